@@ -1,0 +1,1 @@
+"""The rules: values in, values out. No clock, no Spark, no threads, no files, no logging in here."""

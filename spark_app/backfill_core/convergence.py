@@ -1,0 +1,36 @@
+"""Is the job catching up? RisingWave slows the upstream; we measure against the same rule.
+
+The limit only shrinks, by half of what was consumed, so that the upstream may still advance about one epoch
+while the job advances two. A lag above it means that the upstream would have been slowed down.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+STEPS_WATCHED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Yardstick:
+    """The pending limit and the last lags; units are the caller's (versions, or milliseconds of epochs)."""
+
+    limit: float | None
+    """None before the first step: practically unlimited."""
+
+    lags: tuple[int, ...] = ()
+    """Lag after each of the last steps, oldest first."""
+
+    def step(self, lag: int, elapsed: int) -> Yardstick:
+        """Take one consumed step: `limit := min(lag, limit - elapsed / 2)`, never below 0 (R-SNAP-25)."""
+        before = float(lag) if self.limit is None else self.limit - elapsed / 2
+        return replace(self, limit=max(0.0, min(lag, before)), lags=(*self.lags[-STEPS_WATCHED:], lag))
+
+    def drain_allowed(self, lag: int, *, polling_partial: bool) -> bool:
+        """May the upstream be drained further? Always to the end of an epoch once begun (R-SNAP-11, R-SNAP-26)."""
+        return polling_partial or self.limit is None or lag < self.limit
+
+    @property
+    def non_convergent(self) -> bool:
+        """Did the lag not fall over ten steps?"""
+        return len(self.lags) > STEPS_WATCHED and self.lags[-1] >= self.lags[0] > 0

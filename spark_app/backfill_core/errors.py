@@ -1,0 +1,207 @@
+"""Everything that can go wrong, named once: the type is the cure, the message is for people.
+
+`reason` is the CamelCase word users see in a condition, an exit line and a metric: renaming one is an
+API change. `retryable` says whether the same step may succeed later without anybody changing
+anything. `exit_code` is what the driver process ends with, and what the operator classifies by.
+
+Exit codes: 0 complete, 10 stopped at a barrier (resumable), 1 unexpected error (retryable),
+2 usage, 20-39 the spec or its input is wrong (final), 40-59 the world changed (final),
+60-79 transient (retryable).
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+EXIT_COMPLETE = 0
+EXIT_UNEXPECTED = 1
+EXIT_USAGE = 2
+EXIT_STOPPED = 10
+
+
+class BackfillError(Exception):
+    """Base of our errors; never raised itself.
+
+    Args:
+        message: What happened, with the facts (names, versions, values).
+        cure: What the reader can do about it, in one sentence; shown after the message.
+    """
+
+    reason: ClassVar[str] = "Unexpected"
+    retryable: ClassVar[bool] = False
+    exit_code: ClassVar[int] = EXIT_UNEXPECTED
+
+    def __init__(self, message: str, *, cure: str = "") -> None:
+        """Keep message and cure apart: tests and JSON output read them, people read both."""
+        super().__init__(f"{message} {cure}".strip())
+        self.message = message
+        self.cure = cure
+
+
+class InvalidSpecError(BackfillError):
+    """The YAML does not say what it must; `path` names the field."""
+
+    reason = "InvalidSpec"
+    exit_code = 20
+
+
+class InvalidTransformError(BackfillError):
+    """The transform is not row-wise, not deterministic, or names a column that is not there."""
+
+    reason = "InvalidTransform"
+    exit_code = 21
+
+
+class SourceNotFoundError(BackfillError):
+    """The source is missing, is no Delta table, or cannot be read."""
+
+    reason = "SourceNotFound"
+    exit_code = 22
+
+
+class KeyInvalidError(BackfillError):
+    """A key column is missing, null, or the key is not unique in the source."""
+
+    reason = "KeyInvalid"
+    exit_code = 23
+
+
+class TargetNotEmptyError(BackfillError):
+    """The target has rows that no state of this job explains."""
+
+    reason = "TargetNotEmpty"
+    exit_code = 24
+
+
+class UnsupportedTargetFeatureError(BackfillError):
+    """The target has a table feature that cannot be written by a seal; the message names it."""
+
+    reason = "UnsupportedTargetFeature"
+    exit_code = 25
+
+
+class TargetIsSourceError(BackfillError):
+    """Source and target are the same table."""
+
+    reason = "TargetIsSource"
+    exit_code = 26
+
+
+class PermissionDeniedError(BackfillError):
+    """The source may not be read or the target not be written by this user."""
+
+    reason = "PermissionDenied"
+    exit_code = 27
+
+
+class TargetSchemaMismatchError(BackfillError):
+    """The target exists and cannot hold what the transform yields."""
+
+    reason = "TargetSchemaMismatch"
+    exit_code = 28
+
+
+class JavaMissingError(BackfillError):
+    """No Java, or one that Spark does not run on."""
+
+    reason = "JavaMissing"
+    exit_code = 29
+
+
+class StateMismatchError(BackfillError):
+    """The target holds the state of another spec (source, transform, target or strategy differ)."""
+
+    reason = "StateMismatch"
+    exit_code = 40
+
+
+class SnapshotExpiredError(BackfillError):
+    """A file of the pinned source version is gone."""
+
+    reason = "SnapshotExpired"
+    exit_code = 41
+
+
+class ChangeFeedExpiredError(BackfillError):
+    """A version that was not consumed yet is gone; the message names the first one."""
+
+    reason = "ChangeFeedExpired"
+    exit_code = 42
+
+
+class ChangeFeedMissingError(BackfillError):
+    """The source has no change feed and a commit updated or deleted rows."""
+
+    reason = "ChangeFeedMissing"
+    exit_code = 43
+
+
+class SourceReplacedError(BackfillError):
+    """The source table was dropped and made again, or restored, while running."""
+
+    reason = "SourceReplaced"
+    exit_code = 44
+
+
+class SchemaChangedError(BackfillError):
+    """The source's schema changed in a way that `schemaChange` does not allow; names the column."""
+
+    reason = "SchemaChanged"
+    exit_code = 45
+
+
+class SourceNotAppendOnlyError(BackfillError):
+    """An `Append` target met an update or delete in the source."""
+
+    reason = "SourceNotAppendOnly"
+    exit_code = 46
+
+
+class FencedError(BackfillError):
+    """A newer attempt of the same job has sealed; this one must not write again."""
+
+    reason = "Fenced"
+    exit_code = 47
+
+
+class VerificationFailedError(BackfillError):
+    """Source and target differ; the message names the vnodes."""
+
+    reason = "VerificationFailed"
+    exit_code = 48
+
+
+class AccountingError(BackfillError):
+    """A split did not yield the rows it must: the copy would be incomplete."""
+
+    reason = "AccountingMismatch"
+    exit_code = 49
+
+
+class DuplicateKeyError(KeyInvalidError):
+    """Two source rows share a key, so the target cannot hold both."""
+
+    reason = "KeyNotUnique"
+
+
+class StorageFullError(BackfillError):
+    """The target's storage is full."""
+
+    reason = "StorageFull"
+    retryable = True
+    exit_code = 60
+
+
+class TransientError(BackfillError):
+    """Storage, network or a concurrent commit: the same step may succeed when tried again."""
+
+    reason = "Transient"
+    retryable = True
+    exit_code = 61
+
+
+class AlreadyRunningError(BackfillError):
+    """Another driver of the same job runs on this machine."""
+
+    reason = "AlreadyRunning"
+    exit_code = 62

@@ -1,0 +1,63 @@
+"""How fast, and until when."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+SAMPLES_MAX = 30
+Z = 1.64
+"""Half width of the interval in standard errors: nine of ten estimates hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class RateMeter:
+    """Rows a second over the last seals; `observe` is given each seal's rows."""
+
+    samples: tuple[tuple[float, int], ...] = ()
+    """(seconds since the seal before, rows), newest last."""
+
+    last_s: float | None = None
+
+    def observe(self, rows: int, now_s: float) -> RateMeter:
+        """Count the rows of a seal; the first one only starts the clock."""
+        if self.last_s is None:
+            return replace(self, last_s=now_s)
+        passed = now_s - self.last_s
+        if passed <= 0:
+            return self
+        return RateMeter((*self.samples[1 - SAMPLES_MAX :], (passed, rows)), now_s)
+
+    def restarted(self, now_s: float) -> RateMeter:
+        """Forget the time of a pause."""
+        return replace(self, last_s=now_s)
+
+    @property
+    def rows_per_s(self) -> float:
+        """Mean rate of the last seals; 0 before the second."""
+        seconds = sum(passed for passed, _ in self.samples)
+        return sum(rows for _, rows in self.samples) / seconds if seconds else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Eta:
+    """Seconds left, with an interval."""
+
+    seconds: float
+    low: float
+    high: float
+
+
+def estimate(rows_left: int, meter: RateMeter) -> Eta | None:
+    """Estimate the seconds left; None while there is no rate to go by."""
+    rate = meter.rows_per_s
+    if rate <= 0:
+        return None
+    rates = [rows / passed for passed, rows in meter.samples]
+    mean = sum(rates) / len(rates)
+    spread = math.sqrt(sum((one - mean) ** 2 for one in rates) / max(1, len(rates) - 1)) / math.sqrt(len(rates))
+    # One sample says nothing about its own error: half and double.
+    error = Z * spread if len(rates) > 1 else rate / 2
+    seconds = rows_left / rate
+    high = rows_left / (rate - error) if error < rate * 0.9 else seconds * 10
+    return Eta(seconds, rows_left / (rate + error), high)

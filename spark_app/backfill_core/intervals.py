@@ -1,0 +1,89 @@
+"""Sets of rows on the snapshot's line, as half-open intervals."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalSet:
+    """A set of integers as sorted, disjoint, non-touching half-open spans."""
+
+    spans: tuple[tuple[int, int], ...] = ()
+
+    def add(self, start: int, stop: int) -> IntervalSet:
+        """Return the set with `[start, stop)` in it; an empty interval changes nothing."""
+        if start >= stop:
+            return self
+        # Spans that touch or overlap: those that end at or after `start` and begin at or before `stop`.
+        first = bisect_left(self.spans, start, key=lambda span: span[1])
+        last = bisect_right(self.spans, stop, key=lambda span: span[0])
+        touched = self.spans[first:last]
+        low = min(start, touched[0][0]) if touched else start
+        high = max(stop, touched[-1][1]) if touched else stop
+        return IntervalSet((*self.spans[:first], (low, high), *self.spans[last:]))
+
+    def union(self, other: IntervalSet) -> IntervalSet:
+        """Return what is in either."""
+        result = self
+        for start, stop in other.spans:
+            result = result.add(start, stop)
+        return result
+
+    def subtract(self, start: int, stop: int) -> IntervalSet:
+        """Return the set without `[start, stop)`."""
+        kept: list[tuple[int, int]] = []
+        for low, high in self.spans:
+            kept += [(a, b) for a, b in ((low, min(high, start)), (max(low, stop), high)) if a < b]
+        return IntervalSet(tuple(kept)) if start < stop else self
+
+    def covers(self, start: int, stop: int) -> bool:
+        """Is all of `[start, stop)` in the set? An empty interval always is."""
+        return start >= stop or self.gaps(start, stop).size == 0
+
+    @property
+    def size(self) -> int:
+        """How many integers are in the set."""
+        return sum(stop - start for start, stop in self.spans)
+
+    def gaps(self, start: int, stop: int) -> IntervalSet:
+        """Return what of `[start, stop)` is not in the set."""
+        missing: list[tuple[int, int]] = []
+        at = start
+        for low, high in self.spans[bisect_right(self.spans, start, key=lambda span: span[1]) :]:
+            if low >= stop:
+                break
+            if at < low:
+                missing.append((at, low))
+            at = max(at, high)
+        if at < stop:
+            missing.append((at, stop))
+        return IntervalSet(tuple(missing))
+
+    def first_gap(self, start: int, stop: int) -> tuple[int, int] | None:
+        """Return the lowest missing interval of `[start, stop)`, or None when all is there."""
+        spans = self.gaps(start, stop).spans
+        return spans[0] if spans else None
+
+    def to_json(self) -> list[list[int]]:
+        """Return the stored form."""
+        return [list(span) for span in self.spans]
+
+    @classmethod
+    def from_json(cls, value: Any) -> IntervalSet:
+        """Read what `to_json` wrote.
+
+        Raises:
+            ValueError: the spans are empty, overlap, touch, or are out of order.
+        """
+        spans = tuple((int(start), int(stop)) for start, stop in value)
+        ends = [end for span in spans for end in span]
+        if any(low >= high for low, high in zip(ends, ends[1:], strict=False)):
+            raise ValueError(f"not an interval set: {value!r}")
+        return cls(spans)
+
+    def __len__(self) -> int:
+        """Return the number of spans; what bounds the stored form."""
+        return len(self.spans)

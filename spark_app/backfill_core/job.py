@@ -1,0 +1,485 @@
+"""The job: barriers, commands, seals and work, for any strategy. Events in, actions out.
+
+A barrier, in this order (semantics.md, arrangement executor, for all strategies):
+
+1. the commands that arrived take effect, and become part of the state (R-SNAP-40: barriers win over ready work);
+2. finished work is taken from the strategy;
+3. one `Seal` commits files + state; a barrier with nothing to say commits nothing;
+4. when it is durable: acknowledgements leave, then the next work starts.
+
+A barrier waits for no split. While a MERGE runs barriers go on and seals wait for it: one writer at a time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from backfill_core.controls import Controls
+from backfill_core.errors import BackfillError, VerificationFailedError
+from backfill_core.messages import (
+    Acknowledge,
+    Action,
+    CancelWork,
+    CommandReceived,
+    Event,
+    Finish,
+    Head,
+    HeadMoved,
+    LookAtHead,
+    LookFailed,
+    Pause,
+    Receipt,
+    Seal,
+    Sealed,
+    SealFailed,
+    StagedFile,
+    StartWork,
+    Stop,
+    Tick,
+    Verified,
+    Verify,
+    VerifyNow,
+    WorkCancelled,
+    WorkFailed,
+    WorkFinished,
+)
+from backfill_core.ports import Gate, Now, Strategy, StrategyView, WorkIds
+from backfill_core.state import JobState, txn_version
+from backfill_core.throttle import TokenBucket
+
+RETRY_MAX_S = 30.0
+SEAL_SAMPLES_MAX = 512
+LOOKS_LOST_MAX = 30
+"""Failed looks at the source in a row that are borne: half a minute of barriers."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobSettings:
+    """The pace of a job."""
+
+    interval_s: float = 1.0
+    seal_every: int = 1
+    verify_final: bool = False
+    pause_budget_s: float = 1.0
+    """How long running work may go on after a pause or stop before it is cancelled."""
+
+    retries_max: int = 5
+    """Failures in a row that may succeed when tried again; one more ends the attempt."""
+
+    burst_s: float = 1.1
+    """Unused rate that is kept, in seconds: a barrier that is a little late must not lose its quota."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """One look at the job, for people and for the operator."""
+
+    attempt: int
+    epoch: int
+    controls: Controls
+    strategy: StrategyView
+    changes_done: int
+    bytes_done: int
+    running: int
+    quiet: bool
+    stopping: bool
+    verifying: bool
+    receipt: Receipt | None
+    seal_seconds: tuple[float, ...]
+    table_version: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Sealing:
+    action: Seal
+    acks: tuple[CommandReceived, ...]
+    verify: bool
+    source_version: int
+    done: tuple[tuple[int, int], ...] | None
+
+
+class Job:
+    """One attempt at one job; `Job(state, …)` continues what `state` says."""
+
+    def __init__(self, state: JobState, strategy: Strategy, settings: JobSettings, now: Now) -> None:
+        """Take the state as the last attempt left it, with this attempt's number already in it."""
+        self._state = state
+        self._strategy = strategy
+        self._settings = settings
+        self._ids = WorkIds(state.epoch + 1, state.attempt)
+        self._controls = state.controls.at(now.wall_ms)
+        self._bucket = TokenBucket.full(self._controls.rows_per_s, now.mono_s, settings.burst_s)
+        self._next_barrier_s = now.mono_s
+        self._barriers = 0
+        self._fenced = False
+        self._sealing: _Sealing | None = None
+        self._seal_again_s: float | None = None
+        self._received: list[CommandReceived] = []
+        self._to_ack: list[CommandReceived] = []
+        self._running: dict[int, bool] = {}
+        """Work ids under way; True once their end was asked for."""
+        self._verify_id: int | None = None
+        self._verify_wanted = False
+        self._cancel_at_s: float | None = None
+        self._barrier_now = False
+        self._stopping = False
+        self._failures = 0
+        self._hold_until_s: float | None = None
+        self._looks_asked = self._looks_answered = self._looks_lost = self._fresh_after = 0
+        self._final: bool = False
+        self._outcome: Finish | None = None
+        self._seal_seconds: list[float] = []
+        self._table_version = -1
+
+    # ------------------------------------------------------------------ the one way in
+    def start(self, now: Now) -> tuple[Action, ...]:
+        """Fence: seal an empty epoch, so that Delta itself refuses every earlier attempt from now on."""
+        self._next_barrier_s = now.mono_s + self._settings.interval_s
+        return (self._seal((), verify=False, reserves=False), self._look())
+
+    def on(self, event: Event, now: Now) -> tuple[Action, ...]:
+        """Take one event; return what the shell must do, in order. After `Finish` nothing more."""
+        if self._outcome is not None:
+            return ()
+        return (*self._take(event, now), *self._advance(now))
+
+    def wake_at_s(self) -> float:
+        """Return when a `Tick` is due at the latest, in monotonic seconds."""
+        times = (self._next_barrier_s, self._cancel_at_s, self._hold_until_s, self._seal_again_s)
+        return min(time for time in times if time is not None)
+
+    # ------------------------------------------------------------------ events
+    def _take(self, event: Event, now: Now) -> tuple[Action, ...]:
+        match event:
+            case Tick():
+                return ()
+            case HeadMoved(head=head):
+                return self._on_head(head)
+            case LookFailed(error=error):
+                return self._on_look_failed(error)
+            case CommandReceived():
+                return self._on_command(event)
+            case WorkFinished(result=Verified(work_id=work_id, receipt=receipt)):
+                return self._on_verified(work_id, receipt)
+            case WorkFinished(result=result):
+                self._running.pop(result.work_id, None)
+                self._failures = 0
+                self._bucket = self._strategy.on_result(result, now, self._bucket)
+                return ()
+            case WorkFailed(work_id=work_id, error=error):
+                return self._on_failed(work_id, error, now)
+            case WorkCancelled(work_id=work_id):
+                self._lose(work_id)
+                return ()
+            case Sealed(epoch=epoch, table_version=version, seconds=seconds):
+                return self._on_sealed(epoch, version, seconds, now)
+            case SealFailed(error=error):
+                return self._on_seal_failed(error, now)
+        raise TypeError(f"not an event: {event!r}")
+
+    def _on_head(self, head: Head) -> tuple[Action, ...]:
+        self._looks_answered += 1
+        self._looks_lost = 0
+        self._strategy.on_head(head, fresh=self._looks_answered > self._fresh_after)
+        return ()
+
+    def _on_look_failed(self, error: BackfillError) -> tuple[Action, ...]:
+        """Look again at the next barrier; the source may be away for a while, but not for ever."""
+        self._looks_answered += 1
+        self._looks_lost += 1
+        if error.retryable and self._looks_lost <= LOOKS_LOST_MAX:
+            return ()
+        return self._fail(error)
+
+    def _on_command(self, event: CommandReceived) -> tuple[Action, ...]:
+        attempt, epoch = self._state.attempt, self._ids.epoch
+        if event.attempt != attempt:
+            words = f"this is attempt {attempt}"
+            return (Acknowledge(event.attempt, epoch, event.revision, "WrongAttempt", words),)
+        newest = max([self._controls.revision, *(one.revision for one in self._received)])
+        if event.revision == self._controls.revision and not any(one.revision == newest for one in self._to_ack):
+            return (Acknowledge(attempt, epoch, event.revision, "Applied", "it was in force already"),)
+        if event.revision <= newest:
+            known = any(one.revision == event.revision for one in (*self._received, *self._to_ack))
+            words = f"revision {newest} is newer"
+            return () if known else (Acknowledge(attempt, epoch, event.revision, "Superseded", words),)
+        self._received.append(event)
+        # Who says "force" does not want to wait for the next barrier either.
+        self._barrier_now |= isinstance(event.command, Pause | Stop) and event.command.force
+        return ()
+
+    def _on_verified(self, work_id: int, receipt: Receipt) -> tuple[Action, ...]:
+        self._running.pop(work_id, None)
+        self._verify_id = None
+        self._state = replace(self._state, receipt=receipt)
+        self._failures = 0
+        if self._final and receipt.equal:
+            self._state = replace(self._state, finished=True)
+        self._barrier_now = True
+        return ()
+
+    def _on_failed(self, work_id: int, error: BackfillError, now: Now) -> tuple[Action, ...]:
+        self._lose(work_id)
+        self._failures += 1
+        if not error.retryable or self._failures > self._settings.retries_max:
+            return self._fail(error)
+        self._hold_until_s = now.mono_s + min(RETRY_MAX_S, 2.0 ** (self._failures - 1))
+        return ()
+
+    def _lose(self, work_id: int) -> None:
+        self._running.pop(work_id, None)
+        if work_id == self._verify_id:
+            self._verify_id, self._verify_wanted = None, not self._stopping and not self._final
+            self._final = False
+        self._strategy.on_lost(work_id)
+
+    def _on_sealed(self, epoch: int, version: int, seconds: float, now: Now) -> tuple[Action, ...]:
+        sealing = self._sealing
+        if sealing is None or sealing.action.epoch != epoch:
+            return ()
+        self._sealing, self._seal_again_s, self._failures = None, None, 0
+        self._table_version = version
+        self._seal_seconds = [*self._seal_seconds[1 - SEAL_SAMPLES_MAX :], seconds]
+        actions: list[Action] = [
+            Acknowledge(one.attempt, epoch, one.revision, "Applied") for one in sealing.acks
+        ]
+        if not self._fenced:
+            self._fenced = True
+            return tuple(actions)
+        self._strategy.on_sealed(now)
+        if self._strategy.take_phase_change():
+            self._fresh_after = self._looks_asked
+            actions.append(self._look())
+        if sealing.verify and not self._stopping:
+            actions.append(self._verify(sealing.source_version, sealing.done))
+        return (*actions, *self._maybe_over())
+
+    def _maybe_over(self) -> tuple[Action, ...]:
+        receipt = self._state.receipt
+        if self._state.finished:
+            self._outcome = Finish("Complete")
+            return (self._outcome,)
+        if receipt is not None and not receipt.equal:
+            vnodes = ", ".join(str(one.vnode) for one in receipt.mismatches[:10])
+            more = f" and {len(receipt.mismatches) - 10} more" if len(receipt.mismatches) > 10 else ""
+            return self._fail(
+                VerificationFailedError(
+                    f"source version {receipt.source_version} and target version {receipt.target_version} differ "
+                    f"in vnode {vnodes}{more} of {receipt.vnodes}.",
+                    cure="Somebody else wrote to the target: find the rows with `backfill verify --explain`, "
+                    "mend them, or fill a new target.",
+                )
+            )
+        return ()
+
+    def _on_seal_failed(self, error: BackfillError, now: Now) -> tuple[Action, ...]:
+        self._failures += 1
+        if not error.retryable or self._failures > self._settings.retries_max:
+            return self._fail(error)
+        self._seal_again_s = now.mono_s + min(RETRY_MAX_S, 2.0 ** (self._failures - 1))
+        return ()
+
+    def _fail(self, error: BackfillError) -> tuple[Action, ...]:
+        self._outcome = Finish("Failed", error)
+        return (*(CancelWork(work_id) for work_id in self._running), self._outcome)
+
+    # ------------------------------------------------------------------ time
+    def _advance(self, now: Now) -> tuple[Action, ...]:
+        if self._outcome is not None:
+            return ()
+        actions: list[Action] = []
+        if self._hold_until_s is not None and now.mono_s >= self._hold_until_s:
+            self._hold_until_s = None
+        if self._sealing and self._seal_again_s is not None and now.mono_s >= self._seal_again_s:
+            self._seal_again_s = None
+            actions.append(self._sealing.action)
+        if not self._fenced:
+            return tuple(actions)
+        due = now.mono_s >= self._next_barrier_s
+        if due:
+            self._next_barrier_s = max(self._next_barrier_s + self._settings.interval_s, now.mono_s)
+            self._barriers += 1
+        if due or self._barrier_now or self._strategy.urgent(self._gate(at_barrier=False)):
+            actions += self._barrier(now, due=due)
+        if self._cancel_at_s is not None and now.mono_s >= self._cancel_at_s:
+            self._cancel_at_s = None
+            actions += self._cancel_running()
+        if self._outcome is None:
+            actions += self._begin_work(now, at_barrier=due)
+        return tuple(actions)
+
+    def _gate(self, *, at_barrier: bool) -> Gate:
+        open_ = self._fenced and not self._stopping and self._hold_until_s is None and not self._final
+        return Gate(
+            history=open_ and not self._controls.history_held,
+            changes=open_ and not self._controls.changes_held,
+            at_barrier=at_barrier,
+        )
+
+    def _begin_work(self, now: Now, *, at_barrier: bool) -> list[Action]:
+        self._bucket, work = self._strategy.next_work(now, self._gate(at_barrier=at_barrier), self._bucket, self._ids)
+        for one in work:
+            self._running[one.work_id] = False
+        return [StartWork(one) for one in work]
+
+    # ------------------------------------------------------------------ barriers
+    def _barrier(self, now: Now, *, due: bool) -> list[Action]:
+        actions: list[Action] = [self._look()] if due and self._looks_asked == self._looks_answered else []
+        changed = self._apply_commands(now)
+        actions += self._quieten(now)
+        if self._sealing is not None or self._strategy.merging:
+            self._ids.epoch += 1 if due and self._sealing is None else 0
+            return actions
+        scheduled = due and self._barriers % self._settings.seal_every == 0
+        wanted = bool(self._to_ack) or changed or self._barrier_now or self._stopping
+        if not (scheduled or wanted or self._strategy.urgent(self._gate(at_barrier=False))):
+            self._ids.epoch += 1
+            return actions
+        asked, self._barrier_now = self._barrier_now, False
+        return [*actions, *self._harvest_and_seal(wanted=bool(self._to_ack) or changed or asked)]
+
+    def _harvest_and_seal(self, *, wanted: bool) -> list[Action]:
+        history_open = self._gate(at_barrier=False).history
+        harvest = self._strategy.harvest(
+            self._ids.epoch,
+            self._state.attempt,
+            release_all=not history_open,
+            may_merge=self._gate(at_barrier=False).changes,
+        )
+        failure = self._strategy.failure
+        if failure is not None:
+            return list(self._fail(failure))
+        self._state = replace(
+            self._state,
+            rows_done=self._state.rows_done + harvest.rows,
+            changes_done=self._state.changes_done + harvest.changes,
+            bytes_done=self._state.bytes_done + harvest.bytes,
+        )
+        verify, self._verify_wanted = self._verify_wanted and self._verify_id is None, False
+        if harvest.dirty or wanted or verify:
+            return [self._seal(harvest.files, verify=verify, reserves=harvest.reserves_epoch)]
+        self._ids.epoch += 1
+        if self._stopping and not self._running:
+            self._outcome = Finish("Stopped")
+            return [self._outcome]
+        return self._conclude()
+
+    def _conclude(self) -> list[Action]:
+        """Everything that Exit waits for is durable: verify, then say so in the state."""
+        if self._stopping or self._final or self._running or not self._strategy.complete:
+            return []
+        self._final = True
+        if self._settings.verify_final:
+            return [self._verify(self._strategy.source_version, None)]
+        self._state = replace(self._state, finished=True)
+        return [self._seal((), verify=False, reserves=False)]
+
+    def _apply_commands(self, now: Now) -> bool:
+        """Put what arrived into force; return whether the stored controls must change."""
+        before = self._controls
+        self._controls = self._controls.at(now.wall_ms)
+        changed = self._controls != before
+        for one in self._received:
+            self._controls = self._controls.after(one.command, one.revision, now.wall_ms)
+            self._to_ack.append(one)
+            match one.command:
+                case Stop():
+                    self._stopping = True
+                case VerifyNow():
+                    self._verify_wanted = True
+                case _:
+                    pass
+            if isinstance(one.command, Pause | Stop):
+                budget_s = 0.0 if one.command.force else self._settings.pause_budget_s
+                self._cancel_at_s = now.mono_s + budget_s
+        self._received = []
+        if self._controls.rows_per_s != before.rows_per_s:
+            self._bucket = self._bucket.with_rate(self._controls.rows_per_s, now.mono_s)
+        return changed
+
+    def _quieten(self, now: Now) -> list[Action]:
+        """Forget the deadline of a pause that was taken back before it passed."""
+        if not self._stopping and self._controls.paused is None:
+            self._cancel_at_s = None
+        if self._cancel_at_s is not None and now.mono_s >= self._cancel_at_s:
+            self._cancel_at_s = None
+            return self._cancel_running()
+        return []
+
+    def _cancel_running(self) -> list[Action]:
+        """End what a pause or stop does not let go on: log replay goes on in a pause of history (R-SNAP-43)."""
+        all_of_it = self._stopping or self._controls.changes_held
+        if not all_of_it and self._strategy.done is None:
+            return []
+        ids = [work_id for work_id, asked in self._running.items() if not asked]
+        ids = [work_id for work_id in ids if self._stopping or work_id != self._verify_id]
+        for work_id in ids:
+            self._running[work_id] = True
+        return [CancelWork(work_id) for work_id in ids]
+
+    # ------------------------------------------------------------------ actions
+    def _seal(self, files: tuple[StagedFile, ...], *, verify: bool, reserves: bool) -> Seal:
+        epoch = self._ids.epoch
+        self._state = replace(
+            self._state,
+            epoch=epoch,
+            progress=self._strategy.to_json(),
+            consumed=self._strategy.consumed,
+            controls=self._controls,
+        )
+        action = Seal(epoch, txn_version(self._state.attempt, epoch), files, self._state.encode())
+        acks, self._to_ack = tuple(self._to_ack), []
+        self._sealing = _Sealing(action, acks, verify, self._strategy.source_version, self._strategy.done)
+        self._ids.epoch += 2 if reserves else 1
+        return action
+
+    def _look(self) -> LookAtHead:
+        self._looks_asked += 1
+        return LookAtHead()
+
+    def _verify(self, source_version: int, done: tuple[tuple[int, int], ...] | None) -> StartWork:
+        work_id = self._ids.take()
+        self._verify_id = work_id
+        self._running[work_id] = False
+        return StartWork(Verify(work_id, source_version, self._table_version, self._ids.epoch, done))
+
+    # ------------------------------------------------------------------ view
+    def view(self, now: Now) -> JobView:
+        """Return how things stand."""
+        strategy = self._strategy.view(now)
+        quiet = not self._running
+        return JobView(
+            attempt=self._state.attempt,
+            epoch=self._ids.epoch - 1,
+            controls=self._controls,
+            strategy=strategy,
+            changes_done=self._state.changes_done,
+            bytes_done=self._state.bytes_done,
+            running=len(self._running),
+            quiet=quiet,
+            stopping=self._stopping,
+            verifying=self._verify_id is not None,
+            receipt=self._state.receipt,
+            seal_seconds=tuple(self._seal_seconds),
+            table_version=self._table_version,
+            reason=self._reason(strategy, now),
+        )
+
+    def _reason(self, strategy: StrategyView, now: Now) -> str:
+        """Say in words why the job is not faster than it is; what people want to know first."""
+        by = f"by command (revision {self._controls.revision})" if self._controls.revision else "by the spec"
+        if self._stopping:
+            return "stopping at a barrier"
+        if self._hold_until_s is not None:
+            return f"waiting {max(0.0, self._hold_until_s - now.mono_s):.0f} s after failure {self._failures}"
+        if self._verify_id is not None and self._final:
+            return "verifying the target against the source"
+        if self._controls.paused is not None:
+            what = "everything" if self._controls.changes_held else "history"
+            return f"{what} is paused {by}" + ("" if not self._running else "; work under way is ending")
+        if self._controls.rows_per_s is not None and strategy.phase == "Snapshot":
+            left_s = None if self._controls.until_ms is None else max(0, self._controls.until_ms - now.wall_ms) // 1000
+            until = "" if left_s is None else f", for {left_s} s more"
+            return f"throttled to {self._controls.rows_per_s:,} rows/s {by}{until}"
+        return strategy.reason

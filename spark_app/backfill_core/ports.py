@@ -1,0 +1,150 @@
+"""What the job asks of a strategy, and what it offers it. A strategy is a folder; see strategies/."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from backfill_core.errors import BackfillError
+from backfill_core.messages import Head, Result, StagedFile, Work
+from backfill_core.throttle import TokenBucket
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """The moment an event is handled: the only clock the core knows."""
+
+    mono_s: float
+    """Monotonic seconds; for durations."""
+
+    wall_ms: int
+    """Milliseconds since 1970 UTC; for what people read and for expiries."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What may start now."""
+
+    history: bool
+    changes: bool
+    at_barrier: bool
+    """A barrier has just passed: the moment at which a rate limit admits one epoch's quota."""
+
+
+@dataclass(frozen=True, slots=True)
+class Harvest:
+    """What a seal takes along from the strategy."""
+
+    files: tuple[StagedFile, ...]
+    rows: int
+    changes: int
+    bytes: int
+    dirty: bool
+    """Is there anything that the stored state does not say yet?"""
+
+    reserves_epoch: bool
+    """Does an announced MERGE need the epoch after this one as its transaction version?"""
+
+
+@dataclass(frozen=True, slots=True)
+class StrategyView:
+    """How far a strategy is, for people and for the operator."""
+
+    phase: str
+    rows_total: int
+    rows_done: int
+    splits_done: int
+    splits_left: int
+    consumed: int | None
+    head: Head | None
+    lag_versions: int
+    lag_ms: int
+    rows_per_s: float
+    eta_s: float | None
+    eta_low_s: float | None
+    eta_high_s: float | None
+    caught_up: bool
+    non_convergent: bool
+    grid: tuple[int, ...]
+    """At most 64 cells of the snapshot's line, each 0 to 100 percent sealed."""
+
+    reason: str
+    """Why the job is not faster, in words; empty when nothing holds it."""
+
+
+class Strategy(Protocol):
+    """Decides which work to do next; told of results, never does work itself.
+
+    Laws (tests/core and tests/simulation hold every strategy to them): a restart from `to_json` after any
+    crash loses and doubles nothing; every row is harvested exactly once; work in flight is bounded;
+    progress never goes backwards; nothing starts against the gate.
+    """
+
+    @property
+    def consumed(self) -> int | None:
+        """Source version the *sealed* target holds; None while the snapshot is incomplete."""
+
+    @property
+    def done(self) -> tuple[tuple[int, int], ...] | None:
+        """Sealed intervals of the snapshot's line; None when the snapshot is complete."""
+
+    @property
+    def source_version(self) -> int:
+        """The version a receipt of the sealed target compares with."""
+
+    @property
+    def complete(self) -> bool:
+        """Is everything sealed that `after: Exit` waits for?"""
+
+    @property
+    def failure(self) -> BackfillError | None:
+        """What makes going on pointless, found by the strategy itself."""
+
+    @property
+    def merging(self) -> bool:
+        """Is a MERGE running, so that seals must wait?"""
+
+    def urgent(self, gate: Gate) -> bool:
+        """Is a seal wanted now, without waiting for the next barrier?"""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the state to be sealed: what was harvested, and what is about to be merged."""
+
+    def on_head(self, head: Head, *, fresh: bool) -> None:
+        """Learn of the newest upstream version; `fresh`: looked at after the last phase change."""
+
+    def take_phase_change(self) -> bool:
+        """Tell once that the phase changed: heads looked at before do not count as fresh."""
+
+    def next_work(self, now: Now, gate: Gate, bucket: TokenBucket, ids: WorkIds) -> tuple[TokenBucket, tuple[Work, ...]]:
+        """Choose what to start now, and charge the bucket for it."""
+
+    def on_result(self, result: Result, now: Now, bucket: TokenBucket) -> TokenBucket:
+        """Take finished work; it waits for the next harvest."""
+
+    def on_lost(self, work_id: int) -> None:
+        """Forget work that failed or was cancelled: its rows are to be read again."""
+
+    def harvest(self, epoch: int, attempt: int, *, release_all: bool, may_merge: bool) -> Harvest:
+        """Hand over what the barrier that closes `epoch` seals."""
+
+    def on_sealed(self, now: Now) -> None:
+        """Know that what was harvested last is durable."""
+
+    def view(self, now: Now) -> StrategyView:
+        """Tell how far it is."""
+
+
+class WorkIds:
+    """Numbers for work items, unique within an attempt; and the epoch that is open."""
+
+    def __init__(self, epoch: int, attempt: int) -> None:
+        """Start at 1: 0 is nobody's id."""
+        self.epoch = epoch
+        self.attempt = attempt
+        self._last = 0
+
+    def take(self) -> int:
+        """Return the next id."""
+        self._last += 1
+        return self._last

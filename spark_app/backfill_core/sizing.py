@@ -1,0 +1,85 @@
+"""How large the next split is, and which files it is made of."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from backfill_core.messages import Piece
+
+GROWTH_MAX = 2.0
+"""A split is at most twice, at least half as large as the one before: one odd measurement does no harm."""
+
+MEMORY = 0.5
+"""Weight of the newest measurement in the running mean."""
+
+
+@dataclass(frozen=True, slots=True)
+class SplitSizer:
+    """Grows or shrinks splits until one takes `target_s` seconds.
+
+    Seconds, not fractions: with splits of 3-4 s the copy ran 1.3-1.4 times as fast as a plain Delta copy,
+    with splits of under a second no faster than it.
+    """
+
+    target_s: float
+    rows: int
+    """Rows of the next split."""
+
+    rows_min: int
+    rows_max: int
+    rate_rows_per_s: float | None = None
+
+    def observe(self, rows: int, seconds: float) -> SplitSizer:
+        """Learn how long a split took."""
+        if rows <= 0 or seconds <= 0:
+            return self
+        newest = rows / seconds
+        rate = newest if self.rate_rows_per_s is None else MEMORY * newest + (1 - MEMORY) * self.rate_rows_per_s
+        wanted = min(max(rate * self.target_s, self.rows / GROWTH_MAX), self.rows * GROWTH_MAX)
+        bounded = round(min(max(wanted, self.rows_min), self.rows_max))
+        return replace(self, rows=bounded, rate_rows_per_s=rate)
+
+    @property
+    def rows_per_split(self) -> int:
+        """Rows the next split should have."""
+        return self.rows
+
+
+def cut(prefix: Sequence[int], gap: tuple[int, int], rows_wanted: int, *, exact: bool) -> tuple[int, int] | None:
+    """Cut the next split from the start of a gap.
+
+    Args:
+        prefix: First row of each file, then the number of all rows.
+        gap: Missing interval of the line.
+        rows_wanted: How many rows it should have, at least 1.
+        exact: Cut inside files to have just so many rows (a rate limit); else only whole files, as many as
+            fit, but at least the rest of the first one.
+
+    Returns:
+        `[start, stop)` with `start == gap[0]` and `stop <= gap[1]`; None for an empty gap.
+    """
+    start, end = gap
+    if start >= end:
+        return None
+    stop = min(end, start + max(1, rows_wanted))
+    if exact:
+        return start, stop
+    boundary = prefix[bisect_right(prefix, stop) - 1]
+    if boundary <= start:
+        boundary = prefix[bisect_right(prefix, start)]
+    return start, min(boundary, end)
+
+
+def pieces(prefix: Sequence[int], start: int, stop: int) -> tuple[Piece, ...]:
+    """Return the files, or parts of files, that an interval of the line is made of; files without rows are left out."""
+    found: list[Piece] = []
+    file = bisect_right(prefix, start) - 1
+    last = bisect_left(prefix, stop)
+    for index in range(file, last):
+        low, high = prefix[index], prefix[index + 1]
+        first, behind = max(start, low), min(stop, high)
+        if first < behind:
+            found.append(Piece(index, first - low, behind - low, high - low))
+    return tuple(found)

@@ -1,0 +1,1 @@
+"""One folder a strategy: params.py, strategy.py, README.md. Found by discovery, never listed."""

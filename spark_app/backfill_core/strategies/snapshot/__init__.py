@@ -1,0 +1,1 @@
+"""Snapshot backfill: one pinned version, then its change log, then live."""

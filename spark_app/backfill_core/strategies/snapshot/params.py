@@ -1,0 +1,1 @@
+"""Parameters of the snapshot strategy; the words are in the contract, so that the CRD has them."""

@@ -1,0 +1,483 @@
+"""Snapshot backfill as a machine: reads one pinned version in splits, replays the changes after it, follows.
+
+phase      work                          ends when                                   then
+--------   ---------------------------   -----------------------------------------   --------
+Snapshot   splits of the line, any order  every row of the line is sealed             LogStore
+LogStore   batches (consumed, head]       a batch took all that was pending at its    Live
+                                          start, or nothing was pending
+Live       the same                       never; `complete` says when Exit may exit
+
+The line: files of version V in path order, rows numbered by prefix sums. Done is an interval set, so
+splits may have any size, be retried and be sealed in any order (R-SNAP-6, R-SNAP-37).
+
+A MERGE is its own commit, so it is announced: the seal before it stores `merging {upto, txn}`. An attempt
+that finds this transaction in the target knows that `upto` is consumed; one that does not does it again.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+from backfill_core.convergence import Yardstick
+from backfill_core.errors import AccountingError, BackfillError, StateMismatchError
+from backfill_core.eta import RateMeter, estimate
+from backfill_core.intervals import IntervalSet
+from backfill_core.messages import (
+    ApplyChanges,
+    ChangesApplied,
+    Head,
+    ReadSplit,
+    Result,
+    SplitStaged,
+    StagedFile,
+    Work,
+)
+from backfill_core.ports import Gate, Harvest, Now, StrategyView, WorkIds
+from backfill_core.sizing import SplitSizer, cut, pieces
+from backfill_core.state import txn_version
+from backfill_core.throttle import TokenBucket
+
+SNAPSHOT, LOG_STORE, LIVE = "Snapshot", "LogStore", "Live"
+GRID_CELLS_MAX = 64
+FIRST_SPLIT_ROWS = 600_000
+SPLIT_ROWS_MIN = 50_000
+SPLIT_ROWS_MAX = 50_000_000
+FIRST_BATCH_VERSIONS = 32
+BATCH_VERSIONS_MAX = 4096
+TIMES_MAX = 1000
+"""Commit times of seen heads that are kept for the lag in seconds."""
+
+SPANS_MAX = 2000
+"""Bound of the interval set: 2,000 spans are at most 48 KiB of JSON. Splits fill the lowest gap first, so
+only cancelled or failed ones fragment it; beyond the bound only the first gap is worked on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """The pinned version as the machine needs it."""
+
+    version: int
+    timestamp_ms: int
+    table_id: str
+    fingerprint: str
+    """Hash over the files and their row counts; another one is another line."""
+
+    rows: tuple[int, ...]
+    """Rows of each file in path order, deleted ones included."""
+
+    rows_live: int
+    """Rows without the deleted ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotSettings:
+    """How the machine runs; none of it changes the result."""
+
+    merges: bool
+    """Changes are merged (Upsert); else staged and sealed like splits (Append, Changelog)."""
+
+    filtered: bool
+    """The transform drops rows, so rows sealed need not equal rows of the source."""
+
+    in_flight_max: int = 2
+    split_target_s: float = 4.0
+    batch_target_s: float = 10.0
+    follow: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    start: int
+    stop: int
+    epoch: int
+    since_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Staged:
+    start: int
+    stop: int
+    files: tuple[StagedFile, ...]
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    after: int
+    upto: int
+    txn: int
+    whole: bool
+    """Does it take everything that was pending when it was planned?"""
+
+
+class SnapshotStrategy:
+    """See the module; satisfies `ports.Strategy`."""
+
+    def __init__(self, pinned: Pinned, settings: SnapshotSettings) -> None:
+        """Begin at the start of the line."""
+        self._pinned = pinned
+        self._settings = settings
+        self._prefix = [0, *itertools.accumulate(pinned.rows)]
+        self._total = self._prefix[-1]
+        self._sealed = IntervalSet()
+        self._harvested = IntervalSet()
+        self._phase = SNAPSHOT if self._total else LOG_STORE
+        self._consumed = pinned.version
+        self._times: dict[int, int] = {}
+        self._rows = 0
+        self._rows_sealed = 0
+        self._splits = 0
+        self._running: dict[int, _Running] = {}
+        self._staged: list[_Staged] = []
+        self._planned: _Batch | None = None
+        self._applying: tuple[int, _Batch, float] | None = None
+        self._applied: tuple[_Batch, ChangesApplied] | None = None
+        self._head: Head | None = None
+        self._head_fresh = False
+        self._caught_up = False
+        self._touched = 1
+        self._harvest_mark = self._sealed_mark = 0
+        self._limited = False
+        self._sizer = SplitSizer(
+            target_s=settings.split_target_s,
+            rows=FIRST_SPLIT_ROWS,
+            rows_min=SPLIT_ROWS_MIN,
+            rows_max=SPLIT_ROWS_MAX,
+        )
+        self._batch_versions = FIRST_BATCH_VERSIONS
+        self._meter = RateMeter()
+        self._yardstick = Yardstick(limit=None, lags=())
+        self._phase_changed = False
+
+    # -------------------------------------------------------------- stored form
+    def to_json(self) -> dict[str, Any]:
+        """Return what the seal stores; see `resume`."""
+        planned = self._planned
+        return {
+            "version": self._pinned.version,
+            "tableId": self._pinned.table_id,
+            "fingerprint": self._pinned.fingerprint,
+            "rows": self._total,
+            "rowsRead": self._rows,
+            "splits": self._splits,
+            "files": len(self._pinned.rows),
+            "phase": self._phase,
+            "done": self._harvested.to_json(),
+            "consumed": self._consumed,
+            "merging": None if planned is None else {"upto": planned.upto, "txn": planned.txn, "whole": planned.whole},
+        }
+
+    def resume(self, stored: dict[str, Any], last_txn: int | None) -> None:
+        """Go on from what an earlier attempt sealed.
+
+        Args:
+            stored: What `to_json` returned then.
+            last_txn: Newest transaction version in the target; tells whether an announced MERGE happened.
+
+        Raises:
+            StateMismatchError: the pinned version is not made of the same files any more.
+        """
+        if stored["fingerprint"] != self._pinned.fingerprint:
+            raise StateMismatchError(
+                f"version {stored['version']} of the source is not made of the same files as when the job began "
+                f"({stored['files']} files, {stored['rows']} rows then; {len(self._pinned.rows)} and {self._total} now).",
+                cure="The source was replaced: give the job another jobId and another target.",
+            )
+        self._sealed = self._harvested = IntervalSet.from_json(stored["done"])
+        self._phase = stored["phase"]
+        self._rows = self._rows_sealed = stored["rowsRead"]
+        self._splits = stored["splits"]
+        self._consumed = stored["consumed"]
+        merging = stored["merging"]
+        if merging is not None and last_txn == merging["txn"]:
+            self._consumed = merging["upto"]
+
+    # -------------------------------------------------------------- what the job asks
+    @property
+    def consumed(self) -> int | None:
+        """See `ports.Strategy`."""
+        return None if self._phase == SNAPSHOT else self._consumed
+
+    @property
+    def done(self) -> tuple[tuple[int, int], ...] | None:
+        """See `ports.Strategy`."""
+        return self._sealed.spans if self._phase == SNAPSHOT else None
+
+    @property
+    def source_version(self) -> int:
+        """See `ports.Strategy`."""
+        return self._consumed
+
+    @property
+    def complete(self) -> bool:
+        """Is the target the source as of `consumed`, with nothing under way?"""
+        idle = self._planned is None and self._applying is None and self._applied is None
+        return self._caught_up and idle and not self.dirty and not self._settings.follow
+
+    @property
+    def failure(self) -> BackfillError | None:
+        """A complete line with another number of rows than the source has: rows were lost or doubled."""
+        if self._phase == SNAPSHOT or self._settings.filtered or self._rows == self._pinned.rows_live:
+            return None
+        return AccountingError(
+            f"the snapshot of version {self._pinned.version} sealed {self._rows} rows, "
+            f"the source has {self._pinned.rows_live}.",
+            cure="The target is incomplete: do not use it, and report this as a bug.",
+        )
+
+    @property
+    def merging(self) -> bool:
+        """See `ports.Strategy`."""
+        return self._applying is not None and self._settings.merges
+
+    def urgent(self, gate: Gate) -> bool:
+        """Seal at once what completes a phase, and a finished MERGE: the target is ahead of its state."""
+        if self._applied is not None:
+            return True
+        if self._phase == SNAPSHOT:
+            return bool(self._staged) and not self._running and self._first_gap() is None
+        if self._caught_up:
+            return self.dirty and not self._settings.follow
+        idle = self._planned is None and self._applying is None
+        return gate.changes and idle and self._head_fresh and (self._settings.merges or self.dirty)
+
+    def on_head(self, head: Head, *, fresh: bool) -> None:
+        """See `ports.Strategy`."""
+        self._head = head
+        self._head_fresh = self._head_fresh or fresh
+        self._times = {version: ms for version, ms in self._times.items() if version >= self._consumed}
+        if len(self._times) < TIMES_MAX:
+            self._times[head.version] = head.timestamp_ms
+
+    def take_phase_change(self) -> bool:
+        """Tell once that the phase changed: heads looked at before do not count as fresh."""
+        changed, self._phase_changed = self._phase_changed, False
+        return changed
+
+    # -------------------------------------------------------------- choosing work
+    def next_work(self, now: Now, gate: Gate, bucket: TokenBucket, ids: WorkIds) -> tuple[TokenBucket, tuple[Work, ...]]:
+        """Fill the free slots; see `ports.Strategy`."""
+        self._limited = bucket.rate_per_s is not None
+        if self._phase == SNAPSHOT:
+            return self._next_splits(now, gate, bucket, ids)
+        batch = self._next_batch(now, gate, ids)
+        return bucket, (() if batch is None else (batch,))
+
+    def _next_splits(
+        self, now: Now, gate: Gate, bucket: TokenBucket, ids: WorkIds
+    ) -> tuple[TokenBucket, tuple[Work, ...]]:
+        # Under a limit two epochs' quotas overlap: one being read, one waiting for its barrier.
+        slots = self._settings.in_flight_max * (2 if self._limited else 1) - len(self._running)
+        if not gate.history or slots <= 0 or (self._limited and not gate.at_barrier):
+            return bucket, ()
+        work: list[Work] = []
+        for rows in self._rows_wanted(now, bucket, min(slots, self._settings.in_flight_max)):
+            gap = self._first_gap()
+            span = None if gap is None or rows < 1 else cut(self._prefix, gap, rows, exact=self._limited)
+            if span is None:
+                break
+            start, stop = span
+            bucket = bucket.take(stop - start, now.mono_s)
+            work_id = ids.take()
+            self._running[work_id] = _Running(start, stop, ids.epoch, now.mono_s)
+            work.append(ReadSplit(work_id, pieces(self._prefix, start, stop), start, stop, ids.epoch))
+        return bucket, tuple(work)
+
+    def _rows_wanted(self, now: Now, bucket: TokenBucket, slots: int) -> list[int]:
+        if self._limited:
+            quota = int(bucket.available(now.mono_s))
+            return [len(range(slot, quota, slots)) for slot in range(slots)] if quota > 0 else []
+        left = self._total - self._taken().size
+        # The last splits shrink, so that all slots end together.
+        rows = max(SPLIT_ROWS_MIN, min(self._sizer.rows_per_split, -(-left // (2 * self._settings.in_flight_max))))
+        return [rows] * slots
+
+    def _taken(self) -> IntervalSet:
+        taken = self._harvested
+        for one in (*self._running.values(), *self._staged):
+            taken = taken.add(one.start, one.stop)
+        return taken
+
+    def _first_gap(self) -> tuple[int, int] | None:
+        taken = self._taken()
+        if len(taken) > SPANS_MAX and self._running:
+            return None
+        return taken.first_gap(0, self._total)
+
+    def _next_batch(self, now: Now, gate: Gate, ids: WorkIds) -> Work | None:
+        if self._applying is not None or self._applied is not None or not gate.changes:
+            return None
+        if self._settings.merges:
+            # Started only once the seal that announced it is durable.
+            batch = None if self.dirty else self._planned
+        else:
+            batch = self._plan(0)
+        if batch is None:
+            return None
+        work_id = ids.take()
+        self._applying = (work_id, batch, now.mono_s)
+        return ApplyChanges(work_id, batch.after, batch.upto, ids.epoch, batch.txn)
+
+    def _plan(self, txn: int) -> _Batch | None:
+        head = self._head
+        if head is None or (self._caught_up and not self._settings.follow):
+            return None
+        if head.version <= self._consumed:
+            if self._head_fresh and not self._caught_up:
+                self._catch_up()
+            return None
+        upto = min(head.version, self._consumed + self._batch_versions)
+        return _Batch(self._consumed, upto, txn, whole=upto == head.version and self._head_fresh)
+
+    def _catch_up(self) -> None:
+        self._caught_up, self._phase = True, LIVE
+        self._touched += 1
+
+    # -------------------------------------------------------------- results
+    def on_result(self, result: Result, now: Now, bucket: TokenBucket) -> TokenBucket:
+        """See `ports.Strategy`."""
+        match result:
+            case SplitStaged(work_id=work_id, files=files) if work_id in self._running:
+                one = self._running.pop(work_id)
+                self._staged.append(_Staged(one.start, one.stop, files, one.epoch))
+                self._touched += 1
+                if self._limited and not self._settings.filtered:
+                    # A slice has its rows only in the mean; the bucket is charged for those there were.
+                    rows = sum(file.rows for file in files)
+                    bucket = bucket.take(rows - (one.stop - one.start), now.mono_s)
+                if not self._limited:
+                    self._sizer = self._sizer.observe(one.stop - one.start, now.mono_s - one.since_s)
+            case ChangesApplied(work_id=work_id) if self._applying and self._applying[0] == work_id:
+                _, batch, since_s = self._applying
+                self._applying, self._applied = None, (batch, result)
+                self._touched += 1
+                self._resize_batches(batch, now.mono_s - since_s)
+            case _:
+                pass
+        return bucket
+
+    def _resize_batches(self, batch: _Batch, seconds: float) -> None:
+        took = batch.upto - batch.after
+        if seconds > self._settings.batch_target_s:
+            self._batch_versions = max(1, took // 2)
+        elif seconds < self._settings.batch_target_s / 2 and took >= self._batch_versions:
+            self._batch_versions = min(BATCH_VERSIONS_MAX, self._batch_versions * 2)
+
+    def on_lost(self, work_id: int) -> None:
+        """Forget it; an announced MERGE is announced anew, because later seals have outrun its number."""
+        self._running.pop(work_id, None)
+        if self._applying and self._applying[0] == work_id:
+            self._applying = self._planned = None
+            self._touched += 1
+
+    # -------------------------------------------------------------- sealing
+    @property
+    def dirty(self) -> bool:
+        """Does the stored state not say everything?"""
+        return self._touched != self._sealed_mark
+
+    def harvest(self, epoch: int, attempt: int, *, release_all: bool, may_merge: bool) -> Harvest:
+        """Hand over what is finished; under a limit, one epoch later, so that slow reads do not bunch.
+
+        The quota of epoch e starts with e's first moment and is sealed by the barrier that closes e + 1:
+        a read may take up to two epochs before the sealed rate shows it.
+        """
+        hold = self._limited and not release_all
+        ripe = [one for one in self._staged if not hold or one.epoch < epoch]
+        self._staged = [one for one in self._staged if hold and one.epoch >= epoch]
+        files = [file for one in ripe for file in one.files]
+        rows = sum(file.rows for file in files)
+        for one in ripe:
+            self._harvested = self._harvested.add(one.start, one.stop)
+        self._rows += rows
+        self._splits += len(ripe)
+        changes = 0
+        if self._applied is not None:
+            batch, applied = self._applied
+            changes = applied.changes
+            files += applied.files
+            self._consumed, self._applied, self._planned = batch.upto, None, None
+            self._step_yardstick(batch)
+            if batch.whole and not self._caught_up:
+                self._catch_up()
+        if self._phase == SNAPSHOT and self._harvested.size == self._total:
+            self._phase, self._phase_changed, self._head_fresh = LOG_STORE, True, False
+        if self._phase != SNAPSHOT and self._settings.merges and self._applying is None:
+            self._announce(txn_version(attempt, epoch + 1) if may_merge else None)
+        self._harvest_mark = self._touched
+        size_bytes = sum(file.size_bytes for file in files)
+        reserves = self._planned is not None
+        return Harvest(tuple(files), rows, changes, size_bytes, dirty=self.dirty, reserves_epoch=reserves)
+
+    def _announce(self, txn: int | None) -> None:
+        planned = None if txn is None else self._plan(txn)
+        if planned is not None or self._planned is not None:
+            self._touched += 1
+        self._planned = planned
+
+    def _step_yardstick(self, batch: _Batch) -> None:
+        if self._head is not None and self._phase == LOG_STORE:
+            lag = max(0, self._head.version - batch.upto)
+            self._yardstick = self._yardstick.step(lag, batch.upto - batch.after)
+
+    def on_sealed(self, now: Now) -> None:
+        """See `ports.Strategy`."""
+        self._sealed_mark = self._harvest_mark
+        sealed_rows = self._harvested.size - self._sealed.size
+        self._sealed = self._harvested
+        if sealed_rows:
+            self._meter = self._meter.observe(sealed_rows, now.mono_s)
+        self._rows_sealed = self._rows
+
+    # -------------------------------------------------------------- view
+    def view(self, now: Now) -> StrategyView:
+        """See `ports.Strategy`."""
+        left = self._total - self._sealed.size
+        eta = estimate(left, self._meter) if left else None
+        lag = 0 if self._head is None else max(0, self._head.version - self._consumed)
+        lag_ms = 0 if self._head is None or not lag else max(0, now.wall_ms - self._consumed_ms())
+        per_split = max(1, self._sizer.rows_per_split)
+        return StrategyView(
+            phase=self._phase,
+            rows_total=self._pinned.rows_live,
+            rows_done=self._rows_sealed,
+            splits_done=self._splits,
+            splits_left=-(-left // per_split),
+            consumed=self._consumed,
+            head=self._head,
+            lag_versions=lag,
+            lag_ms=lag_ms,
+            rows_per_s=self._meter.rows_per_s if left else 0.0,
+            eta_s=None if eta is None else eta.seconds,
+            eta_low_s=None if eta is None else eta.low,
+            eta_high_s=None if eta is None else eta.high,
+            caught_up=self._caught_up,
+            non_convergent=self._yardstick.non_convergent,
+            grid=self._grid(),
+            reason=self._reason(),
+        )
+
+    def _consumed_ms(self) -> int:
+        """Commit time of what is consumed, as far as it is known: that of the pinned version or of a head."""
+        return self._times.get(self._consumed, self._pinned.timestamp_ms)
+
+    def _grid(self) -> tuple[int, ...]:
+        cells = min(GRID_CELLS_MAX, self._total)
+        edges = [self._total * cell // cells for cell in range(cells + 1)] if cells else [0]
+        covered = [
+            stop - start - self._sealed.gaps(start, stop).size for start, stop in itertools.pairwise(edges)
+        ]
+        return tuple(
+            100 * done // (stop - start) for done, (start, stop) in zip(covered, itertools.pairwise(edges), strict=True)
+        )
+
+    def _reason(self) -> str:
+        if self._phase == SNAPSHOT:
+            return ""
+        if self._applying is not None:
+            _, batch, _ = self._applying
+            deed = "merging" if self._settings.merges else "reading"
+            return f"{deed} the changes of versions {batch.after + 1} to {batch.upto}"
+        return "waiting for the first look at the source" if self._head is None else ""

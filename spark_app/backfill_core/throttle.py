@@ -1,0 +1,77 @@
+"""How fast history may be read: one token bucket for the job, in rows."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True, slots=True)
+class TokenBucket:
+    """Rows that may be read now; below zero is a debt that is paid before anything else is read.
+
+    Over any time t it admits at most `rate * t + burst` rows, plus the error of the last estimate.
+    A rate of None is unlimited; 0 admits nothing, ever (R-SNAP-41).
+    """
+
+    rate_per_s: int | None
+    burst_s: float
+    """How much unused rate is kept, in seconds."""
+
+    tokens: float
+    at_s: float
+    """When `tokens` was true, monotonic seconds."""
+
+    @classmethod
+    def full(cls, rate_per_s: int | None, now_s: float, burst_s: float = 1.0) -> TokenBucket:
+        """Return a bucket with one second's rows in it."""
+        return cls(rate_per_s, burst_s, float(rate_per_s or 0), now_s)
+
+    @property
+    def _room(self) -> float:
+        # At one row a second and a burst of one second the bucket must still be able to hold one row.
+        return max(1.0, (self.rate_per_s or 0) * self.burst_s) if self.rate_per_s else 0.0
+
+    def refill(self, now_s: float) -> TokenBucket:
+        """Return the bucket as it is at a moment; time never runs backwards for it."""
+        if self.rate_per_s is None or now_s <= self.at_s:
+            return self
+        tokens = min(self._room, self.tokens + self.rate_per_s * (now_s - self.at_s))
+        return replace(self, tokens=max(tokens, min(self.tokens, 0.0)), at_s=now_s)
+
+    def available(self, now_s: float) -> float:
+        """Return how many rows may start now; infinite without a limit, never below zero."""
+        if self.rate_per_s is None:
+            return math.inf
+        # A hair of rounding must not cost a row at low rates.
+        return max(0.0, self.refill(now_s).tokens + 1e-6)
+
+    def take(self, rows: float, now_s: float) -> TokenBucket:
+        """Charge rows; the bucket may go into debt. Negative rows give back."""
+        if self.rate_per_s is None:
+            return self
+        now = self.refill(now_s)
+        return replace(now, tokens=min(now._room, now.tokens - rows))
+
+    def give_back(self, rows: float, now_s: float) -> TokenBucket:
+        """Return rows that were charged and not read."""
+        return self.take(-rows, now_s)
+
+    def with_rate(self, rate_per_s: int | None, now_s: float) -> TokenBucket:
+        """Change the rate without a windfall: what was saved is clipped, and a debt stays as long in seconds."""
+        old = self.refill(now_s)
+        if not rate_per_s:
+            return replace(old, rate_per_s=rate_per_s, tokens=0.0, at_s=now_s)
+        if not old.rate_per_s:
+            return TokenBucket(rate_per_s, self.burst_s, 0.0, now_s)
+        seconds = min(old.tokens / old.rate_per_s, self.burst_s)
+        return TokenBucket(rate_per_s, self.burst_s, min(seconds, 0.0) * rate_per_s, now_s)
+
+    def ready_at_s(self, rows: float, now_s: float) -> float | None:
+        """Return when so many rows may start, or None when never."""
+        if self.rate_per_s is None:
+            return now_s
+        if self.rate_per_s == 0:
+            return None
+        missing = rows - self.refill(now_s).tokens
+        return now_s + max(0.0, missing / self.rate_per_s)

@@ -1,0 +1,361 @@
+"""One attempt at one job, from the spec to the outcome: open, check, fence, run, close.
+
+Order matters: everything that can refuse the spec comes before the first write, and the fence (an empty seal
+of the new attempt) comes before anything that an older attempt could disturb.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from backfill_api.load import load_backfill
+from backfill_api.progress import Progress
+from backfill_api.spec import Backfill
+from backfill_core.errors import (
+    EXIT_COMPLETE,
+    EXIT_STOPPED,
+    BackfillError,
+    SourceNotFoundError,
+    TransientError,
+)
+from backfill_core.job import Job, JobSettings, JobView
+from backfill_core.messages import CommandReceived, Finish, Receipt, Stop
+from backfill_core.ports import Now
+from backfill_core.state import JobState, check_same_spec
+from backfill_core.strategies.snapshot.strategy import Pinned, SnapshotSettings, SnapshotStrategy
+from backfill_spark import crash
+from backfill_spark.control_server import ControlServer
+from backfill_spark.loop import Loop, now
+from backfill_spark.progress import progress_of
+from backfill_spark.rendezvous import Rendezvous
+from backfill_spark.seal import Sealer, StoredState
+from backfill_spark.session import open_session
+from backfill_spark.settings import DriverSettings
+from backfill_spark.sinks.delta.sink import DeltaSink
+from backfill_spark.sources.delta.source import DeltaSource, PinnedTable
+from backfill_spark.transform import Transform
+from backfill_spark.work import UPSERT, Parts, SparkHands
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["DriverSettings", "RunOutcome", "load_backfill", "request_stop", "run_driver", "verify_offline"]
+
+_current: list[Loop] = []
+_current_attempt: list[tuple[int, Callable[[], int]]] = []
+
+
+@dataclass(frozen=True)
+class RunOutcome:
+    """How an attempt ended."""
+
+    outcome: str
+    """Complete, Stopped or Failed."""
+
+    exit_code: int
+    reason: str
+    message: str
+    cure: str
+    progress: Progress | None
+    receipt: Receipt | None
+
+
+def request_stop(force: bool) -> None:
+    """Ask the running attempt to stop; safe in a signal handler. Without one it does nothing."""
+    for loop, (attempt, next_revision) in zip(_current, _current_attempt, strict=True):
+        loop.put(CommandReceived(attempt, next_revision(), Stop(force=force)))
+
+
+@dataclass(frozen=True)
+class Opened:
+    """Source, target and transform of a spec, checked; nothing was written."""
+
+    source: DeltaSource
+    sink: DeltaSink
+    sealer: Sealer
+    transform: Transform
+    stored: StoredState
+    state: JobState | None
+    pinned: PinnedTable
+    app_id: str
+
+
+def location(spark: SparkSession, path: str | None, table: str | None) -> str:
+    """Return the absolute path of a table given by path or by catalog name.
+
+    Raises:
+        SourceNotFoundError: no such table in the catalog.
+    """
+    if path is not None:
+        return path if "://" in path else str(Path(path).expanduser().resolve())
+    from pyspark.errors import AnalysisException  # noqa: PLC0415 - pyspark loads slowly and is not always needed
+
+    try:
+        detail = spark.sql(f"DESCRIBE DETAIL {table}").first()
+    except AnalysisException as error:
+        raise SourceNotFoundError(f"no table {table!r} in the catalog.", cure="Give its path instead.") from error
+    return str(detail["location"]).removeprefix("file:") if detail else str(table)
+
+
+def open_job(spark: SparkSession, backfill: Backfill) -> Opened:
+    """Open and check everything that a spec names, without writing anything.
+
+    Raises:
+        BackfillError: whatever is wrong, each with its own reason.
+    """
+    spec = backfill.spec
+    origin, destination = spec.source.delta, spec.target.delta
+    source_path = location(spark, origin.path, origin.table)
+    target_path = location(spark, destination.path, destination.table)
+    source = DeltaSource(spark, source_path, key=tuple(origin.key), schema_change=origin.schema_change)
+    transform = Transform(tuple(spec.transform.select) or None, spec.transform.where)
+    sink = DeltaSink(
+        spark,
+        target_path,
+        write_mode=destination.write_mode,
+        key=tuple(destination.key or origin.key),
+        partition_by=tuple(destination.partition_by),
+        cluster_by=tuple(destination.cluster_by),
+        properties=dict(destination.properties),
+        existing_rows=destination.existing_rows,
+        job_id=backfill.job_id,
+    )
+    app_id = f"backfill-{sink.job_hash}"
+    sealer = Sealer(spark, target_path, app_id=app_id, domain=f"backfill.{sink.job_hash}")
+    stored = sealer.read_state()
+    state = None if stored.text is None else JobState.decode(stored.text)
+    if state is not None:
+        check_same_spec(state, job_id=backfill.job_id, spec_hash=backfill.spec_hash)
+    pinned = source.pin(origin.version if state is None else state.progress["version"])
+    transform.check(source.read(()), changelog=destination.write_mode == "Changelog")
+    schema = transform.output_schema(spark, pinned.schema)
+    sink.check(schema, source_path=source_path, has_state=state is not None)
+    return Opened(source, sink, sealer, transform, stored, state, pinned, app_id)
+
+
+def run_driver(
+    backfill: Backfill,
+    *,
+    settings: DriverSettings,
+    observe: Callable[[Progress], None] = lambda _: None,
+    spark: SparkSession | None = None,
+) -> RunOutcome:
+    """Run one attempt to its end; never raises for what a spec, a table or the world can do wrong.
+
+    Args:
+        backfill: The job.
+        settings: Of this process.
+        observe: Called about four times a second, from the thread that called this.
+        spark: A session to use; else one is opened and closed again.
+    """
+    crash.arm(settings.crash_at)
+    own = spark is None
+    try:
+        with Rendezvous(settings.state_dir, backfill.job_id) as meeting:
+            session = spark or open_session(
+                app_name=f"backfill {backfill.job_id}",
+                cores=settings.cores,
+                memory=settings.memory,
+                jars_dir=settings.jars_dir,
+            )
+            try:
+                return _run_attempt(session, backfill, meeting, observe)
+            finally:
+                if own:
+                    session.stop()
+    except BackfillError as error:
+        return _failed(error, None, None)
+
+
+def _run_attempt(
+    spark: SparkSession, backfill: Backfill, meeting: Rendezvous, observe: Callable[[Progress], None]
+) -> RunOutcome:
+    try:
+        opened = open_job(spark, backfill)
+        if opened.state is not None and opened.state.finished:
+            return RunOutcome(
+                "Complete", EXIT_COMPLETE, "AlreadyComplete", "the target says that this job is finished", "", None,
+                opened.state.receipt,
+            )  # fmt: skip
+        opened.sink.prepare(opened.transform.output_schema(spark, opened.pinned.schema))
+    except BackfillError:
+        raise
+    except Exception as error:
+        # The JVM speaks in its own exceptions; only those nobody knows leave as they are.
+        source = locals().get("opened")
+        known = source.source.explain_failure(error) if source else None
+        raise (known or TransientError(f"{type(error).__name__}: {str(error)[:600]}")) from error
+    return _Attempt(spark, backfill, opened, meeting, observe).run()
+
+
+class _Attempt:
+    """The parts of one running attempt, wired."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        backfill: Backfill,
+        opened: Opened,
+        meeting: Rendezvous,
+        observe: Callable[[Progress], None],
+    ) -> None:
+        """Build the core from the stored state and the hands from the opened parts."""
+        self._backfill = backfill
+        self._opened = opened
+        self._meeting = meeting
+        self._observe = observe
+        spec, moment = backfill.spec, now()
+        state = self._next_state(moment)
+        self._attempt = state.attempt
+        self._strategy = self._build_strategy()
+        settings = JobSettings(
+            interval_s=spec.barrier.interval_ms / 1000,
+            seal_every=spec.barrier.seal_every,
+            verify_final=spec.verify == "Final",
+        )
+        self._job = Job(state, self._strategy, settings, moment)
+        write_mode = spec.target.delta.write_mode
+        prefix = [0]
+        for rows in opened.pinned.rows:
+            prefix.append(prefix[-1] + rows)
+        self._hands = SparkHands(
+            Parts(
+                spark=spark,
+                source=opened.source,
+                sink=opened.sink,
+                sealer=opened.sealer,
+                transform=opened.transform,
+                app_id=opened.app_id,
+                attempt=state.attempt,
+                write_mode=write_mode,
+                key=tuple(spec.target.delta.key or spec.source.delta.key),
+                vnodes=spec.strategy.snapshot.vnodes,
+                prefix=tuple(prefix),
+            )
+        )
+        self._server: ControlServer | None = None
+        self._loop = Loop(self._job, self._hands, acknowledge=self._acknowledge, observe=self._on_view)
+        self._progress: Progress = progress_of(self._job.view(moment), moment)
+        self._view: JobView = self._job.view(moment)
+
+    def _next_state(self, moment: Now) -> JobState:
+        spec, stored = self._backfill.spec, self._opened.state
+        state = stored or JobState(
+            job_id=self._backfill.job_id,
+            spec_hash=self._backfill.spec_hash,
+            attempt=0,
+            epoch=0,
+            strategy=spec.strategy.type,
+        )
+        paused = spec.pause.scope if spec.desired_state == "Paused" else None
+        # A receipt that found a difference must be taken again, not believed again.
+        receipt = state.receipt if state.receipt is not None and state.receipt.equal else None
+        return replace(
+            state,
+            attempt=state.attempt + 1,
+            controls=state.controls.under_spec(paused, spec.throttle.rows_per_second).at(moment.wall_ms),
+            receipt=receipt,
+        )
+
+    def _build_strategy(self) -> SnapshotStrategy:
+        spec, pinned = self._backfill.spec, self._opened.pinned
+        params = spec.strategy.snapshot
+        strategy = SnapshotStrategy(
+            Pinned(
+                version=pinned.version,
+                timestamp_ms=pinned.timestamp_ms,
+                table_id=pinned.table_id,
+                fingerprint=pinned.fingerprint,
+                rows=tuple(pinned.rows),
+                rows_live=pinned.live_rows,
+            ),
+            SnapshotSettings(
+                merges=spec.target.delta.write_mode == UPSERT,
+                filtered=spec.transform.where is not None,
+                in_flight_max=params.max_in_flight,
+                split_target_s=params.split_target_seconds,
+                batch_target_s=params.change_batch_seconds,
+                follow=spec.after == "Follow",
+            ),
+        )
+        if self._opened.state is not None:
+            strategy.resume(self._opened.state.progress, self._opened.stored.txn_version)
+        return strategy
+
+    # ------------------------------------------------------------------ running
+    def run(self) -> RunOutcome:
+        """Run the loop with a control server beside it."""
+        token = secrets.token_urlsafe(32)
+        server = ControlServer(
+            attempt=self._attempt,
+            job_id=self._backfill.job_id,
+            token=token,
+            submit=self._loop.put,
+            progress=lambda: self._progress,
+            receipt=lambda: self._view.receipt,
+        )
+        self._server = server
+        server.start()
+        self._meeting.publish(url=server.url, token=token, attempt=self._attempt)
+        _current.append(self._loop)
+        _current_attempt.append((self._attempt, lambda: self._view.controls.revision + 1))
+        threading.Thread(target=self._remove_orphans, name="orphans", daemon=True).start()
+        try:
+            finish = self._loop.run()
+            crash.crash_point("after_finish")
+        finally:
+            _current.clear()
+            _current_attempt.clear()
+            self._hands.close()
+            server.close()
+        return self._outcome(finish)
+
+    def _remove_orphans(self) -> None:
+        """Remove what earlier attempts staged and never sealed; after the fence, so that they stay refused."""
+        self._fence_passed.wait()
+        crash.crash_point("after_fence")
+        crash.crash_point("before_orphan_removal")
+        self._opened.sink.remove_orphans(self._attempt)
+        crash.crash_point("after_orphan_removal")
+
+    _fence_passed = threading.Event()
+
+    def _acknowledge(self, ack: object) -> None:
+        if self._server is not None:
+            self._server.acknowledge(ack)
+
+    def _on_view(self, view: JobView) -> None:
+        self._view = view
+        self._progress = progress_of(view, now())
+        if view.table_version >= 0:
+            self._fence_passed.set()
+        self._observe(self._progress)
+
+    def _outcome(self, finish: Finish) -> RunOutcome:
+        view = self._view
+        if finish.error is not None:
+            return _failed(finish.error, self._progress, view.receipt)
+        if finish.outcome == "Stopped":
+            return RunOutcome(
+                "Stopped", EXIT_STOPPED, "Stopped", "stopped at a barrier; run it again to go on", "",
+                self._progress, view.receipt,
+            )  # fmt: skip
+        return RunOutcome("Complete", EXIT_COMPLETE, "Complete", "", "", self._progress, view.receipt)
+
+
+def _failed(error: BackfillError, progress: Progress | None, receipt: Receipt | None) -> RunOutcome:
+    return RunOutcome("Failed", error.exit_code, error.reason, error.message, error.cure, progress, receipt)
+
+
+def verify_offline(backfill: Backfill, *, settings: DriverSettings, spark: SparkSession | None = None) -> Receipt:
+    """Take a receipt of a target that no driver works on.
+
+    Raises:
+        BackfillError: the target holds no state, or its snapshot is incomplete.
+    """
+    raise NotImplementedError

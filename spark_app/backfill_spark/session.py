@@ -1,0 +1,110 @@
+"""The one place that makes a Spark session, and says what must be there for it."""
+
+from __future__ import annotations
+
+import logging
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from backfill_core.errors import JavaMissingError
+
+DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
+SHIPPED_BY_PYSPARK = ",".join(
+    f"{group}:*"
+    for group in (
+        "org.apache.hadoop com.fasterxml.jackson.core com.fasterxml.jackson.datatype org.slf4j org.apache.parquet "
+        "org.apache.logging.log4j org.roaringbitmap org.xerial.snappy com.github.luben io.airlift commons-logging "
+        "commons-pool javax.annotation com.google.code.findbugs org.scala-lang org.locationtech.jts"
+    ).split()
+)
+JAVA_VERSIONS = (17, 21)
+POOLS_FILE = Path(__file__).with_name("pools.xml")
+LOG_FILE = Path(__file__).with_name("log4j2.properties")
+
+
+def find_java(java_home: str | None = None) -> int:
+    """Return the major version of the Java that Spark will use.
+
+    Raises:
+        JavaMissingError: there is none, or it is neither 17 nor 21.
+    """
+    cure = (
+        "Install Java 17 or 21 (Debian, Ubuntu: apt-get install openjdk-17-jre-headless; "
+        "macOS: brew install openjdk@17), or point JAVA_HOME at one."
+    )
+    java = f"{java_home}/bin/java" if java_home else shutil.which("java")
+    if java is None or not Path(java).exists():
+        raise JavaMissingError("no Java was found.", cure=cure)
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    match = re.search(r'version "(\d+)', said)
+    if match is None or int(match[1]) not in JAVA_VERSIONS:
+        raise JavaMissingError(f"{java} is {said.splitlines()[0] if said else 'silent about its version'}.", cure=cure)
+    return int(match[1])
+
+
+def open_session(
+    *,
+    app_name: str,
+    cores: int = 2,
+    memory: str = "6g",
+    jars_dir: Path | None = None,
+    java_home: str | None = None,
+    conf: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """Open an embedded local session with Delta, quiet on the terminal.
+
+    Args:
+        app_name: Shown in Spark's own places.
+        cores: Threads of the local master.
+        memory: Heap of the JVM, as Java says it.
+        jars_dir: Folder with the Delta jars; without it Spark resolves them from its package cache.
+        java_home: Java to check; Spark itself goes by its environment.
+        conf: Further settings; they win.
+
+    Raises:
+        JavaMissingError: see `find_java`.
+    """
+    find_java(java_home)
+    # pyspark repeats every JVM error as JSON on stderr; we raise it, once.
+    logging.getLogger("SQLQueryContextLogger").disabled = True
+    options = f"-Dlog4j2.configurationFile=file:{LOG_FILE} -XX:+UseParallelGC -XX:TieredStopAtLevel=4"
+    settings: dict[str, str] = {
+        "spark.app.name": app_name,
+        "spark.master": f"local[{cores}]",
+        "spark.driver.memory": memory,
+        "spark.driver.extraJavaOptions": options,
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        # Without this timestamps are written as INT96, which has no statistics in the footer.
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        "spark.sql.parquet.compression.codec": "zstd",
+        "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+        # Staged files are invisible until sealed, so the committer need not rename them into place.
+        "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
+        # Delta's default of 50 tasks to rebuild a table's state costs seconds on two cores.
+        "spark.databricks.delta.snapshotPartitions": str(cores),
+        "spark.sql.shuffle.partitions": str(max(4, 2 * cores)),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.scheduler.mode": "FAIR",
+        "spark.scheduler.allocation.file": f"file:{POOLS_FILE}",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+    }
+    if jars_dir is not None and any(jars_dir.glob("*.jar")):
+        settings["spark.jars"] = ",".join(str(jar.resolve()) for jar in sorted(jars_dir.glob("*.jar")))
+    else:
+        settings["spark.jars.packages"] = DELTA_PACKAGE
+        settings["spark.jars.excludes"] = SHIPPED_BY_PYSPARK
+    settings.update(conf or {})
+    builder = SparkSession.builder
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()

@@ -1,0 +1,1 @@
+"""A Delta table as a source: a pinned version by exact files, and the versions after it."""

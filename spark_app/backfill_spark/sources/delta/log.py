@@ -1,0 +1,185 @@
+"""What the versions after the pinned one did to the table, from the commit files alone; no Spark job."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql.types import StructType
+
+from backfill_core.errors import (
+    ChangeFeedExpiredError,
+    ChangeFeedMissingError,
+    SchemaChangedError,
+    SourceReplacedError,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from backfill_spark.sources.delta.source import PinnedTable
+
+CACHE_MAX = 10_000
+"""Versions whose facts are kept: a few hundred bytes each."""
+
+
+def nearest(name: str, names: Sequence[str]) -> str:
+    """Return the cure for a name that is not there."""
+    near = difflib.get_close_matches(name, names, n=1)
+    return f"Did you mean {near[0]!r}?" if near else f"There are {', '.join(names[:20])}."
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """Facts of one commit."""
+
+    added: tuple[str, ...]
+    """Paths of files with new rows, as the log spells them."""
+
+    removes: bool
+    """Are there rows that were updated or deleted?"""
+
+    table_id: str | None
+    schema: StructType | None
+    change_feed: bool | None
+    """What a metadata action in it says; None without one."""
+
+    operation: str
+
+
+class VersionLog:
+    """Reads commit files after a pinned version, each at most once."""
+
+    def __init__(self, spark: SparkSession, path: str, pinned: PinnedTable, schema_change: str) -> None:
+        """Take the table and the policy for columns that are added (`Fail` or `Ignore`)."""
+        self._jvm: Any = spark._jvm
+        self._path = path.rstrip("/")
+        self._pinned = pinned
+        self._schema_change = schema_change
+        conf = spark._jsc.hadoopConfiguration()  # type: ignore[union-attr]
+        self._fs = self._jvm.org.apache.hadoop.fs.Path(path).getFileSystem(conf)
+        self._seen: dict[int, Version] = {}
+        self._feed: dict[int, bool] = {pinned.version: pinned.change_feed}
+
+    def check(self, after: int, upto: int) -> None:
+        """Refuse versions that cannot be applied.
+
+        Raises:
+            ChangeFeedExpiredError: a version is gone; names the first.
+            SourceReplacedError: another table is at the path.
+            SchemaChangedError: names the column.
+        """
+        for number in range(after + 1, upto + 1):
+            version = self._version(number)
+            if version.table_id is not None and version.table_id != self._pinned.table_id:
+                raise SourceReplacedError(
+                    f"{self._path} is another table since version {number}.",
+                    cure="Give the job another jobId and another target.",
+                )
+            if version.operation == "RESTORE":
+                raise SourceReplacedError(
+                    f"{self._path} was restored to an older version by version {number}.",
+                    cure="Start a new job on a new target.",
+                )
+            if version.schema is not None:
+                self._check_schema(number, version.schema)
+
+    def _check_schema(self, number: int, schema: StructType) -> None:
+        old = {field.name: field for field in self._pinned.schema}
+        new = {field.name: field for field in schema}
+        for name, field in old.items():
+            if name not in new:
+                raise self._changed(number, f"column {name!r} was dropped or renamed")
+            if new[name].dataType != field.dataType:
+                what = f"{field.dataType.simpleString()} became {new[name].dataType.simpleString()}"
+                raise self._changed(number, f"column {name!r} changed its type: {what}")
+        added = [name for name in new if name not in old]
+        if added and self._schema_change != "Ignore":
+            raise self._changed(
+                number,
+                f"column {added[0]!r} was added",
+                "Set spec.source.delta.schemaChange: Ignore to go on without it, or start a new job.",
+            )
+
+    def _changed(self, number: int, what: str, cure: str = "Start a new job on a new target.") -> SchemaChangedError:
+        return SchemaChangedError(f"{what} in version {number} of {self._path}.", cure=cure)
+
+    def ranges(self, after: int, upto: int) -> list[tuple[bool, int, int]]:
+        """Cut `(after, upto]` into runs (has a change feed?, first, last).
+
+        Raises:
+            ChangeFeedMissingError: a version without feed updated or deleted rows; names it.
+        """
+        runs: list[tuple[bool, int, int]] = []
+        for number in range(after + 1, upto + 1):
+            fed = self._fed(number)
+            version = self._version(number)
+            if not fed and version.removes:
+                raise ChangeFeedMissingError(
+                    f"version {number} of {self._path} updated or deleted rows ({version.operation}), "
+                    "and the table has no change feed.",
+                    cure="Set delta.enableChangeDataFeed = true on the source, then start a new job.",
+                )
+            if runs and runs[-1][0] == fed:
+                runs[-1] = (fed, runs[-1][1], number)
+            else:
+                runs.append((fed, number, number))
+        return runs
+
+    def added(self, number: int) -> tuple[str, ...]:
+        """Return the files with new rows of a version."""
+        return self._version(number).added
+
+    def _fed(self, number: int) -> bool:
+        if number not in self._feed:
+            said = self._version(number).change_feed
+            if len(self._feed) > CACHE_MAX:
+                self._feed = {self._pinned.version: self._pinned.change_feed}
+            self._feed[number] = self._fed(number - 1) if said is None else said
+        return self._feed[number]
+
+    def _version(self, number: int) -> Version:
+        if number not in self._seen:
+            if len(self._seen) > CACHE_MAX:
+                self._seen.clear()
+            self._seen[number] = parse(self._text(number))
+        return self._seen[number]
+
+    def _text(self, number: int) -> str:
+        path = self._jvm.org.apache.hadoop.fs.Path(f"{self._path}/_delta_log/{number:020d}.json")
+        try:
+            stream = self._fs.open(path)
+        except (Py4JJavaError, PySparkException) as error:
+            raise ChangeFeedExpiredError(
+                f"version {number} of {self._path} is gone before it was consumed.",
+                cure="The source's log was cleaned: start a new job on a new target, and keep the log for longer.",
+            ) from error
+        try:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+
+def parse(text: str) -> Version:
+    """Read the facts of a commit file; an OPTIMIZE neither adds nor removes rows (dataChange is false)."""
+    added: list[str] = []
+    removes, operation = False, ""
+    table_id, schema, feed = None, None, None
+    for line in text.splitlines():
+        action = json.loads(line) if line.strip() else {}
+        if action.get("add", {}).get("dataChange"):
+            added.append(unquote(action["add"]["path"]))
+        removes |= bool(action.get("remove", {}).get("dataChange")) or "cdc" in action
+        metadata = action.get("metaData")
+        if metadata is not None:
+            table_id = metadata["id"]
+            schema = StructType.fromJson(json.loads(metadata["schemaString"]))
+            feed = metadata.get("configuration", {}).get("delta.enableChangeDataFeed") == "true"
+        operation = action.get("commitInfo", {}).get("operation", operation)
+    return Version(tuple(added), removes, table_id, schema, feed, operation)

@@ -1,0 +1,333 @@
+"""A changing Delta table, read by pinned version, exact files and versions of its change feed.
+
+Files of the pinned version stay in the JVM as a list in path order; Python knows their row counts only. A split
+is a slice of that list, read through Delta itself, so that deletion vectors, column mapping and partition values
+are honoured.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import MapType, StructType, VariantType
+
+from backfill_core.errors import (
+    BackfillError,
+    ChangeFeedExpiredError,
+    InvalidTransformError,
+    KeyInvalidError,
+    PermissionDeniedError,
+    SnapshotExpiredError,
+    SourceNotFoundError,
+    StorageFullError,
+    TransientError,
+)
+from backfill_core.messages import Head, Piece
+from backfill_spark.seal import newest_version
+from backfill_spark.sources.delta.log import VersionLog, nearest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CHANGE_TYPE, COMMIT_VERSION = "_change_type", "_commit_version"
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedTable:
+    """One version of a table, by file."""
+
+    version: int
+    timestamp_ms: int
+    rows: tuple[int, ...]
+    """Rows of each file in path order, deleted ones included."""
+
+    deleted: tuple[int, ...]
+    """How many of them a deletion vector hides."""
+
+    bytes: tuple[int, ...]
+    table_id: str
+    fingerprint: str
+    schema: StructType
+    change_feed: bool
+
+    @property
+    def live_rows(self) -> int:
+        """Rows that a reader sees."""
+        return sum(self.rows) - sum(self.deleted)
+
+
+class DeltaSource:
+    """See the module. `pin` comes first; reading is lazy and may go on in several threads."""
+
+    def __init__(self, spark: SparkSession, path: str, *, key: tuple[str, ...], schema_change: str = "Fail") -> None:
+        """Take the table's path; nothing is read yet.
+
+        Args:
+            spark: The session.
+            path: Absolute path or URI of the table.
+            key: Key columns in terms of the source; may be empty.
+            schema_change: `Fail`, or `Ignore` for columns that are added while the job runs.
+        """
+        self._spark = spark
+        self._jvm: Any = spark._jvm
+        self._none = self._jvm.scala.Option.empty()
+        self.path = path
+        self._key = key
+        self._schema_change = schema_change
+        self._pinned: PinnedTable | None = None
+        self._snapshot: Any = None
+        self._files: Any = None
+        self._delta_log: Any = None
+        self._log: VersionLog | None = None
+
+    # ------------------------------------------------------------------ pinning
+    def head(self) -> Head:
+        """Return the newest version; milliseconds, no Spark job."""
+        return newest_version(self._spark, self.path)
+
+    def pin(self, version: int | None) -> PinnedTable:
+        """Fix the version that the snapshot is read from; None is the newest.
+
+        Raises:
+            SourceNotFoundError: there is no Delta table, or it cannot be read.
+            SnapshotExpiredError: the version is gone, or was never there.
+            KeyInvalidError: a key column is missing.
+        """
+        head = self.head()
+        wanted = head.version if version is None else version
+        if wanted > head.version:
+            raise SnapshotExpiredError(
+                f"version {wanted} of {self.path} does not exist, the newest is {head.version}.",
+                cure="Set spec.source.delta.version to an existing one, or leave it out.",
+            )
+        self._delta_log = self._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self._spark._jsparkSession, self.path)
+        self._delta_log.update(False, self._none, self._none)
+        try:
+            self._snapshot = self._delta_log.getSnapshotAt(wanted, self._none, self._none, False)
+            self._pinned = self._describe(wanted)
+        except Exception as error:
+            raise SnapshotExpiredError(
+                f"version {wanted} of {self.path} cannot be read any more: {_first_line(error)}",
+                cure="Its log was cleaned: start a new job from a newer version.",
+            ) from error
+        self._check_key(self._pinned.schema)
+        self._log = VersionLog(self._spark, self.path, self._pinned, self._schema_change)
+        return self._pinned
+
+    def _describe(self, version: int) -> PinnedTable:
+        snapshot, metadata = self._snapshot, self._snapshot.metadata()
+        self._files = snapshot.allFiles().sort("path", self._jvm.PythonUtils.toSeq([])).collectAsList()
+        listed = DataFrame(snapshot.allFiles().toDF(), self._spark)
+        rows = (
+            listed.select(
+                "path",
+                "size",
+                F.get_json_object("stats", "$.numRecords").cast("long").alias("rows"),
+                F.coalesce(F.col("deletionVector.cardinality"), F.lit(0)).alias("deleted"),
+            )
+            .sort("path")
+            .collect()
+        )
+        counts = [self._count(index) if row["rows"] is None else row["rows"] for index, row in enumerate(rows)]
+        digest = hashlib.sha256()
+        for row, count in zip(rows, counts, strict=True):
+            digest.update(f"{row['path']}\0{count}\0{row['deleted']}\n".encode())
+        schema = StructType.fromJson(_json(snapshot.schema().json()))
+        feed = metadata.configuration().get("delta.enableChangeDataFeed")
+        return PinnedTable(
+            version=version,
+            timestamp_ms=snapshot.timestamp(),
+            rows=tuple(counts),
+            deleted=tuple(row["deleted"] for row in rows),
+            bytes=tuple(row["size"] for row in rows),
+            table_id=metadata.id(),
+            fingerprint=digest.hexdigest()[:32],
+            schema=schema,
+            change_feed=feed.isDefined() and feed.get() == "true",
+        )
+
+    def _count(self, index: int) -> int:
+        """Count the physical rows of a file whose metadata does not say; from its footer."""
+        file = self._files.get(index)
+        vector = file.deletionVector()
+        deleted = 0 if vector is None else vector.cardinality()
+        return int(self._frame(index, index + 1).count()) + int(deleted)
+
+    def _check_key(self, schema: StructType) -> None:
+        for column in self._key:
+            if column not in schema.names:
+                raise KeyInvalidError(
+                    f"spec.source.delta.key names {column!r}, which the source does not have.",
+                    cure=nearest(column, schema.names),
+                )
+
+    @property
+    def pinned(self) -> PinnedTable:
+        """The pinned version; `pin` must have been called."""
+        assert self._pinned is not None
+        return self._pinned
+
+    @property
+    def version(self) -> int:
+        """Number of the pinned version."""
+        return self.pinned.version
+
+    def live_rows(self, pieces: Sequence[Piece]) -> int:
+        """Return how many rows whole files must yield."""
+        return sum(self.pinned.rows[one.file] - self.pinned.deleted[one.file] for one in pieces)
+
+    # ------------------------------------------------------------------ reading
+    def read(self, pieces: Sequence[Piece]) -> DataFrame:
+        """Return the rows of pieces of the pinned version: its columns, no order, lazy."""
+        frames: list[DataFrame] = []
+        whole = [one.file for one in pieces if one.whole]
+        for first, behind in _runs(whole):
+            frames.append(self._frame(first, behind))
+        frames += [self._part(one) for one in pieces if not one.whole]
+        return reduce(DataFrame.unionAll, frames) if frames else self._frame(0, 0)
+
+    def _frame(self, first: int, behind: int) -> DataFrame:
+        files = self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(self._files.subList(first, behind)).toSeq()
+        return DataFrame(self._delta_log.createDataFrame(self._snapshot, files, False, self._none), self._spark)
+
+    def _part(self, piece: Piece) -> DataFrame:
+        frame = self._frame(piece.file, piece.file + 1)
+        # xxhash64 takes no maps; what they print to is as good for cutting.
+        columns = [
+            F.to_json(F.struct(F.col(f"`{field.name}`")))
+            if _has_map(field.dataType)
+            else F.col(f"`{field.name}`")
+            for field in frame.schema
+        ]
+        residue = F.pmod(F.xxhash64(*columns), F.lit(piece.of))
+        return frame.where((residue >= piece.start) & (residue < piece.stop))
+
+    def at(self, version: int) -> DataFrame:
+        """Return all rows as of a version, with the pinned columns; lazy."""
+        frame = self._spark.read.format("delta").option("versionAsOf", version).load(self.path)
+        return frame.select(*(F.col(f"`{name}`") for name in self.pinned.schema.names))
+
+    # ------------------------------------------------------------------ changes
+    def check_versions(self, after: int, upto: int) -> None:
+        """Refuse versions that cannot be applied; no Spark job. See `log.VersionLog.check`."""
+        assert self._log is not None
+        self._log.check(after, upto)
+
+    def changes(self, after: int, upto: int) -> DataFrame:
+        """Return the row changes of the versions `(after, upto]`; lazy.
+
+        Shape: the pinned columns, `_change_type` (insert, delete, update_preimage, update_postimage) and
+        `_commit_version`; no order.
+
+        Raises:
+            ChangeFeedMissingError: there is no change feed and a commit is not append-only.
+            ChangeFeedExpiredError: a version is gone.
+        """
+        assert self._log is not None
+        columns = [*(F.col(f"`{name}`") for name in self.pinned.schema.names), CHANGE_TYPE, COMMIT_VERSION]
+        frames = []
+        for fed, first, last in self._log.ranges(after, upto):
+            if fed:
+                reader = self._spark.read.format("delta").option("readChangeFeed", "true")
+                feed = reader.option("startingVersion", first).option("endingVersion", last).load(self.path)
+                frames.append(feed.select(*columns))
+            else:
+                frames += [self._appended(version) for version in range(first, last + 1)]
+        found = [frame for frame in frames if frame is not None]
+        if found:
+            return reduce(DataFrame.unionAll, found)
+        nothing = self._frame(0, 0).withColumn(CHANGE_TYPE, F.lit("insert"))
+        return nothing.withColumn(COMMIT_VERSION, F.lit(0).cast("long")).select(*columns)
+
+    def _appended(self, version: int) -> DataFrame | None:
+        """Return the rows that an append-only version added, or None when it added none."""
+        assert self._log is not None
+        paths = self._log.added(version)
+        if not paths:
+            return None
+        snapshot = self._delta_log.getSnapshotAt(version, self._none, self._none, False)
+        listed = snapshot.allFiles().where(F.col("path").isin(*paths)._jc).collectAsList()
+        files = self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(listed).toSeq()
+        frame = DataFrame(self._delta_log.createDataFrame(snapshot, files, False, self._none), self._spark)
+        columns = [F.col(f"`{name}`") for name in self.pinned.schema.names]
+        kind, at = F.lit("insert").alias(CHANGE_TYPE), F.lit(version).cast("long").alias(COMMIT_VERSION)
+        return frame.select(*columns, kind, at)
+
+    # ------------------------------------------------------------------ failures
+    def explain_failure(self, error: Exception) -> BackfillError | None:
+        """Say in our words why a job on this source failed, or None when nobody knows."""
+        text = _whole_text(error)
+        ours = self.path.removeprefix("file:") in text
+        if "No space left on device" in text or "Disk quota exceeded" in text:
+            return StorageFullError("no space left while staging.", cure="Free some room; nothing is lost.")
+        if "_change_data" in text and _FILE_GONE.search(text):
+            return ChangeFeedExpiredError(
+                f"files of the change feed of {self.path} are gone: {_first_line(error)}",
+                cure="VACUUM removed them: start a new job on a new target.",
+            )
+        if _FILE_GONE.search(text) and ours:
+            return SnapshotExpiredError(
+                f"a file of version {self.version} of {self.path} is gone: {_first_line(error)}",
+                cure="VACUUM removed it: start a new job on a new target, or keep deleted files for longer.",
+            )
+        if "AccessControlException" in text or "AccessDenied" in text or "Permission denied" in text:
+            return PermissionDeniedError(_first_line(error), cure="Grant this user access.")
+        state = re.search(r"SQLSTATE: (22\d{3})", text)
+        if state:
+            return InvalidTransformError(
+                f"a row cannot be computed (SQLSTATE {state[1]}): {_first_line(error)}",
+                cure="Guard the expression, for example with try_cast or nullif.",
+            )
+        if "TABLE_NOT_FOUND" in text or "DELTA_MISSING_DELTA_TABLE" in text or "DELTA_PATH_DOES_NOT_EXIST" in text:
+            return SourceNotFoundError(f"{self.path} is not a Delta table any more.", cure="Restore it.")
+        return TransientError(_first_line(error)) if "Concurrent" in text else None
+
+
+_FILE_GONE = re.compile(
+    r"FileNotFoundException|FILE_NOT_EXIST|DELTA_FILE_NOT_FOUND|does not exist|FAILED_READ_FILE.FILE_NOT_EXIST"
+)
+
+
+def _runs(indexes: Sequence[int]) -> list[tuple[int, int]]:
+    """Join ascending indexes into `[first, behind)` runs."""
+    runs: list[tuple[int, int]] = []
+    for index in indexes:
+        if runs and runs[-1][1] == index:
+            runs[-1] = (runs[-1][0], index + 1)
+        else:
+            runs.append((index, index + 1))
+    return runs
+
+
+def _has_map(data_type: Any) -> bool:
+    if isinstance(data_type, MapType | VariantType):
+        return True
+    if isinstance(data_type, StructType):
+        return any(_has_map(field.dataType) for field in data_type)
+    return hasattr(data_type, "elementType") and _has_map(data_type.elementType)
+
+
+def _json(text: str) -> Any:
+    import json  # noqa: PLC0415 - one line of use
+
+    return json.loads(text)
+
+
+def _whole_text(error: Exception) -> str:
+    parts, one = [str(error)], getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    while one is not None and len(parts) < 12:
+        parts.append(str(one.toString()))
+        one = one.getCause()
+    return "\n".join(parts)
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__)[:400]

@@ -1,0 +1,254 @@
+"""The hands: Spark jobs in threads, one scheduler pool for splits, changes and verification each.
+
+Every piece of work has its own job group, so that a pause can cancel it; and answers exactly once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from backfill_core.errors import AccountingError, BackfillError, DuplicateKeyError, TransientError
+from backfill_core.messages import (
+    ApplyChanges,
+    ChangesApplied,
+    Event,
+    Head,
+    Piece,
+    ReadSplit,
+    Result,
+    Seal,
+    SplitStaged,
+    StagedFile,
+    Verified,
+    Verify,
+    Work,
+    WorkCancelled,
+    WorkFailed,
+    WorkFinished,
+)
+from backfill_core.sizing import pieces
+from backfill_spark import changes as change_rows
+from backfill_spark.crash import crash_point
+from backfill_spark.verify import take_receipt
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from backfill_spark.seal import Sealer
+    from backfill_spark.sinks.delta.sink import DeltaSink
+    from backfill_spark.sources.delta.source import DeltaSource
+    from backfill_spark.transform import Transform
+
+UPSERT, APPEND, CHANGELOG = "Upsert", "Append", "Changelog"
+POOLS = {ReadSplit: "splits", ApplyChanges: "changes", Verify: "verify"}
+THREADS_MAX = 8
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What one attempt works with."""
+
+    spark: SparkSession
+    source: DeltaSource
+    sink: DeltaSink
+    sealer: Sealer
+    transform: Transform
+    app_id: str
+    attempt: int
+    write_mode: str
+    key: tuple[str, ...]
+    """Key in terms of the target; empty for targets without one."""
+
+    vnodes: int
+    prefix: tuple[int, ...]
+    """Prefix sums of the rows of the pinned version's files."""
+
+
+class SparkHands:
+    """Satisfies `loop.Hands` on Spark and Delta."""
+
+    def __init__(self, parts: Parts) -> None:
+        """Take the parts; start nothing."""
+        self._parts = parts
+        self._pool = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="work")
+        self._cancelled: set[int] = set()
+        self._lock = threading.Lock()
+
+    # ------------------------------------------------------------------ background work
+    def start(self, work: Work, answer: Callable[[Event], None]) -> None:
+        """Begin work in the background and answer once."""
+        self._pool.submit(self._run, work, answer)
+
+    def cancel(self, work_id: int) -> None:
+        """End the Spark jobs of one piece of work, also those it has not submitted yet."""
+        with self._lock:
+            self._cancelled.add(work_id)
+        self._parts.spark.sparkContext._jsc.sc().cancelJobGroupAndFutureJobs(self._group(work_id))
+
+    def close(self) -> None:
+        """Wait for nothing: what still runs is cancelled by the session's end or by the caller."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _group(self, work_id: int) -> str:
+        return f"backfill-{self._parts.app_id}-{self._parts.attempt}-{work_id}"
+
+    def _run(self, work: Work, answer: Callable[[Event], None]) -> None:
+        work_id = work.work_id
+        context = self._parts.spark.sparkContext
+        context.setLocalProperty("spark.scheduler.pool", POOLS[type(work)])
+        context.setJobGroup(self._group(work_id), f"{type(work).__name__} {work_id}", interruptOnCancel=False)
+        try:
+            event: Event = WorkFinished(self._do(work))
+        except Exception as error:  # noqa: BLE001 - a thread's border: whatever it was becomes an event
+            event = self._after_failure(work, error)
+        answer(event)
+
+    def _do(self, work: Work) -> Result:
+        match work:
+            case ReadSplit():
+                return self._read(work)
+            case ApplyChanges():
+                return self._apply(work)
+            case Verify():
+                return self._verify(work)
+
+    def _after_failure(self, work: Work, error: Exception) -> Event:
+        with self._lock:
+            cancelled = work.work_id in self._cancelled
+        if isinstance(work, ApplyChanges) and self._merge_landed(work):
+            # The answer was lost, the effect was not: doing it again under another number would be right
+            # too, but the state must not say less than the target holds.
+            return WorkFinished(ChangesApplied(work.work_id, 0))
+        if isinstance(work, ReadSplit):
+            self._parts.sink.discard_work(self._parts.attempt, work.work_id)
+        return WorkCancelled(work.work_id) if cancelled else WorkFailed(work.work_id, self.explain(error))
+
+    def _merge_landed(self, work: ApplyChanges) -> bool:
+        merges = self._parts.write_mode == UPSERT
+        return merges and self._parts.sealer.read_state().txn_version == work.txn_version
+
+    # ------------------------------------------------------------------ splits
+    def _read(self, work: ReadSplit) -> SplitStaged:
+        parts = self._parts
+        crash_point("before_stage")
+        rows = parts.transform.apply(parts.source.read(work.pieces))
+        if parts.write_mode == CHANGELOG:
+            rows = change_rows.snapshot_rows(rows, epoch=work.epoch, version=parts.source.version)
+        paths = parts.sink.stage(rows, attempt=parts.attempt, work_id=work.work_id)
+        files = parts.sealer.measure(paths)
+        crash_point("after_stage")
+        rows_read = None if parts.transform.where else sum(file.rows for file in files)
+        self._check_accounts(work, rows_read)
+        return SplitStaged(work.work_id, files, rows_read)
+
+    def _check_accounts(self, work: ReadSplit, rows_read: int | None) -> None:
+        """Whole files must yield what their metadata promises (minus deleted rows)."""
+        if rows_read is None or not all(piece.whole for piece in work.pieces):
+            return
+        expected = self._parts.source.live_rows(work.pieces)
+        if rows_read != expected:
+            raise AccountingError(
+                f"rows {work.start} to {work.stop} of the snapshot yielded {rows_read} rows, "
+                f"the table's metadata says {expected}.",
+                cure="The source's statistics are wrong, or files were overwritten in place.",
+            )
+
+    # ------------------------------------------------------------------ changes
+    def _apply(self, work: ApplyChanges) -> ChangesApplied:
+        parts = self._parts
+        parts.source.check_versions(work.after, work.upto)
+        rows = parts.source.changes(work.after, work.upto)
+        match parts.write_mode:
+            case mode if mode == UPSERT:
+                return self._merge(work, rows)
+            case mode if mode == APPEND:
+                out = parts.transform.apply(change_rows.append_rows(rows))
+            case _:
+                out = change_rows.changelog_rows(rows, parts.transform, epoch=work.epoch)
+        files = parts.sealer.measure(parts.sink.stage(out, attempt=parts.attempt, work_id=work.work_id))
+        return ChangesApplied(work.work_id, sum(file.rows for file in files), files)
+
+    def _merge(self, work: ApplyChanges, rows: DataFrame) -> ChangesApplied:
+        parts = self._parts
+        net = change_rows.net_changes(rows, parts.transform, parts.key).cache()
+        try:
+            changed = net.count()
+            if changed == 0:
+                return ChangesApplied(work.work_id, 0)
+            self._check_unique(net)
+            crash_point("before_merge")
+            parts.sink.merge(net, app_id=parts.app_id, txn_version=work.txn_version)
+            crash_point("after_merge")
+        finally:
+            net.unpersist()
+        return ChangesApplied(work.work_id, changed)
+
+    def _check_unique(self, net: DataFrame) -> None:
+        doubled = change_rows.duplicate_keys(net)
+        if doubled:
+            raise DuplicateKeyError(
+                f"key ({', '.join(self._parts.key)}) is not unique in the source: {doubled}.",
+                cure="An Upsert target holds one row a key: choose another spec.source.delta.key, "
+                "or writeMode Changelog.",
+            )
+
+    # ------------------------------------------------------------------ verification
+    def _verify(self, work: Verify) -> Verified:
+        parts = self._parts
+        if work.done is None:
+            rows = parts.source.at(work.source_version)
+        else:
+            rows = parts.source.read(self._pieces_of(work.done))
+        receipt = take_receipt(
+            parts.transform.apply(rows),
+            parts.sink.at(work.target_version),
+            key=parts.key,
+            vnodes=parts.vnodes,
+            source_version=work.source_version,
+            target_version=work.target_version,
+            epoch=work.epoch,
+        )
+        return Verified(work.work_id, receipt)
+
+    def _pieces_of(self, done: tuple[tuple[int, int], ...]) -> tuple[Piece, ...]:
+        return tuple(piece for start, stop in done for piece in pieces(self._parts.prefix, start, stop))
+
+    # ------------------------------------------------------------------ the loop's other needs
+    def seal(self, action: Seal) -> int:
+        """Commit; a commit whose answer was lost is recognised by its transaction version."""
+        sealer = self._parts.sealer
+        try:
+            return sealer.seal(action.txn_version, action.files, action.state).version
+        except BackfillError:
+            stored = sealer.read_state()
+            if stored.txn_version == action.txn_version and stored.text == action.state:
+                return stored.table_version
+            raise
+
+    def after_seal(self) -> None:
+        """Run the hooks of past commits (checkpoints, checksums)."""
+        self._parts.sealer.run_hooks()
+
+    def head(self) -> Head:
+        """Look at the source's newest version."""
+        return self._parts.source.head()
+
+    def discard(self, files: tuple[StagedFile, ...]) -> None:
+        """Remove staged files."""
+        self._parts.sink.discard([file.path for file in files])
+
+    def explain(self, error: Exception) -> BackfillError:
+        """Say in our words what went wrong; what nobody knows is worth another try."""
+        if isinstance(error, BackfillError):
+            return error
+        known = self._parts.source.explain_failure(error)
+        if known is not None:
+            return known
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        return TransientError(f"{type(error).__name__}: {' '.join(lines[:3])[:600]}")
+
+
