@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backfill_api.load import load_backfill
 from backfill_api.progress import Progress
 from backfill_api.spec import Backfill
 from backfill_core.errors import (
@@ -24,7 +23,7 @@ from backfill_core.errors import (
     TransientError,
 )
 from backfill_core.job import Job, JobSettings, JobView
-from backfill_core.messages import CommandReceived, Finish, Receipt, Stop
+from backfill_core.messages import Acknowledge, CommandReceived, Finish, Receipt, Stop
 from backfill_core.ports import Now
 from backfill_core.state import JobState, check_same_spec
 from backfill_core.strategies.snapshot.strategy import Pinned, SnapshotSettings, SnapshotStrategy
@@ -43,8 +42,6 @@ from backfill_spark.work import UPSERT, Parts, SparkHands
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-__all__ = ["DriverSettings", "RunOutcome", "load_backfill", "request_stop", "run_driver", "verify_offline"]
 
 _current: list[Loop] = []
 _current_attempt: list[tuple[int, Callable[[], int]]] = []
@@ -239,6 +236,7 @@ class _Attempt:
             )
         )
         self._server: ControlServer | None = None
+        self._fence_passed = threading.Event()
         self._loop = Loop(self._job, self._hands, acknowledge=self._acknowledge, observe=self._on_view)
         self._progress: Progress = progress_of(self._job.view(moment), moment)
         self._view: JobView = self._job.view(moment)
@@ -323,9 +321,7 @@ class _Attempt:
         self._opened.sink.remove_orphans(self._attempt)
         crash.crash_point("after_orphan_removal")
 
-    _fence_passed = threading.Event()
-
-    def _acknowledge(self, ack: object) -> None:
+    def _acknowledge(self, ack: Acknowledge) -> None:
         if self._server is not None:
             self._server.acknowledge(ack)
 

@@ -1,0 +1,47 @@
+"""Settings of a driver process; the only place that reads the environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class DriverSettings(BaseModel):
+    """How this process runs; nothing of it changes what the job does."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    cores: int = Field(default_factory=lambda: os.cpu_count() or 2, ge=1)
+    """Threads of the embedded Spark."""
+
+    memory: str = "4g"
+    """Heap of the embedded Spark's JVM."""
+
+    jars_dir: Path | None = None
+    """Folder with the Delta jars; None: Spark's own package cache."""
+
+    state_dir: Path = Field(default_factory=lambda: default_state_dir(os.environ))
+    """Where running drivers leave their address and token, for the command line."""
+
+    java_home: str | None = None
+    """Where Java is; None: on the path."""
+
+    crash_at: str | None = None
+    """For the crash suite: `point:n`."""
+
+    @classmethod
+    def from_environ(cls, environ: Mapping[str, str] | None = None) -> DriverSettings:
+        """Read `BACKFILL_CORES`, `_MEMORY`, `_JARS_DIR`, `_STATE_DIR`, `_CRASH_AT`, and `JAVA_HOME`."""
+        given = os.environ if environ is None else environ
+        names = {"cores", "memory", "jars_dir", "state_dir", "crash_at"}
+        values = {name: given.get(f"BACKFILL_{name.upper()}") for name in names} | {"java_home": given.get("JAVA_HOME")}
+        return cls.model_validate({name: value for name, value in values.items() if value})
+
+
+def default_state_dir(environ: Mapping[str, str]) -> Path:
+    """Return the folder for control files by the XDG convention."""
+    base = environ.get("XDG_STATE_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "state") / "backfill"

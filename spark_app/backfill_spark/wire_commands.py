@@ -1,0 +1,46 @@
+"""Between the words on the wire and the core's commands."""
+
+from __future__ import annotations
+
+from backfill_api import receipt as words
+from backfill_api.wire import Command as WireCommand
+from backfill_api.wire import CommandRequest, PauseCommand, StopCommand
+from backfill_core.messages import Command, CommandReceived, Pause, Receipt, Resume, Stop, Throttle, VerifyNow
+
+
+def received(request: CommandRequest) -> CommandReceived:
+    """Return a request as the core's event."""
+    return CommandReceived(request.attempt, request.revision, _command(request.command))
+
+
+def _command(wire: WireCommand) -> Command:
+    match wire.type:
+        case "Pause":
+            pause = wire.pause or PauseCommand()
+            return Pause(everything=pause.scope == "All", force=pause.force)
+        case "Resume":
+            return Resume()
+        case "Throttle":
+            assert wire.throttle is not None
+            return Throttle(wire.throttle.rows_per_second, wire.throttle.for_seconds)
+        case "Verify":
+            return VerifyNow()
+        case "Stop":
+            return Stop(force=(wire.stop or StopCommand()).force)
+
+
+def receipt_words(receipt: Receipt) -> words.Receipt:
+    """Return the core's receipt in the words of the contract."""
+    return words.Receipt(
+        source_version=receipt.source_version,
+        target_version=receipt.target_version,
+        epoch=receipt.epoch,
+        rows=receipt.rows,
+        vnodes=receipt.vnodes,
+        digest=receipt.digest,
+        mismatches=tuple(
+            words.Mismatch(vnode=one.vnode, source_rows=one.source_rows, target_rows=one.target_rows)
+            for one in receipt.mismatches
+        ),
+        seconds=receipt.seconds,
+    )
