@@ -20,12 +20,15 @@ class RateMeter:
     last_s: float | None = None
 
     def observe(self, rows: int, now_s: float) -> RateMeter:
-        """Count the rows of a seal; the first one only starts the clock."""
+        """Count the rows of a seal; the first one only starts the clock. Seals of one moment count as one."""
         if self.last_s is None:
             return replace(self, last_s=now_s)
         passed = now_s - self.last_s
         if passed <= 0:
-            return self
+            if not self.samples:
+                return self
+            *earlier, (seconds, counted) = self.samples
+            return replace(self, samples=(*earlier, (seconds, counted + rows)))
         return RateMeter((*self.samples[1 - SAMPLES_MAX :], (passed, rows)), now_s)
 
     def restarted(self, now_s: float) -> RateMeter:

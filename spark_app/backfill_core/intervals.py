@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 
@@ -76,13 +77,15 @@ class IntervalSet:
         """Read what `to_json` wrote.
 
         Raises:
-            ValueError: the spans are empty, overlap, touch, or are out of order.
+            ValueError: it is no list of pairs of integers, or spans are empty, overlap, touch, or are out of order.
         """
-        spans = tuple((int(start), int(stop)) for start, stop in value)
-        ends = [end for span in spans for end in span]
-        if any(low >= high for low, high in zip(ends, ends[1:], strict=False)):
-            raise ValueError(f"not an interval set: {value!r}")
-        return cls(spans)
+        wrong = ValueError(f"not an interval set: {value!r}")
+        if not isinstance(value, list) or not all(isinstance(span, list) and len(span) == 2 for span in value):
+            raise wrong
+        ends = [end for span in value for end in span]
+        if any(type(end) is not int for end in ends) or any(low >= high for low, high in pairwise(ends)):
+            raise wrong
+        return cls(tuple((start, stop) for start, stop in value))
 
     def __len__(self) -> int:
         """Return the number of spans; what bounds the stored form."""

@@ -124,7 +124,8 @@ class Job:
         self._cancel_at_s: float | None = None
         self._barrier_now = False
         self._stopping = False
-        self._failures = 0
+        self._failures = self._seals_lost = 0
+        self._last_error: BackfillError | None = None
         self._hold_until_s: float | None = None
         self._looks_asked = self._looks_answered = self._looks_lost = self._fresh_after = 0
         self._final: bool = False
@@ -222,6 +223,7 @@ class Job:
     def _on_failed(self, work_id: int, error: BackfillError, now: Now) -> tuple[Action, ...]:
         self._lose(work_id)
         self._failures += 1
+        self._last_error = error
         if not error.retryable or self._failures > self._settings.retries_max:
             return self._fail(error)
         self._hold_until_s = now.mono_s + min(RETRY_MAX_S, 2.0 ** (self._failures - 1))
@@ -238,7 +240,7 @@ class Job:
         sealing = self._sealing
         if sealing is None or sealing.action.epoch != epoch:
             return ()
-        self._sealing, self._seal_again_s, self._failures = None, None, 0
+        self._sealing, self._seal_again_s, self._seals_lost = None, None, 0
         self._table_version = version
         self._seal_seconds = [*self._seal_seconds[1 - SEAL_SAMPLES_MAX :], seconds]
         actions: list[Action] = [
@@ -274,10 +276,11 @@ class Job:
         return ()
 
     def _on_seal_failed(self, error: BackfillError, now: Now) -> tuple[Action, ...]:
-        self._failures += 1
-        if not error.retryable or self._failures > self._settings.retries_max:
+        self._seals_lost += 1
+        self._last_error = error
+        if not error.retryable or self._seals_lost > self._settings.retries_max:
             return self._fail(error)
-        self._seal_again_s = now.mono_s + min(RETRY_MAX_S, 2.0 ** (self._failures - 1))
+        self._seal_again_s = now.mono_s + min(RETRY_MAX_S, 2.0 ** (self._seals_lost - 1))
         return ()
 
     def _fail(self, error: BackfillError) -> tuple[Action, ...]:
@@ -472,14 +475,15 @@ class Job:
         if self._stopping:
             return "stopping at a barrier"
         if self._hold_until_s is not None:
-            return f"waiting {max(0.0, self._hold_until_s - now.mono_s):.0f} s after failure {self._failures}"
+            left_s = max(0.0, self._hold_until_s - now.mono_s)
+            return f"trying again in {left_s:.0f} s, failure {self._failures}: {self._last_error}"
         if self._verify_id is not None and self._final:
             return "verifying the target against the source"
         if self._controls.paused is not None:
             what = "everything" if self._controls.changes_held else "history"
             return f"{what} is paused {by}" + ("" if not self._running else "; work under way is ending")
         if self._controls.rows_per_s is not None and strategy.phase == "Snapshot":
-            left_s = None if self._controls.until_ms is None else max(0, self._controls.until_ms - now.wall_ms) // 1000
-            until = "" if left_s is None else f", for {left_s} s more"
+            until_ms = self._controls.until_ms
+            until = "" if until_ms is None else f", for {max(0, until_ms - now.wall_ms) // 1000} s more"
             return f"throttled to {self._controls.rows_per_s:,} rows/s {by}{until}"
         return strategy.reason

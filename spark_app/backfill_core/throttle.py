@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 class TokenBucket:
     """Rows that may be read now; below zero is a debt that is paid before anything else is read.
 
-    Over any time t it admits at most `rate * t + burst` rows, plus the error of the last estimate.
+    Over any time t it admits at most `rate * t + burst` rows, plus the error of the last estimate; the burst
+    is `rate * burst_s` rows, at least one.
     A rate of None is unlimited; 0 admits nothing, ever (R-SNAP-41).
     """
 
@@ -24,8 +25,9 @@ class TokenBucket:
 
     @classmethod
     def full(cls, rate_per_s: int | None, now_s: float, burst_s: float = 1.0) -> TokenBucket:
-        """Return a bucket with one second's rows in it."""
-        return cls(rate_per_s, burst_s, float(rate_per_s or 0), now_s)
+        """Return a bucket with one second's rows in it, or as many as it holds if those are fewer."""
+        empty = cls(rate_per_s, burst_s, 0.0, now_s)
+        return replace(empty, tokens=min(empty._room, float(rate_per_s or 0)))
 
     @property
     def _room(self) -> float:
@@ -58,20 +60,27 @@ class TokenBucket:
         return self.take(-rows, now_s)
 
     def with_rate(self, rate_per_s: int | None, now_s: float) -> TokenBucket:
-        """Change the rate without a windfall: what was saved is clipped, and a debt stays as long in seconds."""
+        """Change the rate without a windfall: what was saved is lost, a debt is not.
+
+        The debt keeps its length in seconds, because it was made at the old rate; over a rate of 0 it is kept
+        in rows, because nothing pays it then; without a limit there is none.
+        """
         old = self.refill(now_s)
-        if not rate_per_s:
-            return replace(old, rate_per_s=rate_per_s, tokens=0.0, at_s=now_s)
-        if not old.rate_per_s:
-            return TokenBucket(rate_per_s, self.burst_s, 0.0, now_s)
-        seconds = min(old.tokens / old.rate_per_s, self.burst_s)
-        return TokenBucket(rate_per_s, self.burst_s, min(seconds, 0.0) * rate_per_s, now_s)
+        debt = min(old.tokens, 0.0)
+        if rate_per_s is None or old.rate_per_s is None:
+            debt = 0.0
+        elif rate_per_s and old.rate_per_s:
+            debt *= rate_per_s / old.rate_per_s
+        return TokenBucket(rate_per_s, self.burst_s, debt, max(now_s, self.at_s))
 
     def ready_at_s(self, rows: float, now_s: float) -> float | None:
-        """Return when so many rows may start, or None when never."""
+        """Return when so many rows may start, or None when never.
+
+        More rows than the bucket holds may start when it is full; the rest becomes debt.
+        """
         if self.rate_per_s is None:
             return now_s
         if self.rate_per_s == 0:
             return None
-        missing = rows - self.refill(now_s).tokens
+        missing = min(rows, self._room) - self.refill(now_s).tokens
         return now_s + max(0.0, missing / self.rate_per_s)

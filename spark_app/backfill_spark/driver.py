@@ -347,11 +347,3 @@ class _Attempt:
 def _failed(error: BackfillError, progress: Progress | None, receipt: Receipt | None) -> RunOutcome:
     return RunOutcome("Failed", error.exit_code, error.reason, error.message, error.cure, progress, receipt)
 
-
-def verify_offline(backfill: Backfill, *, settings: DriverSettings, spark: SparkSession | None = None) -> Receipt:
-    """Take a receipt of a target that no driver works on.
-
-    Raises:
-        BackfillError: the target holds no state, or its snapshot is incomplete.
-    """
-    raise NotImplementedError

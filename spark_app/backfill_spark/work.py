@@ -174,17 +174,15 @@ class SparkHands:
 
     def _merge(self, work: ApplyChanges, rows: DataFrame) -> ChangesApplied:
         parts = self._parts
-        net = change_rows.net_changes(rows, parts.transform, parts.key).cache()
-        try:
-            changed = net.count()
-            if changed == 0:
-                return ChangesApplied(work.work_id, 0)
-            self._check_unique(net)
-            crash_point("before_merge")
-            parts.sink.merge(net, app_id=parts.app_id, txn_version=work.txn_version)
-            crash_point("after_merge")
-        finally:
-            net.unpersist()
+        # Computed once, and not by cache(): Delta refuses a MERGE whose source is cached.
+        net = change_rows.net_changes(rows, parts.transform, parts.key).localCheckpoint()
+        changed = net.count()
+        if changed == 0:
+            return ChangesApplied(work.work_id, 0)
+        self._check_unique(net)
+        crash_point("before_merge")
+        parts.sink.merge(net, app_id=parts.app_id, txn_version=work.txn_version)
+        crash_point("after_merge")
         return ChangesApplied(work.work_id, changed)
 
     def _check_unique(self, net: DataFrame) -> None:

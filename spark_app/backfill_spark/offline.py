@@ -1,0 +1,59 @@
+"""Looks at a job that no driver works on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from backfill_api import receipt as words
+from backfill_api.spec import Backfill
+from backfill_core.errors import StateMismatchError
+from backfill_core.sizing import pieces
+from backfill_spark.driver import open_job
+from backfill_spark.session import open_session
+from backfill_spark.settings import DriverSettings
+from backfill_spark.verify import differing_rows, take_receipt
+from backfill_spark.wire_commands import receipt_words
+
+
+def verify_offline(
+    backfill: Backfill, *, settings: DriverSettings, explain: bool = False
+) -> tuple[words.Receipt, list[tuple[str, dict[str, Any]]]]:
+    """Take a receipt of a target at its newest version; with `explain` also rows that differ.
+
+    Raises:
+        StateMismatchError: the target has no state of this job.
+        BackfillError: a table cannot be opened.
+    """
+    spark = open_session(
+        app_name="backfill verify", cores=settings.cores, memory=settings.memory, jars_dir=settings.jars_dir
+    )
+    try:
+        opened = open_job(spark, backfill)
+        state = opened.state
+        if state is None:
+            raise StateMismatchError("the target has no state of this job.", cure="Run the job first.")
+        progress = state.progress
+        if progress["phase"] == "Snapshot":
+            prefix = [0]
+            for rows in opened.pinned.rows:
+                prefix.append(prefix[-1] + rows)
+            done = [piece for start, stop in progress["done"] for piece in pieces(prefix, start, stop)]
+            source = opened.source.read(done)
+        else:
+            source = opened.source.at(progress["consumed"])
+        view = opened.transform.apply(source)
+        target = opened.sink.at(opened.stored.table_version)
+        key = tuple(backfill.spec.target.delta.key or backfill.spec.source.delta.key)
+        vnodes = backfill.spec.strategy.snapshot.vnodes
+        receipt = take_receipt(
+            view, target, key=key, vnodes=vnodes,
+            source_version=progress["consumed"], target_version=opened.stored.table_version, epoch=state.epoch,
+        )  # fmt: skip
+        examples = []
+        if explain and not receipt.equal:
+            wrong = tuple(one.vnode for one in receipt.mismatches)
+            examples = differing_rows(view, target, key=key, vnodes=vnodes, wrong=wrong)
+        return receipt_words(replace(receipt)), examples
+    finally:
+        spark.stop()
