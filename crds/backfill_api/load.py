@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
+from backfill_api.explain import FieldError, child, explain, nearest, shown
 from backfill_api.names import API_VERSION, KIND
 from backfill_api.spec import Backfill
 
-VALUE_SHOWN_MAX = 80
+__all__ = ["FieldError", "SpecError", "load_backfill"]
 
+DOCUMENT: Final = "(document)"
+TEXT_CHARACTERS_MAX: Final = 1_048_576
+NODES_MAX: Final = 100_000
+"""Nodes of a document, aliases counted as often as they are used: a short text can stand for an endless one."""
 
-@dataclass(frozen=True, slots=True)
-class FieldError:
-    """One thing that is wrong with one field."""
-
-    path: str
-    message: str
-    value: str = ""
-    cure: str = ""
-
-    def __str__(self) -> str:
-        """Return it on one line."""
-        shown = f" (got {self.value})" if self.value else ""
-        return f"{self.path}: {self.message}{shown}" + (f"; {self.cure}" if self.cure else "")
+DEPTH_MAX: Final = 64
 
 
 class SpecError(ValueError):
@@ -40,22 +32,10 @@ class SpecError(ValueError):
         self.errors = errors
 
 
-class _StrictLoader(yaml.SafeLoader):
-    """YAML in which a key may stand once: the second one would silently win."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002
-        seen: set[Any] = set()
-        for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)  # type: ignore[no-untyped-call]
-            if key in seen:
-                line = key_node.start_mark.line + 1
-                raise SpecError((FieldError(str(key), f"stands twice (line {line})", cure="remove one of them"),))
-            seen.add(key)
-        return super().construct_mapping(node, deep)
-
-
 def load_backfill(source: str | Mapping[str, Any]) -> Backfill:
     """Parse and validate one document.
+
+    Fields are spelled in camelCase only. A field that is null counts as absent, as in a cluster.
 
     Args:
         source: YAML text, or what it parses to.
@@ -65,75 +45,94 @@ def load_backfill(source: str | Mapping[str, Any]) -> Backfill:
     """
     document = _parse(source) if isinstance(source, str) else source
     if not isinstance(document, Mapping):
-        raise SpecError((FieldError("(document)", "is no mapping", cure=f"start with apiVersion: {API_VERSION}"),))
-    for field, wanted in (("apiVersion", API_VERSION), ("kind", KIND)):
-        if document.get(field) != wanted:
-            raise SpecError((FieldError(field, f"must be {wanted}", repr(document.get(field))),))
+        raise _refused(DOCUMENT, "must be a mapping", document, f"start with apiVersion: {API_VERSION}")
+    _check_kind(document)
     try:
-        return Backfill.model_validate(document)
+        return Backfill.model_validate(_without_nulls(document), by_alias=True, by_name=False)
     except ValidationError as error:
-        raise SpecError(tuple(_explain(one) for one in error.errors())) from error
+        raise SpecError(tuple(explain(Backfill, one) for one in error.errors(include_url=False))) from error
+
+
+def _check_kind(document: Mapping[str, Any]) -> None:
+    """Refuse another kind before its fields are compared with ours: they would all be unknown."""
+    errors = []
+    for field, wanted in (("apiVersion", API_VERSION), ("kind", KIND)):
+        if field not in document:
+            near = nearest(field, [str(name) for name in document])
+            cure = f"rename {near!r}" if near else f"add {field}: {wanted}"
+            errors.append(FieldError(field, "is required", "", cure))
+        elif document[field] != wanted:
+            errors.append(FieldError(field, f"must be {wanted}", shown(document[field]), f"write {field}: {wanted}"))
+    if errors:
+        raise SpecError(tuple(errors))
+
+
+def _without_nulls(document: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Leave out null fields, except inside pod templates, which are not ours to read."""
+    return {
+        name: _without_nulls(value) if isinstance(value, Mapping) and name != "template" else value
+        for name, value in document.items()
+        if value is not None
+    }
+
+
+# ------------------------------------------------------------------ YAML
+@dataclass(slots=True)
+class _Budget:
+    """Nodes that may still be looked at."""
+
+    nodes: int = NODES_MAX
 
 
 def _parse(text: str) -> Any:
+    if len(text) > TEXT_CHARACTERS_MAX:
+        cure = f"keep it below {TEXT_CHARACTERS_MAX:,}"
+        raise _refused(DOCUMENT, f"has {len(text):,} characters", None, cure)
     try:
-        documents = [one for one in yaml.load_all(text, Loader=_StrictLoader) if one is not None]  # noqa: S506
-    except yaml.YAMLError as error:
-        raise SpecError((FieldError("(document)", f"is not YAML: {error}"),)) from error
-    if len(documents) != 1:
-        words = f"holds {len(documents)} documents"
-        raise SpecError((FieldError("(document)", words, cure="give exactly one Backfill a file"),))
-    return documents[0]
+        roots = [node for node in yaml.compose_all(text, Loader=yaml.SafeLoader) if not _is_null(node)]
+        if len(roots) != 1:
+            raise _refused(DOCUMENT, f"must be one, found {len(roots)}", None, "give exactly one Backfill in a file")
+        _check_node(roots[0], "", 0, _Budget())
+        return next(one for one in yaml.safe_load_all(text) if one is not None)
+    except RecursionError as error:
+        raise _refused(DOCUMENT, "is nested too deeply", None, f"keep it below {DEPTH_MAX} levels") from error
+    except (yaml.YAMLError, ValueError) as error:
+        if isinstance(error, SpecError):
+            raise
+        # PyYAML answers an impossible date with a bare ValueError.
+        words = " ".join(str(error).split())
+        raise _refused(DOCUMENT, f"is not YAML: {words}", None, "check indentation and quotes there") from error
 
 
-def _explain(error: Any) -> FieldError:
-    location = [part for part in error["loc"] if not (isinstance(part, str) and "[" in part)]
-    path = _path(location)
-    value = repr(error["input"])
-    value = value if len(value) <= VALUE_SHOWN_MAX else value[:VALUE_SHOWN_MAX] + "…"
-    match error["type"]:
-        case "extra_forbidden":
-            names = _siblings(location[:-1])
-            near = difflib.get_close_matches(str(location[-1]), names, n=1, cutoff=0.5)
-            cure = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
-            return FieldError(path, "unknown field", "", cure)
-        case "missing":
-            return FieldError(path, "is required", "", "add it")
-        case "value_error":
-            inner, _, words = str(error["ctx"]["error"]).partition(": ")
-            return FieldError(f"{path}.{inner}" if path else inner, words)
-        case "literal_error":
-            return FieldError(path, f"must be {error['ctx']['expected']}", value)
-        case "greater_than_equal" | "less_than_equal":
-            bound = error["ctx"].get("ge", error["ctx"].get("le"))
-            side = "at least" if error["type"] == "greater_than_equal" else "at most"
-            return FieldError(path, f"must be {side} {bound:,}", value)
-        case "int_type" | "int_parsing" | "int_from_float":
-            return FieldError(path, "must be a whole number", value)
-        case "string_type":
-            return FieldError(path, "must be text", value, "put it in quotes")
-        case "bool_type":
-            return FieldError(path, "must be true or false", value)
-        case "tuple_type":
-            return FieldError(path, "must be a list", value, "write it as [a, b]")
-        case _:
-            return FieldError(path, error["msg"][:1].lower() + error["msg"][1:], value)
+def _check_node(node: yaml.Node, path: str, depth: int, budget: _Budget) -> None:
+    """Refuse keys that stand twice, keys that are no text, and documents without end."""
+    budget.nodes -= 1
+    if budget.nodes < 0 or depth > DEPTH_MAX:
+        raise _refused(path or DOCUMENT, "is too large or refers to itself", None, "write it out without anchors")
+    if isinstance(node, yaml.SequenceNode):
+        for number, item in enumerate(node.value):
+            _check_node(item, child(path, number), depth + 1, budget)
+    elif isinstance(node, yaml.MappingNode):
+        lines: dict[str, int] = {}
+        for key, value in node.value:
+            line = key.start_mark.line + 1
+            if not isinstance(key, yaml.ScalarNode):
+                raise _refused(path or DOCUMENT, f"has a key that is no text (line {line})", None, "use a plain name")
+            name = child(path, key.value)
+            if key.value in lines:
+                words = f"stands twice (lines {lines[key.value]} and {line})"
+                raise _refused(name, words, _plain(value), "remove one of them")
+            lines[key.value] = line
+            _check_node(value, name, depth + 1, budget)
 
 
-def _path(location: list[Any]) -> str:
-    path = ""
-    for part in location:
-        path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else str(part)
-    return path
+def _is_null(node: yaml.Node | None) -> bool:
+    return node is None or node.tag == "tag:yaml.org,2002:null"
 
 
-def _siblings(location: list[Any]) -> list[str]:
-    """Return the field names at a place in the document."""
-    model: type[BaseModel] = Backfill
-    for part in location:
-        for name, field in model.model_fields.items():
-            if part in (name, field.alias):
-                candidates = [field.annotation, *getattr(field.annotation, "__args__", ())]
-                found = [one for one in candidates if isinstance(one, type) and issubclass(one, BaseModel)]
-                model = found[0] if found else model
-    return [field.alias or name for name, field in model.model_fields.items()]
+def _plain(node: yaml.Node) -> Any:
+    return node.value if isinstance(node, yaml.ScalarNode) else None
+
+
+def _refused(path: str, message: str, value: Any, cure: str) -> SpecError:
+    return SpecError((FieldError(path, message, "" if value is None else shown(value), cure),))

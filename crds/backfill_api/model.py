@@ -1,7 +1,15 @@
 """The base of every model: closed to unknown fields, frozen, camelCase outside."""
 
+from __future__ import annotations
+
+from typing import Any
+
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticCustomError
+
+REFUSED = "refused"
+"""Type of the errors that our own validators raise; `load` reads path, message, value and cure from them."""
 
 
 class Model(BaseModel):
@@ -9,4 +17,55 @@ class Model(BaseModel):
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True, use_attribute_docstrings=True
+    )
+
+
+def refused(path: str, message: str, *, cure: str, value: object = None) -> PydanticCustomError:
+    """Return the error of a rule that spans fields.
+
+    Args:
+        path: Of the field, in camelCase, below the model that raises.
+        message: What is wrong, without the path.
+        cure: What the reader can do about it.
+        value: What the field holds; None: it is not shown.
+    """
+    context: dict[str, Any] = {"path": path, "message": message, "cure": cure, "value": value}
+    return PydanticCustomError(REFUSED, "{path}: {message}; {cure}", context)
+
+
+def cel(*rules: tuple[str, str]) -> ConfigDict:
+    """Return the part of a model's config that puts CEL rules into the CRD, as (expression, message).
+
+    A rule stands beside the Python validator that says the same, so that a change of one is a change of both.
+    """
+    validations: list[Any] = [{"rule": rule, "message": message} for rule, message in rules]
+    return ConfigDict(json_schema_extra={"x-kubernetes-validations": validations})
+
+
+def member_of(type_name: str) -> str:
+    """Return the name of the union member that a type stands for: `RearrangedChain` -> `rearrangedChain`."""
+    return type_name[:1].lower() + type_name[1:]
+
+
+def check_union(model: BaseModel, *types: str) -> None:
+    """Refuse a union `{type, <member>}` in which a member other than the one named by `type` is set.
+
+    Raises:
+        PydanticCustomError: the member is missing, or another one is set.
+    """
+    chosen: str = model.type  # type: ignore[attr-defined]
+    for name in types:
+        field = member_of(name)
+        given = getattr(model, field) is not None
+        if name == chosen and not given:
+            raise refused(field, f"is required, because type is {chosen}", cure=f"add {field}: …")
+        if name != chosen and given:
+            raise refused(field, f"must be left out, because type is {chosen}", cure=f"remove it, or set type: {name}")
+
+
+def union_rules(*types: str) -> tuple[tuple[str, str], ...]:
+    """Return the CEL form of `check_union`."""
+    return tuple(
+        (f"(self.type == '{name}') == has(self.{member_of(name)})", f"{member_of(name)} must be set if and only if type is {name}")
+        for name in types
     )

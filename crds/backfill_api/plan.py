@@ -2,36 +2,80 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from pydantic import Field
+
+from backfill_api.bounds import Columns, Message
 from backfill_api.model import Model
 
 
 class PlanWarning(Model):
     """Something to think about before the start."""
 
-    reason: str
-    message: str
-    cure: str = ""
+    reason: Annotated[str, Field(max_length=64)]
+    """Which warning, in one CamelCase word."""
+
+    message: Message
+    """What is doubtful."""
+
+    cure: Message = ""
+    """What would help."""
 
 
 class Plan(Model):
     """What a job would read, how long it would take on this machine, and what is doubtful about it."""
 
     rows: int
+    """Rows of the version that would be read."""
+
     bytes: int
+    """Bytes of its files."""
+
     files: int
+    """Number of its files."""
+
     splits: int
+    """Splits, estimated."""
+
     version: int
+    """Version that would be pinned."""
+
     estimated_seconds: int
+    """How long the snapshot would take here."""
+
     estimated_seconds_low: int
+    """At least, nine times of ten."""
+
     estimated_seconds_high: int
-    key_columns: tuple[str, ...] = ()
+    """At most, nine times of ten."""
+
+    key_columns: Columns = ()
+    """Columns that identify a row."""
+
+    key_present: bool = True
+    """Are the key's columns in the source?"""
+
     key_unique: bool | None = None
-    """None: not looked at (ask for it with --check-unique)."""
+    """Is the key unique in the source? Absent: not looked at."""
 
     key_nulls: int | None = None
+    """Rows whose key is null. Absent: not looked at."""
+
     deterministic: bool = True
+    """Does the transform give the same rows each time?"""
+
     change_feed: bool
+    """Does the source have a change feed?"""
+
     retention_seconds: int | None = None
-    target_exists: bool
+    """How long the source keeps what is needed; absent: not known."""
+
+    target_exists: bool = False
+    """Is the target there already?"""
+
     resumes_attempt: int | None = None
-    warnings: tuple[PlanWarning, ...] = ()
+    """Number of the last attempt, whose state would be taken up; absent: from the start."""
+
+    warnings: Annotated[tuple[PlanWarning, ...], Field(max_length=32)] = ()
+    """What to think about before the start."""

@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from pydantic import Field
+
+from backfill_api.bounds import Message, Moment, Percent
 from backfill_api.model import Model
 
+GRID_CELLS_MAX = 64
 
-class Progress(Model):
-    """One look at a running job; counts are those of the sealed state, never ahead of it."""
 
-    attempt: int = 0
-    """Number of the attempt."""
+class ProgressSummary(Model):
+    """How far a job is, short enough for a status; counts are those of the sealed state, never ahead of it."""
 
-    epoch: int = 0
-    """Newest barrier."""
+    phase: Annotated[str, Field(max_length=64)] = ""
+    """Step of the strategy: Snapshot, LogStore or Live."""
 
-    phase: str = ""
-    """Snapshot, LogStore or Live."""
-
-    percent: int = 0
-    """Sealed part of the snapshot, 0 to 100."""
+    percent: Percent = 0
+    """Sealed part of the snapshot, 0 to 100, rounded down."""
 
     rows_total: int = 0
     """Rows of the pinned version."""
 
     rows_done: int = 0
     """Rows sealed."""
-
-    changes_done: int = 0
-    """Row changes applied after the snapshot."""
-
-    bytes_done: int = 0
-    """Bytes sealed."""
 
     splits_total: int = 0
     """Splits sealed and estimated."""
@@ -41,17 +36,42 @@ class Progress(Model):
     rows_per_second: int = 0
     """Mean over the last seals."""
 
-    consumed_version: int | None = None
-    """Source version that the target holds."""
-
-    head_version: int | None = None
-    """Newest source version."""
-
     lag_versions: int = 0
     """How far the target is behind, in versions."""
 
     lag_seconds: int = 0
     """How far the target is behind, in time."""
+
+    eta: Moment | None = None
+    """When the snapshot will be done, RFC 3339."""
+
+    reason: Message = ""
+    """Why the job is not faster than it is."""
+
+    last_seal_time: Moment | None = None
+    """When the newest seal was durable, RFC 3339."""
+
+
+class Progress(ProgressSummary):
+    """One look at a running job; counts are those of the sealed state, never ahead of it."""
+
+    attempt: int = 0
+    """Number of the attempt."""
+
+    epoch: int = 0
+    """Newest barrier."""
+
+    changes_done: int = 0
+    """Row changes applied after the snapshot."""
+
+    bytes_done: int = 0
+    """Bytes sealed."""
+
+    consumed_version: int | None = None
+    """Source version that the target holds."""
+
+    head_version: int | None = None
+    """Newest source version."""
 
     eta_seconds: int | None = None
     """Seconds left of the snapshot."""
@@ -61,12 +81,6 @@ class Progress(Model):
 
     eta_seconds_high: int | None = None
     """At most, nine times of ten."""
-
-    eta: str | None = None
-    """When the snapshot will be done, RFC 3339."""
-
-    reason: str = ""
-    """Why the job is not faster than it is."""
 
     caught_up: bool = False
     """Has the target reached the newest version once?"""
@@ -98,5 +112,5 @@ class Progress(Model):
     seal_ms_p99: int | None = None
     """99th percentile of the last seals."""
 
-    grid: tuple[int, ...] = ()
+    grid: Annotated[tuple[Percent, ...], Field(max_length=GRID_CELLS_MAX)] = ()
     """At most 64 equal parts of the snapshot, each 0 to 100 percent sealed."""

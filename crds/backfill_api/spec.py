@@ -6,212 +6,29 @@ import hashlib
 import json
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, StringConstraints, StrictBool, StrictInt, model_validator
-
-from backfill_api.model import Model
-from backfill_api.names import API_VERSION, KIND
-
-Column = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=255)]
-Columns = Annotated[tuple[Column, ...], Field(max_length=64)]
-Sql = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=8192)]
-Path = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=2048)]
-Name = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=253)]
-
-
-def _int(low: int, high: int) -> Any:
-    return Annotated[StrictInt, Field(ge=low, le=high)]
-
-
-Seconds = _int(1, 7 * 24 * 3600)
-Version = _int(0, 2**53)
-Rate = _int(0, 1_000_000_000)
-
-
-class DeltaSourceSpec(Model):
-    """A Delta table that keeps changing."""
-
-    path: Path | None = None
-    """Folder or URI of the table; give this or `table`."""
-
-    table: Name | None = None
-    """Name in the catalog; give this or `path`."""
-
-    key: Columns = ()
-    """Columns that identify a row; needed by `Upsert` targets."""
-
-    order_by: Columns = ()
-    """Order of an arrangement backfill; default: the key."""
-
-    version: Version | None = None
-    """Version that the snapshot is read from; default: the newest when the job first starts."""
-
-    schema_change: Literal["Fail", "Ignore"] = "Fail"
-    """What to do when a column is added while the job runs; anything else always fails."""
-
-    @model_validator(mode="after")
-    def _one_place(self) -> Self:
-        return _one_of(self, "path", "table")
-
-
-class KafkaSourceSpec(Model):
-    """A Kafka topic."""
-
-    bootstrap_servers: Name
-    """Brokers, `host:port,host:port`."""
-
-    topic: Name
-    """The topic."""
-
-    starting_offsets: Literal["Earliest", "Latest"] = "Earliest"
-    """Where history begins."""
-
-    options: dict[str, str] = Field(default_factory=dict, max_length=64)
-    """Further options of the Kafka client."""
-
-    secret_ref: Name | None = None
-    """Secret with client options."""
-
-
-class Source(Model):
-    """Where rows come from."""
-
-    type: Literal["Delta", "Kafka"]
-    """Which member is set."""
-
-    delta: DeltaSourceSpec | None = None
-    """A Delta table."""
-
-    kafka: KafkaSourceSpec | None = None
-    """A Kafka topic."""
-
-    @model_validator(mode="after")
-    def _union(self) -> Self:
-        return _member(self, "delta", "kafka")
-
-
-class TransformSpec(Model):
-    """A row-wise, deterministic transform; default: all rows and columns as they are."""
-
-    select: Annotated[tuple[Sql, ...], Field(max_length=512)] = ()
-    """SQL expressions, one a column; empty: all columns."""
-
-    where: Sql | None = None
-    """SQL condition; a row that fails it is not in the target."""
-
-
-class DeltaTarget(Model):
-    """The Delta table that is filled."""
-
-    path: Path | None = None
-    """Folder or URI of the table; give this or `table`."""
-
-    table: Name | None = None
-    """Name in the catalog; give this or `path`."""
-
-    write_mode: Literal["Upsert", "Append", "Changelog"] = "Upsert"
-    """`Upsert`: one row a key. `Append`: sources that only append. `Changelog`: every change as a row."""
-
-    key: Columns = ()
-    """Key in terms of the target; default: the source's key."""
-
-    partition_by: Columns = ()
-    """Partition columns, when the table is made."""
-
-    cluster_by: Columns = ()
-    """Clustering columns, when the table is made."""
-
-    properties: dict[str, str] = Field(default_factory=dict, max_length=64)
-    """Table properties, when the table is made."""
-
-    existing_rows: Literal["Refuse", "Keep"] = "Refuse"
-    """What to do with a table that has rows and no state of this job."""
-
-    @model_validator(mode="after")
-    def _one_place(self) -> Self:
-        return _one_of(self, "path", "table")
-
-
-class Target(Model):
-    """Where rows go."""
-
-    type: Literal["Delta"] = "Delta"
-    """Which member is set."""
-
-    delta: DeltaTarget
-    """A Delta table."""
-
-
-class SnapshotParams(Model):
-    """One pinned version in splits, then its changes."""
-
-    vnodes: _int(1, 32768) = 256
-    """Hash partitions of the key space; the unit of verification."""
-
-    split_target_seconds: _int(1, 600) = 4
-    """How long one split should take at full speed."""
-
-    max_in_flight: _int(1, 64) = 2
-    """Splits that are read at the same time."""
-
-    change_batch_seconds: _int(1, 3600) = 10
-    """How long one batch of changes should take."""
-
-
-class ArrangementParams(Model):
-    """Live rows visible during the backfill."""
-
-    vnodes: _int(1, 32768) = 256
-    """Hash partitions of the key space."""
-
-    max_read_amplification: _int(1, 1000) = 4
-    """Refuse when chunks would read the files of the source more often than this."""
-
-
-class RearrangedChainParams(Model):
-    """Snapshot, then changes, barriers overtaking; not resumable."""
-
-    max_queued_versions: _int(1, 100_000) = 1000
-    """Bound of the queue."""
-
-
-class SourceSplitsParams(Model):
-    """Kafka partitions: history and live side by side."""
-
-    max_records_per_range: _int(1, 100_000_000) = 1_000_000
-    """Bound of one range read."""
-
-
-class Strategy(Model):
-    """How the backfill is done; of the result it changes nothing."""
-
-    type: Literal["Snapshot", "Arrangement", "RearrangedChain", "SourceSplits"] = "Snapshot"
-    """Which member applies; a member that is left out has its defaults."""
-
-    snapshot: SnapshotParams = SnapshotParams()
-    """Parameters of `Snapshot`."""
-
-    arrangement: ArrangementParams = ArrangementParams()
-    """Parameters of `Arrangement`."""
-
-    rearranged_chain: RearrangedChainParams = RearrangedChainParams()
-    """Parameters of `RearrangedChain`."""
-
-    source_splits: SourceSplitsParams = SourceSplitsParams()
-    """Parameters of `SourceSplits`."""
+from pydantic import Field, StrictBool, StrictInt, StringConstraints, model_validator
+
+from backfill_api.bounds import DAY_S, Name, Rate, Seconds
+from backfill_api.model import Model, cel, refused
+from backfill_api.names import API_VERSION, DEFAULT_NAMESPACE, KIND
+from backfill_api.pods import Backoff, DriverSpec, ExecutorSpec, SparkSpec
+from backfill_api.status import BackfillStatus
+from backfill_api.strategies import Strategy
+from backfill_api.tables import Source, Target, TransformSpec
 
 
 class Barrier(Model):
     """The pace of barriers."""
 
-    interval_ms: _int(100, 60_000) = 1000
+    interval_ms: Annotated[StrictInt, Field(ge=100, le=60_000)] = 1000
     """Milliseconds between barriers."""
 
-    seal_every: _int(1, 3600) = 1
+    seal_every: Annotated[StrictInt, Field(ge=1, le=3600)] = 1
     """Commit at every n-th barrier only, where one commit an interval is too many."""
 
 
 class ThrottleSpec(Model):
-    """Limit of history."""
+    """Limit of history; changes are never limited."""
 
     rows_per_second: Rate | None = None
     """Rows a second; absent: unlimited, 0: history is not read."""
@@ -224,73 +41,21 @@ class PauseSpec(Model):
     """`History`: changes are still applied. `All`: nothing is."""
 
 
-class Backoff(Model):
-    """Waiting between attempts."""
-
-    initial_seconds: Seconds = 10
-    """Before the second attempt; doubled for each further one."""
-
-    max_seconds: Seconds = 600
-    """At most."""
-
-
-class SparkSpec(Model):
-    """Spark of the driver and its executors, on a cluster."""
-
-    image: Name | None = None
-    """Container image."""
-
-    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
-    """When to pull it."""
-
-    conf: dict[str, str] = Field(default_factory=dict, max_length=256)
-    """Spark settings."""
-
-
-class DriverSpec(Model):
-    """The driver pod."""
-
-    template: dict[str, Any] = Field(default_factory=dict)
-    """Pod template, merged under what the operator sets."""
-
-    resources: dict[str, Any] = Field(default_factory=dict)
-    """Container resources."""
-
-    service_account_name: Name | None = None
-    """Service account."""
-
-
-class DynamicExecutors(Model):
-    """Executors by demand."""
-
-    min: _int(0, 10_000) = 0
-    """At least."""
-
-    max: _int(1, 10_000) = 2
-    """At most."""
-
-
-class ExecutorSpec(Model):
-    """The executor pods."""
-
-    instances: _int(0, 10_000) | None = None
-    """A fixed number; 0: local mode inside the driver."""
-
-    dynamic: DynamicExecutors | None = None
-    """By demand instead."""
-
-    template: dict[str, Any] = Field(default_factory=dict)
-    """Pod template."""
-
-    resources: dict[str, Any] = Field(default_factory=dict)
-    """Container resources."""
-
-
 class BackfillSpec(Model):
     """What is filled from what, how, and how fast."""
 
+    model_config = cel(
+        ("self.?jobId == oldSelf.?jobId", "jobId is immutable: make a new Backfill"),
+        (
+            "self.target.delta.writeMode != 'Upsert'"
+            " || (has(self.target.delta.key) && self.target.delta.key.size() > 0)"
+            " || (has(self.source.delta) && has(self.source.delta.key) && self.source.delta.key.size() > 0)",
+            "an Upsert target needs source.delta.key",
+        ),
+    )
+
     job_id: Name | None = None
-    """Identity of the state kept in the target; default: namespace/name."""
+    """Identity of the state that is kept in the target; default: `<namespace>/<name>`."""
 
     source: Source
     """Where rows come from."""
@@ -302,19 +67,19 @@ class BackfillSpec(Model):
     """Where rows go."""
 
     strategy: Strategy = Strategy()
-    """How it is done."""
+    """How it is done; of the result it changes nothing."""
 
     barrier: Barrier = Barrier()
     """The pace of barriers."""
 
     throttle: ThrottleSpec = ThrottleSpec()
-    """Limit of history."""
+    """Limit of history; changes are never limited."""
 
     pause: PauseSpec = PauseSpec()
-    """What a pause holds."""
+    """What `desiredState: Paused` pauses."""
 
     desired_state: Literal["Running", "Paused"] = "Running"
-    """A paused driver stays, at a barrier."""
+    """`Paused`: the driver stays, at a barrier."""
 
     suspend: StrictBool = False
     """Release the pods; resume later from the target's own state."""
@@ -323,37 +88,37 @@ class BackfillSpec(Model):
     """When caught up: end, or go on applying changes."""
 
     verify: Literal["None", "Final"] = "None"
-    """Take a receipt at the end."""
+    """`Final`: take a receipt at the end, and fail when source and target differ."""
 
     approval: Literal["Automatic", "Manual"] = "Automatic"
-    """`Manual`: stop after the plan until `approved`."""
+    """`Manual`: stop after the plan until `approved` is true."""
 
     approved: StrictBool = False
     """Go on after the plan."""
 
-    backoff_limit: _int(0, 1000) = 3
+    backoff_limit: Annotated[StrictInt, Field(ge=0, le=1000)] = 3
     """Attempts after the first that may fail."""
 
     backoff: Backoff = Backoff()
     """Waiting between attempts."""
 
     active_deadline_seconds: Seconds | None = None
-    """End the job after this long."""
+    """End the job after this long; default: never."""
 
     startup_timeout_seconds: Seconds = 600
-    """End an attempt that does not start."""
+    """End an attempt that does not start within this time."""
 
-    ttl_seconds_after_finished: _int(0, 10 * 365 * 24 * 3600) | None = None
-    """Delete the object this long after its end; off by default."""
+    ttl_seconds_after_finished: Annotated[StrictInt, Field(ge=0, le=3650 * DAY_S)] | None = None
+    """Delete the object this long after its end; default: never."""
 
     deletion_policy: Literal["Drain", "Immediate"] = "Drain"
-    """`Drain`: stop at a barrier first."""
+    """When the object is deleted: `Drain` stops at a barrier first."""
 
     drain_timeout_seconds: Seconds = 60
     """How long a drain may take."""
 
     retain_driver: Literal["Always", "OnFailure", "Never"] = "OnFailure"
-    """Keep the driver pod after its end."""
+    """When to keep the driver pod after its end."""
 
     spark: SparkSpec = SparkSpec()
     """Spark on a cluster."""
@@ -364,33 +129,57 @@ class BackfillSpec(Model):
     executor: ExecutorSpec = ExecutorSpec()
     """The executor pods."""
 
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Columns of the target that identify a row: `target.delta.key`, else the source's key."""
+        return self.target.delta.key or (self.source.delta.key if self.source.delta else ())
+
     @model_validator(mode="after")
     def _upsert_has_key(self) -> Self:
-        target, source = self.target.delta, self.source.delta
-        if target.write_mode == "Upsert" and not target.key and not (source and source.key):
-            raise ValueError("source.delta.key: an Upsert target needs a key; name the columns that identify a row")
+        if self.target.delta.write_mode == "Upsert" and not self.key:
+            field = "source.delta.key" if self.source.delta else "target.delta.key"
+            cure = "name the columns that identify a row, as [order_id], or set target.delta.writeMode: Append or Changelog"
+            raise refused(field, "is required, because the target's writeMode is Upsert", cure=cure)
         return self
 
 
 class Metadata(Model):
-    """Name and namespace; other fields of Kubernetes metadata are carried along."""
+    """Name and namespace; what a cluster adds is accepted and not read."""
 
-    model_config = {**Model.model_config, "extra": "allow"}
-    name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=253)]
-    """DNS subdomain."""
+    name: Annotated[str, StringConstraints(strict=True, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
+    """Name of the Backfill: small letters, digits, `-` and `.`."""
 
-    namespace: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63)] = "default"
-    """Namespace."""
+    namespace: Annotated[str, StringConstraints(strict=True, max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")] = (
+        DEFAULT_NAMESPACE
+    )
+    """Namespace of the Backfill."""
+
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    uid: str | None = None
+    generation: int | None = None
+    resource_version: str | None = None
+    creation_timestamp: Any = None
+    deletion_timestamp: Any = None
+    deletion_grace_period_seconds: int | None = None
+    finalizers: tuple[str, ...] | None = None
+    generate_name: str | None = None
+    owner_references: tuple[dict[str, Any], ...] | None = None
+    managed_fields: tuple[dict[str, Any], ...] | None = None
+    self_link: str | None = None
 
 
 class Backfill(Model):
-    """A backfill: this source, this transform, this target, this strategy, this speed."""
+    """Fills a table from another one that keeps changing: exactly once, sealed every second, under control."""
 
-    api_version: Literal["backfill.dev/v1alpha1"] = API_VERSION  # type: ignore[assignment]
-    kind: Literal["Backfill"] = KIND  # type: ignore[assignment]
+    api_version: Literal["backfill.dev/v1alpha1"] = API_VERSION
+    kind: Literal["Backfill"] = KIND
     metadata: Metadata
     spec: BackfillSpec
-    status: dict[str, Any] | None = None
+    """What is wanted."""
+
+    status: BackfillStatus | None = None
+    """What was observed; written by the operator."""
 
     @property
     def job_id(self) -> str:
@@ -399,37 +188,36 @@ class Backfill(Model):
 
     @property
     def spec_hash(self) -> str:
-        """Hash of what must not change while a state exists: job, source, transform, target, strategy type.
-
-        Numbers that only change the pace (split seconds, slots) are not in it.
-        """
-        spec = self.spec
-        document = {
-            "jobId": self.job_id,
-            "source": spec.source.model_dump(mode="json", by_alias=True, exclude_none=True),
-            "transform": spec.transform.model_dump(mode="json", by_alias=True, exclude_none=True),
-            "target": spec.target.model_dump(mode="json", by_alias=True, exclude_none=True),
-            "strategy": spec.strategy.type,
-        }
-        delta = document["source"].get("delta", {})
-        for policy in ("schemaChange", "version"):
-            delta.pop(policy, None)
-        document["target"]["delta"].pop("existingRows", None)
-        return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+        """Hash of what must not change while a state of this job exists."""
+        return spec_hash(self.spec, self.job_id)
 
 
-def _one_of(model: Any, *names: str) -> Any:
-    given = [name for name in names if getattr(model, name) is not None]
-    if len(given) != 1:
-        raise ValueError(f"{names[0]}: give exactly one of {' or '.join(names)}")
-    return model
+def spec_hash(spec: BackfillSpec, job_id: str) -> str:
+    """Hash what must not change while a state exists: job, source, transform, target and strategy.
+
+    Left out are `source.delta.schemaChange` (changing it is the cure of SchemaChanged) and what only changes
+    the strategy's pace (changing it is the cure of a driver without memory). Fields that hold their defaults are
+    left out too, so a field that a later version adds does not orphan the states of this one.
+
+    Returns:
+        SHA-256, 64 hexadecimal digits.
+    """
+    source = _written(spec.source)
+    source.get("delta", {}).pop("schemaChange", None)
+    target = _written(spec.target)
+    target["delta"].pop("key", None)
+    params = spec.strategy.params
+    strategy = params.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude=set(params.PACE))
+    document = {
+        "jobId": job_id,
+        "source": source,
+        "transform": _written(spec.transform),
+        "target": target | {"key": list(spec.key)},
+        "strategy": {"type": spec.strategy.type} | strategy,
+    }
+    canonical = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def _member(model: Any, *names: str) -> Any:
-    wanted = model.type.lower()
-    if getattr(model, wanted) is None:
-        raise ValueError(f"{wanted}: is required, because type is {model.type}")
-    for name in names:
-        if name != wanted and getattr(model, name) is not None:
-            raise ValueError(f"{name}: must be left out, because type is {model.type}")
-    return model
+def _written(model: Model) -> dict[str, Any]:
+    return model.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True)

@@ -6,8 +6,14 @@ from typing import Literal, Self
 
 from pydantic import Field, StrictBool, StrictInt, model_validator
 
-from backfill_api.model import Model
-from backfill_api.spec import Rate, Seconds
+from backfill_api.bounds import Rate, Seconds
+from backfill_api.model import Model, refused
+from backfill_api.progress import Progress
+from backfill_api.receipt import Mismatch, Receipt
+
+__all__ = [
+    "Ack", "Command", "CommandRequest", "Mismatch", "PauseCommand", "Progress", "Receipt", "StopCommand", "ThrottleCommand",
+]  # fmt: skip
 
 
 class PauseCommand(Model):
@@ -44,16 +50,22 @@ class Command(Model):
     """What is wanted."""
 
     pause: PauseCommand | None = None
+    """Of `Pause`; default: history, not forced."""
+
     throttle: ThrottleCommand | None = None
+    """Of `Throttle`; required."""
+
     stop: StopCommand | None = None
+    """Of `Stop`; default: not forced."""
 
     @model_validator(mode="after")
-    def _union(self) -> Self:
-        for name in ("pause", "throttle", "stop"):
-            if getattr(self, name) is not None and name != self.type.lower():
-                raise ValueError(f"{name}: must be left out, because type is {self.type}")
+    def _checked(self) -> Self:
+        for name in ("Pause", "Throttle", "Stop"):
+            if getattr(self, name.lower()) is not None and name != self.type:
+                cure = f"remove it, or set type: {name}"
+                raise refused(name.lower(), f"must be left out, because type is {self.type}", cure=cure)
         if self.type == "Throttle" and self.throttle is None:
-            raise ValueError("throttle: is required, because type is Throttle")
+            raise refused("throttle", "is required, because type is Throttle", cure="add throttle: {rowsPerSecond: n}")
         return self
 
 
@@ -61,15 +73,29 @@ class CommandRequest(Model):
     """A command for one attempt; revisions only grow."""
 
     attempt: StrictInt = Field(ge=1)
+    """The attempt that is meant; another one refuses."""
+
     revision: StrictInt = Field(ge=1)
+    """Number of the command; an older one than the newest is superseded."""
+
     command: Command
+    """What is wanted."""
 
 
 class Ack(Model):
     """The answer, after the seal that contains the command."""
 
     attempt: int
+    """The attempt that answers."""
+
     epoch: int
+    """Barrier whose seal contains the command."""
+
     revision: int
-    outcome: Literal["Applied", "Superseded", "WrongAttempt", "Pending"]
+    """The command's."""
+
+    outcome: Literal["Applied", "Superseded", "WrongAttempt", "Refused", "Pending"]
+    """`Pending`: not sealed yet, ask again."""
+
     message: str = ""
+    """For people."""

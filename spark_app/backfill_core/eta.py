@@ -24,7 +24,7 @@ class RateMeter:
         if self.last_s is None:
             return replace(self, last_s=now_s)
         passed = now_s - self.last_s
-        if passed <= 0:
+        if passed < 1e-3:
             if not self.samples:
                 return self
             *earlier, (seconds, counted) = self.samples

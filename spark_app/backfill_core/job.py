@@ -360,7 +360,7 @@ class Job:
             bytes_done=self._state.bytes_done + harvest.bytes,
         )
         verify, self._verify_wanted = self._verify_wanted and self._verify_id is None, False
-        if harvest.dirty or wanted or verify:
+        if harvest.files or harvest.dirty or wanted or verify:
             return [self._seal(harvest.files, verify=verify, reserves=harvest.reserves_epoch)]
         self._ids.epoch += 1
         if self._stopping and not self._running:

@@ -45,6 +45,8 @@ class TokenBucket:
         """Return how many rows may start now; infinite without a limit, never below zero."""
         if self.rate_per_s is None:
             return math.inf
+        if self.rate_per_s == 0:
+            return 0.0
         # A hair of rounding must not cost a row at low rates.
         return max(0.0, self.refill(now_s).tokens + 1e-6)
 

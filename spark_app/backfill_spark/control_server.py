@@ -1,32 +1,41 @@
 """The driver's control server: commands in, acknowledgements and progress out. Loopback or TLS; always a token.
 
+POST /v1/command[?wait=seconds]     {attempt, revision, command}; 200 and the Ack; 202 and `Pending` when none came in
+                                    time; 409 and `WrongAttempt`
+GET  /v1/acks[?after=revision]      what was acknowledged, oldest first, at most 256
 GET  /v1/progress, /v1/receipt      what there is now
-POST /v1/command[?wait=seconds]     {attempt, revision, command}; the answer is an Ack; `Pending` when none came in time
 GET  /metrics, /healthz, /readyz    for monitoring; the last two need no token
+
+Errors are `{"error": {"field": …, "message": …}}`: 400 wrong field, 401 token, 404 path, 413 body.
 """
 
 from __future__ import annotations
 
 import hmac
 import json
+import math
 import ssl
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import SplitResult, parse_qs, urlsplit
 
 from prometheus_client import CollectorRegistry, generate_latest
 from pydantic import ValidationError
 
+from backfill_api.model import REFUSED
 from backfill_api.progress import Progress
-from backfill_api.wire import Ack, CommandRequest
+from backfill_api.wire import Ack, Command, CommandRequest
 from backfill_core.messages import Acknowledge, CommandReceived, Receipt
-from backfill_spark.wire_commands import receipt_words, received
+from backfill_spark.metrics import progress_registry
+from backfill_spark.wire_commands import ack_words, receipt_words, received
 
 BODY_MAX_BYTES = 64 * 1024
 WAIT_MAX_S = 60.0
 ACKS_KEPT_MAX = 256
+GOODBYE_S = 2.0
+"""How long `close` lets answers leave: the last one is usually that of the command to stop."""
 
 
 class ControlServer:
@@ -46,71 +55,106 @@ class ControlServer:
         port: int = 0,
         ssl_context: ssl.SSLContext | None = None,
     ) -> None:
-        """Bind the port at once (0: a free one), answer nothing yet."""
+        """Bind the port at once (0: a free one), answer nothing yet.
+
+        Args:
+            attempt: Commands of any other are refused.
+            job_id: Shown with the progress.
+            token: What a request must carry as `Authorization: Bearer …`.
+            submit: Takes a command to the core; must not block.
+            progress: Newest look at the job.
+            receipt: Newest receipt.
+            registry: What `/metrics` shows; None: the progress as gauges.
+            host: Address to listen on.
+            port: Port to listen on.
+            ssl_context: Serve HTTPS with it.
+        """
         self.attempt = attempt
         self.job_id = job_id
-        self._token = token
-        self._submit = submit
         self.progress = progress
         self.receipt = receipt
-        self._registry = registry
+        self._token = token
+        self._submit = submit
+        self._registry = registry or progress_registry(job_id, progress)
+        self._commands: dict[int, Command] = {}
         self._acks: dict[int, Ack] = {}
-        self._acked = threading.Condition()
-        self._closed = False
+        self._changed = threading.Condition()
+        self._answering = 0
+        self._started = self._closed = False
         self._http = ThreadingHTTPServer((host, port), _handler(self))
         self._http.daemon_threads = True
         scheme = "http"
         if ssl_context is not None:
-            self._http.socket = ssl_context.wrap_socket(self._http.socket, server_side=True)
+            # The handshake belongs to the request's thread: a silent client must not hold up the others.
+            self._http.socket = ssl_context.wrap_socket(
+                self._http.socket, server_side=True, do_handshake_on_connect=False
+            )
             scheme = "https"
         self.url = f"{scheme}://{host}:{self._http.server_address[1]}"
 
     def start(self) -> None:
         """Begin to answer."""
-        threading.Thread(target=self._http.serve_forever, name="control", daemon=True).start()
+        self._started = True
+        threading.Thread(
+            target=self._http.serve_forever, kwargs={"poll_interval": 0.1}, name="control", daemon=True
+        ).start()
 
     def close(self) -> None:
         """Answer who waits, then stop."""
-        with self._acked:
+        with self._changed:
             self._closed = True
-            self._acked.notify_all()
-        self._http.shutdown()
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: not self._answering, timeout=GOODBYE_S)
+        if self._started:
+            self._http.shutdown()
         self._http.server_close()
 
     def acknowledge(self, ack: Acknowledge) -> None:
         """Pass the core's answer to whoever waits for it."""
-        outcome: Any = ack.outcome
-        words = Ack(
-            attempt=ack.attempt, epoch=ack.epoch, revision=ack.revision, outcome=outcome, message=ack.message
-        )
-        with self._acked:
+        with self._changed:
             if ack.attempt == self.attempt:
-                self._acks[ack.revision] = words
+                self._acks[ack.revision] = ack_words(ack)
                 for old in sorted(self._acks)[: -ACKS_KEPT_MAX or None]:
                     del self._acks[old]
-            self._acked.notify_all()
+                    self._commands.pop(old, None)
+            self._changed.notify_all()
 
     def command(self, request: CommandRequest, wait_s: float) -> Ack:
-        """Hand a command to the core and wait for its answer; one that was answered is answered the same again."""
-        if request.attempt != self.attempt:
-            return self._ack(request, "WrongAttempt", f"this is attempt {self.attempt}")
-        with self._acked:
-            known = self._acks.get(request.revision)
-            newest = max(self._acks, default=0)
-        if known is not None:
-            return known
-        if request.revision < newest:
-            return self._ack(request, "Superseded", f"revision {newest} is newer")
-        self._submit(received(request))
-        with self._acked:
-            self._acked.wait_for(lambda: self._closed or request.revision in self._acks, timeout=min(wait_s, WAIT_MAX_S))
-            return self._acks.get(request.revision) or self._ack(request, "Pending", "not sealed yet")
+        """Hand a command to the core once, and wait for its answer.
 
-    def _ack(self, request: CommandRequest, outcome: Any, message: str) -> Ack:
+        The same revision again is answered the same again, unless it asks for something else: then somebody was
+        quicker, and the answer is `Superseded`. So is a revision below one that was answered.
+        """
+        if request.attempt != self.attempt:
+            return self._answer(request, "WrongAttempt", f"this is attempt {self.attempt}")
+        revision = request.revision
+        with self._changed:
+            taken = self._commands.get(revision)
+            if taken is not None and taken != request.command:
+                return self._answer(request, "Superseded", f"revision {revision} is another command")
+            if revision not in self._acks and taken is None:
+                newest = max(self._acks, default=0)
+                if revision < newest:
+                    return self._answer(request, "Superseded", f"revision {newest} is newer")
+                self._commands[revision] = request.command
+                self._submit(received(request))
+            self._changed.wait_for(lambda: self._closed or revision in self._acks, timeout=min(wait_s, WAIT_MAX_S))
+            return self._acks.get(revision) or self._answer(request, "Pending", "not sealed yet")
+
+    def _answer(self, request: CommandRequest, outcome: Any, message: str) -> Ack:
         epoch = self.progress().epoch
         return Ack(
             attempt=request.attempt, epoch=epoch, revision=request.revision, outcome=outcome, message=message
         )
+
+    def acks(self, after: int) -> list[Ack]:
+        """Return what was acknowledged with a revision above `after`, oldest first."""
+        with self._changed:
+            return [self._acks[revision] for revision in sorted(self._acks) if revision > after]
+
+    def ready(self) -> bool:
+        """Has the attempt sealed its fence, and is it not over?"""
+        return not self._closed and self.progress().table_version is not None
 
     def allowed(self, header: str | None) -> bool:
         """Does a request carry the token? Takes the same time whatever is wrong with it."""
@@ -118,60 +162,84 @@ class ControlServer:
 
     def metrics(self) -> bytes:
         """Return the metrics as Prometheus reads them."""
-        return generate_latest(self._registry) if self._registry is not None else b""
+        return generate_latest(self._registry)
+
+    def __enter__(self) -> None:
+        """Begin an answer that `close` waits for."""
+        with self._changed:
+            self._answering += 1
+
+    def __exit__(self, *_: object) -> None:
+        """End it."""
+        with self._changed:
+            self._answering -= 1
+            self._changed.notify_all()
 
 
 def _handler(server: ControlServer) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
-        """One request."""
+        """One connection."""
 
         protocol_version = "HTTP/1.1"
         timeout = 70
 
         def do_GET(self) -> None:  # noqa: N802 - the name is the library's
             """Answer a look."""
-            path = urlsplit(self.path).path
-            if path in ("/healthz", "/readyz"):
+            parts = urlsplit(self.path)
+            if parts.path == "/healthz":
                 return self._send(200, b"ok\n", "text/plain")
+            if parts.path == "/readyz":
+                ready = server.ready()
+                return self._send(200 if ready else 503, b"ok\n" if ready else b"not sealed yet\n", "text/plain")
             if not server.allowed(self.headers.get("Authorization")):
                 return self._error(401, "token", "is missing or wrong")
-            match path:
+            match parts.path:
                 case "/v1/progress":
                     words = {"jobId": server.job_id, **server.progress().model_dump(mode="json", by_alias=True)}
                     return self._json(200, words)
                 case "/v1/receipt":
                     receipt = server.receipt()
-                    words = None if receipt is None else receipt_words(receipt).model_dump(mode="json", by_alias=True)
-                    return self._json(200, words)
+                    shown = None if receipt is None else receipt_words(receipt).model_dump(mode="json", by_alias=True)
+                    return self._json(200, shown)
+                case "/v1/acks":
+                    return self._acks(parts)
                 case "/metrics":
-                    return self._send(200, server.metrics(), "text/plain; version=0.0.4")
+                    return self._send(200, server.metrics(), "text/plain; version=0.0.4; charset=utf-8")
                 case _:
                     return self._error(404, "path", "there is nothing here")
 
+        def _acks(self, parts: SplitResult) -> None:
+            after = _number(parts, "after")
+            if after is None:
+                return self._error(400, "after", "must be a revision")
+            acks = [ack.model_dump(mode="json", by_alias=True) for ack in server.acks(int(after))]
+            return self._json(200, {"attempt": server.attempt, "acks": acks})
+
         def do_POST(self) -> None:  # noqa: N802 - the name is the library's
             """Take a command."""
+            # Whoever is refused before the body was read must not have it read as the next request.
+            self.close_connection = True
             if not server.allowed(self.headers.get("Authorization")):
-                self.close_connection = True
                 return self._error(401, "token", "is missing or wrong")
             length = self.headers.get("Content-Length", "")
-            if not length.isdigit() or int(length) > BODY_MAX_BYTES:
-                self.close_connection = True
+            if not (length.isascii() and length.isdigit()) or len(length) > 9 or int(length) > BODY_MAX_BYTES:
                 return self._error(413, "body", f"must say its length, at most {BODY_MAX_BYTES} bytes")
             body = self.rfile.read(int(length))
+            self.close_connection = False
             parts = urlsplit(self.path)
             if parts.path != "/v1/command":
                 return self._error(404, "path", "there is nothing here")
+            wait_s = _number(parts, "wait")
+            if wait_s is None:
+                return self._error(400, "wait", "must be seconds")
             try:
                 request = CommandRequest.model_validate_json(body)
-                wait_s = float(parse_qs(parts.query).get("wait", ["0"])[0])
             except ValidationError as error:
-                first = error.errors()[0]
-                return self._error(400, ".".join(map(str, first["loc"])) or "body", first["msg"])
-            except ValueError:
-                return self._error(400, "wait", "must be seconds")
-            ack = server.command(request, wait_s)
-            status = {"WrongAttempt": 409, "Pending": 202}.get(ack.outcome, 200)
-            return self._json(status, ack.model_dump(mode="json", by_alias=True))
+                return self._error(400, *_first(error))
+            with server:
+                ack = server.command(request, wait_s)
+                status = {"WrongAttempt": 409, "Pending": 202}.get(ack.outcome, 200)
+                return self._json(status, ack.model_dump(mode="json", by_alias=True))
 
         def _json(self, status: int, value: Any) -> None:
             self._send(status, json.dumps(value).encode(), "application/json")
@@ -183,10 +251,34 @@ def _handler(server: ControlServer) -> type[BaseHTTPRequestHandler]:
             self.send_response(status)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))
+            if self.close_connection:
+                self.send_header("Connection", "close")
             self.end_headers()
-            self.wfile.write(body)
+            try:
+                self.wfile.write(body)
+            except ConnectionError:
+                self.close_connection = True  # who asked has gone; the command counts all the same
 
         def log_message(self, *_: object) -> None:
             """Say nothing: the terminal belongs to the progress view."""
 
     return Handler
+
+
+def _first(error: ValidationError) -> tuple[str, str]:
+    """Return the path and the message of the first thing that is wrong with a body."""
+    first = error.errors(include_url=False)[0]
+    path = [str(part) for part in first["loc"]]
+    if first["type"] != REFUSED:
+        return ".".join(path) or "body", first["msg"]
+    context = first["ctx"]
+    return ".".join([*path, context["path"]]), f"{context['message']}; {context['cure']}"
+
+
+def _number(parts: SplitResult, name: str) -> float | None:
+    """Return a number of the query, 0 without one; None: it is no number, or below 0."""
+    try:
+        value = float(parse_qs(parts.query).get(name, ["0"])[0])
+    except ValueError:
+        return None
+    return value if math.isfinite(value) and value >= 0 else None

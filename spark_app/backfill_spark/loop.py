@@ -131,6 +131,7 @@ class Loop:
                 case LookAtHead():
                     self._side.submit(self._look)
                 case Finish():
+                    crash_point("before_finish")
                     return action
         return None
 

@@ -10,12 +10,17 @@ import fcntl
 import hashlib
 import json
 import os
+import threading
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
 from backfill_core.errors import AlreadyRunningError
+
+LOCK_TRIES = 5
+LOCK_AGAIN_S = 0.05
+"""Whoever lists the running jobs holds a lock for a moment; a driver must not take that for another driver."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +41,7 @@ class Rendezvous:
         """Take the folder; nothing is made before it is entered."""
         self._folder = state_dir
         self._job_id = job_id
-        name = hashlib.sha256(job_id.encode()).hexdigest()[:16]
-        self._file = state_dir / f"{name}.json"
-        self._lock_path = state_dir / f"{name}.lock"
+        self._file = control_file(state_dir, job_id)
         self._lock: IO[str] | None = None
 
     def __enter__(self) -> Self:
@@ -48,22 +51,19 @@ class Rendezvous:
             AlreadyRunningError: another driver of this job runs on this machine.
         """
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._lock = self._lock_path.open("a+")
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            self._lock.close()
-            self._lock = None
+        self._lock = _take(self._file.with_suffix(".lock"))
+        if self._lock is None:
             raise AlreadyRunningError(
                 f"another driver of job {self._job_id!r} runs on this machine.",
                 cure="Watch it with `backfill status`, or stop it with `backfill stop`.",
-            ) from error
+            )
         return self
 
     def publish(self, *, url: str, token: str, attempt: int) -> None:
         """Say where this driver is."""
         fresh = self._file.with_suffix(".new")
-        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        fresh.unlink(missing_ok=True)
+        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "w") as out:
             json.dump(asdict(Address(self._job_id, url, token, attempt, os.getpid())), out)
         fresh.replace(self._file)
@@ -75,25 +75,57 @@ class Rendezvous:
         if self._lock is not None:
             self._file.unlink(missing_ok=True)
             self._lock.close()
+            self._lock = None
+
+
+def control_file(state_dir: Path, job_id: str) -> Path:
+    """Return where the address of a job's driver is while it runs."""
+    return state_dir / f"{hashlib.sha256(job_id.encode()).hexdigest()[:16]}.json"
 
 
 def running(state_dir: Path) -> list[Address]:
     """Return the drivers that run on this machine; what a killed one left behind is not among them."""
+    return [address for address, alive in _found(state_dir) if alive]
+
+
+def left_behind(state_dir: Path) -> list[Address]:
+    """Return the last addresses of drivers that ended without taking them away: they were killed."""
+    return [address for address, alive in _found(state_dir) if not alive]
+
+
+def _found(state_dir: Path) -> list[tuple[Address, bool]]:
     found = []
     for file in sorted(state_dir.glob("*.json")) if state_dir.is_dir() else []:
         try:
             address = Address(**json.loads(file.read_text()))
         except (OSError, ValueError, TypeError):
             continue  # being replaced, or not ours
-        if _locked(file.with_suffix(".lock")):
-            found.append(address)
+        if file == control_file(state_dir, address.job_id):
+            found.append((address, _held(file.with_suffix(".lock"))))
     return found
 
 
-def _locked(path: Path) -> bool:
-    try:
-        with path.open("a+") as lock:
+def _take(path: Path) -> IO[str] | None:
+    """Return the locked file, or None while another process has it."""
+    lock = path.open("a+")
+    for _ in range(LOCK_TRIES):
+        try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+        except BlockingIOError:
+            threading.Event().wait(LOCK_AGAIN_S)
+        else:
+            return lock
+    lock.close()
+    return None
+
+
+def _held(path: Path) -> bool:
+    """Does a driver hold this lock? Those who only ask do not disturb each other."""
+    try:
+        with path.open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
         return True
     return False

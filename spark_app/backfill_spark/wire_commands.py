@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from backfill_api import receipt as words
+from backfill_api.wire import Ack, CommandRequest, PauseCommand, StopCommand
 from backfill_api.wire import Command as WireCommand
-from backfill_api.wire import CommandRequest, PauseCommand, StopCommand
-from backfill_core.messages import Command, CommandReceived, Pause, Receipt, Resume, Stop, Throttle, VerifyNow
+from backfill_core.messages import (
+    Acknowledge,
+    Command,
+    CommandReceived,
+    Pause,
+    Receipt,
+    Resume,
+    Stop,
+    Throttle,
+    VerifyNow,
+)
 
 
 def received(request: CommandRequest) -> CommandReceived:
@@ -27,6 +39,12 @@ def _command(wire: WireCommand) -> Command:
             return VerifyNow()
         case "Stop":
             return Stop(force=(wire.stop or StopCommand()).force)
+
+
+def ack_words(ack: Acknowledge) -> Ack:
+    """Return the core's acknowledgement in the words of the contract."""
+    outcome: Any = ack.outcome
+    return Ack(attempt=ack.attempt, epoch=ack.epoch, revision=ack.revision, outcome=outcome, message=ack.message)
 
 
 def receipt_words(receipt: Receipt) -> words.Receipt:

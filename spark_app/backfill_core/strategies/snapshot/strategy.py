@@ -342,7 +342,6 @@ class SnapshotStrategy:
             case SplitStaged(work_id=work_id, files=files) if work_id in self._running:
                 one = self._running.pop(work_id)
                 self._staged.append(_Staged(one.start, one.stop, files, one.epoch))
-                self._touched += 1
                 if self._limited and not self._settings.filtered:
                     # A slice has its rows only in the mean; the bucket is charged for those there were.
                     rows = sum(file.rows for file in files)
@@ -393,6 +392,7 @@ class SnapshotStrategy:
             self._harvested = self._harvested.add(one.start, one.stop)
         self._rows += rows
         self._splits += len(ripe)
+        self._touched += bool(ripe)
         changes = 0
         if self._applied is not None:
             batch, applied = self._applied

@@ -1,0 +1,104 @@
+"""The words of `status.conditions` and `status.phase`: both are API, renaming one breaks somebody's alert."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
+
+from backfill_api.bounds import Message, Moment
+from backfill_api.model import Model
+
+Phase = Literal[
+    "Pending", "AwaitingApproval", "Launching", "Running", "Pausing", "Paused", "Suspending", "Suspended",
+    "Retrying", "Succeeded", "Failed", "Terminating",
+]  # fmt: skip
+"""Derived from the conditions, for people."""
+
+CONDITION_TYPES: Final = {
+    "Ready": "The desired state holds: running, or paused or suspended as asked, or complete.",
+    "Reconciling": "A move towards the desired state is in flight; present only when true.",
+    "Stalled": "A person is needed: spec refused, retries used up, name collision, state mismatch, expired source.",
+    "Complete": "The job ended well.",
+    "Failed": "The job ended badly.",
+    "Finished": "The job ended, well or badly.",
+    "Paused": "The driver acknowledged the pause.",
+    "Suspended": "The pods are gone, because they were asked to be.",
+    "Throttled": "The driver acknowledged a limit.",
+    "DriverReady": "The driver answers.",
+    "ControlSynced": "The driver acknowledged the newest command.",
+    "CaughtUp": "The target reached the newest version of the source.",
+    "NonConvergent": "The lag does not fall: the source changes faster than changes are applied.",
+    "Verified": "The newest receipt found no difference.",
+    "AwaitingApproval": "The plan is made and waits for `spec.approved`.",
+}
+"""Every condition type, and what it means when it is True."""
+
+REASONS: Final = {
+    # of the lifecycle
+    "Accepted": "The spec is valid and nothing was done yet.",
+    "Launching": "A driver was requested.",
+    "Running": "The driver runs.",
+    "AsRequested": "Paused, suspended or throttled because the spec says so.",
+    "Override": "Paused, suspended or throttled because the override annotation says so.",
+    "Acknowledged": "The driver confirmed the newest command after a seal.",
+    "AcknowledgementPending": "The driver has not confirmed the newest command yet.",
+    "Complete": "Everything was copied.",
+    "BackingOff": "An attempt failed and the next one waits.",
+    "BackoffLimitExceeded": "Too many attempts failed.",
+    "DeadlineExceeded": "The job took longer than activeDeadlineSeconds.",
+    "StartupTimeout": "The driver did not start within startupTimeoutSeconds.",
+    "NameCollision": "An object with the driver's name belongs to somebody else.",
+    "SubmissionFailed": "The driver pod cannot start: image or container configuration.",
+    "Infrastructure": "The driver was lost through no fault of the job: evicted, preempted, node lost, out of memory.",
+    "Draining": "The object is deleted; the driver stops at a barrier first.",
+    # of the driver: the same words as its errors
+    "InvalidSpec": "The document does not say what it must.",
+    "InvalidTransform": "The transform is not row-wise or not deterministic, or names a column that is not there.",
+    "SourceNotFound": "The source is missing or cannot be read.",
+    "KeyInvalid": "A key column is missing or null.",
+    "KeyNotUnique": "Two source rows share a key.",
+    "TargetNotEmpty": "The target has rows that no state of this job explains.",
+    "UnsupportedTargetFeature": "The target has a table feature that cannot be written.",
+    "TargetIsSource": "Source and target are the same table.",
+    "PermissionDenied": "The source may not be read or the target not be written.",
+    "TargetSchemaMismatch": "The target cannot hold what the transform yields.",
+    "JavaMissing": "No Java, or one that Spark does not run on.",
+    "StateMismatch": "The target holds the state of another spec.",
+    "SnapshotExpired": "A file of the pinned source version is gone.",
+    "ChangeFeedExpired": "A version that was not consumed yet is gone.",
+    "ChangeFeedMissing": "The source has no change feed and rows were updated or deleted.",
+    "SourceReplaced": "The source table was dropped and made again, or restored.",
+    "SchemaChanged": "The source's schema changed in a way that schemaChange does not allow.",
+    "SourceNotAppendOnly": "An Append target met an update or delete.",
+    "Fenced": "A newer attempt of the same job has sealed.",
+    "VerificationFailed": "Source and target differ.",
+    "AccountingMismatch": "A split did not yield the rows it must.",
+    "StorageFull": "The target's storage is full.",
+    "Transient": "Storage, network or a concurrent commit; tried again.",
+    "AlreadyRunning": "Another driver of the same job runs.",
+    "Unexpected": "An error that nobody foresaw; tried again.",
+}
+"""Every reason, and what it says."""
+
+
+class Condition(Model):
+    """One fact about a Backfill, in the form of all Kubernetes conditions."""
+
+    type: Annotated[str, Field(max_length=64)]
+    """One of the condition types."""
+
+    status: Literal["True", "False", "Unknown"]
+    """Does it hold?"""
+
+    reason: Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z][A-Za-z0-9]*$")]
+    """Why, in one CamelCase word."""
+
+    message: Message = ""
+    """Why, for people."""
+
+    last_transition_time: Moment
+    """When `status` last changed, RFC 3339."""
+
+    observed_generation: int | None = None
+    """Generation of the spec that this is about."""

@@ -1,0 +1,141 @@
+"""How a backfill is done: one class of parameters a strategy, found through `STRATEGIES`.
+
+A strategy of name `N` is an entry of `STRATEGIES`, a value of `Strategy.type` and a member of `Strategy`;
+a test says that the three agree. `PACE` of a class names the parameters that only change how fast the job is:
+they may differ between two attempts at the same job, all others are part of the job's identity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
+
+from pydantic import Field, SerializerFunctionWrapHandler, StrictInt, model_serializer, model_validator
+
+from backfill_api.bounds import Vnodes
+from backfill_api.model import Model, cel, member_of, refused
+
+
+class StrategyParams(Model):
+    """Base of all strategies' parameters."""
+
+    PACE: ClassVar[frozenset[str]] = frozenset()
+
+
+class SnapshotParams(StrategyParams):
+    """One pinned version in splits, then its changes."""
+
+    PACE: ClassVar[frozenset[str]] = frozenset({"split_target_seconds", "max_in_flight", "change_batch_seconds"})
+
+    vnodes: Vnodes = 256
+    """Hash partitions of the key space; the unit of verification."""
+
+    split_target_seconds: Annotated[StrictInt, Field(ge=1, le=600)] = 4
+    """How long one split should take at full speed."""
+
+    max_in_flight: Annotated[StrictInt, Field(ge=1, le=64)] = 2
+    """Splits that are read at the same time."""
+
+    change_batch_seconds: Annotated[StrictInt, Field(ge=1, le=3600)] = 10
+    """How long one batch of changes should take."""
+
+
+class ArrangementParams(StrategyParams):
+    """Chunks in key order; live rows are visible during the backfill."""
+
+    PACE: ClassVar[frozenset[str]] = frozenset({"max_read_amplification"})
+
+    vnodes: Vnodes = 256
+    """Hash partitions of the key space; each has its own progress."""
+
+    max_read_amplification: Annotated[StrictInt, Field(ge=1, le=1000)] = 4
+    """Refuse when chunks would read the files of the source more often than this."""
+
+
+class RearrangedChainParams(StrategyParams):
+    """Snapshot, then changes, barriers overtaking; starts again after a crash."""
+
+    PACE: ClassVar[frozenset[str]] = frozenset({"max_queued_versions"})
+
+    max_queued_versions: Annotated[StrictInt, Field(ge=1, le=100_000)] = 1000
+    """Changes that may wait behind the snapshot, in versions of the source."""
+
+
+class SourceSplitsParams(StrategyParams):
+    """Kafka partitions: history and live side by side."""
+
+    PACE: ClassVar[frozenset[str]] = frozenset({"max_records_per_range"})
+
+    max_records_per_range: Annotated[StrictInt, Field(ge=1, le=100_000_000)] = 1_000_000
+    """Records that one read of one partition takes at most."""
+
+
+STRATEGIES: Final[Mapping[str, type[StrategyParams]]] = {
+    "Snapshot": SnapshotParams,
+    "Arrangement": ArrangementParams,
+    "RearrangedChain": RearrangedChainParams,
+    "SourceSplits": SourceSplitsParams,
+}
+
+
+class Strategy(Model):
+    """How the backfill is done; of the result it changes nothing.
+
+    In Python every member is there, with its defaults; in a document only the member named by `type` may be.
+    """
+
+    model_config = cel(
+        ("self == oldSelf", "strategy is immutable: make a new Backfill"),
+        *(
+            (
+                f"self.type == '{name}' || !has(self.{member_of(name)})",
+                f"{member_of(name)} must be left out, unless type is {name}",
+            )
+            for name in STRATEGIES
+        ),
+    )
+
+    type: Literal["Snapshot", "Arrangement", "RearrangedChain", "SourceSplits"] = "Snapshot"
+    """Which member applies; a member that is left out has its defaults."""
+
+    snapshot: SnapshotParams = SnapshotParams()
+    """Parameters of `Snapshot`."""
+
+    arrangement: ArrangementParams = ArrangementParams()
+    """Parameters of `Arrangement`."""
+
+    rearranged_chain: RearrangedChainParams = RearrangedChainParams()
+    """Parameters of `RearrangedChain`."""
+
+    source_splits: SourceSplitsParams = SourceSplitsParams()
+    """Parameters of `SourceSplits`."""
+
+    @property
+    def params(self) -> StrategyParams:
+        """Parameters of the chosen strategy."""
+        for field in type(self).model_fields:
+            member = getattr(self, field)
+            if type(member) is STRATEGIES[self.type]:
+                return member  # type: ignore[no-any-return]
+        raise AssertionError(f"no member for {self.type}")
+
+    @model_validator(mode="after")
+    def _checked(self) -> Self:
+        for name in STRATEGIES:
+            given = any(_camel(field) == member_of(name) for field in self.model_fields_set)
+            if given and name != self.type:
+                cure = f"remove it, or set type: {name}"
+                raise refused(member_of(name), f"must be left out, because type is {self.type}", cure=cure)
+        return self
+
+    @model_serializer(mode="wrap")
+    def _only_the_member(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Write `type` and its member only, so that what is written can be read again."""
+        written: dict[str, Any] = handler(self)
+        wanted = {"type", member_of(self.type)}
+        return {name: value for name, value in written.items() if _camel(name) in wanted}
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)

@@ -1,0 +1,180 @@
+"""The two ends and what happens between them: source, transform, target."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from backfill_api.bounds import Columns, Name, Path, Settings, Sql, Version
+from backfill_api.model import Model, cel, check_union, refused, union_rules
+
+ONE_PLACE = ("has(self.path) != has(self.table)", "give exactly one of path and table")
+
+
+class DeltaSourceSpec(Model):
+    """A Delta table that keeps changing."""
+
+    # Of a source, only the policy for later schema changes may change: it is the cure of SchemaChanged.
+    model_config = cel(
+        ONE_PLACE,
+        (
+            "self.?path == oldSelf.?path && self.?table == oldSelf.?table && self.?key == oldSelf.?key"
+            " && self.?orderBy == oldSelf.?orderBy && self.?version == oldSelf.?version",
+            "source is immutable, except schemaChange: make a new Backfill",
+        ),
+    )
+
+    path: Path | None = None
+    """Folder or URI of the table; give this or `table`."""
+
+    table: Name | None = None
+    """Name in the catalog; give this or `path`."""
+
+    key: Columns = ()
+    """Columns that identify a row; needed by `Upsert` targets."""
+
+    order_by: Columns = ()
+    """Order of an arrangement backfill; default: the key."""
+
+    version: Version | None = None
+    """Version that the snapshot is read from; default: the newest when the job first starts."""
+
+    schema_change: Literal["Fail", "Ignore"] = "Fail"
+    """What to do when a column is added while the job runs; any other change of the schema always fails."""
+
+    @model_validator(mode="after")
+    def _checked(self) -> Self:
+        _one_place(self.path, self.table)
+        _no_repeats("key", self.key)
+        _no_repeats("orderBy", self.order_by)
+        return self
+
+
+class KafkaSourceSpec(Model):
+    """A Kafka topic."""
+
+    model_config = cel(("self == oldSelf", "source is immutable: make a new Backfill"))
+
+    bootstrap_servers: Name
+    """Brokers, `host:port,host:port`."""
+
+    topic: Name
+    """The topic."""
+
+    starting_offsets: Literal["Earliest", "Latest"] = "Earliest"
+    """Where history begins."""
+
+    options: Settings = {}
+    """Further options of the Kafka client."""
+
+    secret_ref: Name | None = None
+    """Name of a Secret with further options of the Kafka client."""
+
+
+class Source(Model):
+    """Where rows come from."""
+
+    model_config = cel(
+        *union_rules("Delta", "Kafka"), ("self.type == oldSelf.type", "source is immutable: make a new Backfill")
+    )
+
+    type: Literal["Delta", "Kafka"]
+    """Which member is set."""
+
+    delta: DeltaSourceSpec | None = None
+    """A Delta table."""
+
+    kafka: KafkaSourceSpec | None = None
+    """A Kafka topic."""
+
+    @model_validator(mode="after")
+    def _checked(self) -> Self:
+        check_union(self, "Delta", "Kafka")
+        return self
+
+
+class TransformSpec(Model):
+    """A row-wise, deterministic transform; default: all rows and columns as they are."""
+
+    model_config = cel(("self == oldSelf", "transform is immutable: make a new Backfill"))
+
+    select: Annotated[tuple[Sql, ...], Field(max_length=512)] = ()
+    """SQL expressions, one a column; empty: all columns."""
+
+    where: Sql | None = None
+    """SQL condition; a row that fails it is not in the target."""
+
+
+class DeltaTarget(Model):
+    """The Delta table that is filled; made when it is missing."""
+
+    model_config = cel(
+        ONE_PLACE,
+        (
+            "!has(self.partitionBy) || !has(self.clusterBy) || self.partitionBy.size() == 0 || self.clusterBy.size() == 0",
+            "give at most one of partitionBy and clusterBy",
+        ),
+    )
+
+    path: Path | None = None
+    """Folder or URI of the table; give this or `table`."""
+
+    table: Name | None = None
+    """Name in the catalog; give this or `path`."""
+
+    write_mode: Literal["Upsert", "Append", "Changelog"] = "Upsert"
+    """`Upsert`: one row a key. `Append`: for sources that only append. `Changelog`: every change as a row."""
+
+    key: Columns = ()
+    """Columns of the target that identify a row; default: the source's key."""
+
+    partition_by: Columns = ()
+    """Partition columns, when the table is made."""
+
+    cluster_by: Columns = ()
+    """Clustering columns, when the table is made; not together with `partitionBy`."""
+
+    properties: Settings = {}
+    """Table properties, when the table is made."""
+
+    existing_rows: Literal["Refuse", "Keep"] = "Refuse"
+    """What to do with a table that has rows and no state of this job."""
+
+    @model_validator(mode="after")
+    def _checked(self) -> Self:
+        _one_place(self.path, self.table)
+        _no_repeats("key", self.key)
+        _no_repeats("partitionBy", self.partition_by)
+        _no_repeats("clusterBy", self.cluster_by)
+        if self.partition_by and self.cluster_by:
+            raise refused(
+                "clusterBy", "a table has partitions or clusters, not both", cure="remove clusterBy or partitionBy",
+                value=self.cluster_by,
+            )  # fmt: skip
+        return self
+
+
+class Target(Model):
+    """Where rows go."""
+
+    model_config = cel(("self == oldSelf", "target is immutable: make a new Backfill"))
+
+    type: Literal["Delta"] = "Delta"
+    """Which member is set."""
+
+    delta: DeltaTarget
+    """A Delta table."""
+
+
+def _one_place(path: str | None, table: str | None) -> None:
+    if path is None and table is None:
+        raise refused("path", "is required, where no table is given", cure="add path: <folder> or table: <name>")
+    if path is not None and table is not None:
+        raise refused("table", "path is given too", cure="remove path or table", value=table)
+
+
+def _no_repeats(field: str, columns: tuple[str, ...]) -> None:
+    for number, column in enumerate(columns):
+        if column in columns[:number]:
+            raise refused(f"{field}[{number}]", "stands twice", cure="remove one of them", value=column)

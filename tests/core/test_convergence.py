@@ -1,0 +1,129 @@
+"""The shrinking limit (R-SNAP-23, R-SNAP-25, R-SNAP-26)."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backfill_core.convergence import STEPS_WATCHED, Yardstick
+
+steps = st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 1000)), min_size=1, max_size=40)
+
+
+class TestTheLimitOnlyShrinks:
+    """R-SNAP-23, R-SNAP-25: so that job and upstream must meet."""
+
+    @given(st.one_of(st.none(), st.integers(0, 1000)), steps)
+    def test_follows_the_formula_and_never_rises(self, limit: int | None, taken: list[tuple[int, int]]) -> None:
+        """`max(0, min(lag, limit - elapsed / 2))`, in whole and half units."""
+        one, halves = Yardstick(limit), None if limit is None else 2 * limit
+        for lag, elapsed in taken:
+            before, one = one.limit, one.step(lag, elapsed)
+            halves = 2 * lag if halves is None else max(0, min(2 * lag, halves - elapsed))
+            assert one.limit is not None
+            assert 2 * one.limit == halves
+            assert before is None or one.limit <= before
+
+    @given(st.integers(0, 10_000), st.integers(1, 100))
+    def test_is_zero_after_as_many_epochs_as_it_is_wide(self, limit: int, elapsed: int) -> None:
+        """The upstream advances at most one epoch while the job advances two: bounded catch-up."""
+        one = Yardstick(limit)
+        for _ in range(2 * limit // elapsed + 1):
+            one = one.step(10**6, elapsed)
+        assert one.limit == 0
+
+
+class TestDraining:
+    """R-SNAP-26: draining stops when lag >= limit and no partial epoch is pending."""
+
+    @pytest.mark.parametrize(
+        ("lag", "limit", "partial", "allowed"),
+        [
+            (29, 30, False, True),
+            (30, 30, False, False),
+            (31, 30, False, False),
+            (31, 30, True, True),
+            (0, 0, False, False),
+            (10**9, None, False, True),
+        ],
+    )
+    def test_table(self, lag: int, limit: int | None, partial: bool, allowed: bool) -> None:
+        """R-SNAP-11: once begun, an epoch is drained to its checkpoint, whatever the limit."""
+        assert Yardstick(limit).drain_allowed(lag, polling_partial=partial) is allowed
+
+
+S3 = [
+    # consumed, pulled, lag after, limit after
+    (110, 150, 40, 40),
+    (120, 160, 40, 35),
+    (130, 170, 40, 30),
+    (140, None, 30, 25),
+    (150, 180, 30, 20),
+    (160, None, 20, 15),
+    (170, 190, 20, 10),
+    (180, None, 10, 5),
+    (190, None, 0, 0),
+]
+"""Worked example S3 of semantics 4.2, row by row; the last row has nothing left to pull."""
+
+
+class TestWorkedExampleS3:
+    """Four epochs pending after the snapshot of 100; one more upstream barrier becomes ready per step."""
+
+    @pytest.mark.parametrize("start", [140, None])
+    def test_row_by_row(self, start: int | None) -> None:
+        """`None` is our spelling of the raw-epoch quirk: practically unlimited until the first step."""
+        one, pending, ready = Yardstick(start), [110, 120, 130, 140], [150]
+        for consumed, pulled, lag, limit in S3:
+            assert pending.pop(0) == consumed
+            got = None
+            newest = pending[-1] if pending else None
+            # As the executor does: while a group is pending, pull what is ready as long as the limit allows.
+            if newest is not None and ready and one.drain_allowed(newest - consumed, polling_partial=False):
+                got = ready.pop(0)
+                pending.append(got)
+            assert got == pulled
+            ready = [*ready, max([*pending, *ready, consumed]) + 10][:1]
+            after = pending[-1] - consumed if pending else 0
+            one = one.step(after, 10)
+            assert (after, one.limit) == (lag, limit)
+        assert pending == []
+
+
+class TestNonConvergent:
+    """The condition that names both rates: lag did not fall over ten steps."""
+
+    @given(steps)
+    def test_compares_with_ten_steps_ago(self, taken: list[tuple[int, int]]) -> None:
+        """Neither earlier (a burst is no trend) nor from the beginning (the past is past)."""
+        one, lags = Yardstick(None), []
+        for lag, elapsed in taken:
+            one = one.step(lag, elapsed)
+            lags.append(lag)
+            judged = len(lags) > STEPS_WATCHED
+            assert one.non_convergent == (judged and lags[-1] >= lags[-1 - STEPS_WATCHED] > 0)
+
+    def test_a_falling_lag_converges(self) -> None:
+        """However slowly."""
+        one = Yardstick(None)
+        for lag in range(1000, 900, -1):
+            one = one.step(lag, 1)
+        assert not one.non_convergent
+
+    def test_caught_up_is_not_stuck(self) -> None:
+        """A lag of 0 does not fall either."""
+        one = Yardstick(None)
+        for _ in range(50):
+            one = one.step(0, 1)
+        assert not one.non_convergent
+
+    def test_remembers_a_bounded_number_of_lags(self) -> None:
+        """It lives as long as the job follows its source."""
+        one = Yardstick(None)
+        for _ in range(500):
+            one = one.step(5, 1)
+        assert len(one.lags) == STEPS_WATCHED + 1
+        assert all(left == right for left, right in pairwise(one.lags))

@@ -1,0 +1,96 @@
+"""Rate and time left."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backfill_core.eta import SAMPLES_MAX, RateMeter, estimate
+
+seals = st.lists(st.tuples(st.floats(0, 10), st.integers(0, 10**6)), max_size=60)
+
+
+def metered(observed: list[tuple[float, int]]) -> RateMeter:
+    meter, now_s = RateMeter().observe(0, 0.0), 0.0
+    for pause_s, rows in observed:
+        now_s += pause_s
+        meter = meter.observe(rows, now_s)
+    return meter
+
+
+class TestTheRate:
+    """Rows sealed a second; what is staged and not sealed does not count."""
+
+    def test_steady_seals_give_their_rate(self) -> None:
+        """1,000 rows every two seconds."""
+        assert metered([(2.0, 1000)] * 10).rows_per_s == pytest.approx(500)
+
+    def test_follows_a_change(self) -> None:
+        """An estimate that remembers last night is of no use."""
+        assert metered([(1.0, 10)] * 100 + [(1.0, 1000)] * SAMPLES_MAX).rows_per_s == pytest.approx(1000)
+
+    def test_is_weighted_by_time(self) -> None:
+        """A long slow seal weighs more than a short fast one."""
+        assert metered([(9.0, 900), (1.0, 1100)]).rows_per_s == pytest.approx(200)
+
+    def test_the_first_seal_only_starts_the_clock(self) -> None:
+        """Nobody knows when its rows were begun."""
+        assert RateMeter().observe(10**6, 5.0).rows_per_s == 0
+
+    def test_seals_of_one_moment_count_as_one(self) -> None:
+        """No division by zero, and no rows lost."""
+        assert metered([(1.0, 100), (0.0, 100)]).rows_per_s == pytest.approx(200)
+
+    def test_a_pause_is_left_out(self) -> None:
+        """The rate after a night's pause is the rate before it."""
+        meter = metered([(1.0, 100)] * 5).restarted(50_000.0).observe(100, 50_001.0)
+        assert meter.rows_per_s == pytest.approx(100)
+
+    @given(seals)
+    def test_memory_is_bounded(self, observed: list[tuple[float, int]]) -> None:
+        """A job may seal for weeks."""
+        assert len(metered(observed).samples) <= SAMPLES_MAX
+
+
+class TestTheEstimate:
+    """Seconds left, with an interval that narrows as the rate steadies."""
+
+    @given(st.integers(0, 10**9), seals)
+    def test_lies_within_its_interval(self, rows_left: int, observed: list[tuple[float, int]]) -> None:
+        """Never negative, never infinite."""
+        meter = metered(observed)
+        eta = estimate(rows_left, meter)
+        if meter.rows_per_s <= 0:
+            assert eta is None
+        else:
+            assert eta is not None
+            assert 0 <= eta.low <= eta.seconds * (1 + 1e-9)
+            assert eta.seconds <= eta.high * (1 + 1e-9) < float("inf")
+
+    def test_none_without_a_rate(self) -> None:
+        """Paused from the start, or just begun: no number is better than a wrong one."""
+        assert estimate(100, RateMeter()) is None
+        assert estimate(100, metered([(1.0, 0)] * 5)) is None
+
+    def test_a_steady_rate_has_a_narrow_interval(self) -> None:
+        """And an unsteady one a wide one, around the same mean."""
+        steady = estimate(10_000, metered([(1.0, 100)] * 20))
+        unsteady = estimate(10_000, metered([(1.0, 20), (1.0, 180)] * 10))
+        assert steady is not None
+        assert unsteady is not None
+        assert steady.seconds == unsteady.seconds == pytest.approx(100)
+        assert steady.high - steady.low < 1
+        assert unsteady.high - unsteady.low > 20
+
+    def test_one_sample_says_little(self) -> None:
+        """Two thirds and double of it."""
+        eta = estimate(1000, metered([(1.0, 100)]))
+        assert eta is not None
+        assert (eta.low, eta.high) == (pytest.approx(20 / 3), pytest.approx(20))
+
+    def test_nothing_left_takes_no_time(self) -> None:
+        """The last seal may be the one that is being reported."""
+        eta = estimate(0, metered([(1.0, 100)] * 3))
+        assert eta is not None
+        assert eta.high == 0

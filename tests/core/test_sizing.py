@@ -1,0 +1,140 @@
+"""Splits: how large, and what they are made of."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backfill_core.messages import Piece
+from backfill_core.sizing import SplitSizer, cut, pieces
+
+files = st.lists(st.integers(0, 9), min_size=1, max_size=12)
+
+
+@st.composite
+def lines_with_gap(draw: st.DrawFn) -> tuple[list[int], tuple[int, int]]:
+    prefix = [0, *itertools.accumulate(draw(files))]
+    ends = sorted((draw(st.integers(0, prefix[-1])), draw(st.integers(0, prefix[-1]))))
+    return prefix, (ends[0], ends[1])
+
+
+def sizer(rows: int = 1000) -> SplitSizer:
+    return SplitSizer(target_s=4.0, rows=rows, rows_min=100, rows_max=1_000_000)
+
+
+class TestASplitTakesItsTargetTime:
+    """Seconds per split, not fractions: small splits cost a third of the speed (measured)."""
+
+    @given(st.floats(100, 200_000))
+    def test_converges_for_any_speed(self, rows_per_s: float) -> None:
+        """From a bad first guess, in few steps."""
+        one = sizer()
+        for _ in range(40):
+            one = one.observe(one.rows_per_split, one.rows_per_split / rows_per_s)
+        assert one.rows_per_split == pytest.approx(min(4.0 * rows_per_s, 1_000_000), rel=0.01)
+
+    @given(st.lists(st.tuples(st.integers(0, 10**7), st.floats(0, 1000)), max_size=30))
+    def test_changes_at_most_twofold_and_stays_in_bounds(self, measured: list[tuple[int, float]]) -> None:
+        """One odd measurement (a cold cache, a long pause) must not make a split of an hour."""
+        one = sizer()
+        for rows, seconds in measured:
+            after = one.observe(rows, seconds)
+            assert one.rows_per_split / 2 - 1 <= after.rows_per_split <= one.rows_per_split * 2 + 1
+            assert 100 <= after.rows_per_split <= 1_000_000
+            one = after
+
+    @pytest.mark.parametrize(("rows", "seconds"), [(0, 1.0), (100, 0.0), (-1, 1.0), (100, -1.0)])
+    def test_learns_nothing_from_nothing(self, rows: int, seconds: float) -> None:
+        """A split of deleted rows only, or one answered within the same tick."""
+        assert sizer().observe(rows, seconds) == sizer()
+
+
+class TestCuttingTheLine:
+    """R-SNAP-37: splits tile the line; no row twice, none left out."""
+
+    @given(lines_with_gap(), st.integers(-1, 30), st.booleans())
+    def test_starts_with_the_gap_and_stays_in_it(
+        self, line: tuple[list[int], tuple[int, int]], wanted: int, exact: bool
+    ) -> None:
+        """Progress is made whatever is asked for."""
+        prefix, gap = line
+        split = cut(prefix, gap, wanted, exact=exact)
+        if gap[0] == gap[1]:
+            assert split is None
+        else:
+            assert split is not None
+            assert split[0] == gap[0] < split[1] <= gap[1]
+
+    @given(lines_with_gap(), st.integers(1, 30))
+    def test_exact_has_just_so_many_rows(self, line: tuple[list[int], tuple[int, int]], wanted: int) -> None:
+        """R-SNAP-41, R-SNAP-42: a limit is met by cutting inside files, down to a single row."""
+        prefix, gap = line
+        split = cut(prefix, gap, wanted, exact=True)
+        if split is not None:
+            assert split[1] - split[0] == min(wanted, gap[1] - gap[0])
+
+    @given(lines_with_gap(), st.integers(1, 30))
+    def test_otherwise_ends_at_the_end_of_a_file_or_of_the_gap(
+        self, line: tuple[list[int], tuple[int, int]], wanted: int
+    ) -> None:
+        """Whole files need no hashing of every row, and their row count is exact."""
+        prefix, gap = line
+        split = cut(prefix, gap, wanted, exact=False)
+        if split is not None:
+            assert split[1] in prefix or split[1] == gap[1]
+            first_end = min(end for end in [*prefix, gap[1]] if end > split[0])
+            assert split[1] - split[0] <= max(wanted, first_end - split[0])
+            larger = [end for end in prefix if split[1] < end <= min(gap[1], gap[0] + wanted)]
+            assert not larger, "another whole file would have fitted"
+
+    @given(files, st.lists(st.tuples(st.integers(1, 12), st.booleans()), min_size=1, max_size=5))
+    def test_cutting_again_and_again_tiles_the_line(self, rows: list[int], how: list[tuple[int, bool]]) -> None:
+        """The limit may come and go while the line is being read."""
+        prefix = [0, *itertools.accumulate(rows)]
+        at, order = 0, itertools.cycle(how)
+        for _ in range(prefix[-1]):
+            if at == prefix[-1]:
+                break
+            wanted, exact = next(order)
+            split = cut(prefix, (at, prefix[-1]), wanted, exact=exact)
+            assert split is not None
+            assert split[0] == at
+            at = split[1]
+        assert at == prefix[-1]
+
+    def test_worked_example(self) -> None:
+        """Files of 3, 0, 4 and 2 rows."""
+        prefix = [0, 3, 3, 7, 9]
+        assert cut(prefix, (0, 9), 5, exact=False) == (0, 3)
+        assert cut(prefix, (0, 9), 7, exact=False) == (0, 7)
+        assert cut(prefix, (0, 9), 1, exact=False) == (0, 3)
+        assert cut(prefix, (1, 9), 1, exact=False) == (1, 3)
+        assert cut(prefix, (3, 6), 100, exact=False) == (3, 6)
+        assert cut(prefix, (2, 9), 5, exact=True) == (2, 7)
+
+
+class TestPieces:
+    """What a split reads, by file."""
+
+    @given(lines_with_gap())
+    def test_cover_the_interval_exactly(self, line: tuple[list[int], tuple[int, int]]) -> None:
+        """In path order, each row once, no file without rows."""
+        prefix, (start, stop) = line
+        rows = [
+            prefix[piece.file] + offset
+            for piece in pieces(prefix, start, stop)
+            for offset in range(piece.start, piece.stop)
+        ]
+        assert rows == list(range(start, stop))
+        for piece in pieces(prefix, start, stop):
+            assert 0 <= piece.start < piece.stop <= piece.of == prefix[piece.file + 1] - prefix[piece.file]
+
+    def test_worked_example(self) -> None:
+        """Files of 3, 0, 4 and 2 rows: the empty one is left out."""
+        prefix = [0, 3, 3, 7, 9]
+        assert pieces(prefix, 2, 8) == (Piece(0, 2, 3, 3), Piece(2, 0, 4, 4), Piece(3, 0, 1, 2))
+        assert [piece.whole for piece in pieces(prefix, 2, 8)] == [False, True, False]
+        assert pieces(prefix, 3, 3) == pieces(prefix, 9, 9) == pieces([0], 0, 0) == ()

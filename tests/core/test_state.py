@@ -1,0 +1,92 @@
+"""What the target remembers, and the controls in it."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from backfill_core.controls import ALL, HISTORY, Controls
+from backfill_core.errors import StateMismatchError
+from backfill_core.intervals import IntervalSet
+from backfill_core.messages import Pause, Receipt, Resume, Throttle, VnodeMismatch
+from backfill_core.state import SIZE_MAX_BYTES, JobState, check_same_spec, txn_version
+
+RECEIPT = Receipt(3, 9, 12, 100, 256, "ab", (VnodeMismatch(7, 5, 4),), 1.5)
+
+
+class TestTheStateComesBackAsItWas:
+    """R-SNAP-35, R-SNAP-44: a restart knows all that was sealed, counts included."""
+
+    @given(some.integers(1, 100), some.integers(0, 2**31), some.integers(0, 10**12), some.booleans())
+    def test_every_field_survives(self, attempt, epoch, rows, finished):
+        state = JobState(
+            "a/b", "h", attempt, epoch, "Snapshot", {"done": [[0, 4]]}, 5, rows, 2, 3, Controls(HISTORY, 5, 9, None, 4),
+            RECEIPT, finished,
+        )  # fmt: skip
+
+        assert JobState.decode(state.encode()) == state
+
+    def test_another_format_is_refused(self):
+        document = json.loads(JobState("a/b", "h", 1, 1, "Snapshot").encode()) | {"format": 2}
+
+        with pytest.raises(StateMismatchError, match="format 2"):
+            JobState.decode(json.dumps(document))
+
+    @pytest.mark.parametrize(("job_id", "spec_hash"), [("other", "h"), ("a/b", "other")])
+    def test_the_state_of_another_spec_is_refused(self, job_id, spec_hash):
+        with pytest.raises(StateMismatchError, match="cannot change"):
+            check_same_spec(JobState("a/b", "h", 1, 1, "Snapshot"), job_id=job_id, spec_hash=spec_hash)
+
+    def test_two_thousand_spans_fit_and_what_does_not_is_refused(self):
+        """At 100,000 files the state is as small as at one: it holds spans, not files."""
+        spans = IntervalSet(tuple((n * 10**9, n * 10**9 + 5) for n in range(2000)))
+        state = JobState("a/b", "h", 1, 1, "Snapshot", {"done": spans.to_json()})
+
+        assert len(state.encode()) < SIZE_MAX_BYTES
+        with pytest.raises(ValueError, match="bytes"):
+            JobState("a/b", "h", 1, 1, "Snapshot", {"done": "x" * SIZE_MAX_BYTES}).encode()
+
+    def test_a_later_attempt_is_above_every_epoch_of_an_earlier_one(self):
+        assert txn_version(2, 0) > txn_version(1, 2**32 - 1)
+
+
+class TestControls:
+    """What was commanded stays in force, over restarts too."""
+
+    def test_pause_and_resume(self):
+        paused = Controls().after(Pause(), 1, 0)
+
+        assert (paused.paused, paused.history_held, paused.changes_held) == (HISTORY, True, False)
+        assert paused.after(Pause(everything=True), 2, 0).paused == ALL
+        assert not paused.after(Resume(), 3, 0).history_held
+
+    def test_a_limit_with_an_expiry_gives_way_to_what_was_before(self):
+        controls = Controls(rows_per_s=500).after(Throttle(10, for_s=30), 1, 1_000)
+
+        assert controls.at(30_999).rows_per_s == 10
+        assert controls.at(31_000).rows_per_s == 500
+
+    def test_two_limits_with_expiries_do_not_make_the_first_permanent(self):
+        controls = Controls().after(Throttle(10, for_s=30), 1, 0).after(Throttle(20, for_s=30), 2, 10_000)
+
+        assert controls.at(40_000).rows_per_s is None
+
+    def test_zero_holds_history_like_a_pause(self):
+        assert Controls().after(Throttle(0), 1, 0).history_held
+
+    def test_after_a_restart_the_command_wins_over_the_same_spec(self):
+        stored = Controls().under_spec(None, 1000).after(Throttle(5), 1, 0)
+
+        assert stored.under_spec(None, 1000).rows_per_s == 5
+
+    def test_a_changed_spec_wins_over_the_command(self):
+        stored = Controls().under_spec(None, 1000).after(Throttle(5), 1, 0)
+
+        assert stored.under_spec(None, 2000).rows_per_s == 2000
+
+    @given(some.sampled_from([Pause(), Pause(everything=True), Resume(), Throttle(7), Throttle(7, 3.0), Throttle(None)]))
+    def test_they_come_back_from_the_state(self, command):
+        controls = Controls().under_spec(HISTORY, 9).after(command, 3, 1)
+
+        assert Controls.from_json(json.loads(json.dumps(controls.to_json()))) == controls

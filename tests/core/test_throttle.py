@@ -1,0 +1,168 @@
+"""`TokenBucket`: the limit holds over every stretch of time (R-SNAP-41, R-SNAP-42)."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backfill_core.throttle import TokenBucket
+
+pauses_s = st.floats(0, 5, allow_nan=False)
+wishes = st.lists(st.tuples(pauses_s, st.integers(0, 400)), min_size=1, max_size=60)
+
+
+def admit(bucket: TokenBucket, wish: int, now_s: float) -> tuple[TokenBucket, int]:
+    rows = int(min(wish, bucket.available(now_s)))
+    return bucket.take(rows, now_s), rows
+
+
+class TestTheLimitHolds:
+    """R-SNAP-41: a rate limit n bounds rows per second; RisingWave overshot by a chunk an epoch."""
+
+    @given(st.integers(1, 1000), st.floats(0.1, 3), wishes)
+    def test_never_more_than_rate_times_time_and_burst(
+        self, rate: int, burst_s: float, asked: list[tuple[float, int]]
+    ) -> None:
+        """Over every stretch, not only from the beginning: a storage system is hurt by peaks."""
+        bucket, now_s = TokenBucket.full(rate, 0.0, burst_s), 0.0
+        taken: list[tuple[float, int]] = []
+        for pause_s, wish in asked:
+            now_s += pause_s
+            bucket, rows = admit(bucket, wish, now_s)
+            taken.append((now_s, rows))
+        burst = max(1.0, rate * burst_s)
+        for first, (since_s, _) in enumerate(taken):
+            total = 0
+            for until_s, rows in taken[first:]:
+                total += rows
+                assert total <= rate * (until_s - since_s) + burst + 0.01
+
+    @given(st.integers(1, 1000), st.lists(st.tuples(st.floats(0, 3), st.integers(1, 5000)), min_size=1, max_size=30))
+    def test_debt_is_paid_before_anything_else(self, rate: int, charges: list[tuple[float, int]]) -> None:
+        """A split is charged what it read, known only afterwards; the mean still holds."""
+        bucket, now_s, total, last = TokenBucket.full(rate, 0.0), 0.0, 0, 0
+        for pause_s, rows in charges:
+            now_s += pause_s
+            if bucket.available(now_s) >= 1:
+                bucket, total, last = bucket.take(rows, now_s), total + rows, rows
+        assert total - last <= rate * now_s + rate + 1
+
+    @pytest.mark.parametrize("rate", [1, 2, 3])
+    def test_very_low_rates_make_progress(self, rate: int) -> None:
+        """R-SNAP-42: RisingWave's builder needs more than two slots and dies at 1 and 2."""
+        bucket, total = TokenBucket.full(rate, 0.0), 0
+        for tenth in range(1, 101):
+            bucket, rows = admit(bucket, 10, tenth / 10)
+            total += rows
+        assert rate * 10 <= total <= rate * 11
+
+    def test_a_whole_second_is_worth_its_rows_in_spite_of_rounding(self) -> None:
+        """Ten tenths are not one in floats; the row must not wait for the next barrier."""
+        bucket, total = TokenBucket.full(10, 0.0).take(10, 0.0), 0
+        now_s = 0.0
+        for _ in range(1000):
+            now_s += 0.1
+            bucket, rows = admit(bucket, 1, now_s)
+            total += rows
+        assert total == 1000
+
+
+class TestZeroAndUnlimited:
+    """0 admits nothing at all, None everything (R-SNAP-41)."""
+
+    @given(st.floats(0, 1e6))
+    def test_zero_never_admits_a_row(self, now_s: float) -> None:
+        """RisingWave emitted the first chunk of every epoch at limit 0 (#26022)."""
+        bucket = TokenBucket.full(0, 0.0)
+        assert bucket.available(now_s) < 1
+        assert bucket.ready_at_s(1, now_s) is None
+
+    def test_unlimited_is_never_in_debt(self) -> None:
+        """What was read without a limit is nobody's debt."""
+        bucket = TokenBucket.full(None, 0.0).take(10**9, 0.0)
+        assert bucket.available(0.0) == math.inf
+        assert bucket.ready_at_s(10**9, 0.0) == 0.0
+
+    def test_zero_keeps_the_debt_it_found(self) -> None:
+        """Throttling to 0 and back must not be a way round the limit."""
+        bucket = TokenBucket.full(10, 0.0).take(110, 0.0).with_rate(0, 0.0).with_rate(10, 100.0)
+        assert bucket.ready_at_s(1, 100.0) == pytest.approx(110.1)
+
+
+class TestAChangeOfRate:
+    """A command changes the rate at a barrier; it must not be a burst by itself."""
+
+    @given(
+        st.lists(st.tuples(st.integers(0, 3), st.sampled_from([0, 1, 10, 500])), min_size=1, max_size=12),
+        st.integers(0, 2000),
+    )
+    def test_never_more_than_the_rates_promised(self, changes: list[tuple[int, int]], wish: int) -> None:
+        """The rows admitted are at most the rate integrated over time, plus the first burst."""
+        bucket, now_s, promised, total = TokenBucket.full(10, 0.0), 0.0, 10.0, 0
+        rate = 10
+        for pause_s, new in changes:
+            now_s, promised = now_s + pause_s, promised + pause_s * rate
+            bucket, rows = admit(bucket, wish, now_s)
+            total += rows
+            assert total <= promised + 0.01
+            bucket, rate = bucket.with_rate(new, now_s), new
+
+    def test_raising_it_is_no_windfall(self) -> None:
+        """Saved tokens at 10 a second are not a second's worth of 10,000."""
+        assert TokenBucket.full(10, 0.0).with_rate(10_000, 5.0).available(5.0) < 1
+
+    def test_a_debt_keeps_its_seconds(self) -> None:
+        """What was read too much at the old rate is paid for at the old rate."""
+        debtor = TokenBucket.full(100, 0.0).take(600, 0.0)
+        assert debtor.ready_at_s(0, 0.0) == pytest.approx(5.0)
+        assert debtor.with_rate(1, 0.0).ready_at_s(0, 0.0) == pytest.approx(5.0)
+        assert debtor.with_rate(10_000, 0.0).ready_at_s(0, 0.0) == pytest.approx(5.0)
+
+    def test_the_same_rate_again_is_no_gain(self) -> None:
+        """A command repeated each second must not lift the limit."""
+        bucket, total = TokenBucket.full(5, 0.0), 0
+        for second in range(1, 101):
+            bucket, rows = admit(bucket.with_rate(5, float(second)), 100, second + 0.5)
+            total += rows
+        assert total <= 5 * 101
+
+
+class TestGivingBack:
+    """Cancelled splits were charged and read nothing."""
+
+    @given(st.integers(1, 100), st.integers(0, 50), st.floats(0, 2))
+    def test_never_above_the_burst(self, rate: int, rows: int, later_s: float) -> None:
+        """Time that passed before the cancellation must not count twice."""
+        bucket = TokenBucket.full(rate, 0.0, 1.0).take(rows, 0.0).give_back(rows, later_s)
+        assert bucket.available(later_s) <= rate + 1e-5
+
+    def test_undoes_a_take(self) -> None:
+        """At the same moment nothing happened."""
+        assert TokenBucket.full(10, 0.0).take(7, 0.0).give_back(7, 0.0) == TokenBucket.full(10, 0.0)
+
+
+class TestReadyAt:
+    """The loop sleeps until then instead of asking again and again."""
+
+    @given(st.integers(1, 500), st.integers(0, 800), st.integers(1, 500))
+    def test_is_the_moment_they_are_available(self, rate: int, spent: int, rows: int) -> None:
+        """Neither a wake-up too early, nor a row later than it might."""
+        bucket = TokenBucket.full(rate, 0.0).take(spent, 0.0)
+        ready_s = bucket.ready_at_s(rows, 0.0)
+        assert ready_s is not None
+        assert bucket.available(ready_s) >= min(rows, rate) - 1e-6
+        if ready_s > 0.01:
+            assert bucket.available(ready_s - 0.01) < min(rows, rate)
+
+    def test_more_than_the_bucket_holds_waits_until_it_is_full(self) -> None:
+        """A large split may start with a full bucket and leave a debt; else it would never start."""
+        assert TokenBucket.full(10, 0.0).take(10, 0.0).ready_at_s(1000, 0.0) == pytest.approx(1.0)
+
+    def test_time_running_backwards_gives_nothing(self) -> None:
+        """Events are handled in the order of the queue, their times may be a hair apart."""
+        bucket = TokenBucket.full(10, 5.0).take(10, 5.0)
+        assert bucket.refill(4.0) == bucket
+        assert bucket.available(4.0) < 1

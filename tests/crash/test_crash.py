@@ -1,0 +1,201 @@
+"""The real driver is killed with SIGKILL while the source changes; nothing is lost and nothing is doubled.
+
+A scenario is one table and one job: attempt after attempt is killed, at a named crash point or at a seeded random
+moment, until one may finish. After each death every new seal of the target is compared with the source at the
+version that its state names. Two scenarios run side by side.
+"""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import pytest
+from support.jobs import make_orders, write_yaml
+from support.oracle import seals, violations
+
+from backfill_api.wire import Command, ThrottleCommand
+from backfill_cli.client import NotRunningError, find
+from backfill_spark.crash import CRASH_POINTS
+
+KILLS = int(os.environ.get("BACKFILL_KILLS", "60"))
+ROWS = 24_000
+RATE = 12_000
+ATTEMPT_MAX_S = 150
+# In an order in which one job can meet them all; the second number: at which passing.
+POINTS = (
+    "after_fence:1", "before_orphan_removal:1", "after_orphan_removal:1", "before_stage:1", "after_stage:2",
+    "before_seal:3", "after_seal_commit:3", "before_ack:1", "before_merge:1", "after_merge:1", "after_seal_commit:2",
+    "before_finish:1",
+)  # fmt: skip
+
+
+@dataclass
+class Report:
+    """What a scenario saw."""
+
+    kills: Counter = field(default_factory=Counter)
+    seals_checked: int = 0
+    problems: list = field(default_factory=list)
+    attempts_after: list = field(default_factory=list)
+
+
+class Scenario:
+    """One table, one job, many deaths."""
+
+    def __init__(self, spark, folder, seed):
+        self.spark, self.folder = spark, folder
+        self.random = random.Random(seed)
+        self.source, self.target = f"{folder}/source", f"{folder}/target"
+        self.name = f"crash-{seed}"
+        self.report = Report()
+        self.checked = -1
+        self.fresh_id = 10_000_000
+        self.file = write_yaml(
+            folder / "job.yaml", self.source, self.target, name=self.name, verify="Final",
+            transform={"select": ["id", "customer", "amount", "upper(status) AS status"], "where": "amount < 900"},
+            throttle={"rowsPerSecond": RATE}, barrier={"intervalMs": 500},
+        )  # fmt: skip
+        make_orders(spark, self.source, ROWS, files=6)
+
+    def view(self, rows):
+        return rows.where("amount < 900").selectExpr("id", "customer", "amount", "upper(status) AS status")
+
+    def change(self):
+        """Write one commit to the source."""
+        table, pick = f"delta.`{self.source}`", self.random.randrange(1000)
+        match self.random.randrange(6):
+            case 0:
+                self.fresh_id += 50
+                self.spark.range(self.fresh_id, self.fresh_id + 50).selectExpr(
+                    "id", "id % 7 AS customer", "cast(id % 1000 AS double) AS amount", "'x' AS note", "'new' AS status"
+                ).write.format("delta").mode("append").save(self.source)
+            case 1 | 2:
+                self.spark.sql(f"UPDATE {table} SET amount = (amount + 37) % 1000, status = 'sent' WHERE id % 97 = {pick % 97}")
+            case 3:
+                self.spark.sql(f"DELETE FROM {table} WHERE id % 499 = {pick % 499}")
+            case 4:
+                self.fresh_id += ROWS * 2
+                self.spark.sql(f"UPDATE {table} SET id = id + {self.fresh_id} WHERE id < {ROWS} AND id % 997 = {pick}")
+            case _:
+                self.spark.sql(f"OPTIMIZE {table}")
+
+    def attempt(self, point=None, delay_s=None):
+        """Run the driver until it dies or ends; return its exit code."""
+        env = dict(os.environ, BACKFILL_STATE_DIR=f"{self.folder}/state", BACKFILL_CORES="1", BACKFILL_MEMORY="1g")
+        if point:
+            env["BACKFILL_CRASH_AT"] = point
+        with open(f"{self.folder}/driver.log", "a") as log:
+            driver = subprocess.Popen(
+                [sys.executable, "-m", "backfill_spark", "-f", str(self.file)],
+                stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=env, start_new_session=True,
+            )  # fmt: skip
+        timer = threading.Timer(delay_s or ATTEMPT_MAX_S, self.kill, [driver])
+        timer.start()
+        while driver.poll() is None:
+            self.change()
+            if point == "before_ack:1":
+                self.command()
+            try:
+                driver.wait(self.random.uniform(0.2, 1.5))
+            except subprocess.TimeoutExpired:
+                continue
+        timer.cancel()
+        self.kill(driver)
+        return driver.returncode
+
+    def kill(self, driver):
+        """Kill the driver and its JVM, as the death of a container does."""
+        try:
+            os.killpg(driver.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+    def command(self):
+        try:
+            from pathlib import Path
+
+            find(Path(f"{self.folder}/state"), None).command(
+                Command(type="Throttle", throttle=ThrottleCommand(rows_per_second=RATE)), wait_s=3
+            )
+        except NotRunningError:
+            pass
+
+    def check(self):
+        """Compare every seal that was not seen before."""
+        for seal in seals(self.target, self.checked):
+            self.report.problems += violations(self.spark, self.source, self.target, seal, self.view)
+            self.report.seals_checked += 1
+            self.checked = seal.version
+
+    def run(self, plan):
+        for point, delay_s in plan:
+            code = self.attempt(point, delay_s)
+            if code == -signal.SIGKILL:
+                self.report.kills[point.split(":")[0] if point else "random moment"] += 1
+            elif code != 0:
+                self.report.problems.append(f"{self.name}: attempt with {point or delay_s} ended with {code}")
+            self.check()
+            if code == 0 and seals(self.target)[-1].state["finished"]:
+                break
+        code = self.attempt()
+        self.check()
+        last = seals(self.target)[-1].state
+        if code != 0 or not last["finished"] or last["receipt"]["mismatches"]:
+            log = open(f"{self.folder}/driver.log").read()[-1500:]
+            self.report.problems.append(f"{self.name}: not complete at the end: exit {code}\n{log}")
+        return self.report
+
+
+def plans(kills):
+    """Return for each scenario which deaths it dies: every named point in the first, random moments in the others."""
+    first = [(point, None) for point in POINTS]
+    left = max(0, kills - len(first))
+    per = 8
+    chance = random.Random(20260101)
+    others = [
+        [(None, chance.uniform(7, 17)) for _ in range(min(per, left - start))] for start in range(0, left, per)
+    ]
+    return [first, *others]
+
+
+@pytest.fixture(scope="module")
+def reports(spark, tmp_path_factory):
+    """Run all scenarios, two at a time."""
+    todo = list(enumerate(plans(KILLS)))
+
+    def one(item):
+        seed, plan = item
+        folder = tmp_path_factory.mktemp(f"s{seed}")
+        report = Scenario(spark, folder, seed).run(plan)
+        print(f"\nscenario {seed}: {sum(report.kills.values())} kills, {report.seals_checked} seals, {report.problems}", flush=True)
+        return report
+
+    with ThreadPoolExecutor(2) as lanes:
+        return list(lanes.map(one, todo))
+
+
+class TestDeathChangesNothing:
+    """Exactly once, whatever dies when (R-SNAP-37, R-SNAP-38, R-SNAP-39)."""
+
+    def test_every_seal_and_every_end_is_what_its_state_says(self, reports):
+        """0 rows lost, 0 doubled."""
+        assert [problem for report in reports for problem in report.problems] == []
+        assert sum(report.seals_checked for report in reports) > KILLS
+
+    def test_each_named_point_was_died_at(self, reports):
+        """A point that nobody reaches proves nothing."""
+        died = sum((report.kills for report in reports), Counter())
+        print(dict(died))
+
+        assert {point.split(":")[0] for point in POINTS} <= set(died)
+        assert set(CRASH_POINTS) - {"after_finish"} == {point.split(":")[0] for point in POINTS}
+
+    def test_there_were_as_many_deaths_as_asked_for(self, reports):
+        """A finished job cannot be killed, so a few planned deaths may not happen."""
+        assert sum(sum(report.kills.values()) for report in reports) >= KILLS * 0.8

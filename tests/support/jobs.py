@@ -1,0 +1,51 @@
+"""Specs and tables for tests."""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from backfill_api.load import load_backfill
+from backfill_api.spec import Backfill
+
+
+def document(source: str, target: str, **spec: Any) -> dict[str, Any]:
+    """Return a Backfill as a mapping: an upsert by `id` unless `spec` says otherwise."""
+    delta = {"path": source, "key": ["id"], **spec.pop("source", {})}
+    goal = {"path": target, **spec.pop("target", {})}
+    return {
+        "apiVersion": "backfill.dev/v1alpha1",
+        "kind": "Backfill",
+        "metadata": {"name": spec.pop("name", "job")},
+        "spec": {"source": {"type": "Delta", "delta": delta}, "target": {"type": "Delta", "delta": goal}, **spec},
+    }
+
+
+def job(source: str, target: str, **spec: Any) -> Backfill:
+    """Return the same, loaded."""
+    return load_backfill(document(source, target, **spec))
+
+
+def write_yaml(path: Path, source: str, target: str, **spec: Any) -> Path:
+    """Write the same as a file."""
+    path.write_text(yaml.safe_dump(document(source, target, **spec)))
+    return path
+
+
+def make_orders(spark: Any, path: str, rows: int, files: int = 8, **properties: str) -> None:
+    """Make a source table with a change feed: id, customer, amount, note, status."""
+    writer = (
+        spark.range(0, rows, 1, files)
+        .selectExpr(
+            "id",
+            "id * 7919 % 1003 AS customer",
+            "cast(id % 1000 AS double) AS amount",
+            "md5(cast(id AS string)) AS note",
+            "element_at(array('new', 'paid', 'sent'), cast(id % 3 + 1 AS int)) AS status",
+        )
+        .write.format("delta")
+        .option("delta.enableChangeDataFeed", "true")
+    )
+    for name, value in properties.items():
+        writer = writer.option(name, value)
+    writer.save(path)

@@ -1,0 +1,286 @@
+"""What the loop and the hands do, in the simulated world: one process, one attempt."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from support.sim_oracle import demand
+from support.sim_tables import APPEND, UPSERT, Row
+
+from backfill_core.errors import BackfillError, FencedError, TransientError
+from backfill_core.job import Job
+from backfill_core.messages import (
+    Acknowledge,
+    Action,
+    ApplyChanges,
+    CancelWork,
+    ChangesApplied,
+    Discard,
+    Event,
+    Finish,
+    Head,
+    HeadMoved,
+    LookAtHead,
+    LookFailed,
+    ReadSplit,
+    Receipt,
+    Result,
+    Seal,
+    Sealed,
+    SealFailed,
+    SplitStaged,
+    StagedFile,
+    StartWork,
+    Tick,
+    Verified,
+    Verify,
+    VnodeMismatch,
+    Work,
+    WorkCancelled,
+    WorkFailed,
+    WorkFinished,
+)
+from backfill_core.ports import Now
+from backfill_core.state import JobState
+from backfill_core.strategies.snapshot.strategy import Pinned, SnapshotSettings, SnapshotStrategy
+
+if TYPE_CHECKING:
+    from support.sim_world import World
+
+TRANSIENT = TransientError("the simulated storage is away")
+
+
+class Shell:
+    """One process: carries out the core's actions, and answers after a while."""
+
+    def __init__(self, world: World, stored: JobState | None, txn: int | None) -> None:
+        """Open from the stored state; nothing is written before `begin`."""
+        self._world = world
+        self.begun = self.stubborn = False
+        pinned = world.upstream.version if stored is None else stored.progress["version"]
+        self._version = pinned
+        state = world.attempt_state(stored)
+        self.attempt = state.attempt
+        self._mono_s = self.attempt * 1000.0 - world.now_s
+        strategy = self._strategy()
+        if stored is not None:
+            strategy.resume(stored.progress, txn)
+        self._job = Job(state, strategy, world.settings, self._now())
+        self._running: dict[int, Work] = {}
+        self._cancelled: set[int] = set()
+        self._sealing: Seal | None = None
+        self._over = False
+        self._rows_done = 0
+
+    def _strategy(self) -> SnapshotStrategy:
+        world, version = self._world, self._version
+        files = world.upstream.layout(version)
+        pinned = Pinned(
+            version=version,
+            timestamp_ms=world.wall_ms,
+            table_id="upstream",
+            fingerprint=f"v{version}",
+            rows=tuple(file.of for file in files),
+            rows_live=sum(len(file.rows) for file in files),
+        )
+        return SnapshotStrategy(pinned, SnapshotSettings(merges=world.given.mode == UPSERT, filtered=world.filtered))
+
+    def _now(self) -> Now:
+        return Now(self._world.now_s + self._mono_s, self._world.wall_ms)
+
+    # ------------------------------------------------------------------ the loop
+    def begin(self) -> None:
+        """Start the core."""
+        self.begun = True
+        self._carry_out(self._job.start(self._now()))
+
+    def wake_at_s(self) -> float:
+        """Return when the core wants a tick, in the world's time."""
+        return self._job.wake_at_s() - self._mono_s if self.begun else float("inf")
+
+    @property
+    def busy(self) -> bool:
+        """Is work under way?"""
+        return bool(self._running)
+
+    def tick(self) -> None:
+        """Let time pass."""
+        self.deliver(Tick())
+
+    def deliver(self, event: Event) -> None:
+        """Hand one event to the core and carry out what it says."""
+        if self._over:
+            return
+        self._world.step()
+        self._carry_out(self._job.on(event, self._now()))
+        rows = self._job.view(self._now()).strategy.rows_done
+        demand(rows >= self._rows_done, "the rows shown went back (R-SNAP-44)")
+        self._rows_done = rows
+
+    def _carry_out(self, actions: tuple[Action, ...]) -> None:
+        for action in actions:
+            self._world.step()
+            self._world.note(str(action)[:160])
+            match action:
+                case StartWork(work=work):
+                    self._start(work)
+                case CancelWork(work_id=work_id):
+                    self._cancel(work_id)
+                case Seal():
+                    demand(self._sealing is None or self._sealing == action, "two seals at once")
+                    self._sealing = action
+                    self._seal(action)
+                case Acknowledge():
+                    self._world.oracle.on_ack(action, self._world.now_s)
+                    self._world.answered(action.revision, action.outcome)
+                case LookAtHead():
+                    self._later(0.01, 0.4, self._look)
+                case Discard():
+                    pass
+                case Finish():
+                    self._over = True
+                    self._world.on_finish(action)
+
+    def _later(self, low_s: float, high_s: float, deed: Callable[[], None]) -> None:
+        self._world.after(self._world.rng.uniform(low_s, high_s), deed, self)
+
+    def land(self, deed: Callable[[], None]) -> None:
+        """Let a commit of a killed process land, if it still can; its answers reach nobody."""
+        self._over = True
+        deed()
+
+    # ------------------------------------------------------------------ looking and sealing
+    def _look(self) -> None:
+        if self._world.unlucky():
+            self.deliver(LookFailed(TRANSIENT))
+            return
+        self.deliver(HeadMoved(Head(self._world.upstream.version, self._world.wall_ms)))
+
+    def _seal(self, action: Seal) -> None:
+        merging = any(isinstance(work, ApplyChanges) for work in self._running.values())
+        demand(not merging or self._world.given.mode != UPSERT, "a seal while a MERGE runs")
+        self._later(0.02, 0.3, lambda: self._commit(action))
+
+    def _commit(self, action: Seal) -> None:
+        if not self._over:
+            self._world.step()
+        if self._world.unlucky():
+            self._later(0.01, 0.2, lambda: self._seal_failed(action, TRANSIENT))
+            return
+        target, newest = self._world.target, self._world.target.newest
+        if not (target.txn == action.txn_version and newest.state == action.state):
+            try:
+                commit = target.seal(action.txn_version, _rows(action.files), action.state)
+            except FencedError as error:
+                self._later(0.01, 0.2, lambda fenced=error: self._seal_failed(action, fenced))  # type: ignore[misc]
+                return
+            newest = commit
+            self._world.oracle.on_seal(commit, self.attempt, [file.path for file in action.files])
+        if self._world.unlucky():
+            self._later(0.01, 0.2, lambda: self._seal_failed(action, TRANSIENT))
+            return
+        self._later(0.0, 0.1, lambda: self._sealed(action, newest.version))
+
+    def _seal_failed(self, action: Seal, error: BackfillError) -> None:
+        self.deliver(SealFailed(action.epoch, error))
+
+    def _sealed(self, action: Seal, version: int) -> None:
+        self._sealing = None
+        self.deliver(Sealed(action.epoch, version, 0.1))
+
+    # ------------------------------------------------------------------ work
+    def _start(self, work: Work) -> None:
+        splits = sum(isinstance(one, ReadSplit) for one in self._running.values())
+        self._world.oracle.on_start(self.attempt, work, self._world.now_s, splits + isinstance(work, ReadSplit))
+        self._running[work.work_id] = work
+        slow = self._world.rng.choice([0.3, 2.0, 6.0])
+        if self._world.unlucky():
+            self._later(0.05, slow, lambda: self._end_work(work, WorkFailed(work.work_id, TRANSIENT)))
+        else:
+            self._later(0.05, slow, lambda: self._do(work))
+
+    def _cancel(self, work_id: int) -> None:
+        if work_id in self._running:
+            work = self._running[work_id]
+            self._cancelled.add(work_id)
+            self._later(0.05, 0.3, lambda: self._end_work(work, WorkCancelled(work_id)))
+
+    def _end_work(self, work: Work, event: Event) -> None:
+        """Answer, once."""
+        if self._over or self._running.pop(work.work_id, None) is None:
+            return
+        landed = isinstance(work, ApplyChanges) and self._world.given.mode == UPSERT
+        if landed and not isinstance(event, WorkFinished) and self._world.target.txn == work.txn_version:  # type: ignore[union-attr]
+            event = WorkFinished(ChangesApplied(work.work_id, 0))
+        if isinstance(event, WorkFailed | WorkCancelled):
+            self._world.oracle.on_lost(self.attempt, work.work_id)
+        self.deliver(event)
+
+    def _do(self, work: Work) -> None:
+        """The effect of work, and a little later its answer; between them anything may happen."""
+        if not self._over:
+            self._world.step()
+            if work.work_id not in self._running:
+                return
+        match work:
+            case ReadSplit():
+                result: Result = self._read(work)
+                self._world.oracle.on_staged(work.work_id)
+            case ApplyChanges():
+                result = self._apply(work)
+            case Verify():
+                result = self._verify(work)
+                self._world.oracle.on_verified(result)
+        answer: Event = WorkFinished(result)
+        if self._world.unlucky():
+            answer = WorkFailed(work.work_id, TRANSIENT)
+        self._later(0.0, 0.3, lambda: self._end_work(work, answer))
+
+    def _read(self, work: ReadSplit) -> SplitStaged:
+        upstream, mode = self._world.upstream, self._world.given.mode
+        rows = upstream.read(self._version, work.pieces)
+        if mode not in (UPSERT, APPEND):
+            rows = [("insert", self._version, *row) for row in rows]
+        counted = None if self._world.filtered else len(rows)
+        return SplitStaged(work.work_id, self._stage(work.work_id, rows), counted)
+
+    def _stage(self, work_id: int, rows: list[Row]) -> tuple[StagedFile, ...]:
+        """Stage one or two files; those without rows are left out."""
+        middle = self._world.rng.randint(0, len(rows))
+        parts = [part for part in (rows[:middle], rows[middle:]) if part]
+        name = f"a{self.attempt}/s{work_id}"
+        return tuple(
+            StagedFile(f"{name}/{number}", 10 * len(part), len(part), tuple(part)) for number, part in enumerate(parts)
+        )
+
+    def _apply(self, work: ApplyChanges) -> ChangesApplied:
+        world = self._world
+        if world.given.mode == UPSERT:
+            net = world.upstream.net(work.after, work.upto)
+            if not net:
+                return ChangesApplied(work.work_id, 0)
+            commit = world.target.merge(work.txn_version, net)
+            if commit is not None:
+                world.oracle.on_merge(commit, work)
+            return ChangesApplied(work.work_id, len(net))
+        rows: list[Row] = world.upstream.logged(work.after, work.upto)
+        if world.given.mode == APPEND:
+            rows = [(key, value) for _, _, key, value in rows if world.upstream.passes(value)]
+        files = self._stage(work.work_id, rows)
+        return ChangesApplied(work.work_id, len(rows), files)
+
+    def _verify(self, work: Verify) -> Verified:
+        world = self._world
+        stored = {"version": self._version, "consumed": work.source_version, "done": work.done or ()}
+        phase = "Live" if work.done is None else "Snapshot"
+        wanted = world.oracle.expected({"snapshot": {**stored, "phase": phase}})
+        found = world.target.commits[work.target_version].rows
+        wrong = () if wanted == found else (VnodeMismatch(0, wanted.total(), found.total()),)
+        receipt = Receipt(work.source_version, work.target_version, work.epoch, found.total(), 1, "", wrong, 0.1)
+        return Verified(work.work_id, receipt)
+
+
+def _rows(files: tuple[StagedFile, ...]) -> list[Row]:
+    return list(itertools.chain.from_iterable(file.handle for file in files))  # type: ignore[call-overload]

@@ -1,0 +1,284 @@
+"""The simulated world: the real core `Job` with a virtual clock, tables in memory, faults and crashes.
+
+One heap of deeds, one seed, no real time: the same seed is the same world. The world does what the loop and the
+hands do (spark_app/backfill_spark/loop.py, work.py), and every deed may be the last of an attempt: what is under
+way is lost or lands, and a new attempt opens from what the target holds.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from random import Random
+
+from support.sim_oracle import Oracle, demand
+from support.sim_shell import Shell
+from support.sim_tables import APPEND, CHANGELOG, UPSERT, Target, Upstream
+
+from backfill_core.job import JobSettings
+from backfill_core.messages import Command, CommandReceived, Finish, Pause, Resume, Stop, Throttle, VerifyNow
+from backfill_core.state import JobState
+
+WALL_MS = 1_700_000_000_000
+STEPS_MAX = 60_000
+TICKS_AT_ONCE_MAX = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """What a world is like; everything else follows from the seed."""
+
+    seed: int
+    mode: str = UPSERT
+    rows: int = 60
+    sparse: bool = False
+    filtered: bool = False
+    rows_per_s: int | None = None
+    verify_final: bool = False
+    seal_every: int = 1
+    faults: float = 0.0
+    """Probability that a deed (work, seal, look) fails in a way that may pass."""
+
+    crashes: float = 0.0
+    """Probability of a crash after each step."""
+
+    crash_at: int | None = None
+    """The one step after which the process dies."""
+
+    commands: int = 0
+    commits: int = 8
+    trouble_s: float = 25.0
+    """After this moment: no faults, no crashes, no commits, no pause, no limit; the job must come to its end."""
+
+    stubborn: bool = False
+    """A killed process leaves its commits in flight: they land if nobody refuses them."""
+
+
+def scenario(seed: int) -> Scenario:
+    """Return a world drawn from its seed: every mode, layout, fault and command meets every other."""
+    rng = Random(seed)
+    limited = rng.random() < 0.5
+    return Scenario(
+        seed=seed,
+        mode=rng.choice([UPSERT, UPSERT, APPEND, CHANGELOG]),
+        rows=rng.choice([0, 1, 12, 60, 150]),
+        sparse=not limited and rng.random() < 0.7,
+        filtered=rng.random() < 0.3,
+        rows_per_s=rng.choice([0, 1, 2, 7, 40]) if limited else None,
+        verify_final=rng.random() < 0.4,
+        seal_every=rng.choice([1, 1, 1, 2, 5]),
+        faults=rng.choice([0.0, 0.02, 0.15]),
+        crashes=rng.choice([0.0, 0.005, 0.03]),
+        commands=rng.choice([0, 3, 12]),
+        commits=rng.choice([0, 3, 15, 40]),
+    )
+
+
+class Crashed(Exception):
+    """The process is gone."""
+
+
+class World:
+    """One world; `run` brings it to its end or raises `Broken`."""
+
+    def __init__(self, given: Scenario) -> None:
+        """Make the tables; nothing happens before `run`."""
+        self.given = given
+        self.rng = Random(given.seed)
+        filtered = given.filtered and given.mode != CHANGELOG
+        self.upstream = Upstream(
+            given.seed,
+            rows=given.rows,
+            append_only=given.mode == APPEND,
+            sparse=given.sparse,
+            filtered=filtered,
+        )
+        self.target = Target()
+        self.oracle = Oracle(self.upstream, self.target, given.mode, filtered=filtered)
+        self.filtered = filtered
+        self.now_s = 0.0
+        self.steps = self.crashes = self.stops = 0
+        self.history: list[str] = []
+        self._heap: list[tuple[float, float, int, Shell | None, Callable[[], None]]] = []
+        self._order = itertools.count()
+        self._shell: Shell | None = None
+        self._complete = False
+        self._revision = itertools.count(1)
+        self._unanswered: dict[int, Command] = {}
+        self._delivered = 0
+        self.settings = JobSettings(seal_every=given.seal_every, verify_final=given.verify_final)
+
+    # ------------------------------------------------------------------ time
+    @property
+    def wall_ms(self) -> int:
+        """Return the time of day."""
+        return WALL_MS + round(self.now_s * 1000)
+
+    @property
+    def calm(self) -> bool:
+        """Is the time of trouble over?"""
+        return self.now_s >= self.given.trouble_s
+
+    def after(self, delay_s: float, deed: Callable[[], None], shell: Shell | None = None) -> None:
+        """Do something later; deeds of one moment come in any order. A shell's deeds die with it."""
+        entry = (self.now_s + delay_s, self.rng.random(), next(self._order), shell, deed)
+        heapq.heappush(self._heap, entry)
+
+    def unlucky(self) -> bool:
+        """Does this deed fail?"""
+        return not self.calm and self.rng.random() < self.given.faults
+
+    def step(self) -> None:
+        """Count a step of the process, and maybe end it there.
+
+        Raises:
+            Crashed: this was its last.
+        """
+        self.steps += 1
+        demand(self.steps < STEPS_MAX, "the job does not come to an end (steps)")
+        fated = self.steps == self.given.crash_at
+        if fated or (not self.calm and self.rng.random() < self.given.crashes):
+            raise Crashed
+
+    def note(self, words: str) -> None:
+        """Keep a line of what happened, for whoever must understand a seed."""
+        self.history.append(f"{self.now_s:8.3f} {words}")
+
+    # ------------------------------------------------------------------ running
+    def run(self) -> World:
+        """Go on until the job is complete."""
+        for _ in range(self.given.commits):
+            self.after(self.rng.uniform(0, self.given.trouble_s), self.upstream.commit)
+        for _ in range(self.given.commands):
+            self.after(self.rng.uniform(0, self.given.trouble_s), self._command)
+        self.after(self.given.trouble_s, self._calm_down)
+        self._open()
+        ticks, ticked_s = 0, -1.0
+        while not self._complete:
+            demand(self.now_s < self.given.trouble_s + 600, "the job does not come to an end (time)")
+            wake_s = self._shell.wake_at_s() if self._shell else float("inf")
+            if self._heap and self._heap[0][0] < wake_s:
+                self._next_deed()
+                continue
+            self.now_s = max(self.now_s, wake_s)
+            ticks = ticks + 1 if self.now_s == ticked_s else 0
+            ticked_s = self.now_s
+            demand(ticks < TICKS_AT_ONCE_MAX, "the core asks to be woken for nothing")
+            assert self._shell is not None
+            self._guarded(self._shell.tick)
+        return self
+
+    def _next_deed(self) -> None:
+        at_s, _, _, shell, deed = heapq.heappop(self._heap)
+        self.now_s = max(self.now_s, at_s)
+        if shell is None or shell is self._shell:
+            self._guarded(deed)
+        elif shell.stubborn:
+            shell.land(deed)
+
+    def _guarded(self, deed: Callable[[], None]) -> None:
+        try:
+            deed()
+        except Crashed:
+            self.crashes += 1
+            self.note("crash")
+            self._lose_shell()
+
+    def _lose_shell(self) -> None:
+        if self._shell is not None:
+            self._shell.stubborn = self.given.stubborn
+        self._shell = None
+        self.after(self.rng.uniform(0.5, 3.0), self._open)
+
+    # ------------------------------------------------------------------ attempts
+    def _open(self) -> None:
+        """Open an attempt from what the target holds; the time until its fence is another process's chance."""
+        stored = self.target.newest
+        state = None if stored.state is None else JobState.decode(stored.state)
+        if state is not None and state.finished:
+            self._end()
+            return
+        self.oracle.on_reopen()
+        self._delivered = 0 if state is None else state.controls.revision
+        shell = Shell(self, state, self.target.txn)
+        self._shell = shell
+        self.note(f"open attempt {shell.attempt}")
+        self.after(self.rng.choice([0.0, 2.0]), shell.begin, shell)
+        for revision, command in sorted(self._unanswered.items()):
+            if self.rng.random() < 0.7:
+                self.after(self.rng.uniform(0.1, 4.0), self._delivery(revision, command))
+        if self.calm:
+            self._calm_down()
+
+    def on_finish(self, finish: Finish) -> None:
+        """An attempt is over."""
+        self.note(f"finish {finish.outcome} {finish.error or ''}")
+        shell = self._shell
+        assert shell is not None
+        if finish.outcome == "Complete":
+            self._end()
+            return
+        if finish.outcome == "Stopped":
+            self.stops += 1
+            demand(not shell.busy, "stopped with work under way")
+        else:
+            demand(finish.error is not None and finish.error.retryable, f"failed for good: {finish.error!r}")
+        self._lose_shell()
+
+    def _end(self) -> None:
+        self.oracle.on_complete(verify_final=self.given.verify_final)
+        self._complete, self._shell = True, None
+
+    # ------------------------------------------------------------------ commands
+    def _command(self) -> None:
+        rng = self.rng
+        command: Command = rng.choice(
+            [
+                Pause(everything=rng.random() < 0.4, force=rng.random() < 0.4),
+                Resume(),
+                Throttle(rng.choice([None, 0, 1, 5, 50]), rng.choice([None, None, 3.0])),
+                VerifyNow(),
+                Stop(force=rng.random() < 0.5),
+            ]
+        )
+        self._send(command)
+
+    def _send(self, command: Command) -> None:
+        revision = next(self._revision)
+        self._unanswered[revision] = command
+        for _ in range(self.rng.choice([1, 1, 2])):
+            self.after(self.rng.choice([0.0, 0.01, 1.5]), self._delivery(revision, command))
+        if self.rng.random() < 0.1:
+            self.after(self.rng.uniform(0, 5), self._delivery(revision, command, attempt_off=-1))
+
+    def _delivery(self, revision: int, command: Command, attempt_off: int = 0) -> Callable[[], None]:
+        def deliver() -> None:
+            shell = self._shell
+            if shell is None or not shell.begun:
+                return
+            accepted = attempt_off == 0 and revision > self._delivered
+            self._delivered = revision if accepted else self._delivered
+            self.oracle.on_command(revision, command, accepted=accepted)
+            self.note(f"command {revision} {command}{'' if accepted else ' (late)'}")
+            shell.deliver(CommandReceived(shell.attempt + attempt_off, revision, command))
+
+        return deliver
+
+    def answered(self, revision: int, outcome: str) -> None:
+        """A command was acknowledged; who wants the job to end says again what came too late."""
+        command = self._unanswered.pop(revision, None)
+        if self.calm and isinstance(command, Resume | Throttle) and outcome == "Superseded":
+            self._send(Resume() if isinstance(command, Resume) else Throttle(None))
+
+    def _calm_down(self) -> None:
+        """Undo what commands did, as somebody would who wants the job to end."""
+        self._send(Resume())
+        self._send(Throttle(None))
+
+    def attempt_state(self, state: JobState | None) -> JobState:
+        """Return the state a new attempt begins with, as the driver makes it."""
+        before = state or JobState("job", "spec", attempt=0, epoch=0, strategy="Snapshot")
+        controls = before.controls.under_spec(None, self.given.rows_per_s).at(self.wall_ms)
+        return replace(before, attempt=before.attempt + 1, controls=controls)
