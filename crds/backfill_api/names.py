@@ -10,7 +10,7 @@ LIST_KIND: Final = "BackfillList"
 PLURAL: Final = "backfills"
 SINGULAR: Final = "backfill"
 SHORT_NAMES: Final = ("bf",)
-CATEGORIES: Final = ("all", "data")
+CATEGORIES: Final = ("all",)
 
 DEFAULT_NAMESPACE: Final = "default"
 

@@ -78,6 +78,10 @@ STRATEGIES: Final[Mapping[str, type[StrategyParams]]] = {
 }
 
 
+ABSENT: Final[dict[str, Any]] = {"default": None}
+"""A cluster must not fill in a member: a member of another type is refused."""
+
+
 class Strategy(Model):
     """How the backfill is done; of the result it changes nothing.
 
@@ -98,16 +102,16 @@ class Strategy(Model):
     type: Literal["Snapshot", "Arrangement", "RearrangedChain", "SourceSplits"] = "Snapshot"
     """Which member applies; a member that is left out has its defaults."""
 
-    snapshot: SnapshotParams = SnapshotParams()
+    snapshot: SnapshotParams = Field(default=SnapshotParams(), json_schema_extra=ABSENT)
     """Parameters of `Snapshot`."""
 
-    arrangement: ArrangementParams = ArrangementParams()
+    arrangement: ArrangementParams = Field(default=ArrangementParams(), json_schema_extra=ABSENT)
     """Parameters of `Arrangement`."""
 
-    rearranged_chain: RearrangedChainParams = RearrangedChainParams()
+    rearranged_chain: RearrangedChainParams = Field(default=RearrangedChainParams(), json_schema_extra=ABSENT)
     """Parameters of `RearrangedChain`."""
 
-    source_splits: SourceSplitsParams = SourceSplitsParams()
+    source_splits: SourceSplitsParams = Field(default=SourceSplitsParams(), json_schema_extra=ABSENT)
     """Parameters of `SourceSplits`."""
 
     @property

@@ -207,10 +207,8 @@ class World:
         self.note(f"open attempt {shell.attempt}")
         self.after(self.rng.choice([0.0, 2.0]), shell.begin, shell)
         for revision, command in sorted(self._unanswered.items()):
-            if self.rng.random() < 0.7:
+            if self.calm or self.rng.random() < 0.7:
                 self.after(self.rng.uniform(0.1, 4.0), self._delivery(revision, command))
-        if self.calm:
-            self._calm_down()
 
     def on_finish(self, finish: Finish) -> None:
         """An attempt is over."""
@@ -257,6 +255,8 @@ class World:
         def deliver() -> None:
             shell = self._shell
             if shell is None or not shell.begun:
+                if self.calm and revision in self._unanswered:
+                    self.after(1.0, deliver)
                 return
             accepted = attempt_off == 0 and revision > self._delivered
             self._delivered = revision if accepted else self._delivered
