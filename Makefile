@@ -1,50 +1,68 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 export BACKFILL_JARS_DIR := $(CURDIR)/.cache/jars
-PY := .venv/bin/python
+
+BIN := .venv/bin
+TESTS := $(BIN)/python build-tools/run_tests.py
+ARGS ?=
 KILLS ?= 1000
 ROWS ?= 20000000
 RUNS ?= 3
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
+	@echo "usage: make TARGET [ARGS='further pytest arguments'] [KILLS=n] [ROWS=n] [RUNS=n]"
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
 
-setup: ## .venv and jars, from locked and hashed inputs; safe to run again
+setup: ## .venv and Delta's jars from locked, hashed inputs; says what is missing; safe to run again
 	@build-tools/setup.sh
 
 demo: setup ## the product on real tables with real live changes, in about two minutes
-	@.venv/bin/backfill demo
+	@$(BIN)/backfill demo
 
-test: setup ## all tests but the crash suite
-	@$(PY) -m pytest tests -q --ignore=tests/crash --ignore=tests/benchmarks $(ARGS)
+test: setup ## all tests but the crash suite: the rules and the hands side by side
+	@$(TESTS) rules hands -- $(ARGS)
 
-test-core: setup ## the rules alone; seconds
-	@$(PY) -m pytest tests/core tests/simulation tests/architecture tests/cli -q
+test-core: setup ## the rules, the words, the command line and the house: no Spark
+	@$(TESTS) rules -- $(ARGS)
 
-test-spark: setup ## the hands on real Delta tables
-	@$(PY) -m pytest tests/spark -q
+test-spark: setup ## the hands, on real Delta tables
+	@$(TESTS) hands -- $(ARGS)
 
-crash: setup ## kill the real driver KILLS times (1000)
-	@BACKFILL_KILLS=$(KILLS) $(PY) -m pytest tests/crash -q -s
+test-cli: setup ## the command line
+	@$(TESTS) cli -- $(ARGS)
 
-check: setup lint types contracts generated ## everything that needs no test run
+crash: setup ## kill the real driver KILLS times (1000) while the source changes
+	@BACKFILL_KILLS=$(KILLS) $(TESTS) crash -- -s $(ARGS)
 
-lint: setup ## ruff
-	@.venv/bin/ruff check . && .venv/bin/ruff format --check -q .
+check: lint types contracts generated ## everything that needs no test run
+
+lint: setup ## ruff: rules and format
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
 
 types: setup ## mypy, strict
-	@.venv/bin/mypy
+	@$(BIN)/mypy
 
-contracts: setup ## import contracts between the floors
-	@.venv/bin/lint-imports --no-cache
+contracts: setup ## the import contracts between the floors
+	@$(BIN)/lint-imports --no-cache
 
-generated: setup ## are generated files fresh?
-	@$(PY) build-tools/generate.py --check
+generated: setup ## are the generated files fresh?
+	@$(BIN)/python build-tools/generate.py --check
 
-docs: setup ## write what is generated: docs/errors.md, docs/fields.md, crds/backfills.yaml
-	@$(PY) build-tools/generate.py
+docs: setup ## write the generated files: the CRD, the field reference, the errors
+	@$(BIN)/python build-tools/generate.py
 
-bench: setup ## the main job beside its baselines; ROWS, RUNS
-	@$(PY) tests/benchmarks/run.py --rows $(ROWS) --runs $(RUNS) --out build/bench/latest.json
+crds: docs ## the same, under the name that operators know
 
-.PHONY: help setup demo test test-core test-spark crash check lint types contracts generated docs bench
+bench: setup ## the main job beside its baselines: ROWS (20 M), RUNS (3); build/bench/latest.json
+	@$(BIN)/python tests/benchmarks/run.py --rows $(ROWS) --runs $(RUNS) --out build/bench/latest.json
+
+lock: setup ## resolve requirements/dev.txt anew, within the bounds of pyproject.toml
+	@$(BIN)/uv pip compile pyproject.toml --extra spark --extra cli --extra operator --group dev --upgrade --quiet \
+		--universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --output-file requirements/dev.txt
+
+clean: ## remove what tests and tools leave behind; .venv and the jars stay
+	@rm -rf build dist spark-warehouse metastore_db derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@find crds operator spark_app tests build-tools -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.PHONY: help setup demo test test-core test-spark test-cli crash check lint types contracts generated docs crds bench lock clean

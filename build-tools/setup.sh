@@ -1,50 +1,78 @@
 #!/usr/bin/env bash
-# Makes .venv and .cache/jars from locked, hashed inputs; says exactly what is missing. Safe to run again.
+# Makes .venv and .cache/jars from locked, hashed inputs, and says exactly what is missing. Safe to run again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-python=""
-for one in python3.13 python3.12 python3.11 python3; do
-    if command -v "$one" >/dev/null && "$one" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' 2>/dev/null; then
-        python=$one
-        break
-    fi
-done
-if [ -z "$python" ]; then
-    echo "error: Python 3.11, 3.12 or 3.13 is needed. Debian 12: apt-get install python3 python3-venv; macOS: brew install python@3.12" >&2
-    exit 1
-fi
+say() { printf '%s\n' "$*" >&2; }
+installable() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; }
+apt_install() {
+    say "setup: installing $1"
+    apt-get update -qq >/dev/null
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$1" >/dev/null
+}
+digest() { cat "$@" | cksum | tr -c '0-9\n' '-' | tr -d '\n'; }
 
-java_version() { "${JAVA_HOME:+$JAVA_HOME/bin/}java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1; }
-case "$(java_version || true)" in
-17 | 21) ;;
-*)
-    if [ "$(id -u)" = 0 ] && [ -z "${JAVA_HOME:-}" ] && command -v apt-get >/dev/null; then
-        echo "installing Java 17 (openjdk-17-jre-headless)"
-        apt-get update -qq && apt-get install -y -qq openjdk-17-jre-headless >/dev/null
-    else
-        echo "error: Java 17 or 21 is needed, found: $(java_version || echo none)." >&2
-        echo "       Debian: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17; or set JAVA_HOME." >&2
+# Java ----------------------------------------------------------------------------------------------------------------
+java_major() { "${JAVA_HOME:+$JAVA_HOME/bin/}java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1; }
+java_fits() { case "$(java_major || true)" in 17 | 21) return 0 ;; *) return 1 ;; esac; }
+if ! java_fits; then
+    # Installing beside a Java that somebody chose would only hide it: root on Debian with none at all is the safe case.
+    if [ -z "${JAVA_HOME:-}" ] && ! command -v java >/dev/null && installable; then
+        apt_install openjdk-17-jre-headless || apt_install openjdk-21-jre-headless || true
+    fi
+    if ! java_fits; then
+        found=$(java_major || true)
+        say "setup: Spark needs Java 17 or 21; found: ${found:-none}${JAVA_HOME:+ (JAVA_HOME=$JAVA_HOME)}."
+        say "       Debian, Ubuntu: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17;"
+        say "       or point JAVA_HOME at one."
         exit 1
     fi
-    ;;
-esac
+fi
 
-stamp=.venv/.backfill-$(cat requirements/dev.txt pyproject.toml requirements/jars.sha256 | sha256sum | cut -c1-16)
-if [ ! -f "$stamp" ]; then
-    echo "setting up .venv (once, a few minutes)"
-    if ! "$python" -m venv .venv 2>/dev/null; then
-        if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-            apt-get update -qq && apt-get install -y -qq python3-venv >/dev/null
-            "$python" -m venv .venv
-        else
-            echo "error: Python's venv module is missing. Debian: apt-get install python3-venv" >&2
-            exit 1
+# Python --------------------------------------------------------------------------------------------------------------
+if ! .venv/bin/python -c '' 2>/dev/null; then
+    python=""
+    for candidate in python3.12 python3.13 python3.11 python3; do
+        if "$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; then
+            python=$candidate
+            break
         fi
+    done
+    if [ -z "$python" ]; then
+        say "setup: Python 3.11, 3.12 or 3.13 is needed; found: $(python3 --version 2>&1 || echo none)."
+        say "       Debian 12, Ubuntu 24.04: apt-get install python3 python3-venv; macOS: brew install python@3.12."
+        exit 1
     fi
+    if ! "$python" -c 'import ensurepip' 2>/dev/null && installable; then apt_install python3-venv; fi
+    say "setup: making .venv with $("$python" --version); once, a few minutes"
+    rm -rf .venv
+    if ! "$python" -m venv .venv; then
+        say "setup: Python's venv module is missing. Debian, Ubuntu: apt-get install python3-venv."
+        exit 1
+    fi
+fi
+
+locked=.venv/.locked-$(digest requirements/dev.txt)
+if [ ! -f "$locked" ]; then
+    say "setup: installing the locked packages"
     .venv/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements/dev.txt
+    rm -f .venv/.locked-*
+    touch "$locked"
+fi
+
+# The build backend is among the locked packages, so that this fetches nothing.
+project=.venv/.project-$(digest pyproject.toml)
+if [ ! -f "$project" ]; then
     .venv/bin/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+    rm -f .venv/.project-*
+    touch "$project"
+fi
+
+# Delta's jars --------------------------------------------------------------------------------------------------------
+verified=.cache/jars/.verified-$(digest requirements/jars.sha256)
+if [ ! -f "$verified" ]; then
+    say "setup: fetching Delta's jars"
     .venv/bin/python build-tools/fetch_jars.py .cache/jars
-    rm -f .venv/.backfill-*
-    touch "$stamp"
+    rm -f .cache/jars/.verified-*
+    touch "$verified"
 fi

@@ -82,7 +82,9 @@ def _table(fields: Iterator[FieldRow]) -> str:
 
 
 def _words(title: str, words: Any) -> str:
-    return f"| {title} | Meaning |\n|---|---|\n" + "".join(f"| `{word}` | {meaning} |\n" for word, meaning in words.items())
+    return f"| {title} | Meaning |\n|---|---|\n" + "".join(
+        f"| `{word}` | {meaning} |\n" for word, meaning in words.items()
+    )
 
 
 def _type(field: dict[str, Any]) -> str:

@@ -42,6 +42,17 @@ def cel(*rules: tuple[str, str]) -> ConfigDict:
     return ConfigDict(json_schema_extra={"x-kubernetes-validations": validations})
 
 
+def unchanged(*fields: str) -> str:
+    """Return the CEL expression that says that optional fields are what they were.
+
+    `self.?a == oldSelf.?a` says the same, and a cluster estimates its cost as without bound.
+    """
+    return " && ".join(
+        f"has(self.{field}) == has(oldSelf.{field}) && (!has(self.{field}) || self.{field} == oldSelf.{field})"
+        for field in fields
+    )
+
+
 def member_of(type_name: str) -> str:
     """Return the name of the union member that a type stands for: `RearrangedChain` -> `rearrangedChain`."""
     return type_name[:1].lower() + type_name[1:]
@@ -66,6 +77,9 @@ def check_union(model: BaseModel, *types: str) -> None:
 def union_rules(*types: str) -> tuple[tuple[str, str], ...]:
     """Return the CEL form of `check_union`."""
     return tuple(
-        (f"(self.type == '{name}') == has(self.{member_of(name)})", f"{member_of(name)} must be set if and only if type is {name}")
+        (
+            f"(self.type == '{name}') == has(self.{member_of(name)})",
+            f"{member_of(name)} must be set if and only if type is {name}",
+        )
         for name in types
     )

@@ -1,11 +1,11 @@
 """Names that the cluster knows; changing one is a change of the API."""
 
-from typing import Final, Literal
+from typing import Final
 
 GROUP: Final = "backfill.dev"
 VERSION: Final = "v1alpha1"
-API_VERSION: Final[Literal["backfill.dev/v1alpha1"]] = "backfill.dev/v1alpha1"
-KIND: Final[Literal["Backfill"]] = "Backfill"
+API_VERSION: Final = "backfill.dev/v1alpha1"
+KIND: Final = "Backfill"
 LIST_KIND: Final = "BackfillList"
 PLURAL: Final = "backfills"
 SINGULAR: Final = "backfill"

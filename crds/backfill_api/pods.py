@@ -31,7 +31,13 @@ Pods = Annotated[StrictInt, Field(ge=0, le=10_000)]
 class Backoff(Model):
     """Waiting between attempts."""
 
-    model_config = cel(("self.initialSeconds <= self.maxSeconds", "initialSeconds must not exceed maxSeconds"))
+    # has(): a cluster checks the default of `backoff`, which is empty, before it fills in the fields' own.
+    model_config = cel(
+        (
+            "!has(self.initialSeconds) || !has(self.maxSeconds) || self.initialSeconds <= self.maxSeconds",
+            "initialSeconds must not exceed maxSeconds",
+        )
+    )
 
     initial_seconds: Seconds = 10
     """Before the second attempt; doubled for each further one."""
@@ -69,7 +75,7 @@ class SparkSpec(Model):
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
     """When to pull it."""
 
-    conf: Conf = {}
+    conf: Conf = Field(default={})
     """Spark settings; master, namespace, image, service accounts and pod templates belong to the operator."""
 
     @model_validator(mode="after")
@@ -83,10 +89,10 @@ class SparkSpec(Model):
 class DriverSpec(Model):
     """The driver pod."""
 
-    template: dict[str, Any] = {}
+    template: dict[str, Any] = Field(default={})
     """Pod template, merged under what the operator sets."""
 
-    resources: dict[str, Any] = {}
+    resources: dict[str, Any] = Field(default={})
     """Container resources."""
 
     service_account_name: Name | None = None
@@ -122,10 +128,10 @@ class ExecutorSpec(Model):
     dynamic: DynamicExecutors | None = None
     """By demand instead."""
 
-    template: dict[str, Any] = {}
+    template: dict[str, Any] = Field(default={})
     """Pod template, merged under what the operator sets."""
 
-    resources: dict[str, Any] = {}
+    resources: dict[str, Any] = Field(default={})
     """Container resources."""
 
     @model_validator(mode="after")

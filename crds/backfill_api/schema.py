@@ -184,7 +184,7 @@ def _column(name: str, kind: str, path: str, description: str = "", *, wide: boo
 class _Dumper(yaml.SafeDumper):
     """Writes no anchors: the same list twice is two lists, as in every other CRD."""
 
-    def ignore_aliases(self, data: Any) -> bool:
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - the signature is PyYAML's
         return True
 
 

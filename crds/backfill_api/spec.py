@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, StrictBool, StrictInt, StringConstraints, model_validator
 
 from backfill_api.bounds import DAY_S, Name, Rate, Seconds
-from backfill_api.model import Model, cel, refused
+from backfill_api.model import Model, cel, refused, unchanged
 from backfill_api.names import API_VERSION, DEFAULT_NAMESPACE, KIND
 from backfill_api.pods import Backoff, DriverSpec, ExecutorSpec, SparkSpec
 from backfill_api.status import BackfillStatus
@@ -45,11 +45,13 @@ class BackfillSpec(Model):
     """What is filled from what, how, and how fast."""
 
     model_config = cel(
-        ("self.?jobId == oldSelf.?jobId", "jobId is immutable: make a new Backfill"),
+        (unchanged("jobId"), "jobId is immutable: make a new Backfill"),
         (
-            "self.target.delta.writeMode != 'Upsert'"
-            " || (has(self.target.delta.key) && self.target.delta.key.size() > 0)"
-            " || (has(self.source.delta) && has(self.source.delta.key) && self.source.delta.key.size() > 0)",
+            (
+                "self.target.delta.writeMode != 'Upsert'"
+                " || (has(self.target.delta.key) && self.target.delta.key.size() > 0)"
+                " || (has(self.source.delta) && has(self.source.delta.key) && self.source.delta.key.size() > 0)"
+            ),
             "an Upsert target needs source.delta.key",
         ),
     )
@@ -149,9 +151,9 @@ class Metadata(Model):
     name: Annotated[str, StringConstraints(strict=True, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
     """Name of the Backfill: small letters, digits, `-` and `.`."""
 
-    namespace: Annotated[str, StringConstraints(strict=True, max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")] = (
-        DEFAULT_NAMESPACE
-    )
+    namespace: Annotated[
+        str, StringConstraints(strict=True, max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
+    ] = DEFAULT_NAMESPACE
     """Namespace of the Backfill."""
 
     labels: dict[str, str] | None = None

@@ -120,7 +120,7 @@ class Strategy(Model):
         for field in type(self).model_fields:
             member = getattr(self, field)
             if type(member) is STRATEGIES[self.type]:
-                return member  # type: ignore[no-any-return]
+                return member
         raise AssertionError(f"no member for {self.type}")
 
     @model_validator(mode="after")

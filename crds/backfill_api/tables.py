@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from backfill_api.bounds import Columns, Name, Path, Settings, Sql, Version
-from backfill_api.model import Model, cel, check_union, refused, union_rules
+from backfill_api.model import Model, cel, check_union, refused, unchanged, union_rules
 
 ONE_PLACE = ("has(self.path) != has(self.table)", "give exactly one of path and table")
 
@@ -19,8 +19,7 @@ class DeltaSourceSpec(Model):
     model_config = cel(
         ONE_PLACE,
         (
-            "self.?path == oldSelf.?path && self.?table == oldSelf.?table && self.?key == oldSelf.?key"
-            " && self.?orderBy == oldSelf.?orderBy && self.?version == oldSelf.?version",
+            unchanged("path", "table", "key", "orderBy", "version"),
             "source is immutable, except schemaChange: make a new Backfill",
         ),
     )
@@ -65,7 +64,7 @@ class KafkaSourceSpec(Model):
     starting_offsets: Literal["Earliest", "Latest"] = "Earliest"
     """Where history begins."""
 
-    options: Settings = {}
+    options: Settings = Field(default={})
     """Further options of the Kafka client."""
 
     secret_ref: Name | None = None
@@ -135,7 +134,7 @@ class DeltaTarget(Model):
     cluster_by: Columns = ()
     """Clustering columns, when the table is made; not together with `partitionBy`."""
 
-    properties: Settings = {}
+    properties: Settings = Field(default={})
     """Table properties, when the table is made."""
 
     existing_rows: Literal["Refuse", "Keep"] = "Refuse"

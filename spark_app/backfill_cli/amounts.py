@@ -1,47 +1,71 @@
-"""Rates and durations as people type them."""
+"""Rates, durations and times as people type and read them."""
 
 from __future__ import annotations
 
 import re
+from datetime import datetime
 
 UNITS = {"": 1, "k": 1_000, "m": 1_000_000}
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "": 1}
+RATE_MAX_ROWS_PER_S = 1_000_000_000
+DURATION_MAX_S = 7 * 86_400
 
 
 def parse_rate(text: str) -> int | None:
     """Return rows a second: `200k`, `1.5M`, `0`; `none` is unlimited.
 
     Raises:
-        ValueError: it is no such thing, or negative.
+        ValueError: it is no such thing, negative, or absurd.
     """
-    if text.strip().lower() in ("none", "unlimited", "off"):
+    word = text.strip().lower()
+    if word in ("none", "unlimited", "off"):
         return None
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([km]?)", text.strip().lower())
+    match = re.fullmatch(r"([0-9][0-9_,]*(?:\.[0-9]+)?)([km]?)", word)
     if match is None:
         raise ValueError(f"{text!r} is no rate; write 50000, 200k, 1.5M, 0 or none")
-    return round(float(match[1]) * UNITS[match[2]])
+    rate = round(float(re.sub("[_,]", "", match[1])) * UNITS[match[2]])
+    if rate > RATE_MAX_ROWS_PER_S:
+        raise ValueError(f"{text!r} is above {RATE_MAX_ROWS_PER_S:,} rows/s; for no limit write none")
+    return rate
 
 
 def parse_duration_s(text: str) -> int:
     """Return seconds: `30m`, `90s`, `2h`, `45`.
 
     Raises:
-        ValueError: it is no such thing, or nothing.
+        ValueError: it is no such thing, nothing, or more than a week.
     """
-    match = re.fullmatch(r"(\d+)([smhd]?)", text.strip().lower())
+    match = re.fullmatch(r"([0-9]{1,9})([smhd]?)", text.strip().lower())
     if match is None or int(match[1]) == 0:
         raise ValueError(f"{text!r} is no duration; write 90s, 30m or 2h")
-    return int(match[1]) * SECONDS[match[2]]
+    seconds = int(match[1]) * SECONDS[match[2]]
+    if seconds > DURATION_MAX_S:
+        raise ValueError(f"{text!r} is more than a week; leave --for out to keep it")
+    return seconds
 
 
 def show_rows(count: int) -> str:
     """Return a count with thousands marked."""
-    return f"{count:,}".replace(",", "\u202f") if count >= 10_000 else str(count)
+    return f"{count:,}"
+
+
+def show_bytes(size_bytes: int) -> str:
+    """Return a size in its largest decimal unit."""
+    for unit, size in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if size_bytes >= size:
+            return f"{size_bytes / size:.1f} {unit}"
+    return f"{size_bytes} B"
 
 
 def show_seconds(seconds: int) -> str:
     """Return a duration in its two largest units."""
     for size, name, small, small_name in ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
         if seconds >= size:
-            return f"{seconds // size} {name} {seconds % size // small} {small_name}"
+            rest = seconds % size // small
+            return f"{seconds // size} {name} {rest} {small_name}" if rest else f"{seconds // size} {name}"
     return f"{seconds} s"
+
+
+def show_clock(moment: str) -> str:
+    """Return an RFC 3339 moment as local time of day."""
+    return datetime.fromisoformat(moment).astimezone().strftime("%H:%M:%S")

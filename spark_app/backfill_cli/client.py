@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -12,14 +13,26 @@ from backfill_api.progress import Progress
 from backfill_api.receipt import Receipt
 from backfill_api.wire import Ack, Command, CommandRequest
 from backfill_core.errors import BackfillError
-from backfill_spark.rendezvous import Address, running
+from backfill_spark.rendezvous import Address, left_behind, running
+
+LOOK_TIMEOUT_S = 5.0
+REVISIONS_TRIED_MAX = 10
+GATHER_S = 30.0
+"""How long one request waits at the server; a longer wait is several requests."""
 
 
 class NotRunningError(BackfillError):
-    """No driver of the job runs on this machine."""
+    """No driver of the job runs on this machine, or several do and none was named."""
 
     reason = "NotRunning"
     exit_code = 4
+
+
+class CommandRefusedError(BackfillError):
+    """The driver answers, and does not take the request."""
+
+    reason = "CommandRefused"
+    exit_code = 5
 
 
 class Client:
@@ -28,6 +41,8 @@ class Client:
     def __init__(self, address: Address) -> None:
         """Take where it is."""
         self.address = address
+        # A proxy of the environment must never see a request for this machine, nor its token.
+        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
     def progress(self) -> Progress:
         """Ask how far it is."""
@@ -40,31 +55,45 @@ class Client:
         words = self._call("/v1/receipt")
         return None if words is None else Receipt.model_validate(words)
 
+    def acks(self, after: int = 0) -> list[Ack]:
+        """Ask what was acknowledged above a revision, oldest first."""
+        return [Ack.model_validate(one) for one in self._call(f"/v1/acks?after={after}")["acks"]]
+
     def command(self, command: Command, wait_s: float) -> Ack:
         """Send a command as the next revision, and wait for its acknowledgement.
 
-        Somebody else may take the revision first; then the next one is tried.
+        Somebody else may take the revision first; then the next one is tried. `Pending`: no answer in time; the
+        driver has the command all the same.
         """
-        revision = self.progress().revision + 1
-        for _ in range(10):
-            request = CommandRequest(attempt=self.address.attempt, revision=revision, command=command)
-            body = request.model_dump_json(by_alias=True, exclude_none=True).encode()
-            ack = Ack.model_validate(self._call(f"/v1/command?wait={wait_s}", body, wait_s + 5))
+        deadline_s = time.monotonic() + wait_s
+        revision = max(self.progress().revision, *(one.revision for one in self.acks()), 0) + 1
+        for _ in range(REVISIONS_TRIED_MAX):
+            ack = self._send(command, revision, deadline_s)
             if ack.outcome != "Superseded":
                 return ack
             revision += 1
         return ack
 
-    def _call(self, path: str, body: bytes | None = None, timeout_s: float = 5) -> Any:
+    def _send(self, command: Command, revision: int, deadline_s: float) -> Ack:
+        request = CommandRequest(attempt=self.address.attempt, revision=revision, command=command)
+        body = request.model_dump_json(by_alias=True, exclude_none=True).encode()
+        while True:
+            wait_s = min(GATHER_S, max(0.0, deadline_s - time.monotonic()))
+            ack = Ack.model_validate(self._call(f"/v1/command?wait={wait_s:.3f}", body, wait_s + LOOK_TIMEOUT_S))
+            if ack.outcome != "Pending" or time.monotonic() >= deadline_s:
+                return ack
+
+    def _call(self, path: str, body: bytes | None = None, timeout_s: float = LOOK_TIMEOUT_S) -> Any:
         request = urllib.request.Request(self.address.url + path, data=body)  # noqa: S310 - from our own file
         request.add_header("Authorization", f"Bearer {self.address.token}")
         try:
-            with urllib.request.urlopen(request, timeout=timeout_s) as answer:  # noqa: S310
+            with self._opener.open(request, timeout=timeout_s) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
+            words = error.read().decode(errors="replace")
             if error.code == 409:
-                return json.load(error)
-            raise NotRunningError(f"the driver refused: {error.read().decode(errors='replace')}") from error
+                return json.loads(words)
+            raise CommandRefusedError(f"the driver answered {error.code}: {words}") from error
         except OSError as error:
             raise NotRunningError(
                 f"the driver of {self.address.job_id!r} does not answer: {error}", cure="It may just have ended."
@@ -82,7 +111,10 @@ def find(state_dir: Path, job_id: str | None) -> Client:
     if len(matching) == 1:
         return Client(matching[0])
     names = ", ".join(one.job_id for one in addresses)
-    if not matching:
-        wanted = f"job {job_id!r} does not run" if job_id else "no backfill runs"
-        raise NotRunningError(f"{wanted} on this machine.", cure=f"There is: {names}." if names else "Start it with `backfill run`.")
-    raise NotRunningError(f"several backfills run: {names}.", cure="Name one with -f FILE or --job ID.")
+    if matching:
+        raise NotRunningError(f"several backfills run: {names}.", cure="Name one with -f FILE or --job ID.")
+    wanted = f"job {job_id!r} is not running" if job_id else "no backfill runs"
+    killed = [one for one in left_behind(state_dir) if job_id == one.job_id]
+    last = f"; its attempt {killed[0].attempt} (pid {killed[0].pid}) was killed" if killed else ""
+    cure = f"There is: {names}." if names else "Start it with `backfill run -f FILE`; it goes on from the target's own state."
+    raise NotRunningError(f"{wanted} on this machine{last}.", cure=cure)

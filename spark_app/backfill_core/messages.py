@@ -18,6 +18,8 @@ class Head:
 
     version: int
     timestamp_ms: int
+    table_id: str = ""
+    """Identity of the table; another one at the same place is another upstream."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -183,7 +183,7 @@ def _handler(server: ControlServer) -> type[BaseHTTPRequestHandler]:
         protocol_version = "HTTP/1.1"
         timeout = 70
 
-        def do_GET(self) -> None:  # noqa: N802 - the name is the library's
+        def do_GET(self) -> None:
             """Answer a look."""
             parts = urlsplit(self.path)
             if parts.path == "/healthz":
@@ -215,7 +215,7 @@ def _handler(server: ControlServer) -> type[BaseHTTPRequestHandler]:
             acks = [ack.model_dump(mode="json", by_alias=True) for ack in server.acks(int(after))]
             return self._json(200, {"attempt": server.attempt, "acks": acks})
 
-        def do_POST(self) -> None:  # noqa: N802 - the name is the library's
+        def do_POST(self) -> None:
             """Take a command."""
             # Whoever is refused before the body was read must not have it read as the next request.
             self.close_connection = True

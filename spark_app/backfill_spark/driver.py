@@ -43,6 +43,9 @@ from backfill_spark.work import UPSERT, Parts, SparkHands
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+CHECK_UNIQUE_ROWS_MAX = 5_000_000
+"""Up to so many rows the key is proven unique before the start (a few seconds); beyond, when asked to."""
+
 _current: list[Loop] = []
 _current_attempt: list[tuple[int, Callable[[], int]]] = []
 
@@ -161,7 +164,7 @@ def run_driver(
                 jars_dir=settings.jars_dir,
             )
             try:
-                return _run_attempt(session, backfill, meeting, observe)
+                return _run_attempt(session, backfill, settings, meeting, observe)
             finally:
                 if own:
                     session.stop()
@@ -170,7 +173,11 @@ def run_driver(
 
 
 def _run_attempt(
-    spark: SparkSession, backfill: Backfill, meeting: Rendezvous, observe: Callable[[Progress], None]
+    spark: SparkSession,
+    backfill: Backfill,
+    settings: DriverSettings,
+    meeting: Rendezvous,
+    observe: Callable[[Progress], None],
 ) -> RunOutcome:
     try:
         opened = open_job(spark, backfill)
@@ -179,6 +186,7 @@ def _run_attempt(
                 "Complete", EXIT_COMPLETE, "AlreadyComplete", "the target says that this job is finished", "", None,
                 opened.state.receipt,
             )  # fmt: skip
+        _check_keys(backfill, opened, settings)
         opened.sink.prepare(opened.transform.output_schema(spark, opened.pinned.schema))
     except BackfillError:
         raise
@@ -188,6 +196,17 @@ def _run_attempt(
         known = source.source.explain_failure(error) if source else None
         raise (known or TransientError(f"{type(error).__name__}: {str(error)[:600]}")) from error
     return _Attempt(spark, backfill, opened, meeting, observe).run()
+
+
+def _check_keys(backfill: Backfill, opened: Opened, settings: DriverSettings) -> None:
+    """Look at the key's values before the first write of a job; a resumed one was looked at then."""
+    spec = backfill.spec
+    if opened.state is not None or spec.target.delta.write_mode != UPSERT:
+        return
+    unique = settings.check_unique
+    if unique is None:
+        unique = opened.pinned.live_rows <= CHECK_UNIQUE_ROWS_MAX
+    opened.source.check_key_values(unique=unique)
 
 
 class _Attempt:

@@ -49,6 +49,7 @@ def verify_offline(
         receipt = take_receipt(
             view, target, key=key, vnodes=vnodes,
             source_version=progress["consumed"], target_version=opened.stored.table_version, epoch=state.epoch,
+            changelog=backfill.spec.target.delta.write_mode == "Changelog",
         )  # fmt: skip
         examples = []
         if explain and not receipt.equal:

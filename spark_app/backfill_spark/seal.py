@@ -243,7 +243,7 @@ def newest_version(spark: SparkSession, path: str) -> Head:
     engine = kernel.defaults.engine.DefaultEngine.create(spark._jsc.hadoopConfiguration())  # type: ignore[union-attr]
     try:
         snapshot = kernel.Table.forPath(engine, path).getLatestSnapshot(engine)
-        return Head(snapshot.getVersion(), snapshot.getTimestamp(engine))
+        return Head(snapshot.getVersion(), snapshot.getTimestamp(engine), snapshot.getMetadata().getId())
     except JAVA_ERRORS as error:
         if _is(error, "TableNotFoundException"):
             raise SourceNotFoundError(f"{path} is not a Delta table.", cure="Check spec.source.delta.path.") from error

@@ -71,7 +71,8 @@ def open_session(
     """
     find_java(java_home)
     # pyspark repeats every JVM error as JSON on stderr; we raise it, once.
-    logging.getLogger("SQLQueryContextLogger").disabled = True
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        logging.getLogger(name).disabled = True
     options = f"-Dlog4j2.configurationFile=file:{LOG_FILE} -XX:+UseParallelGC -XX:TieredStopAtLevel=4"
     settings: dict[str, str] = {
         "spark.app.name": app_name,

@@ -29,6 +29,9 @@ class DriverSettings(BaseModel):
     java_home: str | None = None
     """Where Java is; None: on the path."""
 
+    check_unique: bool | None = None
+    """Prove the key unique before the first write; None: for tables of up to 5 million rows."""
+
     crash_at: str | None = None
     """For the crash suite: `point:n`."""
 
@@ -36,7 +39,7 @@ class DriverSettings(BaseModel):
     def from_environ(cls, environ: Mapping[str, str] | None = None) -> DriverSettings:
         """Read `BACKFILL_CORES`, `_MEMORY`, `_JARS_DIR`, `_STATE_DIR`, `_CRASH_AT`, and `JAVA_HOME`."""
         given = os.environ if environ is None else environ
-        names = {"cores", "memory", "jars_dir", "state_dir", "crash_at"}
+        names = {"cores", "memory", "jars_dir", "state_dir", "check_unique", "crash_at"}
         values = {name: given.get(f"BACKFILL_{name.upper()}") for name in names} | {"java_home": given.get("JAVA_HOME")}
         return cls.model_validate({name: value for name, value in values.items() if value})
 

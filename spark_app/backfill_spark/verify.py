@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantType
 
 from backfill_core.messages import Receipt, VnodeMismatch
+from backfill_spark.changes import EPOCH, OP, REMOVALS, VERSION
 
 if TYPE_CHECKING:
     from pyspark.sql import Row
@@ -31,6 +32,7 @@ def take_receipt(
     source_version: int,
     target_version: int,
     epoch: int,
+    changelog: bool = False,
 ) -> Receipt:
     """Compare the transformed source with the target, column by column of the target.
 
@@ -42,11 +44,18 @@ def take_receipt(
         source_version: Named in the receipt.
         target_version: Named in the receipt.
         epoch: The epoch that was open.
+        changelog: The target holds changes: its removals count negative, so the sums are those of the table
+            that a reader of all changes arrives at.
     """
     began_s = time.monotonic()
-    view = source.select(*(F.col(f"`{one.name}`").cast(one.dataType).alias(one.name) for one in target.schema))
-    left, right = (_sums(side, key, vnodes).collect() for side in (view, target))
-    ours, theirs = ({row["vnode"]: row for row in side} for side in (left, right))
+    sign = F.when(F.col(OP).isin(*REMOVALS), -1).otherwise(1) if changelog else None
+    fields = [field for field in target.schema if not changelog or field.name not in (OP, EPOCH, VERSION)]
+    names = [field.name for field in fields]
+    view = source.select(*(F.col(f"`{one.name}`").cast(one.dataType).alias(one.name) for one in fields))
+    left, right = (
+        _sums(side, names, key, vnodes, its).collect() for side, its in ((view, None), (target, sign))
+    )
+    ours, theirs = ({row["vnode"]: row for row in side if any(_values(row))} for side in (left, right))
     wrong = tuple(
         VnodeMismatch(vnode, _count(ours.get(vnode)), _count(theirs.get(vnode)))
         for vnode in sorted(ours.keys() | theirs.keys())
@@ -81,14 +90,17 @@ def differing_rows(
     ]
 
 
-def _sums(rows: DataFrame, key: tuple[str, ...], vnodes: int) -> DataFrame:
-    row_hash = _hash([(F.col(f"`{field.name}`"), field.dataType) for field in rows.schema])
-    hashed = rows.select(_vnode(rows, key, vnodes).alias("vnode"), row_hash.alias("hash"))
+def _sums(rows: DataFrame, names: list[str], key: tuple[str, ...], vnodes: int, sign: Column | None) -> DataFrame:
+    row_hash = _hash([(F.col(f"`{name}`"), rows.schema[name].dataType) for name in names])
+    vnode = _vnode(rows, key or tuple(names), vnodes).alias("vnode")
     low = F.col("hash").bitwiseAND(F.lit(LOW_HALF).cast("long"))
     high = F.shiftrightunsigned("hash", 32)
-    return hashed.groupBy("vnode").agg(
-        F.count(F.lit(1)).alias("rows"), F.sum(low).alias("low"), F.sum(high).alias("high")
-    )
+    if sign is None:
+        hashed, count = rows.select(vnode, row_hash.alias("hash")), F.count(F.lit(1))
+    else:
+        hashed, count = rows.select(vnode, row_hash.alias("hash"), sign.alias("sign")), F.sum("sign")
+        low, high = low * F.col("sign"), high * F.col("sign")
+    return hashed.groupBy("vnode").agg(count.alias("rows"), F.sum(low).alias("low"), F.sum(high).alias("high"))
 
 
 def _vnode(rows: DataFrame, key: tuple[str, ...], vnodes: int) -> Column:
@@ -137,5 +149,5 @@ def _count(row: Row | None) -> int:
     return 0 if row is None else int(row["rows"])
 
 
-def _values(row: Row | None) -> tuple[int, int, int] | None:
-    return None if row is None else (row["rows"], row["low"], row["high"])
+def _values(row: Row | None) -> tuple[int, int, int]:
+    return (0, 0, 0) if row is None else (row["rows"], row["low"], row["high"])

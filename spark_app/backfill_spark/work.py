@@ -209,6 +209,7 @@ class SparkHands:
             source_version=work.source_version,
             target_version=work.target_version,
             epoch=work.epoch,
+            changelog=parts.write_mode == CHANGELOG,
         )
         return Verified(work.work_id, receipt)
 

@@ -9,10 +9,10 @@ from backfill_api.load import load_backfill
 from backfill_api.spec import Backfill
 
 
-def document(source: str, target: str, **spec: Any) -> dict[str, Any]:
+def document(source_path: str, target_path: str, **spec: Any) -> dict[str, Any]:
     """Return a Backfill as a mapping: an upsert by `id` unless `spec` says otherwise."""
-    delta = {"path": source, "key": ["id"], **spec.pop("source", {})}
-    goal = {"path": target, **spec.pop("target", {})}
+    delta = {"path": source_path, "key": ["id"], **spec.pop("source", {})}
+    goal = {"path": target_path, **spec.pop("target", {})}
     return {
         "apiVersion": "backfill.dev/v1alpha1",
         "kind": "Backfill",
@@ -21,14 +21,14 @@ def document(source: str, target: str, **spec: Any) -> dict[str, Any]:
     }
 
 
-def job(source: str, target: str, **spec: Any) -> Backfill:
+def job(source_path: str, target_path: str, **spec: Any) -> Backfill:
     """Return the same, loaded."""
-    return load_backfill(document(source, target, **spec))
+    return load_backfill(document(source_path, target_path, **spec))
 
 
-def write_yaml(path: Path, source: str, target: str, **spec: Any) -> Path:
+def write_yaml(path: Path, source_path: str, target_path: str, **spec: Any) -> Path:
     """Write the same as a file."""
-    path.write_text(yaml.safe_dump(document(source, target, **spec)))
+    path.write_text(yaml.safe_dump(document(source_path, target_path, **spec)))
     return path
 
 

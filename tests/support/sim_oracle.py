@@ -54,6 +54,9 @@ class Oracle:
         self._sealed_paths: set[str] = set()
         self.commands: dict[int, Command] = {}
         """Commands accepted, by revision; those lost in a crash are taken out again."""
+        self._attempt = 0
+        self._lost: dict[int, dict[int, Command]] = {}
+        """Commands that an attempt took and had not sealed when it was lost; its last commit may still land."""
         self._paused: Pause | None = None
         self._rate: _Rate | None = None
         self.seals = self.merges = self.acks = self.splits = self.receipts = 0
@@ -74,7 +77,7 @@ class Oracle:
     def _first_image(self, version: int, row: Row) -> Row:
         return (INSERT, version, *row) if self._mode == CHANGELOG else row
 
-    def on_seal(self, commit: Commit, attempt: int, paths: list[str]) -> None:
+    def on_seal(self, commit: Commit, attempt: int, paths: list[str], *, late: bool) -> None:
         """A seal: the target holds what its state says, and the state went forward (R-SNAP-36)."""
         self.seals += 1
         state = json.loads(commit.state or "")
@@ -89,6 +92,9 @@ class Oracle:
         self._fenced.add(attempt)
         done = self._done(state)
         self._live = {id_: span for id_, span in self._live.items() if done.gaps(*span).size}
+        if late:
+            revision = state["controls"].get("revision", 0)
+            self.commands |= {one: command for one, command in self._lost.get(attempt, {}).items() if one <= revision}
         self._check_controls(state)
 
     def _forward(self, before: dict[str, Any], after: dict[str, Any]) -> None:
@@ -216,10 +222,13 @@ class Oracle:
         demand(state["controls"].get("paused") == paused, f"stored pause is not that of revision {revision}")
 
     # ------------------------------------------------------------------ ends
-    def on_reopen(self) -> None:
-        """An attempt is gone, and with it what it had not sealed."""
+    def on_reopen(self, attempt: int) -> None:
+        """An attempt begins; the one before it is gone, and with it what it had not sealed."""
         stored = (self._last or {}).get("controls", {}).get("revision", 0)
+        lost = {revision: one for revision, one in self.commands.items() if revision > stored}
+        self._lost.setdefault(self._attempt, {}).update(lost)
         self.commands = {revision: one for revision, one in self.commands.items() if revision <= stored}
+        self._attempt = attempt
         self._live = {}
         self._rate = None
         pauses = [one for _, one in sorted(self.commands.items()) if isinstance(one, Pause | Resume)]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from support.sim_oracle import demand
 from support.sim_tables import APPEND, UPSERT, Row
 
-from backfill_core.errors import BackfillError, FencedError, TransientError
+from backfill_core.errors import BackfillError, TransientError
 from backfill_core.job import Job
 from backfill_core.messages import (
     Acknowledge,
@@ -72,6 +72,8 @@ class Shell:
         self._cancelled: set[int] = set()
         self._sealing: Seal | None = None
         self._over = False
+        self._fenced = not world.given.checked_fence
+        self._txn_read = txn
         self._rows_done = 0
 
     def _strategy(self) -> SnapshotStrategy:
@@ -172,16 +174,28 @@ class Shell:
         target, newest = self._world.target, self._world.target.newest
         if not (target.txn == action.txn_version and newest.state == action.state):
             try:
+                self._check_fence()
                 commit = target.seal(action.txn_version, _rows(action.files), action.state)
-            except FencedError as error:
-                self._later(0.01, 0.2, lambda fenced=error: self._seal_failed(action, fenced))  # type: ignore[misc]
+            except BackfillError as error:
+                refused = error
+                self._later(0.01, 0.2, lambda: self._seal_failed(action, refused))
                 return
-            newest = commit
-            self._world.oracle.on_seal(commit, self.attempt, [file.path for file in action.files])
+            newest, self._fenced = commit, True
+            paths = [file.path for file in action.files]
+            self._world.oracle.on_seal(commit, self.attempt, paths, late=self._over)
         if self._world.unlucky():
             self._later(0.01, 0.2, lambda: self._seal_failed(action, TRANSIENT))
             return
         self._later(0.0, 0.1, lambda: self._sealed(action, newest.version))
+
+    def _check_fence(self) -> None:
+        """Refuse the first seal when the state that it continues is not the newest any more.
+
+        Raises:
+            TransientError: a process that was believed dead has sealed meanwhile; open again.
+        """
+        if not self._fenced and self._world.target.txn != self._txn_read:
+            raise TransientError("the target was sealed after its state was read")
 
     def _seal_failed(self, action: Seal, error: BackfillError) -> None:
         self.deliver(SealFailed(action.epoch, error))

@@ -55,6 +55,9 @@ class Scenario:
     stubborn: bool = False
     """A killed process leaves its commits in flight: they land if nobody refuses them."""
 
+    checked_fence: bool = True
+    """The first seal of an attempt is refused when somebody sealed after the attempt had read the state."""
+
 
 def scenario(seed: int) -> Scenario:
     """Return a world drawn from its seed: every mode, layout, fault and command meets every other."""
@@ -190,7 +193,8 @@ class World:
         if self._shell is not None:
             self._shell.stubborn = self.given.stubborn
         self._shell = None
-        self.after(self.rng.uniform(0.5, 3.0), self._open)
+        # Where the dead still write, the next one must come at once to meet them.
+        self.after(self.rng.uniform(0, 0.2) if self.given.stubborn else self.rng.uniform(0.5, 3.0), self._open)
 
     # ------------------------------------------------------------------ attempts
     def _open(self) -> None:
@@ -200,9 +204,9 @@ class World:
         if state is not None and state.finished:
             self._end()
             return
-        self.oracle.on_reopen()
         self._delivered = 0 if state is None else state.controls.revision
         shell = Shell(self, state, self.target.txn)
+        self.oracle.on_reopen(shell.attempt)
         self._shell = shell
         self.note(f"open attempt {shell.attempt}")
         self.after(self.rng.choice([0.0, 2.0]), shell.begin, shell)
@@ -268,6 +272,8 @@ class World:
 
     def answered(self, revision: int, outcome: str) -> None:
         """A command was acknowledged; who wants the job to end says again what came too late."""
+        if outcome == "WrongAttempt":
+            return
         command = self._unanswered.pop(revision, None)
         if self.calm and isinstance(command, Resume | Throttle) and outcome == "Superseded":
             self._send(Resume() if isinstance(command, Resume) else Throttle(None))

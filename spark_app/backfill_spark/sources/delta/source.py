@@ -21,11 +21,13 @@ from pyspark.sql.types import MapType, StructType, VariantType
 from backfill_core.errors import (
     BackfillError,
     ChangeFeedExpiredError,
+    DuplicateKeyError,
     InvalidTransformError,
     KeyInvalidError,
     PermissionDeniedError,
     SnapshotExpiredError,
     SourceNotFoundError,
+    SourceReplacedError,
     StorageFullError,
     TransientError,
 )
@@ -89,8 +91,19 @@ class DeltaSource:
 
     # ------------------------------------------------------------------ pinning
     def head(self) -> Head:
-        """Return the newest version; milliseconds, no Spark job."""
-        return newest_version(self._spark, self.path)
+        """Return the newest version; milliseconds, no Spark job.
+
+        Raises:
+            SourceReplacedError: it is not the table that was pinned any more.
+        """
+        head = newest_version(self._spark, self.path)
+        pinned = self._pinned
+        if pinned is not None and (head.table_id != pinned.table_id or head.version < pinned.version):
+            raise SourceReplacedError(
+                f"{self.path} is another table than when version {pinned.version} was pinned.",
+                cure="It was dropped and made again: give the job another jobId and another target.",
+            )
+        return head
 
     def pin(self, version: int | None) -> PinnedTable:
         """Fix the version that the snapshot is read from; None is the newest.
@@ -167,6 +180,46 @@ class DeltaSource:
                     f"spec.source.delta.key names {column!r}, which the source does not have.",
                     cure=nearest(column, schema.names),
                 )
+
+    def check_key_values(self, *, unique: bool) -> None:
+        """Refuse null keys of the pinned version, and with `unique` also doubled ones.
+
+        Nulls are counted from the files' statistics where they are there (no read); uniqueness reads the key
+        columns once and shuffles them.
+
+        Raises:
+            KeyInvalidError: a key column has nulls.
+            DuplicateKeyError: two rows share a key; names one.
+        """
+        listed = DataFrame(self._snapshot.allFiles().toDF(), self._spark)
+        for column in self._key:
+            # The stats are one JSON text a file; a column beyond Delta's indexed ones has none.
+            known = F.get_json_object("stats", f"$.nullCount['{self._physical(column)}']").cast("long")
+            found = listed.select(F.sum(known).alias("nulls"), F.count_if(known.isNull()).alias("unknown")).first()
+            nulls = found["nulls"] or 0
+            if found["unknown"]:
+                nulls = self._frame(0, len(self.pinned.rows)).where(F.col(f"`{column}`").isNull()).count()
+            if nulls:
+                raise KeyInvalidError(
+                    f"the key column {column!r} is null in {nulls} rows of version {self.version}.",
+                    cure="Choose another key, or clean the source.",
+                )
+        if unique:
+            self._check_unique()
+
+    def _physical(self, column: str) -> str:
+        return str(self.pinned.schema[column].metadata.get("delta.columnMapping.physicalName", column))
+
+    def _check_unique(self) -> None:
+        key = [F.col(f"`{column}`") for column in self._key]
+        rows = self._frame(0, len(self.pinned.rows)).groupBy(*key).count().where("count > 1").limit(1).collect()
+        if rows:
+            values = {name: value for name, value in rows[0].asDict().items() if name != "count"}
+            raise DuplicateKeyError(
+                f"key ({', '.join(self._key)}) is not unique in version {self.version}: "
+                f"{values} has {rows[0]['count']} rows.",
+                cure="An Upsert target holds one row a key: choose another key, or writeMode Changelog.",
+            )
 
     @property
     def pinned(self) -> PinnedTable:

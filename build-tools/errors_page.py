@@ -1,0 +1,79 @@
+"""The page about errors, made from `backfill_core.errors`: reason, exit code, meaning, cure."""
+
+from pathlib import Path
+
+from backfill_core import errors
+
+ERRORS_FILE = Path(__file__).parent.parent / "docs" / "errors.md"
+
+INTRODUCTION = """\
+<!-- Generated from backfill_core/errors.py by `make docs`; do not edit. -->
+# Errors by reason
+
+A run that fails ends with one line that names a **reason**. The same word stands in the status condition, in the exit
+line and in metrics; renaming one is a change of the API. *Retryable* means that the same step may succeed later without
+anybody changing anything.
+
+| exit code | meaning |
+|---|---|
+| 0 | complete |
+| 1 | an unexpected error; retryable, and worth a report |
+| 2 | the command line was used wrongly |
+| 10 | stopped at a barrier as asked; the next run resumes |
+| 20–39 | the spec or its input is wrong: final until somebody changes it; nothing was written |
+| 40–59 | the world changed under the job: final until somebody decides |
+| 60–79 | transient: the same step may succeed when tried again |
+"""
+
+CURES = {
+    "InvalidSpec": "Correct the field that the message names; it suggests the nearest known name. `backfill validate -f FILE` checks without running.",
+    "InvalidTransform": "Use row-wise, deterministic expressions over columns of the source: no aggregates, no windows, no `rand()`, no `current_timestamp()`.",
+    "SourceNotFound": "Check the path or the name in `spec.source.delta`, and that this user may read it.",
+    "KeyInvalid": "Name columns in `spec.source.delta.key` that are never null and unique together.",
+    "KeyNotUnique": "Name further columns in `spec.source.delta.key` until they are unique, or remove the doubled rows from the source.",
+    "TargetNotEmpty": "Choose a target that does not exist yet, or say `spec.target.delta.existingRows: Keep` if its rows may stay beside ours.",
+    "UnsupportedTargetFeature": "Choose another target, or drop the feature that the message names from it.",
+    "TargetIsSource": "Choose a target that is another table than the source.",
+    "PermissionDenied": "Give the user of the driver read access to the source, and write access to the target and its log.",
+    "TargetSchemaMismatch": "Let `spec.transform.select` yield the columns of the target in its types, or choose a new target.",
+    "JavaMissing": "Install Java 17 or 21, or point `JAVA_HOME` at one.",
+    "StateMismatch": "Run the spec that the target was started with, or choose a new target; source, transform, target and strategy of a started job are fixed.",
+    "SnapshotExpired": "Start again with a new target, and keep removed files of the source longer than a run takes (`delta.deletedFileRetentionDuration`).",
+    "ChangeFeedExpired": "Start again with a new target, and keep the log of the source longer than a run takes (`delta.logRetentionDuration`).",
+    "ChangeFeedMissing": "Set `delta.enableChangeDataFeed` on the source, then start again with a new target: changes made before that left no feed.",
+    "SourceReplaced": "Start again with a new target: the table under this path is not the one that was pinned.",
+    "SchemaChanged": "Undo the change of the column that the message names, or start again with a new target; `schemaChange: Ignore` permits added columns only.",
+    "SourceNotAppendOnly": "Use `writeMode: Upsert` or `Changelog` with a new target.",
+    "Fenced": "Nothing to do when a newer attempt runs. Otherwise look for a second driver of the same job.",
+    "VerificationFailed": "Something else wrote to the target, or it is a bug. Compare the vnodes that the message names; keep the target as evidence.",
+    "AccountingMismatch": "A bug or a damaged source file; nothing of the split was sealed. Report it with the message.",
+    "StorageFull": "Free space on the storage of the target and run again; the run resumes at its last seal.",
+    "Transient": "Run again; the run resumes at its last seal.",
+    "AlreadyRunning": "Use the running driver (`backfill status`), or stop it (`backfill stop`) before starting another.",
+}
+"""What the reader can do, by reason; a reason without a cure does not build."""
+
+
+def classes() -> list[type[errors.BackfillError]]:
+    """Return every error that has a reason of its own, by exit code."""
+    found, todo = [], [errors.BackfillError]
+    while todo:
+        for kind in todo.pop().__subclasses__():
+            found.append(kind)
+            todo.append(kind)
+    return sorted(found, key=lambda kind: (kind.exit_code, kind.reason))
+
+
+def render() -> str:
+    """Return the page.
+
+    Raises:
+        KeyError: a reason has no cure.
+    """
+    rows = [
+        f"| `{kind.reason}` | {kind.exit_code} | {'yes' if kind.retryable else 'no'} "
+        f"| {(kind.__doc__ or '').splitlines()[0]} | {CURES[kind.reason]} |"
+        for kind in classes()
+    ]
+    head = ["## Reasons", "", "| reason | exit code | retryable | meaning | cure |", "|---|---|---|---|---|"]
+    return "\n".join([INTRODUCTION, *head, *rows, ""])

@@ -1,0 +1,29 @@
+"""Write the files that are made from the code, or with `--check` say which are stale."""
+
+import sys
+
+import errors_page
+
+from backfill_api import fields, schema
+
+GENERATED = (
+    (schema.CRD_FILE, schema.render),
+    (fields.FIELDS_FILE, fields.render),
+    (errors_page.ERRORS_FILE, errors_page.render),
+)
+
+
+def main(*, check: bool) -> int:
+    """Return 1 when a file is stale and may not be written."""
+    stale = [(path, text) for path, render in GENERATED if (text := render()) != (path.read_text() if path.exists() else None)]
+    for path, text in stale:
+        if check:
+            print(f"{path.name} is stale: run `make docs`", file=sys.stderr)
+        else:
+            path.write_text(text)
+            print(f"wrote {path.name}")
+    return 1 if check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(check="--check" in sys.argv[1:]))

@@ -1,0 +1,128 @@
+"""Run suites of tests as lanes beside each other, and end with one line for all of them.
+
+    python build-tools/run_tests.py rules hands           two pytest processes, one closing line
+    python build-tools/run_tests.py rules -- -k throttle  what follows `--` goes to pytest
+    python build-tools/run_tests.py --sum                 the closing line of all reports of build/reports
+
+The first lane that fails stops the others. A folder of tests belongs to exactly one lane; a new folder belongs to
+`hands` until it says otherwise here.
+"""
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+ROOT = Path(__file__).parent.parent
+REPORTS = ROOT / "build" / "reports"
+NO_SUITE = {"support", "benchmarks"}
+OWN_LANE = {"crash"}
+RULES = {"core", "simulation", "api", "words", "architecture", "cli"}
+NOTHING_COLLECTED = 5
+
+
+def folders(lane: str) -> list[str]:
+    """Return the test folders of a lane."""
+    everything = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and any(path.glob("**/test_*.py"))}
+    chosen = {
+        "rules": everything & RULES,
+        "hands": everything - RULES - NO_SUITE - OWN_LANE,
+    }.get(lane, {lane})
+    return [f"tests/{name}" for name in sorted(chosen)]
+
+
+@dataclass(frozen=True)
+class Count:
+    """How many tests ended how."""
+
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+    def __add__(self, other: "Count") -> "Count":
+        return Count(self.passed + other.passed, self.failed + other.failed, self.skipped + other.skipped)
+
+    def __str__(self) -> str:
+        skipped = f", {self.skipped} skipped" if self.skipped else ""
+        return f"{self.passed} passed, {self.failed} failed{skipped}"
+
+
+def read(report: Path) -> Count:
+    """Count a JUnit report; one that is missing or cut off is a failure."""
+    try:
+        root = ElementTree.parse(report).getroot()
+    except (FileNotFoundError, ElementTree.ParseError):
+        return Count(failed=1)
+    total = Count()
+    for suite in root.iter("testsuite"):
+        failed = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
+        skipped = int(suite.get("skipped", 0))
+        total += Count(int(suite.get("tests", 0)) - failed - skipped, failed, skipped)
+    return total
+
+
+class Lane:
+    """One pytest process, its output forwarded line by line under its name."""
+
+    def __init__(self, name: str, extra: list[str], *, alone: bool) -> None:
+        self.name = name
+        self.report = REPORTS / f"{name}.xml"
+        self.report.unlink(missing_ok=True)
+        self.process = subprocess.Popen(
+            [sys.executable, "-u", "-m", "pytest", "-q", f"--junit-xml={self.report}", *folders(name), *extra],
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.prefix = "" if alone else f"{name:>6} | "
+        self.reader = threading.Thread(target=self.forward)
+        self.reader.start()
+
+    def forward(self) -> None:
+        for line in self.process.stdout or ():
+            print(f"{self.prefix}{line}", end="", flush=True)
+
+    def poll(self) -> int | None:
+        code = self.process.poll()
+        return 0 if code == NOTHING_COLLECTED else code
+
+
+def run(names: list[str], extra: list[str]) -> int:
+    """Run the lanes; return 0 when every one of them passed."""
+    REPORTS.mkdir(parents=True, exist_ok=True)
+    started = time.monotonic()
+    lanes = [Lane(name, extra, alone=len(names) == 1) for name in names]
+    running, worst = list(lanes), 0
+    while running:
+        time.sleep(0.1)
+        for lane in [lane for lane in running if lane.poll() is not None]:
+            running.remove(lane)
+            if lane.poll() != 0 and worst == 0:
+                worst = 1
+                for other in running:
+                    print(f"{lane.name} failed: stopping {other.name}", flush=True)
+                    other.process.send_signal(signal.SIGINT)  # pytest then tears down and reports what it has
+    for lane in lanes:
+        lane.reader.join()
+    total = sum((read(lane.report) for lane in lanes), Count())
+    print(f"{total} in {time.monotonic() - started:.0f} s", flush=True)
+    return worst
+
+
+def main(arguments: list[str]) -> int:
+    """Do what the module's docstring shows."""
+    if arguments[:1] == ["--sum"]:
+        print(sum((read(report) for report in sorted(REPORTS.glob("*.xml"))), Count()))
+        return 0
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    return run(arguments[:end], arguments[end + 1 :])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

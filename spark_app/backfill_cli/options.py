@@ -1,0 +1,121 @@
+"""What the commands share: options, the job that is meant, and how errors are said."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+
+from backfill_api.load import SpecError, load_backfill
+from backfill_api.spec import Backfill
+from backfill_core.errors import EXIT_UNEXPECTED, BackfillError, InvalidSpecError
+
+TIMEOUT_S = 10.0
+
+FILE = click.option(
+    "-f", "--file", "file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="The Backfill, as YAML."
+)
+JOB = click.option("--job", metavar="ID", help="Job id; without it and without a file: the only job that runs.")
+WAIT = click.option(
+    "--timeout", "wait_s", type=click.FloatRange(min=0), default=TIMEOUT_S, show_default=True, metavar="SECONDS",
+    help="How long to wait for the acknowledgement.",
+)  # fmt: skip
+OUTPUT = click.option(
+    "-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True
+)
+
+
+class Commands(click.Group):
+    """Says errors in one red line and a cure, and ends with their exit codes."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command."""
+        try:
+            return super().invoke(ctx)
+        except SpecError as error:
+            for one in error.errors:
+                say_error(InvalidSpecError.reason, str(one))
+            ctx.exit(InvalidSpecError.exit_code)
+        except BackfillError as error:
+            say_error(error.reason, error.message, error.cure)
+            ctx.exit(error.exit_code)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except Exception as error:  # noqa: BLE001 - the process's border: people get a line, --debug gets all of it
+            if ctx.params.get("debug"):
+                traceback.print_exc()
+            first = str(error).strip().splitlines()
+            say_error(
+                BackfillError.reason, f"{type(error).__name__}: {first[0] if first else ''}",
+                "This is a bug or something that nobody thought of; `backfill --debug …` shows all of it.",
+            )  # fmt: skip
+            ctx.exit(EXIT_UNEXPECTED)
+
+
+def say_error(reason: str, message: str, cure: str = "") -> None:
+    """Say on standard error what is wrong and what helps."""
+    click.secho(f"error: {reason}: {message}", fg="red", err=True)
+    if cure:
+        click.echo(f"cure: {cure}", err=True)
+
+
+def read(file: Path | None, changes: Sequence[str] = ()) -> Backfill:
+    """Load a file, with `path=value` changes laid over it.
+
+    Raises:
+        SpecError: the file, or the file with the changes, is no Backfill.
+        click.UsageError: there is no file, or a change is not `path=value`.
+    """
+    if file is None:
+        raise click.UsageError("give the Backfill with -f FILE")
+    try:
+        text = file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise click.UsageError(f"{file} is not text in UTF-8: {error.reason}") from error
+    backfill = load_backfill(text)
+    if not changes:
+        return backfill
+    document = backfill.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    for change in changes:
+        path, equals, value = change.partition("=")
+        if not equals or not path:
+            raise click.UsageError(f"--set {change!r}: write it as spec.field=value")
+        _put(document, path.split("."), yaml.safe_load(value))
+    return load_backfill(document)
+
+
+def _put(document: dict[str, Any], path: list[str], value: Any) -> None:
+    place = document
+    for part in path[:-1]:
+        deeper = place.setdefault(part, {})
+        if not isinstance(deeper, dict):
+            raise click.UsageError(f"--set {'.'.join(path)}: {part} has no fields")
+        place = deeper
+    place[path[-1]] = value
+
+
+def job_of(file: Path | None, job: str | None) -> str | None:
+    """Return which job is meant; None: the only one."""
+    return read(file).job_id if file else job
+
+
+def parsed(parse: Callable[[str], Any]) -> Callable[[click.Context, click.Parameter, str | None], Any]:
+    """Return a click callback that parses, and says a `ValueError` as a usage error."""
+
+    def convert(_ctx: click.Context, _param: click.Parameter, value: str | None) -> Any:
+        try:
+            return None if value is None else parse(value)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from error
+
+    return convert
+
+
+def leave(code: int) -> None:
+    """End with an exit code."""
+    sys.exit(code)

@@ -1,0 +1,44 @@
+"""How far a job is when no driver runs: what the target itself holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from backfill_api.spec import Backfill
+from backfill_spark.driver import open_job
+from backfill_spark.session import open_session
+from backfill_spark.settings import DriverSettings
+
+
+def stored_words(backfill: Backfill, settings: DriverSettings) -> dict[str, Any]:
+    """Return the stored state of a job as names and values for people; writes nothing.
+
+    Raises:
+        BackfillError: a table cannot be opened, or the state belongs to another spec.
+    """
+    spark = open_session(
+        app_name="backfill status", cores=settings.cores, memory=settings.memory, jars_dir=settings.jars_dir
+    )
+    try:
+        opened = open_job(spark, backfill)
+        state = opened.state
+        if state is None:
+            return {"jobId": backfill.job_id, "state": "not started: the target holds no state of this job"}
+        receipt = state.receipt
+        return {
+            "jobId": backfill.job_id,
+            "state": "finished" if state.finished else "not running; `backfill run` goes on from here",
+            "phase": state.progress.get("phase", ""),
+            "attempt": state.attempt,
+            "epoch": state.epoch,
+            "rowsTotal": opened.pinned.live_rows,
+            "rowsDone": state.rows_done,
+            "changesDone": state.changes_done,
+            "consumedVersion": state.consumed,
+            "targetVersion": opened.stored.table_version,
+            "paused": state.controls.paused,
+            "throttleRowsPerSecond": state.controls.rows_per_s,
+            "receipt": None if receipt is None else ("equal" if receipt.equal else "different") + f", {receipt.rows:,} rows",
+        }  # fmt: skip
+    finally:
+        spark.stop()

@@ -1,0 +1,237 @@
+"""The CRD: fresh, legal for a cluster, and of one opinion with the models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, get_args
+
+import pytest
+import yaml
+
+from backfill_api import fields, schema
+from backfill_api.conditions import Condition
+from backfill_api.model import Model, member_of
+from backfill_api.strategies import STRATEGIES, Strategy
+
+CRD: dict[str, Any] = yaml.safe_load(schema.CRD_FILE.read_text(encoding="utf-8"))
+VERSION: dict[str, Any] = CRD["spec"]["versions"][0]
+OPEN_API: dict[str, Any] = VERSION["schema"]["openAPIV3Schema"]
+
+KEYWORDS = {
+    "additionalProperties", "default", "description", "enum", "format", "items", "maxItems", "maxLength", "maxProperties",
+    "maximum", "minItems", "minLength", "minimum", "pattern", "properties", "required", "type",
+    "x-kubernetes-list-map-keys", "x-kubernetes-list-type", "x-kubernetes-preserve-unknown-fields", "x-kubernetes-validations",
+}  # fmt: skip
+
+
+def nodes(node: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Return every schema below a schema, with its path."""
+    yield path, node
+    for name, one in node.get("properties", {}).items():
+        yield from nodes(one, f"{path}.{name}")
+    for keyword, mark in (("items", "[]"), ("additionalProperties", "{}")):
+        if keyword in node:
+            yield from nodes(node[keyword], path + mark)
+
+
+NODES = list(nodes(OPEN_API))
+
+
+class TestGeneratedFiles:
+    """They are what the models say now."""
+
+    def test_the_crd_is_fresh(self) -> None:
+        """`make crds` writes it."""
+        assert schema.CRD_FILE.read_text(encoding="utf-8") == schema.render()
+
+    def test_the_field_reference_is_fresh(self) -> None:
+        """`make docs` writes it."""
+        assert fields.FIELDS_FILE.read_text(encoding="utf-8") == fields.render()
+
+    def test_the_field_reference_explains_every_field(self) -> None:
+        """A field without a meaning is a field without a docstring."""
+        listed = [row for part in ("spec", "status") for row in fields.rows(OPEN_API["properties"][part], part)]
+
+        assert len(listed) > 100
+        assert [row.path for row in listed if not row.meaning] == []
+
+    def test_the_crd_is_small(self) -> None:
+        """`kubectl apply` keeps a copy in an annotation, which may have 262,144 bytes; Helm wants less."""
+        assert schema.CRD_FILE.stat().st_size < schema.CRD_BYTES_MAX
+
+
+class TestTheSchemaIsStructural:
+    """A cluster refuses any other: rules of apiextensions.k8s.io/v1."""
+
+    def test_with_known_keywords_only(self) -> None:
+        """No `$ref`, no `anyOf`, no `const`, no `title`."""
+        unknown = {(path, keyword) for path, node in NODES for keyword in node if keyword not in KEYWORDS}
+
+        assert unknown == set()
+
+    def test_with_a_type_everywhere(self) -> None:
+        """Also for items and map values; and no floats."""
+        wrong = [
+            path for path, node in NODES if node.get("type") not in {"object", "array", "string", "integer", "boolean"}
+        ]
+
+        assert wrong == []
+
+    def test_with_items_for_every_list_and_a_meaning_for_every_object(self) -> None:
+        """An object has fields, or free names, or is not ours to read; never two of them."""
+        ways = ("properties", "additionalProperties", "x-kubernetes-preserve-unknown-fields")
+        for path, node in NODES:
+            if path != ".metadata" and node["type"] == "object":
+                assert sum(way in node for way in ways) == 1, path
+            assert ("items" in node) == (node["type"] == "array"), path
+
+    def test_with_required_fields_that_exist(self) -> None:
+        """And that have no default: they would never be missing."""
+        for path, node in NODES:
+            for name in node.get("required", []):
+                assert "default" not in node["properties"][name], f"{path}.{name}"
+
+    def test_with_valid_defaults(self) -> None:
+        """A cluster checks every default against its schema."""
+        types: dict[str, type] = {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool}
+        for path, node in NODES:
+            if "default" in node:
+                assert isinstance(node["default"], types[node["type"]]), path
+                assert node["default"] in node.get("enum", [node["default"]]), path
+                if node["type"] == "integer" and "minimum" in node:
+                    assert node["minimum"] <= node["default"] <= node["maximum"], path
+                if node["type"] == "object":
+                    assert set(node["default"]) >= set(node.get("required", [])), path
+
+    def test_with_lists_merged_by_type_or_not_at_all(self) -> None:
+        """Conditions belong to several writers; every other list to one."""
+        for path, node in NODES:
+            if path == ".status.conditions":
+                assert node["x-kubernetes-list-type"] == "map"
+                assert set(node["x-kubernetes-list-map-keys"]) <= set(node["items"]["required"])
+            elif node["type"] == "array":
+                assert node["x-kubernetes-list-type"] == "atomic", path
+
+
+class TestTheSchemaIsBounded:
+    """A cluster estimates what its rules cost at worst: everything that a rule can reach has a largest size."""
+
+    @pytest.mark.parametrize(
+        ("kind", "bound"),
+        [("string", ("maxLength", "enum")), ("array", ("maxItems",)), ("integer", ("maximum",))],
+    )
+    def test_in_the_spec(self, kind: str, bound: tuple[str, ...]) -> None:
+        """Also against absurd numbers."""
+        found = [(path, node) for path, node in NODES if path.startswith(".spec") and node["type"] == kind]
+
+        assert found
+        assert [path for path, node in found if not any(word in node for word in bound)] == []
+
+    def test_in_every_map(self) -> None:
+        """Maps without a bound make the estimate infinite."""
+        assert [path for path, node in NODES if "additionalProperties" in node and "maxProperties" not in node] == []
+
+
+class TestUnions:
+    """`{type: X, x: {…}}`: the schema says what the models say."""
+
+    def test_have_a_rule_for_every_member(self) -> None:
+        """Else a cluster would take what the driver refuses."""
+        for path in ("source", "strategy"):
+            node = OPEN_API["properties"]["spec"]["properties"][path]
+            rules = " ".join(one["rule"] for one in node["x-kubernetes-validations"])
+            for name in node["properties"]["type"]["enum"]:
+                member = member_of(name)
+                assert f"'{name}'" in rules
+                assert f"has(self.{member})" in rules
+                assert "default" not in node["properties"][member]
+
+    def test_of_strategies_follow_the_registry(self) -> None:
+        """Registry, `type` and members are the same names, so that a strategy is one entry."""
+        names = set(STRATEGIES)
+
+        assert set(get_args(Strategy.model_fields["type"].annotation)) == names
+        members = {field.alias: field.annotation for name, field in Strategy.model_fields.items() if name != "type"}
+        assert members == {member_of(name): params for name, params in STRATEGIES.items()}
+
+    @pytest.mark.parametrize("name", sorted(STRATEGIES))
+    def test_of_strategies_find_their_parameters(self, name: str) -> None:
+        """And their pace names real parameters."""
+        params = Strategy(type=name).params  # type: ignore[arg-type]
+
+        assert type(params) is STRATEGIES[name]
+        assert set(type(params).model_fields) >= params.PACE
+
+
+class TestImmutability:
+    """What the state in a target belongs to cannot be changed under it."""
+
+    @pytest.mark.parametrize("path", ["source", "transform", "target", "strategy", "jobId"])
+    def test_is_said_for_each(self, path: str) -> None:
+        """With a message that says what to do instead."""
+        spec = OPEN_API["properties"]["spec"]
+        rules = [
+            rule for _, node in nodes(spec["properties"][path]) for rule in node.get("x-kubernetes-validations", [])
+        ]
+        rules += spec["x-kubernetes-validations"]
+
+        assert any("oldSelf" in one["rule"] and one["message"].startswith(path) for one in rules)
+
+    def test_of_the_source_leaves_out_the_cure_of_schema_changed(self) -> None:
+        """Every other field of the source is in the rule: a new one must be decided about."""
+        node = OPEN_API["properties"]["spec"]["properties"]["source"]["properties"]["delta"]
+        rule = next(one["rule"] for one in node["x-kubernetes-validations"] if "oldSelf" in one["rule"])
+
+        assert {name for name in node["properties"] if f"self.{name} == oldSelf.{name}" not in rule} == {
+            "schemaChange"
+        }
+
+
+class TestTheObject:
+    """What kubectl and other tools see."""
+
+    def test_has_names_and_a_status_of_its_own(self) -> None:
+        """`kubectl get bf`; the operator writes status only."""
+        assert CRD["metadata"]["name"] == "backfills.backfill.dev"
+        assert CRD["spec"]["names"]["shortNames"] == ["bf"]
+        assert VERSION["subresources"] == {"status": {}}
+
+    def test_does_not_look_finished_before_it_was_seen(self) -> None:
+        """kstatus, Argo CD and Flux compare observedGeneration with the generation."""
+        assert OPEN_API["properties"]["status"]["default"] == {"observedGeneration": -1}
+
+    def test_has_no_other_defaults_in_the_status(self) -> None:
+        """What is absent was not observed."""
+        assert [path for path, node in NODES if path.startswith(".status.") and "default" in node] == []
+
+    def test_has_columns_that_exist(self) -> None:
+        """A column with a wrong path is empty for ever, and nobody is told."""
+        paths = {path for path, _ in NODES} | {".metadata.creationTimestamp"}
+        for column in VERSION["additionalPrinterColumns"]:
+            path, condition, field = column["jsonPath"].partition('[?(@.type=="Ready")]')
+            assert path in paths
+            assert not condition or field[1:] in Condition.model_fields
+        shown = [one["name"] for one in VERSION["additionalPrinterColumns"] if "priority" not in one]
+        assert shown == ["Phase", "Progress", "Ready", "Attempt", "Age"]
+
+
+class TestTheConverter:
+    """It refuses what a cluster could not hold, instead of writing something else."""
+
+    def test_refuses_floats(self) -> None:
+        """They are not the same number in every language."""
+
+        class Heavy(Model):
+            weight: float
+
+        with pytest.raises(ValueError, match="floats"):
+            schema.structural(Heavy.model_json_schema(by_alias=True))
+
+    def test_refuses_unions_of_types(self) -> None:
+        """Structural schemas have no `anyOf` with types."""
+
+        class Loose(Model):
+            size: int | str
+
+        with pytest.raises(ValueError, match="unions"):
+            schema.structural(Loose.model_json_schema(by_alias=True))

@@ -1,0 +1,340 @@
+"""From YAML to a Backfill: what is refused says where, what was found, and what to do."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backfill_api.load import FieldError, SpecError, load_backfill
+from backfill_api.spec import Backfill
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
+
+VALID = """\
+apiVersion: backfill.dev/v1alpha1
+kind: Backfill
+metadata: {name: orders}
+spec:
+  source: {type: Delta, delta: {path: ./orders, key: [order_id]}}
+  target: {type: Delta, delta: {path: ./copy}}
+"""
+
+REMOVED = object()
+
+
+def changed(*path: str | int, to: object) -> dict[str, Any]:
+    """Return the valid document with one field set or removed."""
+    document = copy.deepcopy(yaml.safe_load(VALID))
+    here = document
+    for part in path[:-1]:
+        here = here.setdefault(part, {})
+    if to is REMOVED:
+        del here[path[-1]]
+    else:
+        here[path[-1]] = to
+    return document  # type: ignore[no-any-return]
+
+
+def errors_of(source: Any) -> tuple[FieldError, ...]:
+    """Return the errors of a document; none when it is valid."""
+    try:
+        load_backfill(source)
+    except SpecError as error:
+        return error.errors
+    return ()
+
+
+def refusal(source: Any) -> FieldError:
+    """Return the one error of a document."""
+    (error,) = errors_of(source)
+    return error
+
+
+class TestAValidDocument:
+    """What is left out has the documented default; what is written can be read again."""
+
+    def test_has_the_defaults(self) -> None:
+        """They are API: a changed default changes running jobs."""
+        backfill = load_backfill(VALID)
+
+        spec = backfill.spec
+        assert backfill.job_id == "default/orders"
+        assert (spec.barrier.interval_ms, spec.barrier.seal_every) == (1000, 1)
+        assert (spec.strategy.type, spec.strategy.snapshot.vnodes) == ("Snapshot", 256)
+        assert spec.strategy.snapshot.split_target_seconds == 4
+        assert spec.strategy.snapshot.max_in_flight == 2
+        assert spec.strategy.snapshot.change_batch_seconds == 10
+        assert (spec.desired_state, spec.pause.scope, spec.suspend) == ("Running", "History", False)
+        assert (spec.after, spec.verify, spec.approval) == ("Exit", "None", "Automatic")
+        assert spec.throttle.rows_per_second is None
+        assert (spec.target.delta.write_mode, spec.target.delta.existing_rows) == ("Upsert", "Refuse")
+        assert spec.source.delta is not None
+        assert spec.source.delta.schema_change == "Fail"
+        assert backfill.status is None
+
+    def test_takes_the_key_of_the_source(self) -> None:
+        """Most targets keep the key's name."""
+        assert load_backfill(VALID).spec.key == ("order_id",)
+        assert load_backfill(changed("spec", "target", "delta", "key", to=["id"])).spec.key == ("id",)
+
+    def test_names_its_job(self) -> None:
+        """The state in the target belongs to a job, not to an object in a cluster."""
+        assert load_backfill(changed("spec", "jobId", to="mine")).job_id == "mine"
+        assert load_backfill(changed("metadata", "namespace", to="sales")).job_id == "sales/orders"
+
+    def test_may_come_from_a_cluster(self) -> None:
+        """A cluster adds metadata and a status."""
+        document = changed("metadata", "resourceVersion", to="7")
+        document["metadata"] |= {
+            "uid": "u",
+            "generation": 2,
+            "managedFields": [{"manager": "kubectl"}],
+            "labels": {"a": "b"},
+        }
+        document["status"] = {"observedGeneration": 2, "phase": "Running", "progress": {"percent": 10}}
+
+        backfill = load_backfill(document)
+
+        assert backfill.status is not None
+        assert backfill.status.phase == "Running"
+
+    def test_may_have_null_fields(self) -> None:
+        """A mapping whose lines are all commented out is null; in a cluster that means absent, so here too."""
+        assert load_backfill(changed("spec", "throttle", to=None)).spec.throttle.rows_per_second is None
+
+    def test_may_have_an_empty_document_beside_it(self) -> None:
+        """Editors leave `---` at both ends."""
+        assert load_backfill(f"---\n{VALID}---\n").metadata.name == "orders"
+
+    @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+    def test_every_example_is_one(self, path: Path) -> None:
+        """People start from them."""
+        backfill = load_backfill(path.read_text(encoding="utf-8"))
+
+        assert load_backfill(backfill.model_dump(mode="json", by_alias=True)) == backfill
+
+    def test_there_are_examples(self) -> None:
+        """An empty folder would pass the test above."""
+        assert len(EXAMPLES) >= 4
+
+
+rates = st.none() | st.integers(0, 1_000_000_000)
+columns = st.lists(st.text("abcäß_ ", min_size=1, max_size=9).filter(str.strip), max_size=4, unique=True)
+params: st.SearchStrategy[dict[str, Any]] = st.one_of(
+    st.just({}),
+    st.builds(
+        lambda n: {"type": "Snapshot", "snapshot": {"vnodes": n, "maxInFlight": 1 + n % 64}}, st.integers(1, 32768)
+    ),
+    st.builds(
+        lambda n: {"type": "RearrangedChain", "rearrangedChain": {"maxQueuedVersions": n}}, st.integers(1, 100_000)
+    ),
+    st.just({"type": "SourceSplits"}),
+)
+documents = st.fixed_dictionaries(
+    {
+        "source": st.fixed_dictionaries(
+            {
+                "type": st.just("Delta"),
+                "delta": st.fixed_dictionaries(
+                    {"table": st.just("sales.orders"), "key": st.just(["id"]), "orderBy": columns},
+                    optional={"version": st.integers(0, 2**53), "schemaChange": st.sampled_from(["Fail", "Ignore"])},
+                ),
+            }
+        ),
+        "target": st.fixed_dictionaries(
+            {
+                "delta": st.fixed_dictionaries(
+                    {"path": st.just("s3://bucket/copy"), "partitionBy": columns},
+                    optional={
+                        "writeMode": st.sampled_from(["Upsert", "Append", "Changelog"]),
+                        "properties": st.dictionaries(st.text("ab.", min_size=1), st.text(max_size=5), max_size=3),
+                    },
+                )
+            }
+        ),
+        "strategy": params,
+        "throttle": st.builds(lambda rate: {"rowsPerSecond": rate}, rates),
+    },
+    optional={
+        "barrier": st.builds(lambda ms: {"intervalMs": ms}, st.integers(100, 60_000)),
+        "desiredState": st.sampled_from(["Running", "Paused"]),
+        "executor": st.just({"dynamic": {"min": 1, "max": 3}, "template": {"spec": {"nodeSelector": None}}}),
+    },
+)
+
+
+class TestWhatIsWrittenCanBeRead:
+    """Dumping and loading again changes nothing: operator, driver and people pass the same document around."""
+
+    @given(documents)
+    def test_as_json_and_as_yaml(self, spec: dict[str, Any]) -> None:
+        """All of it, also the strategy's members that were left out."""
+        document = {"apiVersion": "backfill.dev/v1alpha1", "kind": "Backfill", "metadata": {"name": "x"}, "spec": spec}
+        backfill = load_backfill(document)
+
+        written = backfill.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+        assert load_backfill(written) == backfill
+        assert load_backfill(yaml.safe_dump(written)).spec_hash == backfill.spec_hash
+
+
+DELTA_SOURCE = ("spec", "source", "delta")
+DELTA_TARGET = ("spec", "target", "delta")
+
+WRONG: list[tuple[str, dict[str, Any], str, str, str]] = [
+    # id, document, path, value, part of message or cure
+    ("unknown field", changed(*DELTA_SOURCE, "keys", to=["a"]), "spec.source.delta.keys", '["a"]', "did you mean 'key'?"),
+    ("unknown at the top", changed("sepc", to={}), "sepc", "{}", "did you mean 'spec'?"),
+    ("unknown far from all", changed("spec", "zzz", to=1), "spec.zzz", "1", "use one of jobId, source"),
+    ("snake case", changed(*DELTA_SOURCE, "order_by", to=["a"]), "spec.source.delta.order_by", '["a"]', "'orderBy'"),
+    ("unknown parameter", changed("spec", "strategy", "snapshot", "vnode", to=1), "spec.strategy.snapshot.vnode", "1", "'vnodes'"),
+    ("unknown metadata", changed("metadata", "nmespace", to="x"), "metadata.nmespace", '"x"', "'namespace'"),
+    ("bool for a number", changed("spec", "barrier", "intervalMs", to=True), "spec.barrier.intervalMs", "true", "whole number"),
+    ("text for a number", changed("spec", "barrier", "intervalMs", to="1s"), "spec.barrier.intervalMs", '"1s"', "without quotes"),
+    ("float for a number", changed("spec", "backoffLimit", to=1.0), "spec.backoffLimit", "1.0", "whole number"),
+    ("negative", changed("spec", "throttle", "rowsPerSecond", to=-1), "spec.throttle.rowsPerSecond", "-1", "at least 0"),
+    ("absurd", changed("spec", "throttle", "rowsPerSecond", to=10**18), "spec.throttle.rowsPerSecond", f"{10**18}", "1,000,000,000"),
+    ("below", changed("spec", "barrier", "intervalMs", to=99), "spec.barrier.intervalMs", "99", "at least 100"),
+    ("above", changed("spec", "barrier", "intervalMs", to=60_001), "spec.barrier.intervalMs", "60001", "at most 60,000"),
+    ("vnodes", changed("spec", "strategy", "snapshot", "vnodes", to=0), "spec.strategy.snapshot.vnodes", "0", "at least 1"),
+    ("vnodes", changed("spec", "strategy", "snapshot", "vnodes", to=32769), "spec.strategy.snapshot.vnodes", "32769", "32,768"),
+    ("text for a list", changed(*DELTA_SOURCE, "key", to="id"), "spec.source.delta.key", '"id"', "[a, b]"),
+    ("number for text", changed(*DELTA_SOURCE, "key", to=["a", 1]), "spec.source.delta.key[1]", "1", "quotes"),
+    ("number for a mapping", changed("spec", "throttle", to=5), "spec.throttle", "5", "must be a mapping"),
+    ("text for a bool", changed("spec", "suspend", to="yes"), "spec.suspend", '"yes"', "true or false"),
+    ("no such choice", changed("spec", "after", to="exit"), "spec.after", '"exit"', "did you mean 'Exit'?"),
+    ("no such type", changed("spec", "source", "type", to="Iceberg"), "spec.source.type", '"Iceberg"', "Delta or Kafka"),
+    ("empty", changed("spec", "transform", "select", to=["a", ""]), "spec.transform.select[1]", '""', "must not be empty"),
+    ("blank", changed("spec", "transform", "where", to=" "), "spec.transform.where", '" "', "must not be blank"),
+    ("too long", changed("spec", "jobId", to="x" * 254), "spec.jobId", '"' + "x" * 78 + "…", "at most 253 characters"),
+    ("too many", changed(*DELTA_SOURCE, "key", to=["k"] * 65), "spec.source.delta.key", '["k", "k"', "at most 64 items"),
+    ("twice in a list", changed(*DELTA_SOURCE, "key", to=["a", "a"]), "spec.source.delta.key[1]", '"a"', "stands twice"),
+    ("required", changed("spec", "source", to=REMOVED), "spec.source", "", "is required"),
+    ("required choice", changed("spec", "source", "type", to=REMOVED), "spec.source.type", "", "add type: Delta or Kafka"),
+    ("no place", changed(*DELTA_SOURCE, "path", to=REMOVED), "spec.source.delta.path", "", "path: <folder> or table: <name>"),
+    ("two places", changed(*DELTA_TARGET, "table", to="t"), "spec.target.delta.table", '"t"', "remove path or table"),
+    ("no member", changed("spec", "source", to={"type": "Kafka"}), "spec.source.kafka", "", "because type is Kafka"),
+    ("other member", changed("spec", "strategy", "arrangement", to={}), "spec.strategy.arrangement", "", "set type: Arrangement"),
+    ("no key", changed(*DELTA_SOURCE, "key", to=REMOVED), "spec.source.delta.key", "", "name the columns that identify a row"),
+    ("null key", changed(*DELTA_SOURCE, "key", to=None), "spec.source.delta.key", "", "writeMode is Upsert"),
+    ("map value", changed(*DELTA_TARGET, "properties", "delta.x", to=True), 'spec.target.delta.properties["delta.x"]', "true", "quotes"),
+    ("two layouts", changed(*DELTA_TARGET, to={"path": "p", "partitionBy": ["a"], "clusterBy": ["b"]}),
+     "spec.target.delta.clusterBy", '["b"]', "not both"),
+    ("operator's setting", changed("spec", "spark", "conf", "spark.master", to="x"), 'spec.spark.conf["spark.master"]', '"x"', "remove it"),
+    ("order of two", changed("spec", "backoff", "initialSeconds", to=700), "spec.backoff.initialSeconds", "700", "exceeds maxSeconds"),
+    ("two sizes", changed("spec", "executor", to={"instances": 1, "dynamic": {}}), "spec.executor.instances", "1", "dynamic"),
+    ("name", changed("metadata", "name", to="Orders_1"), "metadata.name", '"Orders_1"', "small letters"),
+    ("no metadata", changed("metadata", to=REMOVED), "metadata", "", "is required"),
+    ("kind", changed("kind", to="Job"), "kind", '"Job"', "write kind: Backfill"),
+    ("version", changed("apiVersion", to="backfill.dev/v1"), "apiVersion", '"backfill.dev/v1"', "backfill.dev/v1alpha1"),
+    ("name that is no text", changed("spec", 7, to=1), "spec[7]", "7", "put the name in quotes"),
+]  # fmt: skip
+
+
+class TestABadField:
+    """Every refusal names the path of the field as it is written, the value, and the cure."""
+
+    @pytest.mark.parametrize(
+        ("document", "path", "value", "words"),
+        [case[1:] for case in WRONG],
+        ids=[f"{case[0]}: {case[2]}" for case in WRONG],
+    )
+    def test_is_named(self, document: dict[str, Any], path: str, value: str, words: str) -> None:
+        """The person who wrote it must find it and know what to write."""
+        error = refusal(document)
+
+        assert error.path == path
+        assert error.value.startswith(value) if value else error.value == ""
+        assert words in str(error)
+        assert error.cure
+
+    def test_does_not_hide_another(self) -> None:
+        """One run shows all that is wrong."""
+        document = changed("spec", "after", to="never")
+        document["spec"]["source"]["delta"]["keys"] = []
+
+        assert [error.path for error in errors_of(document)] == ["spec.source.delta.keys", "spec.after"]
+
+    @given(
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+            lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+            max_leaves=8,
+        )
+    )
+    def test_is_never_a_crash(self, junk: Any) -> None:
+        """Whatever stands where a field should: a SpecError, and nothing else."""
+        for field in ("source", "transform", "strategy", "barrier", "jobId", "backoffLimit"):
+            assert all(one.path and one.cure for one in errors_of(changed("spec", field, to=junk)))
+
+
+class TestABadText:
+    """YAML that says something twice, several things, or nothing is refused before it is understood wrongly."""
+
+    def test_with_a_repeated_key_names_both_lines(self) -> None:
+        """YAML parsers let the second win in silence."""
+        error = refusal(VALID + "  after: Exit\n  after: Follow\n")
+
+        assert error == FieldError("spec.after", "stands twice (lines 7 and 8)", '"Follow"', "remove one of them")
+
+    def test_with_a_repeated_key_inside_a_list(self) -> None:
+        """Everywhere, with the path of the item."""
+        assert refusal("a: [{b: 1, b: 2}]").path == "a[0].b"
+
+    @pytest.mark.parametrize(
+        ("text", "words"),
+        [
+            ("", "found 0"),
+            (VALID + "---\n" + VALID, "found 2"),
+            ("[]", "must be a mapping"),
+            ("hello", "must be a mapping"),
+            ("a: [b", "is not YAML"),
+            ("a: 2020-13-45", "is not YAML"),
+            ("a: !!python/object:os.system {}", "is not YAML"),
+            ("a: \x01", "is not YAML"),
+            ("? [a]\n: b", "key that is no text"),
+            ("a: &a [*a]", "refers to itself"),
+            ("[" * 5000, "nested too deeply"),
+            ("a: '" + "x" * 1_048_576 + "'", "characters"),
+        ],
+        ids=["nothing", "two", "list", "word", "open", "date", "object", "control", "key", "cycle", "deep", "long"],
+    )
+    def test_is_refused(self, text: str, words: str) -> None:
+        """Each with a reason and a cure; nothing is executed, nothing runs for ever."""
+        error = refusal(text)
+
+        assert words in error.message
+        assert error.cure
+
+    def test_that_stands_for_an_endless_one(self) -> None:
+        """Aliases of aliases: 10^6 nodes in 200 characters."""
+        lines = ["a0: &a0 [1]"] + [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 7)]
+
+        assert "too large" in refusal("\n".join(lines)).message
+
+    def test_without_head_says_what_to_add(self) -> None:
+        """The fields of another kind would all be unknown; that would bury the reason."""
+        with pytest.raises(SpecError) as caught:
+            load_backfill("apiversion: backfill.dev/v1alpha1\nspec: {}")
+
+        assert [str(one) for one in caught.value.errors] == [
+            "apiVersion: is required; rename 'apiversion'",
+            "kind: is required; add kind: Backfill",
+        ]
+
+
+class TestAModel:
+    """Values are frozen: what was checked stays checked."""
+
+    def test_cannot_be_changed(self) -> None:
+        """Also not by accident."""
+        backfill: Backfill = load_backfill(VALID)
+
+        with pytest.raises(ValueError, match="frozen"):
+            backfill.spec.after = "Follow"  # type: ignore[misc]

@@ -1,0 +1,89 @@
+"""Commands, acknowledgements and what is shown of a job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from backfill_api.conditions import REASONS
+from backfill_api.status import Progress, ProgressSummary
+from backfill_api.wire import CommandRequest
+from backfill_core import errors
+
+
+class TestACommand:
+    """What arrives over the wire is closed and bounded: anybody on the machine may send it."""
+
+    @pytest.mark.parametrize(
+        "command",
+        [
+            {"type": "Pause"},
+            {"type": "Pause", "pause": {"scope": "All", "force": True}},
+            {"type": "Resume"},
+            {"type": "Throttle", "throttle": {"rowsPerSecond": None}},
+            {"type": "Throttle", "throttle": {"rowsPerSecond": 0, "forSeconds": 1800}},
+            {"type": "Verify"},
+            {"type": "Stop", "stop": {"force": True}},
+        ],
+    )
+    def test_round_trips(self, command: dict[str, Any]) -> None:
+        """The operator keeps it, the driver obeys it, the command line sends it."""
+        request = CommandRequest.model_validate({"attempt": 1, "revision": 7, "command": command})
+
+        assert CommandRequest.model_validate_json(request.model_dump_json(by_alias=True)) == request
+
+    @pytest.mark.parametrize(
+        ("command", "words"),
+        [
+            ({"type": "Explode"}, "Pause"),
+            ({"type": "Resume", "pause": {}}, "because type is Resume"),
+            ({"type": "Throttle"}, "throttle: is required"),
+            ({"type": "Throttle", "throttle": {"rowsPerSecond": -1}}, "greater than or equal to 0"),
+            ({"type": "Throttle", "throttle": {"rowsPerSecond": True}}, "integer"),
+            ({"type": "Throttle", "throttle": {"rowsPerSecond": 1, "forSeconds": 0}}, "greater than or equal to 1"),
+            ({"type": "Pause", "pause": {"scope": "Some"}}, "History"),
+            ({"type": "Stop", "stop": {"now": True}}, "not permitted"),
+        ],
+    )
+    def test_is_refused(self, command: dict[str, Any], words: str) -> None:
+        """A command that is half understood is worse than none."""
+        with pytest.raises(ValidationError, match=words):
+            CommandRequest.model_validate({"attempt": 1, "revision": 7, "command": command})
+
+    @pytest.mark.parametrize("field", ["attempt", "revision"])
+    def test_has_numbers_from_one(self, field: str) -> None:
+        """0 means that there was none yet."""
+        request = {"attempt": 1, "revision": 1, "command": {"type": "Resume"}} | {field: 0}
+
+        with pytest.raises(ValidationError, match=field):
+            CommandRequest.model_validate(request)
+
+
+class TestProgress:
+    """What the driver shows and what the status keeps are the same words."""
+
+    def test_is_summarised_without_renaming(self) -> None:
+        """The operator copies fields by name."""
+        assert set(ProgressSummary.model_fields) < set(Progress.model_fields)
+
+    def test_has_a_bounded_picture(self) -> None:
+        """A grid that grows with the table would not fit a status or a terminal."""
+        Progress(grid=(100,) * 64)
+        with pytest.raises(ValidationError):
+            Progress(grid=(0,) * 65)
+
+
+class TestReasons:
+    """Reasons are API."""
+
+    def test_of_every_driver_error_are_listed(self) -> None:
+        """A condition with a word that no document explains helps nobody."""
+        raised = {
+            one.reason
+            for one in vars(errors).values()
+            if isinstance(one, type) and issubclass(one, errors.BackfillError)
+        }
+
+        assert raised <= set(REASONS)
