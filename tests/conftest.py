@@ -1,4 +1,4 @@
-"""Shared by all suites: one embedded Spark a run, and folders that go away."""
+"""Shared by all suites: one embedded Spark a run, and a limit for every test."""
 
 import os
 from pathlib import Path
@@ -7,10 +7,21 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 JARS = Path(os.environ.get("BACKFILL_JARS_DIR", ROOT / ".cache" / "jars"))
+LIMIT_S = {"core": 60, "simulation": 120, "cli": 120, "architecture": 120, "crash": 0}
+"""Longest time of one test by suite; 0: no limit. A test that hangs must end, and say where it hung."""
+LIMIT_WITH_SPARK_S = 300
+
+
+def pytest_collection_modifyitems(items):
+    """Give each test the limit of its suite, unless it has its own."""
+    for item in items:
+        if item.get_closest_marker("timeout") is None:
+            suite = item.path.relative_to(ROOT / "tests").parts[0]
+            item.add_marker(pytest.mark.timeout(LIMIT_S.get(suite, LIMIT_WITH_SPARK_S)))
 
 
 @pytest.fixture(scope="session")
-def spark():
+def spark(tmp_path_factory):
     """One session for all tests: starting one takes seconds."""
     from backfill_spark.session import open_session
 
@@ -19,7 +30,11 @@ def spark():
         cores=2,
         memory="2g",
         jars_dir=JARS if JARS.is_dir() else None,
-        conf={"spark.databricks.delta.retentionDurationCheck.enabled": "false", "spark.sql.shuffle.partitions": "2"},
+        conf={
+            "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+        },
     )
     yield session
     session.stop()

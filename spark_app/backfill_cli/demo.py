@@ -22,7 +22,6 @@ from typing import IO, Any
 import yaml
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.panel import Panel
 from rich.text import Text
 
 from backfill_api.progress import Progress
@@ -135,7 +134,7 @@ class Demo:
     def _say(self, words: str) -> None:
         self._step += 1
         seconds = time.monotonic() - self._began_s
-        self._console.print(f"[bold cyan]{self._step:2}[/] [dim]{seconds:4.0f} s[/]  {words}")
+        self._console.print(f"[bold cyan]{self._step:2}[/] [dim]{seconds:4.0f} s[/]  {words}", soft_wrap=True)
 
     def _note(self, words: str) -> None:
         self._console.print(Text(f"            {words}", style="green"), soft_wrap=True)
@@ -236,14 +235,15 @@ class Demo:
         self._say(f"complete, while the writer went on to version {self._writer.newest['version']}")
         self._writer.end()
         self._console.print(show_receipt(Receipt.model_validate(outcome["receipt"])))
-        lines = [
-            f"backfill verify -f {self._spec} --explain   # look for a difference again, without a driver",
-            f"backfill run -f {self._spec}    # it is finished, and says so at once",
-            f"backfill status -f {self._spec} --offline   # what the target itself knows",
-            f"less {self._spec}    # the same file is for kubectl apply, later",
-            f"rm -r {self._folder}",
-        ]
-        self._console.print(Panel("\n".join(lines), title="what to try next", title_align="left", border_style="cyan"))
+        self._console.print("[bold cyan]what to try next[/]")
+        for command, why in (
+            (f"backfill verify -f {self._spec}", "look for a difference again, without a driver"),
+            (f"backfill status -f {self._spec} --offline", "what the target itself knows"),
+            (f"backfill run -f {self._spec}", "it is finished, and says so at once"),
+            (f"less {self._spec}", "the same file is for kubectl apply, later"),
+            (f"rm -r {self._folder}", "take it all away"),
+        ):
+            self._console.print(f"  {command}   [dim]# {why}[/]", soft_wrap=True)
 
     # ------------------------------------------------------------------ hands
     def _start(self, why: str) -> None:

@@ -19,6 +19,7 @@ from backfill_core.errors import (
     EXIT_COMPLETE,
     EXIT_STOPPED,
     BackfillError,
+    InvalidSpecError,
     SourceNotFoundError,
     TransientError,
 )
@@ -110,6 +111,12 @@ def open_job(spark: SparkSession, backfill: Backfill) -> Opened:
     """
     spec = backfill.spec
     origin, destination = spec.source.delta, spec.target.delta
+    if origin is None:
+        raise InvalidSpecError("spec.source.type: Kafka sources are not built yet (got 'Kafka').", cure="Use Delta.")
+    if spec.strategy.type != "Snapshot":
+        raise InvalidSpecError(
+            f"spec.strategy.type: is not built yet (got {spec.strategy.type!r}).", cure="Use Snapshot."
+        )
     source_path = location(spark, origin.path, origin.table)
     target_path = location(spark, destination.path, destination.table)
     source = DeltaSource(spark, source_path, key=tuple(origin.key), schema_change=origin.schema_change)

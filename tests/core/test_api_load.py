@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backfill_api.load import FieldError, SpecError, load_backfill
@@ -172,6 +172,7 @@ documents = st.fixed_dictionaries(
 class TestWhatIsWrittenCanBeRead:
     """Dumping and loading again changes nothing: operator, driver and people pass the same document around."""
 
+    @settings(deadline=None)
     @given(documents)
     def test_as_json_and_as_yaml(self, spec: dict[str, Any]) -> None:
         """All of it, also the strategy's members that were left out."""
@@ -261,6 +262,7 @@ class TestABadField:
 
         assert [error.path for error in errors_of(document)] == ["spec.source.delta.keys", "spec.after"]
 
+    @settings(deadline=None)
     @given(
         st.recursive(
             st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -337,4 +339,4 @@ class TestAModel:
         backfill: Backfill = load_backfill(VALID)
 
         with pytest.raises(ValueError, match="frozen"):
-            backfill.spec.after = "Follow"  # type: ignore[misc]
+            setattr(backfill.spec, "after", "Follow")

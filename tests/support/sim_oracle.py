@@ -221,6 +221,18 @@ class Oracle:
                 paused = None
         demand(state["controls"].get("paused") == paused, f"stored pause is not that of revision {revision}")
 
+    @property
+    def paused(self) -> Pause | None:
+        """Return the pause that is known to be in force."""
+        return self._paused
+
+    def on_quiet_due(self, pause: Pause, running: list[object]) -> None:
+        """The budget of an acknowledged pause is over: what it holds has ended or is being cancelled."""
+        if self._paused is not pause:
+            return
+        held = (ReadSplit, ApplyChanges) if pause.everything else (ReadSplit,)
+        demand(not any(isinstance(work, held) for work in running), "work goes on after the budget of a pause")
+
     # ------------------------------------------------------------------ ends
     def on_reopen(self, attempt: int) -> None:
         """An attempt begins; the one before it is gone, and with it what it had not sealed."""
@@ -239,7 +251,9 @@ class Oracle:
         """A receipt in a world where nobody else writes is always equal."""
         self.receipts += 1
         receipt = result.receipt
-        demand(receipt.equal, f"a receipt of source {receipt.source_version} and target {receipt.target_version} differs")
+        demand(
+            receipt.equal, f"a receipt of source {receipt.source_version} and target {receipt.target_version} differs"
+        )
 
     def on_complete(self, *, verify_final: bool) -> None:
         """The end: the stored state says so, and the target is the source as of `consumed`."""

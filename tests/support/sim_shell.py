@@ -24,6 +24,7 @@ from backfill_core.messages import (
     HeadMoved,
     LookAtHead,
     LookFailed,
+    Pause,
     ReadSplit,
     Receipt,
     Result,
@@ -135,8 +136,7 @@ class Shell:
                     self._sealing = action
                     self._seal(action)
                 case Acknowledge():
-                    self._world.oracle.on_ack(action, self._world.now_s)
-                    self._world.answered(action.revision, action.outcome)
+                    self._acknowledge(action)
                 case LookAtHead():
                     self._later(0.01, 0.4, self._look)
                 case Discard():
@@ -144,6 +144,20 @@ class Shell:
                 case Finish():
                     self._over = True
                     self._world.on_finish(action)
+
+    def _acknowledge(self, ack: Acknowledge) -> None:
+        world = self._world
+        world.oracle.on_ack(ack, world.now_s)
+        world.answered(ack.revision, ack.outcome)
+        pause = world.oracle.paused
+        if pause is not None:
+            budget_s = world.settings.pause_budget_s + 0.01
+            self._later(budget_s, budget_s, lambda: self._check_quiet(pause))
+
+    def _check_quiet(self, pause: Pause) -> None:
+        if not self._over:
+            running: list[object] = [work for id_, work in self._running.items() if id_ not in self._cancelled]
+            self._world.oracle.on_quiet_due(pause, running)
 
     def _later(self, low_s: float, high_s: float, deed: Callable[[], None]) -> None:
         self._world.after(self._world.rng.uniform(low_s, high_s), deed, self)

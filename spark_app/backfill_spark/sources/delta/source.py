@@ -181,6 +181,15 @@ class DeltaSource:
                     cure=nearest(column, schema.names),
                 )
 
+    def properties(self) -> dict[str, str]:
+        """Return the table properties of the pinned version."""
+        pairs = self._snapshot.metadata().configuration().iterator()
+        found: dict[str, str] = {}
+        while pairs.hasNext():
+            pair = pairs.next()
+            found[str(pair._1())] = str(pair._2())
+        return found
+
     def check_key_values(self, *, unique: bool) -> None:
         """Refuse null keys of the pinned version, and with `unique` also doubled ones.
 

@@ -1,0 +1,160 @@
+"""What a job would do, how long it would take on this machine, and what is doubtful about it.
+
+Nothing is written to source or target: the calibration writes a sample into a temporary folder of this machine, twice,
+and the second time counts.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import time
+from typing import TYPE_CHECKING
+
+from backfill_api.plan import Plan, PlanWarning
+from backfill_api.spec import Backfill
+from backfill_core.errors import DuplicateKeyError
+from backfill_core.messages import Piece
+from backfill_spark.driver import Opened, open_job
+from backfill_spark.session import open_session
+from backfill_spark.settings import DriverSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SAMPLE_ROWS_MAX = 400_000
+SPREAD = 0.35
+"""How far a sample of a second is off, measured over machines and tables: a third either way."""
+
+START_SECONDS = 5
+"""Opening, fencing and the last seals, whatever the size."""
+
+TINY_FILE_BYTES = 1 << 20
+HUGE_FILE_BYTES = 4 << 30
+UNIT_SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
+DEFAULT_LOG_SECONDS, DEFAULT_FILE_SECONDS = 30 * 86_400, 7 * 86_400
+
+
+def plan_job(
+    backfill: Backfill, *, settings: DriverSettings, check_unique: bool = False, spark: SparkSession | None = None
+) -> Plan:
+    """Open everything that a job names, and say what would happen.
+
+    Args:
+        backfill: The job.
+        settings: Of this process.
+        check_unique: Prove the key unique; reads the key columns once.
+        spark: A session to use; else one is opened and closed again.
+
+    Raises:
+        BackfillError: the job could not start; the same errors as when it is run.
+    """
+    session = spark or open_session(
+        app_name="backfill plan", cores=settings.cores, memory=settings.memory, jars_dir=settings.jars_dir
+    )
+    try:
+        return _plan(session, backfill, settings.cores, check_unique=check_unique)
+    finally:
+        if spark is None:
+            session.stop()
+
+
+def _plan(spark: SparkSession, backfill: Backfill, cores: int, *, check_unique: bool) -> Plan:
+    opened = open_job(spark, backfill)
+    pinned, spec = opened.pinned, backfill.spec
+    rate = _calibrate(opened, cores)
+    seconds = START_SECONDS + (pinned.live_rows / rate if rate else 0)
+    limit = spec.throttle.rows_per_second
+    if limit:
+        seconds = max(seconds, pinned.live_rows / limit)
+    opened.source.check_key_values(unique=False)
+    unique = _is_unique(opened) if check_unique and spec.source.delta and spec.source.delta.key else None
+    retention = _retention_seconds(opened)
+    params = spec.strategy.snapshot
+    per_split = max(1, int(rate * params.split_target_seconds / params.max_in_flight))
+    return Plan(
+        rows=pinned.live_rows,
+        bytes=sum(pinned.bytes),
+        files=len(pinned.rows),
+        splits=-(-pinned.live_rows // per_split),
+        version=pinned.version,
+        estimated_seconds=round(seconds),
+        estimated_seconds_low=round(seconds * (1 - SPREAD)),
+        estimated_seconds_high=round(seconds * (1 + SPREAD)) + 1,
+        key_columns=tuple(spec.source.delta.key if spec.source.delta else ()),
+        key_unique=unique,
+        key_nulls=0 if spec.source.delta and spec.source.delta.key else None,
+        change_feed=pinned.change_feed,
+        retention_seconds=retention,
+        target_exists=opened.sink.exists(),
+        resumes_attempt=None if opened.state is None else opened.state.attempt,
+        warnings=tuple(_warnings(opened, limit, seconds, retention, unique=unique)),
+    )
+
+
+def _calibrate(opened: Opened, cores: int) -> float:
+    """Return rows a second that this machine reads, transforms and writes; 0 for an empty source."""
+    rows, sample = 0, []
+    for index, count in enumerate(opened.pinned.rows):
+        if sample and rows + count > SAMPLE_ROWS_MAX:
+            break
+        if count:
+            sample.append(Piece(index, 0, min(count, SAMPLE_ROWS_MAX), count))
+            rows += min(count, SAMPLE_ROWS_MAX)
+    if not rows:
+        return 0.0
+    frame = opened.transform.apply(opened.source.read(sample))
+    with tempfile.TemporaryDirectory(prefix="backfill-plan-") as folder:
+        seconds = 0.0
+        for attempt in range(2):
+            began_s = time.monotonic()
+            frame.write.parquet(f"{folder}/{attempt}")
+            seconds = time.monotonic() - began_s
+    # A sample of one file keeps one core busy, a job all of them.
+    busy = min(cores, len(sample))
+    return rows / seconds * cores / busy
+
+
+def _is_unique(opened: Opened) -> bool:
+    try:
+        opened.source.check_key_values(unique=True)
+    except DuplicateKeyError:
+        return False
+    return True
+
+
+def _retention_seconds(opened: Opened) -> int:
+    """Return how long what a job needs is kept: the shorter of removed files and log."""
+    properties = opened.source.properties()
+    log = _seconds(properties.get("delta.logRetentionDuration"), DEFAULT_LOG_SECONDS)
+    return min(log, _seconds(properties.get("delta.deletedFileRetentionDuration"), DEFAULT_FILE_SECONDS))
+
+
+def _seconds(interval: str | None, default: int) -> int:
+    found = re.findall(r"(\d+)\s+([a-z]+?)s?\b", (interval or "").lower())
+    return sum(int(number) * UNIT_SECONDS.get(unit, 0) for number, unit in found) or default
+
+
+def _warnings(
+    opened: Opened, limit: int | None, seconds: float, retention: int, *, unique: bool | None
+) -> list[PlanWarning]:
+    pinned = opened.pinned
+    found = []
+    if not pinned.change_feed:
+        found.append(("NoChangeFeed", "the source has no change feed: an update or delete will end the job.",
+                      "Set delta.enableChangeDataFeed = true on the source before the start."))  # fmt: skip
+    if retention < 3 * seconds:
+        found.append(("RetentionShort", f"the source keeps what the job needs for {retention} s, it may take {seconds:.0f} s.",
+                      "Raise delta.deletedFileRetentionDuration and delta.logRetentionDuration."))  # fmt: skip
+    if unique is False:
+        found.append(("KeyNotUnique", "the key is not unique: the job will refuse to start.", "Choose another key."))
+    if limit == 0:
+        found.append(("HistoryHeld", "throttle.rowsPerSecond is 0: history will not be read.", "Raise it."))
+    files = len(pinned.rows)
+    if files > 100 and sum(pinned.bytes) / files < TINY_FILE_BYTES:
+        found.append(("TinyFiles", f"{files} files of {sum(pinned.bytes) / files / 1e3:.0f} kB each read slowly.",
+                      "OPTIMIZE the source first."))  # fmt: skip
+    if pinned.bytes and max(pinned.bytes) > HUGE_FILE_BYTES:
+        found.append(("HugeFile", f"a file of {max(pinned.bytes) / 1e9:.1f} GB is one split at full speed, and is read "
+                      "again for each slice under a limit.", "Rewrite the source in files of about 1 GB."))  # fmt: skip
+    return [PlanWarning(reason=reason, message=message, cure=cure) for reason, message, cure in found]

@@ -1,0 +1,35 @@
+"""The house stands anywhere: no address of a registry, no path of somebody's machine."""
+
+import re
+
+import pytest
+from support.house import ROOT, name, tracked
+
+BINARY = {".png", ".jpg", ".gif", ".ico", ".parquet", ".jar", ".whl"}
+# Put together from parts, or this file would contain what it forbids.
+HOSTS = [
+    "py" + "pi.org", "python" + "hosted.org", "repo1." + "maven", "repo." + "maven", "maven." + "org", "registry." + "npmjs",
+    "proxy." + "golang", "sum." + "golang", "static." + "crates", "deb." + "debian", "archive." + "ubuntu", "index" + "-url",
+]  # fmt: skip
+PLACES = [r"(?<![\w.-])/" + place + "/" for place in ("wo" + "rk", "fa" + "rm", "ho" + r"me/\w+", "Us" + r"ers/\w+")]
+FORBIDDEN = re.compile("|".join([*map(re.escape, HOSTS), *PLACES]))
+FLAG_OF_THE_LOCK = "--no-emit-" + "index" + "-url"
+
+
+class TestTheGround:
+    """A clone works on every machine that has mirrors of its own set up."""
+
+    @pytest.mark.parametrize("path", [path for path in tracked() if path.suffix not in BINARY], ids=name)
+    def test_a_file_names_no_registry_and_no_machine(self, path):
+        """The flag that keeps addresses out of the lock may be named."""
+        text = path.read_text(errors="replace").replace(FLAG_OF_THE_LOCK, "")
+
+        assert [line for line in text.splitlines() if FORBIDDEN.search(line)] == []
+
+    def test_every_locked_package_has_a_hash(self):
+        """A lock without hashes locks names, not contents."""
+        lock = (ROOT / "requirements" / "dev.txt").read_text()
+        packages = re.findall(r"^[a-z0-9._-]+==.*?(?=^[a-z0-9]|\Z)", lock, flags=re.MULTILINE | re.DOTALL)
+
+        assert len(packages) > 40
+        assert [package.splitlines()[0] for package in packages if "--hash=sha256:" not in package] == []

@@ -1,0 +1,67 @@
+"""What is dangerous to touch is touched in one place."""
+
+import subprocess
+import sys
+
+import pytest
+from support.house import ROOT, SPARK, attribute_chains, name, packaged
+
+SEAL = {SPARK / "seal.py"}
+SESSION = {SPARK / "session.py"}
+SETTINGS = {path for path in packaged() if path.name == "settings.py"}
+
+
+def users(*fragments):
+    """Return the packaged files in which an attribute chain contains one of the fragments."""
+    return {path for path in packaged() if any(part in f"{chain}." for chain in attribute_chains(path) for part in fragments)}
+
+
+class TestOneDoor:
+    """Whoever must change how something is done finds one file."""
+
+    def test_only_the_seal_touches_delta_kernel(self):
+        """Its API is not stable; one conformance suite guards one file."""
+        assert users(".delta.kernel.", ".kernel.") == SEAL
+
+    def test_only_the_session_module_makes_sessions(self):
+        """A session found by global lookup has settings that nobody chose."""
+        assert users("SparkSession.builder", ".getActiveSession", ".getOrCreate") == SESSION
+
+    def test_only_settings_read_the_environment(self):
+        """A setting read elsewhere cannot be seen, passed or refused."""
+        assert users("os.environ", "os.getenv") <= SETTINGS
+
+    def test_nobody_sleeps(self):
+        """Waiting is for an event, with a deadline."""
+        assert users("time.sleep", "asyncio.sleep") == set()
+
+
+PLANTED = {
+    "environ": "import os\nX = os.environ['A']\n",
+    "environ by name": "from os import environ\nX = environ['A']\n",
+    "getenv": "import os\nX = os.getenv('A')\n",
+    "sleep": "import time\ntime.sleep(1)\n",
+    "now": "from datetime import UTC, datetime\nX = datetime.now(UTC)\n",
+    "builder": "from pyspark.sql import SparkSession\nX = SparkSession.builder\n",
+    "active session": "from pyspark.sql import SparkSession\nX = SparkSession.getActiveSession()\n",
+    "mock": "from unittest.mock import MagicMock\nX = MagicMock()\n",
+}
+
+
+class TestTheBansBite:
+    """A ban that catches nothing is decoration."""
+
+    @pytest.mark.parametrize("text", PLANTED.values(), ids=PLANTED.keys())
+    def test_a_planted_violation_is_caught(self, text):
+        """By ruff's banned API."""
+        command = [sys.executable, "-m", "ruff", "check", "--select=TID251", "--stdin-filename=spark_app/planted.py", "-"]
+
+        done = subprocess.run(command, input=text, cwd=ROOT, capture_output=True, text=True, check=False)
+
+        assert done.returncode == 1
+        assert "TID251" in done.stdout
+
+    def test_the_doors_themselves_exist(self):
+        """A renamed door would leave its ban without a hole, or its hole without a door."""
+        assert all(path.exists() for path in SEAL | SESSION)
+        assert {name(path) for path in SETTINGS} >= {"spark_app/backfill_spark/settings.py"}

@@ -1,0 +1,57 @@
+"""Files and functions can be read by a person in one sitting, and are named for what they are."""
+
+import tomllib
+
+import pytest
+from support.house import ROOT, functions, name, packaged, python
+
+FILE_LINES_MAX = 400
+FUNCTION_LINES_MAX = 60
+NAMELESS = {"utils", "util", "helpers", "helper", "common", "misc", "manager", "managers", "stuff", "data", "info"}
+EXCEPTIONS = tomllib.loads((ROOT / "tests" / "architecture" / "exceptions.toml").read_text())
+
+
+class TestNamesSayWhatThingsAre:
+    """A drawer labelled `utils` is opened by everybody and tidied by nobody."""
+
+    @pytest.mark.parametrize("path", python(), ids=name)
+    def test_a_file_is_named_for_its_idea(self, path):
+        """Nor is a folder on the way to it."""
+        assert not NAMELESS & {part.removesuffix(".py") for part in path.relative_to(ROOT).parts}
+
+    def test_source_roots_and_tests_are_no_packages(self):
+        """An `operator/__init__.py` would shadow the standard library, and kopf could not be imported."""
+        roots = [ROOT / "crds", ROOT / "operator", ROOT / "spark_app", ROOT / "tests", *(ROOT / "tests").iterdir()]
+
+        assert [name(root) for root in roots if (root / "__init__.py").exists()] == []
+
+    @pytest.mark.parametrize("path", [path for path in packaged() if path.name == "__init__.py"], ids=name)
+    def test_a_package_says_what_it_is_for(self, path):
+        """The first thing a newcomer opens is its __init__."""
+        assert path.read_text().startswith('"""')
+
+
+class TestNothingIsTooLong:
+    """Long files have two reasons to exist; long functions do two things. Exceptions have a written reason."""
+
+    def test_files(self):
+        """At most 400 lines."""
+        long = {name(path) for path in python() if len(path.read_text().splitlines()) > FILE_LINES_MAX}
+
+        assert long == set(EXCEPTIONS["files"])
+
+    def test_functions(self):
+        """At most 60 lines, docstring included."""
+        long = {
+            f"{name(path)}:{function}"
+            for path in packaged()
+            for function, lines in functions(path)
+            if lines > FUNCTION_LINES_MAX
+        }
+
+        assert long == set(EXCEPTIONS["functions"])
+
+    @pytest.mark.parametrize("kind", ["files", "functions"])
+    def test_every_exception_has_a_reason(self, kind):
+        """A sentence, not a word."""
+        assert [entry for entry, reason in EXCEPTIONS[kind].items() if len(reason.split()) < 5] == []

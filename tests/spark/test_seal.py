@@ -1,0 +1,291 @@
+"""The seal on real tables: each measured fact of Delta Kernel that the product stands on."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from backfill_core.errors import FencedError, SourceNotFoundError, UnsupportedTargetFeatureError
+from backfill_spark.seal import Sealer, newest_version, partition_of
+from backfill_spark.sinks.delta.sink import DeltaSink
+
+COLUMNS = {
+    "id": "id",
+    "tiny": "cast(id % 100 AS tinyint)",
+    "small": "cast(id AS smallint)",
+    "whole": "cast(id AS int)",
+    "real": "cast(id / 3 AS float)",
+    "wide": "id / 7",
+    "money": "cast(id * 1.37 AS decimal(12, 2))",
+    "big": "cast(id * 1.3 AS decimal(30, 5))",
+    "name": "concat('n', id)",
+    "flag": "id % 2 = 0",
+    "day": "date_add(DATE'2020-01-01', cast(id AS int))",
+    "at": "timestamp_micros(1700000000123456 + id)",
+    "local": "cast(timestamp_seconds(id) AS timestamp_ntz)",
+    "maybe": "if(id % 4 = 0, null, id)",
+    "never": "cast(null AS string)",
+    "nested": "named_struct('a', id, 'b', concat('x', id))",
+}
+LISTS = {"list": "array(id, null)", "pairs": "map('k', id)", "raw": "cast(concat('b', id) AS binary)"}
+
+
+def every_type(spark, rows=50):
+    return spark.range(0, rows, 1, 1).selectExpr(*(f"{sql} AS {name}" for name, sql in (COLUMNS | LISTS).items()))
+
+
+@pytest.fixture
+def table(spark, tmp_path):
+    """An empty target, a way to stage into it, and a sealer."""
+
+    class Table:
+        def __init__(self, rows, **options):
+            self.path = str(tmp_path / "target")
+            self.sink = DeltaSink(spark, self.path, write_mode="Append", key=(), job_id="ns/job", **options)
+            self.sink.prepare(rows.schema)
+            self.sealer = self.open()
+            self.work = 0
+
+        def open(self, app_id="app"):
+            return Sealer(spark, self.path, app_id=app_id, domain="backfill.test")
+
+        def stage(self, rows):
+            self.work += 1
+            return self.sealer.measure(self.sink.stage(rows, attempt=1, work_id=self.work))
+
+        def read(self):
+            return spark.read.format("delta").load(self.path)
+
+        def actions(self, version):
+            text = Path(self.path, "_delta_log", f"{version:020d}.json").read_text()
+            return [json.loads(line) for line in text.splitlines()]
+
+    return Table
+
+
+class TestOneCommit:
+    """Data, progress and transaction id stand or fall together."""
+
+    def test_files_state_and_transaction_land_in_one_version(self, spark, table):
+        rows = spark.range(10)
+        target = table(rows)
+        commit = target.sealer.seal(7, target.stage(rows), '{"epoch":7}')
+
+        kinds = {next(iter(action)) for action in target.actions(commit.version)}
+        assert {"add", "txn", "domainMetadata"} <= kinds
+        assert target.read().count() == 10
+        stored = target.sealer.read_state()
+        assert (stored.text, stored.table_version, stored.txn_version) == ('{"epoch":7}', commit.version, 7)
+
+    def test_staged_files_are_invisible_until_then(self, spark, table):
+        target = table(spark.range(1))
+        target.stage(spark.range(10))
+
+        assert target.read().count() == 0
+
+    def test_an_empty_epoch_can_be_sealed(self, spark, table):
+        """The fence."""
+        target = table(spark.range(1))
+        target.sealer.seal(1, (), "fence")
+
+        assert target.sealer.read_state().text == "fence"
+
+    def test_a_state_of_64_kib_comes_back(self, spark, table):
+        target = table(spark.range(1))
+        text = json.dumps({"x": 'ü"\\' * 13_000})[: 64 * 1024]
+        target.sealer.seal(1, (), text)
+
+        assert target.sealer.read_state().text == text
+
+    def test_without_a_table_there_is_no_state(self, spark, tmp_path):
+        sealer = Sealer(spark, str(tmp_path / "none"), app_id="a", domain="backfill.x")
+
+        assert sealer.read_state().table_version == -1
+        with pytest.raises(SourceNotFoundError, match="not a Delta table"):
+            newest_version(spark, str(tmp_path / "none"))
+
+
+class TestTheFence:
+    """Delta itself refuses a driver that lost its job."""
+
+    def test_an_older_and_an_equal_transaction_are_refused_at_begin(self, spark, table):
+        target = table(spark.range(1))
+        target.sealer.seal(5, (), "new")
+        zombie = target.open()
+
+        for version in (4, 5):
+            with pytest.raises(FencedError):
+                zombie.seal(version, (), "old")
+        assert target.sealer.read_state().text == "new"
+
+    def test_a_seal_that_lands_between_begin_and_commit_makes_the_commit_fail(self, spark, table):
+        target = table(spark.range(1))
+        zombie = target.open()
+        txn = zombie._begin(3)
+        target.sealer.seal(9, (), "new")
+
+        zombie._begin = lambda _version: txn
+        with pytest.raises(FencedError):
+            zombie.seal(3, (), "old")
+        assert target.sealer.read_state().text == "new"
+
+    def test_a_merge_of_a_fenced_attempt_changes_nothing(self, spark, table):
+        """MERGEs share the sequence of the seals."""
+        target = table(spark.range(3))
+        target.sealer.seal(1, target.stage(spark.range(3)), "a")
+        target.sealer.seal(2 << 32, (), "fence of attempt 2")
+        late = DeltaSink(spark, target.path, write_mode="Upsert", key=("id",), job_id="ns/job")
+        late.prepare(spark.range(1).schema)
+        late.merge(spark.range(5, 9).selectExpr("id", "false AS _delete"), app_id="app", txn_version=(1 << 32) + 7)
+
+        assert target.read().count() == 3
+
+
+class TestOtherWriters:
+    """A seal is rebased over what others commit; what it stored survives them."""
+
+    @pytest.mark.parametrize("foreign", ["append", "merge"])
+    def test_commits_of_others_between_begin_and_commit(self, spark, table, foreign):
+        target = table(spark.range(1))
+        target.sealer.seal(1, target.stage(spark.range(5)), "one")
+        files, txn = target.stage(spark.range(10, 15)), target.sealer._begin(2)
+        if foreign == "append":
+            spark.range(100, 103).write.format("delta").mode("append").save(target.path)
+        else:
+            spark.sql(f"MERGE INTO delta.`{target.path}` t USING (SELECT 100L + id AS id FROM range(3)) s ON t.id = s.id WHEN NOT MATCHED THEN INSERT *")
+        target.sealer._begin = lambda _version: txn
+        target.sealer.seal(2, files, "two")
+
+        assert target.read().count() == 13
+        assert target.open().read_state().text == "two"
+
+    def test_the_state_survives_optimize_and_merge(self, spark, table):
+        target = table(spark.range(1))
+        for version in (1, 2, 3):
+            target.sealer.seal(version, target.stage(spark.range(version * 10, version * 10 + 5)), f"s{version}")
+        spark.sql(f"OPTIMIZE delta.`{target.path}`")
+        spark.sql(f"UPDATE delta.`{target.path}` SET id = id + 1 WHERE id > 20")
+
+        assert target.open().read_state().text == "s3"
+        assert target.read().count() == 15
+
+
+class TestStatistics:
+    """What the footers say is what an ordinary Delta write would have computed row by row."""
+
+    def test_of_every_column_type(self, spark, table, tmp_path):
+        rows = every_type(spark)
+        target = table(rows)
+        version = target.sealer.seal(1, target.stage(rows), "s").version
+        rows.write.format("delta").save(str(tmp_path / "plain"))
+
+        ours = json.loads(next(a["add"]["stats"] for a in target.actions(version) if "add" in a))
+        log = Path(tmp_path, "plain", "_delta_log", f"{0:020d}.json").read_text().splitlines()
+        theirs = json.loads(next(json.loads(line)["add"]["stats"] for line in log if '"add"' in line))
+        assert ours["numRecords"] == theirs["numRecords"] == 50
+        for name in set(COLUMNS) - {"never", "nested", "flag", "at", "local"}:
+            for bound in ("minValues", "maxValues"):
+                assert ours[bound][name] == pytest.approx(theirs[bound][name]), (bound, name)
+        assert ours["nullCount"]["maybe"] == theirs["nullCount"]["maybe"] == 13
+        assert ours["nullCount"]["never"] == 50
+        assert ours["minValues"]["nested"]["a"] == 0
+        # Bounds of a timestamp are whole milliseconds: never above the least, never below the greatest value.
+        assert ours["minValues"]["at"] <= "2023-11-14T22:13:20.123Z"
+        assert ours["maxValues"]["at"] >= "2023-11-14T22:13:20.123Z"
+
+    def test_a_filter_on_each_column_finds_its_rows(self, spark, table):
+        """Wrong bounds would skip the file."""
+        rows = every_type(spark)
+        target = table(rows)
+        target.sealer.seal(1, target.stage(rows), "s")
+        wanted = rows.where("id = 49").collect()[0].asDict()
+
+        for name, sql in COLUMNS.items():
+            if wanted[name] is not None and name != "nested":
+                value = COLUMNS[name].replace("id", "49L") if name != "id" else "49L"
+                assert target.read().where(f"{name} = {value}").where("id = 49").count() == 1, (name, sql)
+
+    def test_files_without_rows_are_left_out(self, spark, table):
+        target = table(spark.range(1))
+
+        assert target.stage(spark.range(0)) == ()
+
+
+class TestPartitions:
+    """One write context for each combination of values."""
+
+    def test_odd_values_and_nulls(self, spark, table):
+        rows = spark.createDataFrame(
+            [(1, "a b/c=d%e", "2024-02-29"), (2, None, None), (3, "ü", "1999-12-31")], "id long, text string, day string"
+        ).selectExpr("id", "text", "cast(day AS date) AS day")
+        target = table(rows, partition_by=("text", "day"))
+        target.sealer.seal(1, target.stage(rows), "s")
+
+        assert sorted(map(tuple, target.read().collect()), key=str) == sorted(map(tuple, rows.collect()), key=str)
+        assert target.read().where("text = 'a b/c=d%e' AND day = '2024-02-29'").count() == 1
+        assert target.read().where("text IS NULL").count() == 1
+
+    def test_values_are_read_from_folders(self):
+        assert partition_of("/t/backfill-1/a1/s1/p=a%20b/q=__HIVE_DEFAULT_PARTITION__/f.parquet", ("q", "p")) == (
+            ("q", None), ("p", "a b"),
+        )  # fmt: skip
+
+
+class TestTableFeatures:
+    """Tables that Kernel can write, and one that it must not."""
+
+    @pytest.mark.parametrize(
+        "properties",
+        [
+            {"delta.enableDeletionVectors": "true", "delta.enableChangeDataFeed": "true"},
+            {"delta.columnMapping.mode": "name"},
+            {"delta.checkpointPolicy": "v2"},
+            {"delta.enableInCommitTimestamps": "true"},
+            {"delta.appendOnly": "true"},
+            {"delta.enableRowTracking": "true"},
+        ],
+        ids=lambda properties: "+".join(properties),
+    )
+    def test_rows_come_back(self, spark, table, properties):
+        rows = spark.range(20).selectExpr("id", "named_struct('in', id) AS st", "concat('n', id) AS name")
+        target = table(rows, properties=properties)
+        target.sealer.seal(1, target.stage(rows), "s")
+
+        assert target.read().exceptAll(rows).count() == 0
+        assert target.read().where("name = 'n7'").count() == 1
+        assert target.read().count() == 20
+
+    def test_clustered_tables(self, spark, table):
+        target = table(spark.range(1), cluster_by=("id",))
+        target.sealer.seal(1, target.stage(spark.range(9)), "s")
+        spark.sql(f"OPTIMIZE delta.`{target.path}`")
+
+        assert target.read().count() == 9
+
+    def test_the_change_feed_of_the_target_is_right(self, spark, table):
+        target = table(spark.range(1), properties={"delta.enableChangeDataFeed": "true"})
+        version = target.sealer.seal(1, target.stage(spark.range(9)), "s").version
+        feed = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", version).load(target.path)
+
+        assert feed.where("_change_type = 'insert'").count() == feed.count() == 9
+
+    def test_a_check_constraint_is_refused_by_name(self, spark, table):
+        target = table(spark.range(1))
+        spark.sql(f"ALTER TABLE delta.`{target.path}` ADD CONSTRAINT positive CHECK (id >= 0)")
+
+        with pytest.raises(UnsupportedTargetFeatureError, match="positive"):
+            target.sink.check(spark.range(1).schema, source_path="/elsewhere", has_state=True)
+
+
+class TestCheckpoints:
+    """Made by hooks, off the barrier's path."""
+
+    def test_one_is_there_after_ten_seals_and_the_table_is_readable(self, spark, table):
+        target = table(spark.range(1))
+        for version in range(1, 13):
+            target.sealer.seal(version, target.stage(spark.range(version, version + 1)), f"s{version}")
+            target.sealer.run_hooks()
+
+        assert list(Path(target.path, "_delta_log").glob("*.checkpoint*.parquet"))
+        assert target.read().count() == 12
+        assert newest_version(spark, target.path).version == 12

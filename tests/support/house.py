@@ -1,0 +1,59 @@
+"""Where the house stands and what is in it, for the architecture suite."""
+
+import ast
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+SOURCE_ROOTS = ("crds", "operator", "spark_app")
+CORE = ROOT / "spark_app" / "backfill_core"
+SPARK = ROOT / "spark_app" / "backfill_spark"
+
+
+def tracked():
+    """Return the files that are, or are about to be, in the repository; all files where there is none."""
+    listing = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if listing.returncode != 0:
+        ours = ["crds", "operator", "spark_app", "tests", "docs", "examples", "requirements", "build-tools", ".ci"]
+        return [path for name in ours for path in (ROOT / name).rglob("*") if path.is_file()]
+    return [path for line in listing.stdout.splitlines() if (path := ROOT / line).is_file()]
+
+
+def packaged():
+    """Return the Python files that the wheel holds."""
+    return sorted(path for root in SOURCE_ROOTS for path in (ROOT / root).rglob("*.py"))
+
+
+def python():
+    """Return every Python file: packages, tests, build tools."""
+    return [*packaged(), *sorted((ROOT / "tests").rglob("*.py")), *sorted((ROOT / "build-tools").rglob("*.py"))]
+
+
+def name(path):
+    """Return the path as people say it."""
+    return path.relative_to(ROOT).as_posix()
+
+
+def functions(path):
+    """Yield the name and the number of lines of every function of a file."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name, (node.end_lineno or 0) - node.lineno + 1
+
+
+def attribute_chains(path):
+    """Yield `a.b.c` for every attribute access, and `a.b` for every name imported, of a file."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Attribute):
+            yield ast.unparse(node)
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                yield f"{node.module}.{alias.name}"
+
+
+def plugins():
+    """Return the folders of strategies, sources and sinks."""
+    kinds = (CORE / "strategies", SPARK / "sources", SPARK / "sinks")
+    return sorted(path for kind in kinds for path in kind.iterdir() if path.is_dir() and path.name != "__pycache__")
