@@ -15,7 +15,11 @@ GENERATED = (
 
 def main(*, check: bool) -> int:
     """Return 1 when a file is stale and may not be written."""
-    stale = [(path, text) for path, render in GENERATED if (text := render()) != (path.read_text() if path.exists() else None)]
+    stale = [
+        (path, text)
+        for path, render in GENERATED
+        if (text := render()) != (path.read_text() if path.exists() else None)
+    ]
     for path, text in stale:
         if check:
             print(f"{path.name} is stale: run `make docs`", file=sys.stderr)

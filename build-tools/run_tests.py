@@ -15,7 +15,7 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 ROOT = Path(__file__).parent.parent
 REPORTS = ROOT / "build" / "reports"
@@ -54,8 +54,8 @@ class Count:
 def read(report: Path) -> Count:
     """Count a JUnit report; one that is missing or cut off is a failure."""
     try:
-        root = ElementTree.parse(report).getroot()
-    except (FileNotFoundError, ElementTree.ParseError):
+        root = ET.parse(report).getroot()  # noqa: S314 (pytest wrote it)
+    except (FileNotFoundError, ET.ParseError):
         return Count(failed=1)
     total = Count()
     for suite in root.iter("testsuite"):
@@ -85,10 +85,12 @@ class Lane:
         self.reader.start()
 
     def forward(self) -> None:
+        """Print what pytest says until it has no more to say."""
         for line in self.process.stdout or ():
             print(f"{self.prefix}{line}", end="", flush=True)
 
     def poll(self) -> int | None:
+        """Return the exit code, None while it runs; a lane without tests has not failed."""
         code = self.process.poll()
         return 0 if code == NOTHING_COLLECTED else code
 

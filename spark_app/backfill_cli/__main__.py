@@ -6,9 +6,10 @@ from pathlib import Path
 
 import click
 
+from backfill_cli.amounts import parse_memory
 from backfill_cli.control import pause, resume, stop, throttle, verify
 from backfill_cli.look import jobs, plan, status, validate
-from backfill_cli.options import FILE, Commands, leave, read
+from backfill_cli.options import FILE, Commands, leave, parsed, read
 from backfill_spark.settings import DriverSettings
 
 
@@ -24,7 +25,7 @@ def cli(debug: bool) -> None:
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option("--set", "changes", multiple=True, metavar="PATH=VALUE", help="Change a field: spec.after=Follow.")
 @click.option("--cores", type=click.IntRange(min=1), help="Threads of the embedded Spark.")
-@click.option("--memory", help="Heap of the embedded Spark, as 4g.")
+@click.option("--memory", callback=parsed(parse_memory), help="Heap of the embedded Spark, as 4g.")
 @click.option("--driver-log", type=click.Path(dir_okay=False, path_type=Path), help="Where Spark's own words go.")
 @click.option("--no-color", is_flag=True, help="No colours.")
 def run(
@@ -48,7 +49,12 @@ def run(
 
 
 @cli.command()
-@click.option("--dir", "folder", type=click.Path(path_type=Path, file_okay=False), help="Scratch folder; default: a temporary one.")
+@click.option(
+    "--dir",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Scratch folder; default: a temporary one.",
+)
 @click.option("--rows", type=click.IntRange(min=100_000), default=3_000_000, show_default=True)
 def demo(folder: Path | None, rows: int) -> None:
     """Show the product on real tables with real live changes, in about two minutes."""

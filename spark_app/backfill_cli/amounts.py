@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from datetime import datetime
 
+from backfill_spark.settings import MEMORY_PATTERN
+
 UNITS = {"": 1, "k": 1_000, "m": 1_000_000}
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "": 1}
 RATE_MAX_ROWS_PER_S = 1_000_000_000
@@ -42,6 +44,17 @@ def parse_duration_s(text: str) -> int:
     if seconds > DURATION_MAX_S:
         raise ValueError(f"{text!r} is more than a week; leave --for out to keep it")
     return seconds
+
+
+def parse_memory(text: str) -> str:
+    """Return a heap size as Java says it: `4g`, `512m`.
+
+    Raises:
+        ValueError: it is no such thing.
+    """
+    if re.fullmatch(MEMORY_PATTERN, text) is None or not text.isalnum():
+        raise ValueError(f"{text!r} is no memory size; write 4g or 512m")
+    return text
 
 
 def show_rows(count: int) -> str:

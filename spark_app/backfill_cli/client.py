@@ -116,5 +116,9 @@ def find(state_dir: Path, job_id: str | None) -> Client:
     wanted = f"job {job_id!r} is not running" if job_id else "no backfill runs"
     killed = [one for one in left_behind(state_dir) if job_id == one.job_id]
     last = f"; its attempt {killed[0].attempt} (pid {killed[0].pid}) was killed" if killed else ""
-    cure = f"There is: {names}." if names else "Start it with `backfill run -f FILE`; it goes on from the target's own state."
+    cure = (
+        f"There is: {names}."
+        if names
+        else "Start it with `backfill run -f FILE`; it goes on from the target's own state."
+    )
     raise NotRunningError(f"{wanted} on this machine{last}.", cure=cure)

@@ -73,7 +73,9 @@ def resume(file: Path | None, job: str | None, wait_s: float) -> None:
 @FILE
 @JOB
 @WAIT
-@click.option("--for", "for_s", callback=parsed(parse_duration_s), metavar="DURATION", help="90s, 30m, 2h; then what was before.")
+@click.option(
+    "--for", "for_s", callback=parsed(parse_duration_s), metavar="DURATION", help="90s, 30m, 2h; then what was before."
+)
 def throttle(rate: int | None, file: Path | None, job: str | None, wait_s: float, for_s: int | None) -> None:
     """Limit history to RATE rows a second: 50000, 200k, 1.5M, 0 (none at all), none (no limit)."""
     limit = ThrottleCommand(rows_per_second=rate, for_seconds=for_s)

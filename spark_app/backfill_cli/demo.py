@@ -44,11 +44,12 @@ class DemoError(Exception):
 
 
 class Child:
-    """A process that speaks JSON lines; the newest is kept, and who waits for one is woken."""
+    """A process that speaks JSON lines: all go to a file, the newest is kept, and who waits for one is woken."""
 
     def __init__(self, command: list[str], log_file: Path) -> None:
         """Start it in a group of its own, so that all of it can be killed."""
         self._log = log_file.open("ab")
+        self._lines = log_file.with_suffix(".jsonl").open("ab")
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, start_new_session=True
         )
@@ -60,6 +61,7 @@ class Child:
 
     def _read(self, out: IO[bytes]) -> None:
         for line in out:
+            self._lines.write(line)
             try:
                 words = json.loads(line)
             except ValueError:
@@ -68,6 +70,7 @@ class Child:
                 self.newest = words
                 self._changed.notify_all()
         self._log.close()
+        self._lines.close()
         with self._changed:
             self._ended = True
             self._changed.notify_all()

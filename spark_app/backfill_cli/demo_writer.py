@@ -118,7 +118,10 @@ def main() -> None:
         cores=CORES,
         memory="1g",
         jars_dir=DriverSettings.from_environ().jars_dir,
-        conf={"spark.databricks.delta.optimize.minFileSize": str(SMALL_FILE_BYTES), "spark.sql.shuffle.partitions": "2"},
+        conf={
+            "spark.databricks.delta.optimize.minFileSize": str(SMALL_FILE_BYTES),
+            "spark.sql.shuffle.partitions": "2",
+        },
     )
     writer = Writer(spark, given.path, given.rows)
     what = writer.create()

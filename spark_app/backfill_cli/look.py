@@ -77,7 +77,10 @@ def status(file: Path | None, job: str | None, output: str, watch: bool, offline
 
 
 def _words(client: Client) -> dict[str, Any]:
-    return {"jobId": client.address.job_id, **client.progress().model_dump(mode="json", by_alias=True, exclude_none=True)}
+    return {
+        "jobId": client.address.job_id,
+        **client.progress().model_dump(mode="json", by_alias=True, exclude_none=True),
+    }
 
 
 def _watch(client: Client, output: str) -> None:

@@ -80,7 +80,9 @@ class Run:
             signal.signal(signal.SIGINT, lambda number, frame: self._stop(number, frame, err))
             signal.signal(signal.SIGTERM, lambda number, frame: self._stop(number, frame, err))
             if self._shown.json_lines:
-                self._on_progress = lambda progress: _say(out, progress.model_dump_json(by_alias=True, exclude_none=True))
+                self._on_progress = lambda progress: _say(
+                    out, progress.model_dump_json(by_alias=True, exclude_none=True)
+                )
                 outcome = self._drive()
                 _say(out, json.dumps(outcome_words(outcome)))
             elif live:

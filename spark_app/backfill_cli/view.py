@@ -45,7 +45,8 @@ def show_progress(job: str, progress: Progress, note: str = "", acks: Sequence[A
     if note:
         parts.append(Text(note, style="bold yellow"))
     phase = PHASE_WORDS.get(progress.phase, progress.phase or "starting")
-    title = f"[bold]{job}[/]  {f'attempt {progress.attempt}  ' if progress.attempt else ''}{phase}"
+    attempt = f"attempt {progress.attempt}  " if progress.attempt else ""
+    title = Text.assemble((job, "bold"), f"  {attempt}{phase}")
     return Panel(Group(*parts), title=title, title_align="left", border_style=_colour(progress))
 
 
@@ -149,4 +150,4 @@ def show_plan(job: str, plan: Plan) -> RenderableType:
     parts: list[RenderableType] = [table]
     for one in plan.warnings:
         parts.append(Text.assemble((f"{one.reason}: ", "bold yellow"), one.message, " ", (one.cure, "dim")))
-    return Panel(Group(*parts), title=f"plan of [bold]{job}[/]", title_align="left", border_style="blue")
+    return Panel(Group(*parts), title=Text.assemble("plan of ", (job, "bold")), title_align="left", border_style="blue")

@@ -204,4 +204,5 @@ class AlreadyRunningError(BackfillError):
     """Another driver of the same job runs on this machine."""
 
     reason = "AlreadyRunning"
+    retryable = True
     exit_code = 62

@@ -12,6 +12,7 @@ A barrier waits for no split. While a MERGE runs barriers go on and seals wait f
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from backfill_core.controls import Controls
@@ -97,6 +98,7 @@ class _Sealing:
     verify: bool
     source_version: int
     done: tuple[tuple[int, int], ...] | None
+    sealed: JobState
 
 
 class Job:
@@ -147,8 +149,10 @@ class Job:
 
     def wake_at_s(self) -> float:
         """Return when a `Tick` is due at the latest, in monotonic seconds."""
-        times = (self._next_barrier_s, self._cancel_at_s, self._hold_until_s, self._seal_again_s)
-        return min(time for time in times if time is not None)
+        # Before the fence is durable no barrier passes, so none needs a wake-up.
+        barrier_s = self._next_barrier_s if self._fenced else None
+        times = (barrier_s, self._cancel_at_s, self._hold_until_s, self._seal_again_s)
+        return min((time for time in times if time is not None), default=math.inf)
 
     # ------------------------------------------------------------------ events
     def _take(self, event: Event, now: Now) -> tuple[Action, ...]:
@@ -199,10 +203,11 @@ class Job:
             words = f"this is attempt {attempt}"
             return (Acknowledge(event.attempt, epoch, event.revision, "WrongAttempt", words),)
         newest = max([self._controls.revision, *(one.revision for one in self._received)])
-        if event.revision == self._controls.revision and not any(one.revision == newest for one in self._to_ack):
+        waiting = (*self._received, *self._to_ack, *(self._sealing.acks if self._sealing else ()))
+        known = any(one.revision == event.revision for one in waiting)
+        if event.revision == self._controls.revision and not known:
             return (Acknowledge(attempt, epoch, event.revision, "Applied", "it was in force already"),)
         if event.revision <= newest:
-            known = any(one.revision == event.revision for one in (*self._received, *self._to_ack))
             words = f"revision {newest} is newer"
             return () if known else (Acknowledge(attempt, epoch, event.revision, "Superseded", words),)
         self._received.append(event)
@@ -254,12 +259,12 @@ class Job:
             self._fresh_after = self._looks_asked
             actions.append(self._look())
         if sealing.verify and not self._stopping:
-            actions.append(self._verify(sealing.source_version, sealing.done))
-        return (*actions, *self._maybe_over())
+            actions.append(self._verify(self._strategy.source_version, self._strategy.done))
+        return (*actions, *self._maybe_over(sealing.sealed))
 
-    def _maybe_over(self) -> tuple[Action, ...]:
-        receipt = self._state.receipt
-        if self._state.finished:
+    def _maybe_over(self, sealed: JobState) -> tuple[Action, ...]:
+        receipt = sealed.receipt
+        if sealed.finished:
             self._outcome = Finish("Complete")
             return (self._outcome,)
         if receipt is not None and not receipt.equal:
@@ -433,7 +438,7 @@ class Job:
         )
         action = Seal(epoch, txn_version(self._state.attempt, epoch), files, self._state.encode())
         acks, self._to_ack = tuple(self._to_ack), []
-        self._sealing = _Sealing(action, acks, verify, self._strategy.source_version, self._strategy.done)
+        self._sealing = _Sealing(action, acks, verify, self._strategy.source_version, self._strategy.done, self._state)
         self._ids.epoch += 2 if reserves else 1
         return action
 

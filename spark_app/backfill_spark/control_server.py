@@ -38,6 +38,12 @@ GOODBYE_S = 2.0
 """How long `close` lets answers leave: the last one is usually that of the command to stop."""
 
 
+class _Http(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+    """Connections that wait to be taken; the library's 5 resets the sixth of those that come at once."""
+
+
 class ControlServer:
     """Serves one attempt from `start` to `close`; every method may be called from any thread."""
 
@@ -81,8 +87,7 @@ class ControlServer:
         self._changed = threading.Condition()
         self._answering = 0
         self._started = self._closed = False
-        self._http = ThreadingHTTPServer((host, port), _handler(self))
-        self._http.daemon_threads = True
+        self._http = _Http((host, port), _handler(self))
         scheme = "http"
         if ssl_context is not None:
             # The handshake belongs to the request's thread: a silent client must not hold up the others.
@@ -143,9 +148,7 @@ class ControlServer:
 
     def _answer(self, request: CommandRequest, outcome: Any, message: str) -> Ack:
         epoch = self.progress().epoch
-        return Ack(
-            attempt=request.attempt, epoch=epoch, revision=request.revision, outcome=outcome, message=message
-        )
+        return Ack(attempt=request.attempt, epoch=epoch, revision=request.revision, outcome=outcome, message=message)
 
     def acks(self, after: int) -> list[Ack]:
         """Return what was acknowledged with a revision above `after`, oldest first."""

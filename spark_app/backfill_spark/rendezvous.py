@@ -95,14 +95,14 @@ def left_behind(state_dir: Path) -> list[Address]:
 
 def _found(state_dir: Path) -> list[tuple[Address, bool]]:
     found = []
-    for file in sorted(state_dir.glob("*.json")) if state_dir.is_dir() else []:
+    for file in state_dir.glob("*.json") if state_dir.is_dir() else ():
         try:
             address = Address(**json.loads(file.read_text()))
         except (OSError, ValueError, TypeError):
             continue  # being replaced, or not ours
         if file == control_file(state_dir, address.job_id):
             found.append((address, _held(file.with_suffix(".lock"))))
-    return found
+    return sorted(found, key=lambda one: one[0].job_id)
 
 
 def _take(path: Path) -> IO[str] | None:

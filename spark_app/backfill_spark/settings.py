@@ -6,7 +6,18 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from backfill_core.errors import EXIT_USAGE, BackfillError
+
+MEMORY_PATTERN = r"^[1-9][0-9]{0,5}[mMgG]$"
+
+
+class InvalidSettingError(BackfillError):
+    """A variable of the environment cannot be used; the message names it."""
+
+    reason = "InvalidSetting"
+    exit_code = EXIT_USAGE
 
 
 class DriverSettings(BaseModel):
@@ -17,7 +28,7 @@ class DriverSettings(BaseModel):
     cores: int = Field(default_factory=lambda: os.cpu_count() or 2, ge=1)
     """Threads of the embedded Spark."""
 
-    memory: str = "4g"
+    memory: str = Field(default="4g", pattern=MEMORY_PATTERN)
     """Heap of the embedded Spark's JVM."""
 
     jars_dir: Path | None = None
@@ -37,11 +48,24 @@ class DriverSettings(BaseModel):
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str] | None = None) -> DriverSettings:
-        """Read `BACKFILL_CORES`, `_MEMORY`, `_JARS_DIR`, `_STATE_DIR`, `_CRASH_AT`, and `JAVA_HOME`."""
+        """Read `BACKFILL_CORES`, `_MEMORY`, `_JARS_DIR`, `_STATE_DIR`, `_CRASH_AT`, and `JAVA_HOME`.
+
+        Raises:
+            InvalidSettingError: one of them says nothing usable.
+        """
         given = os.environ if environ is None else environ
         names = {"cores", "memory", "jars_dir", "state_dir", "check_unique", "crash_at"}
         values = {name: given.get(f"BACKFILL_{name.upper()}") for name in names} | {"java_home": given.get("JAVA_HOME")}
-        return cls.model_validate({name: value for name, value in values.items() if value})
+        values["state_dir"] = values["state_dir"] or str(default_state_dir(given))
+        try:
+            return cls.model_validate({name: value for name, value in values.items() if value})
+        except ValidationError as error:
+            first = error.errors()[0]
+            variable = f"BACKFILL_{str(first['loc'][0]).upper()}"
+            raise InvalidSettingError(
+                f"{variable}={first['input']!r}: {first['msg'][:1].lower()}{first['msg'][1:]}.",
+                cure=f"Mend or unset {variable}.",
+            ) from error
 
 
 def default_state_dir(environ: Mapping[str, str]) -> Path:

@@ -9,7 +9,10 @@ import tomllib
 import pytest
 from support.house import ROOT, SOURCE_ROOTS
 
-CONTRACTS = [contract["name"] for contract in tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]]
+CONTRACTS = [
+    contract["name"]
+    for contract in tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+]
 
 CORE, SPARK = "spark_app/backfill_core", "spark_app/backfill_spark"
 # contract (its first words), file to plant, what it says
@@ -65,7 +68,9 @@ class TestTheContracts:
         assert code == 0, words
         assert f"{len(CONTRACTS)} kept, 0 broken" in words
 
-    @pytest.mark.parametrize(("contract", "file", "line"), PLANTED, ids=[f"{file}: {line}" for _, file, line in PLANTED])
+    @pytest.mark.parametrize(
+        ("contract", "file", "line"), PLANTED, ids=[f"{file}: {line}" for _, file, line in PLANTED]
+    )
     def test_a_planted_violation_is_caught(self, house, contract, file, line):
         """By the contract that names it."""
         planted = house / file

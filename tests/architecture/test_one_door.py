@@ -13,7 +13,11 @@ SETTINGS = {path for path in packaged() if path.name == "settings.py"}
 
 def users(*fragments):
     """Return the packaged files in which an attribute chain contains one of the fragments."""
-    return {path for path in packaged() if any(part in f"{chain}." for chain in attribute_chains(path) for part in fragments)}
+    return {
+        path
+        for path in packaged()
+        if any(part in f"{chain}." for chain in attribute_chains(path) for part in fragments)
+    }
 
 
 class TestOneDoor:
@@ -54,7 +58,15 @@ class TestTheBansBite:
     @pytest.mark.parametrize("text", PLANTED.values(), ids=PLANTED.keys())
     def test_a_planted_violation_is_caught(self, text):
         """By ruff's banned API."""
-        command = [sys.executable, "-m", "ruff", "check", "--select=TID251", "--stdin-filename=spark_app/planted.py", "-"]
+        command = [
+            sys.executable,
+            "-m",
+            "ruff",
+            "check",
+            "--select=TID251",
+            "--stdin-filename=spark_app/planted.py",
+            "-",
+        ]
 
         done = subprocess.run(command, input=text, cwd=ROOT, capture_output=True, text=True, check=False)
 

@@ -203,7 +203,7 @@ class TestStatistics:
         for name, sql in COLUMNS.items():
             if wanted[name] is not None and name != "nested":
                 value = COLUMNS[name].replace("id", "49L") if name != "id" else "49L"
-                assert target.read().where(f"{name} = {value}").where("id = 49").count() == 1, (name, sql)
+                assert target.read().where(f"{name} = ({value})").where("id = 49").count() == 1, (name, sql)
 
     def test_files_without_rows_are_left_out(self, spark, table):
         target = table(spark.range(1))

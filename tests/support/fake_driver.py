@@ -12,7 +12,7 @@ import sys
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from backfill_api.progress import Progress
 from backfill_core.messages import (
@@ -101,7 +101,7 @@ class ScriptedJob:
     def _change(self, **fields: Any) -> None:
         self.progress = self.progress.model_copy(update=fields)
 
-    def __enter__(self) -> ScriptedJob:
+    def __enter__(self) -> Self:
         self.server.start()
         self._thread = threading.Thread(target=self.run)
         self._thread.start()
@@ -122,5 +122,5 @@ def serve(state_dir: Path, job_id: str, **script: Any) -> None:
 
 
 if __name__ == "__main__":
-    flags = {name: True for name in sys.argv[2:]}
+    flags = dict.fromkeys(sys.argv[2:], True)
     serve(DriverSettings.from_environ(os.environ).state_dir, sys.argv[1], **flags)

@@ -43,5 +43,7 @@ def violations(spark: Any, source: str, target: str, seal: SeenSeal, view: Any) 
         missing = seal.state["rowsDone"] - rows.count()
     else:
         missing = wanted.exceptAll(rows).count()
-    where = f"version {seal.version} ({progress['phase']}, consumed {progress['consumed']}, epoch {seal.state['epoch']})"
+    where = (
+        f"version {seal.version} ({progress['phase']}, consumed {progress['consumed']}, epoch {seal.state['epoch']})"
+    )
     return [f"{where}: {surplus} rows too many, {missing} missing"] if surplus or missing else []

@@ -71,8 +71,9 @@ class Oracle:
             return Counter(self._first_image(version, row) for row in covered)
         if self._mode != CHANGELOG:
             return upstream.view(progress["consumed"])
-        first = Counter(self._first_image(version, row) for row in upstream.view(version).elements())
-        return first + Counter(upstream.logged(version, progress["consumed"]))
+        rows = Counter(self._first_image(version, row) for row in upstream.view(version).elements())
+        rows.update(upstream.logged(version, progress["consumed"]))
+        return rows
 
     def _first_image(self, version: int, row: Row) -> Row:
         return (INSERT, version, *row) if self._mode == CHANGELOG else row

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from support.sim_oracle import demand
 from support.sim_tables import APPEND, UPSERT, Row
@@ -311,4 +311,5 @@ class Shell:
 
 
 def _rows(files: tuple[StagedFile, ...]) -> list[Row]:
-    return list(itertools.chain.from_iterable(file.handle for file in files))  # type: ignore[call-overload]
+    handles: list[Any] = [file.handle for file in files]
+    return list(itertools.chain.from_iterable(handles))

@@ -236,16 +236,14 @@ class World:
     # ------------------------------------------------------------------ commands
     def _command(self) -> None:
         rng = self.rng
-        command: Command = rng.choice(
-            [
-                Pause(everything=rng.random() < 0.4, force=rng.random() < 0.4),
-                Resume(),
-                Throttle(rng.choice([None, 0, 1, 5, 50]), rng.choice([None, None, 3.0])),
-                VerifyNow(),
-                Stop(force=rng.random() < 0.5),
-            ]
-        )
-        self._send(command)
+        commands: list[Command] = [
+            Pause(everything=rng.random() < 0.4, force=rng.random() < 0.4),
+            Resume(),
+            Throttle(rng.choice([None, 0, 1, 5, 50]), rng.choice([None, None, 3.0])),
+            VerifyNow(),
+            Stop(force=rng.random() < 0.5),
+        ]
+        self._send(rng.choice(commands))
 
     def _send(self, command: Command) -> None:
         revision = next(self._revision)

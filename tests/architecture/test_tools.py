@@ -1,0 +1,105 @@
+"""The tools of the house do what they say: setup names what is missing, the closing line counts, the wheel is whole."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+import zipfile
+
+import pytest
+from support.house import ROOT, packaged
+
+
+@pytest.fixture
+def run_tests(tmp_path, monkeypatch):
+    """The program that runs lanes, with a folder of its own for reports."""
+    spec = importlib.util.spec_from_file_location("run_tests", ROOT / "build-tools" / "run_tests.py")
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "run_tests", module)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "REPORTS", tmp_path)
+    return module
+
+
+def report(folder, name, *, tests, failures=0, errors=0, skipped=0):
+    """Write what pytest writes."""
+    (folder / name).write_text(
+        f'<testsuites><testsuite tests="{tests}" failures="{failures}" errors="{errors}" skipped="{skipped}"/></testsuites>'
+    )
+
+
+class TestTheClosingLine:
+    """A robot reads the last line and nothing else."""
+
+    def test_it_adds_up_all_reports(self, run_tests, tmp_path, capsys):
+        """Errors of fixtures are failures too."""
+        report(tmp_path, "rules.xml", tests=10, failures=1, skipped=2)
+        report(tmp_path, "hands.xml", tests=5, errors=1)
+
+        run_tests.main(["--sum"])
+
+        assert capsys.readouterr().out == "11 passed, 2 failed, 2 skipped\n"
+
+    def test_a_report_that_was_cut_off_is_a_failure(self, run_tests, tmp_path, capsys):
+        """A killed pytest must not look like one that had nothing to do."""
+        (tmp_path / "rules.xml").write_text("<testsuites><testsuite tests=")
+
+        run_tests.main(["--sum"])
+
+        assert capsys.readouterr().out == "0 passed, 1 failed\n"
+
+    def test_every_folder_of_tests_is_in_a_lane(self, run_tests):
+        """A suite that no target runs is no suite."""
+        reached = {*run_tests.folders("rules"), *run_tests.folders("hands"), *run_tests.folders("crash")}
+        there = {f"tests/{path.relative_to(ROOT / 'tests').parts[0]}" for path in (ROOT / "tests").rglob("test_*.py")}
+
+        assert there - reached <= {"tests/benchmarks"}
+
+
+class TestSetup:
+    """A newcomer is told what to install, not shown a stack trace."""
+
+    @pytest.mark.parametrize("version", ["1.8.0_392", "11.0.21", "25"])
+    def test_a_java_that_spark_does_not_run_on_is_named(self, tmp_path, version):
+        """With the one that was found, and the commands that install a right one."""
+        java = tmp_path / "bin" / "java"
+        java.parent.mkdir()
+        java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+        java.chmod(0o755)
+
+        done = self.setup(tmp_path)
+
+        assert done.returncode == 1
+        assert f"found: {version.split('.')[0]}" in done.stderr
+        assert "openjdk-17-jre-headless" in done.stderr
+
+    def test_no_java_at_all_is_said(self, tmp_path):
+        """Where JAVA_HOME points is somebody's decision, so nothing is installed beside it."""
+        done = self.setup(tmp_path)
+
+        assert done.returncode == 1
+        assert f"found: none (JAVA_HOME={tmp_path})" in done.stderr
+
+    @staticmethod
+    def setup(java_home):
+        """Run setup with another Java; it ends before it touches anything."""
+        return subprocess.run(
+            [ROOT / "build-tools" / "setup.sh"],
+            env=dict(os.environ, JAVA_HOME=str(java_home)), capture_output=True, text=True, check=False,
+        )  # fmt: skip
+
+
+class TestTheWheel:
+    """One wheel for both halves, so that they cannot disagree about the words."""
+
+    def test_it_holds_every_package_and_its_data(self, tmp_path):
+        """At top level: import names never contain the source root."""
+        command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+        subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+
+        names = set(zipfile.ZipFile(next(tmp_path.glob("backfill_operator-*.whl"))).namelist())
+
+        ours = {path.relative_to(ROOT).as_posix().split("/", 1)[1] for path in packaged()}
+        assert ours <= names
+        assert {"backfill_spark/log4j2.properties", "backfill_spark/pools.xml"} <= names
+        assert any(name.endswith("licenses/LICENSE") for name in names)

@@ -1,0 +1,272 @@
+"""The main job beside its baselines, in one run on one session: interleaved rounds, warm, medians.
+
+    python tests/benchmarks/run.py --rows 20000000 --runs 3 --out build/bench/latest.json [--only copies,control]
+
+Writes the JSON, prints a table, and draws docs/images/bench.svg. Figures of different runs do not compare: look at
+the ratios.
+"""
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+
+from support.jobs import job, write_yaml  # noqa: E402
+from support.oracle import seals  # noqa: E402
+
+from backfill_api.wire import Command, PauseCommand, ThrottleCommand  # noqa: E402
+from backfill_cli.client import NotRunningError, find  # noqa: E402
+from backfill_spark.driver import run_driver  # noqa: E402
+from backfill_spark.session import open_session  # noqa: E402
+from backfill_spark.settings import DriverSettings  # noqa: E402
+
+BARS = {
+    "vs_plain_delta": ("ratio", 1.30, "higher"), "vs_plain_parquet": ("ratio", 0.90, "higher"),
+    "vs_stream_append": ("ratio", 1.0, "higher"), "vs_stream_merge": ("ratio", 4.0, "higher"),
+    "seal_p50": ("ms", 150, "lower"), "seal_p99": ("ms", 300, "lower"),
+    "throttle_error_1k": ("percent", 2, "lower"), "throttle_error_50k": ("percent", 2, "lower"),
+    "throttle_error_500k": ("percent", 2, "lower"), "pause_quiet": ("s", 2.5, "lower"),
+    "pause_forced": ("s", 0.5, "lower"), "restart_first_seal": ("s", 15, "lower"), "receipt_share": ("ratio", 0.35, "lower"),
+}  # fmt: skip
+
+
+class Bench:
+    def __init__(self, rows, runs, scratch):
+        self.rows, self.runs, self.scratch = rows, runs, Path(scratch)
+        self.source = f"{scratch}/source"
+        self.settings = DriverSettings.from_environ().model_copy(update={"state_dir": self.scratch / "state", "check_unique": False})
+        self.spark = open_session(app_name="bench", cores=self.settings.cores, memory="6g", jars_dir=self.settings.jars_dir)
+        self.figures, self.seconds, self.extra = {}, {}, {}
+
+    def put(self, name, value):
+        self.figures[name] = round(value, 3)
+        print(f"  {name} = {value:.3f} {BARS[name][0]} (bar {BARS[name][1]})", flush=True)
+
+    def fresh(self, name):
+        path = f"{self.scratch}/{name}"
+        shutil.rmtree(path, ignore_errors=True)
+        return path
+
+    def make(self):
+        self.spark.range(0, self.rows, 1, 64).selectExpr(
+            "id", "id * 7919 % 1000003 AS customer", "rand(7) * 1000 AS amount",
+            "timestamp_seconds(1700000000 + id % 10000000) AS ts", "concat('sku-', id % 5000) AS sku",
+            "md5(cast(id AS string)) AS note",
+            "element_at(array('new', 'paid', 'sent', 'done'), cast(id % 4 + 1 AS int)) AS status",
+        ).write.format("delta").option("delta.enableChangeDataFeed", "true").save(self.source)  # fmt: skip
+
+    # ------------------------------------------------------------ copies
+    def plain(self, fmt):
+        self.spark.read.format("delta").load(self.source).write.format(fmt).save(self.fresh(fmt))
+
+    def stream_append(self):
+        target = self.fresh("stream")
+        reader = self.spark.readStream.format("delta").option("maxFilesPerTrigger", 8).load(self.source)
+        writer = reader.writeStream.format("delta").option("checkpointLocation", self.fresh("checkpoint"))
+        writer.trigger(availableNow=True).start(target).awaitTermination()
+
+    def stream_merge(self):
+        target = self.fresh("merged")
+        self.spark.read.format("delta").load(self.source).limit(0).write.format("delta").option(
+            "delta.enableDeletionVectors", "true"
+        ).save(target)
+        from delta.tables import DeltaTable
+
+        def merge(batch, _number):
+            table = DeltaTable.forPath(batch.sparkSession, target)
+            changes = batch.where("_change_type <> 'update_preimage'").drop("_change_type", "_commit_version", "_commit_timestamp")
+            table.alias("t").merge(changes.alias("s"), "t.id = s.id").whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+
+        reader = self.spark.readStream.format("delta").option("readChangeFeed", "true").option("startingVersion", 0)
+        writer = reader.option("maxFilesPerTrigger", 8).load(self.source).writeStream.foreachBatch(merge)
+        writer.option("checkpointLocation", self.fresh("checkpoint")).trigger(availableNow=True).start().awaitTermination()
+
+    def ours(self, **spec):
+        target, last = self.fresh("ours"), []
+        outcome = run_driver(job(self.source, target, name="bench", **spec), settings=self.settings, observe=last.append, spark=self.spark)
+        assert outcome.outcome == "Complete", outcome
+        assert outcome.progress.rows_done == self.rows
+        return outcome
+
+    def timed(self, name, deed):
+        began = time.monotonic()
+        result = deed()
+        self.seconds.setdefault(name, []).append(time.monotonic() - began)
+        print(f"  {name}: {self.seconds[name][-1]:.1f} s", flush=True)
+        return result
+
+    def copies(self):
+        self.plain("parquet")
+        self.ours()
+        p50, p99, receipts = [], [], []
+        for number in range(self.runs):
+            self.timed("parquet", lambda: self.plain("parquet"))
+            self.timed("delta", lambda: self.plain("delta"))
+            progress = self.timed("ours", self.ours).progress
+            p50.append(progress.seal_ms_p50)
+            p99.append(progress.seal_ms_p99)
+            self.timed("stream_append", self.stream_append)
+            if number == 0 or self.rows <= 5_000_000:
+                self.timed("stream_merge", self.stream_merge)
+        receipts.append(self.ours(verify="Final").receipt.seconds)
+        middle = {name: statistics.median(values) for name, values in self.seconds.items()}
+        for name in ("delta", "parquet"):
+            self.put(f"vs_plain_{name}", middle[name] / middle["ours"])
+        for name in ("stream_append", "stream_merge"):
+            self.put(f"vs_{name}", middle[name] / middle["ours"])
+        self.put("seal_p50", statistics.median(p50))
+        self.put("seal_p99", statistics.median(p99))
+        self.put("receipt_share", statistics.median(receipts) / middle["delta"])
+
+    # ------------------------------------------------------------ control
+    def driver(self, name, target, **spec):
+        file = write_yaml(self.scratch / f"{name}.yaml", self.source, target, name=name, **spec)
+        env = dict(os.environ, BACKFILL_STATE_DIR=str(self.settings.state_dir), BACKFILL_CHECK_UNIQUE="false")
+        return subprocess.Popen(
+            [sys.executable, "-m", "backfill_spark", "-f", str(file)],
+            stdout=subprocess.DEVNULL, env=env, start_new_session=True,
+        )  # fmt: skip
+
+    def until(self, holds, limit_s=90):
+        deadline, pause = time.monotonic() + limit_s, threading.Event()
+        while time.monotonic() < deadline:
+            try:
+                if holds():
+                    return time.monotonic()
+            except (NotRunningError, FileNotFoundError, IndexError):
+                pass
+            pause.wait(0.02)
+        raise TimeoutError
+
+    def client(self, name):
+        return find(self.settings.state_dir, f"default/{name}")
+
+    def end(self, process):
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    def control(self):
+        target = self.fresh("controlled")
+        process = self.driver("controlled", target)
+        self.until(lambda: self.client("controlled").progress().rows_done > 0)
+        client = self.client("controlled")
+        for name, force in (("pause_quiet", False), ("pause_forced", True)):
+            taken = []
+            for _ in range(3):
+                client.command(Command(type="Resume"), 10)
+                self.until(lambda: not client.progress().quiet)
+                began = time.monotonic()
+                client.command(Command(type="Pause", pause=PauseCommand(force=force)), 10)
+                taken.append(self.until(lambda: client.progress().quiet) - began)
+            self.put(name, statistics.median(taken))
+        client.command(Command(type="Resume"), 10)
+        self.end(process)
+        before = seals(target)[-1].version
+        began = time.monotonic()
+        process = self.driver("controlled", target)
+        self.put("restart_first_seal", self.until(lambda: seals(target, before)) - began)
+        self.end(process)
+
+    def throttle(self):
+        for name, rate in (("1k", 1000), ("50k", 50_000), ("500k", 500_000)):
+            target = self.fresh(f"rate{name}")
+            process = self.driver(f"rate{name}", target, throttle={"rowsPerSecond": rate})
+            self.until(lambda: self.client(f"rate{name}").progress().rows_done > 3 * rate)
+            seconds = 13 if self.rows >= 20 * rate else 6
+            threading.Event().wait(seconds)
+            self.end(process)
+            self.put(f"throttle_error_{name}", self.rate_error(target, rate))
+
+    def rate_error(self, target, rate):
+        points = []
+        for seal in seals(target):
+            file = Path(target, "_delta_log", f"{seal.version:020d}.json")
+            info = next(json.loads(line)["commitInfo"] for line in file.read_text().splitlines() if "commitInfo" in line)
+            points.append((info["timestamp"] / 1000, seal.state["rowsDone"]))
+        points = [point for point in points if point[1] > 2 * rate][1:]
+        window = [point for point in points if point[0] - points[0][0] <= 10.6]
+        (first_s, first), (last_s, last) = window[0], window[-1]
+        by_second = [abs((b[1] - a[1]) / rate - 1) * 100 for a, b in zip(window, window[1:], strict=False) if b[1] > a[1]]
+        self.extra[f"throttle_worst_second_{rate}_percent"] = round(max(by_second), 2)
+        # Seals come a second apart; the rate is judged per epoch, the clock of the commits jitters.
+        return abs((last - first) / (round(last_s - first_s) * rate) - 1) * 100
+
+    # ------------------------------------------------------------ report
+    def report(self, out):
+        document = {
+            "machine": {"cores": os.cpu_count(), "python": platform.python_version(), "system": platform.platform()},
+            "rows": self.rows, "runs": self.runs,
+            "figures": {
+                name: {"value": value, "unit": BARS[name][0], "bar": BARS[name][1], "better": BARS[name][2]}
+                for name, value in self.figures.items()
+            },
+            "seconds": {name: [round(one, 2) for one in values] for name, values in self.seconds.items()},
+            "extra": self.extra,
+        }  # fmt: skip
+        Path(out).parent.mkdir(parents=True, exist_ok=True)
+        Path(out).write_text(json.dumps(document, indent=2) + "\n")
+        for name, figure in document["figures"].items():
+            met = figure["value"] >= figure["bar"] if figure["better"] == "higher" else figure["value"] <= figure["bar"]
+            print(f"{name:22} {figure['value']:>10} {figure['unit']:8} bar {figure['bar']:<6} {'met' if met else 'MISSED'}")
+        if self.seconds:
+            draw(document, ROOT / "docs" / "images" / "bench.svg")
+
+
+def draw(document, path):
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot
+
+    labels = {"parquet": "plain Parquet copy (no barriers)", "delta": "plain Delta copy (no barriers)", "ours": "backfill, sealed every second",
+              "stream_append": "Structured Streaming append", "stream_merge": "change feed + foreachBatch MERGE"}  # fmt: skip
+    middle = sorted(((statistics.median(values), name) for name, values in document["seconds"].items()), reverse=True)
+    figure, axes = pyplot.subplots(figsize=(8, 2.8))
+    colours = ["#2a7de1" if name == "ours" else "#b8c0cc" for _, name in middle]
+    bars = axes.barh([labels[name] for _, name in middle], [seconds for seconds, _ in middle], color=colours)
+    axes.bar_label(bars, fmt="%.1f s", padding=4)
+    axes.set_xlabel(f"seconds for {document['rows'] / 1e6:.0f} M rows on {document['machine']['cores']} cores, median of {document['runs']}")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.margins(x=0.12)
+    figure.tight_layout()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path)
+    figure.savefig(path.with_suffix(".png"), dpi=110)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=20_000_000)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--out", default="build/bench/latest.json")
+    parser.add_argument("--only", default="copies,control,throttle")
+    args = parser.parse_args()
+    scratch = tempfile.mkdtemp(prefix="backfill-bench-")
+    try:
+        bench = Bench(args.rows, args.runs, scratch)
+        bench.make()
+        for part in args.only.split(","):
+            print(part, flush=True)
+            if part != "copies":
+                bench.spark.stop()  # control and throttle run the real driver process, alone
+            getattr(bench, part)()
+        bench.report(args.out)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

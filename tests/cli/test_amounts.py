@@ -1,0 +1,84 @@
+"""Rates, durations and sizes as people type them."""
+
+import pytest
+
+from backfill_cli.amounts import (
+    parse_duration_s,
+    parse_memory,
+    parse_rate,
+    show_bytes,
+    show_seconds,
+)
+
+
+class TestRates:
+    @pytest.mark.parametrize(
+        ("text", "rows_per_s"),
+        [
+            ("200k", 200_000),
+            ("200K", 200_000),
+            ("1.5M", 1_500_000),
+            ("1.5m", 1_500_000),
+            ("0", 0),
+            ("1", 1),
+            ("50000", 50_000),
+            ("50_000", 50_000),
+            ("50,000", 50_000),
+            (" 7 ", 7),
+            ("none", None),
+            ("None", None),
+            ("unlimited", None),
+        ],
+    )
+    def test_read(self, text, rows_per_s):
+        """0 is none at all and none is no limit: both must be sayable."""
+        assert parse_rate(text) == rows_per_s
+
+    @pytest.mark.parametrize(
+        "text", ["-5", "", "k", "2G", "1e6", "0x10", "٣", "nan", "inf", "5 rows", "1..5k", "99999M", "_5"]
+    )
+    def test_refused(self, text):
+        """A misread limit may stop a job or flood a source."""
+        with pytest.raises(ValueError, match="none"):
+            parse_rate(text)
+
+
+class TestDurations:
+    @pytest.mark.parametrize(
+        ("text", "seconds"), [("90s", 90), ("30m", 1800), ("2h", 7200), ("45", 45), ("1d", 86_400)]
+    )
+    def test_read(self, text, seconds):
+        """The units that people use for a while."""
+        assert parse_duration_s(text) == seconds
+
+    @pytest.mark.parametrize("text", ["0", "0s", "-1m", "", "1.5h", "soon", "8d", "1w", "9999999999"])
+    def test_refused(self, text):
+        """A limit that ends at once, or in a year, is a typing error."""
+        with pytest.raises(ValueError, match=r"duration|week"):
+            parse_duration_s(text)
+
+
+class TestMemory:
+    def test_read(self):
+        """As Java says it."""
+        assert [parse_memory(text) for text in ("4g", "512m")] == ["4g", "512m"]
+
+    @pytest.mark.parametrize("text", ["4", "0g", "4 g", "4gb", "-1g", "lots", "4g\n"])
+    def test_refused(self, text):
+        """Java's own message for it is a stack trace."""
+        with pytest.raises(ValueError, match="memory"):
+            parse_memory(text)
+
+
+class TestShown:
+    @pytest.mark.parametrize(
+        ("seconds", "words"),
+        [(0, "0 s"), (59, "59 s"), (60, "1 min"), (95, "1 min 35 s"), (3660, "1 h 1 min"), (90_000, "1 d 1 h")],
+    )
+    def test_durations(self, seconds, words):
+        """Two units are as much as people read."""
+        assert show_seconds(seconds) == words
+
+    def test_sizes(self):
+        """Decimal units, as object stores bill."""
+        assert [show_bytes(size) for size in (0, 999, 1500, 2 * 10**9)] == ["0 B", "999 B", "1.5 kB", "2.0 GB"]

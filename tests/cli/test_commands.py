@@ -1,0 +1,264 @@
+"""The `backfill` command against a driver without Spark: the real server, the real rendezvous."""
+
+import json
+import re
+import subprocess
+import sys
+from contextlib import contextmanager
+
+import pytest
+from click.testing import CliRunner
+from support.fake_driver import ScriptedJob
+from support.jobs import write_yaml
+
+from backfill_cli.__main__ import cli
+from backfill_core.messages import Pause, Resume, Stop, Throttle
+from backfill_spark.rendezvous import Rendezvous, control_file
+
+ACKNOWLEDGED = re.compile(r"acknowledged at epoch \d+ \(attempt 1, revision (\d+)\) in \d+ ms\n")
+
+
+@pytest.fixture
+def state_dir(tmp_path, monkeypatch):
+    folder = tmp_path / "state"
+    monkeypatch.setenv("BACKFILL_STATE_DIR", str(folder))
+    return folder
+
+
+@contextmanager
+def running(state_dir, job_id="default/job", **script):
+    """A driver of a job that can be found."""
+    with Rendezvous(state_dir, job_id) as meeting, ScriptedJob(**script) as job:
+        meeting.publish(url=job.server.url, token=job.token, attempt=job.attempt)
+        yield job
+
+
+@pytest.fixture
+def job(state_dir):
+    with running(state_dir) as scripted:
+        yield scripted
+
+
+def backfill(*words):
+    return CliRunner().invoke(cli, [str(word) for word in words], catch_exceptions=False)
+
+
+class TestACommandIsSentAndItsAcknowledgementShown:
+    @pytest.mark.parametrize(
+        ("words", "command"),
+        [
+            (["pause"], Pause()),
+            (["pause", "--all", "--force"], Pause(everything=True, force=True)),
+            (["resume"], Resume()),
+            (["throttle", "200k"], Throttle(200_000)),
+            (["throttle", "1.5M", "--for", "30m"], Throttle(1_500_000, 1800)),
+            (["throttle", "0"], Throttle(0)),
+            (["throttle", "none"], Throttle(None)),
+            (["stop"], Stop()),
+            (["stop", "--force"], Stop(force=True)),
+        ],
+        ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+    )
+    def test_each(self, job, words, command):
+        """What is typed is what arrives."""
+        done = backfill(*words)
+        assert (done.exit_code, done.stderr) == (0, "")
+        assert ACKNOWLEDGED.fullmatch(done.stdout)
+        assert [event.command for event in job.seen] == [command]
+
+    def test_revisions_grow(self, job):
+        """Each command is newer than the last; else it would be ignored."""
+        revisions = [ACKNOWLEDGED.fullmatch(backfill(word).stdout)[1] for word in ("pause", "resume", "pause")]
+        assert revisions == ["1", "2", "3"]
+
+    def test_no_acknowledgement_in_time(self, state_dir):
+        """Somebody who is not answered must not believe that it is in force."""
+        with running(state_dir, silent=True):
+            done = backfill("pause", "--timeout", "0.1")
+        assert done.exit_code == 5
+        assert "error: NotAcknowledged" in done.stderr
+        assert "the driver has the command" in done.stderr
+
+    def test_verify_shows_the_receipt(self, job):
+        """The acknowledgement is not the result."""
+        done = backfill("verify")
+        assert done.exit_code == 0
+        assert "source and target are equal" in done.stdout
+
+    def test_verify_that_finds_a_difference_fails(self, state_dir):
+        """A script must see it."""
+        with running(state_dir, different=True):
+            done = backfill("verify", "-o", "json")
+        assert done.exit_code == 48
+        assert json.loads(done.stdout.splitlines()[-1])["mismatches"] == [
+            {"vnode": 7, "sourceRows": 10, "targetRows": 9}
+        ]
+
+
+class TestTheJobThatIsMeant:
+    def test_by_file(self, job, tmp_path):
+        """The same file that it was started with."""
+        spec = write_yaml(tmp_path / "job.yaml", "/s", "/t", name="job")
+        assert backfill("pause", "-f", spec).exit_code == 0
+
+    def test_by_id(self, job):
+        """The id that `jobs` shows."""
+        assert backfill("pause", "--job", "default/job").exit_code == 0
+
+    def test_another_one_is_not_commanded(self, job):
+        """With a name, the only running one is not good enough."""
+        done = backfill("pause", "--job", "default/other")
+        assert (done.exit_code, job.seen) == (4, [])
+        assert "'default/other' is not running" in done.stderr
+        assert "default/job" in done.stderr
+
+    def test_of_several_one_must_be_named(self, state_dir):
+        """A pause of the wrong job is worse than none."""
+        with running(state_dir, "a/1") as one, running(state_dir, "a/2"):
+            done = backfill("pause")
+            assert (done.exit_code, one.seen) == (4, [])
+            assert "a/1, a/2" in done.stderr
+            assert backfill("pause", "--job", "a/1").exit_code == 0
+
+    def test_none_runs(self, state_dir):
+        """Say so, and how to start one."""
+        done = backfill("pause")
+        assert done.exit_code == 4
+        assert "error: NotRunning: no backfill runs" in done.stderr
+        assert "cure: " in done.stderr
+
+    def test_a_killed_one_is_named(self, state_dir):
+        """What is left of it says which attempt it was."""
+        with running(state_dir):
+            left = control_file(state_dir, "default/job").read_text()
+        control_file(state_dir, "default/job").write_text(left)
+        done = backfill("status", "--job", "default/job")
+        assert (done.exit_code, "attempt 1" in done.stderr, "was killed" in done.stderr) == (4, True, True)
+
+
+class TestStatus:
+    def test_table(self, job):
+        """For people."""
+        done = backfill("status")
+        assert done.exit_code == 0
+        assert "1,000 of 4,000 rows" in done.stdout
+
+    def test_json(self, job):
+        """For scripts."""
+        words = json.loads(backfill("status", "-o", "json").stdout)
+        assert (words["jobId"], words["rowsDone"]) == ("default/job", 1000)
+
+    def test_yaml(self, job):
+        """For whoever reads YAML all day."""
+        assert "rowsDone: 1000" in backfill("status", "-o", "yaml").stdout
+
+    def test_it_shows_what_was_commanded(self, job):
+        """Why is it slow? Because somebody said so."""
+        backfill("throttle", "200k")
+        shown = backfill("status").stdout
+        assert "throttled by command (revision 1)" in shown
+        assert "revision 1 applied at epoch" in shown
+
+    def test_jobs(self, state_dir):
+        """All that run on this machine."""
+        assert "no backfill runs" in backfill("jobs").stdout
+        with running(state_dir, "a/1"), running(state_dir, "a/2"):
+            assert sorted(line.split()[0] for line in backfill("jobs").stdout.splitlines()) == ["a/1", "a/2"]
+            assert {one["jobId"] for one in json.loads(backfill("jobs", "-o", "json").stdout)} == {"a/1", "a/2"}
+
+    def test_watch_ends_with_the_driver(self, job):
+        """A watch that outlives its job hangs a script."""
+        watch = subprocess.Popen(
+            [sys.executable, "-m", "backfill_cli", "status", "--watch", "-o", "json"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert json.loads(watch.stdout.readline())["rowsDone"] == 1000
+        job.server.close()
+        _, said = watch.communicate(timeout=30)
+        assert (watch.returncode, "ended" in said) == (0, True)
+
+
+class TestWrongInputEndsWithItsCode:
+    def write(self, tmp_path, **spec):
+        return write_yaml(tmp_path / "job.yaml", "/s", "/t", **spec)
+
+    def test_each_error_of_a_file_has_its_line(self, tmp_path):
+        """All at once: nobody wants to mend a file ten times."""
+        spec = self.write(tmp_path, throtle={"rowsPerSecond": 5}, barrier={"intervalMs": -1})
+        done = backfill("validate", "-f", spec)
+        lines = done.stderr.splitlines()
+        assert done.exit_code == 20
+        assert all(line.startswith("error: InvalidSpec: spec.") for line in lines)
+        assert any("spec.throtle" in line and "throttle" in line for line in lines)
+        assert any("spec.barrier.intervalMs" in line for line in lines)
+
+    @pytest.mark.parametrize(
+        "words",
+        [["run"], ["validate"], ["plan"], ["run", "-f", "/nowhere.yaml"], ["explode"]],
+        ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+    )
+    def test_usage(self, words):
+        """2 is what every tool ends with."""
+        assert backfill(*words).exit_code == 2
+
+    @pytest.mark.parametrize(
+        "words",
+        [["throttle", "-5"], ["throttle", "fast"], ["throttle", "1k", "--for", "0"]],
+        ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+    )
+    def test_rates(self, job, words):
+        """Refused before anybody is asked."""
+        done = backfill(*words)
+        assert (done.exit_code, job.seen) == (2, [])
+        assert "write" in done.stderr
+
+    def test_a_file_that_is_no_text(self, tmp_path):
+        """A Parquet file given by mistake is not a stack trace."""
+        (tmp_path / "x").write_bytes(b"PAR1\xff\xfe")
+        assert backfill("validate", "-f", tmp_path / "x").exit_code == 2
+
+    def test_a_bad_variable(self, monkeypatch):
+        """It names the variable."""
+        monkeypatch.setenv("BACKFILL_CORES", "many")
+        done = backfill("jobs")
+        assert (done.exit_code, "BACKFILL_CORES='many'" in done.stderr) == (2, True)
+
+    def test_validate(self, tmp_path):
+        """Without Spark, without tables."""
+        done = backfill("validate", "-f", self.write(tmp_path))
+        assert (done.exit_code, done.stdout) == (0, "default/job: valid (Snapshot, Upsert)\n")
+
+
+class TestASetChangesTheFile:
+    def test_it_is_validated_like_the_file(self, tmp_path):
+        """A typing error on the command line is found like one in the file."""
+        spec = write_yaml(tmp_path / "job.yaml", "/s", "/t")
+        done = backfill("run", "-f", spec, "--set", "spec.throtle.rowsPerSecond=5")
+        assert (done.exit_code, "spec.throtle" in done.stderr) == (20, True)
+        assert backfill("run", "-f", spec, "--set", "spec.after").exit_code == 2
+
+    def test_values_are_yaml(self, tmp_path):
+        """Numbers are numbers, and lists are lists."""
+        from backfill_cli.options import read
+
+        spec = write_yaml(tmp_path / "job.yaml", "/s", "/t")
+        changed = read(spec, ["spec.throttle.rowsPerSecond=5", "spec.after=Follow", "spec.source.delta.key=[a, b]"])
+        assert changed.spec.throttle.rows_per_second == 5
+        assert (changed.spec.after, changed.spec.source.delta.key) == ("Follow", ("a", "b"))
+
+
+class TestItStartsAtOnce:
+    def test_help_loads_no_spark(self):
+        """A command line that takes seconds to say its help is not used."""
+        code = "import sys; from backfill_cli.__main__ import cli; print(any(n.split('.')[0] == 'pyspark' for n in sys.modules))"
+        assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
+
+    def test_commands_load_none_either(self, job):
+        """A pause in an emergency must not wait for imports."""
+        code = (
+            "import sys\nfrom backfill_cli.__main__ import cli\ntry: cli(['pause'])\nexcept SystemExit: pass\n"
+            "print(any(n.split('.')[0] == 'pyspark' for n in sys.modules))"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert done.stdout.splitlines()[-1] == "False"
+        assert ACKNOWLEDGED.match(done.stdout)

@@ -1,0 +1,54 @@
+"""The edges of the snapshot strategy, driven by hand."""
+
+from backfill_core.messages import Head
+from backfill_core.ports import Gate, Now, WorkIds
+from backfill_core.strategies.snapshot.strategy import Pinned, SnapshotSettings, SnapshotStrategy
+from backfill_core.throttle import TokenBucket
+
+OPEN = Gate(history=True, changes=True, at_barrier=True)
+NOW = Now(1.0, 1000)
+
+
+def strategy(*rows, merges=True):
+    return SnapshotStrategy(Pinned(3, 0, "t", "f", rows, sum(rows)), SnapshotSettings(merges=merges, filtered=False))
+
+
+class TestNothingPending:
+    """R-SNAP-32: with nothing pending after the snapshot the log phase is skipped."""
+
+    def test_an_empty_source_is_complete_after_one_look_and_one_seal(self):
+        empty = strategy()
+        empty.on_head(Head(3, 0), fresh=True)
+        _, work = empty.next_work(NOW, OPEN, TokenBucket.full(None, 0.0), WorkIds(1, 1))
+        harvest = empty.harvest(1, 1, release_all=True, may_merge=True)
+        empty.on_sealed(NOW)
+
+        assert work == ()
+        assert (harvest.files, harvest.dirty) == ((), True)
+        assert empty.complete
+        assert empty.to_json()["phase"] == "Live"
+
+    def test_a_head_that_was_seen_before_the_phase_began_proves_nothing(self):
+        """R-SNAP-29: finished only when nothing is pending, and that must be looked at anew."""
+        empty = strategy()
+        empty.on_head(Head(3, 0), fresh=False)
+        empty.harvest(1, 1, release_all=True, may_merge=True)
+        empty.on_sealed(NOW)
+
+        assert not empty.complete
+
+
+class TestWorkInFlightIsBounded:
+    """R-SNAP-40: a barrier never waits behind a queue of splits."""
+
+    def test_two_splits_at_a_time(self):
+        busy, ids = strategy(*[100_000] * 50), WorkIds(1, 1)
+        bucket, first = busy.next_work(NOW, OPEN, TokenBucket.full(None, 0.0), ids)
+        _, second = busy.next_work(NOW, OPEN, bucket, ids)
+
+        assert (len(first), len(second)) == (2, 0)
+
+    def test_nothing_starts_against_the_gate(self):
+        shut = Gate(history=False, changes=False, at_barrier=True)
+
+        assert strategy(10).next_work(NOW, shut, TokenBucket.full(None, 0.0), WorkIds(1, 1))[1] == ()

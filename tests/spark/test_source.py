@@ -1,0 +1,225 @@
+"""Reading a pinned version by exact files, the versions after it, and the transform."""
+
+import random
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from support.jobs import make_orders
+
+from backfill_core.errors import (
+    ChangeFeedExpiredError,
+    ChangeFeedMissingError,
+    DuplicateKeyError,
+    InvalidTransformError,
+    KeyInvalidError,
+    SchemaChangedError,
+    SnapshotExpiredError,
+    SourceReplacedError,
+)
+from backfill_core.sizing import pieces
+from backfill_spark.sources.delta.source import DeltaSource
+from backfill_spark.transform import Transform
+
+def rows_of(frame):
+    return Counter(map(str, frame.collect()))
+
+
+def opened(spark, path, **options):
+    source = DeltaSource(spark, path, key=("id",), **options)
+    source.pin(None)
+    return source
+
+
+def prefix_of(source):
+    prefix = [0]
+    for rows in source.pinned.rows:
+        prefix.append(prefix[-1] + rows)
+    return prefix
+
+
+class TestASplitIsExactlyItsPartOfTheLine:
+    """R-SNAP-8, R-SNAP-16: pieces cut anywhere cover the pinned version once, whatever happens to the table."""
+
+    @pytest.mark.parametrize("kind", ["plain", "deleted", "partitioned", "renamed", "with a map"])
+    def test_random_cuts_cover_the_version_once(self, spark, tmp_path, kind):
+        path = str(tmp_path / "odd path=%20")
+        extra = {"with a map": ["map('k', id % 3) AS m"]}.get(kind, [])
+        frame = spark.range(0, 900, 1, 5).selectExpr("id", "id % 7 AS p", "concat('n', id % 50) AS name", *extra)
+        writer = frame.write.format("delta").option("delta.enableDeletionVectors", "true")
+        if kind == "renamed":
+            writer = writer.option("delta.columnMapping.mode", "name")
+        (writer.partitionBy("p") if kind == "partitioned" else writer).save(path)
+        if kind == "deleted":
+            spark.sql(f"DELETE FROM delta.`{path}` WHERE id % 9 = 4")
+        if kind == "renamed":
+            spark.sql(f"ALTER TABLE delta.`{path}` RENAME COLUMN name TO title")
+        wanted = rows_of(spark.read.format("delta").load(path))
+        source = opened(spark, path)
+        prefix, chance = prefix_of(source), random.Random(5)
+        spark.sql(f"DELETE FROM delta.`{path}` WHERE id < 300")
+        cuts = sorted({0, prefix[-1], *(chance.randrange(prefix[-1]) for _ in range(4))})
+
+        found = Counter()
+        for start, stop in zip(cuts, cuts[1:], strict=False):
+            found += rows_of(source.read(pieces(prefix, start, stop)))
+        assert found == wanted
+        assert source.pinned.live_rows == sum(wanted.values())
+
+    def test_files_without_statistics_are_counted(self, spark, tmp_path):
+        path = str(tmp_path / "s")
+        spark.range(70).write.format("delta").option("delta.dataSkippingNumIndexedCols", "0").save(path)
+        spark.conf.set("spark.databricks.delta.stats.collect", "false")
+        try:
+            spark.range(30).write.format("delta").mode("append").save(path)
+        finally:
+            spark.conf.unset("spark.databricks.delta.stats.collect")
+
+        assert sum(opened(spark, path).pinned.rows) == 100
+
+    def test_a_vacuumed_version_is_said_to_be_expired(self, spark, tmp_path):
+        """R-SNAP-47: never a hole."""
+        path = str(tmp_path / "s")
+        make_orders(spark, path, 100, files=2)
+        source = opened(spark, path)
+        spark.sql(f"UPDATE delta.`{path}` SET amount = 1")
+        spark.sql(f"VACUUM delta.`{path}` RETAIN 0 HOURS")
+
+        with pytest.raises(Exception) as failure:
+            source.read(pieces(prefix_of(source), 0, 100)).collect()
+        assert isinstance(source.explain_failure(failure.value), SnapshotExpiredError)
+
+    def test_a_version_that_never_was_is_refused(self, spark, tmp_path):
+        path = str(tmp_path / "s")
+        make_orders(spark, path, 10, files=1)
+
+        with pytest.raises(SnapshotExpiredError, match="version 9"):
+            DeltaSource(spark, path, key=()).pin(9)
+
+
+class TestKeys:
+    """Missing, null or doubled: refused before anything is written."""
+
+    def test_missing(self, spark, tmp_path):
+        make_orders(spark, str(tmp_path / "s"), 10, files=1)
+
+        with pytest.raises(KeyInvalidError, match="Did you mean 'customer'"):
+            DeltaSource(spark, str(tmp_path / "s"), key=("custmer",)).pin(None)
+
+    def test_null(self, spark, tmp_path):
+        spark.sql("SELECT if(id = 3, null, id) AS id FROM range(9)").write.format("delta").save(str(tmp_path / "s"))
+
+        with pytest.raises(KeyInvalidError, match="null in 1 rows"):
+            opened(spark, str(tmp_path / "s")).check_key_values(unique=False)
+
+    def test_doubled(self, spark, tmp_path):
+        spark.sql("SELECT id % 8 AS id FROM range(9)").write.format("delta").save(str(tmp_path / "s"))
+        source = opened(spark, str(tmp_path / "s"))
+        source.check_key_values(unique=False)
+
+        with pytest.raises(DuplicateKeyError, match="'id': 0"):
+            source.check_key_values(unique=True)
+
+
+class TestTheVersionsAfter:
+    """R-SNAP-9, R-SNAP-19: exactly the changes of each version, or a reason."""
+
+    @pytest.fixture
+    def path(self, spark, tmp_path):
+        make_orders(spark, str(tmp_path / "s"), 40, files=2)
+        return str(tmp_path / "s")
+
+    def test_an_optimize_is_no_change(self, spark, path):
+        source = opened(spark, path)
+        spark.sql(f"OPTIMIZE delta.`{path}`")
+        source.check_versions(0, source.head().version)
+
+        assert source.changes(0, source.head().version).count() == 0
+
+    def test_a_table_without_change_feed_may_append(self, spark, tmp_path):
+        path = str(tmp_path / "plain")
+        spark.range(5).write.format("delta").save(path)
+        source = opened(spark, path)
+        for start in (10, 20):
+            spark.range(start, start + 3).write.format("delta").mode("append").save(path)
+        spark.sql(f"OPTIMIZE delta.`{path}`")
+
+        assert sorted(row["id"] for row in source.changes(0, 3).collect()) == [10, 11, 12, 20, 21, 22]
+        spark.sql(f"DELETE FROM delta.`{path}` WHERE id = 11")
+        with pytest.raises(ChangeFeedMissingError, match="version 4"):
+            source.changes(3, 4)
+
+    @pytest.mark.parametrize(
+        ("change", "column"),
+        [("DROP COLUMN note", "note"), ("RENAME COLUMN note TO remark", "note"), ("ADD COLUMN extra INT", "extra")],
+    )
+    def test_a_schema_change_names_the_column(self, spark, path, change, column):
+        spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
+        source = opened(spark, path)
+        spark.sql(f"ALTER TABLE delta.`{path}` {change}")
+
+        with pytest.raises(SchemaChangedError, match=column):
+            source.check_versions(source.version, source.head().version)
+
+    def test_an_added_column_can_be_ignored(self, spark, path):
+        source = opened(spark, path, schema_change="Ignore")
+        spark.sql(f"ALTER TABLE delta.`{path}` ADD COLUMN extra INT")
+        spark.sql(f"UPDATE delta.`{path}` SET extra = 1, amount = 5 WHERE id = 1")
+        source.check_versions(0, 2)
+
+        assert "extra" not in source.changes(0, 2).columns
+        assert source.changes(0, 2).count() == 2
+
+    def test_a_version_that_was_cleaned_away_is_named(self, spark, path):
+        source = opened(spark, path)
+        spark.sql(f"UPDATE delta.`{path}` SET amount = 5")
+        Path(path, "_delta_log", f"{1:020d}.json").unlink()
+
+        with pytest.raises(ChangeFeedExpiredError, match="version 1 "):
+            source.check_versions(0, 1)
+
+    def test_another_table_at_the_path_is_noticed(self, spark, path):
+        source = opened(spark, path)
+        shutil.rmtree(path)
+        make_orders(spark, path, 5, files=1)
+
+        with pytest.raises(SourceReplacedError):
+            source.head()
+
+
+class TestTransforms:
+    """Row-wise and deterministic, or refused with the field, the expression and the cure."""
+
+    @pytest.mark.parametrize(
+        ("select", "where", "words"),
+        [
+            (("idd",), None, "Did you mean 'id'"),
+            (("count(*) AS n",), None, "an aggregate"),
+            (("explode(array(id)) AS e",), None, "a generator"),
+            (("row_number() OVER (ORDER BY id) AS n",), None, "a window function"),
+            (("rand() AS r",), None, "not deterministic"),
+            (("uuid() AS r",), None, "not deterministic"),
+            (("current_timestamp() AS r",), None, "depends on when"),
+            (("current_date() AS r",), None, "depends on when"),
+            (("monotonically_increasing_id() AS r",), None, "not deterministic"),
+            (("(SELECT max(id) FROM range(3)) AS r",), None, "subquery"),
+            (("id", "amount AS ID"), None, "more than once"),
+            (("id +",), None, r"select\[0\]"),
+            (None, "amont > 3", "Did you mean 'amount'"),
+            (None, "rand() > 0.5", "not deterministic"),
+        ],
+    )
+    def test_refused(self, spark, select, where, words):
+        empty = spark.createDataFrame([], "id long, amount double")
+
+        with pytest.raises(InvalidTransformError, match=words):
+            Transform(select, where).check(empty)
+
+    def test_accepted(self, spark):
+        empty = spark.createDataFrame([], "id long, amount double")
+        Transform(("id", "upper(cast(amount AS string)) AS a", "CASE WHEN id > 3 THEN 1 END AS c"), "amount > 0").check(empty)
+
+    def test_columns_of_a_changelog_are_reserved(self, spark):
+        with pytest.raises(InvalidTransformError, match="_op"):
+            Transform(("id AS _op",)).check(spark.createDataFrame([], "id long"), changelog=True)
