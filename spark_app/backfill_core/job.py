@@ -248,9 +248,7 @@ class Job:
         self._sealing, self._seal_again_s, self._seals_lost = None, None, 0
         self._table_version = version
         self._seal_seconds = [*self._seal_seconds[1 - SEAL_SAMPLES_MAX :], seconds]
-        actions: list[Action] = [
-            Acknowledge(one.attempt, epoch, one.revision, "Applied") for one in sealing.acks
-        ]
+        actions: list[Action] = [Acknowledge(one.attempt, epoch, one.revision, "Applied") for one in sealing.acks]
         if not self._fenced:
             self._fenced = True
             return tuple(actions)

@@ -260,15 +260,7 @@ class SealFailed:
 
 
 Event = (
-    Tick
-    | HeadMoved
-    | LookFailed
-    | CommandReceived
-    | WorkFinished
-    | WorkFailed
-    | WorkCancelled
-    | Sealed
-    | SealFailed
+    Tick | HeadMoved | LookFailed | CommandReceived | WorkFinished | WorkFailed | WorkCancelled | Sealed | SealFailed
 )
 
 

@@ -116,7 +116,9 @@ class Strategy(Protocol):
     def take_phase_change(self) -> bool:
         """Tell once that the phase changed: heads looked at before do not count as fresh."""
 
-    def next_work(self, now: Now, gate: Gate, bucket: TokenBucket, ids: WorkIds) -> tuple[TokenBucket, tuple[Work, ...]]:
+    def next_work(
+        self, now: Now, gate: Gate, bucket: TokenBucket, ids: WorkIds
+    ) -> tuple[TokenBucket, tuple[Work, ...]]:
         """Choose what to start now, and charge the bucket for it."""
 
     def on_result(self, result: Result, now: Now, bucket: TokenBucket) -> TokenBucket:

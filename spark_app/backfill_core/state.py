@@ -37,7 +37,7 @@ class JobState:
     rows_done: int = 0
     changes_done: int = 0
     bytes_done: int = 0
-    controls: Controls = Controls()
+    controls: Controls = field(default_factory=Controls)
     receipt: Receipt | None = None
     finished: bool = False
 

@@ -94,7 +94,7 @@ def location(spark: SparkSession, path: str | None, table: str | None) -> str:
     """
     if path is not None:
         return path if "://" in path else str(Path(path).expanduser().resolve())
-    from pyspark.errors import AnalysisException  # noqa: PLC0415 - pyspark loads slowly and is not always needed
+    from pyspark.errors import AnalysisException
 
     try:
         detail = spark.sql(f"DESCRIBE DETAIL {table}").first()
@@ -372,4 +372,3 @@ class _Attempt:
 
 def _failed(error: BackfillError, progress: Progress | None, receipt: Receipt | None) -> RunOutcome:
     return RunOutcome("Failed", error.exit_code, error.reason, error.message, error.cure, progress, receipt)
-

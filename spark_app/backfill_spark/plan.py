@@ -94,7 +94,8 @@ def _plan(spark: SparkSession, backfill: Backfill, cores: int, *, check_unique: 
 
 def _calibrate(opened: Opened, cores: int) -> float:
     """Return rows a second that this machine reads, transforms and writes; 0 for an empty source."""
-    rows, sample = 0, []
+    rows = 0
+    sample: list[Piece] = []
     for index, count in enumerate(opened.pinned.rows):
         if sample and rows + count > SAMPLE_ROWS_MAX:
             break
@@ -139,22 +140,34 @@ def _warnings(
     opened: Opened, limit: int | None, seconds: float, retention: int, *, unique: bool | None
 ) -> list[PlanWarning]:
     pinned = opened.pinned
-    found = []
+    files, size_bytes = len(pinned.rows), sum(pinned.bytes)
+    found: list[PlanWarning] = []
+
+    def warn(reason: str, message: str, cure: str) -> None:
+        found.append(PlanWarning(reason=reason, message=message, cure=cure))
+
     if not pinned.change_feed:
-        found.append(("NoChangeFeed", "the source has no change feed: an update or delete will end the job.",
-                      "Set delta.enableChangeDataFeed = true on the source before the start."))  # fmt: skip
+        warn(
+            "NoChangeFeed",
+            "the source has no change feed: an update or delete will end the job.",
+            "Set delta.enableChangeDataFeed = true on the source before the start.",
+        )
     if retention < 3 * seconds:
-        found.append(("RetentionShort", f"the source keeps what the job needs for {retention} s, it may take {seconds:.0f} s.",
-                      "Raise delta.deletedFileRetentionDuration and delta.logRetentionDuration."))  # fmt: skip
+        warn(
+            "RetentionShort",
+            f"the source keeps what the job needs for {retention} s, it may take {seconds:.0f} s.",
+            "Raise delta.deletedFileRetentionDuration and delta.logRetentionDuration.",
+        )
     if unique is False:
-        found.append(("KeyNotUnique", "the key is not unique: the job will refuse to start.", "Choose another key."))
+        warn("KeyNotUnique", "the key is not unique: the job will refuse to start.", "Choose another key.")
     if limit == 0:
-        found.append(("HistoryHeld", "throttle.rowsPerSecond is 0: history will not be read.", "Raise it."))
-    files = len(pinned.rows)
-    if files > 100 and sum(pinned.bytes) / files < TINY_FILE_BYTES:
-        found.append(("TinyFiles", f"{files} files of {sum(pinned.bytes) / files / 1e3:.0f} kB each read slowly.",
-                      "OPTIMIZE the source first."))  # fmt: skip
+        warn("HistoryHeld", "throttle.rowsPerSecond is 0: history will not be read.", "Raise it.")
+    if files > 100 and size_bytes / files < TINY_FILE_BYTES:
+        words = f"{files} files of {size_bytes / files / 1e3:.0f} kB each read slowly."
+        warn("TinyFiles", words, "OPTIMIZE the source first.")
     if pinned.bytes and max(pinned.bytes) > HUGE_FILE_BYTES:
-        found.append(("HugeFile", f"a file of {max(pinned.bytes) / 1e9:.1f} GB is one split at full speed, and is read "
-                      "again for each slice under a limit.", "Rewrite the source in files of about 1 GB."))  # fmt: skip
-    return [PlanWarning(reason=reason, message=message, cure=cure) for reason, message, cure in found]
+        words = (
+            f"a file of {max(pinned.bytes) / 1e9:.1f} GB is one split, and is read again for each slice under a limit."
+        )
+        warn("HugeFile", words, "Rewrite the source in files of about 1 GB.")
+    return found

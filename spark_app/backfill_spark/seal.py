@@ -207,7 +207,7 @@ class _Layout:
         self.partition_columns = tuple(txn.getPartitionColumns(engine))
         state = txn.getTransactionState(engine)
         self.physical_schema = kernel.internal.data.TransactionStateRow.getPhysicalSchema(state)
-        nothing = {name: None for name in self.partition_columns}
+        nothing = dict.fromkeys(self.partition_columns)
         context = kernel.Transaction.getWriteContext(engine, state, self.literals(tuple(nothing.items())))
         self.statistics_columns = context.getStatisticsColumns()
 
@@ -279,6 +279,9 @@ def explain(error: Exception) -> BackfillError:
         )
     if any("No space left" in text or "Disk quota" in text for _, text in causes):
         return StorageFullError(f"the target's storage is full: {words}.", cure="Free some room; nothing is lost.")
-    if any(name.endswith(("AccessControlException", "AccessDeniedException")) or "Permission denied" in text for name, text in causes):
+    if any(
+        name.endswith(("AccessControlException", "AccessDeniedException")) or "Permission denied" in text
+        for name, text in causes
+    ):
         return PermissionDeniedError(f"the target cannot be written: {words}.", cure="Grant write access to the table.")
     return TransientError(f"the seal failed: {causes[0][0].rsplit('.', 1)[-1]}: {words}")

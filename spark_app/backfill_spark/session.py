@@ -16,11 +16,24 @@ from backfill_core.errors import JavaMissingError
 DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
 SHIPPED_BY_PYSPARK = ",".join(
     f"{group}:*"
-    for group in (
-        "org.apache.hadoop com.fasterxml.jackson.core com.fasterxml.jackson.datatype org.slf4j org.apache.parquet "
-        "org.apache.logging.log4j org.roaringbitmap org.xerial.snappy com.github.luben io.airlift commons-logging "
-        "commons-pool javax.annotation com.google.code.findbugs org.scala-lang org.locationtech.jts"
-    ).split()
+    for group in [
+        "org.apache.hadoop",
+        "com.fasterxml.jackson.core",
+        "com.fasterxml.jackson.datatype",
+        "org.slf4j",
+        "org.apache.parquet",
+        "org.apache.logging.log4j",
+        "org.roaringbitmap",
+        "org.xerial.snappy",
+        "com.github.luben",
+        "io.airlift",
+        "commons-logging",
+        "commons-pool",
+        "javax.annotation",
+        "com.google.code.findbugs",
+        "org.scala-lang",
+        "org.locationtech.jts",
+    ]
 )
 JAVA_VERSIONS = (17, 21)
 POOLS_FILE = Path(__file__).with_name("pools.xml")

@@ -52,9 +52,7 @@ def take_receipt(
     fields = [field for field in target.schema if not changelog or field.name not in (OP, EPOCH, VERSION)]
     names = [field.name for field in fields]
     view = source.select(*(F.col(f"`{one.name}`").cast(one.dataType).alias(one.name) for one in fields))
-    left, right = (
-        _sums(side, names, key, vnodes, its).collect() for side, its in ((view, None), (target, sign))
-    )
+    left, right = (_sums(side, names, key, vnodes, its).collect() for side, its in ((view, None), (target, sign)))
     ours, theirs = ({row["vnode"]: row for row in side if any(_values(row))} for side in (left, right))
     wrong = tuple(
         VnodeMismatch(vnode, _count(ours.get(vnode)), _count(theirs.get(vnode)))
@@ -82,7 +80,10 @@ def differing_rows(
     """Return examples of rows that only one side has, within the vnodes that differ; reads both sides again."""
     view = source.select(*(F.col(f"`{one.name}`").cast(one.dataType).alias(one.name) for one in target.schema))
     sides = [side.where(_vnode(side, key, vnodes).isin(*wrong)) for side in (view, target)]
-    plain = [side.select(*(_comparable(F.col(f"`{f.name}`"), f.dataType).alias(f.name) for f in side.schema)) for side in sides]
+    plain = [
+        side.select(*(_comparable(F.col(f"`{f.name}`"), f.dataType).alias(f.name) for f in side.schema))
+        for side in sides
+    ]
     missing = plain[0].exceptAll(plain[1]).limit(limit).collect()
     surplus = plain[1].exceptAll(plain[0]).limit(limit).collect()
     return [("only in the source", row.asDict()) for row in missing] + [

@@ -249,5 +249,3 @@ class SparkHands:
             return known
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         return TransientError(f"{type(error).__name__}: {' '.join(lines[:3])[:600]}")
-
-

@@ -7,6 +7,7 @@ the ratios.
 """
 
 import argparse
+import itertools
 import json
 import os
 import platform
@@ -26,7 +27,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 from support.jobs import job, write_yaml  # noqa: E402
 from support.oracle import seals  # noqa: E402
 
-from backfill_api.wire import Command, PauseCommand, ThrottleCommand  # noqa: E402
+from backfill_api.wire import Command, PauseCommand  # noqa: E402
 from backfill_cli.client import NotRunningError, find  # noqa: E402
 from backfill_spark.driver import run_driver  # noqa: E402
 from backfill_spark.session import open_session  # noqa: E402
@@ -46,8 +47,12 @@ class Bench:
     def __init__(self, rows, runs, scratch):
         self.rows, self.runs, self.scratch = rows, runs, Path(scratch)
         self.source = f"{scratch}/source"
-        self.settings = DriverSettings.from_environ().model_copy(update={"state_dir": self.scratch / "state", "check_unique": False})
-        self.spark = open_session(app_name="bench", cores=self.settings.cores, memory="6g", jars_dir=self.settings.jars_dir)
+        self.settings = DriverSettings.from_environ().model_copy(
+            update={"state_dir": self.scratch / "state", "check_unique": False}
+        )
+        self.spark = open_session(
+            app_name="bench", cores=self.settings.cores, memory="6g", jars_dir=self.settings.jars_dir
+        )
         self.figures, self.seconds, self.extra = {}, {}, {}
 
     def put(self, name, value):
@@ -86,16 +91,27 @@ class Bench:
 
         def merge(batch, _number):
             table = DeltaTable.forPath(batch.sparkSession, target)
-            changes = batch.where("_change_type <> 'update_preimage'").drop("_change_type", "_commit_version", "_commit_timestamp")
-            table.alias("t").merge(changes.alias("s"), "t.id = s.id").whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+            changes = batch.where("_change_type <> 'update_preimage'").drop(
+                "_change_type", "_commit_version", "_commit_timestamp"
+            )
+            table.alias("t").merge(
+                changes.alias("s"), "t.id = s.id"
+            ).whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
 
         reader = self.spark.readStream.format("delta").option("readChangeFeed", "true").option("startingVersion", 0)
         writer = reader.option("maxFilesPerTrigger", 8).load(self.source).writeStream.foreachBatch(merge)
-        writer.option("checkpointLocation", self.fresh("checkpoint")).trigger(availableNow=True).start().awaitTermination()
+        writer.option("checkpointLocation", self.fresh("checkpoint")).trigger(
+            availableNow=True
+        ).start().awaitTermination()
 
     def ours(self, **spec):
         target, last = self.fresh("ours"), []
-        outcome = run_driver(job(self.source, target, name="bench", **spec), settings=self.settings, observe=last.append, spark=self.spark)
+        outcome = run_driver(
+            job(self.source, target, name="bench", **spec),
+            settings=self.settings,
+            observe=last.append,
+            spark=self.spark,
+        )
         assert outcome.outcome == "Complete", outcome
         assert outcome.progress.rows_done == self.rows
         return outcome
@@ -194,12 +210,14 @@ class Bench:
         points = []
         for seal in seals(target):
             file = Path(target, "_delta_log", f"{seal.version:020d}.json")
-            info = next(json.loads(line)["commitInfo"] for line in file.read_text().splitlines() if "commitInfo" in line)
+            info = next(
+                json.loads(line)["commitInfo"] for line in file.read_text().splitlines() if "commitInfo" in line
+            )
             points.append((info["timestamp"] / 1000, seal.state["rowsDone"]))
         points = [point for point in points if point[1] > 2 * rate][1:]
         window = [point for point in points if point[0] - points[0][0] <= 10.6]
         (first_s, first), (last_s, last) = window[0], window[-1]
-        by_second = [abs((b[1] - a[1]) / rate - 1) * 100 for a, b in zip(window, window[1:], strict=False) if b[1] > a[1]]
+        by_second = [abs((b[1] - a[1]) / rate - 1) * 100 for a, b in itertools.pairwise(window) if b[1] > a[1]]
         self.extra[f"throttle_worst_second_{rate}_percent"] = round(max(by_second), 2)
         # Seals come a second apart; the rate is judged per epoch, the clock of the commits jitters.
         return abs((last - first) / (round(last_s - first_s) * rate) - 1) * 100
@@ -220,7 +238,9 @@ class Bench:
         Path(out).write_text(json.dumps(document, indent=2) + "\n")
         for name, figure in document["figures"].items():
             met = figure["value"] >= figure["bar"] if figure["better"] == "higher" else figure["value"] <= figure["bar"]
-            print(f"{name:22} {figure['value']:>10} {figure['unit']:8} bar {figure['bar']:<6} {'met' if met else 'MISSED'}")
+            print(
+                f"{name:22} {figure['value']:>10} {figure['unit']:8} bar {figure['bar']:<6} {'met' if met else 'MISSED'}"
+            )
         if self.seconds:
             draw(document, ROOT / "docs" / "images" / "bench.svg")
 
@@ -229,16 +249,18 @@ def draw(document, path):
     import matplotlib as mpl
 
     mpl.use("Agg")
-    from matplotlib import pyplot
+    from matplotlib import pyplot as plt
 
     labels = {"parquet": "plain Parquet copy (no barriers)", "delta": "plain Delta copy (no barriers)", "ours": "backfill, sealed every second",
               "stream_append": "Structured Streaming append", "stream_merge": "change feed + foreachBatch MERGE"}  # fmt: skip
     middle = sorted(((statistics.median(values), name) for name, values in document["seconds"].items()), reverse=True)
-    figure, axes = pyplot.subplots(figsize=(8, 2.8))
+    figure, axes = plt.subplots(figsize=(8, 2.8))
     colours = ["#2a7de1" if name == "ours" else "#b8c0cc" for _, name in middle]
     bars = axes.barh([labels[name] for _, name in middle], [seconds for seconds, _ in middle], color=colours)
     axes.bar_label(bars, fmt="%.1f s", padding=4)
-    axes.set_xlabel(f"seconds for {document['rows'] / 1e6:.0f} M rows on {document['machine']['cores']} cores, median of {document['runs']}")
+    axes.set_xlabel(
+        f"seconds for {document['rows'] / 1e6:.0f} M rows on {document['machine']['cores']} cores, median of {document['runs']}"
+    )
     axes.spines[["top", "right"]].set_visible(False)
     axes.margins(x=0.12)
     figure.tight_layout()

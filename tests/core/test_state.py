@@ -89,7 +89,9 @@ class TestControls:
 
         assert stored.under_spec(None, 2000).rows_per_s == 2000
 
-    @given(some.sampled_from([Pause(), Pause(everything=True), Resume(), Throttle(7), Throttle(7, 3.0), Throttle(None)]))
+    @given(
+        some.sampled_from([Pause(), Pause(everything=True), Resume(), Throttle(7), Throttle(7, 3.0), Throttle(None)])
+    )
     def test_they_come_back_from_the_state(self, command):
         controls = Controls().under_spec(HISTORY, 9).after(command, 3, 1)
 

@@ -116,9 +116,7 @@ class TestSplitsCutTheLine:
             span = cut(prefix, (at, prefix[-1]), rows, exact=exact)
             if span is None:
                 break
-            found += [
-                (piece.file, row) for piece in pieces(prefix, *span) for row in range(piece.start, piece.stop)
-            ]
+            found += [(piece.file, row) for piece in pieces(prefix, *span) for row in range(piece.start, piece.stop)]
             at = span[1]
 
         assert at == prefix[-1]

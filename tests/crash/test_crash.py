@@ -5,6 +5,8 @@ moment, until one may finish. After each death every new seal of the target is c
 version that its state names. Two scenarios run side by side.
 """
 
+import contextlib
+import itertools
 import os
 import random
 import signal
@@ -76,7 +78,9 @@ class Scenario:
                     "id", "id % 7 AS customer", "cast(id % 1000 AS double) AS amount", "'x' AS note", "'new' AS status"
                 ).write.format("delta").mode("append").save(self.source)
             case 1 | 2:
-                self.spark.sql(f"UPDATE {table} SET amount = (amount + 37) % 1000, status = 'sent' WHERE id % 97 = {pick % 97}")
+                self.spark.sql(
+                    f"UPDATE {table} SET amount = (amount + 37) % 1000, status = 'sent' WHERE id % 97 = {pick % 97}"
+                )
             case 3:
                 self.spark.sql(f"DELETE FROM {table} WHERE id % 499 = {pick % 499}")
             case 4:
@@ -111,10 +115,8 @@ class Scenario:
 
     def kill(self, driver):
         """Kill the driver and its JVM, as the death of a container does."""
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(driver.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
 
     def command(self):
         try:
@@ -152,32 +154,34 @@ class Scenario:
         return self.report
 
 
-def plans(kills):
-    """Return for each scenario which deaths it dies: every named point in the first, random moments in the others."""
-    first = [(point, None) for point in POINTS]
-    left = max(0, kills - len(first))
-    per = 8
-    chance = random.Random(20260101)
-    others = [
-        [(None, chance.uniform(7, 17)) for _ in range(min(per, left - start))] for start in range(0, left, per)
-    ]
-    return [first, *others]
+def plan_of(seed):
+    """Return the deaths of a scenario: every named point in the first one, eight random moments in the others."""
+    if seed == 0:
+        return [(point, None) for point in POINTS]
+    chance = random.Random(seed)
+    return [(None, chance.uniform(6, 16)) for _ in range(8)]
 
 
 @pytest.fixture(scope="module")
 def reports(spark, tmp_path_factory):
-    """Run all scenarios, two at a time."""
-    todo = list(enumerate(plans(KILLS)))
+    """Run scenarios, two at a time, until there were as many deaths as asked for.
 
-    def one(item):
-        seed, plan = item
-        folder = tmp_path_factory.mktemp(f"s{seed}")
-        report = Scenario(spark, folder, seed).run(plan)
-        print(f"\nscenario {seed}: {sum(report.kills.values())} kills, {report.seals_checked} seals, {report.problems}", flush=True)
-        return report
+    A job that finished cannot be killed any more, so the number of scenarios is not known beforehand.
+    """
+    seeds, found, lock = itertools.count(), [], threading.Lock()
+
+    def lane(_number):
+        while sum(sum(report.kills.values()) for report in found) < KILLS and len(found) < KILLS:
+            with lock:
+                seed = next(seeds)
+            report = Scenario(spark, tmp_path_factory.mktemp(f"s{seed}"), seed).run(plan_of(seed))
+            found.append(report)
+            kills = sum(report.kills.values())
+            print(f"\nscenario {seed}: {kills} kills, {report.seals_checked} seals, {report.problems}", flush=True)
 
     with ThreadPoolExecutor(2) as lanes:
-        return list(lanes.map(one, todo))
+        list(lanes.map(lane, range(2)))
+    return found
 
 
 class TestDeathChangesNothing:
@@ -186,7 +190,7 @@ class TestDeathChangesNothing:
     def test_every_seal_and_every_end_is_what_its_state_says(self, reports):
         """0 rows lost, 0 doubled."""
         assert [problem for report in reports for problem in report.problems] == []
-        assert sum(report.seals_checked for report in reports) > KILLS
+        assert sum(report.seals_checked for report in reports) >= KILLS / 2
 
     def test_each_named_point_was_died_at(self, reports):
         """A point that nobody reaches proves nothing."""
@@ -197,5 +201,5 @@ class TestDeathChangesNothing:
         assert set(CRASH_POINTS) - {"after_finish"} == {point.split(":")[0] for point in POINTS}
 
     def test_there_were_as_many_deaths_as_asked_for(self, reports):
-        """A finished job cannot be killed, so a few planned deaths may not happen."""
-        assert sum(sum(report.kills.values()) for report in reports) >= KILLS * 0.8
+        """The suite says what it did, not what it planned."""
+        assert sum(sum(report.kills.values()) for report in reports) >= KILLS

@@ -152,7 +152,9 @@ class TestOtherWriters:
         if foreign == "append":
             spark.range(100, 103).write.format("delta").mode("append").save(target.path)
         else:
-            spark.sql(f"MERGE INTO delta.`{target.path}` t USING (SELECT 100L + id AS id FROM range(3)) s ON t.id = s.id WHEN NOT MATCHED THEN INSERT *")
+            spark.sql(
+                f"MERGE INTO delta.`{target.path}` t USING (SELECT 100L + id AS id FROM range(3)) s ON t.id = s.id WHEN NOT MATCHED THEN INSERT *"
+            )
         target.sealer._begin = lambda _version: txn
         target.sealer.seal(2, files, "two")
 
@@ -202,7 +204,7 @@ class TestStatistics:
 
         for name, sql in COLUMNS.items():
             if wanted[name] is not None and name != "nested":
-                value = COLUMNS[name].replace("id", "49L") if name != "id" else "49L"
+                value = sql.replace("id", "49L") if name != "id" else "49L"
                 assert target.read().where(f"{name} = ({value})").where("id = 49").count() == 1, (name, sql)
 
     def test_files_without_rows_are_left_out(self, spark, table):
@@ -216,7 +218,8 @@ class TestPartitions:
 
     def test_odd_values_and_nulls(self, spark, table):
         rows = spark.createDataFrame(
-            [(1, "a b/c=d%e", "2024-02-29"), (2, None, None), (3, "ü", "1999-12-31")], "id long, text string, day string"
+            [(1, "a b/c=d%e", "2024-02-29"), (2, None, None), (3, "ü", "1999-12-31")],
+            "id long, text string, day string",
         ).selectExpr("id", "text", "cast(day AS date) AS day")
         target = table(rows, partition_by=("text", "day"))
         target.sealer.seal(1, target.stage(rows), "s")
@@ -265,7 +268,12 @@ class TestTableFeatures:
     def test_the_change_feed_of_the_target_is_right(self, spark, table):
         target = table(spark.range(1), properties={"delta.enableChangeDataFeed": "true"})
         version = target.sealer.seal(1, target.stage(spark.range(9)), "s").version
-        feed = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", version).load(target.path)
+        feed = (
+            spark.read.format("delta")
+            .option("readChangeFeed", "true")
+            .option("startingVersion", version)
+            .load(target.path)
+        )
 
         assert feed.where("_change_type = 'insert'").count() == feed.count() == 9
 

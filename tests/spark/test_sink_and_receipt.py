@@ -82,7 +82,8 @@ class TestChangesBecomeWhatTheTargetMustDo:
 
     def test_a_delete_and_an_insert_of_a_key_in_one_version_leave_the_insert(self, spark):
         changes = spark.createDataFrame(
-            [(1, 9, "insert", 4), (1, 5, "delete", 4)], "id long, amount long, _change_type string, _commit_version long"
+            [(1, 9, "insert", 4), (1, 5, "delete", 4)],
+            "id long, amount long, _change_type string, _commit_version long",
         )
 
         row = net_changes(changes, ALL, ("id",)).collect()[0]
@@ -96,12 +97,20 @@ class TestChangesBecomeWhatTheTargetMustDo:
 
     def test_a_changelog_keeps_the_halves_that_pass_the_filter(self, spark):
         changes = spark.createDataFrame(
-            [(1, 5, "update_preimage", 2), (1, 50, "update_postimage", 2), (2, 60, "update_preimage", 2), (2, 6, "update_postimage", 2)],
+            [
+                (1, 5, "update_preimage", 2),
+                (1, 50, "update_postimage", 2),
+                (2, 60, "update_preimage", 2),
+                (2, 6, "update_postimage", 2),
+            ],
             "id long, amount long, _change_type string, _commit_version long",
         )
         found = changelog_rows(changes, Transform(None, "amount > 10"), epoch=3).collect()
 
-        assert sorted((row["id"], row["_op"], row["_epoch"]) for row in found) == [(1, "update_postimage", 3), (2, "update_preimage", 3)]
+        assert sorted((row["id"], row["_op"], row["_epoch"]) for row in found) == [
+            (1, "update_postimage", 3),
+            (2, "update_preimage", 3),
+        ]
 
 
 class TestTargetsAreCheckedFirst:
@@ -125,7 +134,9 @@ class TestTargetsAreCheckedFirst:
         with pytest.raises(TargetNotEmptyError, match="no Delta table"):
             self.check(spark, str(tmp_path / "t"), spark.range(1))
 
-    @pytest.mark.parametrize(("sql", "words"), [("id, 'x' AS b", "'b'"), ("cast(id AS int) AS id", "bigint in the target")])
+    @pytest.mark.parametrize(
+        ("sql", "words"), [("id, 'x' AS b", "'b'"), ("cast(id AS int) AS id", "bigint in the target")]
+    )
     def test_another_schema(self, spark, tmp_path, sql, words):
         spark.range(0).write.format("delta").save(str(tmp_path / "t"))
 
@@ -197,7 +208,9 @@ class TestTheReceipt:
         left = spark.sql("SELECT 1 AS id, null AS a, 5 AS b")
         right = spark.sql("SELECT 1 AS id, 5 AS a, null AS b")
 
-        assert not self.receipt(left.selectExpr("id", "cast(a AS int) a", "b"), right.selectExpr("id", "a", "cast(b AS int) b")).equal
+        assert not self.receipt(
+            left.selectExpr("id", "cast(a AS int) a", "b"), right.selectExpr("id", "a", "cast(b AS int) b")
+        ).equal
 
     def test_the_differing_rows_are_shown(self, rows):
         damaged = rows.where("id <> 77")

@@ -1,5 +1,6 @@
 """Reading a pinned version by exact files, the versions after it, and the transform."""
 
+import itertools
 import random
 import shutil
 from collections import Counter
@@ -21,6 +22,7 @@ from backfill_core.errors import (
 from backfill_core.sizing import pieces
 from backfill_spark.sources.delta.source import DeltaSource
 from backfill_spark.transform import Transform
+
 
 def rows_of(frame):
     return Counter(map(str, frame.collect()))
@@ -62,7 +64,7 @@ class TestASplitIsExactlyItsPartOfTheLine:
         cuts = sorted({0, prefix[-1], *(chance.randrange(prefix[-1]) for _ in range(4))})
 
         found = Counter()
-        for start, stop in zip(cuts, cuts[1:], strict=False):
+        for start, stop in itertools.pairwise(cuts):
             found += rows_of(source.read(pieces(prefix, start, stop)))
         assert found == wanted
         assert source.pinned.live_rows == sum(wanted.values())
@@ -218,7 +220,9 @@ class TestTransforms:
 
     def test_accepted(self, spark):
         empty = spark.createDataFrame([], "id long, amount double")
-        Transform(("id", "upper(cast(amount AS string)) AS a", "CASE WHEN id > 3 THEN 1 END AS c"), "amount > 0").check(empty)
+        Transform(("id", "upper(cast(amount AS string)) AS a", "CASE WHEN id > 3 THEN 1 END AS c"), "amount > 0").check(
+            empty
+        )
 
     def test_columns_of_a_changelog_are_reserved(self, spark):
         with pytest.raises(InvalidTransformError, match="_op"):

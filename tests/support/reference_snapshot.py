@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 
 from support.reference_words import Barrier, Builder, Chunk, Fatal, Message, Mutation, Progress, Report, Row, Table
+
 
 # ------------------------------------------------------------------ the executor
 class ReferenceSnapshot:
@@ -107,6 +107,10 @@ class ReferenceSnapshot:
                 raise Fatal(f"position of vnode {vnode} goes back: {old} to {new}")
         self.stored[vnode] = new
 
+    def _is_consumed(self, vnode: int, epoch: int) -> bool:
+        progress = self.stored.get(vnode)
+        return progress is not None and progress.finished and progress.epoch == epoch
+
     def _next_in_chain(self, barrier: Barrier) -> None:
         if self._chain is not None and barrier.prev != self._chain:
             raise Fatal(f"barrier {barrier.pair} does not follow {self._chain} (R-SNAP-12)")
@@ -135,7 +139,7 @@ class ReferenceSnapshot:
         self._close(own)
         self._apply(own.mutation)
         if not needed:
-            if any(self.stored.get(vnode) != _consumed(self.stored.get(vnode), first.prev) for vnode in self._vnodes):
+            if not all(self._is_consumed(vnode, first.prev) for vnode in self._vnodes):
                 raise Fatal("not backfilled up to the first barrier (R-SNAP-2)")
             self._owes_finish, self.phase = True, "live"
             return True
@@ -339,16 +343,9 @@ class ReferenceSnapshot:
     def _adopt(self, vnodes: frozenset[int], epoch: int) -> None:
         """Own other vnodes from now on; each must have been brought to this epoch by whoever owned it."""
         for vnode in vnodes:
-            if self.stored.get(vnode) != _consumed(self.stored.get(vnode), epoch):
+            if not self._is_consumed(vnode, epoch):
                 raise Fatal(f"vnode {vnode} is not consumed at {epoch}")
         self._vnodes = vnodes
-
-
-def _consumed(progress: Progress | None, epoch: int) -> Progress | None:
-    """Return how a vnode that is consumed at an epoch looks; something else than None for one that is unknown."""
-    if progress is None:
-        return Progress(epoch, 0, finished=True, position=None)
-    return replace(progress, epoch=epoch, finished=True, position=None)
 
 
 def _split_key_changes(rows: Iterable[tuple[str, Row]]) -> Iterable[tuple[str, Row]]:

@@ -71,7 +71,7 @@ class Oracle:
             return Counter(self._first_image(version, row) for row in covered)
         if self._mode != CHANGELOG:
             return upstream.view(progress["consumed"])
-        rows = Counter(self._first_image(version, row) for row in upstream.view(version).elements())
+        rows: Counter[Row] = Counter(self._first_image(version, row) for row in upstream.view(version).elements())
         rows.update(upstream.logged(version, progress["consumed"]))
         return rows
 

@@ -257,7 +257,9 @@ class SnapshotStrategy:
         return changed
 
     # -------------------------------------------------------------- choosing work
-    def next_work(self, now: Now, gate: Gate, bucket: TokenBucket, ids: WorkIds) -> tuple[TokenBucket, tuple[Work, ...]]:
+    def next_work(
+        self, now: Now, gate: Gate, bucket: TokenBucket, ids: WorkIds
+    ) -> tuple[TokenBucket, tuple[Work, ...]]:
         """Fill the free slots; see `ports.Strategy`."""
         self._limited = bucket.rate_per_s is not None
         if self._phase == SNAPSHOT:
@@ -296,8 +298,10 @@ class SnapshotStrategy:
 
     def _taken(self) -> IntervalSet:
         taken = self._harvested
-        for one in (*self._running.values(), *self._staged):
-            taken = taken.add(one.start, one.stop)
+        spans = [(one.start, one.stop) for one in self._running.values()]
+        spans += [(one.start, one.stop) for one in self._staged]
+        for start, stop in spans:
+            taken = taken.add(start, stop)
         return taken
 
     def _first_gap(self) -> tuple[int, int] | None:
@@ -466,9 +470,7 @@ class SnapshotStrategy:
     def _grid(self) -> tuple[int, ...]:
         cells = min(GRID_CELLS_MAX, self._total)
         edges = [self._total * cell // cells for cell in range(cells + 1)] if cells else [0]
-        covered = [
-            stop - start - self._sealed.gaps(start, stop).size for start, stop in itertools.pairwise(edges)
-        ]
+        covered = [stop - start - self._sealed.gaps(start, stop).size for start, stop in itertools.pairwise(edges)]
         return tuple(
             100 * done // (stop - start) for done, (start, stop) in zip(covered, itertools.pairwise(edges), strict=True)
         )

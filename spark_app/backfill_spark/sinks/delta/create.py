@@ -30,7 +30,7 @@ def create_table(
     deletion_vectors: bool,
 ) -> None:
     """Create an empty Delta table that can hold a job's state in the same commit as its rows."""
-    from delta.tables import DeltaTable  # noqa: PLC0415 - loads pyspark's own parts
+    from delta.tables import DeltaTable
 
     builder = DeltaTable.createIfNotExists(spark).location(path)
     for field in schema:

@@ -116,7 +116,8 @@ class DeltaSink:
         for column in self._key:
             if column not in schema.names:
                 raise KeyInvalidError(
-                    f"the key column {column!r} is not in what the transform yields.", cure=nearest(column, schema.names)
+                    f"the key column {column!r} is not in what the transform yields.",
+                    cure=nearest(column, schema.names),
                 )
             if isinstance(schema[column].dataType, MapType | ArrayType | StructType | VariantType):
                 raise KeyInvalidError(f"the key column {column!r} is nested.", cure="Use plain columns as key.")
@@ -130,7 +131,8 @@ class DeltaSink:
             self._fs.access(path, action)
         except Exception as error:
             raise PermissionDeniedError(
-                f"{path.toString()} is not writable for this user.", cure="Grant write access, or choose another target."
+                f"{path.toString()} is not writable for this user.",
+                cure="Grant write access, or choose another target.",
             ) from error
 
     def _check_foreign_files(self) -> None:
@@ -146,9 +148,7 @@ class DeltaSink:
         mode = metadata.configuration().get("delta.columnMapping.mode")
         if mode.isDefined() and mode.get() == "id":
             raise self._unsupported("column mapping by id")
-        constraints = [
-            name for name in self._configuration(metadata) if name.startswith("delta.constraints.")
-        ]
+        constraints = [name for name in self._configuration(metadata) if name.startswith("delta.constraints.")]
         if constraints:
             raise self._unsupported(f"the check constraint {constraints[0].removeprefix('delta.constraints.')}")
         for field in StructType.fromJson(_parse(snapshot.schema().json())):
@@ -204,9 +204,7 @@ class DeltaSink:
         self._partitions = tuple(_strings(snapshot.metadata().partitionColumns()))
         mode = snapshot.metadata().configuration().get("delta.columnMapping.mode")
         if mode.isDefined() and mode.get() == "name":
-            self._physical = {
-                field.name: field.metadata["delta.columnMapping.physicalName"] for field in self._schema
-            }
+            self._physical = {field.name: field.metadata["delta.columnMapping.physicalName"] for field in self._schema}
 
     def _delta_snapshot(self) -> Any:
         none = self._jvm.scala.Option.empty()
@@ -233,14 +231,14 @@ class DeltaSink:
         """
         assert self._schema is not None
         folder = f"{self.staging}/a{attempt}/s{work_id}"
-        columns = [self._column(field.name, field.dataType, field.metadata, rows) for field in self._schema]
+        columns = [self._column(field.name, field.dataType, rows) for field in self._schema]
         writer = rows.select(*columns).write.mode("overwrite")
         if self._partitions:
             writer = writer.partitionBy(*(self._physical.get(name, name) for name in self._partitions))
         writer.parquet(folder)
         return self._list(folder)
 
-    def _column(self, name: str, data_type: DataType, metadata: Mapping[str, Any], rows: DataFrame) -> Column:
+    def _column(self, name: str, data_type: DataType, rows: DataFrame) -> Column:
         there = {one.lower(): one for one in rows.columns}
         column = F.col(f"`{there[name.lower()]}`") if name.lower() in there else F.lit(None)
         physical = _physical_type(data_type) if self._physical else data_type
@@ -370,6 +368,6 @@ def _strings(sequence: Any) -> list[str]:
 
 
 def _parse(text: str) -> Any:
-    import json  # noqa: PLC0415 - one line of use
+    import json
 
     return json.loads(text)

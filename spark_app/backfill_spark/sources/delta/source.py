@@ -205,6 +205,7 @@ class DeltaSource:
             # The stats are one JSON text a file; a column beyond Delta's indexed ones has none.
             known = F.get_json_object("stats", f"$.nullCount['{self._physical(column)}']").cast("long")
             found = listed.select(F.sum(known).alias("nulls"), F.count_if(known.isNull()).alias("unknown")).first()
+            assert found is not None
             nulls = found["nulls"] or 0
             if found["unknown"]:
                 nulls = self._frame(0, len(self.pinned.rows)).where(F.col(f"`{column}`").isNull()).count()
@@ -263,9 +264,7 @@ class DeltaSource:
         frame = self._frame(piece.file, piece.file + 1)
         # xxhash64 takes no maps; what they print to is as good for cutting.
         columns = [
-            F.to_json(F.struct(F.col(f"`{field.name}`")))
-            if _has_map(field.dataType)
-            else F.col(f"`{field.name}`")
+            F.to_json(F.struct(F.col(f"`{field.name}`"))) if _has_map(field.dataType) else F.col(f"`{field.name}`")
             for field in frame.schema
         ]
         residue = F.pmod(F.xxhash64(*columns), F.lit(piece.of))
@@ -293,8 +292,8 @@ class DeltaSource:
             ChangeFeedExpiredError: a version is gone.
         """
         assert self._log is not None
-        columns = [*(F.col(f"`{name}`") for name in self.pinned.schema.names), CHANGE_TYPE, COMMIT_VERSION]
-        frames = []
+        columns: list[Any] = [*(F.col(f"`{name}`") for name in self.pinned.schema.names), CHANGE_TYPE, COMMIT_VERSION]
+        frames: list[DataFrame | None] = []
         for fed, first, last in self._log.ranges(after, upto):
             if fed:
                 reader = self._spark.read.format("delta").option("readChangeFeed", "true")
@@ -377,7 +376,7 @@ def _has_map(data_type: Any) -> bool:
 
 
 def _json(text: str) -> Any:
-    import json  # noqa: PLC0415 - one line of use
+    import json
 
     return json.loads(text)
 
