@@ -398,7 +398,8 @@ class Job:
                     pass
             if isinstance(one.command, Pause | Stop):
                 budget_s = 0.0 if one.command.force else self._settings.pause_budget_s
-                self._cancel_at_s = now.mono_s + budget_s
+                # A pause repeated does not give what runs more time.
+                self._cancel_at_s = min(now.mono_s + budget_s, self._cancel_at_s or math.inf)
         self._received = []
         if self._controls.rows_per_s != before.rows_per_s:
             self._bucket = self._bucket.with_rate(self._controls.rows_per_s, now.mono_s)
