@@ -307,7 +307,8 @@ class Job:
         if due:
             self._next_barrier_s = max(self._next_barrier_s + self._settings.interval_s, now.mono_s)
             self._barriers += 1
-        if due or self._barrier_now or self._strategy.urgent(self._gate(at_barrier=False)):
+        urgent = self._barrier_now or self._may_conclude() or self._strategy.urgent(self._gate(at_barrier=False))
+        if due or urgent:
             actions += self._barrier(now, due=due)
         if self._cancel_at_s is not None and now.mono_s >= self._cancel_at_s:
             self._cancel_at_s = None
@@ -340,7 +341,7 @@ class Job:
             return actions
         scheduled = due and self._barriers % self._settings.seal_every == 0
         wanted = bool(self._to_ack) or changed or self._barrier_now or self._stopping
-        if not (scheduled or wanted or self._strategy.urgent(self._gate(at_barrier=False))):
+        if not (scheduled or wanted or self._may_conclude() or self._strategy.urgent(self._gate(at_barrier=False))):
             self._ids.epoch += 1
             return actions
         asked, self._barrier_now = self._barrier_now, False
@@ -372,9 +373,14 @@ class Job:
             return [self._outcome]
         return self._conclude()
 
+    def _may_conclude(self) -> bool:
+        """Is everything that Exit waits for durable? The end waits for no barrier."""
+        at_work = self._running or self._sealing is not None or self._hold_until_s is not None
+        return self._strategy.complete and not (at_work or self._stopping or self._final)
+
     def _conclude(self) -> list[Action]:
-        """Everything that Exit waits for is durable: verify, then say so in the state."""
-        if self._stopping or self._final or self._running or not self._strategy.complete:
+        """Verify, then say in the state that the job is finished."""
+        if not self._may_conclude():
             return []
         self._final = True
         if self._settings.verify_final:
