@@ -16,7 +16,7 @@ import math
 from dataclasses import dataclass, replace
 
 from backfill_core.controls import Controls
-from backfill_core.errors import BackfillError, VerificationFailedError
+from backfill_core.errors import BackfillError, StateMovedError, VerificationFailedError
 from backfill_core.messages import (
     Acknowledge,
     Action,
@@ -139,7 +139,7 @@ class Job:
     def start(self, now: Now) -> tuple[Action, ...]:
         """Fence: seal an empty epoch, so that Delta itself refuses every earlier attempt from now on."""
         self._next_barrier_s = now.mono_s + self._settings.interval_s
-        return (self._seal((), verify=False, reserves=False), self._look())
+        return (self._seal((), verify=False, reserves=False, fences=True), self._look())
 
     def on(self, event: Event, now: Now) -> tuple[Action, ...]:
         """Take one event; return what the shell must do, in order. After `Finish` nothing more."""
@@ -281,7 +281,8 @@ class Job:
     def _on_seal_failed(self, error: BackfillError, now: Now) -> tuple[Action, ...]:
         self._seals_lost += 1
         self._last_error = error
-        if not error.retryable or self._seals_lost > self._settings.retries_max:
+        lost = not error.retryable or self._seals_lost > self._settings.retries_max
+        if lost or isinstance(error, StateMovedError):
             return self._fail(error)
         self._seal_again_s = now.mono_s + min(RETRY_MAX_S, 2.0 ** (self._seals_lost - 1))
         return ()
@@ -426,7 +427,7 @@ class Job:
         return [CancelWork(work_id) for work_id in ids]
 
     # ------------------------------------------------------------------ actions
-    def _seal(self, files: tuple[StagedFile, ...], *, verify: bool, reserves: bool) -> Seal:
+    def _seal(self, files: tuple[StagedFile, ...], *, verify: bool, reserves: bool, fences: bool = False) -> Seal:
         epoch = self._ids.epoch
         self._state = replace(
             self._state,
@@ -435,7 +436,7 @@ class Job:
             consumed=self._strategy.consumed,
             controls=self._controls,
         )
-        action = Seal(epoch, txn_version(self._state.attempt, epoch), files, self._state.encode())
+        action = Seal(epoch, txn_version(self._state.attempt, epoch), files, self._state.encode(), fences)
         acks, self._to_ack = tuple(self._to_ack), []
         self._sealing = _Sealing(action, acks, verify, self._strategy.source_version, self._strategy.done, self._state)
         self._ids.epoch += 2 if reserves else 1

@@ -23,6 +23,7 @@ from backfill_core.errors import (
     FencedError,
     PermissionDeniedError,
     SourceNotFoundError,
+    StateMovedError,
     StorageFullError,
     TransientError,
     UnsupportedTargetFeatureError,
@@ -138,6 +139,41 @@ class Sealer:
         return StagedFile(path, size_bytes, rows, _Measured(java, partition_of(path, layout.partition_columns)))
 
     # ------------------------------------------------------------------ sealing
+    def fence(self, txn_version: int, state: str, *, opened_at: int | None) -> SealedCommit:
+        """Make the first, empty commit of an attempt: no older attempt can commit after it, nor did unseen before.
+
+        Args:
+            txn_version: Of this attempt's first epoch.
+            state: What was read, under this attempt's number.
+            opened_at: Transaction version that was read with the state.
+
+        Raises:
+            StateMovedError: an older attempt committed after the state was read; read it again.
+            FencedError, UnsupportedTargetFeatureError, StorageFullError, PermissionDeniedError, TransientError:
+                as `seal`.
+        """
+        try:
+            txn = self._begin(txn_version)
+        except JAVA_ERRORS as error:
+            raise explain(error) from error
+        # Whatever lands after this look meets the transaction that was begun before it.
+        self._check_unmoved(opened_at)
+        try:
+            return self._commit(txn, (), state)
+        except FencedError:
+            if (self.read_state().txn_version or 0) < txn_version:
+                self._check_unmoved(opened_at)
+            raise
+
+    def _check_unmoved(self, opened_at: int | None) -> None:
+        newest = self.read_state().txn_version
+        if newest != opened_at:
+            raise StateMovedError(
+                f"an earlier attempt's commit (transaction {newest}) landed after its state was read "
+                f"(transaction {opened_at}).",
+                cure="Start the job again: it goes on from the newer state.",
+            )
+
     def seal(self, txn_version: int, files: Sequence[StagedFile], state: str) -> SealedCommit:
         """Make one commit of files, state and transaction id.
 
@@ -148,6 +184,12 @@ class Sealer:
         """
         try:
             txn = self._begin(txn_version)
+        except JAVA_ERRORS as error:
+            raise explain(error) from error
+        return self._commit(txn, files, state)
+
+    def _commit(self, txn: Any, files: Sequence[StagedFile], state: str) -> SealedCommit:
+        try:
             actions = self._add_actions(txn, files)
             txn.addDomainMetadata(self._domain, state)
             iterable = self._kernel.utils.CloseableIterable.inMemoryIterable(actions)

@@ -67,6 +67,9 @@ class Parts:
     prefix: tuple[int, ...]
     """Prefix sums of the rows of the pinned version's files."""
 
+    opened_at: int | None
+    """Newest transaction version of the job when its state was read."""
+
 
 class SparkHands:
     """Satisfies `loop.Hands` on Spark and Delta."""
@@ -221,6 +224,8 @@ class SparkHands:
         """Commit; a commit whose answer was lost is recognised by its transaction version."""
         sealer = self._parts.sealer
         try:
+            if action.fences:
+                return sealer.fence(action.txn_version, action.state, opened_at=self._parts.opened_at).version
             return sealer.seal(action.txn_version, action.files, action.state).version
         except BackfillError:
             stored = sealer.read_state()
