@@ -153,21 +153,18 @@ class Sealer:
                 as `seal`.
         """
         try:
-            txn = self._begin(txn_version)
-        except JAVA_ERRORS as error:
-            raise explain(error) from error
-        # Whatever lands after this look meets the transaction that was begun before it.
-        self._check_unmoved(opened_at)
-        try:
+            txn = self._begun(txn_version)
+            # Whatever lands after this look meets the transaction that was begun before it.
+            self._check_unmoved(opened_at, txn_version)
             return self._commit(txn, (), state)
         except FencedError:
-            if (self.read_state().txn_version or 0) < txn_version:
-                self._check_unmoved(opened_at)
+            self._check_unmoved(opened_at, txn_version)
             raise
 
-    def _check_unmoved(self, opened_at: int | None) -> None:
+    def _check_unmoved(self, opened_at: int | None, txn_version: int) -> None:
+        """Tell an earlier attempt, or one that took the same number, from a newer one: that has won."""
         newest = self.read_state().txn_version
-        if newest != opened_at:
+        if newest != opened_at and (newest or 0) <= txn_version:
             raise StateMovedError(
                 f"an earlier attempt's commit (transaction {newest}) landed after its state was read "
                 f"(transaction {opened_at}).",
@@ -182,11 +179,13 @@ class Sealer:
             UnsupportedTargetFeatureError: Kernel cannot write the table; names the feature.
             StorageFullError, PermissionDeniedError, TransientError: the storage refused.
         """
+        return self._commit(self._begun(txn_version), files, state)
+
+    def _begun(self, txn_version: int) -> Any:
         try:
-            txn = self._begin(txn_version)
+            return self._begin(txn_version)
         except JAVA_ERRORS as error:
             raise explain(error) from error
-        return self._commit(txn, files, state)
 
     def _commit(self, txn: Any, files: Sequence[StagedFile], state: str) -> SealedCommit:
         try:

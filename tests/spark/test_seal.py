@@ -164,7 +164,7 @@ class TestTheFence:
         one, other = target.open(), target.open()
         one.fence(1 << 32 | 1, '{"driver":"a"}', opened_at=None)
 
-        with pytest.raises(FencedError):
+        with pytest.raises(StateMovedError):
             other.fence(1 << 32 | 1, '{"driver":"b"}', opened_at=None)
 
     def test_the_fence_of_a_newer_attempt_stays_fenced(self, spark, table):
