@@ -26,7 +26,7 @@ from backfill_core.errors import (
     TransientError,
 )
 from backfill_core.job import Job, JobSettings, JobView
-from backfill_core.messages import Acknowledge, CommandReceived, Finish, Receipt, Stop
+from backfill_core.messages import Acknowledge, Finish, Receipt, StopRequested
 from backfill_core.ports import Now
 from backfill_core.state import JobState, check_same_spec
 from backfill_core.strategies.snapshot.strategy import Pinned, SnapshotSettings, SnapshotStrategy
@@ -53,7 +53,8 @@ REOPENED_MAX = 3
 """A killed process has at most one commit under way; three looks are plenty."""
 
 _current: list[Loop] = []
-_current_attempt: list[tuple[int, Callable[[], int]]] = []
+_stops_asked: list[StopRequested] = []
+"""Of the attempt that runs or starts; a signal while Spark starts finds no loop yet."""
 
 
 @dataclass(frozen=True)
@@ -72,9 +73,10 @@ class RunOutcome:
 
 
 def request_stop(force: bool) -> None:
-    """Ask the running attempt to stop; safe in a signal handler. Without one it does nothing."""
-    for loop, (attempt, next_revision) in zip(_current, _current_attempt, strict=True):
-        loop.put(CommandReceived(attempt, next_revision(), Stop(force=force)))
+    """Ask the attempt that runs or is about to start to stop at a barrier; safe in a signal handler."""
+    _stops_asked.append(StopRequested(force))
+    for loop in _current:
+        loop.put(_stops_asked[-1])
 
 
 @dataclass(frozen=True)
@@ -182,6 +184,8 @@ def run_driver(
                     session.stop()
     except BackfillError as error:
         return _failed(error, None, None)
+    finally:
+        _stops_asked.clear()
 
 
 def _run_until_fenced(
@@ -348,7 +352,8 @@ class _Attempt:
         server.start()
         self._meeting.publish(url=server.url, token=token, attempt=self._attempt)
         _current.append(self._loop)
-        _current_attempt.append((self._attempt, lambda: self._view.controls.revision + 1))
+        for asked in _stops_asked:
+            self._loop.put(asked)
         threading.Thread(target=self._remove_orphans, name="orphans", daemon=True).start()
         try:
             finish = self._loop.run()
@@ -357,7 +362,6 @@ class _Attempt:
                 raise finish.error
         finally:
             _current.clear()
-            _current_attempt.clear()
             self._hands.close()
             server.close()
         return self._outcome(finish)

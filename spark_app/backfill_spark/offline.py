@@ -10,6 +10,7 @@ from backfill_api.spec import Backfill
 from backfill_core.errors import StateMismatchError
 from backfill_core.sizing import pieces
 from backfill_spark.driver import open_job
+from backfill_spark.loop import now
 from backfill_spark.session import open_session
 from backfill_spark.settings import DriverSettings
 from backfill_spark.verify import differing_rows, take_receipt
@@ -55,6 +56,6 @@ def verify_offline(
         if explain and not receipt.equal:
             wrong = tuple(one.vnode for one in receipt.mismatches)
             examples = differing_rows(view, target, key=key, vnodes=vnodes, wrong=wrong)
-        return receipt_words(replace(receipt)), examples
+        return receipt_words(replace(receipt, verified_ms=now().wall_ms)), examples
     finally:
         spark.stop()

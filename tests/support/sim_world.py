@@ -18,7 +18,17 @@ from support.sim_shell import Shell
 from support.sim_tables import APPEND, CHANGELOG, UPSERT, Target, Upstream
 
 from backfill_core.job import JobSettings
-from backfill_core.messages import Command, CommandReceived, Finish, Pause, Resume, Stop, Throttle, VerifyNow
+from backfill_core.messages import (
+    Command,
+    CommandReceived,
+    Finish,
+    Pause,
+    Resume,
+    Stop,
+    StopRequested,
+    Throttle,
+    VerifyNow,
+)
 from backfill_core.state import JobState
 
 WALL_MS = 1_700_000_000_000
@@ -48,6 +58,9 @@ class Scenario:
     """The one step after which the process dies."""
 
     commands: int = 0
+    signals: int = 0
+    """How often the process is asked to end, without a command."""
+
     commits: int = 8
     trouble_s: float = 25.0
     """After this moment: no faults, no crashes, no commits, no pause, no limit; the job must come to its end."""
@@ -76,6 +89,7 @@ def scenario(seed: int) -> Scenario:
         crashes=rng.choice([0.0, 0.005, 0.03]),
         commands=rng.choice([0, 3, 12]),
         commits=rng.choice([0, 3, 15, 40]),
+        signals=rng.choice([0, 0, 2]),
     )
 
 
@@ -156,6 +170,8 @@ class World:
             self.after(self.rng.uniform(0, self.given.trouble_s), self.upstream.commit)
         for _ in range(self.given.commands):
             self.after(self.rng.uniform(0, self.given.trouble_s), self._command)
+        for _ in range(self.given.signals):
+            self.after(self.rng.uniform(0, self.given.trouble_s), self._signal)
         self.after(self.given.trouble_s, self._calm_down)
         self._open()
         ticks, ticked_s = 0, -1.0
@@ -244,6 +260,12 @@ class World:
             Stop(force=rng.random() < 0.5),
         ]
         self._send(rng.choice(commands))
+
+    def _signal(self) -> None:
+        """Ask the process to end, whatever it is doing; before it has begun it has no ears."""
+        if self._shell is not None and self._shell.begun:
+            self.note("signal")
+            self._shell.deliver(StopRequested(force=self.rng.random() < 0.5))
 
     def _send(self, command: Command) -> None:
         revision = next(self._revision)

@@ -148,6 +148,8 @@ class SnapshotStrategy:
         )
         self._batch_versions = FIRST_BATCH_VERSIONS
         self._meter = RateMeter()
+        self._held = False
+        """May no split start? Then there is no rate and no time left to tell."""
         self._yardstick = Yardstick(limit=None, lags=())
         self._phase_changed = False
 
@@ -263,9 +265,16 @@ class SnapshotStrategy:
         """Fill the free slots; see `ports.Strategy`."""
         self._limited = bucket.rate_per_s is not None
         if self._phase == SNAPSHOT:
+            self._hold(now, held=not gate.history)
             return self._next_splits(now, gate, bucket, ids)
         batch = self._next_batch(now, gate, ids)
         return bucket, (() if batch is None else (batch,))
+
+    def _hold(self, now: Now, *, held: bool) -> None:
+        """Stop the clock of the rate while history is held."""
+        if self._held and not held:
+            self._meter = self._meter.restarted(now.mono_s)
+        self._held = held
 
     def _next_splits(
         self, now: Now, gate: Gate, bucket: TokenBucket, ids: WorkIds
@@ -439,7 +448,8 @@ class SnapshotStrategy:
     def view(self, now: Now) -> StrategyView:
         """See `ports.Strategy`."""
         left = self._total - self._sealed.size
-        eta = estimate(left, self._meter) if left else None
+        moving = bool(left) and not self._held
+        eta = estimate(left, self._meter) if moving else None
         lag = 0 if self._head is None else max(0, self._head.version - self._consumed)
         lag_ms = 0 if self._head is None or not lag else max(0, now.wall_ms - self._consumed_ms())
         per_split = max(1, self._sizer.rows_per_split)
@@ -453,7 +463,7 @@ class SnapshotStrategy:
             head=self._head,
             lag_versions=lag,
             lag_ms=lag_ms,
-            rows_per_s=self._meter.rows_per_s if left else 0.0,
+            rows_per_s=self._meter.rows_per_s if moving else 0.0,
             eta_s=None if eta is None else eta.seconds,
             eta_low_s=None if eta is None else eta.low,
             eta_high_s=None if eta is None else eta.high,
