@@ -363,6 +363,7 @@ class _Attempt:
         finally:
             _current.clear()
             self._hands.close()
+            self._meeting.withdraw()
             server.close()
         return self._outcome(finish)
 
