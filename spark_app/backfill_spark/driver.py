@@ -176,6 +176,7 @@ def run_driver(
                 cores=settings.cores,
                 memory=settings.memory,
                 jars_dir=settings.jars_dir,
+                java_home=settings.java_home,
             )
             try:
                 return _run_until_fenced(session, backfill, settings, meeting, observe)

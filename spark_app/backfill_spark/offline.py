@@ -27,7 +27,11 @@ def verify_offline(
         BackfillError: a table cannot be opened.
     """
     spark = open_session(
-        app_name="backfill verify", cores=settings.cores, memory=settings.memory, jars_dir=settings.jars_dir
+        app_name="backfill verify",
+        cores=settings.cores,
+        memory=settings.memory,
+        jars_dir=settings.jars_dir,
+        java_home=settings.java_home,
     )
     try:
         opened = open_job(spark, backfill)
