@@ -49,7 +49,7 @@ def verify_offline(
             source = opened.source.at(progress["consumed"])
         view = opened.transform.apply(source)
         target = opened.sink.at(opened.stored.table_version)
-        key = tuple(backfill.spec.target.delta.key or backfill.spec.source.delta.key)
+        key = backfill.spec.key
         vnodes = backfill.spec.strategy.snapshot.vnodes
         receipt = take_receipt(
             view, target, key=key, vnodes=vnodes,

@@ -13,10 +13,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
 
+from support.jobs import job
 from support.sim_oracle import Oracle, demand
 from support.sim_shell import Shell
 from support.sim_tables import APPEND, CHANGELOG, UPSERT, Target, Upstream
 
+from backfill_api.spec import BackfillSpec
 from backfill_core.job import JobSettings
 from backfill_core.messages import (
     Command,
@@ -41,6 +43,7 @@ class Scenario:
     """What a world is like; everything else follows from the seed."""
 
     seed: int
+    strategy: str = "Snapshot"
     mode: str = UPSERT
     rows: int = 60
     sparse: bool = False
@@ -115,6 +118,7 @@ class World:
         self.target = Target()
         self.oracle = Oracle(self.upstream, self.target, given.mode, filtered=filtered)
         self.filtered = filtered
+        self.spec = self._spec()
         self.now_s = 0.0
         self.steps = self.crashes = self.stops = 0
         self.history: list[str] = []
@@ -126,6 +130,12 @@ class World:
         self._unanswered: dict[int, Command] = {}
         self._delivered = 0
         self.settings = JobSettings(seal_every=given.seal_every, verify_final=given.verify_final)
+
+    def _spec(self) -> BackfillSpec:
+        """Return what the strategy is built from; source and target of the simulation have no place."""
+        where = {"transform": {"where": "value > 0"}} if self.filtered else {}
+        target = {"writeMode": self.given.mode}
+        return job("/source", "/target", strategy={"type": self.given.strategy}, target=target, **where).spec
 
     # ------------------------------------------------------------------ time
     @property
@@ -305,6 +315,6 @@ class World:
 
     def attempt_state(self, state: JobState | None) -> JobState:
         """Return the state a new attempt begins with, as the driver makes it."""
-        before = state or JobState("job", "spec", attempt=0, epoch=0, strategy="Snapshot")
+        before = state or JobState("job", "spec", attempt=0, epoch=0, strategy=self.given.strategy)
         controls = before.controls.under_spec(None, self.given.rows_per_s).at(self.wall_ms)
         return replace(before, attempt=before.attempt + 1, controls=controls)

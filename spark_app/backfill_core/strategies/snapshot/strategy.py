@@ -20,6 +20,7 @@ import itertools
 from dataclasses import dataclass
 from typing import Any
 
+from backfill_api.spec import BackfillSpec
 from backfill_core.convergence import Yardstick
 from backfill_core.errors import AccountingError, BackfillError, StateMismatchError
 from backfill_core.eta import RateMeter, estimate
@@ -34,9 +35,10 @@ from backfill_core.messages import (
     StagedFile,
     Work,
 )
-from backfill_core.ports import Gate, Harvest, Now, StrategyView, WorkIds
+from backfill_core.ports import Gate, Harvest, Now, Pinned, StrategyView, WorkIds
 from backfill_core.sizing import SplitSizer, cut, pieces
 from backfill_core.state import txn_version
+from backfill_core.strategies.snapshot.params import SnapshotSettings
 from backfill_core.throttle import TokenBucket
 
 SNAPSHOT, LOG_STORE, LIVE = "Snapshot", "LogStore", "Live"
@@ -52,39 +54,6 @@ TIMES_MAX = 1000
 SPANS_MAX = 2000
 """Bound of the interval set: 2,000 spans are at most 48 KiB of JSON. Splits fill the lowest gap first, so
 only cancelled or failed ones fragment it; beyond the bound only the first gap is worked on."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pinned:
-    """The pinned version as the machine needs it."""
-
-    version: int
-    timestamp_ms: int
-    table_id: str
-    fingerprint: str
-    """Hash over the files and their row counts; another one is another line."""
-
-    rows: tuple[int, ...]
-    """Rows of each file in path order, deleted ones included."""
-
-    rows_live: int
-    """Rows without the deleted ones."""
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotSettings:
-    """How the machine runs; none of it changes the result."""
-
-    merges: bool
-    """Changes are merged (Upsert); else staged and sealed like splits (Append, Changelog)."""
-
-    filtered: bool
-    """The transform drops rows, so rows sealed need not equal rows of the source."""
-
-    in_flight_max: int = 2
-    split_target_s: float = 4.0
-    batch_target_s: float = 10.0
-    follow: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -493,3 +462,8 @@ class SnapshotStrategy:
             deed = "merging" if self._settings.merges else "reading"
             return f"{deed} the changes of versions {batch.after + 1} to {batch.upto}"
         return "waiting for the first look at the source" if self._head is None else ""
+
+
+def build(spec: BackfillSpec, pinned: Pinned) -> SnapshotStrategy:
+    """Make the machine of a job."""
+    return SnapshotStrategy(pinned, SnapshotSettings.of(spec))
