@@ -91,6 +91,9 @@ class Progress(ProgressSummary):
     paused: str | None = None
     """History or All."""
 
+    stopping: bool = False
+    """Was the attempt asked to end?"""
+
     quiet: bool = False
     """Is nothing running?"""
 

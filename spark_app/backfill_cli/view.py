@@ -78,6 +78,8 @@ def _right(progress: Progress) -> list[tuple[str, str]]:
 def _state(progress: Progress) -> str:
     """Return what is held, and by which command."""
     by = f" (revision {progress.revision})" if progress.revision else ""
+    if progress.stopping:
+        return "stopping"
     if progress.paused is not None:
         what = "everything" if progress.paused == "All" else "history"
         return f"{what} paused{', quiet' if progress.quiet else ''}{by}"
@@ -120,7 +122,8 @@ def show_receipt(receipt: Receipt) -> RenderableType:
     table.add_row("rows", show_rows(receipt.rows))
     table.add_row("compared", f"source version {receipt.source_version}, target version {receipt.target_version}")
     table.add_row("proof", f"{receipt.vnodes} vnodes, digest {receipt.digest[:16]}")
-    table.add_row("took", f"{receipt.seconds:.1f} s")
+    taken = f", at {show_clock(receipt.verified_at)}" if receipt.verified_at else ""
+    table.add_row("took", f"{receipt.seconds:.1f} s{taken}")
     for one in receipt.mismatches[:MISMATCHES_SHOWN_MAX]:
         table.add_row(f"vnode {one.vnode}", f"{one.source_rows} rows in the source, {one.target_rows} in the target")
     if len(receipt.mismatches) > MISMATCHES_SHOWN_MAX:

@@ -136,6 +136,8 @@ class Receipt:
 
     mismatches: tuple[VnodeMismatch, ...]
     seconds: float
+    verified_ms: int | None = None
+    """When it was taken; set by whoever has the clock."""
 
     @property
     def equal(self) -> bool:
@@ -221,6 +223,13 @@ class CommandReceived:
 
 
 @dataclass(frozen=True, slots=True)
+class StopRequested:
+    """The process itself is asked to end (a signal): like `Stop`, but no command, so it needs no revision."""
+
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class WorkFinished:
     """A piece of work ended well."""
 
@@ -260,7 +269,16 @@ class SealFailed:
 
 
 Event = (
-    Tick | HeadMoved | LookFailed | CommandReceived | WorkFinished | WorkFailed | WorkCancelled | Sealed | SealFailed
+    Tick
+    | HeadMoved
+    | LookFailed
+    | CommandReceived
+    | StopRequested
+    | WorkFinished
+    | WorkFailed
+    | WorkCancelled
+    | Sealed
+    | SealFailed
 )
 
 

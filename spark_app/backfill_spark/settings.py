@@ -6,15 +6,16 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from backfill_core.errors import EXIT_USAGE, BackfillError
+from backfill_spark import crash
 
 MEMORY_PATTERN = r"^[1-9][0-9]{0,5}[mMgG]$"
 
 
 class InvalidSettingError(BackfillError):
-    """A variable of the environment cannot be used; the message names it."""
+    """A variable of the environment, or the file that was given, cannot be used; the message names it."""
 
     reason = "InvalidSetting"
     exit_code = EXIT_USAGE
@@ -45,6 +46,12 @@ class DriverSettings(BaseModel):
 
     crash_at: str | None = None
     """For the crash suite: `point:n`."""
+
+    @field_validator("crash_at")
+    @classmethod
+    def _known(cls, spec: str | None) -> str | None:
+        crash.parse(spec)
+        return spec
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str] | None = None) -> DriverSettings:

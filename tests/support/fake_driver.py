@@ -44,6 +44,9 @@ class ScriptedJob:
     different: bool = False
     """Receipts find a difference."""
 
+    ends: bool = False
+    """A receipt ends the job at once, as one that finds a difference does."""
+
     def __post_init__(self) -> None:
         self.commands: queue.SimpleQueue[CommandReceived | None] = queue.SimpleQueue()
         self.seen: list[CommandReceived] = []
@@ -80,6 +83,8 @@ class ScriptedJob:
             epoch = self.progress.epoch + 1
             self._change(epoch=epoch, revision=event.revision)
             self.server.acknowledge(Acknowledge(self.attempt, epoch, event.revision, "Applied"))
+            if isinstance(event.command, VerifyNow):
+                self._take_receipt()
         self.stopped.set()
 
     def _apply(self, event: CommandReceived) -> None:
@@ -93,10 +98,18 @@ class ScriptedJob:
                 reason = f"throttled by command (revision {event.revision})"
                 self._change(throttle_rows_per_second=rate, reason=reason)
             case VerifyNow():
-                wrong = (VnodeMismatch(7, 10, 9),) if self.different else ()
-                self.receipt = Receipt(3, 5, self.progress.epoch, 4000, 256, "ab" * 32, wrong, 0.5)
+                pass
             case Stop():
+                self._change(stopping=True)
                 self.stopped.set()
+
+    def _take_receipt(self) -> None:
+        """After the acknowledgement, as in real life; and maybe nobody is there any more a moment later."""
+        wrong = (VnodeMismatch(7, 10, 9),) if self.different else ()
+        self.receipt = Receipt(3, 5, self.progress.epoch, 4000, 256, "ab" * 32, wrong, 0.5)
+        if self.ends:
+            self.stopped.set()
+            self.server.close()
 
     def _change(self, **fields: Any) -> None:
         self.progress = self.progress.model_copy(update=fields)
