@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from pyspark.sql.types import LongType, StringType, StructType
+from pyspark.sql.types import ArrayType, DataType, LongType, MapType, StringType, StructType
 
 from backfill_spark.changes import EPOCH, OP, VERSION
 
@@ -17,6 +17,21 @@ def with_changelog_columns(schema: StructType) -> StructType:
     """Return the schema of a Changelog target: the columns, then `_op`, `_epoch`, `_version`."""
     result = StructType(list(schema.fields))
     return result.add(OP, StringType()).add(EPOCH, LongType()).add(VERSION, LongType())
+
+
+def nullable(data_type: DataType) -> DataType:
+    """Return a type in which every part may be null: what cannot be null in one query may be in the next."""
+    match data_type:
+        case StructType():
+            result = StructType()
+            for field in data_type:
+                result.add(field.name, nullable(field.dataType), nullable=True)
+            return result
+        case ArrayType():
+            return ArrayType(nullable(data_type.elementType), containsNull=True)
+        case MapType():
+            return MapType(nullable(data_type.keyType), nullable(data_type.valueType), valueContainsNull=True)
+    return data_type
 
 
 def create_table(
@@ -34,7 +49,7 @@ def create_table(
 
     builder = DeltaTable.createIfNotExists(spark).location(path)
     for field in schema:
-        builder = builder.addColumn(field.name, field.dataType, nullable=True)
+        builder = builder.addColumn(field.name, nullable(field.dataType), nullable=True)
     if partition_by:
         builder = builder.partitionedBy(*partition_by)
     if cluster_by:
