@@ -16,7 +16,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 
 from backfill_core.messages import Receipt, VnodeMismatch
 from backfill_spark.changes import EPOCH, OP, REMOVALS, VERSION
-from backfill_spark.columns import quoted
+from backfill_spark.columns import nullable, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Row
@@ -129,7 +129,7 @@ def _compared(source: DataFrame, target: DataFrame, *, changelog: bool) -> list[
 
 
 def _as_typed(source: DataFrame, fields: list[StructField]) -> DataFrame:
-    return source.select(*(F.col(quoted(one.name)).cast(one.dataType).alias(one.name) for one in fields))
+    return source.select(*(F.col(quoted(one.name)).cast(nullable(one.dataType)).alias(one.name) for one in fields))
 
 
 def _sums(rows: DataFrame, names: list[str], key: tuple[str, ...], vnodes: int, sign: Column | None) -> DataFrame:

@@ -19,8 +19,8 @@ from backfill_core.errors import (
     TargetSchemaMismatchError,
     UnsupportedTargetFeatureError,
 )
+from backfill_spark.columns import nullable
 from backfill_spark.sinks.delta import checks
-from backfill_spark.sinks.delta.create import nullable
 from backfill_spark.sinks.delta.table import TargetTable
 
 ID = StructField("id", LongType())

@@ -203,7 +203,6 @@ class TestPartitionsWithMappedNames:
         assert found.exceptAll(rows).count() == 0
         assert found.count() == 9
         assert found.where("p = 'p 1/=%'").count() == 3
-        assert spark.sql(f"DESCRIBE DETAIL delta.`{sink.path}`").first()["numFiles"] == 3
 
     def test_a_name_that_another_column_had_before(self, spark, tmp_path):
         """After a rename the physical name of one column is the logical one of another."""
@@ -285,7 +284,7 @@ class TestAnEmptyTextInAPartition:
         sink = sink_at(spark, tmp_path / "t", mode="Upsert", key=("p",), partition_by=("p",))
 
         with pytest.raises(Exception) as failure:
-            fill(spark, sink, spark.sql("SELECT '' AS p"))
+            fill(spark, sink, spark.sql("SELECT '' AS p, 1 AS x"))
         assert "an empty text, in a partition column" in sink.explain_failure(failure.value).message
 
     def test_elsewhere_an_empty_text_is_one(self, spark, tmp_path):
@@ -327,4 +326,4 @@ class TestVariants:
 
         sides = {"key": ("id",), "vnodes": 4, "source_version": 0, "target_version": 0, "epoch": 0}
         assert take_receipt(rows, found, **sides).equal
-        assert found.selectExpr("to_json(v) AS j").collect()[1]["j"] == '{"a":1,"b":[1,null]}'
+        assert found.where("id = 1").selectExpr("to_json(v) AS j").first()["j"] == '{"a":1,"b":[1,null]}'

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from pyspark.sql.types import ArrayType, DataType, LongType, MapType, StringType, StructType
+from pyspark.sql.types import LongType, StringType, StructType
 
 from backfill_spark.changes import EPOCH, OP, VERSION
+from backfill_spark.columns import nullable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -17,21 +18,6 @@ def with_changelog_columns(schema: StructType) -> StructType:
     """Return the schema of a Changelog target: the columns, then `_op`, `_epoch`, `_version`."""
     result = StructType(list(schema.fields))
     return result.add(OP, StringType()).add(EPOCH, LongType()).add(VERSION, LongType())
-
-
-def nullable(data_type: DataType) -> DataType:
-    """Return a type in which every part may be null: what cannot be null in one query may be in the next."""
-    match data_type:
-        case StructType():
-            result = StructType()
-            for field in data_type:
-                result.add(field.name, nullable(field.dataType), nullable=True)
-            return result
-        case ArrayType():
-            return ArrayType(nullable(data_type.elementType), containsNull=True)
-        case MapType():
-            return MapType(nullable(data_type.keyType), nullable(data_type.valueType), valueContainsNull=True)
-    return data_type
 
 
 def create_table(

@@ -24,7 +24,7 @@ from backfill_core.errors import (
     TargetSchemaMismatchError,
 )
 from backfill_spark.changes import DELETE
-from backfill_spark.columns import quoted
+from backfill_spark.columns import nullable, quoted
 from backfill_spark.java_errors import first_line, whole_text
 from backfill_spark.sinks.delta import checks
 from backfill_spark.sinks.delta.create import create_table, with_changelog_columns
@@ -183,7 +183,7 @@ class DeltaSink:
         column = self._stored(field, F.col(quoted(there[name]))) if name in there else F.lit(None)
         if not field.nullable or (self._write_mode == "Upsert" and field.name in self._key):
             column = F.when(column.isNull(), F.raise_error(F.lit(f"{NULL_FOUND}{index}"))).otherwise(column)
-        physical = _physical_type(field.dataType) if self._table.mapped else field.dataType
+        physical = _physical_type(field.dataType) if self._table.mapped else nullable(field.dataType)
         return column.cast(physical).alias(self._table.physical(field))
 
     def as_stored(self, rows: DataFrame) -> DataFrame:
