@@ -114,6 +114,8 @@ def open_job(spark: SparkSession, backfill: Backfill) -> Opened:
     transform.check(source.read(()), changelog=spec.target.delta.write_mode == "Changelog")
     schema = transform.output_schema(spark, pinned.schema)
     sink.check(schema, source_path=source.path, has_state=state is not None)
+    if stored.table_version >= 0:
+        sealer.check()
     return Opened(source, sink, sealer, transform, stored, state, pinned, app_id)
 
 

@@ -47,19 +47,20 @@ def verify_offline(
             source = opened.source.read(done)
         else:
             source = opened.source.at(progress["consumed"])
-        view = opened.transform.apply(source)
+        view = opened.sink.as_stored(opened.transform.apply(source))
         target = opened.sink.at(opened.stored.table_version)
         key = backfill.spec.key
         vnodes = backfill.spec.strategy.snapshot.vnodes
+        changelog = backfill.spec.target.delta.write_mode == "Changelog"
         receipt = take_receipt(
             view, target, key=key, vnodes=vnodes,
             source_version=progress["consumed"], target_version=opened.stored.table_version, epoch=state.epoch,
-            changelog=backfill.spec.target.delta.write_mode == "Changelog",
+            changelog=changelog,
         )  # fmt: skip
         examples = []
         if explain and not receipt.equal:
             wrong = tuple(one.vnode for one in receipt.mismatches)
-            examples = differing_rows(view, target, key=key, vnodes=vnodes, wrong=wrong)
+            examples = differing_rows(view, target, key=key, vnodes=vnodes, wrong=wrong, changelog=changelog)
         return receipt_words(replace(receipt, verified_ms=now().wall_ms)), examples
     finally:
         spark.stop()
