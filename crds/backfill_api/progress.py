@@ -85,6 +85,9 @@ class Progress(ProgressSummary):
     caught_up: bool = False
     """Has the target reached the newest version once?"""
 
+    warnings: tuple[Message, ...] = ()
+    """What will end the job if nobody does anything."""
+
     non_convergent: bool = False
     """Does the lag not fall?"""
 

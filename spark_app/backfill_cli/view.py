@@ -40,6 +40,7 @@ def show_progress(job: str, progress: Progress, note: str = "", acks: Sequence[A
     parts.append(facts)
     if progress.reason:
         parts.append(Text(progress.reason, style="yellow"))
+    parts += [Text(f"warning: {words}", style="bold red") for words in progress.warnings]
     for ack in acks[-ACKS_SHOWN_MAX:]:
         parts.append(Text(f"revision {ack.revision} {ack.outcome.lower()} at epoch {ack.epoch}", style="dim"))
     if note:
@@ -106,6 +107,7 @@ def _colour(progress: Progress) -> str:
 def one_line(progress: Progress) -> str:
     """Return the status as one line, for logs."""
     reason = f"; {progress.reason}" if progress.reason else ""
+    reason += "".join(f"; warning: {words}" for words in progress.warnings)
     return (
         f"{progress.phase or 'Starting'} {progress.percent} % {progress.rows_done}/{progress.rows_total} rows, "
         f"{progress.rows_per_second} rows/s, epoch {progress.epoch}, behind {progress.lag_versions} versions, "

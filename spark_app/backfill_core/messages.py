@@ -21,6 +21,9 @@ class Head:
     table_id: str = ""
     """Identity of the table; another one at the same place is another upstream."""
 
+    kept_s: int | None = None
+    """How long it keeps what is not of the newest version, seconds; None: not known."""
+
 
 @dataclass(frozen=True, slots=True)
 class Piece:

@@ -91,6 +91,9 @@ class StrategyView:
     reason: str
     """Why the job is not faster, in words; empty when nothing holds it."""
 
+    warnings: tuple[str, ...] = ()
+    """What will end the job if nobody does anything."""
+
 
 class Strategy(Protocol):
     """Decides which work to do next; told of results, never does work itself.

@@ -15,6 +15,7 @@ import hmac
 import json
 import math
 import ssl
+import sys
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -42,6 +43,11 @@ class _Http(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
     """Connections that wait to be taken; the library's 5 resets the sixth of those that come at once."""
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of strangers who speak no TLS, or hang up: the terminal belongs to the progress view."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
 
 
 class ControlServer:

@@ -31,6 +31,7 @@ from backfill_core.state import JobState, check_same_spec
 from backfill_spark import crash, sinks, sources
 from backfill_spark.control_server import ControlServer
 from backfill_spark.loop import Loop, now
+from backfill_spark.metrics import LoopMeter, progress_registry
 from backfill_spark.progress import progress_of
 from backfill_spark.rendezvous import Rendezvous
 from backfill_spark.seal import Sealer, StoredState
@@ -255,7 +256,9 @@ class _Attempt:
         )
         self._server: ControlServer | None = None
         self._fence_passed = threading.Event()
-        self._loop = Loop(self._job, self._hands, acknowledge=self._acknowledge, observe=self._on_view)
+        self._metrics = progress_registry(backfill.job_id, lambda: self._progress)
+        meter = LoopMeter(backfill.job_id, self._metrics)
+        self._loop = Loop(self._job, self._hands, acknowledge=self._acknowledge, observe=self._on_view, watch=meter)
         self._progress: Progress = progress_of(self._job.view(moment), moment)
         self._view: JobView = self._job.view(moment)
 
@@ -307,6 +310,7 @@ class _Attempt:
             submit=self._loop.put,
             progress=lambda: self._progress,
             receipt=lambda: self._view.receipt,
+            registry=self._metrics,
         )
         self._server = server
         server.start()

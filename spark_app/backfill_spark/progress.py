@@ -35,6 +35,7 @@ def progress_of(view: JobView, moment: Now) -> Progress:
         eta_seconds_high=_whole(strategy.eta_high_s),
         eta=None if strategy.eta_s is None else moment_words(moment.wall_ms + round(strategy.eta_s * 1000)),
         reason=view.reason,
+        warnings=strategy.warnings,
         last_seal_time=None if view.sealed_ms is None else moment_words(view.sealed_ms),
         stopping=view.stopping,
         caught_up=strategy.caught_up,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import queue
 import secrets
+import ssl
 import sys
 import threading
 from dataclasses import dataclass
@@ -47,6 +48,9 @@ class ScriptedJob:
     ends: bool = False
     """A receipt ends the job at once, as one that finds a difference does."""
 
+    ssl_context: ssl.SSLContext | None = None
+    """Serve HTTPS with it."""
+
     def __post_init__(self) -> None:
         self.commands: queue.SimpleQueue[CommandReceived | None] = queue.SimpleQueue()
         self.seen: list[CommandReceived] = []
@@ -64,6 +68,7 @@ class ScriptedJob:
             submit=self.commands.put,
             progress=lambda: self.progress,
             receipt=lambda: self.receipt,
+            ssl_context=self.ssl_context,
         )
 
     def run(self) -> None:

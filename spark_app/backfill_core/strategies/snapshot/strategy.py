@@ -36,6 +36,7 @@ from backfill_core.messages import (
     Work,
 )
 from backfill_core.ports import Gate, Harvest, Now, Pinned, StrategyView, WorkIds
+from backfill_core.retention import warn
 from backfill_core.sizing import SplitSizer, cut, pieces
 from backfill_core.state import txn_version
 from backfill_core.strategies.snapshot.params import SnapshotSettings
@@ -440,7 +441,16 @@ class SnapshotStrategy:
             non_convergent=self._yardstick.non_convergent,
             grid=self._grid(),
             reason=self._reason(),
+            warnings=self._warnings(now),
         )
+
+    def _warnings(self, now: Now) -> tuple[str, ...]:
+        """Say in time that what is still needed will be gone; after catching up only what is known to be old counts."""
+        since_ms = self._times.get(self._consumed, None if self._caught_up else self._pinned.timestamp_ms)
+        if self._head is None or since_ms is None:
+            return ()
+        words = warn(self._consumed, since_ms, self._head.version, self._head.kept_s, now.wall_ms)
+        return () if words is None else (words,)
 
     def _consumed_ms(self) -> int:
         """Commit time of what is consumed, as far as it is known: that of the pinned version or of a head."""
