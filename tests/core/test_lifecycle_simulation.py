@@ -6,7 +6,7 @@ import pytest
 from support.lifecycle import conditions
 from support.operator_world import World
 
-SEEDS = range(150)
+SEEDS = range(40)
 STORM, CALM = 120, 200
 
 
