@@ -1,6 +1,7 @@
 """`python -m backfill_spark -f job.yaml`: one attempt, progress as JSON lines on standard output.
 
-The last line says how it ended, also when it could not start; what went wrong stands on standard error, too.
+With `BACKFILL_MODE=plan` it only says what would happen. The last line says how it ended, also when it could not start; in
+a pod the termination log says it too. What went wrong stands on standard error.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from typing import Any
 from backfill_api.load import SpecError, load_backfill
 from backfill_api.progress import Progress
 from backfill_api.spec import Backfill
-from backfill_core.errors import EXIT_UNEXPECTED, BackfillError, InvalidSpecError
+from backfill_core.errors import EXIT_COMPLETE, BackfillError, InvalidSpecError
+from backfill_spark import last_words
 from backfill_spark.driver import request_stop, run_driver
+from backfill_spark.plan import plan_job
 from backfill_spark.settings import DriverSettings, InvalidSettingError
 from backfill_spark.wire_commands import receipt_words
 
@@ -27,16 +30,19 @@ def main() -> int:
     """Run the driver and return its exit code."""
     parser = argparse.ArgumentParser(prog="backfill-driver", description=__doc__)
     parser.add_argument("-f", "--file", type=Path, required=True)
-    file = parser.parse_args().file
+    file: Path = parser.parse_args().file
+    settings: DriverSettings | None = None
     try:
-        return _run(load_backfill(_text(file)), DriverSettings.from_environ())
+        settings = DriverSettings.from_environ()
+        backfill = load_backfill(_text(file))
+        return _plan(backfill, settings) if settings.mode == "plan" else _run(backfill, settings)
     except SpecError as error:
-        return _refuse(InvalidSpecError.reason, str(error), "", InvalidSpecError.exit_code)
+        return _refuse(InvalidSpecError(str(error)), settings)
     except BackfillError as error:
-        return _refuse(error.reason, error.message, error.cure, error.exit_code)
+        return _refuse(error, settings)
     except Exception as error:  # noqa: BLE001 - the process's border: whatever it was gets a line and a code
         traceback.print_exc()
-        return _refuse(BackfillError.reason, f"{type(error).__name__}: {error}", "", EXIT_UNEXPECTED)
+        return _refuse(BackfillError(f"{type(error).__name__}: {error}"), settings)
 
 
 def _text(file: Path) -> str:
@@ -55,12 +61,22 @@ def _run(backfill: Backfill, settings: DriverSettings) -> int:
     outcome = run_driver(backfill, settings=settings, observe=_print)
     receipt = None if outcome.receipt is None else receipt_words(outcome.receipt).model_dump(mode="json", by_alias=True)
     _say_end(outcome.outcome, outcome.reason, outcome.message, outcome.cure, receipt)
+    last_words.leave(settings, last_words.of_outcome(outcome))
     return outcome.exit_code
 
 
-def _refuse(reason: str, message: str, cure: str, exit_code: int) -> int:
-    _say_end("Failed", reason, message, cure, None)
-    return exit_code
+def _plan(backfill: Backfill, settings: DriverSettings) -> int:
+    ending = last_words.of_plan(plan_job(backfill, settings=settings))
+    print(ending.model_dump_json(by_alias=True, exclude_none=True), flush=True)
+    last_words.leave(settings, ending)
+    return EXIT_COMPLETE
+
+
+def _refuse(error: BackfillError, settings: DriverSettings | None) -> int:
+    _say_end("Failed", error.reason, error.message, error.cure, None)
+    if settings is not None:
+        last_words.leave(settings, last_words.of_error(error))
+    return error.exit_code
 
 
 def _say_end(outcome: str, reason: str, message: str, cure: str, receipt: dict[str, Any] | None) -> None:

@@ -29,7 +29,7 @@ from backfill_core.plugins import choose
 from backfill_core.ports import Now, Pinned, Strategy
 from backfill_core.state import JobState, check_same_spec
 from backfill_spark import crash, sinks, sources
-from backfill_spark.control_server import ControlServer
+from backfill_spark.control_seat import ControlSeat
 from backfill_spark.loop import Loop, now
 from backfill_spark.metrics import LoopMeter, progress_registry
 from backfill_spark.ports import PinnedTable, Sink, Source
@@ -143,6 +143,8 @@ def run_driver(
                 memory=settings.memory,
                 jars_dir=settings.jars_dir,
                 java_home=settings.java_home,
+                cluster=settings.master == "cluster",
+                conf=backfill.spec.spark.conf if settings.master == "cluster" else None,
             )
             try:
                 return _run_until_fenced(session, backfill, settings, meeting, observe)
@@ -192,7 +194,7 @@ def _run_attempt(
         source = locals().get("opened")
         known = source.source.explain_failure(error) if source else None
         raise (known or TransientError(f"{type(error).__name__}: {str(error)[:600]}")) from error
-    return _Attempt(spark, backfill, opened, meeting, observe).run()
+    return _Attempt(spark, backfill, opened, meeting, observe).run(settings)
 
 
 def _check_keys(backfill: Backfill, opened: Opened, settings: DriverSettings) -> None:
@@ -252,7 +254,7 @@ class _Attempt:
                 opened_at=opened.stored.txn_version,
             )
         )
-        self._server: ControlServer | None = None
+        self._server: ControlSeat | None = None
         self._fence_passed = threading.Event()
         self._metrics = progress_registry(backfill.job_id, lambda: self._progress)
         meter = LoopMeter(backfill.job_id, self._metrics)
@@ -298,13 +300,12 @@ class _Attempt:
         return strategy
 
     # ------------------------------------------------------------------ running
-    def run(self) -> RunOutcome:
+    def run(self, settings: DriverSettings) -> RunOutcome:
         """Run the loop with a control server beside it."""
-        token = secrets.token_urlsafe(32)
-        server = ControlServer(
+        server = ControlSeat(
+            settings,
             attempt=self._attempt,
             job_id=self._backfill.job_id,
-            token=token,
             submit=self._loop.put,
             progress=lambda: self._progress,
             receipt=lambda: self._view.receipt,
@@ -312,7 +313,7 @@ class _Attempt:
         )
         self._server = server
         server.start()
-        self._meeting.publish(url=server.url, token=token, attempt=self._attempt)
+        self._meeting.publish(url=server.url, token=server.token, attempt=server.attempt)
         _current.append(self._loop)
         for asked in _stops_asked:
             self._loop.put(asked)

@@ -53,6 +53,8 @@ def plan_job(
         memory=settings.memory,
         jars_dir=settings.jars_dir,
         java_home=settings.java_home,
+        cluster=settings.master == "cluster",
+        conf=backfill.spec.spark.conf if settings.master == "cluster" else None,
     )
     try:
         return _plan(session, backfill, settings.cores, check_unique=check_unique)
