@@ -32,6 +32,7 @@ from backfill_spark import crash, sinks, sources
 from backfill_spark.control_seat import ControlSeat
 from backfill_spark.loop import Loop, now
 from backfill_spark.metrics import LoopMeter, progress_registry
+from backfill_spark.ports import PinnedTable, Sink, Source
 from backfill_spark.progress import progress_of
 from backfill_spark.rendezvous import Rendezvous
 from backfill_spark.seal import Sealer, StoredState
@@ -42,9 +43,6 @@ from backfill_spark.work import UPSERT, Parts, SparkHands
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from backfill_spark.sinks.delta.sink import DeltaSink
-    from backfill_spark.sources.delta.source import DeltaSource, PinnedTable
 
 CHECK_UNIQUE_ROWS_MAX = 5_000_000
 """Up to so many rows the key is proven unique before the start (a few seconds); beyond, when asked to."""
@@ -83,8 +81,8 @@ def request_stop(force: bool) -> None:
 class Opened:
     """Source, target and transform of a spec, checked; nothing was written."""
 
-    source: DeltaSource
-    sink: DeltaSink
+    source: Source
+    sink: Sink
     sealer: Sealer
     transform: Transform
     stored: StoredState

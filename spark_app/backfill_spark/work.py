@@ -39,9 +39,8 @@ from backfill_spark.verify import take_receipt
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from backfill_spark.ports import Sink, Source
     from backfill_spark.seal import Sealer
-    from backfill_spark.sinks.delta.sink import DeltaSink
-    from backfill_spark.sources.delta.source import DeltaSource
     from backfill_spark.transform import Transform
 
 UPSERT, APPEND, CHANGELOG = "Upsert", "Append", "Changelog"
@@ -54,8 +53,8 @@ class Parts:
     """What one attempt works with."""
 
     spark: SparkSession
-    source: DeltaSource
-    sink: DeltaSink
+    source: Source
+    sink: Sink
     sealer: Sealer
     transform: Transform
     app_id: str

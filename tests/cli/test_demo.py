@@ -114,6 +114,13 @@ class TestAStepThatFails:
 
         assert demo._progress.rows_done == 300
 
+    def test_a_job_that_was_faster_than_the_eye_has_passed_it(self, demo, start):
+        """Its last lines came at once, and only the newest is looked at."""
+        demo._driver = start(says(PROGRESS, {"outcome": "Complete", "exitCode": 0}))
+        demo._running().wait_for(lambda words: "outcome" in words, 30)
+
+        demo._until("history is complete", lambda progress: progress.phase != "Snapshot")
+
     def test_a_folder_in_use_is_refused(self, tmp_path, capsys):
         """Somebody's tables may be in it."""
         (tmp_path / "lake").mkdir()

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from backfill_api.spec import Backfill
 from backfill_core import plugins
+from backfill_spark.ports import Sink
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,7 +24,7 @@ class SinkPlugin:
     name: str
     """Its `spec.target.type`."""
 
-    open: Callable[[SparkSession, Backfill], Any]
+    open: Callable[[SparkSession, Backfill], Sink]
     """Make the sink of a job; writes nothing."""
 
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from backfill_api.tables import Source
+from backfill_api import tables
 from backfill_core import plugins
+from backfill_spark.ports import Source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,7 +24,7 @@ class SourcePlugin:
     name: str
     """Its `spec.source.type`."""
 
-    open: Callable[[SparkSession, Source], Any]
+    open: Callable[[SparkSession, tables.Source], Source]
     """Make the source of a spec; reads nothing but what a name in a catalog stands for."""
 
 

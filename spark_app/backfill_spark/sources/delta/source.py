@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +30,7 @@ from backfill_core.errors import (
 from backfill_core.messages import Head, Piece
 from backfill_spark.columns import instead, quoted
 from backfill_spark.java_errors import first_line, is_no_access, whole_text
+from backfill_spark.ports import PinnedTable
 from backfill_spark.seal import newest_version
 from backfill_spark.sources.delta.failures import explain
 from backfill_spark.sources.delta.log import VersionLog
@@ -40,30 +40,6 @@ if TYPE_CHECKING:
 
 CHANGE_TYPE, COMMIT_VERSION = "_change_type", "_commit_version"
 _ROWS = "__backfill_rows"
-
-
-@dataclass(frozen=True, slots=True)
-class PinnedTable:
-    """One version of a table, by file."""
-
-    version: int
-    timestamp_ms: int
-    rows: tuple[int, ...]
-    """Rows of each file in path order, deleted ones included."""
-
-    deleted: tuple[int, ...]
-    """How many of them a deletion vector hides."""
-
-    bytes: tuple[int, ...]
-    table_id: str
-    fingerprint: str
-    schema: StructType
-    change_feed: bool
-
-    @property
-    def live_rows(self) -> int:
-        """Rows that a reader sees."""
-        return sum(self.rows) - sum(self.deleted)
 
 
 class DeltaSource:
