@@ -45,7 +45,7 @@ def _stand(sight: Sight, just_ended: End | None) -> Turn:
         return _suspended(sight)
     if blocked is not None:
         return blocked
-    if rules.plan_first and status.plan is not None:
+    if sight.plan_first and status.plan is not None:
         return _awaits_approval(sight)
     deadline_left_ms = None
     if status.start_time is not None and rules.deadline_s is not None:

@@ -46,6 +46,12 @@ class Sight:
         return None if one is None or one.state == "Ended" else one
 
     @property
+    def plan_first(self) -> bool:
+        """Must a plan be made and approved before the next attempt? Not once a driver has run: then it was approved."""
+        last = self.status.attempt
+        return self.rules.plan_first and (last is None or last.kind == "Plan")
+
+    @property
     def pod_name(self) -> str:
         """The name that the current attempt's pod has, or would have."""
         number = self.status.attempt.number if self.status.attempt else 1
