@@ -99,8 +99,8 @@ def _wait_ms(sight: Sight) -> int:
     if not status.history or status.attempt is None:
         return 0
     reason = _ended_as(sight)
-    if reason in AT_ONCE:
-        return 0
+    if reason in AT_ONCE or (status.failures == 0 and reason != "Stopped"):
+        return 0  # asked for; or an edit has wiped the slate
     failures = 1 if reason == "Stopped" else status.failures
     wait_ms = backoff_ms(sight.rules, sight.seen.uid, status.attempt.number, failures)
     return min(sight.left_ms(status.history[-1].end, wait_ms), wait_ms)
