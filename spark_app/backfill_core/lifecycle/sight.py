@@ -90,9 +90,9 @@ class Sight:
         return next((one for one in self.status.conditions if one.type == type_), None)
 
     def left_ms(self, since: str | None, limit_ms: int) -> int:
-        """Return how much of a limit is left; a moment that cannot be read counts as now."""
+        """Return how much of a limit is left; a moment that cannot be read, or that is still to come, counts as now."""
         since_ms = ms_of(since)
-        return limit_ms - (self.now_ms - (self.now_ms if since_ms is None else since_ms))
+        return limit_ms - max(0, self.now_ms - (self.now_ms if since_ms is None else since_ms))
 
 
 def see(seen: Observation, now_ms: int) -> Sight:
