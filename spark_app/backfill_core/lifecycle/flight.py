@@ -71,7 +71,7 @@ def _unseen(sight: Sight, attempt: Attempt, stop: StopReason | None) -> Turn:
         since = known.last_transition_time if known is not None and known.reason == "DriverMissing" else None
         left_ms = min(sight.left_ms(since, MISSING_GRACE_MS), MISSING_GRACE_MS)
         if left_ms > 0:
-            phase: Phase = "Running" if attempt.ready_time else "Launching"
+            phase: Phase = sight.status.phase or "Launching"  # it may be there all the same
             fact = details.missing(sight)
             facts = details.with_driver(sight, sight.status.control or Control()) | {"DriverReady": fact}
             return Turn(sight.status, Face.moves(phase, fact.reason, fact.message).showing(facts), (), left_ms)

@@ -45,7 +45,7 @@ def _stand(sight: Sight, just_ended: End | None) -> Turn:
         return _suspended(sight)
     if blocked is not None:
         return blocked
-    if rules.plan_first and status.plan is not None:
+    if sight.plan_first and status.plan is not None:
         return _awaits_approval(sight)
     deadline_left_ms = None
     if status.start_time is not None and rules.deadline_s is not None:
@@ -99,8 +99,8 @@ def _wait_ms(sight: Sight) -> int:
     if not status.history or status.attempt is None:
         return 0
     reason = _ended_as(sight)
-    if reason in AT_ONCE:
-        return 0
+    if reason in AT_ONCE or (status.failures == 0 and reason != "Stopped"):
+        return 0  # asked for; or an edit has wiped the slate
     failures = 1 if reason == "Stopped" else status.failures
     wait_ms = backoff_ms(sight.rules, sight.seen.uid, status.attempt.number, failures)
     return min(sight.left_ms(status.history[-1].end, wait_ms), wait_ms)
