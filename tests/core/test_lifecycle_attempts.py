@@ -268,10 +268,10 @@ class TestTryingAgain:
         assert checked(failed).status.failures == 0
         assert checked(complete).status.phase == "Succeeded"
 
-    @pytest.mark.parametrize(("retain", "kept"), [("Always", (0, 40)), ("OnFailure", (40,)), ("Never", ())])
+    @pytest.mark.parametrize(("retain", "kept"), [("Always", (0, 40, 137)), ("OnFailure", (40, 137)), ("Never", ())])
     def test_pods_are_kept_as_the_spec_says(self, retain: str, kept: tuple[int, ...]) -> None:
         """Once their end is on record, not before."""
-        for code in (0, 40):
+        for code in (0, 40, 137):
             observation = seen(status=STATUSES["running"], spec=spec(retainDriver=retain), pods=(ended(code),))
             first = checked(observation)
             second = checked(after(observation, first))

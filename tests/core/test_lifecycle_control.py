@@ -117,6 +117,22 @@ class TestDrift:
 
         assert sent(again) == [(41, "Pause")]
 
+    @pytest.mark.parametrize(
+        ("wish", "word"),
+        [
+            (replace(UP, annotations={"backfill.dev/verify-requested": "today"}), "Verify"),
+            (replace(UP, spec=spec(suspend=True)), "Stop"),
+        ],
+    )
+    def test_a_superseded_deed_is_asked_for_again(self, wish: Observation, word: str) -> None:
+        """It leaves nothing behind that could be compared, so the answer itself counts."""
+        asked = checked(wish)
+        acks = (Ack(attempt=1, epoch=9, revision=1, outcome="Superseded"),)
+        again = checked(after(wish, asked, look=look(revision=40, acks=acks)))
+
+        assert sent(asked) == [(1, word)]
+        assert sent(again) == [(41, word)]
+
     def test_words_from_before_the_acknowledgement_are_no_drift(self) -> None:
         """The progress may be older than the answer to the command."""
         wish = replace(UP, spec=PAUSED)
@@ -180,6 +196,14 @@ class TestTheOverride:
 
 class TestDeeds:
     """Verify and restart: once for each new text."""
+
+    def test_a_receipt_that_nobody_took_is_taken_by_the_next_driver(self) -> None:
+        """Under a new number; a pause of the old one is not carried along."""
+        wish = replace(UP, spec=PAUSED, annotations={"backfill.dev/verify-requested": "today"})
+        lost = checked(after(wish, checked(wish), pods=(ended(137),), look=None))
+        again = checked(after(wish, lost, pods=(running(2),), look=look(2, paused="History", revision=5)))
+
+        assert sent(again) == [(6, "Verify")]
 
     def test_a_receipt_is_asked_for_once(self) -> None:
         """However often the annotation is seen."""
