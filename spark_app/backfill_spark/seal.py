@@ -313,7 +313,8 @@ def explain(error: Exception) -> BackfillError:
     said = causes(error)
     words = said[-1][1] or said[0][0]
     text = "\n".join(f"{name}: {message}" for name, message in said)
-    if is_a(error, "ConcurrentTransactionException"):
+    # Kernel names whichever it meets first: our transaction id, or our domain; nobody else writes either.
+    if is_a(error, "ConcurrentTransactionException") or "domainMetadata action for the same domain" in text:
         return FencedError(
             "a newer attempt of this job has sealed.",
             cure="Nothing to do if another driver runs; else start it again.",
