@@ -17,11 +17,26 @@ DEFAULT_NAMESPACE: Final = "default"
 OVERRIDE_ANNOTATION: Final = f"{GROUP}/override"
 """JSON with `desiredState`, `throttle` or `suspend`; honoured above the spec."""
 
+VERIFY_ANNOTATION: Final = f"{GROUP}/verify-requested"
+"""Any text; each new one is one receipt."""
+
+RESTART_ANNOTATION: Final = f"{GROUP}/restart-requested"
+"""Any text; each new one ends the attempt at a barrier, and the next one goes on from there."""
+
+DRAIN_FINALIZER: Final = f"{GROUP}/drain"
+"""Holds a deleted Backfill until its driver has stopped at a barrier."""
+
 BACKFILL_LABEL: Final = f"{GROUP}/backfill"
 """Name of the Backfill, on every object that belongs to it."""
 
 ATTEMPT_LABEL: Final = f"{GROUP}/attempt"
 """Number of the attempt, on the objects of one attempt."""
+
+UID_LABEL: Final = f"{GROUP}/uid"
+"""UID of the Backfill: one that was deleted and made again has another."""
+
+KIND_LABEL: Final = f"{GROUP}/attempt-kind"
+"""`Run` or `Plan`, on the driver pod."""
 
 ROLE_LABEL: Final = f"{GROUP}/role"
 """`driver` or `executor`."""

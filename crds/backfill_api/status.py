@@ -12,15 +12,34 @@ from backfill_api.model import Model
 from backfill_api.plan import Plan, PlanWarning
 from backfill_api.progress import Progress, ProgressSummary
 from backfill_api.receipt import Receipt, ReceiptSummary
+from backfill_api.wire import Command
 
 __all__ = [
-    "Attempt", "BackfillStatus", "Condition", "Control", "PastAttempt", "Phase", "Plan", "PlanWarning", "Progress",
-    "ProgressSummary", "Receipt", "ReceiptSummary",
+    "Attempt", "BackfillStatus", "Condition", "Control", "PastAttempt", "PendingCommand", "Phase", "Plan", "PlanWarning",
+    "Progress", "ProgressSummary", "Receipt", "ReceiptSummary", "StopRequest",
 ]  # fmt: skip
 
 HISTORY_MAX = 5
 
 PodName = Annotated[str, Field(max_length=253)]
+
+
+AttemptKind = Literal["Run", "Plan"]
+StopReason = Literal["Suspended", "Deleted", "Restarted", "DeadlineExceeded", "StartupTimeout", "SubmissionFailed"]
+Token = Annotated[str, Field(max_length=256)]
+
+
+class StopRequest(Model):
+    """An attempt was asked to end; written before it is told."""
+
+    reason: StopReason
+    """Why."""
+
+    time: Moment
+    """When, RFC 3339; the drain is timed from here."""
+
+    revision: int | None = None
+    """Of the command that tells the driver; absent: it could not be told, so its pod is deleted."""
 
 
 class Attempt(Model):
@@ -29,8 +48,11 @@ class Attempt(Model):
     number: int
     """1 for the first."""
 
-    state: Literal["Planned", "Created"]
-    """`Planned`: the pod may or may not be there. `Created`: it was."""
+    kind: AttemptKind = "Run"
+    """`Plan`: a short look at what would happen, because `approval` is Manual."""
+
+    state: Literal["Planned", "Created", "Ended"]
+    """`Planned`: the pod may or may not be there. `Created`: it was. `Ended`: it is in the history."""
 
     pod_name: PodName | None = None
     """The driver pod."""
@@ -40,6 +62,22 @@ class Attempt(Model):
 
     start_time: Moment | None = None
     """When the attempt was planned, RFC 3339."""
+
+    ready_time: Moment | None = None
+    """When its driver was ready first, RFC 3339; from then on the startup timeout does not count."""
+
+    stop: StopRequest | None = None
+    """Set once the attempt was asked to end."""
+
+
+class PendingCommand(Model):
+    """A command that was not acknowledged yet; the same revision always stands for the same command."""
+
+    revision: int
+    """Its number."""
+
+    command: Command
+    """What is wanted."""
 
 
 class Control(Model):
@@ -57,12 +95,36 @@ class Control(Model):
     last_ack_time: Moment | None = None
     """When, RFC 3339."""
 
+    paused: Literal["History", "All"] | None = None
+    """What the driver was last asked to pause, by its start or by a command; absent: nothing."""
+
+    rows_per_second: int | None = None
+    """The limit that it was last asked for; absent: none."""
+
+    attempt: int = 0
+    """The attempt that the pending commands are for."""
+
+    pending: Annotated[tuple[PendingCommand, ...], Field(max_length=4)] = ()
+    """Sent again until they are acknowledged, in this order; at most one of each kind."""
+
+    pending_since: Moment | None = None
+    """When the newest of them was decided, RFC 3339."""
+
+    verify_token: Token = ""
+    """Last value of the annotation `backfill.dev/verify-requested` that became a command."""
+
+    restart_token: Token = ""
+    """Last value of the annotation `backfill.dev/restart-requested` that was obeyed."""
+
 
 class PastAttempt(Model):
     """An attempt that ended."""
 
     number: int
     """1 for the first."""
+
+    kind: AttemptKind = "Run"
+    """`Plan`: it only looked."""
 
     start: Moment | None = None
     """When it was planned, RFC 3339."""
@@ -90,13 +152,16 @@ class BackfillStatus(Model):
     """What holds, and why."""
 
     start_time: Moment | None = None
-    """When the first attempt was planned, RFC 3339."""
+    """When the first attempt was planned, or the first after a suspension, RFC 3339; the deadline counts from here."""
 
     completion_time: Moment | None = None
     """When the job ended, RFC 3339."""
 
     attempts: int = 0
     """Attempts so far."""
+
+    failures: int = 0
+    """Failed attempts that count against `backoffLimit`; an attempt that ran for an hour starts the count anew."""
 
     attempt: Attempt | None = None
     """The current attempt."""

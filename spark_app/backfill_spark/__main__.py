@@ -1,4 +1,8 @@
-"""`python -m backfill_spark -f job.yaml`: one attempt, progress as JSON lines on standard output."""
+"""`python -m backfill_spark -f job.yaml`: one attempt, progress as JSON lines on standard output.
+
+With `BACKFILL_MODE=plan` it only says what would happen. The last line says how it ended, also when it could not start; in
+a pod the termination log says it too. What went wrong stands on standard error.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,19 @@ import argparse
 import json
 import signal
 import sys
+import traceback
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from backfill_api.load import SpecError, load_backfill
 from backfill_api.progress import Progress
-from backfill_core.errors import InvalidSpecError
+from backfill_api.spec import Backfill
+from backfill_core.errors import EXIT_COMPLETE, BackfillError, InvalidSpecError
+from backfill_spark import last_words
 from backfill_spark.driver import request_stop, run_driver
-from backfill_spark.settings import DriverSettings
+from backfill_spark.plan import plan_job
+from backfill_spark.settings import DriverSettings, InvalidSettingError
 from backfill_spark.wire_commands import receipt_words
 
 
@@ -21,22 +30,61 @@ def main() -> int:
     """Run the driver and return its exit code."""
     parser = argparse.ArgumentParser(prog="backfill-driver", description=__doc__)
     parser.add_argument("-f", "--file", type=Path, required=True)
+    file: Path = parser.parse_args().file
+    settings: DriverSettings | None = None
     try:
-        backfill = load_backfill(parser.parse_args().file.read_text())
+        settings = DriverSettings.from_environ()
+        backfill = load_backfill(_text(file))
+        return _plan(backfill, settings) if settings.mode == "plan" else _run(backfill, settings)
     except SpecError as error:
-        print(str(error), file=sys.stderr)
-        return InvalidSpecError.exit_code
+        return _refuse(InvalidSpecError(str(error)), settings)
+    except BackfillError as error:
+        return _refuse(error, settings)
+    except Exception as error:  # noqa: BLE001 - the process's border: whatever it was gets a line and a code
+        traceback.print_exc()
+        return _refuse(BackfillError(f"{type(error).__name__}: {error}"), settings)
 
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidSettingError(f"-f {file} cannot be read: {error}.", cure="Give the Backfill, as YAML.") from error
+
+
+def _run(backfill: Backfill, settings: DriverSettings) -> int:
     def stop(_number: int, _frame: FrameType | None) -> None:
         request_stop(force=False)
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
-    outcome = run_driver(backfill, settings=DriverSettings.from_environ(), observe=_print)
+    outcome = run_driver(backfill, settings=settings, observe=_print)
     receipt = None if outcome.receipt is None else receipt_words(outcome.receipt).model_dump(mode="json", by_alias=True)
-    words = {"outcome": outcome.outcome, "reason": outcome.reason, "message": outcome.message, "cure": outcome.cure}
-    print(json.dumps({**words, "receipt": receipt}), flush=True)
+    _say_end(outcome.outcome, outcome.reason, outcome.message, outcome.cure, receipt)
+    last_words.leave(settings, last_words.of_outcome(outcome))
     return outcome.exit_code
+
+
+def _plan(backfill: Backfill, settings: DriverSettings) -> int:
+    ending = last_words.of_plan(plan_job(backfill, settings=settings))
+    print(ending.model_dump_json(by_alias=True, exclude_none=True), flush=True)
+    last_words.leave(settings, ending)
+    return EXIT_COMPLETE
+
+
+def _refuse(error: BackfillError, settings: DriverSettings | None) -> int:
+    _say_end("Failed", error.reason, error.message, error.cure, None)
+    if settings is not None:
+        last_words.leave(settings, last_words.of_error(error))
+    return error.exit_code
+
+
+def _say_end(outcome: str, reason: str, message: str, cure: str, receipt: dict[str, Any] | None) -> None:
+    """Say how it ended, to programs; and what went wrong, to people."""
+    if outcome == "Failed":
+        print(f"error: {reason}: {message} {cure}".rstrip(), file=sys.stderr)
+    words = {"outcome": outcome, "reason": reason, "message": message, "cure": cure, "receipt": receipt}
+    print(json.dumps(words), flush=True)
 
 
 def _print(progress: Progress) -> None:

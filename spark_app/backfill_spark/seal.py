@@ -27,6 +27,7 @@ from backfill_core.errors import (
 )
 from backfill_core.messages import Head, StagedFile
 from backfill_spark.java_errors import JAVA_ERRORS, causes, is_a, is_no_access, is_no_room
+from backfill_spark.retention import kept_seconds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -300,7 +301,9 @@ def newest_version(spark: SparkSession, path: str) -> Head:
     engine = kernel.defaults.engine.DefaultEngine.create(spark._jsc.hadoopConfiguration())  # type: ignore[union-attr]
     try:
         snapshot = kernel.Table.forPath(engine, path).getLatestSnapshot(engine)
-        return Head(snapshot.getVersion(), snapshot.getTimestamp(engine), snapshot.getMetadata().getId())
+        metadata = snapshot.getMetadata()
+        kept_s = kept_seconds(metadata.getConfiguration().get)
+        return Head(snapshot.getVersion(), snapshot.getTimestamp(engine), metadata.getId(), kept_s)
     except JAVA_ERRORS as error:
         if is_a(error, "TableNotFoundException"):
             raise SourceNotFoundError(f"{path} is not a Delta table.", cure="Check spec.source.delta.path.") from error

@@ -33,14 +33,14 @@ from backfill_core.messages import (
 from backfill_core.sizing import pieces
 from backfill_spark import changes as change_rows
 from backfill_spark.crash import crash_point
+from backfill_spark.priorities import CopyPriority
 from backfill_spark.verify import take_receipt
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from backfill_spark.ports import Sink, Source
     from backfill_spark.seal import Sealer
-    from backfill_spark.sinks.delta.sink import DeltaSink
-    from backfill_spark.sources.delta.source import DeltaSource
     from backfill_spark.transform import Transform
 
 UPSERT, APPEND, CHANGELOG = "Upsert", "Append", "Changelog"
@@ -53,8 +53,8 @@ class Parts:
     """What one attempt works with."""
 
     spark: SparkSession
-    source: DeltaSource
-    sink: DeltaSink
+    source: Source
+    sink: Sink
     sealer: Sealer
     transform: Transform
     app_id: str
@@ -79,6 +79,7 @@ class SparkHands:
         self._parts = parts
         self._pool = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="work")
         self._cancelled: set[int] = set()
+        self._copies = CopyPriority(parts.spark)
         self._lock = threading.Lock()
 
     # ------------------------------------------------------------------ background work
@@ -95,6 +96,7 @@ class SparkHands:
     def close(self) -> None:
         """Wait for nothing: what still runs is cancelled by the session's end or by the caller."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+        self._copies.restore()
 
     def _group(self, work_id: int) -> str:
         return f"backfill-{self._parts.app_id}-{self._parts.attempt}-{work_id}"
@@ -226,6 +228,7 @@ class SparkHands:
 
     def after_seal(self) -> None:
         """Run the hooks of past commits (checkpoints, checksums)."""
+        self._copies.lower()
         self._parts.sealer.run_hooks()
 
     def head(self) -> Head:

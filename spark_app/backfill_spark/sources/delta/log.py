@@ -21,7 +21,7 @@ from backfill_spark.java_errors import JAVA_ERRORS, first_line, is_a, is_no_acce
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from backfill_spark.sources.delta.source import PinnedTable
+    from backfill_spark.ports import PinnedTable
 
 CACHE_MAX = 10_000
 """Versions whose facts are kept: a few hundred bytes each."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -21,21 +20,19 @@ from pyspark.sql.types import MapType, StructType, VariantType
 from backfill_core.errors import (
     AccountingError,
     BackfillError,
-    ChangeFeedExpiredError,
     DuplicateKeyError,
-    InvalidTransformError,
     KeyInvalidError,
     PermissionDeniedError,
     SnapshotExpiredError,
-    SourceNotFoundError,
     SourceReplacedError,
-    StorageFullError,
     TransientError,
 )
 from backfill_core.messages import Head, Piece
 from backfill_spark.columns import instead, quoted
-from backfill_spark.java_errors import first_line, is_no_access, is_no_room, whole_text
+from backfill_spark.java_errors import first_line, is_no_access, whole_text
+from backfill_spark.ports import PinnedTable
 from backfill_spark.seal import newest_version
+from backfill_spark.sources.delta.failures import explain
 from backfill_spark.sources.delta.log import VersionLog
 
 if TYPE_CHECKING:
@@ -43,30 +40,6 @@ if TYPE_CHECKING:
 
 CHANGE_TYPE, COMMIT_VERSION = "_change_type", "_commit_version"
 _ROWS = "__backfill_rows"
-
-
-@dataclass(frozen=True, slots=True)
-class PinnedTable:
-    """One version of a table, by file."""
-
-    version: int
-    timestamp_ms: int
-    rows: tuple[int, ...]
-    """Rows of each file in path order, deleted ones included."""
-
-    deleted: tuple[int, ...]
-    """How many of them a deletion vector hides."""
-
-    bytes: tuple[int, ...]
-    table_id: str
-    fingerprint: str
-    schema: StructType
-    change_feed: bool
-
-    @property
-    def live_rows(self) -> int:
-        """Rows that a reader sees."""
-        return sum(self.rows) - sum(self.deleted)
 
 
 class DeltaSource:
@@ -275,10 +248,11 @@ class DeltaSource:
 
     def _part(self, piece: Piece) -> DataFrame:
         frame = self._frame(piece.file, piece.file + 1)
-        # xxhash64 takes no maps; what they print to is as good for cutting.
+        # A key is spread as evenly as whole rows are, and cheaper. xxhash64 takes no maps; what they print to will do.
         columns = [
             F.to_json(F.struct(F.col(quoted(field.name)))) if _has_map(field.dataType) else F.col(quoted(field.name))
             for field in frame.schema
+            if not self._key or field.name in self._key
         ]
         residue = F.pmod(F.xxhash64(*columns), F.lit(piece.of))
         return frame.where((residue >= piece.start) & (residue < piece.stop))
@@ -342,40 +316,14 @@ class DeltaSource:
     # ------------------------------------------------------------------ failures
     def explain_failure(self, error: Exception) -> BackfillError | None:
         """Say in our words why a job on this source failed, or None when nobody knows."""
-        text = whole_text(error)
-        ours = self.path.removeprefix("file:") in text
-        if is_no_room(text):
-            return StorageFullError("no space left while staging.", cure="Free some room; nothing is lost.")
-        if "_change_data" in text and _FILE_GONE.search(text):
-            return ChangeFeedExpiredError(
-                f"files of the change feed of {self.path} are gone: {first_line(error)}",
-                cure="VACUUM removed them: start a new job on a new target.",
-            )
-        if _FILE_GONE.search(text) and ours:
-            return SnapshotExpiredError(
-                f"a file of version {self.version} of {self.path} is gone: {first_line(error)}",
-                cure="VACUUM removed it: start a new job on a new target, or keep deleted files for longer.",
-            )
-        if is_no_access(text):
-            return PermissionDeniedError(first_line(error), cure="Grant this user access.")
-        state = re.search(r"SQLSTATE: (22\d{3})", text)
-        if state:
-            return InvalidTransformError(
-                f"a row cannot be computed (SQLSTATE {state[1]}): {first_line(error)}",
-                cure="Guard the expression, for example with try_cast or nullif.",
-            )
-        if "TABLE_NOT_FOUND" in text or "DELTA_MISSING_DELTA_TABLE" in text or "DELTA_PATH_DOES_NOT_EXIST" in text:
-            return SourceNotFoundError(f"{self.path} is not a Delta table any more.", cure="Restore it.")
-        return TransientError(first_line(error)) if "Concurrent" in text else None
+        version = -1 if self._pinned is None else self._pinned.version
+        return explain(error, path=self.path, version=version)
 
 
 _VERSION_GONE = re.compile(
     r"FileNotFoundException|FILE_NOT_EXIST|FILE_NOT_FOUND|does not exist|VersionNotFound|VERSION_NOT_FOUND|"
     r"VERSION_NOT_CONTIGUOUS|VERSIONS_NOT_CONTIGUOUS|TRUNCATED_TRANSACTION_LOG|NO_RECREATABLE_HISTORY|"
     r"STATE_RECOVER_ERROR|NO_COMMITS|CANNOT_TIME_TRAVEL"
-)
-_FILE_GONE = re.compile(
-    r"FileNotFoundException|FILE_NOT_EXIST|DELTA_FILE_NOT_FOUND|does not exist|FAILED_READ_FILE.FILE_NOT_EXIST"
 )
 
 
