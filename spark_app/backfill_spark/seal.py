@@ -163,7 +163,9 @@ class Sealer:
             # Whatever lands after this look meets the transaction that was begun before it.
             self._check_unmoved(opened_at, txn_version)
             return self._commit(txn, (), state)
-        except FencedError:
+        except (FencedError, TransientError):
+            # A commit that lands meanwhile is in conflict with ours by its transaction (a newer attempt) or by the
+            # state that both write (an older one): Kernel has a word for the first only.
             self._check_unmoved(opened_at, txn_version)
             raise
 
