@@ -38,6 +38,9 @@ class StopRequest(Model):
     time: Moment
     """When, RFC 3339; the drain is timed from here."""
 
+    revision: int | None = None
+    """Of the command that tells the driver; absent: it could not be told, so its pod is deleted."""
+
 
 class Attempt(Model):
     """The current attempt; written before its pod is made."""
@@ -59,6 +62,9 @@ class Attempt(Model):
 
     start_time: Moment | None = None
     """When the attempt was planned, RFC 3339."""
+
+    ready_time: Moment | None = None
+    """When its driver was ready first, RFC 3339; from then on the startup timeout does not count."""
 
     stop: StopRequest | None = None
     """Set once the attempt was asked to end."""
@@ -88,6 +94,12 @@ class Control(Model):
 
     last_ack_time: Moment | None = None
     """When, RFC 3339."""
+
+    paused: Literal["History", "All"] | None = None
+    """What the driver was last asked to pause, by its start or by a command; absent: nothing."""
+
+    rows_per_second: int | None = None
+    """The limit that it was last asked for; absent: none."""
 
     attempt: int = 0
     """The attempt that the pending commands are for."""

@@ -1,0 +1,64 @@
+"""The one way in: what follows from one look.
+
+Total: an answer for every look, however odd. Deterministic: the same look and moment, the same answer. Without memory: all
+that must outlive this call is in the status, and what must not be done twice is on record there before it is done.
+"""
+
+from __future__ import annotations
+
+from backfill_api.status import BackfillStatus
+from backfill_core.lifecycle.face import conditions_of
+from backfill_core.lifecycle.flight import fly
+from backfill_core.lifecycle.ground import stand
+from backfill_core.lifecycle.leaving import depart, rest
+from backfill_core.lifecycle.sight import Sight, see
+from backfill_core.lifecycle.turn import Turn
+from backfill_core.lifecycle.words import Decision, EventNote, Now, Observation
+
+NOTEWORTHY = frozenset({"AwaitingApproval", "Paused", "Suspended", "Running", "Succeeded"})
+ALARMING = frozenset({"Retrying", "Failed"})
+
+
+def decide(observation: Observation, now: Now) -> Decision:
+    """Return the status that is true now and the actions that bring the cluster nearer to what is wanted."""
+    sight = see(observation, now.wall_ms)
+    turn = _turn(sight)
+    requeue_after_s = None if turn.requeue_ms is None else turn.requeue_ms / 1000
+    if turn.face is None:
+        return Decision(observation.status, turn.actions, requeue_after_s)
+    status = turn.status.model_copy(
+        update={
+            "observed_generation": observation.generation,
+            "phase": turn.face.phase,
+            "conditions": conditions_of(
+                turn.face, observation.status.conditions, generation=observation.generation, moment=sight.moment
+            ),
+        }
+    )
+    return Decision(status, turn.actions, requeue_after_s, _events(sight, status, turn))
+
+
+def _turn(sight: Sight) -> Turn:
+    if sight.seen.deletion_ms is not None:
+        return depart(sight)
+    over = sight.finished
+    if over is not None:
+        return rest(sight, over)
+    attempt = sight.attempt
+    return stand(sight) if attempt is None else fly(sight, attempt)
+
+
+def _events(sight: Sight, status: BackfillStatus, turn: Turn) -> tuple[EventNote, ...]:
+    """Tell of what is new; what goes on is in the conditions."""
+    notes = []
+    face, before = turn.face, sight.seen.status
+    if sight.wanted.override_error:
+        notes.append(EventNote("Warning", "OverrideIgnored", sight.wanted.override_error))
+    if face is None:
+        return tuple(notes)
+    if face.stalled is not None and not any(one.type == "Stalled" for one in before.conditions):
+        notes.append(EventNote("Warning", face.stalled.reason, face.stalled.message))
+    elif status.phase != before.phase and status.phase in NOTEWORTHY | ALARMING:
+        kind = "Warning" if status.phase in ALARMING else "Normal"
+        notes.append(EventNote(kind, face.ready.reason, face.ready.message))  # type: ignore[arg-type]
+    return tuple(notes)

@@ -1,0 +1,30 @@
+"""The name of an attempt's objects: one for all kinds, the same on every look, legal for the strictest of them."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Final
+
+BASE_CHARACTERS_MAX: Final = 46
+"""63 of a Service's name, less `-driver` and an attempt of up to nine digits with its hyphen."""
+
+_HASH_CHARACTERS = 8
+_DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+
+
+def base_name(backfill: str) -> str:
+    """Return a Backfill's name, or a short legal form of it with a hash: a Service allows neither dots nor a leading digit."""
+    if len(backfill) <= BASE_CHARACTERS_MAX and _DNS_1035.fullmatch(backfill):
+        return backfill
+    digest = hashlib.sha256(backfill.encode(errors="replace")).hexdigest()[:_HASH_CHARACTERS]
+    plain = re.sub(r"[^a-z0-9]+", "-", backfill.lower())
+    if not plain[:1].isalpha():
+        plain = f"b-{plain}"
+    kept = plain[: BASE_CHARACTERS_MAX - _HASH_CHARACTERS - 1].strip("-")
+    return f"{kept}-{digest}"
+
+
+def driver_name(backfill: str, attempt: int) -> str:
+    """Return the name of an attempt's pod, Service, ConfigMap and Secret."""
+    return f"{base_name(backfill)}-{attempt}-driver"
