@@ -7,7 +7,7 @@ TESTS := $(BIN)/python build-tools/run_tests.py
 ARGS ?=
 KILLS ?= 1000
 ROWS ?= 20000000
-RUNS ?= 3
+RUNS ?= 5
 
 help: ## this list
 	@echo "usage: make TARGET [ARGS='further pytest arguments'] [KILLS=n] [ROWS=n] [RUNS=n]"
@@ -54,7 +54,7 @@ docs: setup ## write the generated files: the CRD, the field reference, the erro
 
 crds: docs ## the same, under the name that operators know
 
-bench: setup ## the main job beside its baselines: ROWS (20 M), RUNS (3); build/bench/latest.json
+bench: setup ## the main job beside its baselines: ROWS (20 M), RUNS (5); build/bench/latest.json
 	@$(BIN)/python tests/benchmarks/run.py --rows $(ROWS) --runs $(RUNS) --out build/bench/latest.json
 
 lock: setup ## resolve requirements/dev.txt anew, within the bounds of pyproject.toml

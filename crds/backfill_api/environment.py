@@ -17,6 +17,12 @@ CONTROL_TOKEN_FILE: Final = "BACKFILL_CONTROL_TOKEN_FILE"  # noqa: S105 - the na
 OPERATOR_ATTEMPT: Final = "BACKFILL_OPERATOR_ATTEMPT"
 """Number that commands are addressed to; without it: the number of the attempt in the target's state."""
 
+CORES: Final = "BACKFILL_CORES"
+"""Tasks that run at once: threads of a local Spark, or the cores of all executors."""
+
+STATE_DIR: Final = "BACKFILL_STATE_DIR"
+"""Folder in which a running driver leaves its address."""
+
 MASTER: Final = "BACKFILL_MASTER"
 """`cluster`: master and the rest come from `spark-defaults.conf`; without it: an embedded local Spark."""
 

@@ -123,7 +123,7 @@ class ExecutorSpec(Model):
     model_config = cel(("!has(self.instances) || !has(self.dynamic)", "give at most one of instances and dynamic"))
 
     instances: Pods | None = None
-    """A fixed number; 0: local mode inside the driver."""
+    """A fixed number; 0: local mode inside the driver; default: 1."""
 
     dynamic: DynamicExecutors | None = None
     """By demand instead."""

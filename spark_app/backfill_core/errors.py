@@ -200,6 +200,10 @@ class TransientError(BackfillError):
     exit_code = 61
 
 
+class StateMovedError(TransientError):
+    """An earlier attempt sealed between this one's look at the state and its fence: read the state again."""
+
+
 class AlreadyRunningError(BackfillError):
     """Another driver of the same job runs on this machine."""
 

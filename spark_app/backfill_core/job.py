@@ -16,7 +16,7 @@ import math
 from dataclasses import dataclass, replace
 
 from backfill_core.controls import Controls
-from backfill_core.errors import BackfillError, VerificationFailedError
+from backfill_core.errors import BackfillError, StateMovedError, VerificationFailedError
 from backfill_core.messages import (
     Acknowledge,
     Action,
@@ -139,7 +139,7 @@ class Job:
     def start(self, now: Now) -> tuple[Action, ...]:
         """Fence: seal an empty epoch, so that Delta itself refuses every earlier attempt from now on."""
         self._next_barrier_s = now.mono_s + self._settings.interval_s
-        return (self._seal((), verify=False, reserves=False), self._look())
+        return (self._seal((), verify=False, reserves=False, fences=True), self._look())
 
     def on(self, event: Event, now: Now) -> tuple[Action, ...]:
         """Take one event; return what the shell must do, in order. After `Finish` nothing more."""
@@ -281,7 +281,8 @@ class Job:
     def _on_seal_failed(self, error: BackfillError, now: Now) -> tuple[Action, ...]:
         self._seals_lost += 1
         self._last_error = error
-        if not error.retryable or self._seals_lost > self._settings.retries_max:
+        lost = not error.retryable or self._seals_lost > self._settings.retries_max
+        if lost or isinstance(error, StateMovedError):
             return self._fail(error)
         self._seal_again_s = now.mono_s + min(RETRY_MAX_S, 2.0 ** (self._seals_lost - 1))
         return ()
@@ -306,7 +307,8 @@ class Job:
         if due:
             self._next_barrier_s = max(self._next_barrier_s + self._settings.interval_s, now.mono_s)
             self._barriers += 1
-        if due or self._barrier_now or self._strategy.urgent(self._gate(at_barrier=False)):
+        urgent = self._barrier_now or self._may_conclude() or self._strategy.urgent(self._gate(at_barrier=False))
+        if due or urgent:
             actions += self._barrier(now, due=due)
         if self._cancel_at_s is not None and now.mono_s >= self._cancel_at_s:
             self._cancel_at_s = None
@@ -339,7 +341,7 @@ class Job:
             return actions
         scheduled = due and self._barriers % self._settings.seal_every == 0
         wanted = bool(self._to_ack) or changed or self._barrier_now or self._stopping
-        if not (scheduled or wanted or self._strategy.urgent(self._gate(at_barrier=False))):
+        if not (scheduled or wanted or self._may_conclude() or self._strategy.urgent(self._gate(at_barrier=False))):
             self._ids.epoch += 1
             return actions
         asked, self._barrier_now = self._barrier_now, False
@@ -371,9 +373,14 @@ class Job:
             return [self._outcome]
         return self._conclude()
 
+    def _may_conclude(self) -> bool:
+        """Is everything that Exit waits for durable? The end waits for no barrier."""
+        at_work = self._running or self._sealing is not None or self._hold_until_s is not None
+        return self._strategy.complete and not (at_work or self._stopping or self._final)
+
     def _conclude(self) -> list[Action]:
-        """Everything that Exit waits for is durable: verify, then say so in the state."""
-        if self._stopping or self._final or self._running or not self._strategy.complete:
+        """Verify, then say in the state that the job is finished."""
+        if not self._may_conclude():
             return []
         self._final = True
         if self._settings.verify_final:
@@ -426,7 +433,7 @@ class Job:
         return [CancelWork(work_id) for work_id in ids]
 
     # ------------------------------------------------------------------ actions
-    def _seal(self, files: tuple[StagedFile, ...], *, verify: bool, reserves: bool) -> Seal:
+    def _seal(self, files: tuple[StagedFile, ...], *, verify: bool, reserves: bool, fences: bool = False) -> Seal:
         epoch = self._ids.epoch
         self._state = replace(
             self._state,
@@ -435,7 +442,7 @@ class Job:
             consumed=self._strategy.consumed,
             controls=self._controls,
         )
-        action = Seal(epoch, txn_version(self._state.attempt, epoch), files, self._state.encode())
+        action = Seal(epoch, txn_version(self._state.attempt, epoch), files, self._state.encode(), fences)
         acks, self._to_ack = tuple(self._to_ack), []
         self._sealing = _Sealing(action, acks, verify, self._strategy.source_version, self._strategy.done, self._state)
         self._ids.epoch += 2 if reserves else 1

@@ -287,6 +287,8 @@ class Seal:
     txn_version: int
     files: tuple[StagedFile, ...]
     state: str
+    fences: bool = False
+    """The first seal of an attempt: refused with StateMovedError when the state it continues is not the newest."""
 
 
 @dataclass(frozen=True, slots=True)

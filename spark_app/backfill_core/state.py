@@ -40,6 +40,8 @@ class JobState:
     controls: Controls = field(default_factory=Controls)
     receipt: Receipt | None = None
     finished: bool = False
+    driver: str = ""
+    """Random name of the process: two that took the same attempt number do not take each other's seal for theirs."""
 
     def encode(self) -> str:
         """Return the JSON text.
@@ -62,6 +64,7 @@ class JobState:
             "controls": self.controls.to_json(),
             "receipt": None if self.receipt is None else receipt_to_json(self.receipt),
             "finished": self.finished,
+            "driver": self.driver,
         }
         text = json.dumps(document, separators=(",", ":"))
         if len(text.encode()) > SIZE_MAX_BYTES:
@@ -96,6 +99,7 @@ class JobState:
             controls=Controls.from_json(document["controls"]),
             receipt=None if document["receipt"] is None else receipt_from_json(document["receipt"]),
             finished=document["finished"],
+            driver=document.get("driver", ""),
         )
 
 

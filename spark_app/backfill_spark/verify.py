@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Row
 
 LOW_HALF = 0xFFFFFFFF
+NULL_HASH = 42
+"""What Spark's xxhash64 says of a null: its seed."""
 
 
 def take_receipt(
@@ -49,7 +51,9 @@ def take_receipt(
     """
     began_s = time.monotonic()
     sign = F.when(F.col(OP).isin(*REMOVALS), -1).otherwise(1) if changelog else None
-    fields = [field for field in target.schema if not changelog or field.name not in (OP, EPOCH, VERSION)]
+    there = {name.lower() for name in source.columns}
+    ours = (OP, EPOCH, VERSION) if changelog else ()
+    fields = [field for field in target.schema if field.name.lower() in there and field.name not in ours]
     names = [field.name for field in fields]
     view = source.select(*(F.col(f"`{one.name}`").cast(one.dataType).alias(one.name) for one in fields))
     left, right = (_sums(side, names, key, vnodes, its).collect() for side, its in ((view, None), (target, sign)))
@@ -125,25 +129,30 @@ def _any_null(columns: list[Column]) -> Column:
 
 
 def _comparable(column: Column, data_type: DataType) -> Column:
-    """Return flat values as they are, nested ones as text that shows every null and sorts maps."""
-    if isinstance(data_type, MapType):
-        return F.to_json(F.sort_array(F.map_entries(column)), {"ignoreNullFields": "false"})
-    if isinstance(data_type, StructType | ArrayType):
-        return F.to_json(_sorted_maps(column, data_type), {"ignoreNullFields": "false"})
-    if isinstance(data_type, VariantType):
-        return F.to_json(column)
-    return column
+    """Return flat values as they are, nested ones as a hash that sees every null and no order in maps."""
+    nested = isinstance(data_type, StructType | ArrayType | MapType | VariantType)
+    return F.when(column.isNotNull(), _deep(column, data_type)) if nested else column
 
 
-def _sorted_maps(column: Column, data_type: DataType) -> Column:
-    if isinstance(data_type, MapType):
-        return F.sort_array(F.map_entries(column))
+def _deep(value: Column, data_type: DataType) -> Column:
+    """Return 64 bits of a value of any type, never null."""
     if isinstance(data_type, StructType):
-        fields = [_sorted_maps(column.getField(f.name), f.dataType).alias(f.name) for f in data_type]
-        return F.when(column.isNotNull(), F.struct(*fields))
+        parts = [_deep(value.getField(field.name), field.dataType) for field in data_type]
+        return F.when(value.isNull(), F.lit(NULL_HASH).cast("long")).otherwise(F.xxhash64(*parts))
     if isinstance(data_type, ArrayType):
-        return F.transform(column, lambda item: _sorted_maps(item, data_type.elementType))
-    return column
+        return F.xxhash64(F.size(value), F.transform(value, lambda item: _deep(item, data_type.elementType)))
+    if isinstance(data_type, MapType):
+        entries = F.transform(F.map_entries(value), lambda entry: _deep_entry(entry, data_type))
+        return F.xxhash64(F.size(value), F.sort_array(entries))
+    if isinstance(data_type, VariantType):
+        return F.xxhash64(F.to_json(value), F.schema_of_variant(value))
+    return F.xxhash64(value)
+
+
+def _deep_entry(entry: Column, data_type: MapType) -> Column:
+    return F.xxhash64(
+        _deep(entry.getField("key"), data_type.keyType), _deep(entry.getField("value"), data_type.valueType)
+    )
 
 
 def _count(row: Row | None) -> int:

@@ -33,6 +33,7 @@ from backfill_core.messages import (
 from backfill_core.sizing import pieces
 from backfill_spark import changes as change_rows
 from backfill_spark.crash import crash_point
+from backfill_spark.priorities import CopyPriority
 from backfill_spark.verify import take_receipt
 
 if TYPE_CHECKING:
@@ -67,6 +68,9 @@ class Parts:
     prefix: tuple[int, ...]
     """Prefix sums of the rows of the pinned version's files."""
 
+    opened_at: int | None
+    """Newest transaction version of the job when its state was read."""
+
 
 class SparkHands:
     """Satisfies `loop.Hands` on Spark and Delta."""
@@ -76,6 +80,7 @@ class SparkHands:
         self._parts = parts
         self._pool = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="work")
         self._cancelled: set[int] = set()
+        self._copies = CopyPriority(parts.spark)
         self._lock = threading.Lock()
 
     # ------------------------------------------------------------------ background work
@@ -92,6 +97,7 @@ class SparkHands:
     def close(self) -> None:
         """Wait for nothing: what still runs is cancelled by the session's end or by the caller."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+        self._copies.restore()
 
     def _group(self, work_id: int) -> str:
         return f"backfill-{self._parts.app_id}-{self._parts.attempt}-{work_id}"
@@ -221,6 +227,8 @@ class SparkHands:
         """Commit; a commit whose answer was lost is recognised by its transaction version."""
         sealer = self._parts.sealer
         try:
+            if action.fences:
+                return sealer.fence(action.txn_version, action.state, opened_at=self._parts.opened_at).version
             return sealer.seal(action.txn_version, action.files, action.state).version
         except BackfillError:
             stored = sealer.read_state()
@@ -230,6 +238,7 @@ class SparkHands:
 
     def after_seal(self) -> None:
         """Run the hooks of past commits (checkpoints, checksums)."""
+        self._copies.lower()
         self._parts.sealer.run_hooks()
 
     def head(self) -> Head:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from backfill_core.errors import FencedError, SourceNotFoundError, UnsupportedTargetFeatureError
+from backfill_core.errors import FencedError, SourceNotFoundError, StateMovedError, UnsupportedTargetFeatureError
 from backfill_spark.seal import Sealer, newest_version, partition_of
 from backfill_spark.sinks.delta.sink import DeltaSink
 
@@ -128,6 +128,51 @@ class TestTheFence:
         with pytest.raises(FencedError):
             zombie.seal(3, (), "old")
         assert target.sealer.read_state().text == "new"
+
+    def test_a_predecessors_commit_after_its_state_was_read_is_not_sealed_over(self, spark, table):
+        """The state that the new attempt would write does not know those rows: they would be copied again."""
+        target = table(spark.range(1))
+        target.sealer.seal(1 << 32 | 1, (), "read")
+        successor = target.open()
+        opened_at = successor.read_state().txn_version
+        target.sealer.seal(1 << 32 | 2, target.stage(spark.range(5)), "landed late")
+
+        with pytest.raises(StateMovedError, match="landed after its state was read"):
+            successor.fence(2 << 32 | 2, "fence", opened_at=opened_at)
+        assert target.sealer.read_state().text == "landed late"
+
+    def test_nor_is_one_that_lands_while_the_fence_commits(self, spark, table):
+        target = table(spark.range(1))
+        target.sealer.seal(1 << 32 | 1, (), "read")
+        successor = target.open()
+
+        class Slow(type(successor)):
+            """Looks at the table, and then a predecessor is quicker."""
+
+            def _commit(self, txn, files, state):
+                target.sealer.seal(1 << 32 | 2, target.stage(spark.range(5)), "landed late")
+                self.__class__ = Sealer
+                return self._commit(txn, files, state)
+
+        successor.__class__ = Slow
+        with pytest.raises(StateMovedError):
+            successor.fence(2 << 32 | 2, "fence", opened_at=1 << 32 | 1)
+        assert target.sealer.read_state().text == "landed late"
+
+    def test_two_processes_with_one_attempt_number_cannot_both_fence(self, spark, table):
+        target = table(spark.range(1))
+        one, other = target.open(), target.open()
+        one.fence(1 << 32 | 1, '{"driver":"a"}', opened_at=None)
+
+        with pytest.raises(StateMovedError):
+            other.fence(1 << 32 | 1, '{"driver":"b"}', opened_at=None)
+
+    def test_the_fence_of_a_newer_attempt_stays_fenced(self, spark, table):
+        target = table(spark.range(1))
+        target.sealer.fence(5 << 32 | 1, "new", opened_at=None)
+
+        with pytest.raises(FencedError):
+            target.open().fence(2 << 32 | 1, "old", opened_at=None)
 
     def test_a_merge_of_a_fenced_attempt_changes_nothing(self, spark, table):
         """MERGEs share the sequence of the seals."""

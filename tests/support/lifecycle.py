@@ -92,6 +92,10 @@ def checked(observation: Observation, now_ms: int = T0) -> Decision:
         assert decision.status.attempt is not None
         assert decision.status.attempt.number == launches[0].attempt
     names = [type(one).__name__ for one in decision.actions]
+    if "LaunchDriver" in names or "SendCommand" in names:
+        assert decision.status.attempt is not None
+    if "LaunchDriver" in names:
+        assert names[0] == "WriteStatusFirst"
     assert "WriteStatusFirst" not in names[1:]
     if "LookLive" in names:
         assert names == ["LookLive"]

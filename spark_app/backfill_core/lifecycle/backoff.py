@@ -14,7 +14,7 @@ _DOUBLINGS_MAX = 32
 
 def backoff_ms(rules: Rules, uid: str, attempt: int, failures: int) -> int:
     """Return the wait after an attempt: doubled for each failure, at most the maximum; the same on every look."""
-    doubled_s = rules.backoff_initial_s * 2 ** min(max(failures - 1, 0), _DOUBLINGS_MAX)
+    doubled_s = rules.backoff_initial_s << min(max(failures - 1, 0), _DOUBLINGS_MAX)
     digest = hashlib.sha256(f"{uid}/{attempt}".encode(errors="replace")).digest()
     off = int.from_bytes(digest[:2]) * JITTER_PER_CENT // 65_536
     return min(doubled_s, rules.backoff_max_s) * 10 * (100 - off)

@@ -41,11 +41,11 @@ def decide(observation: Observation, now: Now) -> Decision:
 def _turn(sight: Sight) -> Turn:
     if sight.seen.deletion_ms is not None:
         return depart(sight)
-    over = sight.finished
-    if over is not None:
-        return rest(sight, over)
-    attempt = sight.attempt
-    return stand(sight) if attempt is None else fly(sight, attempt)
+    attempt, over = sight.attempt, sight.finished
+    if attempt is not None:
+        # Even when the status says that the job is over: then it is older than this attempt's pod.
+        return fly(sight, attempt)
+    return stand(sight) if over is None else rest(sight, over)
 
 
 def _events(sight: Sight, status: BackfillStatus, turn: Turn) -> tuple[EventNote, ...]:

@@ -113,7 +113,8 @@ def _told(failed: LaunchFailed) -> tuple[Face, int]:
 
 def _again(sight: Sight, attempt: Attempt, face: Face) -> Turn:
     turn = _waits(sight, attempt, face)
-    return turn.and_do(_launch(sight, attempt)).within(SOON_MS)
+    # On record already, but perhaps no longer: without the fence a stale look would bring a dead attempt back.
+    return turn.and_do(WriteStatusFirst(), _launch(sight, attempt)).within(SOON_MS)
 
 
 def _waits(sight: Sight, attempt: Attempt, face: Face) -> Turn:

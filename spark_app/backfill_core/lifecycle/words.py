@@ -152,7 +152,8 @@ class Observation:
 class WriteStatusFirst:
     """Write the decision's status now, under the look's resourceVersion; on a conflict drop the decision, look again.
 
-    Always the first action when it is there: what follows must not happen unless it is on record.
+    Always the first action when it is there: what follows must not happen unless it is on record. Write it even when the
+    status is unchanged: the fence is what counts, a stale look must not launch what has ended meanwhile.
     """
 
 
@@ -206,12 +207,12 @@ class DeleteAttemptObjects:
 
 @dataclass(frozen=True, slots=True)
 class AddFinalizer:
-    """Add `backfill.dev/drain`."""
+    """Add `backfill.dev/drain`, under the look's resourceVersion; the answer has the one for the status write."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveFinalizer:
-    """Remove `backfill.dev/drain`; the object may be gone a moment later."""
+    """Remove `backfill.dev/drain`, under the look's resourceVersion; of a deleted object nothing may be left to write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,8 +246,9 @@ class EventNote:
 class Decision:
     """Everything that follows from one look: do the actions in order, then write the status if it differs.
 
-    An action that fails ends the list; what was done before it is safe to do again. After `WriteStatusFirst` the
-    status is on record and need not be written again.
+    An action that fails ends the list, and the status is not written; what was done before is safe to do again. Every
+    write of the object carries the resourceVersion of the look, or of the write before it. After `WriteStatusFirst`
+    the status is on record and need not be written again.
     """
 
     status: BackfillStatus

@@ -1,0 +1,218 @@
+"""The driver pod, and the template from which Spark makes executor pods.
+
+Three layers, the upper wins: defaults, the spec's template, what must be. All pods meet the restricted Pod Security
+standard: not root, no privilege, no capability, a read-only root file system with scratch space beside it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from backfill_api import environment as env
+from backfill_operator.manifests.launch import Launch
+from backfill_operator.manifests.names import (
+    BLOCK_MANAGER_PORT,
+    CONTROL_DIR,
+    CONTROL_PORT,
+    DRIVER_CONTAINER,
+    DRIVER_PORT,
+    EXECUTOR_CONTAINER,
+    SCRATCH_DIR,
+    SPEC_DIR,
+    SPEC_FILE,
+    TEMPORARY_DIR,
+    TERMINATION_LOG,
+    labels,
+    metadata,
+    object_name,
+)
+from backfill_operator.manifests.resources import DRIVER_DEFAULT, EXECUTOR_DEFAULT, with_defaults
+from backfill_operator.manifests.secret import TOKEN_KEY
+from backfill_operator.manifests.spark_conf import cores
+from backfill_operator.manifests.template import check_template, merge
+
+USER: Final = 185
+"""The user that Spark's own images have; any other may be set by the template."""
+
+PROBE_PERIOD_S: Final = 2
+SIDECAR: Final = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+MOUNTS: Final = {
+    "backfill-spec": SPEC_DIR,
+    "backfill-control": CONTROL_DIR,
+    "backfill-scratch": SCRATCH_DIR,
+    "backfill-tmp": TEMPORARY_DIR,
+}
+"""Volumes of the driver, each at its path."""
+
+EXECUTOR_MOUNTS: Final = {"backfill-scratch": SCRATCH_DIR, "backfill-tmp": TEMPORARY_DIR}
+
+
+def driver_pod(launch: Launch) -> dict[str, Any]:
+    """Return the driver's pod.
+
+    Raises:
+        ManifestRefusedError: the spec's template or resources cannot be used.
+    """
+    path, template = "spec.driver.template", launch.spec.driver.template
+    check_template(template, path, DRIVER_CONTAINER, mounts=frozenset(MOUNTS.values()))
+    given = {"metadata": template.get("metadata"), "spec": template.get("spec")}
+    pod: dict[str, Any] = merge(merge(_defaults(DRIVER_CONTAINER), given), _driver_musts(launch))
+    return _restricted({"apiVersion": "v1", "kind": "Pod"} | pod)
+
+
+def executor_template(launch: Launch) -> dict[str, Any]:
+    """Return the pod that Spark completes for each executor: name, image, owner and address are its own to set.
+
+    Raises:
+        ManifestRefusedError: the spec's template or resources cannot be used.
+    """
+    path, template = "spec.executor.template", launch.spec.executor.template
+    check_template(template, path, EXECUTOR_CONTAINER, mounts=frozenset(EXECUTOR_MOUNTS.values()))
+    given = {"metadata": template.get("metadata"), "spec": template.get("spec")}
+    pod: dict[str, Any] = merge(merge(_defaults(EXECUTOR_CONTAINER), given), _executor_musts(launch))
+    return _restricted({"apiVersion": "v1", "kind": "Pod"} | pod)
+
+
+def _restricted(pod: dict[str, Any]) -> dict[str, Any]:
+    """Give a template's further containers what the restricted standard wants of each, where they say nothing."""
+    spec = pod["spec"]
+    for kind in ("initContainers", "containers"):
+        if kind in spec:
+            spec[kind] = [{**one, "securityContext": merge(SIDECAR, one.get("securityContext"))} for one in spec[kind]]
+    return pod
+
+
+# ------------------------------------------------------------------ defaults
+def _defaults(container: str) -> dict[str, Any]:
+    """Return what a template may change."""
+    return {
+        "metadata": {"labels": {}, "annotations": {}},
+        "spec": {
+            "securityContext": {"runAsUser": USER, "runAsGroup": USER, "fsGroup": USER},
+            "containers": [{"name": container}],
+        },
+    }
+
+
+# ------------------------------------------------------------------ what must be
+def _driver_musts(launch: Launch) -> dict[str, Any]:
+    return {
+        "metadata": metadata(launch, "driver"),
+        "spec": {
+            **_pod_musts(launch),
+            "serviceAccountName": launch.spec.driver.service_account_name or launch.installation.service_account,
+            # A SIGTERM stops the driver at a barrier; so long it may take.
+            "terminationGracePeriodSeconds": launch.spec.drain_timeout_seconds,
+            "containers": [_driver_container(launch)],
+            "volumes": [
+                {"name": "backfill-spec", "configMap": {"name": object_name(launch)}},
+                {"name": "backfill-control", "secret": {"secretName": object_name(launch), "defaultMode": 0o440}},
+                {"name": "backfill-scratch", "emptyDir": {}},
+                {"name": "backfill-tmp", "emptyDir": {}},
+            ],
+        },
+    }
+
+
+def _pod_musts(launch: Launch) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "restartPolicy": "Never",
+        "enableServiceLinks": False,
+        "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+    }
+    if launch.installation.image_pull_secrets:
+        made["imagePullSecrets"] = [{"name": name} for name in launch.installation.image_pull_secrets]
+    return made
+
+
+def _container_musts(launch: Launch) -> dict[str, Any]:
+    return {
+        "image": launch.image,
+        "imagePullPolicy": launch.spec.spark.image_pull_policy,
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "runAsNonRoot": True,
+            "capabilities": {"drop": ["ALL"]},
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+    }
+
+
+def _driver_container(launch: Launch) -> dict[str, Any]:
+    resources = with_defaults(launch.spec.driver.resources, DRIVER_DEFAULT, "spec.driver.resources")
+    made = {
+        "name": DRIVER_CONTAINER,
+        **_container_musts(launch),
+        # Arguments, not a command: the image's entry point reaps Spark's children.
+        "args": ["python", "-m", "backfill_spark", "-f", SPEC_FILE],
+        "env": [{"name": name, "value": value} for name, value in _environment(launch).items()],
+        "resources": resources,
+        "ports": [
+            {"name": "driver", "containerPort": DRIVER_PORT, "protocol": "TCP"},
+            {"name": "blockmanager", "containerPort": BLOCK_MANAGER_PORT, "protocol": "TCP"},
+            {"name": "control", "containerPort": CONTROL_PORT, "protocol": "TCP"},
+        ],
+        "terminationMessagePath": TERMINATION_LOG,
+        # A driver that dies without a last word is explained by the end of its log.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [
+            {"name": name, "mountPath": path, "readOnly": name in ("backfill-spec", "backfill-control")}
+            for name, path in MOUNTS.items()
+        ],
+    }
+    return made | (_probes(launch) if launch.kind == "Run" else {})
+
+
+def _environment(launch: Launch) -> dict[str, str]:
+    made = {
+        env.MASTER: "cluster",
+        env.CORES: str(cores(launch)),
+        env.OPERATOR_ATTEMPT: str(launch.attempt),
+        env.CONTROL_BIND: "0.0.0.0",  # noqa: S104 - a pod's own address is all it has
+        env.CONTROL_PORT: str(CONTROL_PORT),
+        env.CONTROL_TLS_DIR: CONTROL_DIR,
+        env.CONTROL_TOKEN_FILE: f"{CONTROL_DIR}/{TOKEN_KEY}",
+        env.TERMINATION_LOG: TERMINATION_LOG,
+        env.STATE_DIR: f"{SCRATCH_DIR}/state",
+        "SPARK_CONF_DIR": SPEC_DIR,
+        "SPARK_LOCAL_DIRS": f"{SCRATCH_DIR}/spark",
+        # The home of a user that is in no file of the image would be the root folder, which is read-only.
+        "HOME": SCRATCH_DIR,
+    }
+    return made | ({env.MODE: "plan"} if launch.kind == "Plan" else {})
+
+
+def _probes(launch: Launch) -> dict[str, Any]:
+    """Return probes that never act before the operator does: it knows why a driver is late, a kubelet does not."""
+
+    def get(path: str) -> dict[str, Any]:
+        return {"httpGet": {"path": path, "port": "control", "scheme": "HTTPS"}, "timeoutSeconds": 5}
+
+    starts = 2 * launch.spec.startup_timeout_seconds // PROBE_PERIOD_S + 1
+    return {
+        "startupProbe": {**get("/healthz"), "periodSeconds": PROBE_PERIOD_S, "failureThreshold": starts},
+        "readinessProbe": {**get("/readyz"), "periodSeconds": PROBE_PERIOD_S, "failureThreshold": 3},
+        "livenessProbe": {**get("/healthz"), "periodSeconds": 10, "failureThreshold": 6},
+    }
+
+
+def _executor_musts(launch: Launch) -> dict[str, Any]:
+    resources = with_defaults(launch.spec.executor.resources, EXECUTOR_DEFAULT, "spec.executor.resources")
+    container = {
+        "name": EXECUTOR_CONTAINER,
+        **_container_musts(launch),
+        "resources": resources,
+        "env": [{"name": "HOME", "value": SCRATCH_DIR}],
+        "volumeMounts": [{"name": name, "mountPath": path} for name, path in EXECUTOR_MOUNTS.items()],
+    }
+    return {
+        "metadata": {"labels": labels(launch, "executor")},
+        "spec": {
+            **_pod_musts(launch),
+            # Executors talk to their driver, never to the API server.
+            "automountServiceAccountToken": False,
+            "containers": [container],
+            "volumes": [{"name": name, "emptyDir": {}} for name in EXECUTOR_MOUNTS],
+        },
+    }

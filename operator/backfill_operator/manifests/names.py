@@ -1,0 +1,104 @@
+"""What the objects of an attempt are called, and the labels by which they are found."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Final, Literal
+
+from backfill_api.names import (
+    API_VERSION,
+    ATTEMPT_LABEL,
+    BACKFILL_LABEL,
+    FIELD_MANAGER,
+    KIND,
+    KIND_LABEL,
+    ROLE_LABEL,
+    UID_LABEL,
+)
+from backfill_core.lifecycle.naming import base_name, driver_name
+from backfill_operator.manifests.launch import Launch
+
+CONTROL_PORT: Final = 8443
+DRIVER_PORT: Final = 7078
+BLOCK_MANAGER_PORT: Final = 7079
+
+DRIVER_CONTAINER: Final = "driver"
+EXECUTOR_CONTAINER: Final = "executor"
+
+SPEC_DIR: Final = "/etc/backfill"
+SPEC_FILE: Final = f"{SPEC_DIR}/backfill.yaml"
+CONTROL_DIR: Final = "/etc/backfill-control"
+SCRATCH_DIR: Final = "/var/lib/backfill"
+TEMPORARY_DIR: Final = "/tmp"  # noqa: S108 - an emptyDir of the pod's own
+TERMINATION_LOG: Final = "/dev/termination-log"
+
+SPEC_KEY: Final = "backfill.yaml"
+CONF_KEY: Final = "spark-defaults.conf"
+EXECUTOR_KEY: Final = "executor.yaml"
+
+Role = Literal["driver", "executor"]
+
+
+def object_name(launch: Launch) -> str:
+    """Return the name of the attempt's pod, Service, ConfigMap and Secret."""
+    return driver_name(launch.name, launch.attempt)
+
+
+def service_host(launch: Launch) -> str:
+    """Return the name by which executors and the operator reach the driver."""
+    return f"{object_name(launch)}.{launch.namespace}.svc"
+
+
+def executor_prefix(launch: Launch) -> str:
+    """Return what executor pods' names begin with."""
+    return f"{base_name(launch.name)}-{launch.attempt}"
+
+
+def application_id(launch: Launch) -> str:
+    """Return Spark's id of the attempt: a label value, and another one for a Backfill made again under the same name."""
+    digest = hashlib.sha256(launch.uid.encode(errors="replace")).hexdigest()[:12]
+    return f"backfill-{digest}-{launch.attempt}"
+
+
+def identity(launch: Launch) -> dict[str, str]:
+    """Return the labels that select the objects of this attempt and nothing else."""
+    return {BACKFILL_LABEL: base_name(launch.name), UID_LABEL: launch.uid, ATTEMPT_LABEL: str(launch.attempt)}
+
+
+def labels(launch: Launch, role: Role | None = None) -> dict[str, str]:
+    """Return the labels of an object; those of a pod say its role too."""
+    made = {
+        **launch.installation.labels,
+        "app.kubernetes.io/name": "backfill",
+        "app.kubernetes.io/instance": base_name(launch.name),
+        "app.kubernetes.io/managed-by": FIELD_MANAGER,
+        **identity(launch),
+    }
+    if role is not None:
+        made |= {
+            "app.kubernetes.io/component": role,
+            ROLE_LABEL: role,
+            "spark-role": role,
+            "spark-app-selector": application_id(launch),
+            KIND_LABEL: launch.kind,
+        }
+    return made
+
+
+def metadata(launch: Launch, role: Role | None = None) -> dict[str, Any]:
+    """Return the metadata of an object that goes when the Backfill goes."""
+    return {
+        "name": object_name(launch),
+        "namespace": launch.namespace,
+        "labels": labels(launch, role),
+        "ownerReferences": [
+            {
+                "apiVersion": API_VERSION,
+                "kind": KIND,
+                "name": launch.name,
+                "uid": launch.uid,
+                "controller": True,
+                "blockOwnerDeletion": True,
+            }
+        ],
+    }

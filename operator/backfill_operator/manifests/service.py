@@ -1,0 +1,27 @@
+"""The name under which executors and the operator find the driver."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from backfill_api.names import ROLE_LABEL
+from backfill_operator.manifests.launch import Launch
+from backfill_operator.manifests.names import BLOCK_MANAGER_PORT, CONTROL_PORT, DRIVER_PORT, identity, metadata
+
+
+def service(launch: Launch) -> dict[str, Any]:
+    """Return the headless Service: it answers before the driver is ready, because executors are part of getting ready."""
+    ports = {"driver": DRIVER_PORT, "blockmanager": BLOCK_MANAGER_PORT, "control": CONTROL_PORT}
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata(launch),
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": {**identity(launch), ROLE_LABEL: "driver"},
+            "ports": [
+                {"name": name, "port": port, "targetPort": port, "protocol": "TCP"} for name, port in ports.items()
+            ],
+        },
+    }

@@ -1,0 +1,143 @@
+"""Spark's properties for one attempt: defaults from the resources, above them the spec's conf, above it what must be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from backfill_operator.manifests.launch import Launch
+from backfill_operator.manifests.names import (
+    BLOCK_MANAGER_PORT,
+    DRIVER_PORT,
+    EXECUTOR_CONTAINER,
+    EXECUTOR_KEY,
+    SPEC_DIR,
+    application_id,
+    executor_prefix,
+    labels,
+    object_name,
+    service_host,
+)
+from backfill_operator.manifests.resources import DRIVER_DEFAULT, EXECUTOR_DEFAULT, Size, size, with_defaults
+
+INSTANCES_DEFAULT = 1
+PYTHON_MIB = 640
+"""The driver's own Python beside its JVM."""
+
+
+def driver_size(launch: Launch) -> Size:
+    """Return the driver's heap and cores."""
+    path = "spec.driver.resources"
+    given = with_defaults(launch.spec.driver.resources, DRIVER_DEFAULT, path)
+    return size(given, path, beside_mib=PYTHON_MIB, beside_per_cent=20)
+
+
+def executor_size(launch: Launch) -> Size:
+    """Return an executor's heap and cores; what is beside the heap is Spark's own default."""
+    path = "spec.executor.resources"
+    given = with_defaults(launch.spec.executor.resources, EXECUTOR_DEFAULT, path)
+    return size(given, path, beside_mib=384, beside_per_cent=10)
+
+
+def cores(launch: Launch) -> int:
+    """Return how many tasks can run at once."""
+    if launch.local:
+        return driver_size(launch).cores
+    executor = launch.spec.executor
+    pods = executor.dynamic.max if executor.dynamic else _instances(launch)
+    return executor_size(launch).cores * pods
+
+
+def properties(launch: Launch) -> dict[str, str]:
+    """Return every property that the driver's session starts with."""
+    return {**_defaults(launch), **launch.spec.spark.conf, **_musts(launch)}
+
+
+def properties_text(values: Mapping[str, str]) -> str:
+    """Return properties in the form of Java's `Properties`, sorted: the same ones are the same text."""
+    return "".join(f"{_escaped(name, ' =:#!')}={_escaped(values[name], '')}\n" for name in sorted(values))
+
+
+def _defaults(launch: Launch) -> dict[str, str]:
+    driver = driver_size(launch)
+    made = {"spark.driver.memory": f"{driver.heap_mib}m"}
+    if launch.local:
+        return made
+    executor = executor_size(launch)
+    made |= {
+        "spark.executor.memory": f"{executor.heap_mib}m",
+        "spark.executor.memoryOverhead": f"{executor.overhead_mib}m",
+        "spark.executor.cores": str(executor.cores),
+        "spark.kubernetes.executor.request.cores": executor.cpu_request,
+        # Executors need no files of the driver's; one object less to make for each attempt.
+        "spark.kubernetes.executor.disableConfigMap": "true",
+    }
+    if executor.cpu_limit is not None:
+        made["spark.kubernetes.executor.limit.cores"] = executor.cpu_limit
+    return made
+
+
+def _musts(launch: Launch) -> dict[str, str]:
+    made = {
+        "spark.app.id": application_id(launch),
+        "spark.submit.deployMode": "client",
+        "spark.kubernetes.namespace": launch.namespace,
+        "spark.kubernetes.container.image": launch.image,
+        "spark.kubernetes.driver.pod.name": object_name(launch),
+    }
+    if launch.local:
+        local = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+        return made | local | {"spark.master": f"local[{driver_size(launch).cores}]"}
+    made |= {
+        "spark.master": launch.installation.master,
+        "spark.driver.host": service_host(launch),
+        # The service's name may not resolve yet when the driver binds.
+        "spark.driver.bindAddress": "0.0.0.0",  # noqa: S104 - a pod's own address is all it has
+        "spark.driver.port": str(DRIVER_PORT),
+        "spark.driver.blockManager.port": str(BLOCK_MANAGER_PORT),
+        "spark.blockManager.port": str(BLOCK_MANAGER_PORT),
+        # The secret itself is made by Spark's driver, one for each attempt, and handed to its executors.
+        "spark.authenticate": "true",
+        "spark.kubernetes.container.image.pullPolicy": launch.spec.spark.image_pull_policy,
+        "spark.kubernetes.executor.podTemplateFile": f"{SPEC_DIR}/{EXECUTOR_KEY}",
+        "spark.kubernetes.executor.podTemplateContainerName": EXECUTOR_CONTAINER,
+        "spark.kubernetes.executor.podNamePrefix": executor_prefix(launch),
+        # Reads of the pod list may come from the API server's cache: a thousand drivers ask every half minute.
+        "spark.kubernetes.executor.enablePollingWithResourceVersion": "true",
+    }
+    made |= {
+        f"spark.kubernetes.executor.label.{name}": value
+        for name, value in labels(launch, "executor").items()
+        if not name.startswith("spark-")  # those are Spark's own, it refuses to be told
+    }
+    return made | _executors(launch)
+
+
+def _executors(launch: Launch) -> dict[str, str]:
+    dynamic = launch.spec.executor.dynamic
+    if dynamic is None:
+        return {"spark.dynamicAllocation.enabled": "false", "spark.executor.instances": str(_instances(launch))}
+    return {
+        "spark.dynamicAllocation.enabled": "true",
+        # There is no shuffle service on Kubernetes; executors that hold shuffle files are kept instead.
+        "spark.dynamicAllocation.shuffleTracking.enabled": "true",
+        "spark.dynamicAllocation.minExecutors": str(dynamic.min),
+        "spark.dynamicAllocation.initialExecutors": str(min(max(dynamic.min, 1), dynamic.max)),
+        "spark.dynamicAllocation.maxExecutors": str(dynamic.max),
+    }
+
+
+def _instances(launch: Launch) -> int:
+    given = launch.spec.executor.instances
+    return INSTANCES_DEFAULT if given is None else given
+
+
+def _escaped(text: str, more: str) -> str:
+    out = []
+    for position, character in enumerate(text):
+        if character in ("\n", "\r", "\t", "\f"):
+            out.append({"\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"}[character])
+        elif character == "\\" or character in more or (character == " " and position == 0):
+            out.append(f"\\{character}")
+        else:
+            out.append(character)
+    return "".join(out)

@@ -1,0 +1,57 @@
+"""The fence of an attempt: what the core asks for first, and what it does when it is refused."""
+
+import pytest
+
+from backfill_core.errors import FencedError, StateMovedError, TransientError
+from backfill_core.job import Job, JobSettings
+from backfill_core.messages import Finish, Seal, SealFailed, Tick
+from backfill_core.ports import Now
+from backfill_core.state import JobState, txn_version
+from backfill_core.strategies.snapshot.strategy import Pinned, SnapshotSettings, SnapshotStrategy
+
+START = Now(0.0, 0)
+
+
+def new_job():
+    pinned = Pinned(version=0, timestamp_ms=0, table_id="t", fingerprint="f", rows=(10, 10), rows_live=20)
+    state = JobState("ns/job", "hash", attempt=3, epoch=7, strategy="Snapshot", driver="ab12")
+    return Job(state, SnapshotStrategy(pinned, SnapshotSettings(merges=True, filtered=False)), JobSettings(), START)
+
+
+def seals_of(actions):
+    return [action for action in actions if isinstance(action, Seal)]
+
+
+class TestTheFence:
+    """The first commit of an attempt is empty, and nothing starts before it is durable."""
+
+    def test_is_the_first_action_and_the_only_seal_that_fences(self):
+        fence, *others = seals_of(new_job().start(START))
+
+        assert others == []
+        assert (fence.fences, fence.files, fence.txn_version) == (True, (), txn_version(3, 8))
+        assert JobState.decode(fence.state).driver == "ab12"
+
+    def test_ends_the_attempt_at_once_when_the_state_moved(self):
+        """Sealing the old state again can only be wrong: it must be read again."""
+        job = new_job()
+        fence = seals_of(job.start(START))[0]
+
+        actions = job.on(SealFailed(fence.epoch, StateMovedError("moved")), Now(0.1, 100))
+        assert [type(action) for action in actions] == [Finish]
+        assert isinstance(actions[0].error, StateMovedError)
+
+    def test_ends_the_attempt_when_a_newer_one_has_sealed(self):
+        job = new_job()
+        fence = seals_of(job.start(START))[0]
+
+        assert isinstance(job.on(SealFailed(fence.epoch, FencedError("newer")), Now(0.1, 100))[-1], Finish)
+
+    @pytest.mark.parametrize("times", [1, 3])
+    def test_is_tried_again_when_the_storage_was_away(self, times):
+        job, now = new_job(), Now(0.0, 0)
+        fence = seals_of(job.start(START))[0]
+        for _ in range(times):
+            assert seals_of(job.on(SealFailed(fence.epoch, TransientError("away")), now)) == []
+            now = Now(job.wake_at_s(), now.wall_ms + 1000)
+            assert seals_of(job.on(Tick(), now)) == [fence]

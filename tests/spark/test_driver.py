@@ -1,0 +1,179 @@
+"""Whole jobs in this process: every mode to its receipt, starts again, and bad input that writes nothing."""
+
+import threading
+from pathlib import Path
+
+import pytest
+from support.jobs import job, make_orders
+from support.oracle import seals, violations
+
+from backfill_core.errors import EXIT_COMPLETE
+from backfill_spark.driver import run_driver
+from backfill_spark.settings import DriverSettings
+
+ROWS = 4000
+
+
+@pytest.fixture
+def world(spark, tmp_path):
+    """A source of orders, a free place for a target, and a way to run jobs between them."""
+
+    class World:
+        source, target = str(tmp_path / "source"), str(tmp_path / "target")
+        settings = DriverSettings(state_dir=tmp_path / "state", cores=2)
+
+        def __init__(self):
+            make_orders(spark, self.source, ROWS, files=4)
+
+        def run(self, observe=lambda _: None, **spec):
+            return run_driver(
+                job(self.source, self.target, **{"barrier": {"intervalMs": 200}, **spec}),
+                settings=self.settings, observe=observe, spark=spark,
+            )  # fmt: skip
+
+        def change(self):
+            table = f"delta.`{self.source}`"
+            spark.sql(f"UPDATE {table} SET amount = amount + 1 WHERE id % 10 = 3")
+            spark.sql(f"DELETE FROM {table} WHERE id % 10 = 4")
+            spark.sql(f"UPDATE {table} SET id = id + 1000000 WHERE id % 100 = 5")
+
+        def read(self):
+            return spark.read.format("delta").load(self.target)
+
+        def wrong(self, view=lambda rows: rows):
+            return violations(spark, self.source, self.target, seals(self.target)[-1], view)
+
+        @property
+        def untouched(self):
+            return not Path(self.target).exists()
+
+    return World()
+
+
+class TestAWholeJob:
+    """From nothing to a finished state with a receipt."""
+
+    def test_an_upsert_ends_equal_to_a_source_that_changes_meanwhile(self, spark, world):
+        changed = threading.Event()
+
+        def once(progress):
+            # The first look after the fence: the version is pinned by then.
+            if not changed.is_set():
+                changed.set()
+                world.change()
+
+        outcome = world.run(once, verify="Final")
+
+        assert (outcome.exit_code, outcome.reason) == (EXIT_COMPLETE, "Complete")
+        assert outcome.receipt.equal
+        assert outcome.receipt.rows == spark.read.format("delta").load(world.source).count() == ROWS * 9 // 10
+        assert seals(world.target)[-1].state["finished"]
+        assert world.wrong() == []
+
+    def test_an_append_copies_what_passes_the_filter(self, world):
+        spec = {"transform": {"select": ["id", "amount * 2 AS twice"], "where": "status = 'new'"}}
+        outcome = world.run(target={"writeMode": "Append"}, verify="Final", **spec)
+
+        assert outcome.outcome == "Complete"
+        assert outcome.receipt.equal
+        assert world.wrong(lambda rows: rows.where("status = 'new'").selectExpr("id", "amount * 2 AS twice")) == []
+
+    def test_a_changelog_replays_to_the_source(self, world):
+        changed = threading.Event()
+
+        def once(progress):
+            if not changed.is_set():
+                changed.set()
+                world.change()
+
+        outcome = world.run(once, target={"writeMode": "Changelog"}, verify="Final")
+
+        assert outcome.outcome == "Complete"
+        assert outcome.receipt.equal
+        assert {row["_op"] for row in world.read().select("_op").distinct().collect()} >= {"insert", "delete"}
+
+    def test_an_empty_source_is_complete_at_once(self, spark, world, tmp_path):
+        world.source = str(tmp_path / "empty")
+        make_orders(spark, world.source, 0, files=1)
+
+        assert world.run(verify="Final").receipt.rows == 0
+
+
+class TestStartingAgain:
+    """The target's own state decides."""
+
+    def test_a_finished_job_completes_at_once_and_writes_nothing(self, world):
+        assert world.run().reason == "Complete"
+        before = seals(world.target)[-1].version
+
+        assert (world.run().exit_code, world.run().reason) == (EXIT_COMPLETE, "AlreadyComplete")
+        assert seals(world.target)[-1].version == before
+
+    def test_another_spec_is_refused(self, world):
+        world.run()
+        before = seals(world.target)[-1].version
+        outcome = world.run(transform={"where": "id > 5"})
+
+        assert (outcome.exit_code, outcome.reason) == (40, "StateMismatch")
+        assert seals(world.target)[-1].version == before
+
+    def test_a_planted_difference_fails_the_next_receipt_and_is_named(self, spark, world):
+        """A stopped job whose target somebody spoilt must not end as if all were well."""
+        world.run(throttle={"rowsPerSecond": 0}, observe=lambda progress: stop_once(progress))
+        spark.sql(f"INSERT INTO delta.`{world.target}` VALUES (77777777, 1, 2.0, 'x', 'new')")
+        outcome = world.run(verify="Final")
+
+        assert (outcome.exit_code, outcome.reason) == (48, "VerificationFailed")
+        assert len(outcome.receipt.mismatches) == 1
+        assert f"vnode {outcome.receipt.mismatches[0].vnode} " in outcome.message
+
+
+def stop_once(progress):
+    from backfill_spark.driver import request_stop
+
+    if progress.table_version is not None and progress.table_version >= 0:
+        request_stop(force=True)
+
+
+BAD_INPUT = {
+    "a source that is not there": ({"source": {"path": "/nowhere/at/all"}}, "SourceNotFound", 22),
+    "a key that is not there": ({"source": {"key": ["nope"]}}, "KeyInvalid", 23),
+    "a key that is doubled": ({"source": {"key": ["customer"]}}, "KeyNotUnique", 23),
+    "a key that the transform drops": ({"transform": {"select": ["customer"]}}, "KeyInvalid", 23),
+    "an unknown column": ({"transform": {"select": ["id", "nope"]}}, "InvalidTransform", 21),
+    "an aggregate": ({"transform": {"select": ["id", "sum(amount) AS s"]}}, "InvalidTransform", 21),
+    "a function of chance": ({"transform": {"select": ["id", "rand() AS r"]}}, "InvalidTransform", 21),
+    "a version that is not there": ({"source": {"version": 99}}, "SnapshotExpired", 41),
+    "a partition column that is not there": ({"target": {"partitionBy": ["nope"]}}, "TargetSchemaMismatch", 28),
+}
+
+
+class TestBadInput:
+    """Each has its own reason and exit code, and nothing was written."""
+
+    @pytest.mark.parametrize("name", BAD_INPUT)
+    def test_is_refused_by_name(self, world, name):
+        spec, reason, code = BAD_INPUT[name]
+        outcome = world.run(**spec)
+
+        assert (outcome.reason, outcome.exit_code) == (reason, code)
+        assert outcome.cure
+        assert world.untouched
+
+    def test_null_keys(self, spark, world):
+        spark.sql(f"UPDATE delta.`{world.source}` SET id = null WHERE id = 7")
+
+        assert (world.run().reason, world.untouched) == ("KeyInvalid", True)
+
+    def test_source_and_target_are_one_table(self, spark, world):
+        world.target = world.source
+
+        assert world.run().reason == "TargetIsSource"
+        assert spark.read.format("delta").load(world.source).count() == ROWS
+
+    def test_a_target_with_rows_of_others(self, spark, world):
+        spark.range(3).write.format("delta").save(world.target)
+        outcome = world.run(transform={"select": ["id"]})
+
+        assert (outcome.reason, outcome.exit_code) == ("TargetNotEmpty", 24)
+        assert world.read().count() == 3

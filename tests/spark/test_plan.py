@@ -1,0 +1,106 @@
+"""What a plan says before anything is written."""
+
+from pathlib import Path
+
+import pytest
+from support.jobs import job, make_orders
+
+from backfill_core.errors import KeyInvalidError, SourceNotFoundError
+from backfill_spark.plan import plan_job
+from backfill_spark.settings import DriverSettings
+
+ROWS = 3000
+
+
+@pytest.fixture
+def plan(spark, tmp_path):
+    """Plan a job over a table of orders; the target's folder must stay as it is."""
+    source, target = str(tmp_path / "source"), str(tmp_path / "target")
+    make_orders(spark, source, ROWS, files=3)
+
+    def run(check_unique=False, **spec):
+        before = sorted(path for path in tmp_path.rglob("*"))
+        try:
+            return plan_job(
+                job(source, target, **spec),
+                settings=DriverSettings(cores=2), check_unique=check_unique, spark=spark,
+            )  # fmt: skip
+        finally:
+            assert sorted(path for path in tmp_path.rglob("*")) == before, "a plan wrote something"
+
+    run.source, run.target = source, target
+    return run
+
+
+def reasons(plan):
+    return {warning.reason for warning in plan.warnings}
+
+
+class TestAPlan:
+    """Facts of the table, an estimate, and what is doubtful."""
+
+    def test_counts_what_would_be_read(self, plan):
+        found = plan()
+
+        assert (found.rows, found.files, found.version, found.target_exists) == (ROWS, 3, 0, False)
+        assert found.bytes == sum(file.stat().st_size for file in Path(plan.source).glob("*.parquet"))
+        assert found.splits >= 1
+        assert found.key_columns == ("id",)
+        assert found.key_nulls == 0
+        assert found.key_unique is None
+        assert found.change_feed
+        assert found.estimated_seconds_low <= found.estimated_seconds <= found.estimated_seconds_high
+
+    def test_counts_live_rows(self, spark, plan):
+        spark.sql(f"ALTER TABLE delta.`{plan.source}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+        spark.sql(f"DELETE FROM delta.`{plan.source}` WHERE id < 100")
+
+        assert plan().rows == ROWS - 100
+
+    def test_proves_the_key_when_asked_to(self, plan):
+        assert plan(check_unique=True).key_unique is True
+
+    def test_says_that_a_key_is_doubled(self, plan):
+        """A plan tells; only a run refuses."""
+        found = plan(check_unique=True, source={"key": ["customer"]})
+
+        assert found.key_unique is False
+        assert "KeyNotUnique" in reasons(found)
+
+    def test_reckons_with_a_limit(self, plan):
+        assert plan(throttle={"rowsPerSecond": 10}).estimated_seconds == ROWS / 10
+
+    def test_says_that_a_limit_of_zero_holds_history(self, plan):
+        assert "HistoryHeld" in reasons(plan(throttle={"rowsPerSecond": 0}))
+
+    def test_says_that_retention_is_short(self, spark, plan):
+        spark.sql(
+            f"ALTER TABLE delta.`{plan.source}` SET TBLPROPERTIES ("
+            "'delta.deletedFileRetentionDuration' = 'interval 1 second')"
+        )
+        found = plan()
+
+        assert found.retention_seconds == 1
+        assert "RetentionShort" in reasons(found)
+
+    def test_says_that_there_is_no_change_feed(self, spark, plan, tmp_path):
+        spark.range(10).write.format("delta").save(str(tmp_path / "plain"))
+
+        assert "NoChangeFeed" in reasons(plan(source={"path": str(tmp_path / "plain")}))
+
+    def test_of_an_empty_source(self, spark, plan, tmp_path):
+        make_orders(spark, str(tmp_path / "empty"), 0, files=1)
+        found = plan(source={"path": str(tmp_path / "empty")})
+
+        assert (found.rows, found.splits) == (0, 0)
+
+    @pytest.mark.parametrize(
+        ("spec", "error"),
+        [
+            ({"source": {"path": "/nowhere"}}, SourceNotFoundError),
+            ({"source": {"key": ["nope"]}}, KeyInvalidError),
+        ],
+    )
+    def test_refuses_what_a_run_would_refuse(self, plan, spec, error):
+        with pytest.raises(error):
+            plan(**spec)
