@@ -10,10 +10,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from backfill_core.lifecycle.naming import driver_name
-from backfill_core.lifecycle.words import LaunchDriver, Observation
-from backfill_operator.api_errors import AlreadyExistsError
+from backfill_core.lifecycle.words import LaunchDriver, Observation, SpecRefused
+from backfill_operator.api_errors import AlreadyExistsError, RefusedError
 from backfill_operator.certificates import Credentials, mint
 from backfill_operator.cluster import Cluster
+from backfill_operator.manifests.config_map import config_map
+from backfill_operator.manifests.driver_pod import driver_pod
+from backfill_operator.manifests.launch import Installation, Launch, ManifestRefusedError
+from backfill_operator.manifests.secret import Identity, secret
+from backfill_operator.manifests.service import service
 from backfill_operator.resources import CONFIG_MAPS, PODS, SECRETS, SERVICES, Raw, Resource, resource_of
 
 COLLISION = "NameCollision"
@@ -30,7 +35,30 @@ class AttemptObjects:
 
 
 Manifests = Callable[[Observation, LaunchDriver, Credentials], AttemptObjects]
-"""Builds them; pure."""
+"""Builds them; pure. Raises a ManifestRefusedError when the spec asks for what cannot be."""
+
+
+def manifests_of(installation: Installation) -> Manifests:
+    """Return the builder of this installation's attempts."""
+
+    def build(seen: Observation, action: LaunchDriver, credentials: Credentials) -> AttemptObjects:
+        if isinstance(seen.spec, SpecRefused):
+            raise ManifestRefusedError("spec", "; ".join(seen.spec.errors), cure="mend it")
+        launch = Launch(
+            namespace=seen.namespace,
+            name=seen.name,
+            uid=seen.uid,
+            attempt=action.attempt,
+            kind=action.kind,
+            spec=seen.spec,
+            installation=installation,
+            paused=action.paused,
+            rows_per_second=action.rows_per_second,
+        )
+        identity = Identity(credentials.certificate, credentials.key, credentials.token)
+        return AttemptObjects(config_map(launch), secret(launch, identity), service(launch), driver_pod(launch))
+
+    return build
 
 
 class Launcher:
@@ -53,7 +81,10 @@ class Launcher:
             RefusedError: the server will not have one of them.
             UnavailableError: nobody knows how far it came.
         """
-        made = self._manifests(seen, action, await mint())
+        try:
+            made = self._manifests(seen, action, await mint())
+        except ManifestRefusedError as refused:
+            raise RefusedError(422, "Invalid", str(refused)) from refused
         await self._cluster.create(PODS, seen.namespace, made.pod, dry_run=True)
         await self._ensure(seen, made.config_map, mend=True)
         # A Secret that is there stays: this attempt's driver has no other, and whoever made it may have made the pod.

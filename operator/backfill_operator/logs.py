@@ -48,6 +48,7 @@ def set_up(level: str, stream: TextIO | None = None) -> None:
     """Write everything of this process, libraries included, as JSON lines."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonLines())
+    handler.setLevel(level)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
