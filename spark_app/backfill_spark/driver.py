@@ -31,7 +31,7 @@ from backfill_core.ports import Now
 from backfill_core.state import JobState, check_same_spec
 from backfill_core.strategies.snapshot.strategy import Pinned, SnapshotSettings, SnapshotStrategy
 from backfill_spark import crash
-from backfill_spark.control_server import ControlServer
+from backfill_spark.control_seat import ControlSeat
 from backfill_spark.loop import Loop, now
 from backfill_spark.progress import progress_of
 from backfill_spark.rendezvous import Rendezvous
@@ -174,6 +174,8 @@ def run_driver(
                 cores=settings.cores,
                 memory=settings.memory,
                 jars_dir=settings.jars_dir,
+                cluster=settings.master == "cluster",
+                conf=backfill.spec.spark.conf if settings.master == "cluster" else None,
             )
             try:
                 return _run_until_fenced(session, backfill, settings, meeting, observe)
@@ -221,7 +223,7 @@ def _run_attempt(
         source = locals().get("opened")
         known = source.source.explain_failure(error) if source else None
         raise (known or TransientError(f"{type(error).__name__}: {str(error)[:600]}")) from error
-    return _Attempt(spark, backfill, opened, meeting, observe).run()
+    return _Attempt(spark, backfill, opened, meeting, observe).run(settings)
 
 
 def _check_keys(backfill: Backfill, opened: Opened, settings: DriverSettings) -> None:
@@ -281,7 +283,7 @@ class _Attempt:
                 opened_at=opened.stored.txn_version,
             )
         )
-        self._server: ControlServer | None = None
+        self._server: ControlSeat | None = None
         self._fence_passed = threading.Event()
         self._loop = Loop(self._job, self._hands, acknowledge=self._acknowledge, observe=self._on_view)
         self._progress: Progress = progress_of(self._job.view(moment), moment)
@@ -333,20 +335,19 @@ class _Attempt:
         return strategy
 
     # ------------------------------------------------------------------ running
-    def run(self) -> RunOutcome:
+    def run(self, settings: DriverSettings) -> RunOutcome:
         """Run the loop with a control server beside it."""
-        token = secrets.token_urlsafe(32)
-        server = ControlServer(
+        server = ControlSeat(
+            settings,
             attempt=self._attempt,
             job_id=self._backfill.job_id,
-            token=token,
             submit=self._loop.put,
             progress=lambda: self._progress,
             receipt=lambda: self._view.receipt,
         )
         self._server = server
         server.start()
-        self._meeting.publish(url=server.url, token=token, attempt=self._attempt)
+        self._meeting.publish(url=server.url, token=server.token, attempt=server.attempt)
         _current.append(self._loop)
         _current_attempt.append((self._attempt, lambda: self._view.controls.revision + 1))
         threading.Thread(target=self._remove_orphans, name="orphans", daemon=True).start()

@@ -50,7 +50,12 @@ def plan_job(
         BackfillError: the job could not start; the same errors as when it is run.
     """
     session = spark or open_session(
-        app_name="backfill plan", cores=settings.cores, memory=settings.memory, jars_dir=settings.jars_dir
+        app_name="backfill plan",
+        cores=settings.cores,
+        memory=settings.memory,
+        jars_dir=settings.jars_dir,
+        cluster=settings.master == "cluster",
+        conf=backfill.spec.spark.conf if settings.master == "cluster" else None,
     )
     try:
         return _plan(session, backfill, settings.cores, check_unique=check_unique)

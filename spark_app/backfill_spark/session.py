@@ -36,6 +36,7 @@ SHIPPED_BY_PYSPARK = ",".join(
     ]
 )
 JAVA_VERSIONS = (17, 21)
+LEFT_TO_THE_CLUSTER = ("spark.master", "spark.driver.memory", "spark.driver.bindAddress", "spark.driver.host")
 POOLS_FILE = Path(__file__).with_name("pools.xml")
 LOG_FILE = Path(__file__).with_name("log4j2.properties")
 
@@ -68,8 +69,9 @@ def open_session(
     jars_dir: Path | None = None,
     java_home: str | None = None,
     conf: Mapping[str, str] | None = None,
+    cluster: bool = False,
 ) -> SparkSession:
-    """Open an embedded local session with Delta, quiet on the terminal.
+    """Open a session with Delta, quiet on the terminal: embedded and local, or as `spark-defaults.conf` says.
 
     Args:
         app_name: Shown in Spark's own places.
@@ -78,6 +80,7 @@ def open_session(
         jars_dir: Folder with the Delta jars; without it Spark resolves them from its package cache.
         java_home: Java to check; Spark itself goes by its environment.
         conf: Further settings; they win.
+        cluster: Leave master, memory, addresses and jars to `spark-defaults.conf` and the image.
 
     Raises:
         JavaMissingError: see `find_java`.
@@ -114,7 +117,10 @@ def open_session(
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
     }
-    if jars_dir is not None and any(jars_dir.glob("*.jar")):
+    if cluster:
+        for name in LEFT_TO_THE_CLUSTER:
+            del settings[name]
+    elif jars_dir is not None and any(jars_dir.glob("*.jar")):
         settings["spark.jars"] = ",".join(str(jar.resolve()) for jar in sorted(jars_dir.glob("*.jar")))
     else:
         settings["spark.jars.packages"] = DELTA_PACKAGE

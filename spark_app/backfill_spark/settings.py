@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from backfill_core.errors import EXIT_USAGE, BackfillError
 
+LOOPBACK = "127.0.0.1"
 MEMORY_PATTERN = r"^[1-9][0-9]{0,5}[mMgG]$"
 
 
@@ -46,24 +48,56 @@ class DriverSettings(BaseModel):
     crash_at: str | None = None
     """For the crash suite: `point:n`."""
 
+    master: Literal["local", "cluster"] = "local"
+    """`cluster`: master, memory and addresses come from `spark-defaults.conf`, jars from the image."""
+
+    mode: Literal["run", "plan"] = "run"
+    """`plan`: say what would happen and end."""
+
+    control_bind: str = LOOPBACK
+    """Address of the control server."""
+
+    control_port: int = Field(default=0, ge=0, le=65_535)
+    """Its port; 0: a free one."""
+
+    control_tls_dir: Path | None = None
+    """Folder with `tls.crt` and `tls.key`; None: plain HTTP, on loopback only."""
+
+    control_token_file: Path | None = None
+    """File with the token that commands this attempt; None: one is made."""
+
+    operator_attempt: int | None = Field(default=None, ge=1)
+    """Number that commands are addressed to; None: the one in the target's state."""
+
+    termination_log: Path | None = None
+    """Where the last words go; None: nowhere."""
+
+    @model_validator(mode="after")
+    def _only_loopback_is_plain(self) -> Self:
+        if self.control_bind != LOOPBACK and self.control_tls_dir is None:
+            raise ValueError("needs BACKFILL_CONTROL_TLS_DIR: a token must not travel in the clear")
+        return self
+
     @classmethod
     def from_environ(cls, environ: Mapping[str, str] | None = None) -> DriverSettings:
-        """Read `BACKFILL_CORES`, `_MEMORY`, `_JARS_DIR`, `_STATE_DIR`, `_CRASH_AT`, and `JAVA_HOME`.
+        """Read `BACKFILL_…` for every field, and `JAVA_HOME`.
 
         Raises:
             InvalidSettingError: one of them says nothing usable.
         """
         given = os.environ if environ is None else environ
-        names = {"cores", "memory", "jars_dir", "state_dir", "check_unique", "crash_at"}
+        names = set(cls.model_fields) - {"java_home"}
         values = {name: given.get(f"BACKFILL_{name.upper()}") for name in names} | {"java_home": given.get("JAVA_HOME")}
         values["state_dir"] = values["state_dir"] or str(default_state_dir(given))
         try:
             return cls.model_validate({name: value for name, value in values.items() if value})
         except ValidationError as error:
             first = error.errors()[0]
-            variable = f"BACKFILL_{str(first['loc'][0]).upper()}"
+            # A rule over several fields has no place of its own; the only one is about the address.
+            field = str(first["loc"][0]) if first["loc"] else "control_bind"
+            variable = f"BACKFILL_{field.upper()}"
             raise InvalidSettingError(
-                f"{variable}={first['input']!r}: {first['msg'][:1].lower()}{first['msg'][1:]}.",
+                f"{variable}={values[field]!r}: {first['msg'][:1].lower()}{first['msg'][1:]}.",
                 cure=f"Mend or unset {variable}.",
             ) from error
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from support.kstatus import broken_rules
+
 from backfill_api.conditions import REASONS
 from backfill_api.progress import Progress
 from backfill_api.spec import BackfillSpec
@@ -12,7 +14,6 @@ from backfill_api.status import BackfillStatus
 from backfill_core.lifecycle.decide import decide
 from backfill_core.lifecycle.naming import driver_name
 from backfill_core.lifecycle.words import Decision, DriverLook, DriverPod, LaunchDriver, Now, Observation
-from support.kstatus import broken_rules
 
 NAME, UID = "orders", "uid-1"
 T0 = 1_800_000_000_000

@@ -9,6 +9,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, replace
 
+from support.lifecycle import NAME, T0, UID, checked, spec
+
 from backfill_api.names import DRAIN_FINALIZER, OVERRIDE_ANNOTATION, RESTART_ANNOTATION, VERIFY_ANNOTATION
 from backfill_api.progress import Progress
 from backfill_api.status import BackfillStatus
@@ -29,7 +31,6 @@ from backfill_core.lifecycle.words import (
     SendCommand,
     WriteStatusFirst,
 )
-from support.lifecycle import NAME, T0, UID, checked, spec
 
 WORK = 12
 """Ticks of work until a job is done."""
@@ -169,13 +170,19 @@ class World:
         """Do what users do."""
         choice = self.chance.randrange(9)
         if choice == 0:
-            self.edit(desiredState=self.chance.choice(["Running", "Paused"]), pause={"scope": self.chance.choice(["All", "History"])})
+            self.edit(
+                desiredState=self.chance.choice(["Running", "Paused"]),
+                pause={"scope": self.chance.choice(["All", "History"])},
+            )
         elif choice == 1:
             self.edit(throttle={"rowsPerSecond": self.chance.randrange(5)})
         elif choice == 2:
             self.edit(suspend=self.chance.random() < 0.5)
         elif choice == 3:
-            self.annotate(OVERRIDE_ANNOTATION, self.chance.choice(['{"desiredState":"Paused"}', "{broken", "", '{"suspend":true}']))
+            self.annotate(
+                OVERRIDE_ANNOTATION,
+                self.chance.choice(['{"desiredState":"Paused"}', "{broken", "", '{"suspend":true}']),
+            )
         elif choice == 4:
             self.annotate(RESTART_ANNOTATION, str(self.now_ms))
         elif choice == 5:

@@ -17,12 +17,11 @@ _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 def config_map(launch: Launch) -> dict[str, Any]:
-    """Return the ConfigMap; immutable, because an attempt keeps the spec that it was launched with."""
+    """Return the ConfigMap; a repeated launch brings it up to date, because no driver has read it yet."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": metadata(launch),
-        "immutable": True,
         "data": {
             SPEC_KEY: _yaml(backfill_document(launch)),
             CONF_KEY: properties_text(properties(launch)),

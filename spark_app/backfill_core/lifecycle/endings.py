@@ -93,4 +93,6 @@ def _by_code(pod: DriverPod, code: int, said: str) -> End:
 def _words(pod: DriverPod) -> str:
     if pod.ending is not None and pod.ending.message:
         return f"{pod.ending.message} {pod.ending.cure}".strip()
-    return ": ".join(word for word in (pod.reason, pod.message) if word)
+    # A kubelet says `Error` of whatever ends with another code than 0: that is no news.
+    reason = "" if pod.reason in ("Error", "Completed") else pod.reason
+    return ": ".join(word for word in (reason, pod.message) if word)
