@@ -65,23 +65,22 @@ class BackfillWriter:
             self._note_progress(raw["metadata"]["uid"])
         return await self._patch(raw, {"status": change}, subresource="status")
 
-    async def write_at_pace(self, raw: Raw, stored: BackfillStatus, status: BackfillStatus) -> float | None:
-        """Write a status if it is worth it; return after how long it will be, None: it is done."""
+    async def write_at_pace(self, raw: Raw, stored: BackfillStatus, status: BackfillStatus) -> tuple[Raw, float | None]:
+        """Write a status if it is worth it; return the object, and after how long it will be worth it otherwise."""
         written_ms = self._progress_ms.get(raw["metadata"]["uid"])
         verdict = pace(stored, status, progress_written_ms=written_ms, now_ms=self._now_ms())
         match verdict.write:
             case "Never":
-                return None
+                return raw, None
             case "Later":
-                return verdict.after_ms / 1000
+                return raw, verdict.after_ms / 1000
             case "Progress":
                 if not self._bucket.try_take(self._monotonic()):
-                    return PROGRESS_AGAIN_S
+                    return raw, PROGRESS_AGAIN_S
                 self._metrics.progress_writes.inc()
             case "Now":
                 pass
-        await self.write(raw, status)
-        return None
+        return await self.write(raw, status), None
 
     async def set_finalizer(self, raw: Raw, *, there: bool) -> Raw:
         """Add or remove ours; others' stay."""

@@ -46,8 +46,9 @@ def registry_of(configuration: Configuration, cache: Cache, changed: Callable[[K
             token=token or None,
         )
 
+    # Coroutines: kopf runs plain functions in threads, and cache and queue belong to the loop.
     @kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)
-    def backfill(event: Any, **_: Any) -> None:
+    async def backfill(event: Any, **_: Any) -> None:
         raw: Raw = event["object"]
         if event["type"] == "DELETED":
             cache.drop_backfill(key_of(raw), raw["metadata"]["uid"])
@@ -56,7 +57,7 @@ def registry_of(configuration: Configuration, cache: Cache, changed: Callable[[K
             changed(key_of(raw))
 
     @kopf.on.event("", "v1", "pods", labels={ROLE_LABEL: "driver"}, registry=registry)
-    def driver_pod(event: Any, **_: Any) -> None:
+    async def driver_pod(event: Any, **_: Any) -> None:
         raw: Raw = event["object"]
         gone = event["type"] == "DELETED"
         owner = cache.drop_pod(key_of(raw), raw["metadata"]["uid"]) if gone else cache.put_pod(raw)

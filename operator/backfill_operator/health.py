@@ -69,8 +69,8 @@ class Health:
     async def served(self) -> AsyncIterator[tuple[int, int]]:
         """Serve probes and metrics within the block; give the two ports."""
         health, metrics = web.Application(), web.Application()
-        health.router.add_get("/livez", lambda _: _answer(self.unwell()))
-        health.router.add_get("/readyz", lambda _: _answer(self.unready()))
+        health.router.add_get("/livez", self._livez)
+        health.router.add_get("/readyz", self._readyz)
         metrics.router.add_get("/metrics", self._metrics_text)
         runners = [web.AppRunner(app, access_log=None) for app in (health, metrics)]
         try:
@@ -85,10 +85,16 @@ class Health:
             for runner in runners:
                 await runner.cleanup()
 
+    async def _livez(self, _: web.Request) -> web.Response:
+        return _answer(self.unwell())
+
+    async def _readyz(self, _: web.Request) -> web.Response:
+        return _answer(self.unready())
+
     async def _metrics_text(self, _: web.Request) -> web.Response:
         body = generate_latest(self._metrics.registry)
         return web.Response(body=body, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
 
-async def _answer(complaint: str) -> web.Response:
+def _answer(complaint: str) -> web.Response:
     return web.Response(status=503 if complaint else 200, text=f"{complaint or 'ok'}\n")

@@ -245,7 +245,7 @@ class _Round:
 
     async def run(self) -> float | None:
         """Do the actions in order, then write the status; the first failure ends it."""
-        recorded = False
+        recorded, version = False, self._version()
         for action in self.decision.actions:
             if isinstance(action, WriteStatusFirst):
                 self.raw = await self.hands.objects.write(self.raw, self.decision.status)
@@ -255,8 +255,14 @@ class _Round:
         self.hands.send(self.key, self.decision.actions)
         later = None
         if not recorded:
-            later = await self.hands.objects.write_at_pace(self.raw, self.seen.status, self.decision.status)
+            self.raw, later = await self.hands.objects.write_at_pace(self.raw, self.seen.status, self.decision.status)
+        if self._version() != version:
+            # What was written is news like any other, and the watch will not tell what the cache knows already.
+            return 0.0
         return _earlier(self.decision.requeue_after_s, later)
+
+    def _version(self) -> str:
+        return str(self.raw["metadata"]["resourceVersion"])
 
     async def _do(self, action: Action) -> bool:
         """Do one thing; False: it did not work, and the next look knows why."""

@@ -9,7 +9,6 @@ operator and kopf use: no SSA, no schema, no admission but what a test adds.
 """
 
 import asyncio
-import contextlib
 import json
 from dataclasses import dataclass, field
 from urllib.parse import parse_qs
@@ -20,6 +19,14 @@ from kubernetes.aio.client.configuration import Configuration
 from support.fake_store import RESOURCES, Refusal, Store, matches
 
 from backfill_operator.cluster import Cluster
+from backfill_operator.resources import Resource
+
+WRITES = {"create", "delete", "patch", "update"}
+ONLY_DISCOVERED = (
+    Resource("", "v1", "namespaces", "Namespace"),
+    Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition"),
+)
+"""kopf waits until it has heard of these, and asks for none of them."""
 
 VERBS = ["create", "delete", "get", "list", "patch", "update", "watch"]
 
@@ -29,7 +36,7 @@ class Fault:
     """Something that goes wrong with the next `times` requests that match."""
 
     what: str
-    """`lose the request`, `lose the answer`, `answer` (with `status`), `slow` (by `seconds`) or `call` (`deed`)."""
+    """`lose the request`, `lose the answer`, `answer` (with `status`), `slow` (by `seconds`), or nothing but `deed`."""
 
     verb: str | None = None
     plural: str | None = None
@@ -41,14 +48,22 @@ class Fault:
     retry_after: int | None = None
     seconds: float = 0.0
     deed: object = None
+    """Called with the request: before it is done, or after it when the answer is lost."""
+
+    writes: bool = False
+    """Only writes of any kind."""
+
+    user: str | None = "operator"
     after: int = 0
     """So many matching requests go well first."""
 
     times: float = 1
 
     def strikes(self, request):
-        wanted = (self.verb, self.plural, self.subresource, self.name, self.dry_run)
-        given = (request.verb, request.plural, request.subresource, request.name, request.dry_run)
+        if self.writes and (request.verb not in WRITES or request.plural in ("leases", "events")):
+            return False
+        wanted = (self.verb, self.plural, self.subresource, self.name, self.dry_run, self.user)
+        given = (request.verb, request.plural, request.subresource, request.name, request.dry_run, request.user)
         if any(want is not None and want != have for want, have in zip(wanted, given, strict=True)):
             return False
         if self.after:
@@ -70,7 +85,7 @@ class Seen:
     name: str | None
     subresource: str | None
     dry_run: bool
-    agent: str = ""
+    user: str = ""
     status: int = 0
     body: object = field(default=None, repr=False)
 
@@ -122,22 +137,23 @@ class FakeApi:
         document = {
             "apiVersion": "v1", "kind": "Config", "current-context": "fake",
             "clusters": [{"name": "fake", "cluster": {"server": self.url}}],
-            "users": [{"name": "fake", "user": {"token": "fake"}}],
+            "users": [{"name": "fake", "user": {"token": "operator"}}],
             "contexts": [{"name": "fake", "context": {"cluster": "fake", "user": "fake"}}],
         }  # fmt: skip
         path = folder / "kubeconfig"
         path.write_text(yaml.safe_dump(document))
         return path
 
-    def configuration(self):
-        """Return the client configuration of a user of this server."""
+    def configuration(self, user="operator"):
+        """Return the client configuration of a user of this server; faults are for the operator only."""
         configuration = Configuration()
         configuration.host = self.url
+        configuration.api_key["BearerToken"] = f"Bearer {user}"
         return configuration
 
-    def cluster(self, settings, **options):
+    def cluster(self, settings, *, user="operator", **options):
         """Return the operator's own client of this server."""
-        return Cluster(self.configuration(), settings, **options)
+        return Cluster(self.configuration(user), settings, **options)
 
     # ------------------------------------------------------------ watches
     def break_watches(self):
@@ -214,8 +230,8 @@ class FakeApi:
         body = json.loads(text) if (text := await http.text()) else None
         try:
             seen = _parse(http, query, body)
+            seen.user = http.headers.get("Authorization", "").removeprefix("Bearer ")
             self.requests.append(seen)
-            seen.agent = http.headers.get("User-Agent", "")
             return await self._with_faults(http, seen, query, body)
         except Refusal as refusal:
             seen.status = refusal.status
@@ -229,21 +245,24 @@ class FakeApi:
         after = []
         for fault in self.faults:
             if fault.strikes(seen):
+                if fault.what == "lose the answer":
+                    after.append(fault)
+                    continue
+                if fault.deed is not None:
+                    fault.deed(seen)
                 match fault.what:
                     case "lose the request":
                         raise _Lost
-                    case "lose the answer":
-                        after.append(fault)
                     case "answer":
                         raise Refusal(fault.status, fault.reason, f"injected: {fault.reason}", fault.retry_after)
                     case "slow":
                         await asyncio.sleep(fault.seconds)
-                    case "call":
-                        with contextlib.suppress(Refusal):
-                            fault.deed(seen)
         if seen.verb == "watch":
             return await self._watch(http, seen, query)
         answer = self._do(seen, query, body)
+        for fault in after:
+            if fault.deed is not None:
+                fault.deed(seen)
         if after:
             raise _Lost
         seen.status = 201 if seen.verb == "create" else 200
@@ -297,7 +316,7 @@ def _discovery(path):
     """Return what kopf asks first: which groups, versions and resources there are."""
     path = path.rstrip("/")
     groups = {}
-    for one in RESOURCES.values():
+    for one in (*RESOURCES.values(), *ONLY_DISCOVERED):
         groups.setdefault((one.group, one.version), []).append(one)
     if path == "/version":
         return {"major": "1", "minor": "34", "gitVersion": "v1.34.0-fake"}
@@ -314,7 +333,12 @@ def _discovery(path):
         if path == (f"/apis/{group}/{version}" if group else f"/api/{version}"):
             resources = []
             for one in members:
-                entry = {"singularName": one.kind.lower(), "namespaced": True, "kind": one.kind, "verbs": VERBS}
+                entry = {
+                    "singularName": one.kind.lower(),
+                    "namespaced": one not in ONLY_DISCOVERED,
+                    "kind": one.kind,
+                    "verbs": VERBS,
+                }
                 resources += [{"name": one.plural, **entry}, {"name": f"{one.plural}/status", **entry}]
             return {"kind": "APIResourceList", "groupVersion": f"{group}/{version}", "resources": resources}
     return None

@@ -144,6 +144,9 @@ class Store:
             one.pop("status", None)
         if plural == "pods":
             one["status"] = {"phase": "Pending"}
+        if plural == "secrets":
+            for entry, text in one.pop("stringData", {}).items():
+                one.setdefault("data", {})[entry] = base64.b64encode(text.encode()).decode()
         if dry_run:
             return one
         return self._put("ADDED", plural, one)
