@@ -49,6 +49,8 @@ from backfill_operator.workqueue import RetryLaterError
 
 DRIVERS_SELECTOR = f"{ROLE_LABEL}=driver"
 UNREADABLE_AGAIN_S = 300.0
+UNANSWERED_MAX = 3
+"""So often a launch without an answer is tried again at once; then it is worth showing."""
 
 _log = logging.getLogger(__name__)
 
@@ -59,6 +61,8 @@ class _Memory:
 
     uid: str
     launch_failed: LaunchFailed | None = None
+    unanswered: int = 0
+    """Launches in a row to which there was no answer."""
 
 
 class Reconciler:
@@ -201,6 +205,9 @@ class Reconciler:
         try:
             pod = await self._launcher.launch(seen, action)
         except (ApiError, NoCertificateError) as error:
+            memory.unanswered += 1
+            if isinstance(error, UnavailableError) and memory.unanswered <= UNANSWERED_MAX:
+                raise
             status, reason = (error.status, error.reason) if isinstance(error, ApiError) else (0, error.reason)
             words = error.message if isinstance(error, ApiError) else str(error)
             memory.launch_failed = LaunchFailed(action.attempt, self._now_ms(), status, reason, words)
@@ -208,7 +215,7 @@ class Reconciler:
             _log.warning("attempt %d was not made: %s", action.attempt, error)
             self._again(key)
             return False
-        memory.launch_failed = None
+        memory.launch_failed, memory.unanswered = None, 0
         self._metrics.launch_seconds.observe(time.monotonic() - began)
         _log.info("attempt %d: pod %s", action.attempt, pod["metadata"]["name"], extra={"attempt": action.attempt})
         self._cache.put_pod(pod)

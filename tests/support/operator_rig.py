@@ -122,6 +122,8 @@ class Rig:
         self.operators = []
         self._start = start
         self.calls = []
+        self.options = {}
+        """Further options of every operator that is started."""
 
     async def __aenter__(self):
         self._stack = contextlib.AsyncExitStack()
@@ -143,7 +145,7 @@ class Rig:
     def start(self, **settings):
         """Start an operator; return it."""
         settings = OperatorSettings(**(self.settings.model_dump() | settings))
-        one = OperatorThread(self.api.configuration(), settings, observe=self.calls.append)
+        one = OperatorThread(self.api.configuration(), settings, observe=self.calls.append, **self.options)
         self.operators.append(one)
         return one
 
@@ -232,7 +234,8 @@ class Rig:
             while not true():
                 left_s = deadline - time.monotonic()
                 if left_s <= 0:
-                    raise AssertionError(f"{what or 'it'} did not become true: {self.status()} {self.pods()}")
+                    what = what() if callable(what) else what or "it"
+                    raise AssertionError(f"{what} did not become true: {self.status()} {self.pods()}")
                 changed.clear()
                 with contextlib.suppress(TimeoutError):
                     # Doubles change without the store: they are looked at a few times a second.
