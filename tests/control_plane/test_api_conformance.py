@@ -127,12 +127,20 @@ class TestFences:
         async with server() as (cluster, namespace):
             made = await cluster.create(BACKFILLS, namespace, backfill("one"))
             await cluster.delete(BACKFILLS, namespace, "one")
-            again = await cluster.create(BACKFILLS, namespace, backfill("one"))
+            await cluster.create(BACKFILLS, namespace, backfill("one"))
             with pytest.raises(ConflictError):
                 await cluster.patch(
-                    BACKFILLS, namespace, "one", {"status": {"attempts": 1}}, uid=made["metadata"]["uid"],
-                    resource_version=again["metadata"]["resourceVersion"], subresource="status",
-                )  # fmt: skip
+                    BACKFILLS, namespace, "one", {"status": {"attempts": 1}}, **fence(made), subresource="status"
+                )
+
+    async def test_another_uid_is_a_conflict_for_the_object_and_not_for_its_status(self, server):
+        """A status is fenced by its version alone; versions of one kind are never used twice."""
+        async with server() as (cluster, namespace):
+            made = await cluster.create(BACKFILLS, namespace, backfill("one"))
+            wrong = fence(made) | {"uid": "11111111-2222-3333-4444-555555555555"}
+            with pytest.raises(ConflictError):
+                await cluster.patch(BACKFILLS, namespace, "one", {"spec": {"suspend": True}}, **wrong)
+            await cluster.patch(BACKFILLS, namespace, "one", {"status": {"attempts": 1}}, **wrong, subresource="status")
 
     async def test_a_status_changes_no_generation_and_a_spec_does(self, server):
         """observedGeneration means something."""

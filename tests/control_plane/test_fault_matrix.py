@@ -102,7 +102,7 @@ class TestDyingOperators:
             rig.create()
             # The last writes of these come only with the launch's end; a launch has fewer than ten of them.
             await rig.until(lambda: not rig.running.alive or rig.holds("Running"))
-            rig.start()
+            rig.restart()
             await rig.until_holds("Running", within_s=TRUE_WITHIN_S)
 
             assert one_driver(rig)
@@ -120,7 +120,7 @@ class TestDyingOperators:
             rig.api.faults.append(Fault(what, writes=True, dry_run=None, after=write, deed=rig.kill))
             rig.kubelet.finish(rig.driver())
             await rig.until(lambda: not rig.running.alive or rig.objects() == [])
-            rig.start()
+            rig.restart()
             await rig.until_phase("Succeeded", within_s=TRUE_WITHIN_S)
             await rig.until(lambda: rig.objects() == [])
 
@@ -136,7 +136,7 @@ class TestDyingOperators:
             rig.api.faults.append(Fault("lose the answer", writes=True, dry_run=None, after=write, deed=rig.kill))
             rig.kubelet.kill(rig.driver())
             await rig.until(lambda: not rig.running.alive or (rig.attempt() == 2 and rig.holds("Running")))
-            rig.start()
+            rig.restart()
             await rig.until(lambda: rig.attempt() == 2 and rig.holds("Running"), TRUE_WITHIN_S)
 
             assert rig.status()["failures"] == 1
@@ -150,9 +150,8 @@ class TestDyingOperators:
             rig.double().silent = True
             rig.delete()
             await rig.until(lambda: rig.phase() == "Terminating")
-            rig.kill()
             rig.double().silent = False
-            rig.start()
+            rig.restart()
             await rig.until(lambda: rig.get() is None and rig.objects() == [], TRUE_WITHIN_S)
 
 

@@ -44,7 +44,9 @@ class OperatorThread:
         self.error = None
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._live, daemon=True)
+        self._begun = threading.Event()
         self._thread.start()
+        self._begun.wait(10)
 
     def _live(self):
         asyncio.set_event_loop(self._loop)
@@ -59,6 +61,7 @@ class OperatorThread:
     async def _run(self):
         self.operator = Operator(self.configuration, self.settings, **self.options)
         self._task = asyncio.current_task()
+        self._begun.set()
         with contextlib.suppress(asyncio.CancelledError):
             await self.operator.run()
 
@@ -160,6 +163,13 @@ class Rig:
     def kill(self, _request=None):
         """Kill the newest operator; may be the deed of a fault."""
         self.operators[-1].kill()
+
+    def restart(self):
+        """Have nothing go wrong any more, and a new operator instead of whatever there is."""
+        self.api.faults.clear()
+        if self.running.alive:
+            self.kill()
+        return self.start()
 
     # ------------------------------------------------------------ Backfills
     def create(self, name="orders", annotations=None, finalizers=None, **spec):
