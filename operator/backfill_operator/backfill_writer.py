@@ -100,7 +100,6 @@ class BackfillWriter:
             metadata["name"],
             change,
             resource_version=metadata["resourceVersion"],
-            uid=metadata["uid"],
             subresource=subresource,
         )
         self._cache.put_backfill(answer)

@@ -177,17 +177,15 @@ class Cluster:
         change: Mapping[str, Any],
         *,
         resource_version: str,
-        uid: str,
         subresource: str | None = None,
     ) -> Raw:
-        """Merge a change into exactly the object that was seen.
+        """Merge a change into exactly the object that was seen; one made again has never had its version.
 
         Raises:
             ConflictError: it is not what was seen any more.
             NotFoundError: it is gone.
         """
-        fence = {"resourceVersion": resource_version, "uid": uid}
-        body = {**change, "metadata": {**change.get("metadata", {}), **fence}}
+        body = {**change, "metadata": {**change.get("metadata", {}), "resourceVersion": resource_version}}
         query = {"fieldManager": FIELD_MANAGER}
         return await self._request("patch", "PATCH", resource, namespace, name, subresource, query=query, body=body)
 

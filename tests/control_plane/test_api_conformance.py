@@ -46,7 +46,7 @@ def backfill(name, **metadata):
 
 
 def fence(one):
-    return {"resource_version": one["metadata"]["resourceVersion"], "uid": one["metadata"]["uid"]}
+    return {"resource_version": one["metadata"]["resourceVersion"]}
 
 
 class TestMaking:
@@ -132,15 +132,6 @@ class TestFences:
                 await cluster.patch(
                     BACKFILLS, namespace, "one", {"status": {"attempts": 1}}, **fence(made), subresource="status"
                 )
-
-    async def test_another_uid_is_a_conflict_for_the_object_and_not_for_its_status(self, server):
-        """A status is fenced by its version alone; versions of one kind are never used twice."""
-        async with server() as (cluster, namespace):
-            made = await cluster.create(BACKFILLS, namespace, backfill("one"))
-            wrong = fence(made) | {"uid": "11111111-2222-3333-4444-555555555555"}
-            with pytest.raises(ConflictError):
-                await cluster.patch(BACKFILLS, namespace, "one", {"spec": {"suspend": True}}, **wrong)
-            await cluster.patch(BACKFILLS, namespace, "one", {"status": {"attempts": 1}}, **wrong, subresource="status")
 
     async def test_a_status_changes_no_generation_and_a_spec_does(self, server):
         """observedGeneration means something."""

@@ -166,10 +166,7 @@ class Store:
 
     def patch(self, plural, namespace, name, change, *, subresource=None):
         old = self.get(plural, namespace, name)
-        fence = dict(change.get("metadata") or {})
-        if subresource == "status":
-            fence.pop("uid", None)  # a real server does not look at it there
-        self._fenced(plural, old, fence)
+        self._fenced(plural, old, change.get("metadata") or {})
         if subresource == "status":
             new = old | {"status": merged(old.get("status"), change.get("status", {}))}
         else:
