@@ -17,6 +17,7 @@ from kubernetes.aio.client.configuration import Configuration
 from backfill_operator.addresses import AddressBook, Reach, by_pod_ip
 from backfill_operator.backfill_writer import BackfillWriter
 from backfill_operator.cache import Cache, Key
+from backfill_operator.clock import ServerClock, wall_ms
 from backfill_operator.cluster import Call, Cluster
 from backfill_operator.control_client import ControlClient
 from backfill_operator.drivers import Drivers
@@ -35,11 +36,6 @@ from backfill_operator.workqueue import RetryLaterError, WorkQueue
 _log = logging.getLogger(__name__)
 
 
-def wall_ms() -> int:
-    """Return milliseconds since 1970."""
-    return time.time_ns() // 1_000_000
-
-
 class Operator:
     """One operator process; made inside the event loop that it runs in."""
 
@@ -50,7 +46,7 @@ class Operator:
         *,
         reach: Reach = by_pod_ip,
         observe: Callable[[Call], None] | None = None,
-        now_ms: Callable[[], int] = wall_ms,
+        own_ms: Callable[[], int] = wall_ms,
     ) -> None:
         """Put the parts together; nothing runs yet.
 
@@ -59,23 +55,24 @@ class Operator:
             settings: Everything else that can be set.
             reach: How drivers are reached.
             observe: Told of every request to the API server, beside the metrics.
-            now_ms: Wall time.
+            own_ms: Wall time of this machine, which may be wrong.
         """
         self.settings = settings
         self.cache = Cache()
         self.metrics = Metrics(self.cache.phases)
         self.queue: WorkQueue[Key] = WorkQueue(waited=self.metrics.queue_wait_seconds.observe, failed=self._failed)
         self.metrics.queue_depth.set_function(lambda: len(self.queue))
-        self.cluster = Cluster(configuration, settings, observe=self._observed(observe))
+        clock = ServerClock(own_ms)
+        self.cluster = Cluster(configuration, settings, observe=self._observed(observe), clock=clock)
         self.control = ControlClient(settings.control_timeout_seconds)
-        self.events = EventRecorder(self.cluster, settings.identity, now_ms)
+        self.events = EventRecorder(self.cluster, settings.identity, clock.now_ms)
         self.drivers = Drivers(
             self.control, AddressBook(self.cluster, reach).locate, settings, self.metrics,
-            changed=self.queue.add, now_ms=now_ms,
+            changed=self.queue.add, now_ms=clock.now_ms,
         )  # fmt: skip
         self.objects = BackfillWriter(
             self.cluster, self.cache, self.metrics, settings.progress_writes_per_second,
-            now_ms=now_ms, monotonic=time.monotonic,
+            now_ms=clock.now_ms, monotonic=time.monotonic,
         )  # fmt: skip
         installation = Installation(image=settings.default_image, service_account=settings.service_account)
         self.reconcile = Reconciler(
@@ -87,12 +84,12 @@ class Operator:
             metrics=self.metrics,
             objects=self.objects,
             again=self.queue.add,
-            now_ms=now_ms,
+            now_ms=clock.now_ms,
         )
         self.relist = Relist(
             self.cluster, self.cache, settings, self.metrics, changed=self.queue.add, monotonic=time.monotonic
         )
-        self.election = Election(self.cluster, settings, now_ms=now_ms) if settings.leader_election else None
+        self.election = Election(self.cluster, settings, now_ms=clock.now_ms) if settings.leader_election else None
         self.health = Health(settings, self.relist, self.election, self.metrics)
         self.watching = asyncio.Event()
         """Set when kopf has begun."""

@@ -20,7 +20,6 @@ from urllib.parse import urlencode
 import aiohttp
 from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
-from kubernetes.aio.config import load_config
 
 from backfill_api.names import FIELD_MANAGER
 from backfill_operator.api_errors import (
@@ -31,6 +30,7 @@ from backfill_operator.api_errors import (
     UnavailableError,
     error_of,
 )
+from backfill_operator.clock import ServerClock
 from backfill_operator.pacing import TokenBucket, wait
 from backfill_operator.resources import Raw, Resource
 from backfill_operator.settings import OperatorSettings
@@ -74,6 +74,7 @@ class Cluster:
         settings: OperatorSettings,
         *,
         observe: Callable[[Call], None] = _nobody,
+        clock: ServerClock | None = None,
         response_bytes_max: int = RESPONSE_BYTES_MAX,
     ) -> None:
         """Connect at the first request; must be made inside the event loop.
@@ -82,6 +83,7 @@ class Cluster:
             configuration: Address, certificates and credentials.
             settings: Rate, time-out and page size.
             observe: Told of every request when it is over; must not block.
+            clock: Told the server's time.
             response_bytes_max: A longer answer is refused, unread.
         """
         self._configuration = configuration
@@ -89,6 +91,7 @@ class Cluster:
         self._page_size = settings.page_size
         self._bucket = TokenBucket(settings.queries_per_second, settings.query_burst)
         self._observe = observe
+        self._clock = clock or ServerClock()
         self._bytes_max = response_bytes_max
         # The library reads kubeconfigs and makes the TLS context; its models are slow and refuse unknown fields.
         context = RESTClientObject(configuration).ssl_context
@@ -97,13 +100,6 @@ class Cluster:
             timeout=aiohttp.ClientTimeout(total=self._timeout_s),
             trust_env=False,
         )
-
-    @classmethod
-    async def connect(cls, settings: OperatorSettings, *, observe: Callable[[Call], None] = _nobody) -> Self:
-        """Return the cluster of the kubeconfig, or the one that this process runs in."""
-        configuration = Configuration()
-        await load_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
-        return cls(configuration, settings, observe=observe)
 
     async def __aenter__(self) -> Self:
         """Nothing to do: the first request connects."""
@@ -255,6 +251,7 @@ class Cluster:
             data = json.dumps(body, separators=(",", ":")).encode()
             headers["Content-Type"] = MERGE_PATCH if method == "PATCH" else "application/json"
         async with self._http.request(method, url, data=data, headers=headers, allow_redirects=False) as response:
+            self._clock.heard(response.headers.get("Date"))
             text = await self._read(response)
             retry_after = _seconds(response.headers.get("Retry-After"))
             try:

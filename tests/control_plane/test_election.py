@@ -7,7 +7,7 @@ import time
 import pytest
 from support.fake_api import FakeApi, Fault
 
-from backfill_operator.app import wall_ms
+from backfill_operator.clock import wall_ms
 from backfill_operator.election import Election, LeadershipLostError
 from backfill_operator.settings import OperatorSettings
 

@@ -402,10 +402,10 @@ class TestClocks:
     @pytest.mark.parametrize("skew_h", [-24, 24])
     async def test_an_operator_whose_clock_is_wrong(self, skew_h):
         """A day off, either way: still one driver, and it is not given up."""
-        from backfill_operator.app import wall_ms
+        from backfill_operator.clock import wall_ms
 
         async with Rig(start=False) as rig:
-            rig.options = {"now_ms": lambda: wall_ms() + skew_h * 3_600_000}
+            rig.options = {"own_ms": lambda: wall_ms() + skew_h * 3_600_000}
             rig.start()
             rig.create()
             await rig.until_holds("Running", within_s=TRUE_WITHIN_S)

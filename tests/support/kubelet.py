@@ -67,11 +67,18 @@ class Kubelet:
             self._end_task(uid)
         elif uid not in self._tasks and pod["status"]["phase"] == "Pending" and not self.held:
             self._tasks[uid] = self._loop.create_task(self._run(key, uid))
-        elif "deletionTimestamp" in pod["metadata"] and uid in self._tasks:
+        elif "deletionTimestamp" in pod["metadata"]:
             double = self.running.get(key)
             if double is not None:
                 double.stopped.set()
-                double.terminating = True
+            else:
+                self._loop.call_soon(self._confirm, key, uid)
+
+    def _confirm(self, key, uid):
+        """Say that no process of a deleted pod runs any more."""
+        self._end_task(uid)
+        with contextlib.suppress(Refusal):
+            self.store.delete("pods", *key, uid=uid, grace_s=0)
 
     def _end_task(self, uid):
         task = self._tasks.pop(uid, None)

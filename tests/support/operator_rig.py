@@ -13,9 +13,12 @@ import contextlib
 import threading
 import time
 
+from kubernetes.aio.client.configuration import Configuration
+from kubernetes.aio.config import load_kube_config
 from support.fake_api import FakeApi
 from support.fake_store import Refusal, Store
 from support.kubelet import Kubelet
+from support.remote_store import RemoteStore
 
 from backfill_api.names import API_VERSION, KIND
 from backfill_core.lifecycle.naming import driver_name
@@ -113,15 +116,37 @@ class Oracle:
             self.violations.append(alive)
 
 
+class RealApi:
+    """A real API server in the place of the fake one; nothing goes wrong with it on purpose."""
+
+    def __init__(self, kubeconfig, namespace):
+        self.store = RemoteStore(kubeconfig, namespace)
+        self.faults, self.requests = [], []
+        self._kubeconfig = kubeconfig
+
+    async def __aenter__(self):
+        self._configuration = Configuration()
+        await load_kube_config(config_file=str(self._kubeconfig), client_configuration=self._configuration)
+        await self.store.__aenter__()
+        return self
+
+    async def __aexit__(self, *error):
+        await self.store.__aexit__(*error)
+
+    def configuration(self, _user="operator"):
+        return self._configuration
+
+
 class Rig:
     """Everything that an operator needs, and the operator."""
 
-    def __init__(self, *, kubelet=None, start=True, double=None, **settings):
+    def __init__(self, api=None, *, start=True, double=None, **settings):
         self.settings = OperatorSettings(**(QUICK | settings))
-        self.api = FakeApi(Store(garbage_collector=True))
+        self.api = api or FakeApi(Store(garbage_collector=True))
         self.store = self.api.store
         self.oracle = Oracle(self.store)
-        self.kubelet = kubelet or Kubelet(self.store, **(double or {}))
+        self.kubelet = Kubelet(self.store, **(double or {}))
+        self.namespace = getattr(self.store, "namespace", NAMESPACE)
         self.operators = []
         self._start = start
         self.calls = []
@@ -148,7 +173,7 @@ class Rig:
     def start(self, **settings):
         """Start an operator; return it."""
         settings = OperatorSettings(**(self.settings.model_dump() | settings))
-        one = OperatorThread(self.api.configuration(), settings, observe=self.calls.append, **self.options)
+        one = OperatorThread(self.api.configuration(), settings, **({"observe": self.calls.append} | self.options))
         self.operators.append(one)
         return one
 
@@ -177,21 +202,21 @@ class Rig:
         metadata = {"name": name} | ({"annotations": annotations} if annotations else {})
         metadata |= {"finalizers": finalizers} if finalizers else {}
         body = {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": SPEC | spec}
-        return self.store.create("backfills", NAMESPACE, body)
+        return self.store.create("backfills", self.namespace, body)
 
     def edit(self, name="orders", **spec):
         """Change its spec."""
-        return self.store.patch("backfills", NAMESPACE, name, {"spec": spec})
+        return self.store.patch("backfills", self.namespace, name, {"spec": spec})
 
     def annotate(self, name="orders", **annotations):
-        return self.store.patch("backfills", NAMESPACE, name, {"metadata": {"annotations": annotations}})
+        return self.store.patch("backfills", self.namespace, name, {"metadata": {"annotations": annotations}})
 
     def delete(self, name="orders"):
         with contextlib.suppress(Refusal):
-            self.store.delete("backfills", NAMESPACE, name)
+            self.store.delete("backfills", self.namespace, name)
 
     def get(self, name="orders"):
-        return self.store.objects["backfills"].get((NAMESPACE, name))
+        return self.store.objects["backfills"].get((self.namespace, name))
 
     def status(self, name="orders"):
         return (self.get(name) or {}).get("status") or {}
@@ -212,7 +237,7 @@ class Rig:
 
     def driver(self, name="orders", attempt=1):
         """Return the key of an attempt's pod."""
-        return NAMESPACE, driver_name(name, attempt)
+        return self.namespace, driver_name(name, attempt)
 
     def double(self, name="orders", attempt=1):
         """Return the driver of an attempt, if it runs."""
