@@ -61,7 +61,8 @@ def borrowed_cluster(environ, *, nodes=False):
         NoClusterError: nobody gives one.
     """
     if environ.get("KUBECONFIG"):
-        yield Borrowed("KUBECONFIG", Path(environ["KUBECONFIG"]), has_nodes=True)
+        given = Path(environ["KUBECONFIG"])
+        yield Borrowed("KUBECONFIG", given, has_nodes=_has_nodes(given))
         return
     if environ.get("KUBEBUILDER_ASSETS") and not nodes:
         with _assets(Path(environ["KUBEBUILDER_ASSETS"])) as kubeconfig:
@@ -76,6 +77,14 @@ def borrowed_cluster(environ, *, nodes=False):
             yield cluster
         return
     raise NoClusterError("no KUBECONFIG, KUBEBUILDER_ASSETS, kind, k3d or BACKFILL_TEST_CLUSTER")
+
+
+def _has_nodes(kubeconfig):
+    """Does anything run pods, and the controllers, there?"""
+    from kubernetes import client, config
+
+    with config.new_client_from_config(str(kubeconfig)) as api:
+        return bool(client.CoreV1Api(api).list_node(limit=1).items)
 
 
 @contextlib.contextmanager

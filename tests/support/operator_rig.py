@@ -267,6 +267,8 @@ class Rig:
         deadline = time.monotonic() + within_s
         try:
             while not true():
+                if (broken := getattr(self.store, "failed", lambda: None)()) is not None:
+                    raise broken
                 left_s = deadline - time.monotonic()
                 if left_s <= 0:
                     what = what() if callable(what) else what or "it"
