@@ -8,6 +8,9 @@ ARGS ?=
 KILLS ?= 1000
 ROWS ?= 20000000
 RUNS ?= 5
+IMAGE_BUILD ?= build-tools/image_build.sh
+LOCK = $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-header
 
 help: ## this list
 	@echo "usage: make TARGET [ARGS='further pytest arguments'] [KILLS=n] [ROWS=n] [RUNS=n]"
@@ -57,12 +60,17 @@ crds: docs ## the same, under the name that operators know
 bench: setup ## the main job beside its baselines: ROWS (20 M), RUNS (5); build/bench/latest.json
 	@$(BIN)/python tests/benchmarks/run.py --rows $(ROWS) --runs $(RUNS) --out build/bench/latest.json
 
-lock: setup ## resolve requirements/dev.txt anew, within the bounds of pyproject.toml
-	@$(BIN)/uv pip compile pyproject.toml --extra spark --extra cli --extra operator --group dev --upgrade --quiet \
-		--universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --output-file requirements/dev.txt
+lock: setup ## resolve the requirements anew, within the bounds of pyproject.toml
+	@$(LOCK) --extra spark --extra cli --extra operator --group dev --upgrade --output-file requirements/dev.txt
+	@$(LOCK) --extra spark --extra operator --constraint requirements/dev.txt --output-file requirements/image.txt
+
+image: setup ## the two images, localhost/backfill-operator:dev and localhost/backfill-spark:dev; IMAGE_BUILD: by which command
+	@build-tools/image_parts.sh
+	@$(IMAGE_BUILD) . localhost/backfill-operator:dev --target operator
+	@$(IMAGE_BUILD) . localhost/backfill-spark:dev --target spark
 
 clean: ## remove what tests and tools leave behind; .venv and the jars stay
 	@rm -rf build dist spark-warehouse metastore_db derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	@find crds operator spark_app tests build-tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help setup demo test test-core test-spark test-cli crash check lint types contracts generated docs crds bench lock clean
+.PHONY: help setup demo test test-core test-spark test-cli crash check lint types contracts generated docs crds bench lock image clean

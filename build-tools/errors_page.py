@@ -1,13 +1,15 @@
-"""The page about errors, made from `backfill_core.errors`: reason, exit code, meaning, cure."""
+"""The page about errors, made from the classes of errors: reason, exit code, meaning, cure."""
 
 from pathlib import Path
 
+from backfill_cli import client
 from backfill_core import errors
+from backfill_spark import settings
 
 ERRORS_FILE = Path(__file__).parent.parent / "docs" / "errors.md"
 
 INTRODUCTION = """\
-<!-- Generated from backfill_core/errors.py by `make docs`; do not edit. -->
+<!-- Generated from the classes of errors (backfill_core/errors.py and others) by `make docs`; do not edit. -->
 # Errors by reason
 
 A run that fails ends with one line that names a **reason**. The same word stands in the status condition, in the exit
@@ -18,12 +20,25 @@ anybody changing anything.
 |---|---|
 | 0 | complete |
 | 1 | an unexpected error; retryable, and worth a report |
-| 2 | the command line was used wrongly |
+| 2 | the command line, or a setting of the process, was used wrongly |
+| 4 | a command found no driver to talk to |
+| 5 | a command was not acknowledged, or refused, by the driver |
 | 10 | stopped at a barrier as asked; the next run resumes |
 | 20–39 | the spec or its input is wrong: final until somebody changes it; nothing was written |
 | 40–59 | the world changed under the job: final until somebody decides |
 | 60–79 | transient: the same step may succeed when tried again |
+| 130 | a second Ctrl-C ended it at once; the next run resumes at the last seal |
 """
+
+SECTIONS = (
+    ("Reasons of a run", "A job ends with one of these.", (errors,)),
+    (
+        "Reasons of the command line",
+        "A command ends with one of these; the job itself is as it was.",
+        (client, settings),
+    ),
+)
+"""Heading, words, and the modules whose classes it lists; a class of another module does not build."""
 
 CURES = {
     "InvalidSpec": "Correct the field that the message names; it suggests the nearest known name. `backfill validate -f FILE` checks without running.",
@@ -32,8 +47,8 @@ CURES = {
     "KeyInvalid": "Name columns in `spec.source.delta.key` that are never null and unique together.",
     "KeyNotUnique": "Name further columns in `spec.source.delta.key` until they are unique, or remove the doubled rows from the source.",
     "TargetNotEmpty": "Choose a target that does not exist yet, or say `spec.target.delta.existingRows: Keep` if its rows may stay beside ours.",
-    "UnsupportedTargetFeature": "Choose another target, or drop the feature that the message names from it.",
-    "TargetIsSource": "Choose a target that is another table than the source.",
+    "UnsupportedTargetFeature": "Choose another target, or drop the feature that the message names from it; `docs/operating.md` lists what is refused.",
+    "TargetIsSource": "Choose a target that is another table than the source, in a folder of its own.",
     "PermissionDenied": "Give the user of the driver read access to the source, and write access to the target and its log.",
     "TargetSchemaMismatch": "Let `spec.transform.select` yield the columns of the target in its types, or choose a new target.",
     "JavaMissing": "Install Java 17 or 21, or point `JAVA_HOME` at one.",
@@ -49,6 +64,10 @@ CURES = {
     "AccountingMismatch": "A bug or a damaged source file; nothing of the split was sealed. Report it with the message.",
     "StorageFull": "Free space on the storage of the target and run again; the run resumes at its last seal.",
     "Transient": "Run again; the run resumes at its last seal.",
+    "InvalidSetting": "Mend or unset the variable that the message names; see [settings of the process](operating.md#settings-of-the-process).",
+    "NotRunning": "Start the job, or name the one that is meant with `-f FILE` or `--job ID`; `backfill jobs` lists those that run. Without a driver: `backfill status --offline`, `backfill verify -f FILE`.",
+    "CommandRefused": "Look with `backfill status` what is in force, then say it again: somebody else may have been quicker, or the driver is another attempt than the one that was asked.",
+    "NotAcknowledged": "The driver has the command: look with `backfill status` whether it is in force, or wait longer with `--timeout`. A seal may be slow.",
     "AlreadyRunning": "Use the running driver (`backfill status`), or stop it (`backfill stop`) before starting another.",
 }
 """What the reader can do, by reason; a reason without a cure does not build."""
@@ -56,10 +75,12 @@ CURES = {
 
 def classes() -> list[type[errors.BackfillError]]:
     """Return every error that has a reason of its own, by exit code."""
-    found, todo = [], [errors.BackfillError]
+    found: list[type[errors.BackfillError]] = []
+    todo: list[type[errors.BackfillError]] = [errors.BackfillError]
     while todo:
         for kind in todo.pop().__subclasses__():
-            found.append(kind)
+            if "reason" in vars(kind):
+                found.append(kind)
             todo.append(kind)
     return sorted(found, key=lambda kind: (kind.exit_code, kind.reason))
 
@@ -68,12 +89,18 @@ def render() -> str:
     """Return the page.
 
     Raises:
-        KeyError: a reason has no cure.
+        KeyError: a reason has no cure, or its module no section.
     """
-    rows = [
-        f"| `{kind.reason}` | {kind.exit_code} | {'yes' if kind.retryable else 'no'} "
-        f"| {(kind.__doc__ or '').splitlines()[0]} | {CURES[kind.reason]} |"
-        for kind in classes()
-    ]
-    head = ["## Reasons", "", "| reason | exit code | retryable | meaning | cure |", "|---|---|---|---|---|"]
-    return "\n".join([INTRODUCTION, *head, *rows, ""])
+    homes = {module.__name__: heading for heading, _, modules in SECTIONS for module in modules}
+    rows: dict[str, list[str]] = {heading: [] for heading, _, _ in SECTIONS}
+    for kind in classes():
+        meaning = (kind.__doc__ or "").splitlines()[0]
+        retryable = "yes" if kind.retryable else "no"
+        rows[homes[kind.__module__]].append(
+            f"| `{kind.reason}` | {kind.exit_code} | {retryable} | {meaning} | {CURES[kind.reason]} |"
+        )
+    lines = [INTRODUCTION]
+    for heading, words, _ in SECTIONS:
+        table = ["| reason | exit code | retryable | meaning | cure |", "|---|---|---|---|---|"]
+        lines += [f"## {heading}", "", words, "", *table, *rows[heading], ""]
+    return "\n".join(lines)

@@ -3,6 +3,7 @@
 import sys
 
 import errors_page
+import lifecycle_page
 
 from backfill_api import fields, schema
 
@@ -10,6 +11,7 @@ GENERATED = (
     (schema.CRD_FILE, schema.render),
     (fields.FIELDS_FILE, fields.render),
     (errors_page.ERRORS_FILE, errors_page.render),
+    (lifecycle_page.LIFECYCLE_FILE, lifecycle_page.render),
 )
 
 

@@ -85,11 +85,17 @@ class Progress(ProgressSummary):
     caught_up: bool = False
     """Has the target reached the newest version once?"""
 
+    warnings: tuple[Message, ...] = ()
+    """What will end the job if nobody does anything."""
+
     non_convergent: bool = False
     """Does the lag not fall?"""
 
     paused: str | None = None
     """History or All."""
+
+    stopping: bool = False
+    """Was the attempt asked to end?"""
 
     quiet: bool = False
     """Is nothing running?"""

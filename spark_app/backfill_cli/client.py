@@ -6,6 +6,7 @@ import json
 import time
 import urllib.error
 import urllib.request
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,13 @@ class CommandRefusedError(BackfillError):
     """The driver answers, and does not take the request."""
 
     reason = "CommandRefused"
+    exit_code = 5
+
+
+class NotAcknowledgedError(BackfillError):
+    """The driver has the command, and did not answer in time."""
+
+    reason = "NotAcknowledged"
     exit_code = 5
 
 
@@ -94,7 +102,7 @@ class Client:
             if error.code == 409:
                 return json.loads(words)
             raise CommandRefusedError(f"the driver answered {error.code}: {words}") from error
-        except OSError as error:
+        except (OSError, HTTPException, ValueError) as error:  # no answer, or one that was cut off
             raise NotRunningError(
                 f"the driver of {self.address.job_id!r} does not answer: {error}", cure="It may just have ended."
             ) from error

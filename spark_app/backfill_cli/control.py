@@ -13,20 +13,25 @@ from rich.console import Console
 from backfill_api.receipt import Receipt
 from backfill_api.wire import Ack, Command, PauseCommand, StopCommand, ThrottleCommand
 from backfill_cli.amounts import parse_duration_s, parse_rate
-from backfill_cli.client import Client, find
-from backfill_cli.options import FILE, JOB, WAIT, job_of, leave, parsed, read, say_error
+from backfill_cli.client import Client, CommandRefusedError, NotAcknowledgedError, NotRunningError, find
+from backfill_cli.options import FILE, JOB, WAIT, job_of, leave, parsed, read
 from backfill_cli.view import show_receipt
 from backfill_core.errors import VerificationFailedError
 from backfill_spark.rendezvous import running
 from backfill_spark.settings import DriverSettings
 
-EXIT_NOT_ACKNOWLEDGED = 5
 RECEIPT_WAIT_S = 3600.0
 RECEIPT_LOOK_S = 0.2
 
 
 def send(client: Client, command: Command, wait_s: float) -> Ack:
-    """Send a command, wait for its acknowledgement, and say it; ends the process when there is none."""
+    """Send a command, wait for its acknowledgement, and say it.
+
+    Raises:
+        NotAcknowledgedError: there is none yet.
+        CommandRefusedError: it is not in force, and will not be.
+        NotRunningError: the driver ended.
+    """
     began_s = time.monotonic()
     ack = client.command(command, wait_s)
     took_ms = round((time.monotonic() - began_s) * 1000)
@@ -35,12 +40,11 @@ def send(client: Client, command: Command, wait_s: float) -> Ack:
         click.echo(f"acknowledged at {where} in {took_ms} ms")
         return ack
     if ack.outcome == "Pending":
-        words = f"no acknowledgement of revision {ack.revision} within {wait_s:g} s; the driver has the command."
-        say_error("NotAcknowledged", words, "See with `backfill status` when it is in force.")
-    else:
-        say_error(ack.outcome, ack.message, "Look with `backfill status`, and try again.")
-    leave(EXIT_NOT_ACKNOWLEDGED)
-    return ack
+        raise NotAcknowledgedError(
+            f"no acknowledgement of revision {ack.revision} within {wait_s:g} s; the driver has the command.",
+            cure="See with `backfill status` when it is in force.",
+        )
+    raise CommandRefusedError(f"{ack.outcome}: {ack.message}", cure="Look with `backfill status`, and try again.")
 
 
 def _send(file: Path | None, job: str | None, wait_s: float, command: Command) -> None:
@@ -103,9 +107,15 @@ def verify(file: Path | None, job: str | None, wait_s: float, explain: bool, out
     settings = DriverSettings.from_environ()
     job_id = job_of(file, job)
     examples: list[tuple[str, dict[str, Any]]] = []
+    receipt = None
     if any(job_id in (None, one.job_id) for one in running(settings.state_dir)) or file is None:
-        receipt = _verify_running(find(settings.state_dir, job_id), wait_s)
-    else:
+        try:
+            receipt = _verify_running(find(settings.state_dir, job_id), wait_s)
+        except NotRunningError as gone:
+            if file is None:
+                raise
+            click.echo(f"{gone.message}; the tables are compared without it", err=True)
+    if receipt is None:
         from backfill_spark.offline import verify_offline
 
         receipt, examples = verify_offline(read(file), settings=settings, explain=explain)
@@ -125,7 +135,6 @@ def _verify_running(client: Client, wait_s: float) -> Receipt:
     deadline_s = time.monotonic() + RECEIPT_WAIT_S
     while (receipt := client.receipt()) is None or receipt == before:
         if time.monotonic() > deadline_s:
-            say_error("NotAcknowledged", f"no receipt within {RECEIPT_WAIT_S:g} s.", "Look with `backfill status`.")
-            leave(EXIT_NOT_ACKNOWLEDGED)
+            raise NotAcknowledgedError(f"no receipt within {RECEIPT_WAIT_S:g} s.", cure="Look with `backfill status`.")
         threading.Event().wait(RECEIPT_LOOK_S)
     return receipt

@@ -113,11 +113,13 @@ def main() -> None:
     given = parser.parse_args()
     over = threading.Event()
     threading.Thread(target=_set_at_end_of_input, args=(over,), daemon=True).start()
+    settings = DriverSettings.from_environ()
     spark = open_session(
         app_name="demo writer",
         cores=CORES,
         memory="1g",
-        jars_dir=DriverSettings.from_environ().jars_dir,
+        jars_dir=settings.jars_dir,
+        java_home=settings.java_home,
         conf={
             "spark.databricks.delta.optimize.minFileSize": str(SMALL_FILE_BYTES),
             "spark.sql.shuffle.partitions": "2",

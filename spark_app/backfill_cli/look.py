@@ -62,7 +62,10 @@ def status(file: Path | None, job: str | None, output: str, watch: bool, offline
     settings = DriverSettings.from_environ()
     job_id = job_of(file, job)
     try:
+        # The driver may end between being found and being asked: that is no driver, too.
         client = find(settings.state_dir, job_id)
+        words = _words(client)
+        shown = show_progress(client.address.job_id, client.progress(), acks=client.acks())
     except NotRunningError:
         if not offline:
             raise
@@ -71,9 +74,9 @@ def status(file: Path | None, job: str | None, output: str, watch: bool, offline
     if watch:
         _watch(client, output)
     elif output == "table":
-        Console().print(show_progress(client.address.job_id, client.progress(), acks=client.acks()))
+        Console().print(shown)
     else:
-        say(_words(client), output)
+        say(words, output)
 
 
 def _words(client: Client) -> dict[str, Any]:

@@ -38,7 +38,11 @@ def draw(recording: Path, picture: Path) -> None:
 def record(lines: Path, recording: Path, job: str, percent: int) -> None:
     """Keep of a demo's `driver.jsonl` the first progress of at least `percent` that is throttled, and the receipt."""
     words = [json.loads(line) for line in lines.read_text(encoding="utf-8").splitlines() if line.startswith("{")]
-    shown = next(one for one in words if one.get("percent", 0) >= percent and "by command" in one.get("reason", ""))
+    shown = next(
+        one
+        for one in words
+        if one.get("percent", 0) >= percent and one.get("revision") and one.get("throttleRowsPerSecond")
+    )
     receipts = [one["receipt"] for one in words if one.get("receipt")]
     kept = {"job": job, "progress": shown, "receipt": receipts[-1] if receipts else None}
     recording.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")

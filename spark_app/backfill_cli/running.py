@@ -41,7 +41,7 @@ class Driver(Protocol):
         """Run one attempt to its end."""
 
     def request_stop(self, force: bool) -> None:
-        """Ask it to end at a barrier; safe in a signal handler."""
+        """Ask it to end at a barrier, also when it has only begun to start; safe in a signal handler."""
 
 
 @dataclass(frozen=True)
@@ -102,10 +102,6 @@ class Run:
 
     def _observe(self, progress: Progress) -> None:
         self._progress = progress
-        # A press while Spark was starting found nobody to tell; and a command from elsewhere may have taken the
-        # revision of a stop. So it is said again until it is seen.
-        if self._presses and not progress.reason.startswith("stopping"):
-            self._driver.request_stop(force=False)
         self._on_progress(progress)
 
     def _view(self) -> RenderableType:

@@ -17,7 +17,11 @@ def stored_words(backfill: Backfill, settings: DriverSettings) -> dict[str, Any]
         BackfillError: a table cannot be opened, or the state belongs to another spec.
     """
     spark = open_session(
-        app_name="backfill status", cores=settings.cores, memory=settings.memory, jars_dir=settings.jars_dir
+        app_name="backfill status",
+        cores=settings.cores,
+        memory=settings.memory,
+        jars_dir=settings.jars_dir,
+        java_home=settings.java_home,
     )
     try:
         opened = open_job(spark, backfill)

@@ -40,6 +40,7 @@ def show_progress(job: str, progress: Progress, note: str = "", acks: Sequence[A
     parts.append(facts)
     if progress.reason:
         parts.append(Text(progress.reason, style="yellow"))
+    parts += [Text(f"warning: {words}", style="bold red") for words in progress.warnings]
     for ack in acks[-ACKS_SHOWN_MAX:]:
         parts.append(Text(f"revision {ack.revision} {ack.outcome.lower()} at epoch {ack.epoch}", style="dim"))
     if note:
@@ -78,6 +79,8 @@ def _right(progress: Progress) -> list[tuple[str, str]]:
 def _state(progress: Progress) -> str:
     """Return what is held, and by which command."""
     by = f" (revision {progress.revision})" if progress.revision else ""
+    if progress.stopping:
+        return "stopping"
     if progress.paused is not None:
         what = "everything" if progress.paused == "All" else "history"
         return f"{what} paused{', quiet' if progress.quiet else ''}{by}"
@@ -104,6 +107,7 @@ def _colour(progress: Progress) -> str:
 def one_line(progress: Progress) -> str:
     """Return the status as one line, for logs."""
     reason = f"; {progress.reason}" if progress.reason else ""
+    reason += "".join(f"; warning: {words}" for words in progress.warnings)
     return (
         f"{progress.phase or 'Starting'} {progress.percent} % {progress.rows_done}/{progress.rows_total} rows, "
         f"{progress.rows_per_second} rows/s, epoch {progress.epoch}, behind {progress.lag_versions} versions, "
@@ -120,7 +124,8 @@ def show_receipt(receipt: Receipt) -> RenderableType:
     table.add_row("rows", show_rows(receipt.rows))
     table.add_row("compared", f"source version {receipt.source_version}, target version {receipt.target_version}")
     table.add_row("proof", f"{receipt.vnodes} vnodes, digest {receipt.digest[:16]}")
-    table.add_row("took", f"{receipt.seconds:.1f} s")
+    taken = f", at {show_clock(receipt.verified_at)}" if receipt.verified_at else ""
+    table.add_row("took", f"{receipt.seconds:.1f} s{taken}")
     for one in receipt.mismatches[:MISMATCHES_SHOWN_MAX]:
         table.add_row(f"vnode {one.vnode}", f"{one.source_rows} rows in the source, {one.target_rows} in the target")
     if len(receipt.mismatches) > MISMATCHES_SHOWN_MAX:

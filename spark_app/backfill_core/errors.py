@@ -81,7 +81,7 @@ class UnsupportedTargetFeatureError(BackfillError):
 
 
 class TargetIsSourceError(BackfillError):
-    """Source and target are the same table."""
+    """Source and target are the same table, or one lies inside the folder of the other."""
 
     reason = "TargetIsSource"
     exit_code = 26

@@ -36,6 +36,7 @@ from backfill_core.messages import (
     StagedFile,
     StartWork,
     Stop,
+    StopRequested,
     Tick,
     Verified,
     Verify,
@@ -87,6 +88,9 @@ class JobView:
     verifying: bool
     receipt: Receipt | None
     seal_seconds: tuple[float, ...]
+    sealed_ms: int | None
+    """When the newest seal was durable."""
+
     table_version: int
     reason: str
 
@@ -126,6 +130,7 @@ class Job:
         self._cancel_at_s: float | None = None
         self._barrier_now = False
         self._stopping = False
+        self._stop_asked: StopRequested | None = None
         self._failures = self._seals_lost = 0
         self._last_error: BackfillError | None = None
         self._hold_until_s: float | None = None
@@ -134,6 +139,7 @@ class Job:
         self._outcome: Finish | None = None
         self._seal_seconds: list[float] = []
         self._table_version = -1
+        self._sealed_ms: int | None = None
 
     # ------------------------------------------------------------------ the one way in
     def start(self, now: Now) -> tuple[Action, ...]:
@@ -165,8 +171,12 @@ class Job:
                 return self._on_look_failed(error)
             case CommandReceived():
                 return self._on_command(event)
+            case StopRequested(force=force):
+                self._stop_asked = event
+                self._barrier_now |= force
+                return ()
             case WorkFinished(result=Verified(work_id=work_id, receipt=receipt)):
-                return self._on_verified(work_id, receipt)
+                return self._on_verified(work_id, replace(receipt, verified_ms=now.wall_ms))
             case WorkFinished(result=result):
                 self._running.pop(result.work_id, None)
                 self._failures = 0
@@ -246,7 +256,7 @@ class Job:
         if sealing is None or sealing.action.epoch != epoch:
             return ()
         self._sealing, self._seal_again_s, self._seals_lost = None, None, 0
-        self._table_version = version
+        self._table_version, self._sealed_ms = version, now.wall_ms
         self._seal_seconds = [*self._seal_seconds[1 - SEAL_SAMPLES_MAX :], seconds]
         actions: list[Action] = [Acknowledge(one.attempt, epoch, one.revision, "Applied") for one in sealing.acks]
         if not self._fenced:
@@ -404,13 +414,20 @@ class Job:
                 case _:
                     pass
             if isinstance(one.command, Pause | Stop):
-                budget_s = 0.0 if one.command.force else self._settings.pause_budget_s
-                # A pause repeated does not give what runs more time.
-                self._cancel_at_s = min(now.mono_s + budget_s, self._cancel_at_s or math.inf)
+                self._set_deadline(now, force=one.command.force)
         self._received = []
+        if self._stop_asked is not None:
+            self._stopping = True
+            self._set_deadline(now, force=self._stop_asked.force)
+            self._stop_asked = None
         if self._controls.rows_per_s != before.rows_per_s:
             self._bucket = self._bucket.with_rate(self._controls.rows_per_s, now.mono_s)
         return changed
+
+    def _set_deadline(self, now: Now, *, force: bool) -> None:
+        budget_s = 0.0 if force else self._settings.pause_budget_s
+        # A pause or stop repeated does not give what runs more time.
+        self._cancel_at_s = min(now.mono_s + budget_s, math.inf if self._cancel_at_s is None else self._cancel_at_s)
 
     def _quieten(self, now: Now) -> list[Action]:
         """Forget the deadline of a pause that was taken back before it passed."""
@@ -472,10 +489,11 @@ class Job:
             bytes_done=self._state.bytes_done,
             running=len(self._running),
             quiet=quiet,
-            stopping=self._stopping,
+            stopping=self._stopping or self._stop_asked is not None,
             verifying=self._verify_id is not None,
             receipt=self._state.receipt,
             seal_seconds=tuple(self._seal_seconds),
+            sealed_ms=self._sealed_ms,
             table_version=self._table_version,
             reason=self._reason(strategy, now),
         )

@@ -21,6 +21,9 @@ class Head:
     table_id: str = ""
     """Identity of the table; another one at the same place is another upstream."""
 
+    kept_s: int | None = None
+    """How long it keeps what is not of the newest version, seconds; None: not known."""
+
 
 @dataclass(frozen=True, slots=True)
 class Piece:
@@ -136,6 +139,8 @@ class Receipt:
 
     mismatches: tuple[VnodeMismatch, ...]
     seconds: float
+    verified_ms: int | None = None
+    """When it was taken; set by whoever has the clock."""
 
     @property
     def equal(self) -> bool:
@@ -221,6 +226,13 @@ class CommandReceived:
 
 
 @dataclass(frozen=True, slots=True)
+class StopRequested:
+    """The process itself is asked to end (a signal): like `Stop`, but no command, so it needs no revision."""
+
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class WorkFinished:
     """A piece of work ended well."""
 
@@ -260,7 +272,16 @@ class SealFailed:
 
 
 Event = (
-    Tick | HeadMoved | LookFailed | CommandReceived | WorkFinished | WorkFailed | WorkCancelled | Sealed | SealFailed
+    Tick
+    | HeadMoved
+    | LookFailed
+    | CommandReceived
+    | StopRequested
+    | WorkFinished
+    | WorkFailed
+    | WorkCancelled
+    | Sealed
+    | SealFailed
 )
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from backfill_api.spec import BackfillSpec
+from backfill_api.strategies import StrategyParams
 from backfill_core.errors import BackfillError
 from backfill_core.messages import Head, Result, StagedFile, Work
 from backfill_core.throttle import TokenBucket
@@ -19,6 +22,23 @@ class Now:
 
     wall_ms: int
     """Milliseconds since 1970 UTC; for what people read and for expiries."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """The pinned version of a source as a strategy needs it."""
+
+    version: int
+    timestamp_ms: int
+    table_id: str
+    fingerprint: str
+    """Hash over the files and their row counts; another one is another line."""
+
+    rows: tuple[int, ...]
+    """Rows of each file in path order, deleted ones included."""
+
+    rows_live: int
+    """Rows without the deleted ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +91,9 @@ class StrategyView:
     reason: str
     """Why the job is not faster, in words; empty when nothing holds it."""
 
+    warnings: tuple[str, ...] = ()
+    """What will end the job if nobody does anything."""
+
 
 class Strategy(Protocol):
     """Decides which work to do next; told of results, never does work itself.
@@ -110,6 +133,9 @@ class Strategy(Protocol):
     def to_json(self) -> dict[str, Any]:
         """Return the state to be sealed: what was harvested, and what is about to be merged."""
 
+    def resume(self, stored: dict[str, Any], last_txn: int | None) -> None:
+        """Go on from what `to_json` returned in an earlier attempt; `last_txn` is the newest in the target."""
+
     def on_head(self, head: Head, *, fresh: bool) -> None:
         """Learn of the newest upstream version; `fresh`: looked at after the last phase change."""
 
@@ -135,6 +161,20 @@ class Strategy(Protocol):
 
     def view(self, now: Now) -> StrategyView:
         """Tell how far it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class StrategyPlugin:
+    """What the folder of a strategy offers."""
+
+    name: str
+    """Its `spec.strategy.type`."""
+
+    params: type[StrategyParams]
+    """What a user may set."""
+
+    build: Callable[[BackfillSpec, Pinned], Strategy]
+    """Make the machine of a job, at its beginning."""
 
 
 class WorkIds:

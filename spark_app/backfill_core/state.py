@@ -140,6 +140,7 @@ def receipt_to_json(receipt: Receipt) -> dict[str, Any]:
         "mismatches": [[one.vnode, one.source_rows, one.target_rows] for one in kept],
         "mismatchCount": len(receipt.mismatches),
         "seconds": receipt.seconds,
+        "verifiedMs": receipt.verified_ms,
     }
 
 
@@ -154,4 +155,5 @@ def receipt_from_json(value: dict[str, Any]) -> Receipt:
         digest=value["digest"],
         mismatches=tuple(VnodeMismatch(*one) for one in value["mismatches"]),
         seconds=value["seconds"],
+        verified_ms=value.get("verifiedMs"),
     )

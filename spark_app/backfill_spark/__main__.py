@@ -1,6 +1,7 @@
 """`python -m backfill_spark -f job.yaml`: one attempt, progress as JSON lines on standard output.
 
-With `BACKFILL_MODE=plan` it only says what would happen. The last line is how it ended; in a pod, so is the termination log.
+With `BACKFILL_MODE=plan` it only says what would happen. The last line says how it ended, also when it could not start; in
+a pod the termination log says it too. What went wrong stands on standard error.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ import argparse
 import json
 import signal
 import sys
+import traceback
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from backfill_api.load import SpecError, load_backfill
 from backfill_api.progress import Progress
@@ -28,52 +31,64 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="backfill-driver", description=__doc__)
     parser.add_argument("-f", "--file", type=Path, required=True)
     file: Path = parser.parse_args().file
+    settings: DriverSettings | None = None
     try:
         settings = DriverSettings.from_environ()
-    except InvalidSettingError as error:
-        print(str(error), file=sys.stderr)
-        return error.exit_code
-    try:
-        backfill = load_backfill(file.read_text())
+        backfill = load_backfill(_text(file))
+        return _plan(backfill, settings) if settings.mode == "plan" else _run(backfill, settings)
     except SpecError as error:
-        print(str(error), file=sys.stderr)
-        last_words.leave(settings, last_words.of_error(InvalidSpecError(str(error))))
-        return InvalidSpecError.exit_code
-    return _plan(backfill, settings) if settings.mode == "plan" else _run(backfill, settings)
+        return _refuse(InvalidSpecError(str(error)), settings)
+    except BackfillError as error:
+        return _refuse(error, settings)
+    except Exception as error:  # noqa: BLE001 - the process's border: whatever it was gets a line and a code
+        traceback.print_exc()
+        return _refuse(BackfillError(f"{type(error).__name__}: {error}"), settings)
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidSettingError(f"-f {file} cannot be read: {error}.", cure="Give the Backfill, as YAML.") from error
 
 
 def _run(backfill: Backfill, settings: DriverSettings) -> int:
-    asked: list[int] = []
-
-    def stop(number: int, _frame: FrameType | None) -> None:
-        asked.append(number)
+    def stop(_number: int, _frame: FrameType | None) -> None:
         request_stop(force=False)
-
-    def observe(progress: Progress) -> None:
-        # Whoever asked while Spark was starting found nobody to tell; so it is said again until it is seen.
-        if asked and not progress.reason.startswith("stopping"):
-            request_stop(force=False)
-        print(progress.model_dump_json(by_alias=True, exclude_none=True), flush=True)
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
-    outcome = run_driver(backfill, settings=settings, observe=observe)
+    outcome = run_driver(backfill, settings=settings, observe=_print)
     receipt = None if outcome.receipt is None else receipt_words(outcome.receipt).model_dump(mode="json", by_alias=True)
-    words = {"outcome": outcome.outcome, "reason": outcome.reason, "message": outcome.message, "cure": outcome.cure}
-    print(json.dumps({**words, "receipt": receipt}), flush=True)
+    _say_end(outcome.outcome, outcome.reason, outcome.message, outcome.cure, receipt)
     last_words.leave(settings, last_words.of_outcome(outcome))
     return outcome.exit_code
 
 
 def _plan(backfill: Backfill, settings: DriverSettings) -> int:
-    try:
-        ending = last_words.of_plan(plan_job(backfill, settings=settings))
-        code = EXIT_COMPLETE
-    except BackfillError as error:
-        ending, code = last_words.of_error(error), error.exit_code
+    ending = last_words.of_plan(plan_job(backfill, settings=settings))
     print(ending.model_dump_json(by_alias=True, exclude_none=True), flush=True)
     last_words.leave(settings, ending)
-    return code
+    return EXIT_COMPLETE
+
+
+def _refuse(error: BackfillError, settings: DriverSettings | None) -> int:
+    _say_end("Failed", error.reason, error.message, error.cure, None)
+    if settings is not None:
+        last_words.leave(settings, last_words.of_error(error))
+    return error.exit_code
+
+
+def _say_end(outcome: str, reason: str, message: str, cure: str, receipt: dict[str, Any] | None) -> None:
+    """Say how it ended, to programs; and what went wrong, to people."""
+    if outcome == "Failed":
+        print(f"error: {reason}: {message} {cure}".rstrip(), file=sys.stderr)
+    words = {"outcome": outcome, "reason": reason, "message": message, "cure": cure, "receipt": receipt}
+    print(json.dumps(words), flush=True)
+
+
+def _print(progress: Progress) -> None:
+    print(progress.model_dump_json(by_alias=True, exclude_none=True), flush=True)
 
 
 if __name__ == "__main__":

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from backfill_core.errors import SourceNotAppendOnlyError
+from backfill_core.errors import DuplicateKeyError, KeyInvalidError, SourceNotAppendOnlyError
+from backfill_spark.columns import quoted
 
 if TYPE_CHECKING:
     from backfill_spark.transform import Transform
@@ -19,14 +20,10 @@ if TYPE_CHECKING:
 DELETE = "_delete"
 CHANGE_TYPE, COMMIT_VERSION = "_change_type", "_commit_version"
 OP, EPOCH, VERSION = "_op", "_epoch", "_version"
-REMOVALS = ("delete", "update_preimage")
+INSERTED, DELETED, BEFORE, AFTER = "insert", "delete", "update_preimage", "update_postimage"
+REMOVALS = (DELETED, BEFORE)
 _TYPE, _AT, _PASS, _ADD = "__backfill_type", "__backfill_at", "__backfill_pass", "__backfill_add"
 _REMOVE, _ROW, _LAST, _STEPS = "__backfill_remove", "__backfill_row", "__backfill_last", "__backfill_steps"
-
-
-def quoted(name: str) -> str:
-    """Return a column's name as SQL spells it, whatever characters it has."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _columns(names: list[str] | tuple[str, ...]) -> list[Column]:
@@ -51,7 +48,7 @@ def net_changes(changes: DataFrame, transform: Transform, key: tuple[str, ...]) 
     Shape:
         in:  source columns, `_change_type`, `_commit_version`
         out: target columns and `_delete` (boolean); one row a key, plus `__backfill_add`: 2 where the changes
-             prove that two rows shared the key, else 1 (see `duplicate_keys`)
+             prove that two rows shared the key, else 1 (see `check_net_changes`)
 
     Lazy. Shuffles once, by key. Pre-images are removals of their own key, so a changed key removes the old one.
     """
@@ -98,40 +95,96 @@ def _swing(steps: Column) -> Column:
     return F.aggregate(steps, start, step, lambda seen: seen["high"] - seen["low"])
 
 
-def duplicate_keys(net: DataFrame) -> str | None:
-    """Return an example of a row whose key two rows of the source shared, or None. Runs a job.
+def check_net_changes(net: DataFrame, key: tuple[str, ...]) -> int:
+    """Return the number of net changes. Runs a job; give it a frame that is computed already.
 
     Found is what the changes themselves prove; what happened before them is the receipt's to find.
+
+    Raises:
+        KeyInvalidError: a row that must be in the target has a null in its key; a MERGE would add it again and again.
+        DuplicateKeyError: two rows of the source shared a key at the same time.
     """
-    row = net.where(F.col(_ADD) > 1).limit(1).collect()
-    return str({name: value for name, value in row[0].asDict().items() if name not in {DELETE, _ADD}}) if row else None
+    nameless = _any_null(key) & ~F.col(DELETE)
+    counts = net.agg(
+        F.count(F.lit(1)).alias("rows"),
+        F.count_if(F.col(_ADD) > 1).alias("doubled"),
+        *(
+            F.count_if(F.col(quoted(name)).isNull() & ~F.col(DELETE)).alias(f"{index}")
+            for index, name in enumerate(key)
+        ),
+    ).collect()[0]
+    for index, name in enumerate(key):
+        if counts[f"{index}"]:
+            raise KeyInvalidError(
+                f"the key column {name!r} is null in {counts[f'{index}']} changed rows, as in "
+                f"{_example(net.where(nameless), key)}.",
+                cure="Choose another key, or leave such rows out with spec.transform.where.",
+            )
+    if counts["doubled"]:
+        raise DuplicateKeyError(
+            f"key ({', '.join(key)}) is not unique in the source: {_example(net.where(F.col(_ADD) > 1), key)}.",
+            cure="An Upsert target holds one row a key: choose another spec.source.delta.key, or writeMode Changelog.",
+        )
+    return int(counts["rows"])
+
+
+def _any_null(names: tuple[str, ...]) -> Column:
+    found = F.lit(False)
+    for name in names:
+        found = found | F.col(quoted(name)).isNull()
+    return found
+
+
+def _example(rows: DataFrame, key: tuple[str, ...]) -> dict[str, object]:
+    found = rows.select(*_columns(key)).limit(1).collect()[0]
+    return {name: found[name] for name in key}
 
 
 def snapshot_rows(rows: DataFrame, *, epoch: int, version: int) -> DataFrame:
     """Return rows of the pinned version as changelog rows: inserts. Lazy."""
     return rows.select(
-        *(F.col(f"`{name}`") for name in rows.columns),
-        F.lit("insert").alias(OP),
+        *_columns(rows.columns),
+        F.lit(INSERTED).alias(OP),
         F.lit(epoch).cast("long").alias(EPOCH),
         F.lit(version).cast("long").alias(VERSION),
     )
 
 
-def changelog_rows(changes: DataFrame, transform: Transform, *, epoch: int) -> DataFrame:
+def changelog_rows(changes: DataFrame, transform: Transform, *, key: tuple[str, ...], epoch: int) -> DataFrame:
     """Return every image that passes the filter as a row with `_op`, `_epoch` and `_version`. Lazy.
 
-    Halves are judged one by one: of an update whose old row failed the filter only the new image is left (an
-    insert for a reader), of one whose new row fails it only the old one (a removal). Readers apply removals
-    (`delete`, `update_preimage`) before additions within a version.
+    Halves of an update are judged one by one. One that lost its other half to the filter is what is left of it:
+    a `delete`, or an `insert` (R-ARR-17); pairs stay pairs. Readers apply removals (`delete`, `update_preimage`)
+    before additions within a version.
+
+    With a filter and a key it shuffles once, by key and version. Without a key nobody knows which halves belong
+    together, so under a filter all of them are told as `delete` and `insert`.
     """
     judged = _judged(changes, transform)
     output = [name for name in judged.columns if name not in (_TYPE, _AT, _PASS)]
-    return judged.where(F.col(_PASS)).select(
-        *(F.col(f"`{name}`") for name in output),
+    told = (
+        judged if transform.where is None else judged.withColumn(_TYPE, _single(key if set(key) <= set(output) else ()))
+    )
+    return told.where(F.col(_PASS)).select(
+        *_columns(output),
         F.col(_TYPE).alias(OP),
         F.lit(epoch).cast("long").alias(EPOCH),
         F.col(_AT).cast("long").alias(VERSION),
     )
+
+
+def _single(key: tuple[str, ...]) -> Column:
+    """Return the type of an image, as that of a change of its own where its pair is not whole."""
+    kind = F.col(_TYPE)
+    half = kind.isin(BEFORE, AFTER)
+    alone = F.when(kind == BEFORE, DELETED).when(kind == AFTER, INSERTED).otherwise(kind)
+    if not key:
+        return alone
+    # An update that changes the key leaves one half with each key; neither has a pair there.
+    same = Window.partitionBy(*_columns(key), _AT)
+    hidden = F.count_if(half & ~F.col(_PASS)).over(same)
+    before, after = (F.count_if(kind == one).over(same) for one in (BEFORE, AFTER))
+    return F.when((hidden > 0) | (before != after), alone).otherwise(kind)
 
 
 def append_rows(changes: DataFrame) -> DataFrame:
@@ -140,7 +193,7 @@ def append_rows(changes: DataFrame) -> DataFrame:
     Raises:
         SourceNotAppendOnlyError: there is any other change. Runs a job.
     """
-    other = changes.where(F.col(CHANGE_TYPE) != "insert").select(CHANGE_TYPE, COMMIT_VERSION).limit(1).collect()
+    other = changes.where(F.col(CHANGE_TYPE) != INSERTED).select(CHANGE_TYPE, COMMIT_VERSION).limit(1).collect()
     if other:
         raise SourceNotAppendOnlyError(
             f"version {other[0][COMMIT_VERSION]} of the source has a change of type {other[0][CHANGE_TYPE]!r}, "

@@ -11,6 +11,8 @@ import ssl
 from collections.abc import Callable
 from dataclasses import replace
 
+from prometheus_client import CollectorRegistry
+
 from backfill_api.progress import Progress
 from backfill_core.messages import Acknowledge, CommandReceived, Receipt
 from backfill_spark.control_server import ControlServer
@@ -29,6 +31,7 @@ class ControlSeat(ControlServer):
         submit: Callable[[CommandReceived], None],
         progress: Callable[[], Progress],
         receipt: Callable[[], Receipt | None],
+        registry: CollectorRegistry | None = None,
     ) -> None:
         """Bind where the settings say; `attempt` is the number in the target's state.
 
@@ -45,6 +48,7 @@ class ControlSeat(ControlServer):
                 submit=lambda event: submit(replace(event, attempt=attempt)),
                 progress=progress,
                 receipt=receipt,
+                registry=registry,
                 host=settings.control_bind,
                 port=settings.control_port,
                 ssl_context=_ssl_context(settings),

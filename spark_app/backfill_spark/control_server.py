@@ -15,6 +15,7 @@ import hmac
 import json
 import math
 import ssl
+import sys
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -42,6 +43,11 @@ class _Http(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
     """Connections that wait to be taken; the library's 5 resets the sixth of those that come at once."""
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of strangers who speak no TLS, or hang up: the terminal belongs to the progress view."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
 
 
 class ControlServer:
@@ -86,6 +92,8 @@ class ControlServer:
         self._acks: dict[int, Ack] = {}
         self._changed = threading.Condition()
         self._answering = 0
+        self._unread: list[Receipt | None] = []
+        """For each `Verify` whose receipt nobody has read: the receipt that there was before it."""
         self._started = self._closed = False
         self._http = _Http((host, port), _handler(self))
         scheme = "http"
@@ -105,11 +113,14 @@ class ControlServer:
         ).start()
 
     def close(self) -> None:
-        """Answer who waits, then stop."""
+        """Answer who waits, let a receipt that was asked for be read, then stop.
+
+        A receipt that finds a difference ends the job: without this its reader would find nobody.
+        """
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-            self._changed.wait_for(lambda: not self._answering, timeout=GOODBYE_S)
+            self._changed.wait_for(lambda: not (self._answering or self._owes_receipt()), timeout=GOODBYE_S)
         if self._started:
             self._http.shutdown()
         self._http.server_close()
@@ -122,6 +133,18 @@ class ControlServer:
                 for old in sorted(self._acks)[: -ACKS_KEPT_MAX or None]:
                     del self._acks[old]
                     self._commands.pop(old, None)
+            self._changed.notify_all()
+
+    def _owes_receipt(self) -> bool:
+        newest = self.receipt()
+        return newest is not None and any(before != newest for before in self._unread)
+
+    def receipt_read(self, receipt: Receipt | None) -> None:
+        """Know that somebody was told a receipt; the oldest `Verify` that waits for one is served."""
+        with self._changed:
+            served = next((index for index, before in enumerate(self._unread) if before != receipt), None)
+            if served is not None:
+                del self._unread[served]
             self._changed.notify_all()
 
     def command(self, request: CommandRequest, wait_s: float) -> Ack:
@@ -142,6 +165,8 @@ class ControlServer:
                 if revision < newest:
                     return self._answer(request, "Superseded", f"revision {newest} is newer")
                 self._commands[revision] = request.command
+                if request.command.type == "Verify":
+                    self._unread = [*self._unread[1 - ACKS_KEPT_MAX :], self.receipt()]
                 self._submit(received(request))
             self._changed.wait_for(lambda: self._closed or revision in self._acks, timeout=min(wait_s, WAIT_MAX_S))
             return self._acks.get(revision) or self._answer(request, "Pending", "not sealed yet")
@@ -203,7 +228,8 @@ def _handler(server: ControlServer) -> type[BaseHTTPRequestHandler]:
                 case "/v1/receipt":
                     receipt = server.receipt()
                     shown = None if receipt is None else receipt_words(receipt).model_dump(mode="json", by_alias=True)
-                    return self._json(200, shown)
+                    self._json(200, shown)
+                    return server.receipt_read(receipt)
                 case "/v1/acks":
                     return self._acks(parts)
                 case "/metrics":

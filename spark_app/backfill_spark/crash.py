@@ -29,19 +29,26 @@ _armed: dict[str, int] = {}
 _lock = threading.Lock()
 
 
-def arm(spec: str | None) -> None:
-    """Arm one point, `name:n`; None disarms all.
+def parse(spec: str | None) -> dict[str, int]:
+    """Return which passing of which point `name:n` means; without one: none.
 
     Raises:
         ValueError: no such point, or `n` is no positive number.
     """
-    _armed.clear()
     if not spec:
-        return
+        return {}
     name, _, count = spec.partition(":")
     if name not in CRASH_POINTS:
         raise ValueError(f"no crash point {name!r}; there are {', '.join(CRASH_POINTS)}")
-    _armed[name] = int(count or 1)
+    if not (count or "1").isdecimal() or int(count or 1) < 1:
+        raise ValueError(f"{count!r} is no positive number")
+    return {name: int(count or 1)}
+
+
+def arm(spec: str | None) -> None:
+    """Arm one point; None disarms all. See `parse`."""
+    _armed.clear()
+    _armed.update(parse(spec))
 
 
 def crash_point(name: str) -> None:

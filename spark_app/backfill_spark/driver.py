@@ -11,35 +11,33 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backfill_api.progress import Progress
 from backfill_api.spec import Backfill
+from backfill_core import strategies
 from backfill_core.errors import (
     EXIT_COMPLETE,
     EXIT_STOPPED,
     BackfillError,
-    InvalidSpecError,
-    SourceNotFoundError,
     StateMovedError,
     TransientError,
 )
 from backfill_core.job import Job, JobSettings, JobView
-from backfill_core.messages import Acknowledge, CommandReceived, Finish, Receipt, Stop
-from backfill_core.ports import Now
+from backfill_core.messages import Acknowledge, Finish, Receipt, StopRequested
+from backfill_core.plugins import choose
+from backfill_core.ports import Now, Pinned, Strategy
 from backfill_core.state import JobState, check_same_spec
-from backfill_core.strategies.snapshot.strategy import Pinned, SnapshotSettings, SnapshotStrategy
-from backfill_spark import crash
+from backfill_spark import crash, sinks, sources
 from backfill_spark.control_seat import ControlSeat
 from backfill_spark.loop import Loop, now
+from backfill_spark.metrics import LoopMeter, progress_registry
+from backfill_spark.ports import PinnedTable, Sink, Source
 from backfill_spark.progress import progress_of
 from backfill_spark.rendezvous import Rendezvous
 from backfill_spark.seal import Sealer, StoredState
 from backfill_spark.session import open_session
 from backfill_spark.settings import DriverSettings
-from backfill_spark.sinks.delta.sink import DeltaSink
-from backfill_spark.sources.delta.source import DeltaSource, PinnedTable
 from backfill_spark.transform import Transform
 from backfill_spark.work import UPSERT, Parts, SparkHands
 
@@ -53,7 +51,8 @@ REOPENED_MAX = 3
 """A killed process has at most one commit under way; three looks are plenty."""
 
 _current: list[Loop] = []
-_current_attempt: list[tuple[int, Callable[[], int]]] = []
+_stops_asked: list[StopRequested] = []
+"""Of the attempt that runs or starts; a signal while Spark starts finds no loop yet."""
 
 
 @dataclass(frozen=True)
@@ -72,40 +71,24 @@ class RunOutcome:
 
 
 def request_stop(force: bool) -> None:
-    """Ask the running attempt to stop; safe in a signal handler. Without one it does nothing."""
-    for loop, (attempt, next_revision) in zip(_current, _current_attempt, strict=True):
-        loop.put(CommandReceived(attempt, next_revision(), Stop(force=force)))
+    """Ask the attempt that runs or is about to start to stop at a barrier; safe in a signal handler."""
+    _stops_asked.append(StopRequested(force))
+    for loop in _current:
+        loop.put(_stops_asked[-1])
 
 
 @dataclass(frozen=True)
 class Opened:
     """Source, target and transform of a spec, checked; nothing was written."""
 
-    source: DeltaSource
-    sink: DeltaSink
+    source: Source
+    sink: Sink
     sealer: Sealer
     transform: Transform
     stored: StoredState
     state: JobState | None
     pinned: PinnedTable
     app_id: str
-
-
-def location(spark: SparkSession, path: str | None, table: str | None) -> str:
-    """Return the absolute path of a table given by path or by catalog name.
-
-    Raises:
-        SourceNotFoundError: no such table in the catalog.
-    """
-    if path is not None:
-        return path if "://" in path else str(Path(path).expanduser().resolve())
-    from pyspark.errors import AnalysisException
-
-    try:
-        detail = spark.sql(f"DESCRIBE DETAIL {table}").first()
-    except AnalysisException as error:
-        raise SourceNotFoundError(f"no table {table!r} in the catalog.", cure="Give its path instead.") from error
-    return str(detail["location"]).removeprefix("file:") if detail else str(table)
 
 
 def open_job(spark: SparkSession, backfill: Backfill) -> Opened:
@@ -115,38 +98,23 @@ def open_job(spark: SparkSession, backfill: Backfill) -> Opened:
         BackfillError: whatever is wrong, each with its own reason.
     """
     spec = backfill.spec
-    origin, destination = spec.source.delta, spec.target.delta
-    if origin is None:
-        raise InvalidSpecError("spec.source.type: Kafka sources are not built yet (got 'Kafka').", cure="Use Delta.")
-    if spec.strategy.type != "Snapshot":
-        raise InvalidSpecError(
-            f"spec.strategy.type: is not built yet (got {spec.strategy.type!r}).", cure="Use Snapshot."
-        )
-    source_path = location(spark, origin.path, origin.table)
-    target_path = location(spark, destination.path, destination.table)
-    source = DeltaSource(spark, source_path, key=tuple(origin.key), schema_change=origin.schema_change)
+    choose(strategies.discover(), spec.strategy.type, "spec.strategy.type")
+    source = choose(sources.discover(), spec.source.type, "spec.source.type").open(spark, spec.source)
+    sink = choose(sinks.discover(), spec.target.type, "spec.target.type").open(spark, backfill)
     transform = Transform(tuple(spec.transform.select) or None, spec.transform.where)
-    sink = DeltaSink(
-        spark,
-        target_path,
-        write_mode=destination.write_mode,
-        key=tuple(destination.key or origin.key),
-        partition_by=tuple(destination.partition_by),
-        cluster_by=tuple(destination.cluster_by),
-        properties=dict(destination.properties),
-        existing_rows=destination.existing_rows,
-        job_id=backfill.job_id,
-    )
     app_id = f"backfill-{sink.job_hash}"
-    sealer = Sealer(spark, target_path, app_id=app_id, domain=f"backfill.{sink.job_hash}")
+    sealer = Sealer(spark, sink.path, app_id=app_id, domain=f"backfill.{sink.job_hash}")
     stored = sealer.read_state()
     state = None if stored.text is None else JobState.decode(stored.text)
     if state is not None:
         check_same_spec(state, job_id=backfill.job_id, spec_hash=backfill.spec_hash)
-    pinned = source.pin(origin.version if state is None else state.progress["version"])
-    transform.check(source.read(()), changelog=destination.write_mode == "Changelog")
+    asked = spec.source.delta.version if spec.source.delta else None
+    pinned = source.pin(asked if state is None else state.progress["version"])
+    transform.check(source.read(()), changelog=spec.target.delta.write_mode == "Changelog")
     schema = transform.output_schema(spark, pinned.schema)
-    sink.check(schema, source_path=source_path, has_state=state is not None)
+    sink.check(schema, source_path=source.path, has_state=state is not None)
+    if stored.table_version >= 0:
+        sealer.check()
     return Opened(source, sink, sealer, transform, stored, state, pinned, app_id)
 
 
@@ -174,6 +142,7 @@ def run_driver(
                 cores=settings.cores,
                 memory=settings.memory,
                 jars_dir=settings.jars_dir,
+                java_home=settings.java_home,
                 cluster=settings.master == "cluster",
                 conf=backfill.spec.spark.conf if settings.master == "cluster" else None,
             )
@@ -184,6 +153,8 @@ def run_driver(
                     session.stop()
     except BackfillError as error:
         return _failed(error, None, None)
+    finally:
+        _stops_asked.clear()
 
 
 def _run_until_fenced(
@@ -277,7 +248,7 @@ class _Attempt:
                 app_id=opened.app_id,
                 attempt=state.attempt,
                 write_mode=write_mode,
-                key=tuple(spec.target.delta.key or spec.source.delta.key),
+                key=spec.key,
                 vnodes=spec.strategy.snapshot.vnodes,
                 prefix=tuple(prefix),
                 opened_at=opened.stored.txn_version,
@@ -285,7 +256,9 @@ class _Attempt:
         )
         self._server: ControlSeat | None = None
         self._fence_passed = threading.Event()
-        self._loop = Loop(self._job, self._hands, acknowledge=self._acknowledge, observe=self._on_view)
+        self._metrics = progress_registry(backfill.job_id, lambda: self._progress)
+        meter = LoopMeter(backfill.job_id, self._metrics)
+        self._loop = Loop(self._job, self._hands, acknowledge=self._acknowledge, observe=self._on_view, watch=meter)
         self._progress: Progress = progress_of(self._job.view(moment), moment)
         self._view: JobView = self._job.view(moment)
 
@@ -309,10 +282,10 @@ class _Attempt:
             driver=secrets.token_hex(8),
         )
 
-    def _build_strategy(self) -> SnapshotStrategy:
+    def _build_strategy(self) -> Strategy:
         spec, pinned = self._backfill.spec, self._opened.pinned
-        params = spec.strategy.snapshot
-        strategy = SnapshotStrategy(
+        strategy = choose(strategies.discover(), spec.strategy.type, "spec.strategy.type").build(
+            spec,
             Pinned(
                 version=pinned.version,
                 timestamp_ms=pinned.timestamp_ms,
@@ -320,14 +293,6 @@ class _Attempt:
                 fingerprint=pinned.fingerprint,
                 rows=tuple(pinned.rows),
                 rows_live=pinned.live_rows,
-            ),
-            SnapshotSettings(
-                merges=spec.target.delta.write_mode == UPSERT,
-                filtered=spec.transform.where is not None,
-                in_flight_max=params.max_in_flight,
-                split_target_s=params.split_target_seconds,
-                batch_target_s=params.change_batch_seconds,
-                follow=spec.after == "Follow",
             ),
         )
         if self._opened.state is not None:
@@ -344,12 +309,14 @@ class _Attempt:
             submit=self._loop.put,
             progress=lambda: self._progress,
             receipt=lambda: self._view.receipt,
+            registry=self._metrics,
         )
         self._server = server
         server.start()
         self._meeting.publish(url=server.url, token=server.token, attempt=server.attempt)
         _current.append(self._loop)
-        _current_attempt.append((self._attempt, lambda: self._view.controls.revision + 1))
+        for asked in _stops_asked:
+            self._loop.put(asked)
         threading.Thread(target=self._remove_orphans, name="orphans", daemon=True).start()
         try:
             finish = self._loop.run()
@@ -358,8 +325,8 @@ class _Attempt:
                 raise finish.error
         finally:
             _current.clear()
-            _current_attempt.clear()
             self._hands.close()
+            self._meeting.withdraw()
             server.close()
         return self._outcome(finish)
 

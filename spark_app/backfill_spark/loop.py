@@ -79,12 +79,22 @@ class Loop:
         *,
         acknowledge: Callable[[Acknowledge], None],
         observe: Callable[[JobView], None],
+        watch: Callable[[Event | Action, Now], None] = lambda _seen, _moment: None,
     ) -> None:
-        """Take the job and the hands; nothing starts before `run`."""
+        """Take the job and the hands; nothing starts before `run`.
+
+        Args:
+            job: The core.
+            hands: Carry out what it says.
+            acknowledge: Takes the answers to commands.
+            observe: Called about four times a second with a look at the job.
+            watch: Shown every event before the core, and every action before it is carried out; must not block.
+        """
         self._job = job
         self._hands = hands
         self._acknowledge = acknowledge
         self._observe = observe
+        self._watch = watch
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._sealer = ThreadPoolExecutor(1, thread_name_prefix="seal")
         self._side = ThreadPoolExecutor(2, thread_name_prefix="side")
@@ -98,8 +108,9 @@ class Loop:
         finish = self._carry_out(self._job.start(now()))
         observed_s = 0.0
         while finish is None:
-            event = self._next_event()
-            finish = self._carry_out(self._job.on(event, now()))
+            event, moment = self._next_event(), now()
+            self._watch(event, moment)
+            finish = self._carry_out(self._job.on(event, moment))
             if time.monotonic() - observed_s >= OBSERVE_EVERY_S or finish is not None:
                 observed_s = time.monotonic()
                 self._observe(self._job.view(now()))
@@ -116,6 +127,7 @@ class Loop:
 
     def _carry_out(self, actions: tuple[Action, ...]) -> Finish | None:
         for action in actions:
+            self._watch(action, now())
             match action:
                 case StartWork(work=work):
                     self._hands.start(work, self.put)

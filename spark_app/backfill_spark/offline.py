@@ -10,6 +10,7 @@ from backfill_api.spec import Backfill
 from backfill_core.errors import StateMismatchError
 from backfill_core.sizing import pieces
 from backfill_spark.driver import open_job
+from backfill_spark.loop import now
 from backfill_spark.session import open_session
 from backfill_spark.settings import DriverSettings
 from backfill_spark.verify import differing_rows, take_receipt
@@ -26,7 +27,11 @@ def verify_offline(
         BackfillError: a table cannot be opened.
     """
     spark = open_session(
-        app_name="backfill verify", cores=settings.cores, memory=settings.memory, jars_dir=settings.jars_dir
+        app_name="backfill verify",
+        cores=settings.cores,
+        memory=settings.memory,
+        jars_dir=settings.jars_dir,
+        java_home=settings.java_home,
     )
     try:
         opened = open_job(spark, backfill)
@@ -42,19 +47,20 @@ def verify_offline(
             source = opened.source.read(done)
         else:
             source = opened.source.at(progress["consumed"])
-        view = opened.transform.apply(source)
+        view = opened.sink.as_stored(opened.transform.apply(source))
         target = opened.sink.at(opened.stored.table_version)
-        key = tuple(backfill.spec.target.delta.key or backfill.spec.source.delta.key)
+        key = backfill.spec.key
         vnodes = backfill.spec.strategy.snapshot.vnodes
+        changelog = backfill.spec.target.delta.write_mode == "Changelog"
         receipt = take_receipt(
             view, target, key=key, vnodes=vnodes,
             source_version=progress["consumed"], target_version=opened.stored.table_version, epoch=state.epoch,
-            changelog=backfill.spec.target.delta.write_mode == "Changelog",
+            changelog=changelog,
         )  # fmt: skip
         examples = []
         if explain and not receipt.equal:
             wrong = tuple(one.vnode for one in receipt.mismatches)
-            examples = differing_rows(view, target, key=key, vnodes=vnodes, wrong=wrong)
-        return receipt_words(replace(receipt)), examples
+            examples = differing_rows(view, target, key=key, vnodes=vnodes, wrong=wrong, changelog=changelog)
+        return receipt_words(replace(receipt, verified_ms=now().wall_ms)), examples
     finally:
         spark.stop()

@@ -6,7 +6,6 @@ and the second time counts.
 
 from __future__ import annotations
 
-import re
 import tempfile
 import time
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from backfill_api.spec import Backfill
 from backfill_core.errors import DuplicateKeyError
 from backfill_core.messages import Piece
 from backfill_spark.driver import Opened, open_job
+from backfill_spark.retention import kept_seconds
 from backfill_spark.session import open_session
 from backfill_spark.settings import DriverSettings
 
@@ -31,8 +31,6 @@ START_SECONDS = 5
 
 TINY_FILE_BYTES = 1 << 20
 HUGE_FILE_BYTES = 4 << 30
-UNIT_SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
-DEFAULT_LOG_SECONDS, DEFAULT_FILE_SECONDS = 30 * 86_400, 7 * 86_400
 
 
 def plan_job(
@@ -54,6 +52,7 @@ def plan_job(
         cores=settings.cores,
         memory=settings.memory,
         jars_dir=settings.jars_dir,
+        java_home=settings.java_home,
         cluster=settings.master == "cluster",
         conf=backfill.spec.spark.conf if settings.master == "cluster" else None,
     )
@@ -74,7 +73,7 @@ def _plan(spark: SparkSession, backfill: Backfill, cores: int, *, check_unique: 
         seconds = max(seconds, pinned.live_rows / limit)
     opened.source.check_key_values(unique=False)
     unique = _is_unique(opened) if check_unique and spec.source.delta and spec.source.delta.key else None
-    retention = _retention_seconds(opened)
+    retention = kept_seconds(opened.source.properties().get)
     params = spec.strategy.snapshot
     per_split = max(1, int(rate * params.split_target_seconds / params.max_in_flight))
     return Plan(
@@ -127,18 +126,6 @@ def _is_unique(opened: Opened) -> bool:
     except DuplicateKeyError:
         return False
     return True
-
-
-def _retention_seconds(opened: Opened) -> int:
-    """Return how long what a job needs is kept: the shorter of removed files and log."""
-    properties = opened.source.properties()
-    log = _seconds(properties.get("delta.logRetentionDuration"), DEFAULT_LOG_SECONDS)
-    return min(log, _seconds(properties.get("delta.deletedFileRetentionDuration"), DEFAULT_FILE_SECONDS))
-
-
-def _seconds(interval: str | None, default: int) -> int:
-    found = re.findall(r"(\d+)\s+([a-z]+?)s?\b", (interval or "").lower())
-    return sum(int(number) * UNIT_SECONDS.get(unit, 0) for number, unit in found) or default
 
 
 def _warnings(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from backfill_api.progress import Progress
 from backfill_core.job import JobView
 from backfill_core.ports import Now
+from backfill_spark.wire_commands import moment_words
 
 
 def progress_of(view: JobView, moment: Now) -> Progress:
@@ -34,14 +33,17 @@ def progress_of(view: JobView, moment: Now) -> Progress:
         eta_seconds=_whole(strategy.eta_s),
         eta_seconds_low=_whole(strategy.eta_low_s),
         eta_seconds_high=_whole(strategy.eta_high_s),
-        eta=None if strategy.eta_s is None else _time(moment.wall_ms + round(strategy.eta_s * 1000)),
+        eta=None if strategy.eta_s is None else moment_words(moment.wall_ms + round(strategy.eta_s * 1000)),
         reason=view.reason,
+        warnings=strategy.warnings,
+        last_seal_time=None if view.sealed_ms is None else moment_words(view.sealed_ms),
+        stopping=view.stopping,
         caught_up=strategy.caught_up,
         non_convergent=strategy.non_convergent,
         paused=controls.paused,
         quiet=view.quiet,
         throttle_rows_per_second=controls.rows_per_s,
-        throttle_until=None if controls.until_ms is None else _time(controls.until_ms),
+        throttle_until=None if controls.until_ms is None else moment_words(controls.until_ms),
         revision=controls.revision,
         table_version=view.table_version if view.table_version >= 0 else None,
         seal_ms_p50=round(seals[len(seals) // 2] * 1000) if seals else None,
@@ -52,7 +54,3 @@ def progress_of(view: JobView, moment: Now) -> Progress:
 
 def _whole(seconds: float | None) -> int | None:
     return None if seconds is None else round(seconds)
-
-
-def _time(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -68,12 +68,16 @@ class Rendezvous:
             json.dump(asdict(Address(self._job_id, url, token, attempt, os.getpid())), out)
         fresh.replace(self._file)
 
+    def withdraw(self) -> None:
+        """Take the address away, before nobody answers there any more; the lock stays."""
+        self._file.unlink(missing_ok=True)
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Take the address away and free the lock."""
         if self._lock is not None:
-            self._file.unlink(missing_ok=True)
+            self.withdraw()
             self._lock.close()
             self._lock = None
 

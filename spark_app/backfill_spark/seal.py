@@ -15,9 +15,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors.exceptions.captured import CapturedException
-
 from backfill_core.errors import (
     BackfillError,
     FencedError,
@@ -29,14 +26,13 @@ from backfill_core.errors import (
     UnsupportedTargetFeatureError,
 )
 from backfill_core.messages import Head, StagedFile
+from backfill_spark.java_errors import JAVA_ERRORS, causes, is_a, is_no_access, is_no_room
+from backfill_spark.retention import kept_seconds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ENGINE_INFO = "backfill"
-JAVA_ERRORS = (Py4JJavaError, CapturedException)
-"""pyspark turns some of the JVM's exceptions into its own."""
-
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -92,7 +88,7 @@ class Sealer:
             table = self._kernel.Table.forPath(self._engine, self._path)
             snapshot = table.getLatestSnapshot(self._engine)
         except JAVA_ERRORS as error:
-            if _is(error, "TableNotFoundException"):
+            if is_a(error, "TableNotFoundException"):
                 return StoredState(None, -1, None)
             raise explain(error) from error
         text = snapshot.getDomainMetadata(self._domain)
@@ -103,11 +99,21 @@ class Sealer:
             txn.get() if txn.isPresent() else None,
         )
 
+    def check(self) -> None:
+        """Begin a commit and drop it, so that Kernel names what it cannot write before anything is written.
+
+        Raises:
+            UnsupportedTargetFeatureError: names the feature.
+            PermissionDeniedError, TransientError: the storage refused.
+        """
+        self._known_layout()
+
     # ------------------------------------------------------------------ measuring
     def measure(self, paths: Sequence[str]) -> tuple[StagedFile, ...]:
         """Read sizes and footer statistics of staged files; off the barrier's path, from any thread.
 
-        Files without rows are left out. Partition values are those of the `column=value` folders.
+        Files without rows are left out. Partition values are those of the `column=value` folders, which have the
+        columns' physical names where the table maps them.
         """
         layout = self._known_layout()
         try:
@@ -136,7 +142,7 @@ class Sealer:
             uri, size_bytes, status.getModificationTime(), self._jvm.java.util.Optional.of(statistics)
         )
         rows = statistics.getNumRecords()
-        return StagedFile(path, size_bytes, rows, _Measured(java, partition_of(path, layout.partition_columns)))
+        return StagedFile(path, size_bytes, rows, _Measured(java, layout.partition_of(path)))
 
     # ------------------------------------------------------------------ sealing
     def fence(self, txn_version: int, state: str, *, opened_at: int | None) -> SealedCommit:
@@ -251,6 +257,15 @@ class _Layout:
         nothing = dict.fromkeys(self.partition_columns)
         context = kernel.Transaction.getWriteContext(engine, state, self.literals(tuple(nothing.items())))
         self.statistics_columns = context.getStatisticsColumns()
+        # Physical names are unique for ever; a logical one may be the physical one of another column, renamed since.
+        self._folders = tuple(
+            self.physical_schema.at(self._schema.indexOf(name)).getName() for name in self.partition_columns
+        )
+
+    def partition_of(self, path: str) -> tuple[tuple[str, str | None], ...]:
+        """Return the partition values of a staged file, by logical column name."""
+        values = partition_of(path, self._folders)
+        return tuple((name, value) for name, (_, value) in zip(self.partition_columns, values, strict=True))
 
     def literals(self, partition: Sequence[tuple[str, str | None]]) -> Any:
         """Return partition values as typed literals, by logical column name."""
@@ -284,45 +299,31 @@ def newest_version(spark: SparkSession, path: str) -> Head:
     engine = kernel.defaults.engine.DefaultEngine.create(spark._jsc.hadoopConfiguration())  # type: ignore[union-attr]
     try:
         snapshot = kernel.Table.forPath(engine, path).getLatestSnapshot(engine)
-        return Head(snapshot.getVersion(), snapshot.getTimestamp(engine), snapshot.getMetadata().getId())
+        metadata = snapshot.getMetadata()
+        kept_s = kept_seconds(metadata.getConfiguration().get)
+        return Head(snapshot.getVersion(), snapshot.getTimestamp(engine), metadata.getId(), kept_s)
     except JAVA_ERRORS as error:
-        if _is(error, "TableNotFoundException"):
+        if is_a(error, "TableNotFoundException"):
             raise SourceNotFoundError(f"{path} is not a Delta table.", cure="Check spec.source.delta.path.") from error
         raise explain(error) from error
 
 
-def _causes(error: Exception) -> list[tuple[str, str]]:
-    """Return (class name, message) of a Java exception and its causes, outermost first."""
-    found: list[tuple[str, str]] = []
-    one: Any = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
-    while one is not None and len(found) < 10:
-        found.append((one.getClass().getName(), str(one.getMessage() or "")))
-        one = one.getCause()
-    return found or [(type(error).__name__, str(error))]
-
-
-def _is(error: Exception, name: str) -> bool:
-    return any(class_name.endswith(name) for class_name, _ in _causes(error))
-
-
 def explain(error: Exception) -> BackfillError:
     """Say in our words what Kernel or the storage refused."""
-    causes = _causes(error)
-    words = causes[-1][1] or causes[0][0]
-    if _is(error, "ConcurrentTransactionException"):
+    said = causes(error)
+    words = said[-1][1] or said[0][0]
+    text = "\n".join(f"{name}: {message}" for name, message in said)
+    if is_a(error, "ConcurrentTransactionException"):
         return FencedError(
             "a newer attempt of this job has sealed.",
             cure="Nothing to do if another driver runs; else start it again.",
         )
-    if any("Unsupported" in name or "unsupported" in text.lower() for name, text in causes):
+    if any("Unsupported" in name or "unsupported" in message.lower() for name, message in said):
         return UnsupportedTargetFeatureError(
             f"the target cannot be sealed: {words}.", cure="Use a target without this table feature."
         )
-    if any("No space left" in text or "Disk quota" in text for _, text in causes):
+    if is_no_room(text):
         return StorageFullError(f"the target's storage is full: {words}.", cure="Free some room; nothing is lost.")
-    if any(
-        name.endswith(("AccessControlException", "AccessDeniedException")) or "Permission denied" in text
-        for name, text in causes
-    ):
+    if is_no_access(text):
         return PermissionDeniedError(f"the target cannot be written: {words}.", cure="Grant write access to the table.")
-    return TransientError(f"the seal failed: {causes[0][0].rsplit('.', 1)[-1]}: {words}")
+    return TransientError(f"the seal failed: {said[0][0].rsplit('.', 1)[-1]}: {words}")

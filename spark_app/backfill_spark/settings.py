@@ -7,16 +7,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from backfill_core.errors import EXIT_USAGE, BackfillError
+from backfill_spark import crash
 
 LOOPBACK = "127.0.0.1"
 MEMORY_PATTERN = r"^[1-9][0-9]{0,5}[mMgG]$"
 
 
 class InvalidSettingError(BackfillError):
-    """A variable of the environment cannot be used; the message names it."""
+    """A variable of the environment, or the file that was given, cannot be used; the message names it."""
 
     reason = "InvalidSetting"
     exit_code = EXIT_USAGE
@@ -71,6 +72,12 @@ class DriverSettings(BaseModel):
 
     termination_log: Path | None = None
     """Where the last words go; None: nowhere."""
+
+    @field_validator("crash_at")
+    @classmethod
+    def _known(cls, spec: str | None) -> str | None:
+        crash.parse(spec)
+        return spec
 
     @model_validator(mode="after")
     def _only_loopback_is_plain(self) -> Self:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
 
+from backfill_api.explain import nearest
 from backfill_core.errors import InvalidTransformError
 
 if TYPE_CHECKING:
@@ -136,9 +136,9 @@ def _first_sentence(error: PySparkException) -> str:
 
 def _cure(error: PySparkException, columns: list[str]) -> str:
     match = re.search(r"name `([^`]+)`", str(error))
-    near = difflib.get_close_matches(match[1], columns, n=1) if match else []
+    near = nearest(match[1], columns) if match else None
     if near:
-        return f"Did you mean {near[0]!r}?"
+        return f"Did you mean {near!r}?"
     if "GROUP" in str(error) or "AGGREGATE" in str(error):
         return ROW_WISE_CURE
     return f"The source has the columns {', '.join(columns[:20])}."

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType, VariantType
 
 from backfill_core.messages import Receipt, VnodeMismatch
 from backfill_spark.changes import EPOCH, OP, REMOVALS, VERSION
+from backfill_spark.columns import nullable, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Row
@@ -50,12 +51,10 @@ def take_receipt(
             that a reader of all changes arrives at.
     """
     began_s = time.monotonic()
-    sign = F.when(F.col(OP).isin(*REMOVALS), -1).otherwise(1) if changelog else None
-    there = {name.lower() for name in source.columns}
-    ours = (OP, EPOCH, VERSION) if changelog else ()
-    fields = [field for field in target.schema if field.name.lower() in there and field.name not in ours]
+    sign = _sign(changelog)
+    fields = _compared(source, target, changelog=changelog)
     names = [field.name for field in fields]
-    view = source.select(*(F.col(f"`{one.name}`").cast(one.dataType).alias(one.name) for one in fields))
+    view = _as_typed(source, fields)
     left, right = (_sums(side, names, key, vnodes, its).collect() for side, its in ((view, None), (target, sign)))
     ours, theirs = ({row["vnode"]: row for row in side if any(_values(row))} for side in (left, right))
     wrong = tuple(
@@ -79,25 +78,63 @@ def take_receipt(
 
 
 def differing_rows(
-    source: DataFrame, target: DataFrame, *, key: tuple[str, ...], vnodes: int, wrong: tuple[int, ...], limit: int = 5
+    source: DataFrame,
+    target: DataFrame,
+    *,
+    key: tuple[str, ...],
+    vnodes: int,
+    wrong: tuple[int, ...],
+    limit: int = 5,
+    changelog: bool = False,
 ) -> list[tuple[str, dict[str, Any]]]:
-    """Return examples of rows that only one side has, within the vnodes that differ; reads both sides again."""
-    view = source.select(*(F.col(f"`{one.name}`").cast(one.dataType).alias(one.name) for one in target.schema))
-    sides = [side.where(_vnode(side, key, vnodes).isin(*wrong)) for side in (view, target)]
-    plain = [
-        side.select(*(_comparable(F.col(f"`{f.name}`"), f.dataType).alias(f.name) for f in side.schema))
-        for side in sides
-    ]
-    missing = plain[0].exceptAll(plain[1]).limit(limit).collect()
-    surplus = plain[1].exceptAll(plain[0]).limit(limit).collect()
-    return [("only in the source", row.asDict()) for row in missing] + [
-        ("only in the target", row.asDict()) for row in surplus
-    ]
+    """Return examples of rows that one side has more often, within the vnodes that differ; reads both sides again.
+
+    Args:
+        source: The view, as in `take_receipt`.
+        target: The target's rows.
+        key: Distribution key; empty: all columns.
+        vnodes: Number of hash partitions of the key space.
+        wrong: The vnodes to look at.
+        limit: Most examples of each side.
+        changelog: As in `take_receipt`.
+    """
+    fields = _compared(source, target, changelog=changelog)
+    names = [field.name for field in fields]
+    sign = _sign(changelog)
+    sides = ((_as_typed(source, fields), F.lit(1)), (target, F.lit(-1) if sign is None else -sign))
+    frames = []
+    for rows, sign in sides:
+        plain = [_comparable(F.col(quoted(one.name)), one.dataType).alias(f"c{at}") for at, one in enumerate(fields)]
+        whole = F.struct(*(F.col(quoted(name)) for name in names)).alias("row")
+        frames.append(
+            rows.where(_vnode(rows, names, key, vnodes).isin(*wrong)).select(*plain, whole, sign.alias("sign"))
+        )
+    grouped = frames[0].unionAll(frames[1]).groupBy(*(f"c{at}" for at in range(len(fields))))
+    counted = grouped.agg(F.sum("sign").alias("more"), F.any_value("row").alias("row"))
+    found = []
+    for where, words in ((F.col("more") > 0, "only in the source"), (F.col("more") < 0, "only in the target")):
+        found += [(words, one["row"].asDict()) for one in counted.where(where).limit(limit).collect()]
+    return found
+
+
+def _sign(changelog: bool) -> Column | None:
+    return F.when(F.col(OP).isin(*REMOVALS), -1).otherwise(1) if changelog else None
+
+
+def _compared(source: DataFrame, target: DataFrame, *, changelog: bool) -> list[StructField]:
+    """Return the target's columns that the source has too; others are not ours, and null in our rows."""
+    there = {name.lower() for name in source.columns}
+    ours = (OP, EPOCH, VERSION) if changelog else ()
+    return [field for field in target.schema if field.name.lower() in there and field.name not in ours]
+
+
+def _as_typed(source: DataFrame, fields: list[StructField]) -> DataFrame:
+    return source.select(*(F.col(quoted(one.name)).cast(nullable(one.dataType)).alias(one.name) for one in fields))
 
 
 def _sums(rows: DataFrame, names: list[str], key: tuple[str, ...], vnodes: int, sign: Column | None) -> DataFrame:
-    row_hash = _hash([(F.col(f"`{name}`"), rows.schema[name].dataType) for name in names])
-    vnode = _vnode(rows, key or tuple(names), vnodes).alias("vnode")
+    row_hash = _hash([(F.col(quoted(name)), rows.schema[name].dataType) for name in names])
+    vnode = _vnode(rows, names, key, vnodes).alias("vnode")
     low = F.col("hash").bitwiseAND(F.lit(LOW_HALF).cast("long"))
     high = F.shiftrightunsigned("hash", 32)
     if sign is None:
@@ -108,9 +145,12 @@ def _sums(rows: DataFrame, names: list[str], key: tuple[str, ...], vnodes: int, 
     return hashed.groupBy("vnode").agg(count.alias("rows"), F.sum(low).alias("low"), F.sum(high).alias("high"))
 
 
-def _vnode(rows: DataFrame, key: tuple[str, ...], vnodes: int) -> Column:
-    fields = [field for field in rows.schema if not key or field.name in key]
-    return F.pmod(_hash([(F.col(f"`{field.name}`"), field.dataType) for field in fields]), F.lit(vnodes)).cast("int")
+def _vnode(rows: DataFrame, names: list[str], key: tuple[str, ...], vnodes: int) -> Column:
+    """Return a row's vnode: of its key, or of all compared columns where not all of the key is among them."""
+    parts = key if key and set(key) <= set(names) else names
+    return F.pmod(_hash([(F.col(quoted(name)), rows.schema[name].dataType) for name in parts]), F.lit(vnodes)).cast(
+        "int"
+    )
 
 
 def _hash(columns: list[tuple[Column, DataType]]) -> Column:

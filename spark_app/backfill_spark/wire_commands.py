@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 from backfill_api import receipt as words
@@ -60,5 +61,11 @@ def receipt_words(receipt: Receipt) -> words.Receipt:
             words.Mismatch(vnode=one.vnode, source_rows=one.source_rows, target_rows=one.target_rows)
             for one in receipt.mismatches
         ),
+        verified_at=None if receipt.verified_ms is None else moment_words(receipt.verified_ms),
         seconds=receipt.seconds,
     )
+
+
+def moment_words(ms: int) -> str:
+    """Return milliseconds since 1970 as RFC 3339."""
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

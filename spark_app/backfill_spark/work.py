@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from backfill_core.errors import AccountingError, BackfillError, DuplicateKeyError, TransientError
+from backfill_core.errors import AccountingError, BackfillError, TransientError
 from backfill_core.messages import (
     ApplyChanges,
     ChangesApplied,
@@ -39,9 +39,8 @@ from backfill_spark.verify import take_receipt
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from backfill_spark.ports import Sink, Source
     from backfill_spark.seal import Sealer
-    from backfill_spark.sinks.delta.sink import DeltaSink
-    from backfill_spark.sources.delta.source import DeltaSource
     from backfill_spark.transform import Transform
 
 UPSERT, APPEND, CHANGELOG = "Upsert", "Append", "Changelog"
@@ -54,8 +53,8 @@ class Parts:
     """What one attempt works with."""
 
     spark: SparkSession
-    source: DeltaSource
-    sink: DeltaSink
+    source: Source
+    sink: Sink
     sealer: Sealer
     transform: Transform
     app_id: str
@@ -174,31 +173,22 @@ class SparkHands:
             case mode if mode == APPEND:
                 out = parts.transform.apply(change_rows.append_rows(rows))
             case _:
-                out = change_rows.changelog_rows(rows, parts.transform, epoch=work.epoch)
+                out = change_rows.changelog_rows(rows, parts.transform, key=parts.key, epoch=work.epoch)
         files = parts.sealer.measure(parts.sink.stage(out, attempt=parts.attempt, work_id=work.work_id))
         return ChangesApplied(work.work_id, sum(file.rows for file in files), files)
 
     def _merge(self, work: ApplyChanges, rows: DataFrame) -> ChangesApplied:
         parts = self._parts
+        net = parts.sink.as_stored(change_rows.net_changes(rows, parts.transform, parts.key))
         # Computed once, and not by cache(): Delta refuses a MERGE whose source is cached.
-        net = change_rows.net_changes(rows, parts.transform, parts.key).localCheckpoint()
-        changed = net.count()
+        net = net.localCheckpoint()
+        changed = change_rows.check_net_changes(net, parts.key)
         if changed == 0:
             return ChangesApplied(work.work_id, 0)
-        self._check_unique(net)
         crash_point("before_merge")
         parts.sink.merge(net, app_id=parts.app_id, txn_version=work.txn_version)
         crash_point("after_merge")
         return ChangesApplied(work.work_id, changed)
-
-    def _check_unique(self, net: DataFrame) -> None:
-        doubled = change_rows.duplicate_keys(net)
-        if doubled:
-            raise DuplicateKeyError(
-                f"key ({', '.join(self._parts.key)}) is not unique in the source: {doubled}.",
-                cure="An Upsert target holds one row a key: choose another spec.source.delta.key, "
-                "or writeMode Changelog.",
-            )
 
     # ------------------------------------------------------------------ verification
     def _verify(self, work: Verify) -> Verified:
@@ -208,7 +198,7 @@ class SparkHands:
         else:
             rows = parts.source.read(self._pieces_of(work.done))
         receipt = take_receipt(
-            parts.transform.apply(rows),
+            parts.sink.as_stored(parts.transform.apply(rows)),
             parts.sink.at(work.target_version),
             key=parts.key,
             vnodes=parts.vnodes,
@@ -253,7 +243,7 @@ class SparkHands:
         """Say in our words what went wrong; what nobody knows is worth another try."""
         if isinstance(error, BackfillError):
             return error
-        known = self._parts.source.explain_failure(error)
+        known = self._parts.sink.explain_failure(error) or self._parts.source.explain_failure(error)
         if known is not None:
             return known
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]

@@ -34,6 +34,8 @@ PLANTED = [
     ("Strategies", f"{CORE}/strategies/planted/__init__.py", "import backfill_core.strategies.snapshot.params"),
     ("Sources", f"{SPARK}/sources/planted/__init__.py", "import backfill_spark.sources.delta.source"),
     ("Sinks", f"{SPARK}/sinks/planted/__init__.py", "import backfill_spark.sinks.delta.sink"),
+    ("A source knows no sink", f"{SPARK}/sources/delta/planted.py", "import backfill_spark.sinks.delta.sink"),
+    ("A sink knows no source", f"{SPARK}/sinks/delta/planted.py", "import backfill_spark.sources.delta.log"),
 ]
 
 

@@ -6,14 +6,23 @@ import sys
 import pytest
 from support.house import ROOT
 
+from backfill_cli import client
 from backfill_core import errors
+from backfill_spark import settings
 
 PAGE = (ROOT / "docs" / "errors.md").read_text()
-CLASSES = [
-    kind
-    for kind in vars(errors).values()
-    if isinstance(kind, type) and issubclass(kind, errors.BackfillError) and kind is not errors.BackfillError
-]
+
+
+def of(*modules):
+    """Return the errors of modules that have a reason of their own."""
+    kinds = [kind for module in modules for kind in vars(module).values() if isinstance(kind, type)]
+    found = {kind for kind in kinds if issubclass(kind, errors.BackfillError) and kind is not errors.BackfillError}
+    return sorted((kind for kind in found if "reason" in vars(kind)), key=lambda kind: kind.__name__)
+
+
+RUN = of(errors)
+CLASSES = of(errors, client, settings)
+COMMAND = [kind for kind in CLASSES if kind not in RUN]
 
 
 class TestGeneratedFiles:
@@ -48,7 +57,13 @@ class TestErrors:
 
         assert sorted(set(reasons)) == sorted(reasons)
 
-    @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+    @pytest.mark.parametrize("kind", COMMAND, ids=lambda kind: kind.__name__)
+    def test_a_command_ends_with_a_code_below_those_of_runs(self, kind):
+        """A script must be able to tell `nobody runs` from `the run failed`."""
+        assert 2 <= kind.exit_code < 10
+        assert f"\n| {kind.exit_code} | " in PAGE
+
+    @pytest.mark.parametrize("kind", RUN, ids=lambda kind: kind.__name__)
     def test_an_exit_code_says_whether_to_retry(self, kind):
         """The operator classifies a dead driver by this number alone."""
         assert kind.retryable == (60 <= kind.exit_code < 80)

@@ -2,8 +2,10 @@
 
 import json
 import re
+import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
@@ -94,6 +96,20 @@ class TestACommandIsSentAndItsAcknowledgementShown:
             {"vnode": 7, "sourceRows": 10, "targetRows": 9}
         ]
 
+    def test_verify_that_ends_the_job_fails_for_the_difference(self, state_dir):
+        """The job is over a moment after its receipt; the exit code must be the receipt's, not that nobody runs."""
+        with running(state_dir, different=True, ends=True):
+            done = backfill("verify")
+        assert (done.exit_code, done.stderr) == (48, "")
+        assert "1 of 256 vnodes differ" in done.stdout
+
+    def test_a_driver_that_ends_without_a_receipt(self, state_dir):
+        """Nothing was proven, so it is no success either."""
+        with running(state_dir, silent=True) as job:
+            job.server.close()
+            done = backfill("verify")
+        assert (done.exit_code, "error: NotRunning" in done.stderr) == (4, True)
+
 
 class TestTheJobThatIsMeant:
     def test_by_file(self, job, tmp_path):
@@ -158,6 +174,31 @@ class TestStatus:
         shown = backfill("status").stdout
         assert "throttled by command (revision 1)" in shown
         assert "revision 1 applied at epoch" in shown
+
+    def test_a_driver_that_ends_while_it_is_looked_at_is_no_driver(self, state_dir):
+        """With --offline the target is asked then (here for the file it needs), instead of saying `refused`."""
+        with running(state_dir) as job:
+            job.server.close()
+            assert backfill("status").exit_code == 4
+            done = backfill("status", "--offline")
+        assert (done.exit_code, "give the Backfill with -f FILE" in done.stderr) == (2, True)
+
+    @pytest.mark.parametrize("answer", [b"", b"HTTP/1.0 200 OK\r\nContent-Length: 90\r\n\r\n{", b"what?\r\n\r\n"])
+    def test_an_answer_that_was_cut_off_is_none(self, state_dir, answer):
+        """A driver may die in the middle of a word."""
+        with socket.create_server(("127.0.0.1", 0)) as listening, Rendezvous(state_dir, "default/job") as meeting:
+            meeting.publish(url=f"http://127.0.0.1:{listening.getsockname()[1]}", token="t", attempt=1)
+
+            def once():
+                connection, _ = listening.accept()
+                with connection:
+                    connection.recv(4096)
+                    connection.sendall(answer)
+
+            with ThreadPoolExecutor(1) as pool:
+                pool.submit(once)
+                done = backfill("status")
+        assert (done.exit_code, "error: NotRunning" in done.stderr) == (4, True)
 
     def test_jobs(self, state_dir):
         """All that run on this machine."""

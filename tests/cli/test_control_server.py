@@ -3,6 +3,7 @@
 import http.client
 import json
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
@@ -11,7 +12,7 @@ from support.driver_double import DoubleInAThread
 from support.fake_driver import ScriptedJob
 
 from backfill_core.messages import Acknowledge, Pause, Throttle
-from backfill_spark.control_server import ACKS_KEPT_MAX, BODY_MAX_BYTES
+from backfill_spark.control_server import ACKS_KEPT_MAX, BODY_MAX_BYTES, GOODBYE_S
 
 
 @pytest.fixture(params=[ScriptedJob, DoubleInAThread], ids=["real", "double"])
@@ -214,6 +215,28 @@ class TestRevisionsOnlyGrow:
         assert len(applied) == 1
         assert [event.command for event in job.seen] == [Throttle(applied[0])]
         assert sorted({ack["outcome"] for _, ack in answers}) == ["Applied", "Superseded"]
+
+
+class TestAReceiptIsReadBeforeTheServerEnds:
+    def test_the_end_waits_for_who_asked(self):
+        """The answer to a Verify is the receipt, and a receipt may be the end of the job."""
+        with ScriptedJob(ends=True) as job:
+            command(job, request(1, kind="Verify"))
+            assert job.stopped.wait(5)
+            assert ask(job, "GET", "/v1/receipt")[1]["rows"] == 4000
+
+    def test_and_for_nobody_else(self, job):
+        """A job that nobody asked must not end late."""
+        began_s = time.monotonic()
+        job.server.close()
+        assert time.monotonic() - began_s < GOODBYE_S
+
+    def test_nor_for_longer_than_a_moment(self):
+        """Who asked may be gone."""
+        with ScriptedJob(ends=True) as job:
+            command(job, request(1, kind="Verify"))
+        with pytest.raises(OSError):
+            ask(job, "GET", "/v1/receipt")
 
 
 class TestLooksShowWhatTheJobSays:

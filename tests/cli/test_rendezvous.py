@@ -53,6 +53,15 @@ class TestADriverIsFoundWhileItRuns:
             assert (found.job_id, found.attempt, found.token) == ("a/b", 3, "secret")
         assert running(folder) == left_behind(folder) == []
 
+    def test_an_address_that_was_withdrawn(self, folder):
+        """A driver that ends is not found while it still cleans up; and no second one may start before it is gone."""
+        with Rendezvous(folder, "a/b") as meeting:
+            publish(meeting)
+            meeting.withdraw()
+            assert running(folder) == left_behind(folder) == []
+            with pytest.raises(AlreadyRunningError), Rendezvous(folder, "a/b"):
+                pass
+
     def test_a_folder_that_is_not_there(self, folder):
         """The first command on a machine finds nothing, and makes nothing."""
         assert running(folder) == []

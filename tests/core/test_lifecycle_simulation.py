@@ -6,13 +6,15 @@ import pytest
 from support.lifecycle import conditions
 from support.operator_world import World
 
-SEEDS = range(150)
+SEEDS = range(40)
 STORM, CALM = 120, 200
 
 
-def storm(seed: int) -> World:
+def storm(seed: int, *, endless: bool = False) -> World:
     """Let faults and users rage."""
     world = World(seed)
+    if endless:
+        world.work_wanted = 10**9
     for _ in range(STORM):
         world.tick(world.chance.choice([0.2, 1, 1, 5, 20]))
         if world.chance.random() < 0.15:
@@ -53,3 +55,22 @@ class TestWhateverHappens:
         assert world.alive_max <= 1
         assert world.cr is None
         assert world.pods == {}
+
+    def test_what_is_wanted_is_in_force_in_the_end(self, seed: int) -> None:
+        """Commands were lost, doubled, superseded by strangers' and taken back: the last wish counts, and the status is true."""
+        world = storm(seed, endless=True)
+        world.calm()
+        world.edit(desiredState="Paused", pause={"scope": "History"}, throttle={"rowsPerSecond": 7})
+        for _ in range(CALM):
+            world.tick(5)
+            world.reconcile()
+
+        assert world.cr is not None
+        (pod,) = [pod for pod in world.pods.values() if not pod.over]
+        driver = world.drivers[pod.uid]
+        assert (driver.paused, driver.rate) == ("History", 7)
+        assert world.cr.status.phase == "Paused"
+        assert conditions(world.cr.status).items() >= {"Paused": "True", "Throttled": "True", "Ready": "True"}.items()
+        assert conditions(world.cr.status)["ControlSynced"] == "True"
+        assert world.cr.status.control is not None
+        assert world.cr.status.control.pending == ()

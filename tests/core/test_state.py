@@ -12,7 +12,7 @@ from backfill_core.intervals import IntervalSet
 from backfill_core.messages import Pause, Receipt, Resume, Throttle, VnodeMismatch
 from backfill_core.state import SIZE_MAX_BYTES, JobState, check_same_spec, txn_version
 
-RECEIPT = Receipt(3, 9, 12, 100, 256, "ab", (VnodeMismatch(7, 5, 4),), 1.5)
+RECEIPT = Receipt(3, 9, 12, 100, 256, "ab", (VnodeMismatch(7, 5, 4),), 1.5, verified_ms=7)
 
 
 class TestTheStateComesBackAsItWas:

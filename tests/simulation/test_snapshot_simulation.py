@@ -15,7 +15,12 @@ from support.sim_oracle import Broken
 from support.sim_tables import APPEND, CHANGELOG, UPSERT
 from support.sim_world import Scenario, World, scenario
 
+from backfill_core import strategies
+
 SEEDS = 150
+STRATEGIES = sorted(strategies.discover())
+"""The laws hold for whatever is discovered; a strategy that breaks one is not one."""
+
 SMALL = Scenario(seed=0, rows=14, commits=4, trouble_s=6.0, commands=2, verify_final=True)
 """Small enough to die at each of its steps."""
 
@@ -26,47 +31,50 @@ LAYOUTS = [
 
 
 @cache
-def finished(seed: int) -> World:
-    return World(scenario(seed)).run()
+def finished(strategy: str, seed: int) -> World:
+    return World(replace(scenario(seed), strategy=strategy)).run()
 
 
+@pytest.mark.parametrize("strategy", STRATEGIES)
 class TestTheCoreInvariant:
     """At every seal the target holds what its state says; nothing is lost, doubled or forgotten."""
 
     @pytest.mark.parametrize("seed", range(SEEDS))
-    def test_holds_in_any_world(self, seed: int) -> None:
+    def test_holds_in_any_world(self, strategy: str, seed: int) -> None:
         """R-SNAP-8, 9, 19, 36, 37, 38, 41, 42, 43, 44: faults, crashes, commands, in every mixture.
 
         Modes, layouts, filters, limits, seal intervals and the number of commits are drawn from the seed; the
         oracle looks at each commit, each start of work, and each acknowledgement.
         """
-        world = finished(seed)
+        world = finished(strategy, seed)
         assert world.oracle.seals > 0
 
-    def test_worlds_are_worth_it(self) -> None:
+    def test_worlds_are_worth_it(self, strategy: str) -> None:
         """A simulator that never crashes or merges proves nothing."""
         done = Counter[str]()
         for seed in range(SEEDS):
-            world, oracle = finished(seed), finished(seed).oracle
+            world, oracle = finished(strategy, seed), finished(strategy, seed).oracle
             done.update(crashes=world.crashes, stops=world.stops, merges=oracle.merges, receipts=oracle.receipts)
             done.update(seals=oracle.seals, splits=oracle.splits, acks=oracle.acks)
         wanted = {"crashes": 100, "stops": 30, "merges": 40, "receipts": 60, "seals": 1000, "splits": 500, "acks": 400}
         assert all(done[name] >= least for name, least in wanted.items()), done
 
-    def test_a_seed_is_a_world(self) -> None:
+    def test_a_seed_is_a_world(self, strategy: str) -> None:
         """A failing seed must fail again, or nobody can find out why."""
-        one, other = World(scenario(17)).run(), World(scenario(17)).run()
+        given = replace(scenario(17), strategy=strategy)
+        one, other = World(given).run(), World(given).run()
         assert one.history == other.history
 
 
+@pytest.mark.parametrize("strategy", STRATEGIES)
 class TestACrashAtAnyStep:
     """A process may die after each action, each event and each commit; the next attempt goes on."""
 
     @pytest.mark.parametrize("mode", [UPSERT, APPEND, CHANGELOG])
     @pytest.mark.parametrize(("sparse", "rows_per_s"), LAYOUTS)
-    def test_loses_and_doubles_nothing(self, mode: str, sparse: bool, rows_per_s: int | None) -> None:
+    def test_loses_and_doubles_nothing(self, strategy: str, mode: str, sparse: bool, rows_per_s: int | None) -> None:
         """R-SNAP-37, R-SNAP-38, R-SNAP-39: a restart continues from what was sealed, whatever was under way."""
-        given = replace(SMALL, mode=mode, sparse=sparse, rows_per_s=rows_per_s)
+        given = replace(SMALL, strategy=strategy, mode=mode, sparse=sparse, rows_per_s=rows_per_s)
         for step in range(1, World(given).run().steps + 1):
             try:
                 world = World(replace(given, crash_at=step)).run()
@@ -75,9 +83,9 @@ class TestACrashAtAnyStep:
             assert world.crashes == 1
 
     @pytest.mark.parametrize("seed", range(20))
-    def test_again_and_again(self, seed: int) -> None:
+    def test_again_and_again(self, strategy: str, seed: int) -> None:
         """A node that kills its pods every few seconds is slow, not wrong."""
-        given = replace(scenario(seed), crashes=0.08, rows=40, sparse=True, rows_per_s=None)
+        given = replace(scenario(seed), strategy=strategy, crashes=0.08, rows=40, sparse=True, rows_per_s=None)
         assert World(given).run().crashes > 0
 
 

@@ -115,6 +115,26 @@ class TestKeys:
         with pytest.raises(KeyInvalidError, match="null in 1 rows"):
             opened(spark, str(tmp_path / "s")).check_key_values(unique=False)
 
+    def test_a_null_that_a_deletion_vector_hides_is_not_there(self, spark, tmp_path):
+        path = str(tmp_path / "s")
+        writer = spark.sql("SELECT if(id = 3, null, id) AS id FROM range(0, 9, 1, 1)").write.format("delta")
+        writer.option("delta.enableDeletionVectors", "true").save(path)
+        spark.sql(f"DELETE FROM delta.`{path}` WHERE id IS NULL")
+        source = opened(spark, path)
+
+        assert sum(source.pinned.deleted) == 1
+        source.check_key_values(unique=True)
+
+    @pytest.mark.parametrize("name", ["count", "a.b", "it's", "a`b"])
+    def test_any_name_will_do(self, spark, tmp_path, name):
+        path = str(tmp_path / "s")
+        spark.range(9).selectExpr("id % 8 AS id").toDF(name).write.format("delta").save(path)
+        source = DeltaSource(spark, path, key=(name,))
+        source.pin(None)
+
+        with pytest.raises(DuplicateKeyError, match="2 rows"):
+            source.check_key_values(unique=True)
+
     def test_doubled(self, spark, tmp_path):
         spark.sql("SELECT id % 8 AS id FROM range(9)").write.format("delta").save(str(tmp_path / "s"))
         source = opened(spark, str(tmp_path / "s"))
@@ -151,6 +171,19 @@ class TestTheVersionsAfter:
         spark.sql(f"DELETE FROM delta.`{path}` WHERE id = 11")
         with pytest.raises(ChangeFeedMissingError, match="version 4"):
             source.changes(3, 4)
+
+    def test_appended_files_in_odd_folders_are_all_read(self, spark, tmp_path):
+        """The log spells a path as a URI: a folder `p=a b` is `p=a%20b` there."""
+        path = str(tmp_path / "odd path=%20")
+        rows = (
+            "SELECT id, element_at(array('a b', 'c%d', 'e/f=g', 'ü', ''), cast(id % 5 + 1 AS int)) AS p FROM range(10)"
+        )
+        for mode in ("error", "append"):
+            spark.sql(rows).write.format("delta").partitionBy("p").mode(mode).save(path)
+        source = DeltaSource(spark, path, key=())
+        source.pin(0)
+
+        assert rows_of(source.changes(0, 1).select("id", "p")) == rows_of(source.read(pieces(prefix_of(source), 0, 10)))
 
     @pytest.mark.parametrize(
         ("change", "column"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import queue
 import secrets
+import ssl
 import sys
 import threading
 from dataclasses import dataclass
@@ -44,6 +45,12 @@ class ScriptedJob:
     different: bool = False
     """Receipts find a difference."""
 
+    ends: bool = False
+    """A receipt ends the job at once, as one that finds a difference does."""
+
+    ssl_context: ssl.SSLContext | None = None
+    """Serve HTTPS with it."""
+
     def __post_init__(self) -> None:
         self.commands: queue.SimpleQueue[CommandReceived | None] = queue.SimpleQueue()
         self.seen: list[CommandReceived] = []
@@ -61,6 +68,7 @@ class ScriptedJob:
             submit=self.commands.put,
             progress=lambda: self.progress,
             receipt=lambda: self.receipt,
+            ssl_context=self.ssl_context,
         )
 
     def run(self) -> None:
@@ -80,6 +88,8 @@ class ScriptedJob:
             epoch = self.progress.epoch + 1
             self._change(epoch=epoch, revision=event.revision)
             self.server.acknowledge(Acknowledge(self.attempt, epoch, event.revision, "Applied"))
+            if isinstance(event.command, VerifyNow):
+                self._take_receipt()
         self.stopped.set()
 
     def _apply(self, event: CommandReceived) -> None:
@@ -93,10 +103,18 @@ class ScriptedJob:
                 reason = f"throttled by command (revision {event.revision})"
                 self._change(throttle_rows_per_second=rate, reason=reason)
             case VerifyNow():
-                wrong = (VnodeMismatch(7, 10, 9),) if self.different else ()
-                self.receipt = Receipt(3, 5, self.progress.epoch, 4000, 256, "ab" * 32, wrong, 0.5)
+                pass
             case Stop():
+                self._change(stopping=True)
                 self.stopped.set()
+
+    def _take_receipt(self) -> None:
+        """After the acknowledgement, as in real life; and maybe nobody is there any more a moment later."""
+        wrong = (VnodeMismatch(7, 10, 9),) if self.different else ()
+        self.receipt = Receipt(3, 5, self.progress.epoch, 4000, 256, "ab" * 32, wrong, 0.5)
+        if self.ends:
+            self.stopped.set()
+            self.server.close()
 
     def _change(self, **fields: Any) -> None:
         self.progress = self.progress.model_copy(update=fields)

@@ -87,7 +87,7 @@ class World:
         self.pods: dict[str, DriverPod] = {}
         self.drivers: dict[str, Driver] = {}
         self.objects: set[int] = set()
-        self.work = 0
+        self.work, self.work_wanted = 0, WORK
         self.sealed = Driver(0)
         self.acks: dict[int, Ack] = {}
         self.launch_failed: LaunchFailed | None = None
@@ -129,7 +129,7 @@ class World:
             return self._ends(pod, 10)
         self.work += driver.paused is None
         self.sealed = replace(driver)
-        return self._ends(pod, 0) if self.work >= WORK else pod
+        return self._ends(pod, 0) if self.work >= self.work_wanted else pod
 
     def _ends(self, pod: DriverPod, code: int | None, *, disrupted: bool = False) -> DriverPod:
         return replace(
@@ -298,7 +298,7 @@ class World:
             if pod.ready:
                 driver = self.drivers[pod.uid]
                 progress = Progress(
-                    phase="Snapshot", percent=min(100, 100 * self.work // WORK), paused=driver.paused, table_version=1,
+                    phase="Snapshot", percent=min(100, 100 * self.work // self.work_wanted), paused=driver.paused, table_version=1,
                     throttle_rows_per_second=driver.rate, revision=driver.revision,
                 )  # fmt: skip
                 acks = tuple(ack for ack in self.acks.values() if ack.attempt == driver.attempt)

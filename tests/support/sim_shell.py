@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from support.sim_oracle import demand
 from support.sim_tables import APPEND, UPSERT, Row
 
+from backfill_core import strategies
 from backfill_core.errors import BackfillError, TransientError
 from backfill_core.job import Job
 from backfill_core.messages import (
@@ -43,9 +44,8 @@ from backfill_core.messages import (
     WorkFailed,
     WorkFinished,
 )
-from backfill_core.ports import Now
+from backfill_core.ports import Now, Pinned, Strategy
 from backfill_core.state import JobState
-from backfill_core.strategies.snapshot.strategy import Pinned, SnapshotSettings, SnapshotStrategy
 
 if TYPE_CHECKING:
     from support.sim_world import World
@@ -77,7 +77,7 @@ class Shell:
         self._txn_read = txn
         self._rows_done = 0
 
-    def _strategy(self) -> SnapshotStrategy:
+    def _strategy(self) -> Strategy:
         world, version = self._world, self._version
         files = world.upstream.layout(version)
         pinned = Pinned(
@@ -88,7 +88,7 @@ class Shell:
             rows=tuple(file.of for file in files),
             rows_live=sum(len(file.rows) for file in files),
         )
-        return SnapshotStrategy(pinned, SnapshotSettings(merges=world.given.mode == UPSERT, filtered=world.filtered))
+        return strategies.discover()[world.given.strategy].build(world.spec, pinned)
 
     def _now(self) -> Now:
         return Now(self._world.now_s + self._mono_s, self._world.wall_ms)

@@ -13,12 +13,24 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
 
+from support.jobs import job
 from support.sim_oracle import Oracle, demand
 from support.sim_shell import Shell
 from support.sim_tables import APPEND, CHANGELOG, UPSERT, Target, Upstream
 
+from backfill_api.spec import BackfillSpec
 from backfill_core.job import JobSettings
-from backfill_core.messages import Command, CommandReceived, Finish, Pause, Resume, Stop, Throttle, VerifyNow
+from backfill_core.messages import (
+    Command,
+    CommandReceived,
+    Finish,
+    Pause,
+    Resume,
+    Stop,
+    StopRequested,
+    Throttle,
+    VerifyNow,
+)
 from backfill_core.state import JobState
 
 WALL_MS = 1_700_000_000_000
@@ -31,6 +43,7 @@ class Scenario:
     """What a world is like; everything else follows from the seed."""
 
     seed: int
+    strategy: str = "Snapshot"
     mode: str = UPSERT
     rows: int = 60
     sparse: bool = False
@@ -48,6 +61,9 @@ class Scenario:
     """The one step after which the process dies."""
 
     commands: int = 0
+    signals: int = 0
+    """How often the process is asked to end, without a command."""
+
     commits: int = 8
     trouble_s: float = 25.0
     """After this moment: no faults, no crashes, no commits, no pause, no limit; the job must come to its end."""
@@ -76,6 +92,7 @@ def scenario(seed: int) -> Scenario:
         crashes=rng.choice([0.0, 0.005, 0.03]),
         commands=rng.choice([0, 3, 12]),
         commits=rng.choice([0, 3, 15, 40]),
+        signals=rng.choice([0, 0, 2]),
     )
 
 
@@ -101,6 +118,7 @@ class World:
         self.target = Target()
         self.oracle = Oracle(self.upstream, self.target, given.mode, filtered=filtered)
         self.filtered = filtered
+        self.spec = self._spec()
         self.now_s = 0.0
         self.steps = self.crashes = self.stops = 0
         self.history: list[str] = []
@@ -112,6 +130,12 @@ class World:
         self._unanswered: dict[int, Command] = {}
         self._delivered = 0
         self.settings = JobSettings(seal_every=given.seal_every, verify_final=given.verify_final)
+
+    def _spec(self) -> BackfillSpec:
+        """Return what the strategy is built from; source and target of the simulation have no place."""
+        where = {"transform": {"where": "value > 0"}} if self.filtered else {}
+        target = {"writeMode": self.given.mode}
+        return job("/source", "/target", strategy={"type": self.given.strategy}, target=target, **where).spec
 
     # ------------------------------------------------------------------ time
     @property
@@ -156,6 +180,8 @@ class World:
             self.after(self.rng.uniform(0, self.given.trouble_s), self.upstream.commit)
         for _ in range(self.given.commands):
             self.after(self.rng.uniform(0, self.given.trouble_s), self._command)
+        for _ in range(self.given.signals):
+            self.after(self.rng.uniform(0, self.given.trouble_s), self._signal)
         self.after(self.given.trouble_s, self._calm_down)
         self._open()
         ticks, ticked_s = 0, -1.0
@@ -245,6 +271,12 @@ class World:
         ]
         self._send(rng.choice(commands))
 
+    def _signal(self) -> None:
+        """Ask the process to end, whatever it is doing; before it has begun it has no ears."""
+        if self._shell is not None and self._shell.begun:
+            self.note("signal")
+            self._shell.deliver(StopRequested(force=self.rng.random() < 0.5))
+
     def _send(self, command: Command) -> None:
         revision = next(self._revision)
         self._unanswered[revision] = command
@@ -283,6 +315,6 @@ class World:
 
     def attempt_state(self, state: JobState | None) -> JobState:
         """Return the state a new attempt begins with, as the driver makes it."""
-        before = state or JobState("job", "spec", attempt=0, epoch=0, strategy="Snapshot")
+        before = state or JobState("job", "spec", attempt=0, epoch=0, strategy=self.given.strategy)
         controls = before.controls.under_spec(None, self.given.rows_per_s).at(self.wall_ms)
         return replace(before, attempt=before.attempt + 1, controls=controls)

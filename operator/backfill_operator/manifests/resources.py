@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -75,7 +76,7 @@ def size(resources: Mapping[str, Any], path: str, *, beside_mib: int, beside_per
     beside = max(beside_mib, memory_mib * beside_per_cent // 100)
     heap = max(memory_mib - beside, memory_mib * 6 // 10)
     cpu = limits.get("cpu", requests.get("cpu", "1"))
-    cores = max(1, -int(-quantity(cpu, f"{path}.cpu") // 1))
+    cores = max(1, math.ceil(quantity(cpu, f"{path}.cpu")))
     request = str(requests.get("cpu", cpu))
     return Size(heap, memory_mib - heap, cores, request, str(limits["cpu"]) if "cpu" in limits else None)
 

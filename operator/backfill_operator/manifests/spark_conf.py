@@ -20,6 +20,9 @@ from backfill_operator.manifests.names import (
 from backfill_operator.manifests.resources import DRIVER_DEFAULT, EXECUTOR_DEFAULT, Size, size, with_defaults
 
 INSTANCES_DEFAULT = 1
+CORES_MAX = 512
+"""Shuffles and Delta's own small jobs are cut by the number of cores; finer than this they only cost."""
+
 PYTHON_MIB = 640
 """The driver's own Python beside its JVM."""
 
@@ -44,7 +47,7 @@ def cores(launch: Launch) -> int:
         return driver_size(launch).cores
     executor = launch.spec.executor
     pods = executor.dynamic.max if executor.dynamic else _instances(launch)
-    return executor_size(launch).cores * pods
+    return min(executor_size(launch).cores * pods, CORES_MAX)
 
 
 def properties(launch: Launch) -> dict[str, str]:

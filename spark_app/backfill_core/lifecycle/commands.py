@@ -50,7 +50,10 @@ def exchange(sight: Sight, number: int, *, stop: bool, steer: bool) -> Exchange:
         stop: Must the driver be told to stop? Asked once; later rounds know it from the status.
         steer: May it be told anything else? Not while it stops, and not under a spec that cannot be read.
     """
-    control, again = _acknowledged(sight, number)
+    control = sight.status.control or Control()
+    if control.attempt != number and sight.progress is None:
+        return Exchange(control, decided=False, requests=())  # nobody has been heard who could be told
+    control, again = _acknowledged(sight, control, number)
     if sight.progress is None:
         return Exchange(control, decided=False, requests=_requests(sight, control, number))
     wishes = [*again]
@@ -83,13 +86,15 @@ def settled(sight: Sight, control: Control) -> bool:
     return (progress.paused, progress.throttle_rows_per_second) == wanted
 
 
-def _acknowledged(sight: Sight, number: int) -> tuple[Control, list[Command]]:
+def _acknowledged(sight: Sight, control: Control, number: int) -> tuple[Control, list[Command]]:
     """Take the answers; return also the deeds that must be asked for again under a new number."""
-    control = sight.status.control or Control()
     if control.attempt != number:
         # A new driver has its controls from its start, or is corrected; only deeds have to be asked for again.
         lost = [one.command for one in control.pending if one.command.type == "Verify"]
-        return control.model_copy(update={"attempt": number, "pending": (), "pending_since": None}), lost
+        told = sight.progress.revision if sight.progress else 0
+        fresh = {"attempt": number, "pending": (), "pending_since": None}
+        # The target may be a new one, whose state knows of no command.
+        return control.model_copy(update=fresh | {"acked_revision": min(control.acked_revision, told)}), lost
     acks = {ack.revision: ack for ack in _answers(sight, number)}
     again: list[Command] = []
     kept: list[PendingCommand] = []
@@ -171,7 +176,7 @@ def _kind(type_: str) -> str:
 
 def _requests(sight: Sight, control: Control, number: int) -> tuple[CommandRequest, ...]:
     """Return what waits, in order; to a driver that was never heard of nothing is sent."""
-    if sight.look is None or number < 1:
+    if sight.look is None or number < 1 or control.attempt != number:
         return ()
     return tuple(
         CommandRequest(attempt=number, revision=one.revision, command=one.command)

@@ -32,7 +32,7 @@ def without_driver(sight: Sight, *, suspended: str = "") -> dict[str, Fact]:
 def with_driver(sight: Sight, control: Control) -> dict[str, Fact]:
     """Return the details of an attempt in flight."""
     made = {
-        **_kept(sight),
+        **_kept(sight, "NonConvergent"),
         **_verified(sight),
         "DriverReady": _driver(sight),
         "Suspended": Fact("False", "NotRequested"),
@@ -107,8 +107,8 @@ def _verified(sight: Sight) -> dict[str, Fact]:
     return {"Verified": Fact("True", "Equal")}
 
 
-def _kept(sight: Sight) -> dict[str, Fact]:
-    return {type_: _fact(one) for type_ in _KEPT if (one := sight.condition(type_)) is not None}
+def _kept(sight: Sight, *more: str) -> dict[str, Fact]:
+    return {type_: _fact(one) for type_ in (*_KEPT, *more) if (one := sight.condition(type_)) is not None}
 
 
 def _fact(one: Condition) -> Fact:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 from backfill_api.conditions import Phase
 from backfill_api.names import DRAIN_FINALIZER, RESTART_ANNOTATION
@@ -38,6 +39,9 @@ STOPPING_FACE: dict[str, Phase] = {
 }  # fmt: skip
 
 
+NOT_STARTED = frozenset({"StartupTimeout", "SubmissionFailed"})
+
+
 def fly(sight: Sight, attempt: Attempt, *, stop: StopReason | None = None) -> Turn:
     """Decide about an attempt in flight.
 
@@ -67,7 +71,7 @@ def _unseen(sight: Sight, attempt: Attempt, stop: StopReason | None) -> Turn:
         since = known.last_transition_time if known is not None and known.reason == "DriverMissing" else None
         left_ms = min(sight.left_ms(since, MISSING_GRACE_MS), MISSING_GRACE_MS)
         if left_ms > 0:
-            phase: Phase = "Running" if attempt.ready_time else "Launching"
+            phase: Phase = sight.status.phase or "Launching"  # it may be there all the same
             fact = details.missing(sight)
             facts = details.with_driver(sight, sight.status.control or Control()) | {"DriverReady": fact}
             return Turn(sight.status, Face.moves(phase, fact.reason, fact.message).showing(facts), (), left_ms)
@@ -84,7 +88,7 @@ def _request(sight: Sight, stop: StopReason | None) -> StopRequest | None:
 # ------------------------------------------------------------------ the end
 def _landed(sight: Sight, attempt: Attempt, end: End) -> Turn:
     """Put the end on record; the attempt's objects go first, so that none is forgotten."""
-    end = _as_asked(attempt, end)
+    end = _as_asked(sight, attempt, end)
     status = close(replace(sight, status=sight.status.model_copy(update={"attempt": attempt})), end)
     after = replace(sight, status=status, pod=None, look=None)
     if end.outcome == "Complete":
@@ -96,18 +100,17 @@ def _landed(sight: Sight, attempt: Attempt, end: End) -> Turn:
     return replace(turn, actions=(DeleteAttemptObjects(attempt.number), *turn.actions))
 
 
-def _as_asked(attempt: Attempt, end: End) -> End:
+def _as_asked(sight: Sight, attempt: Attempt, end: End) -> End:
     """An attempt that was asked to end did not fail by ending, unless it says that no other one will do better."""
     if attempt.stop is None or end.outcome in ("Complete", "Planned", "Final"):
         return end
     reason = attempt.stop.reason
-    match reason:
-        case "StartupTimeout":
-            return End("Retry", reason, "the driver did not start in time", end.exit_code)
-        case "SubmissionFailed":
-            return End("Final", reason, "the driver's container could not be started", end.exit_code)
-        case _:
-            return End("Stopped", reason, "", end.exit_code)
+    if reason not in NOT_STARTED:
+        return End("Stopped", reason, "", end.exit_code)
+    words = sight.condition("Reconciling")
+    message = words.message if words is not None and words.reason in (reason, "Launching") else ""
+    outcome: Literal["Retry", "Final"] = "Final" if reason == "SubmissionFailed" else "Retry"
+    return End(outcome, reason, message or "the driver did not start in time", end.exit_code)
 
 
 # ------------------------------------------------------------------ a pod
@@ -237,12 +240,15 @@ def _looks(sight: Sight, attempt: Attempt, pod: DriverPod, control: Control) -> 
     wanted = sight.wanted
     if attempt.stop is not None:
         reason = "Draining" if attempt.stop.reason == "Deleted" else attempt.stop.reason
-        return Face.moves(STOPPING_FACE[attempt.stop.reason], reason, "the driver stops at a barrier")
+        words = _waiting_words(pod) if reason in NOT_STARTED else "the driver stops at a barrier"
+        before = sight.condition("Reconciling")
+        if not words and before is not None and before.reason in (reason, "Launching"):
+            words = before.message  # why it did not start is seen no more, once its pod is going
+        return Face.moves(STOPPING_FACE[attempt.stop.reason], reason, words)
     if attempt.kind == "Plan":
-        return Face.moves("Pending", "Planning", pod.waiting or pod.unscheduled)
+        return Face.moves("Pending", "Planning", _waiting_words(pod))
     if attempt.ready_time is None:
-        words = ": ".join(word for word in (pod.waiting, pod.waiting_message, pod.unscheduled) if word)
-        return Face.moves("Launching", "Launching", words)
+        return Face.moves("Launching", "Launching", _waiting_words(pod))
     at_rest = wanted.paused is not None and settled(sight, control)
     phase: Phase = "Paused" if at_rest else "Pausing" if wanted.paused is not None else "Running"
     if pod.deletion_ms is not None:
@@ -254,3 +260,7 @@ def _looks(sight: Sight, attempt: Attempt, pod: DriverPod, control: Control) -> 
     if at_rest:
         return Face.holds(phase, "Override" if wanted.pause_overridden else "AsRequested")
     return Face.holds(phase, "Running")
+
+
+def _waiting_words(pod: DriverPod) -> str:
+    return ": ".join(word for word in (pod.waiting, pod.waiting_message, pod.unscheduled) if word)

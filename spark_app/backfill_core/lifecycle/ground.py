@@ -35,27 +35,28 @@ def _stand(sight: Sight, just_ended: End | None) -> Turn:
         # Without a single retry the reason of the failure says more than that there was none.
         reason = just_ended.reason if just_ended and rules.backoff_limit == 0 else "BackoffLimitExceeded"
         return give_up(sight, reason, words)
+    blocked = blocked_by(sight)
+    if blocked is not None and sight.strays:
+        return blocked
     if rules.refused:
         face = Face.stands_still("Pending", "SpecRefused", rules.refused)
         return Turn(status, face.showing(details.without_driver(sight)))
-    blocked = blocked_by(sight)
-    if blocked is not None and (sight.strays or not wanted.suspend):
-        return blocked
     if wanted.suspend:
         return _suspended(sight)
+    if blocked is not None:
+        return blocked
+    if sight.plan_first and status.plan is not None:
+        return _awaits_approval(sight)
+    deadline_left_ms = None
     if status.start_time is not None and rules.deadline_s is not None:
-        left_ms = sight.left_ms(status.start_time, rules.deadline_s * 1000)
-        if left_ms <= 0:
+        deadline_left_ms = sight.left_ms(status.start_time, rules.deadline_s * 1000)
+        if deadline_left_ms <= 0:
             return give_up(sight, "DeadlineExceeded", f"the job took longer than {rules.deadline_s} s; {why}")
-    if rules.plan_first and status.plan is not None:
-        face = Face.waits("AwaitingApproval", "AwaitingApproval", "set spec.approved: true to go on")
-        facts = {"AwaitingApproval": Fact("True", "AwaitingApproval")}
-        return Turn(status, face.showing(facts | details.without_driver(sight)), _released(sight))
     left_ms = _wait_ms(sight)
     if left_ms > 0 or just_ended is not None:
         again = _ended_as(sight) in AT_ONCE
         face = Face.moves("Launching", _ended_as(sight)) if again else Face.moves("Retrying", "BackingOff", why)
-        return Turn(status, face.showing(details.without_driver(sight)), (), max(left_ms, 0))
+        return Turn(status, face.showing(details.without_driver(sight))).within(left_ms, deadline_left_ms)
     return plan_attempt(sight)
 
 
@@ -70,6 +71,14 @@ def finish(sight: Sight) -> Turn:
     """End the job well."""
     status = sight.status.model_copy(update={"completion_time": sight.moment})
     return Turn(status, Face.complete().showing(details.without_driver(sight)), _released(sight))
+
+
+def _awaits_approval(sight: Sight) -> Turn:
+    face = Face.waits("AwaitingApproval", "AwaitingApproval", "set spec.approved: true to go on")
+    facts = {"AwaitingApproval": Fact("True", "AwaitingApproval")}
+    # The deadline is for work, not for people who think.
+    status = sight.status.model_copy(update={"start_time": None})
+    return Turn(status, face.showing(facts | details.without_driver(sight)), _released(sight))
 
 
 def _suspended(sight: Sight) -> Turn:
@@ -90,8 +99,8 @@ def _wait_ms(sight: Sight) -> int:
     if not status.history or status.attempt is None:
         return 0
     reason = _ended_as(sight)
-    if reason in AT_ONCE:
-        return 0
+    if reason in AT_ONCE or (status.failures == 0 and reason != "Stopped"):
+        return 0  # asked for; or an edit has wiped the slate
     failures = 1 if reason == "Stopped" else status.failures
     wait_ms = backoff_ms(sight.rules, sight.seen.uid, status.attempt.number, failures)
     return min(sight.left_ms(status.history[-1].end, wait_ms), wait_ms)

@@ -36,7 +36,7 @@ def plan_attempt(sight: Sight) -> Turn:
     number = last + 1
     if number > 1 and not sight.seen.live:
         return look_live(sight, driver_name(sight.seen.name, number))
-    kind: AttemptKind = "Plan" if sight.rules.plan_first else "Run"
+    kind: AttemptKind = "Plan" if sight.plan_first else "Run"
     attempt = Attempt(
         number=number, kind=kind, state="Planned", pod_name=driver_name(sight.seen.name, number),
         start_time=sight.moment,

@@ -39,7 +39,7 @@ def depart(sight: Sight) -> Turn:
 def rest(sight: Sight, over: Condition) -> Turn:
     """Look after a job that is over: tidy, wait for its time to live, and take up a failed one whose spec was edited."""
     edited = over.observed_generation is not None and sight.seen.generation > over.observed_generation
-    if over.type == "Failed" and edited and not sight.rules.refused and not sight.strays:
+    if over.type == "Failed" and edited and not sight.rules.refused:
         fresh = {"failures": 0, "start_time": None, "completion_time": None}
         return stand(replace(sight, status=sight.status.model_copy(update=fresh)))
     face = Face.complete(over.message) if over.type == "Complete" else Face.failed(over.reason, over.message)

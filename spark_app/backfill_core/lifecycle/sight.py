@@ -46,6 +46,12 @@ class Sight:
         return None if one is None or one.state == "Ended" else one
 
     @property
+    def plan_first(self) -> bool:
+        """Must a plan be made and approved before the next attempt? Not once a driver has run: then it was approved."""
+        last = self.status.attempt
+        return self.rules.plan_first and (last is None or last.kind == "Plan")
+
+    @property
     def pod_name(self) -> str:
         """The name that the current attempt's pod has, or would have."""
         number = self.status.attempt.number if self.status.attempt else 1
@@ -84,9 +90,9 @@ class Sight:
         return next((one for one in self.status.conditions if one.type == type_), None)
 
     def left_ms(self, since: str | None, limit_ms: int) -> int:
-        """Return how much of a limit is left; a moment that cannot be read counts as now."""
+        """Return how much of a limit is left; a moment that cannot be read, or that is still to come, counts as now."""
         since_ms = ms_of(since)
-        return limit_ms - (self.now_ms - (self.now_ms if since_ms is None else since_ms))
+        return limit_ms - max(0, self.now_ms - (self.now_ms if since_ms is None else since_ms))
 
 
 def see(seen: Observation, now_ms: int) -> Sight:

@@ -1,1 +1,14 @@
-"""One folder a strategy: params.py, strategy.py, README.md. Found by discovery, never listed."""
+"""One folder a strategy: params.py, strategy.py, README.md. Found by discovery, never listed.
+
+A folder's `__init__` holds `STRATEGY`; strategies do not know each other, and nobody but the tests knows one by name.
+"""
+
+from collections.abc import Mapping
+
+from backfill_core import plugins
+from backfill_core.ports import StrategyPlugin
+
+
+def discover() -> Mapping[str, StrategyPlugin]:
+    """Return every strategy there is, by `spec.strategy.type`."""
+    return plugins.discover(__name__, __path__, "STRATEGY", StrategyPlugin)

@@ -1,1 +1,33 @@
-"""Where rows come from: one folder a kind of source."""
+"""Where rows come from: one folder a kind of source, found by discovery, never listed.
+
+A folder's `__init__` holds `SOURCE` and imports no Spark: what costs a second to import is loaded by `open`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from backfill_api import tables
+from backfill_core import plugins
+from backfill_spark.ports import Source
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePlugin:
+    """One kind of source."""
+
+    name: str
+    """Its `spec.source.type`."""
+
+    open: Callable[[SparkSession, tables.Source], Source]
+    """Make the source of a spec; reads nothing but what a name in a catalog stands for."""
+
+
+def discover() -> Mapping[str, SourcePlugin]:
+    """Return every kind of source there is, by `spec.source.type`."""
+    return plugins.discover(__name__, __path__, "SOURCE", SourcePlugin)

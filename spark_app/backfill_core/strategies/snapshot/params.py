@@ -1,1 +1,36 @@
-"""Parameters of the snapshot strategy; the words are in the contract, so that the CRD has them."""
+"""How the snapshot strategy runs; the words that a user sets are in the contract, so that the CRD has them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from backfill_api.spec import BackfillSpec
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotSettings:
+    """How the machine runs; none of it changes the result."""
+
+    merges: bool
+    """Changes are merged (Upsert); else staged and sealed like splits (Append, Changelog)."""
+
+    filtered: bool
+    """The transform drops rows, so rows sealed need not equal rows of the source."""
+
+    in_flight_max: int = 2
+    split_target_s: float = 4.0
+    batch_target_s: float = 10.0
+    follow: bool = False
+
+    @classmethod
+    def of(cls, spec: BackfillSpec) -> SnapshotSettings:
+        """Read them from a spec."""
+        params = spec.strategy.snapshot
+        return cls(
+            merges=spec.target.delta.write_mode == "Upsert",
+            filtered=spec.transform.where is not None,
+            in_flight_max=params.max_in_flight,
+            split_target_s=params.split_target_seconds,
+            batch_target_s=params.change_batch_seconds,
+            follow=spec.after == "Follow",
+        )

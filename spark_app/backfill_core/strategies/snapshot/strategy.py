@@ -20,6 +20,7 @@ import itertools
 from dataclasses import dataclass
 from typing import Any
 
+from backfill_api.spec import BackfillSpec
 from backfill_core.convergence import Yardstick
 from backfill_core.errors import AccountingError, BackfillError, StateMismatchError
 from backfill_core.eta import RateMeter, estimate
@@ -34,9 +35,11 @@ from backfill_core.messages import (
     StagedFile,
     Work,
 )
-from backfill_core.ports import Gate, Harvest, Now, StrategyView, WorkIds
+from backfill_core.ports import Gate, Harvest, Now, Pinned, StrategyView, WorkIds
+from backfill_core.retention import warn
 from backfill_core.sizing import SplitSizer, cut, pieces
 from backfill_core.state import txn_version
+from backfill_core.strategies.snapshot.params import SnapshotSettings
 from backfill_core.throttle import TokenBucket
 
 SNAPSHOT, LOG_STORE, LIVE = "Snapshot", "LogStore", "Live"
@@ -52,39 +55,6 @@ TIMES_MAX = 1000
 SPANS_MAX = 2000
 """Bound of the interval set: 2,000 spans are at most 48 KiB of JSON. Splits fill the lowest gap first, so
 only cancelled or failed ones fragment it; beyond the bound only the first gap is worked on."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pinned:
-    """The pinned version as the machine needs it."""
-
-    version: int
-    timestamp_ms: int
-    table_id: str
-    fingerprint: str
-    """Hash over the files and their row counts; another one is another line."""
-
-    rows: tuple[int, ...]
-    """Rows of each file in path order, deleted ones included."""
-
-    rows_live: int
-    """Rows without the deleted ones."""
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotSettings:
-    """How the machine runs; none of it changes the result."""
-
-    merges: bool
-    """Changes are merged (Upsert); else staged and sealed like splits (Append, Changelog)."""
-
-    filtered: bool
-    """The transform drops rows, so rows sealed need not equal rows of the source."""
-
-    in_flight_max: int = 2
-    split_target_s: float = 4.0
-    batch_target_s: float = 10.0
-    follow: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +118,8 @@ class SnapshotStrategy:
         )
         self._batch_versions = FIRST_BATCH_VERSIONS
         self._meter = RateMeter()
+        self._held = False
+        """May no split start? Then there is no rate and no time left to tell."""
         self._yardstick = Yardstick(limit=None, lags=())
         self._phase_changed = False
 
@@ -263,9 +235,16 @@ class SnapshotStrategy:
         """Fill the free slots; see `ports.Strategy`."""
         self._limited = bucket.rate_per_s is not None
         if self._phase == SNAPSHOT:
+            self._hold(now, held=not gate.history)
             return self._next_splits(now, gate, bucket, ids)
         batch = self._next_batch(now, gate, ids)
         return bucket, (() if batch is None else (batch,))
+
+    def _hold(self, now: Now, *, held: bool) -> None:
+        """Stop the clock of the rate while history is held."""
+        if self._held and not held:
+            self._meter = self._meter.restarted(now.mono_s)
+        self._held = held
 
     def _next_splits(
         self, now: Now, gate: Gate, bucket: TokenBucket, ids: WorkIds
@@ -439,7 +418,8 @@ class SnapshotStrategy:
     def view(self, now: Now) -> StrategyView:
         """See `ports.Strategy`."""
         left = self._total - self._sealed.size
-        eta = estimate(left, self._meter) if left else None
+        moving = bool(left) and not self._held
+        eta = estimate(left, self._meter) if moving else None
         lag = 0 if self._head is None else max(0, self._head.version - self._consumed)
         lag_ms = 0 if self._head is None or not lag else max(0, now.wall_ms - self._consumed_ms())
         per_split = max(1, self._sizer.rows_per_split)
@@ -453,7 +433,7 @@ class SnapshotStrategy:
             head=self._head,
             lag_versions=lag,
             lag_ms=lag_ms,
-            rows_per_s=self._meter.rows_per_s if left else 0.0,
+            rows_per_s=self._meter.rows_per_s if moving else 0.0,
             eta_s=None if eta is None else eta.seconds,
             eta_low_s=None if eta is None else eta.low,
             eta_high_s=None if eta is None else eta.high,
@@ -461,7 +441,16 @@ class SnapshotStrategy:
             non_convergent=self._yardstick.non_convergent,
             grid=self._grid(),
             reason=self._reason(),
+            warnings=self._warnings(now),
         )
+
+    def _warnings(self, now: Now) -> tuple[str, ...]:
+        """Say in time that what is still needed will be gone; after catching up only what is known to be old counts."""
+        since_ms = self._times.get(self._consumed, None if self._caught_up else self._pinned.timestamp_ms)
+        if self._head is None or since_ms is None:
+            return ()
+        words = warn(self._consumed, since_ms, self._head.version, self._head.kept_s, now.wall_ms)
+        return () if words is None else (words,)
 
     def _consumed_ms(self) -> int:
         """Commit time of what is consumed, as far as it is known: that of the pinned version or of a head."""
@@ -483,3 +472,8 @@ class SnapshotStrategy:
             deed = "merging" if self._settings.merges else "reading"
             return f"{deed} the changes of versions {batch.after + 1} to {batch.upto}"
         return "waiting for the first look at the source" if self._head is None else ""
+
+
+def build(spec: BackfillSpec, pinned: Pinned) -> SnapshotStrategy:
+    """Make the machine of a job."""
+    return SnapshotStrategy(pinned, SnapshotSettings.of(spec))

@@ -1,1 +1,34 @@
 """A Delta table as a target: staged files, MERGE, and the checks before the first write."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from backfill_api.spec import Backfill
+from backfill_spark.sinks import SinkPlugin
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from backfill_spark.sinks.delta.sink import DeltaSink
+
+
+def _open(spark: SparkSession, backfill: Backfill) -> DeltaSink:
+    from backfill_spark.location import location
+    from backfill_spark.sinks.delta.sink import DeltaSink
+
+    target = backfill.spec.target.delta
+    return DeltaSink(
+        spark,
+        location(spark, target.path, target.table),
+        write_mode=target.write_mode,
+        key=backfill.spec.key,
+        partition_by=tuple(target.partition_by),
+        cluster_by=tuple(target.cluster_by),
+        properties=dict(target.properties),
+        existing_rows=target.existing_rows,
+        job_id=backfill.job_id,
+    )
+
+
+SINK = SinkPlugin(name="Delta", open=_open)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.types import LongType, StringType, StructType
 
 from backfill_spark.changes import EPOCH, OP, VERSION
+from backfill_spark.columns import nullable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,7 +35,7 @@ def create_table(
 
     builder = DeltaTable.createIfNotExists(spark).location(path)
     for field in schema:
-        builder = builder.addColumn(field.name, field.dataType, nullable=True)
+        builder = builder.addColumn(field.name, nullable(field.dataType), nullable=True)
     if partition_by:
         builder = builder.partitionedBy(*partition_by)
     if cluster_by:

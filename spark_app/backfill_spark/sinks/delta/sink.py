@@ -1,7 +1,7 @@
 """A Delta table as a target: made when missing, checked before the first write, filled by staged files and MERGE.
 
-Staged files lie in a plain folder of the table: VACUUM removes there what no commit names, and keeps the rest.
-Under a leading underscore it would never look, and files replaced by OPTIMIZE would leak for ever.
+Staged files are plain Parquet: what Delta would enforce or convert on its way is guarded here, value by value
+(`NOT NULL`, the key), or refused by `checks` before anything is written.
 """
 
 from __future__ import annotations
@@ -9,33 +9,33 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantType
+from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
 from backfill_core.errors import (
+    BackfillError,
     KeyInvalidError,
     PermissionDeniedError,
-    TargetIsSourceError,
     TargetNotEmptyError,
     TargetSchemaMismatchError,
-    UnsupportedTargetFeatureError,
 )
 from backfill_spark.changes import DELETE
+from backfill_spark.columns import nullable, quoted
+from backfill_spark.java_errors import first_line, whole_text
+from backfill_spark.sinks.delta import checks
 from backfill_spark.sinks.delta.create import create_table, with_changelog_columns
-from backfill_spark.sources.delta.log import nearest
+from backfill_spark.sinks.delta.staging import StagingFolder
+from backfill_spark.sinks.delta.table import PHYSICAL_NAME, TargetTable, delta_snapshot, read_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-REFUSED_METADATA = {
-    "delta.identity.start": "identity columns",
-    "delta.generationExpression": "generated columns",
-    "delta.invariants": "column invariants",
-}
-STAGED_FOLDER = re.compile(r"/a(\d+)/s\d+(?:/|$)")
+NULL_FOUND = "backfill: null in column "
+_NULL_FOUND = re.compile(re.escape(NULL_FOUND) + r"(\d+)")
 
 
 class DeltaSink:
@@ -65,11 +65,9 @@ class DeltaSink:
         self._properties = dict(properties or {})
         self._existing_rows = existing_rows
         self.job_hash = hashlib.sha256(job_id.encode()).hexdigest()[:12]
-        conf = spark._jsc.hadoopConfiguration()  # type: ignore[union-attr]
-        self._fs = self._jvm.org.apache.hadoop.fs.Path(self.path).getFileSystem(conf)
-        self._schema: StructType | None = None
-        self._partitions: tuple[str, ...] = ()
-        self._physical: dict[str, str] = {}
+        self._fs = self._file_system(self.path)
+        self._staging = StagingFolder(spark, self.path, self.job_hash)
+        self._known: TargetTable | None = None
 
     # ------------------------------------------------------------------ checks
     def exists(self) -> bool:
@@ -83,44 +81,29 @@ class DeltaSink:
             TargetIsSourceError, KeyInvalidError, PermissionDeniedError, TargetNotEmptyError,
             TargetSchemaMismatchError, UnsupportedTargetFeatureError: see each.
         """
-        if self._qualified(self.path) == self._qualified(source_path):
-            raise TargetIsSourceError(
-                f"source and target are the same table, {self.path}.", cure="Change spec.target.delta.path."
-            )
-        self._check_key(schema)
+        checks.check_apart(self._qualified(source_path), self._qualified(self.path))
+        upserts = self._write_mode == "Upsert"
+        if upserts:
+            checks.check_key(schema, self._key)
         self._check_writable()
-        wanted = with_changelog_columns(schema) if self._write_mode == "Changelog" else schema
-        for column in (*self._partition_by, *self._cluster_by):
-            if column not in wanted.names:
-                raise TargetSchemaMismatchError(
-                    f"spec.target.delta names {column!r}, which the transform does not yield.",
-                    cure=nearest(column, wanted.names),
-                )
+        wanted = self._wanted(schema)
+        checks.check_layout(wanted, partition_by=self._partition_by, cluster_by=self._cluster_by)
         if not self.exists():
+            checks.check_properties("spec.target.delta.properties", self._properties, upserts=upserts)
             self._check_foreign_files()
             return
-        table = self._spark.read.format("delta").load(self.path)
-        self._check_features()
-        self._check_schema(wanted, table.schema)
-        if not has_state and self._existing_rows == "Refuse" and table.limit(1).count():
+        table = read_table(self._spark, self.path)
+        checks.check_table(table, upserts=upserts)
+        checks.check_schema(wanted, table.schema)
+        rows = self._spark.read.format("delta").load(self.path)
+        if not has_state and self._existing_rows == "Refuse" and rows.limit(1).count():
             raise TargetNotEmptyError(
                 f"{self.path} has rows and no state of this job.",
                 cure="Use an empty target, or set spec.target.delta.existingRows: Keep to add to what is there.",
             )
 
-    def _check_key(self, schema: StructType) -> None:
-        if self._write_mode != "Upsert":
-            return
-        if not self._key:
-            raise KeyInvalidError("an Upsert target needs a key.", cure="Set spec.source.delta.key.")
-        for column in self._key:
-            if column not in schema.names:
-                raise KeyInvalidError(
-                    f"the key column {column!r} is not in what the transform yields.",
-                    cure=nearest(column, schema.names),
-                )
-            if isinstance(schema[column].dataType, MapType | ArrayType | StructType | VariantType):
-                raise KeyInvalidError(f"the key column {column!r} is nested.", cure="Use plain columns as key.")
+    def _wanted(self, schema: StructType) -> StructType:
+        return with_changelog_columns(schema) if self._write_mode == "Changelog" else schema
 
     def _check_writable(self) -> None:
         path = self._jvm.org.apache.hadoop.fs.Path(self.path)
@@ -142,165 +125,96 @@ class DeltaSink:
                 f"{self.path} holds files and is no Delta table.", cure="Choose an empty or missing folder."
             )
 
-    def _check_features(self) -> None:
-        snapshot = self._delta_snapshot()
-        metadata = snapshot.metadata()
-        mode = metadata.configuration().get("delta.columnMapping.mode")
-        if mode.isDefined() and mode.get() == "id":
-            raise self._unsupported("column mapping by id")
-        constraints = [name for name in self._configuration(metadata) if name.startswith("delta.constraints.")]
-        if constraints:
-            raise self._unsupported(f"the check constraint {constraints[0].removeprefix('delta.constraints.')}")
-        for field in StructType.fromJson(_parse(snapshot.schema().json())):
-            for name, words in REFUSED_METADATA.items():
-                if name in field.metadata:
-                    raise self._unsupported(f"{words} ({field.name})")
-
-    def _unsupported(self, feature: str) -> UnsupportedTargetFeatureError:
-        return UnsupportedTargetFeatureError(
-            f"{self.path} has {feature}, which a seal cannot honour.", cure="Use a target without it."
-        )
-
-    def _check_schema(self, wanted: StructType, table: StructType) -> None:
-        theirs = {field.name: field for field in table}
-        for field in wanted:
-            if field.name not in theirs:
-                raise TargetSchemaMismatchError(
-                    f"the target has no column {field.name!r}.", cure=nearest(field.name, table.names)
-                )
-            if _plain(theirs[field.name].dataType) != _plain(field.dataType):
-                raise TargetSchemaMismatchError(
-                    f"column {field.name!r} is {theirs[field.name].dataType.simpleString()} in the target, "
-                    f"the transform yields {field.dataType.simpleString()}.",
-                    cure="Cast it in spec.transform.select.",
-                )
-        for field in table:
-            if field.name not in wanted.names and not field.nullable:
-                raise TargetSchemaMismatchError(
-                    f"column {field.name!r} of the target must not be null, and the transform does not yield it.",
-                    cure="Add it to spec.transform.select.",
-                )
+    def _file_system(self, path: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(path).getFileSystem(self._spark._jsc.hadoopConfiguration())
 
     def _qualified(self, path: str) -> str:
+        """Return the one URI of a folder, whatever file system it is on and however it was written."""
         hadoop = self._jvm.org.apache.hadoop.fs.Path(path)
-        return str(self._fs.makeQualified(hadoop).toString()).rstrip("/")
+        uri = self._file_system(path).makeQualified(hadoop).toUri()
+        if uri.getScheme() == "file":
+            return f"file:{Path(uri.getPath()).resolve()}"
+        return str(uri.toString()).rstrip("/")
 
     # ------------------------------------------------------------------ making
     def prepare(self, schema: StructType) -> None:
-        """Make the table when it is missing, and let an existing one hold our state."""
+        """Make the table when it is missing, and look at it as it is now."""
         if not self.exists():
-            wanted = with_changelog_columns(schema) if self._write_mode == "Changelog" else schema
             create_table(
                 self._spark,
                 self.path,
-                wanted,
+                self._wanted(schema),
                 partition_by=self._partition_by,
                 cluster_by=self._cluster_by,
                 properties=self._properties,
                 deletion_vectors=self._write_mode == "Upsert",
             )
-        snapshot = self._delta_snapshot()
-        self._schema = StructType.fromJson(_parse(snapshot.schema().json()))
-        self._partitions = tuple(_strings(snapshot.metadata().partitionColumns()))
-        mode = snapshot.metadata().configuration().get("delta.columnMapping.mode")
-        if mode.isDefined() and mode.get() == "name":
-            self._physical = {field.name: field.metadata["delta.columnMapping.physicalName"] for field in self._schema}
+        self._known = read_table(self._spark, self.path)
 
-    def _delta_snapshot(self) -> Any:
-        none = self._jvm.scala.Option.empty()
-        log = self._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self._spark._jsparkSession, self.path)
-        return log.update(False, none, none)
-
-    def _configuration(self, metadata: Any) -> list[str]:
-        keys = metadata.configuration().keys().iterator()
-        found = []
-        while keys.hasNext():
-            found.append(str(keys.next()))
-        return found
+    @property
+    def _table(self) -> TargetTable:
+        if self._known is None:
+            self._known = read_table(self._spark, self.path)
+        return self._known
 
     # ------------------------------------------------------------------ staging
     @property
     def staging(self) -> str:
         """Folder of everything this job ever stages."""
-        return f"{self.path}/backfill-{self.job_hash}"
+        return self._staging.path
 
     def stage(self, rows: DataFrame, *, attempt: int, work_id: int) -> list[str]:
         """Write rows as Parquet files that no reader sees; return their absolute paths.
 
-        One Spark job. Columns are the target's, under their physical names where it maps them.
+        One Spark job. Columns are the target's, under their physical names where it maps them; those that `rows`
+        does not have are null. The job fails at a null where the target or its key takes none: `explain_failure`.
         """
-        assert self._schema is not None
-        folder = f"{self.staging}/a{attempt}/s{work_id}"
-        columns = [self._column(field.name, field.dataType, rows) for field in self._schema]
+        folder, table = self._staging.of_work(attempt, work_id), self._table
+        columns = [self._column(index, field, rows) for index, field in enumerate(table.schema)]
         writer = rows.select(*columns).write.mode("overwrite")
-        if self._partitions:
-            writer = writer.partitionBy(*(self._physical.get(name, name) for name in self._partitions))
+        if table.partitions:
+            writer = writer.partitionBy(*(table.physical(table.schema[name]) for name in table.partitions))
         writer.parquet(folder)
-        return self._list(folder)
+        return self._staging.files(folder)
 
-    def _column(self, name: str, data_type: DataType, rows: DataFrame) -> Column:
+    def _column(self, index: int, field: StructField, rows: DataFrame) -> Column:
         there = {one.lower(): one for one in rows.columns}
-        column = F.col(f"`{there[name.lower()]}`") if name.lower() in there else F.lit(None)
-        physical = _physical_type(data_type) if self._physical else data_type
-        return column.cast(physical).alias(self._physical.get(name, name))
+        name = field.name.lower()
+        column = self._stored(field, F.col(quoted(there[name]))) if name in there else F.lit(None)
+        if not field.nullable or (self._write_mode == "Upsert" and field.name in self._key):
+            column = F.when(column.isNull(), F.raise_error(F.lit(f"{NULL_FOUND}{index}"))).otherwise(column)
+        physical = _physical_type(field.dataType) if self._table.mapped else nullable(field.dataType)
+        return column.cast(physical).alias(self._table.physical(field))
 
-    def _list(self, folder: str) -> list[str]:
-        found: list[str] = []
-        files = self._fs.listFiles(self._jvm.org.apache.hadoop.fs.Path(folder), True)
-        while files.hasNext():
-            path = str(files.next().getPath().toUri().getPath())
-            name = path.rsplit("/", 1)[-1]
-            if name.endswith(".parquet") and not name.startswith(("_", ".")):
-                found.append(path)
-        return sorted(found)
+    def as_stored(self, rows: DataFrame) -> DataFrame:
+        """Return rows as the target keeps them: an empty text in a partition column is null in Delta. Lazy."""
+        fields = {field.name.lower(): field for field in self._table.schema}
+        changed = {
+            name: self._stored(fields[name.lower()], F.col(quoted(name)))
+            for name in rows.columns
+            if name.lower() in fields and self._is_partition_text(fields[name.lower()])
+        }
+        if not changed:
+            return rows
+        return rows.select(*(changed.get(name, F.col(quoted(name))).alias(name) for name in rows.columns))
+
+    def _stored(self, field: StructField, column: Column) -> Column:
+        return F.nullif(column, F.lit("")) if self._is_partition_text(field) else column
+
+    def _is_partition_text(self, field: StructField) -> bool:
+        return field.name in self._table.partitions and isinstance(field.dataType, StringType)
 
     def discard(self, paths: Sequence[str]) -> None:
         """Remove staged files; those that are gone already are fine."""
-        for path in paths:
-            self._fs.delete(self._jvm.org.apache.hadoop.fs.Path(path), False)
+        self._staging.discard(paths)
 
     def discard_work(self, attempt: int, work_id: int) -> None:
         """Remove what one piece of work staged."""
-        self._fs.delete(self._jvm.org.apache.hadoop.fs.Path(f"{self.staging}/a{attempt}/s{work_id}"), True)
+        self._staging.discard_work(attempt, work_id)
 
     def remove_orphans(self, before_attempt: int) -> int:
-        """Remove what earlier attempts staged and never sealed; return how many folders went.
-
-        A folder with any file that the table's current state names (as data, or as removed and not yet
-        vacuumed) stays whole: work is sealed whole.
-        """
-        root = self._jvm.org.apache.hadoop.fs.Path(self.staging)
-        if not self._fs.exists(root):
-            return 0
-        old = [
-            status.getPath()
-            for status in self._fs.listStatus(root)
-            if status.getPath().getName()[:1] == "a" and int(status.getPath().getName()[1:]) < before_attempt
-        ]
-        if not old:
-            return 0
-        named = self._named_folders()
-        removed = 0
-        for attempt in old:
-            for work in self._fs.listStatus(attempt):
-                name = f"{attempt.getName()}/{work.getPath().getName()}"
-                if name not in named:
-                    self._fs.delete(work.getPath(), True)
-                    removed += 1
-            if len(self._fs.listStatus(attempt)) == 0:
-                self._fs.delete(attempt, False)
-        return removed
-
-    def _named_folders(self) -> set[str]:
-        snapshot = self._delta_snapshot()
-        prefix = f"backfill-{self.job_hash}/"
-        frames = [DataFrame(one.toDF(), self._spark) for one in (snapshot.allFiles(), snapshot.tombstones())]
-        names: set[str] = set()
-        for frame in frames:
-            inside = frame.where(F.col("path").contains(prefix))
-            parts = F.regexp_extract("path", rf"{prefix}(a\d+/s\d+)/", 1).alias("work")
-            names |= {row["work"] for row in inside.select(parts).distinct().collect()}
-        return names
+        """Remove what earlier attempts staged and never sealed; return how many folders went."""
+        return self._staging.remove_orphans(before_attempt, lambda: delta_snapshot(self._spark, self.path))
 
     # ------------------------------------------------------------------ merging
     def merge(self, net: DataFrame, *, app_id: str, txn_version: int) -> None:
@@ -309,18 +223,18 @@ class DeltaSink:
         The version is in the same sequence as the seals', so a newer attempt's seal makes Delta refuse this
         commit, during it and after it. One MERGE; deletion vectors keep it from rewriting untouched rows.
         """
-        assert self._schema is not None
         # Settings of a MERGE are a session's, and other threads write too: hence a session of its own.
         session = self._spark.newSession()
         session.conf.set("spark.databricks.delta.write.txnAppId", app_id)
         session.conf.set("spark.databricks.delta.write.txnVersion", str(txn_version))
         session.conf.set("spark.databricks.delta.merge.materializeSource", "none")
         table = self._jvm.io.delta.tables.DeltaTable.forPath(session._jsparkSession, self.path).alias("t")
-        on = " AND ".join(f"t.`{column}` = s.`{column}`" for column in self._key)
-        names = [field.name for field in self._schema if field.name in net.columns]
+        on = " AND ".join(f"t.{quoted(column)} = s.{quoted(column)}" for column in self._key)
+        there = {one.lower() for one in net.columns}
         values = self._jvm.java.util.HashMap()
-        for name in names:
-            values.put(f"`{name}`", f"s.`{name}`")
+        for field in self._table.schema:
+            if field.name.lower() in there:
+                values.put(quoted(field.name), f"s.{quoted(field.name)}")
         source = DataFrame(
             self._jvm.org.apache.spark.sql.classic.Dataset.ofRows(
                 session._jsparkSession, net._jdf.queryExecution().analyzed()
@@ -342,10 +256,31 @@ class DeltaSink:
         """Return the rows of the target as of one of its versions; lazy."""
         return self._spark.read.format("delta").option("versionAsOf", version).load(self.path)
 
+    # ------------------------------------------------------------------ failures
+    def explain_failure(self, error: Exception) -> BackfillError | None:
+        """Say in our words why a row does not fit the target, or None when that was not the matter."""
+        text = whole_text(error)
+        if "DELTA_NOT_NULL_CONSTRAINT_VIOLATED" in text:
+            return TargetSchemaMismatchError(
+                f"the transform yields a null where the target takes none: {first_line(error)}", cure=NOT_NULL_CURE
+            )
+        found = _NULL_FOUND.search(text)
+        if found is None:
+            return None
+        field = self._table.schema[int(found[1])]
+        if field.nullable:
+            return KeyInvalidError(
+                f"the key column {field.name!r} is null in a row of the source"
+                f"{' (an empty text, in a partition column)' if self._is_partition_text(field) else ''}.",
+                cure="Choose another key, or leave such rows out with spec.transform.where.",
+            )
+        return TargetSchemaMismatchError(
+            f"column {field.name!r} of the target must not be null, and the transform yields a null.",
+            cure=NOT_NULL_CURE,
+        )
 
-def _plain(data_type: DataType) -> str:
-    """Return a type as it is written, without nullability, which differs for no reason that matters here."""
-    return data_type.simpleString().lower()
+
+NOT_NULL_CURE = "Give it a value in spec.transform.select, for example with coalesce, or leave such rows out."
 
 
 def _physical_type(data_type: DataType) -> DataType:
@@ -353,7 +288,7 @@ def _physical_type(data_type: DataType) -> DataType:
     if isinstance(data_type, StructType):
         result = StructType()
         for field in data_type:
-            name = field.metadata.get("delta.columnMapping.physicalName", field.name)
+            name = field.metadata.get(PHYSICAL_NAME, field.name)
             result.add(name, _physical_type(field.dataType), True)
         return result
     if isinstance(data_type, ArrayType):
@@ -361,13 +296,3 @@ def _physical_type(data_type: DataType) -> DataType:
     if isinstance(data_type, MapType):
         return MapType(_physical_type(data_type.keyType), _physical_type(data_type.valueType), True)
     return data_type
-
-
-def _strings(sequence: Any) -> list[str]:
-    return [str(sequence.apply(index)) for index in range(sequence.size())]
-
-
-def _parse(text: str) -> Any:
-    import json
-
-    return json.loads(text)

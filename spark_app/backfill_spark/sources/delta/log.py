@@ -2,37 +2,29 @@
 
 from __future__ import annotations
 
-import difflib
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
 from backfill_core.errors import (
     ChangeFeedExpiredError,
     ChangeFeedMissingError,
+    PermissionDeniedError,
     SchemaChangedError,
     SourceReplacedError,
+    TransientError,
 )
+from backfill_spark.java_errors import JAVA_ERRORS, first_line, is_a, is_no_access, whole_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from backfill_spark.sources.delta.source import PinnedTable
+    from backfill_spark.ports import PinnedTable
 
 CACHE_MAX = 10_000
 """Versions whose facts are kept: a few hundred bytes each."""
-
-
-def nearest(name: str, names: Sequence[str]) -> str:
-    """Return the cure for a name that is not there."""
-    near = difflib.get_close_matches(name, names, n=1)
-    return f"Did you mean {near[0]!r}?" if near else f"There are {', '.join(names[:20])}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,11 +147,16 @@ class VersionLog:
         path = self._jvm.org.apache.hadoop.fs.Path(f"{self._path}/_delta_log/{number:020d}.json")
         try:
             stream = self._fs.open(path)
-        except (Py4JJavaError, PySparkException) as error:
-            raise ChangeFeedExpiredError(
-                f"version {number} of {self._path} is gone before it was consumed.",
-                cure="The source's log was cleaned: start a new job on a new target, and keep the log for longer.",
-            ) from error
+        except JAVA_ERRORS as error:
+            if is_a(error, "FileNotFoundException"):
+                raise ChangeFeedExpiredError(
+                    f"version {number} of {self._path} is gone before it was consumed.",
+                    cure="The source's log was cleaned: start a new job on a new target, and keep the log for longer.",
+                ) from error
+            # Only a file that is not there is gone for good; the rest must not end a job that could go on.
+            if is_no_access(whole_text(error)):
+                raise PermissionDeniedError(first_line(error), cure="Grant this user access to the source.") from error
+            raise TransientError(f"version {number} of {self._path} cannot be read: {first_line(error)}") from error
         try:
             return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
         finally:
@@ -174,7 +171,7 @@ def parse(text: str) -> Version:
     for line in text.splitlines():
         action = json.loads(line) if line.strip() else {}
         if action.get("add", {}).get("dataChange"):
-            added.append(unquote(action["add"]["path"]))
+            added.append(action["add"]["path"])
         removes |= bool(action.get("remove", {}).get("dataChange")) or "cdc" in action
         metadata = action.get("metaData")
         if metadata is not None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -19,50 +18,28 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import MapType, StructType, VariantType
 
 from backfill_core.errors import (
+    AccountingError,
     BackfillError,
-    ChangeFeedExpiredError,
     DuplicateKeyError,
-    InvalidTransformError,
     KeyInvalidError,
     PermissionDeniedError,
     SnapshotExpiredError,
-    SourceNotFoundError,
     SourceReplacedError,
-    StorageFullError,
     TransientError,
 )
 from backfill_core.messages import Head, Piece
+from backfill_spark.columns import instead, quoted
+from backfill_spark.java_errors import first_line, is_no_access, whole_text
+from backfill_spark.ports import PinnedTable
 from backfill_spark.seal import newest_version
-from backfill_spark.sources.delta.log import VersionLog, nearest
+from backfill_spark.sources.delta.failures import explain
+from backfill_spark.sources.delta.log import VersionLog
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CHANGE_TYPE, COMMIT_VERSION = "_change_type", "_commit_version"
-
-
-@dataclass(frozen=True, slots=True)
-class PinnedTable:
-    """One version of a table, by file."""
-
-    version: int
-    timestamp_ms: int
-    rows: tuple[int, ...]
-    """Rows of each file in path order, deleted ones included."""
-
-    deleted: tuple[int, ...]
-    """How many of them a deletion vector hides."""
-
-    bytes: tuple[int, ...]
-    table_id: str
-    fingerprint: str
-    schema: StructType
-    change_feed: bool
-
-    @property
-    def live_rows(self) -> int:
-        """Rows that a reader sees."""
-        return sum(self.rows) - sum(self.deleted)
+_ROWS = "__backfill_rows"
 
 
 class DeltaSource:
@@ -111,6 +88,7 @@ class DeltaSource:
         Raises:
             SourceNotFoundError: there is no Delta table, or it cannot be read.
             SnapshotExpiredError: the version is gone, or was never there.
+            PermissionDeniedError, TransientError: it is there, and cannot be read now.
             KeyInvalidError: a key column is missing.
         """
         head = self.head()
@@ -126,8 +104,14 @@ class DeltaSource:
             self._snapshot = self._delta_log.getSnapshotAt(wanted, self._none, self._none, False)
             self._pinned = self._describe(wanted)
         except Exception as error:
+            text = whole_text(error)
+            if is_no_access(text):
+                raise PermissionDeniedError(first_line(error), cure="Grant this user access to the source.") from error
+            if not _VERSION_GONE.search(text):
+                # What is not known to be gone may be there again in a moment: expired is for ever.
+                raise TransientError(f"version {wanted} of {self.path} cannot be read: {first_line(error)}") from error
             raise SnapshotExpiredError(
-                f"version {wanted} of {self.path} cannot be read any more: {_first_line(error)}",
+                f"version {wanted} of {self.path} cannot be read any more: {first_line(error)}",
                 cure="Its log was cleaned: start a new job from a newer version.",
             ) from error
         self._check_key(self._pinned.schema)
@@ -178,7 +162,7 @@ class DeltaSource:
             if column not in schema.names:
                 raise KeyInvalidError(
                     f"spec.source.delta.key names {column!r}, which the source does not have.",
-                    cure=nearest(column, schema.names),
+                    cure=instead(column, schema.names),
                 )
 
     def properties(self) -> dict[str, str]:
@@ -207,8 +191,9 @@ class DeltaSource:
             found = listed.select(F.sum(known).alias("nulls"), F.count_if(known.isNull()).alias("unknown")).first()
             assert found is not None
             nulls = found["nulls"] or 0
-            if found["unknown"]:
-                nulls = self._frame(0, len(self.pinned.rows)).where(F.col(f"`{column}`").isNull()).count()
+            # Statistics count the rows that a deletion vector hides too.
+            if found["unknown"] or (nulls and any(self.pinned.deleted)):
+                nulls = self._frame(0, len(self.pinned.rows)).where(F.col(quoted(column)).isNull()).count()
             if nulls:
                 raise KeyInvalidError(
                     f"the key column {column!r} is null in {nulls} rows of version {self.version}.",
@@ -221,13 +206,14 @@ class DeltaSource:
         return str(self.pinned.schema[column].metadata.get("delta.columnMapping.physicalName", column))
 
     def _check_unique(self) -> None:
-        key = [F.col(f"`{column}`") for column in self._key]
-        rows = self._frame(0, len(self.pinned.rows)).groupBy(*key).count().where("count > 1").limit(1).collect()
+        key = [F.col(quoted(column)) for column in self._key]
+        counted = self._frame(0, len(self.pinned.rows)).groupBy(*key).agg(F.count(F.lit(1)).alias(_ROWS))
+        rows = counted.where(F.col(_ROWS) > 1).limit(1).collect()
         if rows:
-            values = {name: value for name, value in rows[0].asDict().items() if name != "count"}
+            values = {name: rows[0][name] for name in self._key}
             raise DuplicateKeyError(
                 f"key ({', '.join(self._key)}) is not unique in version {self.version}: "
-                f"{values} has {rows[0]['count']} rows.",
+                f"{values} has {rows[0][_ROWS]} rows.",
                 cure="An Upsert target holds one row a key: choose another key, or writeMode Changelog.",
             )
 
@@ -264,7 +250,7 @@ class DeltaSource:
         frame = self._frame(piece.file, piece.file + 1)
         # A key is spread as evenly as whole rows are, and cheaper. xxhash64 takes no maps; what they print to will do.
         columns = [
-            F.to_json(F.struct(F.col(f"`{field.name}`"))) if _has_map(field.dataType) else F.col(f"`{field.name}`")
+            F.to_json(F.struct(F.col(quoted(field.name)))) if _has_map(field.dataType) else F.col(quoted(field.name))
             for field in frame.schema
             if not self._key or field.name in self._key
         ]
@@ -274,7 +260,7 @@ class DeltaSource:
     def at(self, version: int) -> DataFrame:
         """Return all rows as of a version, with the pinned columns; lazy."""
         frame = self._spark.read.format("delta").option("versionAsOf", version).load(self.path)
-        return frame.select(*(F.col(f"`{name}`") for name in self.pinned.schema.names))
+        return frame.select(*(F.col(quoted(name)) for name in self.pinned.schema.names))
 
     # ------------------------------------------------------------------ changes
     def check_versions(self, after: int, upto: int) -> None:
@@ -293,7 +279,7 @@ class DeltaSource:
             ChangeFeedExpiredError: a version is gone.
         """
         assert self._log is not None
-        columns: list[Any] = [*(F.col(f"`{name}`") for name in self.pinned.schema.names), CHANGE_TYPE, COMMIT_VERSION]
+        columns: list[Any] = [*(F.col(quoted(name)) for name in self.pinned.schema.names), CHANGE_TYPE, COMMIT_VERSION]
         frames: list[DataFrame | None] = []
         for fed, first, last in self._log.ranges(after, upto):
             if fed:
@@ -316,44 +302,28 @@ class DeltaSource:
             return None
         snapshot = self._delta_log.getSnapshotAt(version, self._none, self._none, False)
         listed = snapshot.allFiles().where(F.col("path").isin(*paths)._jc).collectAsList()
+        if listed.size() != len(paths):
+            raise AccountingError(
+                f"version {version} of {self.path} added {len(paths)} files, its state lists {listed.size()} of them.",
+                cure="The rows of the others would be lost: report it with the lines of that commit.",
+            )
         files = self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(listed).toSeq()
         frame = DataFrame(self._delta_log.createDataFrame(snapshot, files, False, self._none), self._spark)
-        columns = [F.col(f"`{name}`") for name in self.pinned.schema.names]
+        columns = [F.col(quoted(name)) for name in self.pinned.schema.names]
         kind, at = F.lit("insert").alias(CHANGE_TYPE), F.lit(version).cast("long").alias(COMMIT_VERSION)
         return frame.select(*columns, kind, at)
 
     # ------------------------------------------------------------------ failures
     def explain_failure(self, error: Exception) -> BackfillError | None:
         """Say in our words why a job on this source failed, or None when nobody knows."""
-        text = _whole_text(error)
-        ours = self.path.removeprefix("file:") in text
-        if "No space left on device" in text or "Disk quota exceeded" in text:
-            return StorageFullError("no space left while staging.", cure="Free some room; nothing is lost.")
-        if "_change_data" in text and _FILE_GONE.search(text):
-            return ChangeFeedExpiredError(
-                f"files of the change feed of {self.path} are gone: {_first_line(error)}",
-                cure="VACUUM removed them: start a new job on a new target.",
-            )
-        if _FILE_GONE.search(text) and ours:
-            return SnapshotExpiredError(
-                f"a file of version {self.version} of {self.path} is gone: {_first_line(error)}",
-                cure="VACUUM removed it: start a new job on a new target, or keep deleted files for longer.",
-            )
-        if "AccessControlException" in text or "AccessDenied" in text or "Permission denied" in text:
-            return PermissionDeniedError(_first_line(error), cure="Grant this user access.")
-        state = re.search(r"SQLSTATE: (22\d{3})", text)
-        if state:
-            return InvalidTransformError(
-                f"a row cannot be computed (SQLSTATE {state[1]}): {_first_line(error)}",
-                cure="Guard the expression, for example with try_cast or nullif.",
-            )
-        if "TABLE_NOT_FOUND" in text or "DELTA_MISSING_DELTA_TABLE" in text or "DELTA_PATH_DOES_NOT_EXIST" in text:
-            return SourceNotFoundError(f"{self.path} is not a Delta table any more.", cure="Restore it.")
-        return TransientError(_first_line(error)) if "Concurrent" in text else None
+        version = -1 if self._pinned is None else self._pinned.version
+        return explain(error, path=self.path, version=version)
 
 
-_FILE_GONE = re.compile(
-    r"FileNotFoundException|FILE_NOT_EXIST|DELTA_FILE_NOT_FOUND|does not exist|FAILED_READ_FILE.FILE_NOT_EXIST"
+_VERSION_GONE = re.compile(
+    r"FileNotFoundException|FILE_NOT_EXIST|FILE_NOT_FOUND|does not exist|VersionNotFound|VERSION_NOT_FOUND|"
+    r"VERSION_NOT_CONTIGUOUS|VERSIONS_NOT_CONTIGUOUS|TRUNCATED_TRANSACTION_LOG|NO_RECREATABLE_HISTORY|"
+    r"STATE_RECOVER_ERROR|NO_COMMITS|CANNOT_TIME_TRAVEL"
 )
 
 
@@ -380,16 +350,3 @@ def _json(text: str) -> Any:
     import json
 
     return json.loads(text)
-
-
-def _whole_text(error: Exception) -> str:
-    parts, one = [str(error)], getattr(error, "java_exception", None) or getattr(error, "_origin", None)
-    while one is not None and len(parts) < 12:
-        parts.append(str(one.toString()))
-        one = one.getCause()
-    return "\n".join(parts)
-
-
-def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__)[:400]

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# image_build.sh DIR TAG [OPTIONS]: builds an image with whatever is there; BACKFILL_TEST_CLUSTER's kit loads it, too.
+set -euo pipefail
+dir=$1 tag=$2
+shift 2
+if [ -n "${BACKFILL_TEST_CLUSTER:-}" ]; then
+    exec $BACKFILL_TEST_CLUSTER build-image "$dir" "$tag" "$@"
+fi
+for tool in docker podman; do
+    if command -v "$tool" >/dev/null; then exec "$tool" build -t "$tag" "$@" "$dir"; fi
+done
+if command -v buildah >/dev/null; then exec buildah bud -t "$tag" "$@" "$dir"; fi
+echo "image: docker, podman or buildah is needed (Debian: apt-get install buildah)" >&2
+exit 1

@@ -1,0 +1,189 @@
+"""The page about the operator's lifecycle: the diagram is drawn by asking `decide`, the tables are the words themselves."""
+
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from backfill_api.conditions import CONDITION_TYPES, REASONS
+from backfill_api.ending import Ending
+from backfill_api.names import DRAIN_FINALIZER
+from backfill_api.plan import Plan
+from backfill_api.progress import Progress
+from backfill_api.spec import BackfillSpec
+from backfill_api.status import BackfillStatus
+from backfill_api.wire import Ack
+from backfill_core.lifecycle.decide import decide
+from backfill_core.lifecycle.naming import driver_name
+from backfill_core.lifecycle.words import DriverLook, DriverPod, LookLive, Now, Observation
+
+ROOT = Path(__file__).parent.parent
+LIFECYCLE_FILE = ROOT / "docs" / "operator-lifecycle.md"
+T0 = 1_800_000_000_000
+STEP_MS = 1_000_000
+"""Longer than every wait of the specs below."""
+
+TABLES = {
+    "source": {"type": "Delta", "delta": {"path": "/a", "key": ["id"]}},
+    "target": {"type": "Delta", "delta": {"path": "/b"}},
+}
+SPECS = [
+    BackfillSpec.model_validate(TABLES | {"startupTimeoutSeconds": 600, "backoffLimit": 1} | fields)
+    for fields in ({}, {"desiredState": "Paused"}, {"suspend": True}, {"approval": "Manual"})
+]
+PLAN = Plan(
+    rows=1, bytes=1, files=1, splits=1, version=1, estimated_seconds=1, estimated_seconds_low=1,
+    estimated_seconds_high=1, change_feed=True,
+)  # fmt: skip
+
+Edges = dict[tuple[str, str], set[str]]
+
+
+def explore() -> Edges:
+    """Walk from a new Backfill through every answer that `decide` gives; return who follows whom, and for which reasons."""
+    edges: Edges = defaultdict(set)
+    todo, known = [(BackfillStatus(), T0)], set()
+    while todo:
+        status, now_ms = todo.pop()
+        for observation in _looks(status, now_ms):
+            decision = decide(observation, Now(now_ms))
+            if any(isinstance(one, LookLive) for one in decision.actions):
+                continue
+            after = decision.status
+            ready = next(one for one in after.conditions if one.type == "Ready")
+            if after.phase != status.phase:
+                edges[status.phase or "", after.phase or ""].add(ready.reason)
+            if observation.deletion_ms is None and (key := _key(after)) not in known:
+                known.add(key)
+                todo.append((after, now_ms + STEP_MS))
+    return edges
+
+
+def _key(status: BackfillStatus) -> tuple[Any, ...]:
+    """Return what tells two statuses apart for the walk; numbers that only grow do not."""
+    attempt, control = status.attempt, status.control
+    return (
+        status.phase, min(status.failures, 2), status.plan is not None, len(status.history) > 0,
+        attempt and (attempt.kind, attempt.state, attempt.ready_time is not None, attempt.stop and attempt.stop.reason),
+        control and (control.paused, tuple(one.command.type for one in control.pending)),
+        tuple((one.type, one.status, one.reason) for one in status.conditions if one.type == "Ready"),
+    )  # fmt: skip
+
+
+def _looks(status: BackfillStatus, now_ms: int) -> Iterator[Observation]:
+    for generation, spec in enumerate(SPECS, start=1):
+        for pods, look in _drivers(status, now_ms):
+            seen = Observation(
+                "shop", "orders", "uid", generation, spec, status, pods=pods, look=look, live=True,
+                finalizers=(DRAIN_FINALIZER,),
+            )  # fmt: skip
+            yield seen
+            if pods and not pods[0].over and spec is SPECS[0]:
+                yield replace(seen, deletion_ms=now_ms)
+
+
+def _drivers(status: BackfillStatus, now_ms: int) -> Iterator[tuple[tuple[DriverPod, ...], DriverLook | None]]:
+    """Yield what may be seen of the current attempt's driver."""
+    yield (), None
+    attempt = status.attempt
+    if attempt is None or attempt.state == "Ended":
+        return
+    number, control = attempt.number, status.control
+    pod = DriverPod(driver_name("orders", number), f"pod-{number}", "uid", number, attempt.kind, created_ms=now_ms)
+    yield (pod,), None
+    yield (replace(pod, waiting="ErrImagePull", created_ms=now_ms - STEP_MS),), None
+    yield (replace(pod, created_ms=now_ms - STEP_MS),), None
+    pending = control.pending if control else ()
+    revision = max((one.revision for one in pending), default=control.acked_revision if control else 0)
+    progress = Progress(table_version=1, revision=revision, paused=control.paused if control else None)
+    acks = tuple(Ack(attempt=number, epoch=1, revision=one.revision, outcome="Applied") for one in pending)
+    ready = replace(pod, phase="Running", ready=True)
+    yield (ready,), DriverLook(number, now_ms, progress)
+    yield (ready,), DriverLook(number, now_ms, progress, acks=acks)
+    yield (ready,), DriverLook(number, now_ms, progress, unreachable_since_ms=now_ms - STEP_MS)
+    plan = Ending(outcome="Planned", plan=PLAN) if attempt.kind == "Plan" else None
+    for code in (0, 10, 40, 60, 137):
+        phase: Any = "Succeeded" if code == 0 else "Failed"
+        yield (replace(pod, phase=phase, exit_code=code, ending=plan),), None
+
+
+# ------------------------------------------------------------------ the page
+INTRODUCTION = """\
+<!-- Generated by build-tools/lifecycle_page.py (`make docs`); do not edit. -->
+# The life of a Backfill on a cluster
+
+The operator looks, decides, acts and writes one status. The deciding part is a pure function
+([`backfill_core.lifecycle`](../spark_app/backfill_core/lifecycle/decide.py)); the diagram below was drawn by asking it.
+
+## Phases
+
+Phases are for people; tools read the conditions. A deleted object is `Terminating` from any phase with a live driver.
+An arrow says for which reasons (of `Ready`) a Backfill gets from one phase to the next.
+
+"""
+
+PROSE = """
+## What it promises
+
+- **One driver.** An attempt is on record in the status before its pod is made, under the object's resourceVersion; its pod
+  has one possible name; a later attempt is planned only after a live look. Should all of this fail, the newer attempt's
+  fence in the target refuses the older one's next seal.
+- **Nothing is forgotten.** All memory is in the status: an operator that dies between two lines is replaced by one that
+  reads it.
+- **A lost pod is looked for** (5 s, then live) before it counts as an infrastructure failure. One that is stuck in
+  termination for a minute beyond its grace, because its node is gone, is removed by force.
+
+## Attempts and failures
+
+`status.attempts` counts all attempts, `status.failures` those that count against `backoffLimit`; suspensions, restarts and
+plans do not. An attempt that was ready for an hour starts the count anew. The wait doubles from `backoff.initialSeconds` to
+`backoff.maxSeconds`, less up to a fifth that depends on the object's UID, so that jobs that failed together do not return
+together. A failed Backfill is taken up again when its spec is edited; a complete one never.
+
+## Commands
+
+`desiredState`, `pause`, `throttle` and the override annotation are compared with what the driver says is in force; every
+difference becomes a command with a revision of its own, written to `status.control` before it is sent, and sent again each
+second until it is acknowledged after a seal. When pause and limit change at once, that is two revisions. A command that is
+not acknowledged within 30 s turns `ControlSynced` to `AcknowledgementTimeout`; nobody is killed for it. An attempt starts
+with the controls that are in force then.
+
+| annotation | effect |
+|---|---|
+| `backfill.dev/override: '{"desiredState":"Paused"}'` | above the spec: `desiredState`, `pause`, `throttle`, `suspend`; one that cannot be read is ignored as a whole, with an event |
+| `backfill.dev/verify-requested: <any new text>` | one receipt |
+| `backfill.dev/restart-requested: <any new text>` | the attempt ends at a barrier, the next one goes on |
+
+## Plan and approval
+
+With `approval: Manual` the first attempt is a plan: a pod that says what would happen (`status.plan`) and ends. The Backfill
+waits in `AwaitingApproval` until `spec.approved` is true; `activeDeadlineSeconds` counts from then. With
+`approval: Automatic` no plan is made.
+"""
+
+
+def render() -> str:
+    """Return the page."""
+    lines = ["```mermaid", "stateDiagram-v2"]
+    for (before, after), reasons in sorted(explore().items()):
+        if after != "Terminating":
+            lines.append(f"    {before or '[*]'} --> {after}: {', '.join(sorted(reasons))}")
+    lines += ["    Succeeded --> [*]", "```", ""]
+    return (
+        INTRODUCTION
+        + "\n".join(lines)
+        + PROSE
+        + _table("Conditions", "type", CONDITION_TYPES)
+        + _table("Reasons", "reason", REASONS)
+    )
+
+
+def _table(title: str, name: str, words: dict[str, str]) -> str:
+    rows = "".join(f"| `{one}` | {meaning} |\n" for one, meaning in words.items())
+    return f"\n## {title}\n\n| {name} | meaning |\n|---|---|\n{rows}"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render())

@@ -1,0 +1,32 @@
+"""How long what a job still needs will be there: a warning in time, instead of an end that nobody can mend."""
+
+from __future__ import annotations
+
+NEAR = 0.8
+"""Part of the retention after which it is said; the rest is the time that somebody has to raise it."""
+
+
+def warn(version: int, committed_ms: int, newest_version: int, kept_s: int | None, now_ms: int) -> str | None:
+    """Return what to say about the oldest version that a job still needs, or None.
+
+    What a version needs goes, at the earliest, when it is older than the source keeps removed files or log; as long as
+    it is the newest one, nothing of it goes.
+
+    Args:
+        version: The oldest one needed: the pinned one, later the one consumed last.
+        committed_ms: When it was committed, milliseconds since 1970.
+        newest_version: Of the source.
+        kept_s: The shorter of the source's two retentions; None: not known.
+        now_ms: Now.
+    """
+    age_s = max(0, now_ms - committed_ms) // 1000
+    if kept_s is None or newest_version <= version or age_s <= kept_s * NEAR:
+        return None
+    return (
+        f"version {version} of the source is still needed, is {_hours(age_s)} old, and is kept for {_hours(kept_s)}: raise "
+        "delta.deletedFileRetentionDuration and delta.logRetentionDuration of the source before it is gone"
+    )
+
+
+def _hours(seconds: int) -> str:
+    return f"{seconds / 3600:.1f} h" if seconds < 100 * 3600 else f"{seconds / 86_400:.1f} d"

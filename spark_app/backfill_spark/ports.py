@@ -1,0 +1,118 @@
+"""What the driver asks of a source and of a sink: the promises that a folder below `sources` or `sinks` keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from backfill_core.errors import BackfillError
+from backfill_core.messages import Head, Piece
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedTable:
+    """One version of a table, by file."""
+
+    version: int
+    timestamp_ms: int
+    rows: tuple[int, ...]
+    """Rows of each file in path order, deleted ones included."""
+
+    deleted: tuple[int, ...]
+    """How many of them a deletion vector hides."""
+
+    bytes: tuple[int, ...]
+    table_id: str
+    fingerprint: str
+    schema: StructType
+    change_feed: bool
+
+    @property
+    def live_rows(self) -> int:
+        """Rows that a reader sees."""
+        return sum(self.rows) - sum(self.deleted)
+
+
+class Source(Protocol):
+    """Something that keeps changing, with versions. `pin` comes first; the rest may be called from several threads."""
+
+    path: str
+
+    @property
+    def version(self) -> int:
+        """Number of the pinned version."""
+
+    def head(self) -> Head:
+        """Return the newest version; milliseconds."""
+
+    def pin(self, version: int | None) -> PinnedTable:
+        """Fix the version that the snapshot is read from; None is the newest."""
+
+    def properties(self) -> dict[str, str]:
+        """Return the table properties of the pinned version."""
+
+    def check_key_values(self, *, unique: bool) -> None:
+        """Refuse null keys of the pinned version, and with `unique` also doubled ones."""
+
+    def live_rows(self, pieces: Sequence[Piece]) -> int:
+        """Return how many rows whole files must yield."""
+
+    def read(self, pieces: Sequence[Piece]) -> DataFrame:
+        """Return the rows of pieces of the pinned version; lazy."""
+
+    def at(self, version: int) -> DataFrame:
+        """Return all rows as of a version, with the pinned columns; lazy."""
+
+    def check_versions(self, after: int, upto: int) -> None:
+        """Refuse versions that cannot be applied."""
+
+    def changes(self, after: int, upto: int) -> DataFrame:
+        """Return the row changes of the versions `(after, upto]`; lazy."""
+
+    def explain_failure(self, error: Exception) -> BackfillError | None:
+        """Say in our words why a job on this source failed, or None when nobody knows."""
+
+
+class Sink(Protocol):
+    """One target of one job. Safe to stage from several threads; one MERGE at a time."""
+
+    path: str
+    job_hash: str
+
+    def exists(self) -> bool:
+        """Is it there?"""
+
+    def check(self, schema: StructType, *, source_path: str, has_state: bool) -> None:
+        """Refuse a target that cannot be filled, before anything is written."""
+
+    def prepare(self, schema: StructType) -> None:
+        """Make the target when it is missing."""
+
+    def stage(self, rows: DataFrame, *, attempt: int, work_id: int) -> list[str]:
+        """Write files that no reader sees, and return their paths."""
+
+    def as_stored(self, rows: DataFrame) -> DataFrame:
+        """Return rows as the target keeps them; lazy."""
+
+    def merge(self, net: DataFrame, *, app_id: str, txn_version: int) -> None:
+        """Apply the last image of each key in one commit, unless this transaction is in it already."""
+
+    def discard(self, paths: Sequence[str]) -> None:
+        """Remove staged files."""
+
+    def discard_work(self, attempt: int, work_id: int) -> None:
+        """Remove what one piece of work staged."""
+
+    def remove_orphans(self, before_attempt: int) -> int:
+        """Remove what earlier attempts staged and never sealed."""
+
+    def at(self, version: int) -> DataFrame:
+        """Return the rows as of a version; lazy."""
+
+    def explain_failure(self, error: Exception) -> BackfillError | None:
+        """Say in our words why writing failed, or None when nobody knows."""

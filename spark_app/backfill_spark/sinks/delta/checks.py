@@ -1,0 +1,212 @@
+"""What a target must be before anything is written to it: pure checks of what the table and the spec say.
+
+A staged file is a plain Parquet file: nothing between Spark and the commit looks at its values. So whatever Delta
+would enforce, compute or convert while it writes is refused here, or guarded while rows are staged (`sink.stage`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StructField, StructType, VariantType
+
+from backfill_core.errors import (
+    KeyInvalidError,
+    TargetIsSourceError,
+    TargetSchemaMismatchError,
+    UnsupportedTargetFeatureError,
+)
+from backfill_spark.columns import instead
+from backfill_spark.sinks.delta.table import MAPPING_MODE, TargetTable
+
+DEFAULT = "CURRENT_DEFAULT"
+ANOTHER = "Use a target without it."
+FIELDS = {
+    "delta.identity.start": ("an identity column", ANOTHER),
+    "delta.generationExpression": ("a generated column", ANOTHER),
+    "delta.invariants": ("a column invariant", ANOTHER),
+    "__CHAR_VARCHAR_TYPE_STRING": (
+        "a length limit (CHAR or VARCHAR)",
+        "Alter the column to STRING, and limit it in spec.transform.",
+    ),
+    "__COLLATIONS": ("a collation", "Use a target whose texts compare byte by byte."),
+}
+"""Metadata of a column that a seal cannot honour: what it is, and the cure."""
+
+ICEBERG = ("delta.enableIcebergCompatV1", "delta.enableIcebergCompatV2", "delta.enableIcebergCompatV3")
+UNIFORM = "delta.universalFormat.enabledFormats"
+FEATURES = {"materializePartitionColumns": "materialized partition columns"}
+"""Features that Kernel writes, and our staged files would not honour."""
+
+
+def check_apart(source: str, target: str) -> None:
+    """Refuse a target that is the source, or lies inside it, or around it; both as qualified URIs.
+
+    Raises:
+        TargetIsSourceError: says which.
+    """
+    if source == target:
+        raise TargetIsSourceError(
+            f"source and target are the same table, {target}.", cure="Change spec.target.delta.path."
+        )
+    for inner, outer, words in (
+        (target, source, "the target lies inside the source's folder"),
+        (source, target, "the source lies inside the target's folder"),
+    ):
+        if inner.startswith(f"{outer}/"):
+            raise TargetIsSourceError(
+                f"{words}, {outer}: a VACUUM of the outer table removes the files of the inner one.",
+                cure="Change spec.target.delta.path.",
+            )
+
+
+def check_key(schema: StructType, key: tuple[str, ...]) -> None:
+    """Refuse a key that an Upsert cannot match by.
+
+    Raises:
+        KeyInvalidError: names the column.
+    """
+    if not key:
+        raise KeyInvalidError("an Upsert target needs a key.", cure="Set spec.source.delta.key.")
+    for column in key:
+        if column not in schema.names:
+            raise KeyInvalidError(
+                f"the key column {column!r} is not in what the transform yields.", cure=instead(column, schema.names)
+            )
+        if isinstance(schema[column].dataType, MapType | ArrayType | StructType | VariantType):
+            raise KeyInvalidError(f"the key column {column!r} is nested.", cure="Use plain columns as key.")
+
+
+def check_layout(wanted: StructType, *, partition_by: tuple[str, ...], cluster_by: tuple[str, ...]) -> None:
+    """Refuse partitions and clusters that a table with these columns cannot have.
+
+    Raises:
+        TargetSchemaMismatchError: names the field of the spec and the column.
+    """
+    for name, columns in (("partitionBy", partition_by), ("clusterBy", cluster_by)):
+        for column in columns:
+            if column not in wanted.names:
+                raise TargetSchemaMismatchError(
+                    f"spec.target.delta.{name} names {column!r}, which the transform does not yield.",
+                    cure=instead(column, wanted.names),
+                )
+    check_partitions("spec.target.delta.partitionBy", wanted, partition_by)
+
+
+def check_partitions(what: str, schema: StructType, partitions: tuple[str, ...]) -> None:
+    """Refuse partition columns whose values a folder's name cannot hold.
+
+    Raises:
+        TargetSchemaMismatchError: names the column.
+    """
+    for column in partitions:
+        if isinstance(schema[column].dataType, BinaryType | MapType | ArrayType | StructType | VariantType):
+            raise TargetSchemaMismatchError(
+                f"{what}: column {column!r} is {schema[column].dataType.simpleString()}, "
+                "and a partition is a folder with the value as its name.",
+                cure="Partition by another column, or by a text made of this one.",
+            )
+
+
+def check_properties(what: str, properties: Mapping[str, str], *, upserts: bool) -> None:
+    """Refuse table properties that a seal cannot honour.
+
+    Args:
+        what: Whose they are: the table's path, or the field of the spec.
+        properties: Of a table that exists, or is to be made.
+        upserts: Are rows of the target changed?
+
+    Raises:
+        UnsupportedTargetFeatureError: names the property.
+    """
+    if properties.get(MAPPING_MODE) == "id":
+        raise _unsupported(what, f"column mapping by id ({MAPPING_MODE})", "Use column mapping by name.")
+    for name in properties:
+        if name.startswith("delta.constraints."):
+            words = f"the check constraint {name.removeprefix('delta.constraints.')}"
+            raise _unsupported(what, words, "Drop it, and filter with spec.transform.where.")
+    for name in ICEBERG:
+        if properties.get(name, "").lower() == "true":
+            raise _unsupported(what, f"Iceberg compatibility ({name})", ANOTHER)
+    if properties.get(UNIFORM):
+        raise _unsupported(what, f"a second format ({UNIFORM} = {properties[UNIFORM]})", ANOTHER)
+    if upserts and properties.get("delta.appendOnly", "").lower() == "true":
+        raise _unsupported(
+            what, "delta.appendOnly, and an Upsert changes rows", "Use writeMode Append or Changelog, or unset it."
+        )
+
+
+def check_table(table: TargetTable, *, upserts: bool) -> None:
+    """Refuse an existing table that a seal cannot honour.
+
+    Raises:
+        UnsupportedTargetFeatureError, TargetSchemaMismatchError: names the feature and the column.
+    """
+    check_properties(table.path, table.properties, upserts=upserts)
+    for feature in sorted(table.features & FEATURES.keys()):
+        raise _unsupported(table.path, FEATURES[feature], ANOTHER)
+    for name, field in every_field(table.schema):
+        for key, (words, cure) in FIELDS.items():
+            if key in field.metadata:
+                raise _unsupported(table.path, f"{words}: {name}", cure)
+    for column in table.schema:
+        for name, field in every_field(column.dataType, f"{column.name}."):
+            if not field.nullable:
+                raise _unsupported(table.path, f"a nested NOT NULL: {name}", "Alter the field to DROP NOT NULL.")
+    check_partitions(table.path, table.schema, table.partitions)
+
+
+def check_schema(wanted: StructType, table: StructType) -> None:
+    """Refuse a table that cannot hold what the transform yields, or cannot be without what it does not yield.
+
+    Raises:
+        TargetSchemaMismatchError: names the column.
+    """
+    theirs = {field.name: field for field in table}
+    for field in wanted:
+        if field.name not in theirs:
+            raise TargetSchemaMismatchError(
+                f"the target has no column {field.name!r}.", cure=instead(field.name, table.names)
+            )
+        if _plain(theirs[field.name].dataType) != _plain(field.dataType):
+            raise TargetSchemaMismatchError(
+                f"column {field.name!r} is {theirs[field.name].dataType.simpleString()} in the target, "
+                f"the transform yields {field.dataType.simpleString()}.",
+                cure="Cast it in spec.transform.select.",
+            )
+    for field in table:
+        if field.name in wanted.names:
+            continue
+        if not field.nullable:
+            words = "must not be null"
+        elif DEFAULT in field.metadata:
+            words = f"has the default {field.metadata[DEFAULT]}, which a seal does not fill in"
+        else:
+            continue
+        raise TargetSchemaMismatchError(
+            f"column {field.name!r} of the target {words}, and the transform does not yield it.",
+            cure="Add it to spec.transform.select.",
+        )
+
+
+def every_field(data_type: DataType, inside: str = "") -> Iterator[tuple[str, StructField]]:
+    """Yield every field of a type with its path (`order.lines.element.price`), outer ones first."""
+    match data_type:
+        case StructType():
+            for field in data_type:
+                yield f"{inside}{field.name}", field
+                yield from every_field(field.dataType, f"{inside}{field.name}.")
+        case ArrayType():
+            yield from every_field(data_type.elementType, f"{inside}element.")
+        case MapType():
+            yield from every_field(data_type.keyType, f"{inside}key.")
+            yield from every_field(data_type.valueType, f"{inside}value.")
+
+
+def _unsupported(what: str, feature: str, cure: str) -> UnsupportedTargetFeatureError:
+    return UnsupportedTargetFeatureError(f"{what} has {feature}, which a seal cannot honour.", cure=cure)
+
+
+def _plain(data_type: DataType) -> str:
+    """Return a type as it is written, without nullability, which differs for no reason that matters here."""
+    return data_type.simpleString().lower()

@@ -1,0 +1,95 @@
+"""The folder of everything a job stages: `<table>/backfill-<job hash>/a<attempt>/s<work>/`.
+
+A plain folder: VACUUM removes there what no commit names, and keeps the rest. Under a leading underscore it would
+never look, and files replaced by OPTIMIZE would leak for ever. What is there and was not staged by us is left alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ATTEMPT, WORK = re.compile(r"a(\d+)"), re.compile(r"s\d+")
+
+
+class StagingFolder:
+    """Finds and removes what one job staged in one table. Safe to use from several threads."""
+
+    def __init__(self, spark: SparkSession, table_path: str, job_hash: str) -> None:
+        """Take the table's path; nothing is read, the folder may not exist."""
+        self._spark = spark
+        self._path: Any = spark._jvm.org.apache.hadoop.fs.Path
+        self.name = f"backfill-{job_hash}"
+        self.path = f"{table_path}/{self.name}"
+        self._fs = self._path(table_path).getFileSystem(spark._jsc.hadoopConfiguration())
+
+    def of_work(self, attempt: int, work_id: int) -> str:
+        """Return the folder of one piece of work."""
+        return f"{self.path}/a{attempt}/s{work_id}"
+
+    def files(self, folder: str) -> list[str]:
+        """Return the absolute paths of the Parquet files below a folder, in order."""
+        found: list[str] = []
+        files = self._fs.listFiles(self._path(folder), True)
+        while files.hasNext():
+            path = str(files.next().getPath().toUri().getPath())
+            name = path.rsplit("/", 1)[-1]
+            if name.endswith(".parquet") and not name.startswith(("_", ".")):
+                found.append(path)
+        return sorted(found)
+
+    def discard(self, paths: Sequence[str]) -> None:
+        """Remove files; those that are gone already are fine."""
+        for path in paths:
+            self._fs.delete(self._path(path), False)
+
+    def discard_work(self, attempt: int, work_id: int) -> None:
+        """Remove what one piece of work staged."""
+        self._fs.delete(self._path(self.of_work(attempt, work_id)), True)
+
+    def remove_orphans(self, before_attempt: int, snapshot: Callable[[], Any]) -> int:
+        """Remove what earlier attempts staged and never sealed; return how many folders went.
+
+        A folder with any file that the table's current state names (as data, or as removed and not yet
+        vacuumed) stays whole: work is sealed whole.
+
+        Args:
+            before_attempt: Number of the attempt that runs.
+            snapshot: Gives the table's newest Delta snapshot; asked only when there is something to judge.
+        """
+        root = self._path(self.path)
+        if not self._fs.exists(root):
+            return 0
+        old = [path for path in self._folders(root, ATTEMPT) if int(path.getName()[1:]) < before_attempt]
+        if not old:
+            return 0
+        named = self._named(snapshot())
+        removed = 0
+        for attempt in old:
+            for work in self._folders(attempt, WORK):
+                if f"{attempt.getName()}/{work.getName()}" not in named:
+                    self._fs.delete(work, True)
+                    removed += 1
+            if len(self._fs.listStatus(attempt)) == 0:
+                self._fs.delete(attempt, False)
+        return removed
+
+    def _folders(self, parent: Any, named: re.Pattern[str]) -> list[Any]:
+        below = [one.getPath() for one in self._fs.listStatus(parent) if one.isDirectory()]
+        return [path for path in below if named.fullmatch(path.getName())]
+
+    def _named(self, snapshot: Any) -> set[str]:
+        """Return `a<attempt>/s<work>` of every file that the table names."""
+        names: set[str] = set()
+        for one in (snapshot.allFiles(), snapshot.tombstones()):
+            inside = DataFrame(one.toDF(), self._spark).where(F.col("path").contains(f"{self.name}/"))
+            parts = F.regexp_extract("path", rf"{self.name}/(a\d+/s\d+)/", 1).alias("work")
+            names |= {row["work"] for row in inside.select(parts).distinct().collect()}
+        return names

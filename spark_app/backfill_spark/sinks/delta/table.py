@@ -1,0 +1,65 @@
+"""What a target table says of itself, read from its newest version without a Spark job."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.types import StructField, StructType
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MAPPING_MODE = "delta.columnMapping.mode"
+PHYSICAL_NAME = "delta.columnMapping.physicalName"
+
+
+@dataclass(frozen=True, slots=True)
+class TargetTable:
+    """What the newest version of a target says of itself."""
+
+    path: str
+    schema: StructType
+    partitions: tuple[str, ...]
+    properties: Mapping[str, str]
+    features: frozenset[str]
+
+    @property
+    def mapped(self) -> bool:
+        """Do files have other column names than the table?"""
+        return self.properties.get(MAPPING_MODE) == "name"
+
+    def physical(self, field: StructField) -> str:
+        """Return the name that a column has in files."""
+        return str(field.metadata[PHYSICAL_NAME]) if self.mapped else field.name
+
+
+def delta_snapshot(spark: SparkSession, path: str) -> Any:
+    """Return Delta's own view of the newest version."""
+    jvm: Any = spark._jvm
+    none = jvm.scala.Option.empty()
+    return jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path).update(False, none, none)
+
+
+def read_table(spark: SparkSession, path: str) -> TargetTable:
+    """Look at a table that exists."""
+    snapshot = delta_snapshot(spark, path)
+    metadata = snapshot.metadata()
+    pairs = _items(metadata.configuration().iterator())
+    return TargetTable(
+        path=path,
+        schema=StructType.fromJson(json.loads(snapshot.schema().json())),
+        partitions=tuple(str(name) for name in _items(metadata.partitionColumns().iterator())),
+        properties={str(pair._1()): str(pair._2()) for pair in pairs},
+        features=frozenset(str(name) for name in _items(snapshot.protocol().readerAndWriterFeatureNames().iterator())),
+    )
+
+
+def _items(iterator: Any) -> list[Any]:
+    """Drain an iterator of Scala's."""
+    found = []
+    while iterator.hasNext():
+        found.append(iterator.next())
+    return found

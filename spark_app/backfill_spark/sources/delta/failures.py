@@ -1,0 +1,56 @@
+"""Why a Spark job on a source failed, in our words."""
+
+from __future__ import annotations
+
+import re
+
+from backfill_core.errors import (
+    BackfillError,
+    ChangeFeedExpiredError,
+    InvalidTransformError,
+    PermissionDeniedError,
+    SnapshotExpiredError,
+    SourceNotFoundError,
+    StorageFullError,
+    TransientError,
+)
+from backfill_spark.java_errors import first_line, is_no_access, is_no_room, whole_text
+
+_FILE_GONE = re.compile(
+    r"FileNotFoundException|FILE_NOT_EXIST|DELTA_FILE_NOT_FOUND|does not exist|FAILED_READ_FILE.FILE_NOT_EXIST"
+)
+
+
+def explain(error: Exception, *, path: str, version: int) -> BackfillError | None:
+    """Return the failure by its name, or None when nobody knows it.
+
+    Args:
+        error: What pyspark or py4j raised.
+        path: The source's path.
+        version: The pinned version; -1 before there is one.
+    """
+    text = whole_text(error)
+    ours = path.removeprefix("file:") in text
+    if is_no_room(text):
+        return StorageFullError("no space left while staging.", cure="Free some room; nothing is lost.")
+    if "_change_data" in text and _FILE_GONE.search(text):
+        return ChangeFeedExpiredError(
+            f"files of the change feed of {path} are gone: {first_line(error)}",
+            cure="VACUUM removed them: start a new job on a new target.",
+        )
+    if _FILE_GONE.search(text) and ours:
+        return SnapshotExpiredError(
+            f"a file of version {version} of {path} is gone: {first_line(error)}",
+            cure="VACUUM removed it: start a new job on a new target, or keep deleted files for longer.",
+        )
+    if is_no_access(text):
+        return PermissionDeniedError(first_line(error), cure="Grant this user access.")
+    state = re.search(r"SQLSTATE: (22\d{3})", text)
+    if state:
+        return InvalidTransformError(
+            f"a row cannot be computed (SQLSTATE {state[1]}): {first_line(error)}",
+            cure="Guard the expression, for example with try_cast or nullif.",
+        )
+    if "TABLE_NOT_FOUND" in text or "DELTA_MISSING_DELTA_TABLE" in text or "DELTA_PATH_DOES_NOT_EXIST" in text:
+        return SourceNotFoundError(f"{path} is not a Delta table any more.", cure="Restore it.")
+    return TransientError(first_line(error)) if "Concurrent" in text else None

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# What the image runs: `driver ARG…` one attempt, `executor` one executor for Spark's Kubernetes back end, else a command.
+set -euo pipefail
+
+case "${1:-}" in
+driver)
+    shift
+    exec python -m backfill_spark "$@"
+    ;;
+executor)
+    # Spark hands Java's options over one by one, numbered.
+    options=()
+    for name in $(compgen -A variable SPARK_JAVA_OPT_ | sort -t _ -k 4 -n); do options+=("${!name}"); done
+    exec java "${options[@]}" "-Xms$SPARK_EXECUTOR_MEMORY" "-Xmx$SPARK_EXECUTOR_MEMORY" \
+        -cp "${SPARK_CONF_DIR:-$SPARK_HOME/conf}:${SPARK_CLASSPATH:-}:$SPARK_HOME/jars/*" \
+        org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend \
+        --driver-url "$SPARK_DRIVER_URL" --executor-id "$SPARK_EXECUTOR_ID" --cores "$SPARK_EXECUTOR_CORES" \
+        --app-id "$SPARK_APPLICATION_ID" --hostname "$SPARK_EXECUTOR_POD_IP" \
+        --resourceProfileId "$SPARK_RESOURCE_PROFILE_ID" --podName "$SPARK_EXECUTOR_POD_NAME"
+    ;;
+*)
+    exec "$@"
+    ;;
+esac

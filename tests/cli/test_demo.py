@@ -1,0 +1,146 @@
+"""The parts of the demo, without Spark: its file, its processes, and what it says when a step goes wrong."""
+
+import json
+import os
+import sys
+
+import pytest
+from rich.console import Console
+
+from backfill_api.load import load_backfill
+from backfill_cli.demo import HISTORY_SECONDS, Child, Demo, DemoError, run_demo
+from backfill_cli.demo_writer import Writer
+
+PROGRESS = {"attempt": 1, "epoch": 4, "phase": "Snapshot", "percent": 30, "rowsDone": 300, "rowsTotal": 1000}
+FAILED = {"outcome": "Failed", "reason": "SourceNotFound", "message": "no table at /x.", "cure": "Look at the path."}
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Start a child that runs a line of Python."""
+    children = []
+
+    def start(code):
+        children.append(Child([sys.executable, "-u", "-c", code], tmp_path / f"{len(children)}.log"))
+        return children[-1]
+
+    yield start
+    for child in children:
+        child.kill()
+
+
+@pytest.fixture
+def demo(tmp_path):
+    return Demo(tmp_path, 1_200_000, Console(file=open(os.devnull, "w")))
+
+
+def says(*lines):
+    return f"import json\nfor line in {list(lines)!r}: print(line if isinstance(line, str) else json.dumps(line))"
+
+
+class TestItsFile:
+    def test_is_a_backfill(self, demo, tmp_path):
+        """The same file is for kubectl apply, so it must be one."""
+        backfill = load_backfill(demo._document())
+
+        assert backfill.job_id == f"demo/{tmp_path.name}"
+        assert (backfill.spec.verify, backfill.spec.after) == ("Final", "Exit")
+
+    def test_history_takes_as_long_as_it_says(self, demo):
+        """On any machine that is fast enough: by its own limit."""
+        limit = load_backfill(demo._document()).spec.throttle.rows_per_second
+
+        assert 1_200_000 / limit == pytest.approx(HISTORY_SECONDS)
+
+
+class TestAProcess:
+    def test_its_newest_line_is_kept_and_all_are_in_a_file(self, start, tmp_path):
+        """The picture in the docs is drawn from that file."""
+        child = start(says({"n": 1}, {"n": 2}))
+        assert child.wait_for(lambda words: words.get("n") == 2, 30)
+        child.end()
+
+        assert [json.loads(line)["n"] for line in (tmp_path / "0.jsonl").read_text().splitlines()] == [1, 2]
+
+    def test_a_line_that_was_cut_off_is_left_out(self, start):
+        """A killed process dies in the middle of a word."""
+        child = start(says({"n": 1}, '{"n": '))
+        child.wait_for(lambda _: False, 30)
+
+        assert child.newest == {"n": 1}
+
+    def test_waiting_ends_with_the_process(self, start):
+        """A demo that hangs shows nothing."""
+        assert not start("pass").wait_for(lambda words: "n" in words, 30)
+
+    def test_and_with_time(self, start):
+        """Also when the process goes on."""
+        assert not start("input()").wait_for(lambda _: False, 0.05)
+
+    def test_a_kill_takes_all_of_it(self, start):
+        """A driver whose JVM lives on is not dead."""
+        child = start(
+            "import json, subprocess, sys\n"
+            "other = subprocess.Popen([sys.executable, '-c', 'import signal; signal.pause()'])\n"
+            "print(json.dumps({'pid': other.pid})); other.wait()"
+        )
+        assert child.wait_for(lambda words: "pid" in words, 30)
+        child.kill()
+        child.wait_for(lambda _: False, 30)
+
+        assert child._ended, "somebody still holds its standard output"
+
+    def test_it_ends_when_its_input_ends(self, start):
+        """That is how the writer is told."""
+        assert start("import sys; sys.stdin.read(); sys.exit(3)").end() == 3
+
+    def test_one_that_does_not_is_killed(self, start):
+        """Nothing of the demo may stay behind."""
+        assert start("import signal; signal.pause()").end(timeout_s=0.1) < 0
+
+
+class TestAStepThatFails:
+    def test_says_the_reason_of_the_driver(self, demo, start):
+        """And where the logs are."""
+        demo._driver = start(says(PROGRESS, FAILED))
+
+        with pytest.raises(DemoError, match=r"waited for .more., got SourceNotFound: no table at /x\.; logs are in "):
+            demo._until("more", lambda progress: progress.percent > 90)
+
+    def test_a_step_that_is_reached_goes_on(self, demo, start):
+        """With the progress that reached it."""
+        demo._driver = start(says(PROGRESS) + "\ninput()")
+        demo._until("a tenth", lambda progress: progress.percent >= 10)
+
+        assert demo._progress.rows_done == 300
+
+    def test_a_job_that_was_faster_than_the_eye_has_passed_it(self, demo, start):
+        """Its last lines came at once, and only the newest is looked at."""
+        demo._driver = start(says(PROGRESS, {"outcome": "Complete", "exitCode": 0}))
+        demo._running().wait_for(lambda words: "outcome" in words, 30)
+
+        demo._until("history is complete", lambda progress: progress.phase != "Snapshot")
+
+    def test_a_folder_in_use_is_refused(self, tmp_path, capsys):
+        """Somebody's tables may be in it."""
+        (tmp_path / "lake").mkdir()
+
+        assert run_demo(tmp_path, 100_000) == 2
+        assert "has a lake already" in capsys.readouterr().out.replace("\n", "")
+
+
+class TestTheWriter:
+    def test_says_the_newest_version(self, tmp_path):
+        """Of commits; checkpoints and checksums are none."""
+        log = tmp_path / "_delta_log"
+        log.mkdir()
+        for name in (f"{9:020}.json", f"{10:020}.json", f"{11:020}.crc", f"{12:020}.checkpoint.parquet", "_last.json"):
+            (log / name).touch()
+
+        assert Writer(None, tmp_path, 1000).version() == 10
+
+    def test_changes_rows_that_are_there(self, tmp_path):
+        """A change of nothing would show nothing."""
+        writer = Writer(None, tmp_path, 100_000)
+
+        assert all(0 <= writer._place(1_500) <= 100_000 - 1_500 for _ in range(200))

@@ -1,0 +1,50 @@
+"""The core's view in the words that people and programs read."""
+
+from support.hand_driven import HandDriven
+
+from backfill_core.messages import CommandReceived, Pause, Receipt, StopRequested
+from backfill_spark.progress import progress_of
+from backfill_spark.wire_commands import receipt_words
+
+LONG = [1_000_000] * 40
+
+
+def shown(job):
+    return progress_of(job.view, job.now)
+
+
+class TestWhatIsShown:
+    def test_when_the_newest_seal_was(self):
+        """The age of a seal is the one alarm that every job needs."""
+        job = HandDriven(*LONG)
+        job.let_pass(1.5)
+        job.finish_split()
+        job.let_pass(1.0)
+
+        assert shown(job).last_seal_time == "2023-11-14T22:13:22Z"
+
+    def test_stopping_is_a_field(self):
+        """A program must not read the reason's words."""
+        job = HandDriven(*LONG)
+        assert not shown(job).stopping
+        job.send(StopRequested())
+
+        assert shown(job).stopping
+
+    def test_a_paused_job_has_no_eta(self):
+        """Nobody knows when somebody will resume it."""
+        job = HandDriven(*LONG)
+        job.let_pass(30.0, split_s=2.0)
+        assert shown(job).eta is not None
+        job.send(CommandReceived(1, 1, Pause()))
+        job.let_pass(2.0)
+
+        paused = shown(job)
+        assert (paused.eta, paused.eta_seconds, paused.rows_per_second) == (None, None, 0)
+
+    def test_when_a_receipt_was_taken(self):
+        """A proof has a date; one of an older release may have none."""
+        receipt = Receipt(3, 9, 12, 100, 256, "ab", (), 1.5, verified_ms=1_700_000_000_000)
+
+        assert receipt_words(receipt).verified_at == "2023-11-14T22:13:20Z"
+        assert receipt_words(Receipt(3, 9, 12, 100, 256, "ab", (), 1.5)).verified_at is None

@@ -1,0 +1,166 @@
+"""The job's own promises, driven by hand: a stop by signal, what is shown in a pause, and when things happened."""
+
+import pytest
+from support.hand_driven import WALL_MS, HandDriven
+
+from backfill_core.job import JobSettings
+from backfill_core.messages import (
+    CommandReceived,
+    Pause,
+    Receipt,
+    Resume,
+    Stop,
+    StopRequested,
+    Throttle,
+    Verified,
+    VnodeMismatch,
+    WorkFinished,
+)
+
+LONG = [1_000_000] * 40
+
+
+def command(revision, what):
+    return CommandReceived(1, revision, what)
+
+
+class TestASignalStopsWithoutARevision:
+    """Ctrl-C is no command: whoever commands at that moment hears about the own command, not about the stop."""
+
+    def test_it_ends_at_a_barrier(self):
+        """With nothing under way, resumable."""
+        job = HandDriven(*LONG)
+        job.let_pass(1.2)
+        job.send(StopRequested())
+        job.let_pass(3.0)
+
+        assert (job.finish.outcome, job.running, job.acks) == ("Stopped", {}, [])
+
+    def test_what_is_finished_in_time_is_sealed(self):
+        """The budget of a stop is there to save what is nearly done."""
+        job = HandDriven(*LONG)
+        job.let_pass(1.2)
+        job.send(StopRequested())
+        job.let_pass(1.0)
+        job.finish_split()
+        job.let_pass(3.0)
+
+        assert job.finish.outcome == "Stopped"
+        assert job.view.strategy.rows_done > 0
+
+    def test_the_same_revision_stays_free_for_a_command(self):
+        """The next revision belongs to whoever asks for it first; a stop that took it was answered for a pause."""
+        job = HandDriven(*LONG)
+        job.let_pass(1.2)
+        job.send(StopRequested())
+        job.send(command(1, Pause()))
+        job.let_pass(3.0)
+
+        assert [(ack.revision, ack.outcome) for ack in job.acks] == [(1, "Applied")]
+        assert (job.view.controls.revision, job.view.controls.paused) == (1, "History")
+        assert job.finish.outcome == "Stopped"
+
+    def test_before_the_fence(self):
+        """A press while the attempt starts is not lost."""
+        job = HandDriven(*LONG)
+        job.send(StopRequested())
+        assert job.view.stopping
+        job.let_pass(4.0)
+
+        assert job.finish.outcome == "Stopped"
+
+    def test_forced_waits_for_no_barrier(self):
+        """Half a second is the bar."""
+        job = HandDriven(*LONG)
+        job.let_pass(1.2)
+        job.send(StopRequested(force=True))
+        job.let_pass(0.2)
+
+        assert (job.running, len(job.cancelled)) == ({}, 2)
+
+    def test_asked_again_it_gives_no_more_time(self):
+        """An impatient person must not make it slower."""
+        job = HandDriven(*LONG)
+        job.let_pass(1.2)
+        for _ in range(12):
+            job.send(StopRequested())
+            job.let_pass(0.25)
+
+        assert job.finish.outcome == "Stopped"
+
+    @pytest.mark.parametrize("event", [StopRequested(), command(1, Stop())], ids=["signal", "command"])
+    def test_it_says_that_it_is_stopping(self, event):
+        """In a field: nobody has to understand the words of the reason."""
+        job = HandDriven(*LONG)
+        job.let_pass(1.0)
+        assert not job.view.stopping
+        job.send(event)
+        job.let_pass(1.0)
+
+        assert job.view.stopping
+
+
+class TestAHeldHistoryTellsNoTime:
+    """A pause is no slowness: it has no rate and no end, and afterwards it never was."""
+
+    @pytest.mark.parametrize("hold", [Pause(), Pause(everything=True), Throttle(0)], ids=["History", "All", "rate 0"])
+    def test_no_rate_and_no_end_while_held(self, hold):
+        """An ETA that stood still in a pause was believed."""
+        job = HandDriven(*LONG)
+        job.let_pass(30.0, split_s=2.0)
+        before = job.view.strategy
+        assert before.rows_per_s > 0
+        assert before.eta_s is not None
+        job.send(command(1, hold))
+        job.let_pass(1.5)
+
+        held = job.view.strategy
+        assert (held.rows_per_s, held.eta_s, held.eta_low_s, held.eta_high_s) == (0.0, None, None, None)
+
+    def test_the_time_of_a_pause_does_not_count(self):
+        """After a night's pause the job is as fast as before it."""
+        job = HandDriven(*LONG)
+        job.let_pass(30.0, split_s=2.0)
+        before = job.view.strategy
+        job.send(command(1, Pause()))
+        job.let_pass(300.0)
+        job.send(command(2, Resume()))
+        job.let_pass(20.0, split_s=2.0)
+
+        after = job.view.strategy
+        assert after.rows_done > before.rows_done
+        assert after.rows_per_s == pytest.approx(before.rows_per_s, rel=0.35)
+        assert after.eta_s == pytest.approx(before.eta_s, rel=0.5)
+
+    def test_a_job_that_begins_paused_counts_from_its_resume(self):
+        """Nothing was slow before anything was read."""
+        job = HandDriven(*LONG)
+        job.send(command(1, Pause()))
+        job.let_pass(100.0)
+        job.send(command(2, Resume()))
+        job.let_pass(30.0, split_s=2.0)
+
+        assert job.view.strategy.rows_per_s > job.view.strategy.rows_done / 50
+
+
+class TestWhenThingsHappened:
+    """Ages are what an alarm is made of."""
+
+    def test_the_newest_seal(self):
+        """The fence is the first."""
+        job = HandDriven(*LONG)
+        assert job.view.sealed_ms == WALL_MS
+        job.let_pass(1.5)
+        job.finish_split()
+        job.let_pass(1.0)
+
+        assert job.view.sealed_ms == WALL_MS + 2000
+
+    def test_the_newest_receipt(self):
+        """It is stored with its time, so that a later attempt can tell it too."""
+        job = HandDriven(settings=JobSettings(verify_final=True))
+        job.let_pass(0.9)
+        receipt = Receipt(3, 1, 1, 0, 256, "ab", (VnodeMismatch(1, 1, 0),), 0.5)
+        job.send(WorkFinished(Verified(1, receipt)))
+
+        assert job.view.receipt.verified_ms == WALL_MS + round(job.now_s * 1000)

@@ -1,0 +1,315 @@
+"""Changes of the source as what the target must do: the last image of each key, and what proves a key wrong."""
+
+import random
+
+import pytest
+
+from backfill_core.errors import DuplicateKeyError, KeyInvalidError, SourceNotAppendOnlyError
+from backfill_spark.changes import append_rows, changelog_rows, check_net_changes, net_changes
+from backfill_spark.sinks.delta.sink import DeltaSink
+from backfill_spark.transform import Transform
+
+ALL = Transform()
+COLUMNS = "id long, amount long, _change_type string, _commit_version long"
+BEFORE, AFTER = "update_preimage", "update_postimage"
+
+
+def net(spark, rows, transform=ALL, key=("id",), columns=COLUMNS):
+    return net_changes(spark.createDataFrame(rows, columns), transform, key).localCheckpoint()
+
+
+def play(table, version, chance, keys):
+    """Change a table in memory; return it and the changes as the feed would tell them."""
+    changes, table = [], dict(table)
+    for _ in range(chance.randrange(1, 6)):
+        key = chance.randrange(keys)
+        free = [one for one in range(keys) if one not in table]
+        match chance.randrange(4):
+            case 0 if key not in table:
+                table[key] = chance.randrange(100)
+                changes.append((key, table[key], "insert"))
+            case 1 if key in table:
+                changes.append((key, table[key], "update_preimage"))
+                table[key] = chance.randrange(100)
+                changes.append((key, table[key], "update_postimage"))
+            case 2 if key in table:
+                changes.append((key, table.pop(key), "delete"))
+            case 3 if key in table and free:
+                other, value = chance.choice(free), table.pop(key)
+                table[other] = value
+                changes += [(key, value, "update_preimage"), (other, value, "update_postimage")]
+    # One Delta commit holds each row's net effect; a key touched twice in it is a delete and an insert.
+    return table, [(*change, version) for change in changes]
+
+
+def net_of_version(before, after, version):
+    """Return the changes of one commit as Delta's feed tells them."""
+    out = []
+    for key in sorted(before.keys() | after.keys()):
+        old, new = before.get(key), after.get(key)
+        if old is not None and new is not None and old != new:
+            out += [(key, old, "update_preimage", version), (key, new, "update_postimage", version)]
+        elif old is not None and new is None:
+            out.append((key, old, "delete", version))
+        elif old is None and new is not None:
+            out.append((key, new, "insert", version))
+    return out
+
+
+class TestChangesBecomeWhatTheTargetMustDo:
+    """Net changes merged into the old view give the new view, filter and key changes included (R-SNAP-48)."""
+
+    @pytest.mark.parametrize("seed", range(4))
+    def test_random_histories(self, spark, tmp_path, seed):
+        chance = random.Random(seed)
+        start = {key: chance.randrange(100) for key in range(0, 20, 2)}
+        table, feed = start, []
+        for version in range(1, 8):
+            after, _ = play(table, version, chance, 20)
+            feed += net_of_version(table, after, version)
+            table = after
+        transform = Transform(("id AS key", "amount * 2 AS twice"), "amount >= 30")
+        changes = spark.createDataFrame(feed, "id long, amount long, _change_type string, _commit_version long")
+        sink = DeltaSink(spark, str(tmp_path / "t"), write_mode="Upsert", key=("key",), job_id="j")
+        old = spark.createDataFrame(list(start.items()), "id long, amount long")
+        sink.prepare(transform.apply(old).schema)
+        transform.apply(old).write.format("delta").mode("append").save(sink.path)
+
+        sink.merge(net_changes(changes, transform, ("key",)).localCheckpoint(), app_id="a", txn_version=1)
+        found = {row["key"]: row["twice"] for row in spark.read.format("delta").load(sink.path).collect()}
+        assert found == {key: 2 * value for key, value in table.items() if value >= 30}
+
+    def test_a_delete_and_an_insert_of_a_key_in_one_version_leave_the_insert(self, spark):
+        changes = spark.createDataFrame(
+            [(1, 9, "insert", 4), (1, 5, "delete", 4)],
+            "id long, amount long, _change_type string, _commit_version long",
+        )
+
+        row = net_changes(changes, ALL, ("id",)).collect()[0]
+        assert (row["amount"], row["_delete"]) == (9, False)
+
+    def test_an_append_target_takes_no_update(self, spark):
+        changes = spark.createDataFrame([(1, "delete", 4)], "id long, _change_type string, _commit_version long")
+
+        with pytest.raises(SourceNotAppendOnlyError, match="version 4"):
+            append_rows(changes)
+
+
+class TestTheLastImageOfAKeyWins:
+    """One row a key: what it is after the newest version, or that it is gone."""
+
+    @pytest.mark.parametrize(
+        ("rows", "last"),
+        [
+            ([(1, 5, "insert", 4)], (5, False)),
+            ([(1, 6, "insert", 5), (1, 5, "delete", 5)], (6, False)),
+            ([(1, 5, BEFORE, 4), (1, 6, AFTER, 4), (1, 6, "delete", 5)], (None, True)),
+            ([(1, 6, "insert", 9), (1, 5, "delete", 8)], (6, False)),
+            ([(1, 5, BEFORE, 4), (1, 6, AFTER, 4), (1, 6, BEFORE, 10), (1, 7, AFTER, 10)], (7, False)),
+        ],
+        ids=["added", "replaced in one version", "updated, then gone", "gone, then added", "updated twice"],
+    )
+    def test_of_one_key(self, spark, rows, last):
+        """Versions are numbers: 10 comes after 9."""
+        row = net(spark, rows).collect()[0]
+
+        assert (None if row["_delete"] else row["amount"], row["_delete"]) == last
+
+    def test_a_changed_key_removes_the_old_one(self, spark):
+        rows = net(spark, [(1, 5, BEFORE, 4), (2, 5, AFTER, 4)]).collect()
+
+        assert sorted((row["id"], row["_delete"]) for row in rows) == [(1, True), (2, False)]
+
+
+class TestTheFilter:
+    """A row that does not pass it is not there."""
+
+    @pytest.mark.parametrize(
+        ("rows", "gone"),
+        [
+            ([(1, 5, "insert", 4)], True),
+            ([(1, 50, BEFORE, 4), (1, 5, AFTER, 4)], True),
+            ([(1, 5, BEFORE, 4), (1, 50, AFTER, 4)], False),
+            ([(1, 5, BEFORE, 4), (1, 50, AFTER, 4), (1, 50, BEFORE, 5), (1, None, AFTER, 5)], True),
+        ],
+        ids=["never passed", "passes no more", "passes now", "passed in between, unknown now"],
+    )
+    def test_of_images(self, spark, rows, gone):
+        """A condition that is neither true nor false is not passed."""
+        assert net(spark, rows, Transform(None, "amount > 10")).collect()[0]["_delete"] == gone
+
+    def test_it_speaks_of_the_source_not_of_the_output(self, spark):
+        """`where` may name columns that are not selected, or whose name is given to something else."""
+        rows = net(spark, [(1, 50, "insert", 4)], Transform(("id", "1 AS amount"), "amount > 10")).collect()
+
+        assert [(row["amount"], row["_delete"]) for row in rows] == [(1, False)]
+
+    def test_rows_that_fail_it_double_no_key(self, spark):
+        rows = [(1, 50, "insert", 4), (1, 5, "insert", 4), (1, 6, "insert", 5)]
+
+        assert check_net_changes(net(spark, rows, Transform(None, "amount > 10")), ("id",)) == 1
+
+
+class TestAKeyThatTwoRowsShare:
+    """Found where the changes themselves prove it, over all versions of a batch."""
+
+    @pytest.mark.parametrize(
+        "rows",
+        [
+            [(1, 5, "insert", 4), (1, 6, "insert", 4)],
+            [(1, 5, "insert", 4), (1, 6, "insert", 5), (1, 6, "delete", 6)],
+            [(1, 5, "insert", 4), (1, 6, "insert", 4), (1, 5, "delete", 5)],
+            [(1, 5, "delete", 4), (1, 6, "delete", 4)],
+            [(1, 5, "delete", 4), (1, 6, "delete", 5)],
+            [(1, 5, BEFORE, 4), (1, 6, AFTER, 4), (1, 7, BEFORE, 4), (1, 8, AFTER, 4)],
+            [(1, 5, "insert", 4), (2, 6, BEFORE, 5), (1, 6, AFTER, 5)],
+        ],
+        ids=[
+            "two added", "added again, removed once", "two added, one removed", "two removed", "removed twice",
+            "two updated", "another became it",
+        ],
+    )  # fmt: skip
+    def test_is_found_and_named(self, spark, rows):
+        with pytest.raises(DuplicateKeyError, match="'id': 1"):
+            check_net_changes(net(spark, rows), ("id",))
+
+    @pytest.mark.parametrize(
+        "rows",
+        [
+            [(1, 5, "delete", 4), (1, 6, "insert", 4)],
+            [(1, 5, "insert", 4), (1, 5, "delete", 5), (1, 6, "insert", 6), (1, 6, "delete", 7)],
+            [(1, 5, "delete", 4), (1, 6, "insert", 5), (1, 6, "delete", 6)],
+            [(1, 5 + at, kind, 4 + at) for at in range(5) for kind in (BEFORE, AFTER)],
+            [(1, 5, BEFORE, 4), (2, 5, AFTER, 4), (2, 5, BEFORE, 5), (1, 5, AFTER, 5)],
+        ],
+        ids=[
+            "replaced",
+            "came and went twice",
+            "went, came, went",
+            "updated five times",
+            "became another and came back",
+        ],
+    )
+    def test_one_row_at_a_time_is_no_double(self, spark, rows):
+        assert check_net_changes(net(spark, rows), ("id",)) == len({row[0] for row in rows})
+
+    def test_of_several_columns(self, spark):
+        """Only all of them together are the key; a null among them is a value like any other here."""
+        columns = "id long, part string, _change_type string, _commit_version long"
+        rows = [(1, "a", "insert", 4), (1, "b", "insert", 4), (2, "a", "insert", 4)]
+
+        assert check_net_changes(net(spark, rows, key=("id", "part"), columns=columns), ("id", "part")) == 3
+
+
+class TestANullInTheKey:
+    """A MERGE finds it never, and would add its row again at each change."""
+
+    def test_an_added_row_is_refused(self, spark):
+        columns = "id long, part string, _change_type string, _commit_version long"
+        rows = [(1, "a", "insert", 4), (7, None, "insert", 4)]
+
+        with pytest.raises(KeyInvalidError, match=r"'part' is null in 1 changed rows, as in \{'id': 7, 'part': None\}"):
+            check_net_changes(net(spark, rows, key=("id", "part"), columns=columns), ("id", "part"))
+
+    def test_one_that_is_gone_or_filtered_out_does_not_matter(self, spark):
+        rows = [(None, 50, "insert", 4), (None, 50, "delete", 5), (1, 50, "insert", 4)]
+        filtered = [(None, 5, "insert", 4), (1, 50, "insert", 4)]
+
+        assert check_net_changes(net(spark, rows), ("id",)) == 2
+        assert check_net_changes(net(spark, filtered, Transform(None, "amount > 10")), ("id",)) == 2
+
+
+class TestColumns:
+    """Names are anybody's; ours do not leak into the output."""
+
+    def test_a_star_brings_no_columns_of_the_feed(self, spark):
+        rows = [(1, 5, "insert", 4)]
+        starred = Transform(("*", "amount * 2 AS twice"))
+        changes = spark.createDataFrame(rows, COLUMNS)
+
+        assert net(spark, rows, starred).columns[:4] == ["id", "amount", "twice", "_delete"]
+        assert changelog_rows(changes, starred, key=("id",), epoch=1).columns == [
+            "id", "amount", "twice", "_op", "_epoch", "_version",
+        ]  # fmt: skip
+        assert append_rows(changes).columns == ["id", "amount"]
+
+    @pytest.mark.parametrize("name", ["a.b", "a b", "a`b", "ä-ö", "select", "row", "1"])
+    def test_any_name_will_do(self, spark, name):
+        columns = ["id", name, "_change_type", "_commit_version"]
+        changes = spark.createDataFrame([(1, 5, "insert", 4)], columns)
+
+        merged = net_changes(changes, ALL, (name,)).localCheckpoint()
+        assert (check_net_changes(merged, (name,)), merged.collect()[0][name]) == (1, 5)
+        logged = changelog_rows(changes, Transform(None, "id > 0"), key=(name,), epoch=1).collect()
+        assert [(row[name], row["_op"]) for row in logged] == [(5, "insert")]
+
+    def test_nested_values_come_through(self, spark):
+        columns = (
+            "id long, m map<string, array<int>>, s struct<a: timestamp>, _change_type string, _commit_version long"
+        )
+        rows = spark.createDataFrame([(1, {"k": [1, None]}, (None,), "insert", 4)], columns)
+
+        row = net_changes(rows, ALL, ("id",)).collect()[0]
+        assert (row["m"], row["s"]["a"]) == ({"k": [1, None]}, None)
+
+
+class TestAHalfWithoutTheOther:
+    """R-ARR-17: what the filter left of an update is a delete or an insert; pairs stay pairs."""
+
+    FILTER = Transform(None, "amount > 10")
+
+    def told(self, spark, rows, transform=FILTER, key=("id",)):
+        found = changelog_rows(spark.createDataFrame(rows, COLUMNS), transform, key=key, epoch=3)
+        return sorted((row["id"], row["amount"], row["_op"], row["_version"]) for row in found.collect())
+
+    def test_is_told_as_what_it_is(self, spark):
+        rows = [(1, 5, BEFORE, 2), (1, 50, AFTER, 2), (2, 60, BEFORE, 2), (2, 6, AFTER, 2)]
+
+        assert self.told(spark, rows) == [(1, 50, "insert", 2), (2, 60, "delete", 2)]
+
+    def test_pairs_stay_pairs(self, spark):
+        rows = [(1, 50, BEFORE, 2), (1, 60, AFTER, 2), (1, 60, BEFORE, 3), (1, 6, AFTER, 3)]
+
+        assert self.told(spark, rows) == [(1, 50, BEFORE, 2), (1, 60, "delete", 3), (1, 60, AFTER, 2)]
+
+    def test_a_pair_of_which_nothing_passes_is_not_told(self, spark):
+        assert self.told(spark, [(1, 5, BEFORE, 2), (1, 6, AFTER, 2)]) == []
+
+    def test_a_changed_key_has_no_pair(self, spark):
+        rows = [(1, 50, BEFORE, 2), (2, 50, AFTER, 2)]
+
+        assert self.told(spark, rows) == [(1, 50, "delete", 2), (2, 50, "insert", 2)]
+
+    def test_without_a_key_nobody_knows_the_pairs(self, spark):
+        rows = [(1, 50, BEFORE, 2), (1, 60, AFTER, 2)]
+        expected = [(1, 50, "delete", 2), (1, 60, "insert", 2)]
+
+        assert self.told(spark, rows, key=()) == expected
+        assert (
+            self.told(spark, rows, Transform(("id AS other", "id", "amount"), "amount > 10"), key=("nn",)) == expected
+        )
+
+    def test_without_a_filter_nothing_is_retold(self, spark):
+        rows = [(1, 50, BEFORE, 2), (2, 50, AFTER, 2)]
+
+        assert self.told(spark, rows, ALL, key=()) == [(1, 50, BEFORE, 2), (2, 50, AFTER, 2)]
+
+    @pytest.mark.parametrize("key", [("id",), ()])
+    @pytest.mark.parametrize("seed", range(3))
+    def test_who_applies_all_of_it_has_the_filtered_table(self, spark, seed, key):
+        """Removals before additions, version by version; each removal finds its row."""
+        chance = random.Random(seed)
+        table, feed = {}, []
+        for version in range(1, 9):
+            after, _ = play(table, version, chance, 12)
+            feed += net_of_version(table, after, version)
+            table = after
+        held, removals = {}, ("delete", BEFORE)
+        rows = changelog_rows(spark.createDataFrame(feed, COLUMNS), self.FILTER, key=key, epoch=1).collect()
+
+        for row in sorted(rows, key=lambda row: (row["_version"], row["_op"] not in removals)):
+            if row["_op"] in removals:
+                assert held.pop(row["id"]) == row["amount"]
+            else:
+                held[row["id"]] = row["amount"]
+        assert held == {key: value for key, value in table.items() if value > 10}

@@ -1,0 +1,115 @@
+"""Whole jobs on real tables, from the spec to the receipt: the cases in which source, changes and target must agree."""
+
+import pytest
+from support.jobs import job, make_orders
+
+from backfill_spark.driver import run_driver
+from backfill_spark.settings import DriverSettings
+
+
+@pytest.fixture
+def run(spark, tmp_path):
+    """Run a job from version 0 of the source, with a receipt at the end."""
+
+    def go(**spec):
+        source = {"version": 0, **spec.pop("source", {})}
+        barrier = {"intervalMs": 200}
+        backfill = job(
+            str(tmp_path / "s"), str(tmp_path / "t"), source=source, barrier=barrier, verify="Final", **spec
+        )  # fmt: skip
+        settings = DriverSettings(cores=2, state_dir=tmp_path / "state")
+        return run_driver(backfill, settings=settings, spark=spark)
+
+    return go
+
+
+@pytest.fixture
+def orders(spark, tmp_path):
+    """A source of 100 rows with changes after version 0: updates, deletes and an insert."""
+    path = str(tmp_path / "s")
+    make_orders(spark, path, 100, files=2)
+    for statement in (
+        f"UPDATE delta.`{path}` SET amount = amount + 50 WHERE id % 10 = 3",
+        f"DELETE FROM delta.`{path}` WHERE id % 10 = 4",
+        f"UPDATE delta.`{path}` SET amount = amount - 50 WHERE id % 10 = 7",
+        f"INSERT INTO delta.`{path}` VALUES (1000, 1, 99, '', 'new')",
+    ):
+        spark.sql(statement)
+    return path
+
+
+def read(spark, folder):
+    return spark.read.format("delta").load(str(folder))
+
+
+class TestAChangelogUnderAFilter:
+    """Updates that cross the filter are told as what is left of them, and the receipt agrees."""
+
+    @pytest.mark.parametrize("key", [["id"], []])
+    def test_the_receipt_is_equal(self, spark, tmp_path, orders, run, key):
+        outcome = run(
+            source={"key": key}, target={"writeMode": "Changelog"}, transform={"where": "amount >= 50", "select": ["*"]}
+        )
+
+        assert (outcome.outcome, outcome.message) == ("Complete", "")
+        assert outcome.receipt.equal
+        assert outcome.receipt.rows == read(spark, orders).where("amount >= 50").count()
+        told = {row["_op"]: row["count"] for row in read(spark, tmp_path / "t").groupBy("_op").count().collect()}
+        assert {"insert", "delete"} <= told.keys()
+        assert ("update_preimage" in told) == bool(key)
+        assert told.get("update_preimage") == told.get("update_postimage")
+
+    def test_the_key_may_be_left_out(self, orders, run):
+        outcome = run(target={"writeMode": "Changelog"}, transform={"select": ["amount", "status"]})
+
+        assert (outcome.outcome, outcome.receipt.equal) == ("Complete", True)
+
+
+class TestAnUpsertIntoPartitions:
+    """An empty text becomes null on both ways into the target, and the receipt knows."""
+
+    def test_the_receipt_is_equal(self, spark, tmp_path, orders, run):
+        select = ["id", "amount", "if(id % 10 IN (3, 5), '', status) AS p"]
+        outcome = run(target={"partitionBy": ["p"]}, transform={"select": select})
+
+        assert (outcome.outcome, outcome.message) == ("Complete", "")
+        assert outcome.receipt.equal
+        assert read(spark, tmp_path / "t").where("p IS NULL").count() == 20
+
+
+class TestWhatEndsAJob:
+    """With the column, the cure, and an exit code that says nobody need try again."""
+
+    def test_a_null_for_a_not_null_column(self, spark, tmp_path, orders, run):
+        spark.sql(f"CREATE TABLE delta.`{tmp_path}/t` (id BIGINT, amount DOUBLE NOT NULL) USING delta")
+        outcome = run(transform={"select": ["id", "nullif(amount, 42) AS amount"]})
+
+        assert (outcome.reason, outcome.exit_code) == ("TargetSchemaMismatch", 28)
+        assert "'amount' of the target must not be null" in outcome.message
+        assert read(spark, tmp_path / "t").where("amount IS NULL").count() == 0
+
+    def test_a_null_key_that_a_later_version_brings(self, spark, tmp_path, orders, run):
+        spark.sql(f"INSERT INTO delta.`{orders}` VALUES (null, 1, 99, '', 'new')")
+        outcome = run()
+
+        assert (outcome.reason, outcome.exit_code) == ("KeyInvalid", 23)
+        assert "'id' is null in 1 changed rows" in outcome.message
+        assert read(spark, tmp_path / "t").where("id IS NULL").count() == 0
+
+    def test_a_key_that_two_rows_share_for_a_while(self, spark, orders, run):
+        """Nothing of it is left in the newest version; only the changes tell."""
+        for statement in ("INSERT INTO {} VALUES (2000, 1, 1, '', 'a')", "INSERT INTO {} VALUES (2000, 2, 2, '', 'b')"):
+            spark.sql(statement.format(f"delta.`{orders}`"))
+        spark.sql(f"DELETE FROM delta.`{orders}` WHERE id = 2000 AND amount = 2")
+        outcome = run()
+
+        assert (outcome.reason, outcome.exit_code) == ("KeyNotUnique", 23)
+        assert "'id': 2000" in outcome.message
+
+    def test_a_feature_that_only_the_table_knows(self, spark, tmp_path, orders, run):
+        """Kernel is asked before anything is written."""
+        spark.sql(f"CREATE TABLE delta.`{tmp_path}/t` (id BIGINT, a VARCHAR(3)) USING delta")
+        outcome = run(transform={"select": ["id", "status AS a"]})
+
+        assert (outcome.reason, outcome.exit_code) == ("UnsupportedTargetFeature", 25)
+        assert sorted(one.name for one in (tmp_path / "t").iterdir()) == ["_delta_log"]

@@ -1,0 +1,138 @@
+"""The target: checks before the first write, and the removal of what was never sealed."""
+
+from pathlib import Path
+
+import pytest
+
+from backfill_core.errors import (
+    BackfillError,
+    PermissionDeniedError,
+    TargetIsSourceError,
+    TargetNotEmptyError,
+    TargetSchemaMismatchError,
+    UnsupportedTargetFeatureError,
+)
+from backfill_spark.seal import Sealer
+from backfill_spark.sinks.delta.sink import DeltaSink
+
+
+class TestTargetsAreCheckedFirst:
+    """Nothing is written to a target that cannot be filled."""
+
+    def check(self, spark, path, frame, **options):
+        sink = DeltaSink(spark, path, write_mode=options.pop("mode", "Upsert"), key=("id",), job_id="j", **options)
+        sink.check(frame.schema, source_path="/elsewhere", has_state=False)
+
+    def test_foreign_rows(self, spark, tmp_path):
+        spark.range(1).write.format("delta").save(str(tmp_path / "t"))
+
+        with pytest.raises(TargetNotEmptyError, match="existingRows"):
+            self.check(spark, str(tmp_path / "t"), spark.range(1))
+        self.check(spark, str(tmp_path / "t"), spark.range(1), existing_rows="Keep")
+
+    def test_foreign_files(self, spark, tmp_path):
+        (tmp_path / "t").mkdir()
+        (tmp_path / "t" / "x").write_text("x")
+
+        with pytest.raises(TargetNotEmptyError, match="no Delta table"):
+            self.check(spark, str(tmp_path / "t"), spark.range(1))
+
+    @pytest.mark.parametrize(
+        ("sql", "words"), [("id, 'x' AS b", "'b'"), ("cast(id AS int) AS id", "bigint in the target")]
+    )
+    def test_another_schema(self, spark, tmp_path, sql, words):
+        spark.range(0).write.format("delta").save(str(tmp_path / "t"))
+
+        with pytest.raises(TargetSchemaMismatchError, match=words):
+            self.check(spark, str(tmp_path / "t"), spark.range(1).selectExpr(*sql.split(", ")))
+
+    def test_a_partition_column_that_is_not_there(self, spark, tmp_path):
+        with pytest.raises(TargetSchemaMismatchError, match="'dya'"):
+            self.check(spark, str(tmp_path / "t"), spark.range(1), partition_by=("dya",))
+
+    def test_a_property_of_a_table_that_is_not_there_yet(self, spark, tmp_path):
+        with pytest.raises(
+            UnsupportedTargetFeatureError, match=r"spec\.target\.delta\.properties.*column mapping by id"
+        ):
+            self.check(spark, str(tmp_path / "t"), spark.range(1), properties={"delta.columnMapping.mode": "id"})
+        assert not (tmp_path / "t").exists()
+
+    def test_a_folder_that_may_not_be_written(self, spark, tmp_path):
+        """Hadoop goes by the mode of the folder, also for root."""
+        (tmp_path / "closed").mkdir(mode=0o555)
+
+        with pytest.raises(PermissionDeniedError, match="closed is not writable"):
+            self.check(spark, str(tmp_path / "closed" / "t"), spark.range(1))
+
+
+class TestFoldersOfTheirOwn:
+    """However they are written, and whatever they are on."""
+
+    def check(self, spark, source, target):
+        DeltaSink(spark, target, write_mode="Append", key=(), job_id="j").check(
+            spark.range(1).schema, source_path=source, has_state=False
+        )
+
+    @pytest.mark.parametrize("spelling", ["{0}/s", "file:{0}/s", "file://{0}/s/", "{0}/link", "file:{0}/x/../s"])
+    def test_the_source_by_another_name(self, spark, tmp_path, spelling):
+        (tmp_path / "s").mkdir()
+        (tmp_path / "link").symlink_to(tmp_path / "s")
+
+        with pytest.raises(TargetIsSourceError, match="the same table"):
+            self.check(spark, str(tmp_path / "s"), spelling.format(tmp_path))
+
+    def test_one_inside_the_other(self, spark, tmp_path):
+        """In an odd folder too."""
+        outer = tmp_path / "odd path=%20"
+
+        with pytest.raises(TargetIsSourceError, match="the target lies inside"):
+            self.check(spark, str(outer), str(outer / "t"))
+        with pytest.raises(TargetIsSourceError, match="the source lies inside"):
+            self.check(spark, str(outer / "s"), str(outer))
+
+    def test_two_file_systems(self, spark, tmp_path):
+        """`viewfs` stands for any other: it needs no server."""
+        spark._jsc.hadoopConfiguration().set("fs.viewfs.mounttable.one.link./s", f"file:{tmp_path}")
+
+        self.check(spark, "viewfs://one/s", str(tmp_path / "t"))
+
+
+class TestOrphans:
+    """What an earlier attempt staged and never sealed is removed; what was sealed never is."""
+
+    def test_only_unsealed_work_of_earlier_attempts_goes(self, spark, tmp_path):
+        sink = DeltaSink(spark, str(tmp_path / "t"), write_mode="Append", key=(), job_id="j")
+        sink.prepare(spark.range(1).schema)
+        sealer = Sealer(spark, sink.path, app_id="a", domain="backfill.x")
+        for work in (1, 2):
+            paths = sink.stage(spark.range(5), attempt=1, work_id=work)
+            if work == 1:
+                sealer.seal(1, sealer.measure(paths), "s")
+        sink.stage(spark.range(5), attempt=2, work_id=1)
+
+        assert sink.remove_orphans(2) == 1
+        assert sorted(str(p.relative_to(sink.staging)) for p in Path(sink.staging).glob("*/*")) == ["a1/s1", "a2/s1"]
+        assert spark.read.format("delta").load(sink.path).count() == 5
+
+    def test_what_others_put_there_is_left_alone(self, spark, tmp_path):
+        """Nor does it keep ours from going."""
+        sink = DeltaSink(spark, str(tmp_path / "t"), write_mode="Append", key=(), job_id="j")
+        sink.prepare(spark.range(1).schema)
+        sink.stage(spark.range(5), attempt=1, work_id=1)
+        staging = Path(sink.staging)
+        for name in ("archive/s1", "a", "a1/notes", "a1x/s1"):
+            (staging / name).mkdir(parents=True)
+        for name in ("a0", "a1/s2"):
+            (staging / name).write_text("a file")
+
+        assert sink.remove_orphans(2) == 1
+        left = sorted(str(path.relative_to(staging)) for path in staging.glob("**/*"))
+        assert left == ["a", "a0", "a1", "a1/notes", "a1/s2", "a1x", "a1x/s1", "archive", "archive/s1"]
+
+
+def test_every_error_has_a_reason_and_an_exit_code_of_its_class():
+    """Reasons are an API: one each, and never the base's."""
+    classes = BackfillError.__subclasses__()
+
+    assert len({one.reason for one in classes}) == len(classes)
+    assert all(one.exit_code != BackfillError.exit_code for one in classes)

@@ -1,0 +1,214 @@
+"""What is refused of a target, as values: no table, no session."""
+
+import pytest
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    VariantType,
+)
+
+from backfill_core.errors import (
+    KeyInvalidError,
+    TargetIsSourceError,
+    TargetSchemaMismatchError,
+    UnsupportedTargetFeatureError,
+)
+from backfill_spark.columns import nullable
+from backfill_spark.sinks.delta import checks
+from backfill_spark.sinks.delta.table import TargetTable
+
+ID = StructField("id", LongType())
+NAME = StructField("name", StringType())
+
+
+def schema(*fields):
+    return StructType([ID, *fields])
+
+
+def table(*fields, partitions=(), features=(), **properties):
+    return TargetTable("/t", schema(*fields), partitions, properties, frozenset(features))
+
+
+def marked(key, value="x", data_type=None):
+    return StructField("name", data_type or StringType(), metadata={key: value})
+
+
+class TestColumnsThatASealCannotHonour:
+    """Named with the column and a cure, at any depth."""
+
+    @pytest.mark.parametrize(
+        ("key", "words"),
+        [
+            ("delta.identity.start", "an identity column"),
+            ("delta.generationExpression", "a generated column"),
+            ("delta.invariants", "a column invariant"),
+            ("__CHAR_VARCHAR_TYPE_STRING", "a length limit"),
+            ("__COLLATIONS", "a collation"),
+        ],
+    )
+    @pytest.mark.parametrize(
+        ("wrap", "path"),
+        [
+            (lambda field: field, "name"),
+            (lambda field: StructField("s", StructType([field])), "s.name"),
+            (lambda field: StructField("l", ArrayType(StructType([field]))), "l.element.name"),
+            (lambda field: StructField("m", MapType(StringType(), StructType([field]))), "m.value.name"),
+        ],
+        ids=["top", "struct", "list", "map"],
+    )
+    def test_are_refused(self, key, words, wrap, path):
+        with pytest.raises(UnsupportedTargetFeatureError, match=f"{words}.*: {path},") as refusal:
+            checks.check_table(table(wrap(marked(key))), upserts=False)
+        assert refusal.value.cure
+
+    def test_a_nested_not_null_is_refused(self):
+        inner = StructType([StructField("a.b", LongType(), nullable=False)])
+
+        with pytest.raises(UnsupportedTargetFeatureError, match=r"a nested NOT NULL: s\.a\.b"):
+            checks.check_table(table(StructField("s", inner)), upserts=False)
+
+    def test_what_a_seal_can_honour_is_not(self):
+        changed = {"delta.typeChanges": [{"fromType": "integer", "toType": "long"}], "comment": "x"}
+        fine = (
+            StructField("a.b", LongType(), nullable=False),
+            StructField("w", LongType(), metadata=changed),
+            StructField("l", ArrayType(StructType([NAME]))),
+        )
+
+        checks.check_table(table(*fine, features={"typeWidening", "deletionVectors"}), upserts=True)
+
+
+class TestPropertiesThatASealCannotHonour:
+    """Of a table that exists, and of one that the spec wants made."""
+
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            ("delta.columnMapping.mode", "id"),
+            ("delta.constraints.positive", "id > 0"),
+            ("delta.enableIcebergCompatV1", "true"),
+            ("delta.enableIcebergCompatV2", "TRUE"),
+            ("delta.enableIcebergCompatV3", "true"),
+            ("delta.universalFormat.enabledFormats", "iceberg"),
+        ],
+    )
+    def test_are_refused_by_name(self, name, value):
+        for what in ("/t", "spec.target.delta.properties"):
+            with pytest.raises(UnsupportedTargetFeatureError) as refusal:
+                checks.check_properties(what, {name: value}, upserts=False)
+            assert what in str(refusal.value)
+            assert name.removeprefix("delta.constraints.") in str(refusal.value)
+
+    def test_an_append_only_table_takes_no_upserts(self):
+        checks.check_properties("/t", {"delta.appendOnly": "true"}, upserts=False)
+
+        with pytest.raises(UnsupportedTargetFeatureError, match=r"delta\.appendOnly"):
+            checks.check_properties("/t", {"delta.appendOnly": "true"}, upserts=True)
+
+    def test_a_feature_that_staged_files_break_is_refused(self):
+        with pytest.raises(UnsupportedTargetFeatureError, match="materialized partition columns"):
+            checks.check_table(table(features={"materializePartitionColumns"}), upserts=False)
+
+    def test_what_is_switched_off_does_not_matter(self):
+        checks.check_properties(
+            "/t", {"delta.enableIcebergCompatV2": "false", "delta.appendOnly": "false"}, upserts=True
+        )
+
+
+class TestColumnsThatAreNotYielded:
+    """They would be null in our rows."""
+
+    @pytest.mark.parametrize(
+        ("field", "words"),
+        [
+            (StructField("name", StringType(), nullable=False), "'name' of the target must not be null"),
+            (marked("CURRENT_DEFAULT", "'none'"), "'name' of the target has the default 'none'"),
+        ],
+    )
+    def test_are_refused_where_null_is_wrong(self, field, words):
+        with pytest.raises(TargetSchemaMismatchError, match=words):
+            checks.check_schema(schema(), schema(field))
+        checks.check_schema(schema(NAME), schema(field))
+
+    def test_are_fine_where_null_is_right(self):
+        checks.check_schema(schema(), schema(NAME))
+
+
+class TestPartitions:
+    """A folder is named by the value."""
+
+    @pytest.mark.parametrize(
+        "data_type", [BinaryType(), ArrayType(LongType()), VariantType()], ids=lambda one: one.typeName()
+    )
+    def test_by_what_no_folder_can_be_named_are_refused(self, data_type):
+        column = StructField("p", data_type)
+
+        with pytest.raises(TargetSchemaMismatchError, match=r"partitionBy: column 'p'"):
+            checks.check_layout(schema(column), partition_by=("p",), cluster_by=())
+        with pytest.raises(TargetSchemaMismatchError, match="/t: column 'p'"):
+            checks.check_table(table(column, partitions=("p",)), upserts=False)
+
+    def test_the_field_of_the_spec_is_named(self):
+        with pytest.raises(TargetSchemaMismatchError, match=r"clusterBy names 'nme'.*Did you mean 'name'"):
+            checks.check_layout(schema(NAME), partition_by=(), cluster_by=("nme",))
+
+
+class TestKeys:
+    """An Upsert matches by plain columns that are there."""
+
+    @pytest.mark.parametrize(
+        ("key", "words"),
+        [((), "needs a key"), (("nme",), "Did you mean 'name'"), (("l",), "'l' is nested")],
+    )
+    def test_others_are_refused(self, key, words):
+        with pytest.raises(KeyInvalidError, match=words):
+            checks.check_key(schema(NAME, StructField("l", ArrayType(IntegerType()))), key)
+
+
+class TestFoldersOfTheirOwn:
+    """A VACUUM of a table removes every file below it that it does not name."""
+
+    @pytest.mark.parametrize(
+        ("source", "target", "words"),
+        [
+            ("file:/a/s", "file:/a/s", "the same table"),
+            ("file:/a/s", "file:/a/s/copy", "the target lies inside the source's folder"),
+            ("s3a://b/t/in", "s3a://b/t", "the source lies inside the target's folder"),
+        ],
+    )
+    def test_are_asked_for(self, source, target, words):
+        with pytest.raises(TargetIsSourceError, match=words):
+            checks.check_apart(source, target)
+
+    @pytest.mark.parametrize(
+        ("source", "target"), [("file:/a/s", "file:/a/s2"), ("file:/a/s", "s3a://a/s"), ("s3a://a/s", "s3a://b/s")]
+    )
+    def test_neighbours_are_fine(self, source, target):
+        checks.check_apart(source, target)
+
+
+class TestTablesOfOurs:
+    """Nothing in them is NOT NULL, at any depth: an expression that cannot be null today may be tomorrow."""
+
+    def test_every_part_may_be_null(self):
+        inner = StructType([StructField("a", LongType(), nullable=False)])
+        made = nullable(
+            StructType(
+                [
+                    StructField("s", inner, nullable=False),
+                    StructField("l", ArrayType(inner, containsNull=False)),
+                    StructField("m", MapType(StringType(), inner, valueContainsNull=False)),
+                ]
+            )
+        )
+
+        assert all(field.nullable for _, field in checks.every_field(made))
+        assert made["l"].dataType.containsNull
+        assert made["m"].dataType.valueContainsNull
+        assert [name for name, _ in checks.every_field(made)] == ["s", "s.a", "l", "l.element.a", "m", "m.value.a"]

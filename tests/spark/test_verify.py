@@ -1,0 +1,196 @@
+"""The receipt: one changed cell, one lost row, one doubled row in any type is found; what is equal is equal."""
+
+import pytest
+
+from backfill_spark.verify import differing_rows, take_receipt
+
+
+def receipt(left, right, key=("id",), **options):
+    return take_receipt(left, right, key=key, vnodes=16, source_version=1, target_version=2, epoch=3, **options)
+
+
+class TestTheReceipt:
+    """One changed cell, one lost row, one doubled row: found, and the vnode named."""
+
+    @pytest.fixture
+    def rows(self, spark):
+        return spark.range(500).selectExpr(
+            "id", "if(id % 5 = 0, null, id) AS a", "cast(id AS double) AS b", "map('x', id, 'y', null) AS m",
+            "array(id, null) AS l", "named_struct('p', id, 'q', cast(null AS int)) AS s",
+        ).localCheckpoint()  # fmt: skip
+
+    def test_equal_tables_are_equal_in_any_order(self, rows):
+        found = receipt(rows, rows.repartition(3))
+
+        assert found.equal
+        assert found.rows == 500
+
+    @pytest.mark.parametrize("key", [("id",), ()])
+    @pytest.mark.parametrize(
+        "damage",
+        [
+            lambda rows: rows.selectExpr("id", "if(id = 77, 78, a) AS a", "b", "m", "l", "s"),
+            lambda rows: rows.where("id <> 77"),
+            lambda rows: rows.unionAll(rows.where("id = 77")),
+            lambda rows: rows.selectExpr("id", "a", "b", "if(id = 77, map('x', id, 'z', null), m) AS m", "l", "s"),
+            lambda rows: rows.selectExpr("id", "a", "b", "m", "if(id = 77, array(null, id), l) AS l", "s"),
+        ],
+        ids=["cell", "lost", "doubled", "map", "moved null"],
+    )
+    def test_one_difference_is_found(self, rows, damage, key):
+        found = receipt(rows, damage(rows), key)
+
+        assert 1 <= len(found.mismatches) <= (1 if key else 2)
+
+    def test_a_null_that_moved_to_another_column_is_seen(self, spark):
+        left = spark.sql("SELECT 1 AS id, null AS a, 5 AS b")
+        right = spark.sql("SELECT 1 AS id, 5 AS a, null AS b")
+
+        assert not receipt(
+            left.selectExpr("id", "cast(a AS int) a", "b"), right.selectExpr("id", "a", "cast(b AS int) b")
+        ).equal
+
+    def test_the_differing_rows_are_shown(self, rows):
+        damaged = rows.where("id <> 77")
+        wrong = tuple(one.vnode for one in receipt(rows, damaged).mismatches)
+        shown = differing_rows(rows, damaged, key=("id",), vnodes=16, wrong=wrong)
+
+        assert [(side, row["id"]) for side, row in shown] == [("only in the source", 77)]
+
+
+# Two values of one type that differ in one small thing.
+PAIRS = {
+    "micros": ("timestamp_micros(1)", "timestamp_micros(2)"),
+    "micros in a struct": ("named_struct('t', timestamp_micros(1))", "named_struct('t', timestamp_micros(2))"),
+    "micros in a list": ("array(timestamp_micros(1))", "array(timestamp_micros(2))"),
+    "micros in a map": ("map('k', timestamp_micros(1))", "map('k', timestamp_micros(2))"),
+    "micros as a map's key": ("map(timestamp_micros(1), 1)", "map(timestamp_micros(2), 1)"),
+    "micros without zone": ("named_struct('t', timestamp_ntz'2020-01-01 00:00:00.000001')", "named_struct('t', timestamp_ntz'2020-01-01 00:00:00.000002')"),
+    "map in a map": ("map('a', map('b', 1))", "map('a', map('b', 2))"),
+    "map in a list in a struct": ("named_struct('l', array(map('b', 1)))", "named_struct('l', array(map('b', 2)))"),
+    "null and missing": ("map('a', 1, 'b', null)", "map('a', 1)"),
+    "null in a list": ("array(1, null)", "array(1)"),
+    "moved null in a list": ("array(1, null)", "array(null, 1)"),
+    "moved null in a struct": ("named_struct('a', cast(null AS int), 'b', 1)", "named_struct('a', 1, 'b', cast(null AS int))"),
+    "null struct and struct of nulls": ("cast(null AS struct<a: int>)", "named_struct('a', cast(null AS int))"),
+    "null list and empty list": ("cast(null AS array<int>)", "cast(array() AS array<int>)"),
+    "empty list and list of null": ("cast(array() AS array<int>)", "array(cast(null AS int))"),
+    "null map and empty map": ("cast(null AS map<string, int>)", "cast(map() AS map<string, int>)"),
+    "where a list ends": ("array(array(1), array(2, 3))", "array(array(1, 2), array(3))"),
+    "order of a list": ("array(1, 2)", "array(2, 1)"),
+    "key and value": ("map('a', 'b')", "map('b', 'a')"),
+    "which value belongs to which key": ("map('a', 1, 'b', 2)", "map('a', 2, 'b', 1)"),
+    "empty text and null": ("''", "cast(null AS string)"),
+    "scale of a decimal": ("cast(1.10 AS decimal(20, 2))", "cast(1.11 AS decimal(20, 2))"),
+    "bytes in a struct": ("named_struct('r', X'00')", "named_struct('r', X'0000')"),
+    "variant": ("parse_json('{\"a\": 1}')", "parse_json('{\"a\": 2}')"),
+    "type in a variant": ("parse_json('{\"a\": 1}')", "parse_json('{\"a\": \"1\"}')"),
+    "null and variant null": ("cast(null AS variant)", "parse_json('null')"),
+    "variant in a list": ("array(parse_json('1'))", "array(parse_json('2'))"),
+}  # fmt: skip
+# The same value in two shapes.
+TWINS = {
+    "order of a map": ("map('a', 1, 'b', 2)", "map('b', 2, 'a', 1)"),
+    "order of a map in a map": ("map('x', map('a', 1, 'b', 2))", "map('x', map('b', 2, 'a', 1))"),
+    "nullability": ("array(1)", "filter(array(1, cast(null AS int)), x -> x IS NOT NULL)"),
+    "order of a variant": ('parse_json(\'{"a": 1, "b": 2}\')', 'parse_json(\'{"b": 2, "a": 1}\')'),
+    "nan": ("double('nan')", "-double('nan')"),
+}
+
+
+class TestEveryTypeIsSeenToTheBottom:
+    """What the target's reader could tell apart, the receipt tells apart."""
+
+    def frames(self, spark, pair):
+        return [spark.sql(f"SELECT 1L AS id, {value} AS x") for value in pair]
+
+    @pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS.keys())
+    def test_a_small_difference_is_found_and_shown(self, spark, pair):
+        left, right = self.frames(spark, pair)
+        found = receipt(left, right)
+
+        assert [(one.source_rows, one.target_rows) for one in found.mismatches] == [(1, 1)]
+        wrong = tuple(one.vnode for one in found.mismatches)
+        shown = differing_rows(left, right, key=("id",), vnodes=16, wrong=wrong)
+        assert [side for side, _ in shown] == ["only in the source", "only in the target"]
+
+    @pytest.mark.parametrize("pair", TWINS.values(), ids=TWINS.keys())
+    def test_what_is_the_same_is_equal(self, spark, pair):
+        left, right = self.frames(spark, pair)
+
+        assert receipt(left, right).equal
+
+    def test_all_of_them_equal_themselves(self, spark):
+        both = [", ".join(f"{pair[side]} AS c{at}" for at, pair in enumerate(PAIRS.values())) for side in (0, 1)]
+        rows = spark.sql(f"SELECT 1L AS id, {both[0]} UNION ALL SELECT 2L, {both[1]}")
+
+        assert receipt(rows, rows.repartition(2)).equal
+
+
+class TestTheTargetMayHaveMore:
+    """Columns that the transform does not yield are null in our rows, and not compared."""
+
+    def test_a_further_column_is_left_out_of_receipt_and_examples(self, spark):
+        left = spark.sql("SELECT id, id AS a FROM range(9)")
+        right = spark.sql("SELECT id, if(id = 4, 0, id) AS a, cast(null AS int) AS more FROM range(9)")
+        wrong = tuple(one.vnode for one in receipt(left, right).mismatches)
+        shown = differing_rows(left, right, key=("id",), vnodes=16, wrong=wrong)
+
+        assert receipt(left, right.selectExpr("id", "id AS a", "more")).equal
+        assert shown == [
+            ("only in the source", {"id": 4, "a": 4}),
+            ("only in the target", {"id": 4, "a": 0}),
+        ]
+
+    def test_a_key_that_is_not_among_the_columns_is_no_key(self, spark):
+        """A Changelog may leave the source's key out."""
+        rows = spark.sql("SELECT id AS other FROM range(9)")
+
+        assert receipt(rows, rows, key=("id",)).rows == 9
+
+
+class TestAChangelog:
+    """Its removals count negative: what is compared is the table that a reader of all changes arrives at."""
+
+    def log(self, spark, last="delete"):
+        return spark.createDataFrame(
+            [
+                (1, 5, "insert", 1, 0), (2, 5, "insert", 1, 0), (1, 5, "update_preimage", 2, 1),
+                (1, 6, "update_postimage", 2, 1), (2, 5, last, 2, 1),
+            ],
+            "id long, a long, _op string, _epoch long, _version long",
+        )  # fmt: skip
+
+    def test_the_sums_are_those_of_the_table(self, spark):
+        table = spark.createDataFrame([(1, 6)], "id long, a long")
+
+        found = receipt(table, self.log(spark), changelog=True)
+        assert (found.equal, found.rows) == (True, 1)
+
+    def test_a_change_that_is_missing_is_found_and_shown(self, spark):
+        table = spark.createDataFrame([(1, 6)], "id long, a long")
+        log = self.log(spark).where("_op <> 'delete'")
+
+        found = receipt(table, log, changelog=True)
+        wrong = tuple(one.vnode for one in found.mismatches)
+        shown = differing_rows(table, log, key=("id",), vnodes=16, wrong=wrong, changelog=True)
+        assert shown == [("only in the target", {"id": 2, "a": 5})]
+
+    def test_a_removal_told_as_an_addition_is_found(self, spark):
+        table = spark.createDataFrame([(1, 6)], "id long, a long")
+
+        assert not receipt(table, self.log(spark, last="insert"), changelog=True).equal
+
+
+class TestAnyName:
+    """Of columns, in the key or beside it."""
+
+    @pytest.mark.parametrize("name", ["a.b", "a b", "a`b", "ä", "hash", "vnode", "sign", "row", "c0"])
+    def test_will_do(self, spark, name):
+        left = spark.createDataFrame([(1, 2), (3, 4)], [name, "x"])
+        right = spark.createDataFrame([(1, 2), (3, 5)], [name, "x"])
+
+        for key in ((name,), ("x",), ()):
+            wrong = tuple(one.vnode for one in receipt(left, right, key).mismatches)
+            shown = differing_rows(left, right, key=key, vnodes=16, wrong=wrong)
+            assert [row for _, row in shown] == [{name: 3, "x": 4}, {name: 3, "x": 5}]

@@ -1,0 +1,114 @@
+"""What the target itself knows, on the real command line: status and verify when no driver runs, or one just ended."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+
+import pytest
+from support.fake_driver import ScriptedJob
+from support.jobs import job, make_orders, write_yaml
+
+from backfill_spark import driver
+from backfill_spark.rendezvous import Rendezvous
+from backfill_spark.settings import DriverSettings
+
+ROWS = 5_000
+
+
+class Place:
+    """One source, one target, one file; commands run in processes of their own, as people run them."""
+
+    def __init__(self, spark, folder):
+        self.spark, self.folder = spark, folder
+        self.source, self.target, self.state = f"{folder}/source", f"{folder}/target", folder / "state"
+        self.file = write_yaml(folder / "job.yaml", self.source, self.target)
+        make_orders(spark, self.source, ROWS, files=2)
+
+    def backfill(self, *words):
+        environ = {"BACKFILL_STATE_DIR": str(self.state), "BACKFILL_CORES": "1", "BACKFILL_MEMORY": "1g"}
+        return subprocess.run(
+            [sys.executable, "-m", "backfill_cli", *words, "-f", str(self.file)],
+            env={**os.environ, **environ}, capture_output=True, text=True, check=False, timeout=200,
+        )  # fmt: skip
+
+    def run(self, **settings):
+        """Run the job in this process, on the session of the tests."""
+        given = DriverSettings(state_dir=self.state, **settings)
+        return driver.run_driver(job(self.source, self.target), settings=given, spark=self.spark)
+
+    @contextmanager
+    def ended(self):
+        """A driver that was found, and does not answer any more: it has just ended."""
+        with Rendezvous(self.state, "default/job") as meeting:
+            scripted = ScriptedJob()
+            meeting.publish(url=scripted.server.url, token=scripted.token, attempt=1)
+            scripted.server.close()
+            yield
+
+
+@pytest.fixture(scope="module")
+def place(spark, tmp_path_factory):
+    return Place(spark, tmp_path_factory.mktemp("offline"))
+
+
+@pytest.fixture(scope="module")
+def filled(place):
+    """The same after one complete run."""
+    assert place.run().outcome == "Complete"
+    return place
+
+
+class TestASignal:
+    """It may come at any moment of a process's life."""
+
+    def test_before_the_attempt_has_begun_is_not_lost(self, spark, tmp_path):
+        """Spark takes seconds to start, and impatient people press then; a pod may be deleted then."""
+        place = Place(spark, tmp_path)
+        driver.request_stop(force=False)
+        first = place.run()
+        second = place.run()
+
+        assert (first.outcome, first.exit_code, first.progress.stopping) == ("Stopped", 10, True)
+        assert (second.outcome, second.progress.attempt) == ("Complete", 2)
+
+    def test_while_it_runs(self, spark, tmp_path):
+        """It takes no revision: that belongs to whoever commands."""
+        place, seen = Place(spark, tmp_path), threading.Event()
+
+        def observe(progress):
+            if progress.table_version is not None and not seen.is_set():
+                seen.set()
+                driver.request_stop(force=True)
+
+        spec = job(place.source, place.target, after="Follow")
+        outcome = driver.run_driver(spec, settings=DriverSettings(state_dir=place.state), observe=observe, spark=spark)
+
+        assert (outcome.outcome, outcome.progress.revision) == ("Stopped", 0)
+        assert outcome.progress.last_seal_time is not None
+
+
+class TestADriverThatIsJustEnding:
+    """Its address is still there, and nobody answers: what was asked is answered from the tables."""
+
+    def test_status_is_that_of_the_target(self, filled):
+        """`connection refused` is no answer to a look at the target."""
+        with filled.ended():
+            done = filled.backfill("status", "--offline", "-o", "json")
+        words = json.loads(done.stdout)
+
+        assert (done.returncode, words["state"], words["rowsDone"], words["attempt"]) == (0, "finished", ROWS, 1)
+
+    def test_verify_ends_with_what_the_receipt_says(self, filled):
+        """The exit code is that of the difference; that the driver ended is said beside it."""
+        filled.spark.sql(f"DELETE FROM delta.`{filled.target}` WHERE id = 7")
+        with filled.ended():
+            done = filled.backfill("verify", "--explain", "-o", "json")
+        receipt = json.loads(done.stdout)
+
+        assert (done.returncode, len(receipt["mismatches"])) == (48, 1), done.stderr
+        assert receipt["verifiedAt"] > "2024"
+        assert "only in the source: {'id': 7" in done.stderr
+        assert "the tables are compared without it" in done.stderr

@@ -1,0 +1,99 @@
+"""A job of the real core, driven by hand: virtual time, seals and looks answered at once, work when the test says so."""
+
+from __future__ import annotations
+
+from backfill_core.job import Job, JobSettings, JobView
+from backfill_core.messages import (
+    Acknowledge,
+    Action,
+    CancelWork,
+    Event,
+    Finish,
+    Head,
+    HeadMoved,
+    LookAtHead,
+    ReadSplit,
+    Seal,
+    Sealed,
+    SplitStaged,
+    StagedFile,
+    StartWork,
+    Tick,
+    WorkCancelled,
+    WorkFinished,
+)
+from backfill_core.ports import Now
+from backfill_core.state import JobState
+from backfill_core.strategies.snapshot.strategy import Pinned, SnapshotSettings, SnapshotStrategy
+
+STEP_S = 0.05
+WALL_MS = 1_700_000_000_000
+
+
+class HandDriven:
+    """One attempt; `acks`, `cancelled` and `finish` are what it said."""
+
+    def __init__(self, *rows: int, follow: bool = False, settings: JobSettings | None = None) -> None:
+        """Make a job over files of so many rows; it has fenced when this returns."""
+        self.now_s = 0.0
+        self.head = Head(3, WALL_MS)
+        self.running: dict[int, ReadSplit] = {}
+        self.acks: list[Acknowledge] = []
+        self.cancelled: list[int] = []
+        self.seals = 0
+        self.finish: Finish | None = None
+        pinned = Pinned(3, WALL_MS, "table", "files", rows, sum(rows))
+        strategy = SnapshotStrategy(pinned, SnapshotSettings(merges=True, filtered=False, follow=follow))
+        self.job = Job(JobState("a/b", "h", 1, 0, "Snapshot"), strategy, settings or JobSettings(), self.now)
+        self._carry_out(self.job.start(self.now))
+
+    @property
+    def now(self) -> Now:
+        """The virtual moment."""
+        return Now(self.now_s, WALL_MS + round(self.now_s * 1000))
+
+    @property
+    def view(self) -> JobView:
+        """What people see now."""
+        return self.job.view(self.now)
+
+    def send(self, event: Event) -> None:
+        """Hand in an event, and carry out what the core says."""
+        self._carry_out(self.job.on(event, self.now))
+
+    def let_pass(self, seconds: float, *, split_s: float | None = None) -> None:
+        """Let time pass; with `split_s` a split is done every so many seconds."""
+        end_s, next_s = self.now_s + seconds, self.now_s + (split_s or 0.0)
+        while self.now_s < end_s - 1e-9:
+            self.now_s += STEP_S
+            if split_s is not None and self.now_s >= next_s - 1e-9 and self.running:
+                next_s += split_s
+                self.finish_split()
+            self.send(Tick())
+
+    def finish_split(self) -> None:
+        """The oldest split under way is staged."""
+        work = self.running.pop(min(self.running))
+        rows = work.stop - work.start
+        self.send(WorkFinished(SplitStaged(work.work_id, (StagedFile(f"s{work.work_id}", rows, rows),), rows)))
+
+    def _carry_out(self, actions: tuple[Action, ...]) -> None:
+        for action in actions:
+            match action:
+                case StartWork(work=ReadSplit() as work):
+                    self.running[work.work_id] = work
+                case CancelWork(work_id=work_id):
+                    self.cancelled.append(work_id)
+                    self.running.pop(work_id, None)
+                    self.send(WorkCancelled(work_id))
+                case Seal():
+                    self.seals += 1
+                    self.send(Sealed(action.epoch, self.seals, 0.1))
+                case LookAtHead():
+                    self.send(HeadMoved(self.head))
+                case Acknowledge():
+                    self.acks.append(action)
+                case Finish():
+                    self.finish = action
+                case _:
+                    pass
