@@ -1,0 +1,92 @@
+"""The operator on a real API server, with a kubelet and drivers of this process; skipped where there is no server."""
+
+import pytest
+from support import cluster_harness
+from support.operator_rig import RealApi, Rig
+
+from backfill_api.names import DRAIN_FINALIZER
+
+
+@pytest.fixture
+def real(real_cluster):
+    """A rig on a namespace of the test's own."""
+    with cluster_harness.prepared(real_cluster) as namespace:
+        collector = not real_cluster.has_nodes
+
+        def rig(**options):
+            api = RealApi(real_cluster.kubeconfig, namespace)
+            api.store.garbage_collector = collector
+            return Rig(api, namespaces=(namespace,), **options)
+
+        yield rig
+
+
+class TestALifeOnARealServer:
+    async def test_from_apply_to_complete(self, real):
+        """Every object is accepted by the server that will have to."""
+        async with real() as rig:
+            rig.create(retainDriver="Never")
+            await rig.until_holds("Running", within_s=20)
+            await rig.until(rig.progress)
+            assert rig.get()["metadata"]["finalizers"] == [DRAIN_FINALIZER]
+            rig.edit(desiredState="Paused", pause={"scope": "All"})
+            await rig.until_holds("Paused")
+            rig.edit(desiredState="Running", throttle={"rowsPerSecond": 100})
+            await rig.until_holds("Running")
+            assert rig.condition("Throttled") == ("True", "AsRequested")
+            rig.kubelet.finish(rig.driver())
+            await rig.until_phase("Succeeded")
+            await rig.until(lambda: rig.objects() == [])
+            await rig.until(lambda: "Complete" in rig.events())
+
+    async def test_retry_suspend_and_drain(self, real):
+        """The same decisions, with a server that validates every status."""
+        async with real() as rig:
+            rig.create()
+            await rig.until_holds("Running", within_s=20)
+            rig.kubelet.kill(rig.driver())
+            await rig.until(lambda: rig.attempt() == 2 and rig.holds("Running"), within_s=20)
+            rig.edit(suspend=True)
+            await rig.until_holds("Suspended", within_s=20)
+            rig.edit(suspend=False)
+            await rig.until(lambda: rig.attempt() == 3 and rig.holds("Running"), within_s=20)
+            rig.delete()
+            await rig.until(lambda: rig.get() is None and rig.objects() == [], within_s=20)
+
+    async def test_a_pod_that_the_server_refuses(self, real):
+        """With the words of a real one."""
+        async with real() as rig:
+            rig.create(driver={"template": {"spec": {"priorityClassName": "no-such-class"}}})
+            await rig.until(lambda: (rig.condition("Stalled") or "?")[0] == "True", within_s=20)
+            stalled = next(one for one in rig.status()["conditions"] if one["type"] == "Stalled")
+            assert "no-such-class" in stalled["message"]
+            assert rig.objects() == []
+
+    async def test_a_service_account_that_is_not_there(self, real):
+        """Waits for a person, and says for what."""
+        async with real() as rig:
+            rig.create(driver={"serviceAccountName": "nobody"})
+            await rig.until(lambda: "nobody" in str(rig.status()) or rig.phase() == "Running", within_s=20)
+
+    @pytest.mark.parametrize("write", range(0, 8, 2))
+    async def test_an_operator_that_dies(self, real, write):
+        """Killed after so many of its calls; the next one goes on."""
+        async with real(start=False) as rig:
+            killed = []
+
+            def count(call):
+                if call.verb in ("create", "patch", "delete"):
+                    killed.append(call)
+                    if len(killed) == write + 1:
+                        # In the operator's own thread: it stops before it can do anything with the answer.
+                        rig.running._loop.stop()
+
+            rig.options = {"observe": count}
+            rig.start()
+            rig.create()
+            await rig.until(lambda: not rig.running.alive, within_s=20)
+            rig.options = {}
+            rig.start()
+            await rig.until_holds("Running", within_s=20)
+            assert rig.attempt() == 1
+            assert len(rig.pods()) == 1
