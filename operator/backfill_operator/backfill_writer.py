@@ -50,8 +50,13 @@ class BackfillWriter:
         self._progress_ms: dict[str, int] = {}
         """When the progress of a Backfill was written last, by UID; older entries say nothing and go."""
 
-    async def write(self, raw: Raw, status: BackfillStatus) -> Raw:
+    async def write(self, raw: Raw, status: BackfillStatus, *, fence: bool = False) -> Raw:
         """Write a status; nothing is asked when nothing differs.
+
+        Args:
+            raw: The object as it was seen; its version is the condition of the write.
+            status: What it is to say.
+            fence: Ask in any case: whoever acts on a stale look must be told so, changed status or not.
 
         Raises:
             ConflictError: the object is not what was seen any more.
@@ -59,7 +64,7 @@ class BackfillWriter:
         """
         words = status.model_dump(mode="json", by_alias=True, exclude_none=True)
         change = changes(raw.get("status") or {}, words)
-        if not change:
+        if not change and not fence:
             return raw
         if "progress" in change:
             self._note_progress(raw["metadata"]["uid"])

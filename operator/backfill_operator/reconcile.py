@@ -255,7 +255,7 @@ class _Round:
         recorded, version = False, self._version()
         for action in self.decision.actions:
             if isinstance(action, WriteStatusFirst):
-                self.raw = await self.hands.objects.write(self.raw, self.decision.status)
+                self.raw = await self.hands.objects.write(self.raw, self.decision.status, fence=True)
                 recorded = True
             elif not await self._do(action):
                 return self.decision.requeue_after_s
