@@ -25,11 +25,14 @@ demo: setup ## the product on real tables with real live changes, in about two m
 test: setup ## all tests but the crash suite: the rules and the hands side by side
 	@$(TESTS) rules hands -- $(ARGS)
 
-test-core: setup ## the rules, the words, the command line and the house: no Spark
+test-core: setup ## the rules, the words, the command line, the operator and the house: no Spark
 	@$(TESTS) rules -- $(ARGS)
 
 test-spark: setup ## the hands, on real Delta tables
 	@$(TESTS) hands -- $(ARGS)
+
+test-control-plane: setup ## the operator, on its fake API server and on a real one where BACKFILL_TEST_CLUSTER and the like give one
+	@$(TESTS) control_plane -- $(ARGS)
 
 test-cli: setup ## the command line
 	@$(TESTS) cli -- $(ARGS)
@@ -73,4 +76,4 @@ clean: ## remove what tests and tools leave behind; .venv and the jars stay
 	@rm -rf build dist spark-warehouse metastore_db derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	@find crds operator spark_app tests build-tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help setup demo test test-core test-spark test-cli crash check lint types contracts generated docs crds bench lock image clean
+.PHONY: help setup demo test test-core test-spark test-control-plane test-cli crash check lint types contracts generated docs crds bench lock image clean

@@ -21,7 +21,9 @@ ROOT = Path(__file__).parent.parent
 REPORTS = ROOT / "build" / "reports"
 NO_SUITE = {"support", "benchmarks"}
 OWN_LANE = {"crash"}
-RULES = {"core", "simulation", "api", "words", "architecture", "cli"}
+RULES = {"core", "simulation", "architecture", "cli", "control_plane"}
+"""Suites that need no Spark: beside the lane of those that do."""
+
 NOTHING_COLLECTED = 5
 
 
