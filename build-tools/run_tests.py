@@ -21,6 +21,7 @@ ROOT = Path(__file__).parent.parent
 REPORTS = ROOT / "build" / "reports"
 NO_SUITE = {"support", "benchmarks"}
 OWN_LANE = {"crash"}
+CONTROL = {"control_plane"}
 RULES = {"core", "simulation", "api", "words", "architecture", "cli"}
 NOTHING_COLLECTED = 5
 
@@ -30,7 +31,8 @@ def folders(lane: str) -> list[str]:
     everything = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and any(path.glob("**/test_*.py"))}
     chosen = {
         "rules": everything & RULES,
-        "hands": everything - RULES - NO_SUITE - OWN_LANE,
+        "control": everything & CONTROL,
+        "hands": everything - RULES - CONTROL - NO_SUITE - OWN_LANE,
     }.get(lane, {lane})
     return [f"tests/{name}" for name in sorted(chosen)]
 
