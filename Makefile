@@ -14,7 +14,7 @@ LOCK = $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version
 
 help: ## this list
 	@echo "usage: make TARGET [ARGS='further pytest arguments'] [KILLS=n] [ROWS=n] [RUNS=n]"
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
 
 setup: ## .venv and Delta's jars from locked, hashed inputs; says what is missing; safe to run again
 	@build-tools/setup.sh
@@ -22,23 +22,26 @@ setup: ## .venv and Delta's jars from locked, hashed inputs; says what is missin
 demo: setup ## the product on real tables with real live changes, in about two minutes
 	@$(BIN)/backfill demo
 
-test: setup ## all tests but the crash suite: the rules and the hands side by side
-	@$(TESTS) rules hands -- $(ARGS)
+test: setup ## all tests but the crash suite and the run on a real node: two lanes side by side
+	@$(TESTS) hands rules control -- $(ARGS)
 
-test-core: setup ## the rules, the words, the command line, the operator and the house: no Spark
+test-core: setup ## the rules, the words, the command line and the house: no Spark
 	@$(TESTS) rules -- $(ARGS)
 
 test-spark: setup ## the hands, on real Delta tables
 	@$(TESTS) hands -- $(ARGS)
 
-test-control-plane: setup ## the operator, on its fake API server and on a real one where BACKFILL_TEST_CLUSTER and the like give one
-	@$(TESTS) control_plane -- $(ARGS)
+test-control-plane: setup ## the operator: on a fake API server, and on a real one where there is one
+	@$(TESTS) control -- $(ARGS)
 
 test-cli: setup ## the command line
 	@$(TESTS) cli -- $(ARGS)
 
 crash: setup ## kill the real driver KILLS times (1000) while the source changes
 	@BACKFILL_KILLS=$(KILLS) $(TESTS) crash -- -s $(ARGS)
+
+crash-operator: setup ## kill the operator KILLS times (1000) around its writes, while drivers fail and specs change
+	@BACKFILL_OPERATOR_KILLS=$(KILLS) $(BIN)/python -m pytest -q -s tests/control_plane/test_process.py -k KilledAtAnyMoment $(ARGS)
 
 check: lint types contracts generated ## everything that needs no test run
 
@@ -63,6 +66,9 @@ crds: docs ## the same, under the name that operators know
 bench: setup ## the main job beside its baselines: ROWS (20 M), RUNS (5); build/bench/latest.json
 	@$(BIN)/python tests/benchmarks/run.py --rows $(ROWS) --runs $(RUNS) --out build/bench/latest.json
 
+bench-operator: setup ## the operator alone on one core, against a real API server; build/bench/operator.json
+	@$(BIN)/python tests/benchmarks/control_plane.py --out build/bench/operator.json $(ARGS)
+
 lock: setup ## resolve the requirements anew, within the bounds of pyproject.toml
 	@$(LOCK) --extra spark --extra cli --extra operator --group dev --upgrade --output-file requirements/dev.txt
 	@$(LOCK) --extra spark --extra operator --constraint requirements/dev.txt --output-file requirements/image.txt
@@ -76,4 +82,4 @@ clean: ## remove what tests and tools leave behind; .venv and the jars stay
 	@rm -rf build dist spark-warehouse metastore_db derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	@find crds operator spark_app tests build-tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help setup demo test test-core test-spark test-control-plane test-cli crash check lint types contracts generated docs crds bench lock image clean
+.PHONY: help setup demo test test-core test-spark test-control-plane test-cli crash crash-operator check lint types contracts generated docs crds bench bench-operator lock image clean

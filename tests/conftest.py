@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).parent.parent
 JARS = Path(os.environ.get("BACKFILL_JARS_DIR", ROOT / ".cache" / "jars"))
-LIMIT_S = {"core": 60, "simulation": 120, "cli": 120, "architecture": 120, "crash": 0}
+LIMIT_S = {"core": 60, "simulation": 120, "cli": 120, "architecture": 120, "control_plane": 120, "crash": 0}
 """Longest time of one test by suite; 0: no limit. A test that hangs must end, and say where it hung."""
 LIMIT_WITH_SPARK_S = 300
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 from backfill_api.names import BACKFILL_LABEL
 from backfill_core.lifecycle.naming import base_name
 from backfill_core.lifecycle.words import DriverPod
-from backfill_operator.observe import owner_name, pod_ip, pod_of
+from backfill_operator.observe import label_of, owner_name, pod_ip, pod_of
 from backfill_operator.resources import Raw, key_of
 
 Key = tuple[str, str]
@@ -123,7 +123,7 @@ class Cache:
         known = self._pods.get(key)
         if self._forgotten(str(metadata.get("uid", ""))) or (known is not None and known.version >= version):
             return None
-        label = str((metadata.get("labels") or {}).get(BACKFILL_LABEL, ""))
+        label = label_of(raw, BACKFILL_LABEL)
         owner = owner_name(raw) or label
         stored = StoredPod(pod_of(raw), version, pod_ip(raw), (key[0], label), (key[0], owner))
         self._unlink(key)

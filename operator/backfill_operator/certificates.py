@@ -18,10 +18,18 @@ from backfill_core.errors import BackfillError
 DAYS: Final = 3650
 """Longer than any attempt: an expiry would be a fault without a benefit, because nobody but the pin is believed."""
 
-COMMAND: Final = (
-    "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-batch",
-    "-days", str(DAYS), "-subj", "/CN=backfill-driver", "-keyout", "-", "-out", "-",
-)  # fmt: skip
+SCRIPT: Final = f"""
+made=0
+while [ "$made" -lt "$1" ]; do
+    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -batch -days {DAYS} \\
+        -subj /CN=backfill-driver -keyout - -out - || exit 1
+    made=$((made + 1))
+done
+"""
+BATCH: Final = 8
+"""Made by one process: starting one from a large process costs as much as a certificate."""
+
+BEGIN_KEY: Final = "-----BEGIN PRIVATE KEY-----"
 BEGIN_CERTIFICATE: Final = "-----BEGIN CERTIFICATE-----"
 
 
@@ -49,23 +57,45 @@ class Credentials:
         return "Credentials(…)"
 
 
-async def mint() -> Credentials:
-    """Return credentials that nobody had before.
+class Mint:
+    """Makes credentials, some in advance."""
+
+    def __init__(self) -> None:
+        """Have none."""
+        self._ready: list[Credentials] = []
+        self._making = asyncio.Lock()
+
+    async def take(self) -> Credentials:
+        """Return credentials that nobody had before.
+
+        Raises:
+            NoCertificateError: there is no `openssl`.
+        """
+        while not self._ready:
+            async with self._making:
+                if not self._ready:
+                    self._ready = await mint(BATCH)
+        return self._ready.pop()
+
+
+async def mint(number: int) -> list[Credentials]:
+    """Return so many new credentials.
 
     Raises:
         NoCertificateError: there is no `openssl`.
     """
     try:
         process = await asyncio.create_subprocess_exec(
-            *COMMAND, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-        )
+            "sh", "-c", SCRIPT, "mint", str(number),
+            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
         said, complaint = await process.communicate()
     except OSError as error:
         raise NoCertificateError(f"openssl cannot be started: {error}", cure="Install openssl.") from error
-    key, begin, certificate = said.decode().partition(BEGIN_CERTIFICATE)
-    if process.returncode or not begin:
+    pairs = [one.partition(BEGIN_CERTIFICATE) for one in said.decode().split(BEGIN_KEY)[1:]]
+    if process.returncode or len(pairs) != number or not all(begin for _, begin, _ in pairs):
         raise NoCertificateError(f"openssl: {complaint.decode(errors='replace')[-500:]}", cure="Mend openssl.")
-    return Credentials(key, begin + certificate, secrets.token_urlsafe(32))
+    return [Credentials(BEGIN_KEY + key, begin + rest, secrets.token_urlsafe(32)) for key, begin, rest in pairs]
 
 
 def fingerprint(certificate: str) -> bytes:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from backfill_core.lifecycle.naming import driver_name
 from backfill_core.lifecycle.words import LaunchDriver, Observation, SpecRefused
 from backfill_operator.api_errors import AlreadyExistsError, RefusedError
-from backfill_operator.certificates import Credentials, mint
+from backfill_operator.certificates import Credentials, Mint
 from backfill_operator.cluster import Cluster
 from backfill_operator.manifests.config_map import config_map
 from backfill_operator.manifests.driver_pod import driver_pod
@@ -62,12 +62,13 @@ def manifests_of(installation: Installation) -> Manifests:
 
 
 class Launcher:
-    """Makes attempts and removes what they leave; keeps no memory."""
+    """Makes attempts and removes what they leave."""
 
     def __init__(self, cluster: Cluster, manifests: Manifests) -> None:
         """Take where they are made, and from what."""
         self._cluster = cluster
         self._manifests = manifests
+        self._mint = Mint()
 
     async def launch(self, seen: Observation, action: LaunchDriver) -> Raw:
         """Make an attempt's objects; return its pod.
@@ -82,7 +83,7 @@ class Launcher:
             UnavailableError: nobody knows how far it came.
         """
         try:
-            made = self._manifests(seen, action, await mint())
+            made = self._manifests(seen, action, await self._mint.take())
         except ManifestRefusedError as refused:
             raise RefusedError(422, "Invalid", str(refused)) from refused
         await self._cluster.create(PODS, seen.namespace, made.pod, dry_run=True)

@@ -113,7 +113,7 @@ def pod_of(raw: Raw) -> DriverPod:
     """
     metadata, status = _mapping(raw.get("metadata")), _mapping(raw.get("status"))
     labels = _mapping(metadata.get("labels"))
-    conditions = {one.get("type"): one for one in _mappings(status.get("conditions"))}
+    conditions = {_text(one.get("type")): one for one in _mappings(status.get("conditions"))}
     container = _driver_container(status)
     state = _mapping(container.get("state"))
     ended, waiting = _mapping(state.get("terminated")), _waiting(status, state)
@@ -152,6 +152,11 @@ def pod_ip(raw: Raw) -> str | None:
     return _text(_mapping(raw.get("status")).get("podIP")) or None
 
 
+def label_of(raw: Raw, name: str) -> str:
+    """Return a label's value; empty: there is none."""
+    return _text(_mapping(_mapping(raw.get("metadata")).get("labels")).get(name))
+
+
 def owner_name(raw: Raw) -> str | None:
     """Return the name of the Backfill that owns an object."""
     for owner in _mappings(_mapping(raw.get("metadata")).get("ownerReferences")):
@@ -170,7 +175,7 @@ def _waiting(status: Mapping[str, Any], driver: Mapping[str, Any]) -> Mapping[st
     states = [_mapping(one.get("state")) for one in _mappings(status.get("initContainerStatuses"))]
     for state in [*states, driver]:
         waiting = _mapping(state.get("waiting"))
-        if waiting and waiting.get("reason") not in STARTING:
+        if waiting and _text(waiting.get("reason")) not in STARTING:
             return waiting
     return {}
 

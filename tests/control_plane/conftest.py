@@ -54,6 +54,12 @@ async def fake_server(**settings):
         yield cluster, "default"
 
 
+@pytest.fixture
+def real_client():
+    """What makes a client of the real server, for tests that have a namespace already."""
+    return real_server
+
+
 @contextlib.asynccontextmanager
 async def real_server(kubeconfig, namespace, settings):
     """Give a client of the real one."""

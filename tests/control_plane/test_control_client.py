@@ -7,7 +7,7 @@ import pytest
 from support.driver_double import DriverDouble, server_context
 
 from backfill_api.wire import Command, CommandRequest, PauseCommand
-from backfill_operator.certificates import fingerprint, mint
+from backfill_operator.certificates import BATCH, Mint, NoCertificateError, fingerprint, mint
 from backfill_operator.control_client import ControlClient, DriverAddress, DriverUnreachableError
 
 PAUSE = Command(type="Pause", pause=PauseCommand(scope="All"))
@@ -16,7 +16,7 @@ PAUSE = Command(type="Pause", pause=PauseCommand(scope="All"))
 @contextlib.asynccontextmanager
 async def driver(*, timeout_s=2.0, **options):
     """Give a double with credentials of its own, a client, and the address that the client should use."""
-    credentials = await mint()
+    [credentials] = await mint(1)
     double = DriverDouble(token=credentials.token, **options)
     await double.start(ssl_context=server_context(credentials.certificate, credentials.key))
     address = DriverAddress(double.attempt, double.url, credentials.token, fingerprint(credentials.certificate))
@@ -55,7 +55,7 @@ class TestWhomItTrusts:
 
     async def test_credentials_do_not_show_themselves(self):
         """Logs are read by more people than Secrets."""
-        credentials = await mint()
+        [credentials] = await mint(1)
         address = DriverAddress(1, "https://x", credentials.token, fingerprint(credentials.certificate))
 
         assert credentials.token not in repr(credentials) + repr(address)
@@ -63,10 +63,24 @@ class TestWhomItTrusts:
 
     async def test_no_two_attempts_have_the_same(self):
         """Or one could speak for the other."""
-        one, other = await mint(), await mint()
+        one, other = await mint(2)
 
         assert len({one.token, other.token}) == len({one.key, other.key}) == 2
         assert fingerprint(one.certificate) != fingerprint(other.certificate)
+
+
+class TestTheMint:
+    async def test_nobody_gets_what_somebody_has(self):
+        """Made in batches, given away once."""
+        given = Mint()
+        taken = await asyncio.gather(*(given.take() for _ in range(BATCH + 3)))
+        assert len({one.token for one in taken}) == len({one.key for one in taken}) == BATCH + 3
+
+    async def test_without_openssl_it_says_so(self, monkeypatch):
+        """A launch that cannot be is a refused one, with the reason."""
+        monkeypatch.setenv("PATH", "/nowhere")
+        with pytest.raises(NoCertificateError, match="openssl"):
+            await mint(1)
 
 
 class TestACommand:
@@ -123,7 +137,7 @@ class TestWhatItBelieves:
                 status, kind, body, keep = await super()._route(*request)
                 return status, kind, body.replace(b'{"jobId"', b'{"colour": "red", "jobId"'), keep
 
-        credentials = await mint()
+        [credentials] = await mint(1)
         double = Later(token=credentials.token)
         await double.start(ssl_context=server_context(credentials.certificate, credentials.key))
         address = DriverAddress(1, double.url, credentials.token, fingerprint(credentials.certificate))
@@ -142,7 +156,7 @@ class TestWhatItBelieves:
             async def _route(self, *_):
                 return 200, "application/json", body, True
 
-        credentials = await mint()
+        [credentials] = await mint(1)
         liar = Liar(token=credentials.token)
         await liar.start(ssl_context=server_context(credentials.certificate, credentials.key))
         address = DriverAddress(1, liar.url, credentials.token, fingerprint(credentials.certificate))

@@ -17,12 +17,6 @@ TRUE_WITHIN_S = 10.0
 LAUNCH = ["configmaps", "secrets", "services", "pods"]
 
 
-def one_driver(rig, attempt=1):
-    """Is there one driver, and nothing but its objects?"""
-    name = rig.driver(attempt=attempt)[1]
-    return rig.objects() == [(plural, name) for plural in sorted(LAUNCH)]
-
-
 class TestLostAnswers:
     @pytest.mark.parametrize("what", ["lose the request", "lose the answer"])
     @pytest.mark.parametrize("plural", LAUNCH)
@@ -33,7 +27,7 @@ class TestLostAnswers:
             rig.create()
             await rig.until_holds("Running", within_s=TRUE_WITHIN_S)
 
-            assert one_driver(rig)
+            assert rig.has_one_driver()
             assert rig.attempt() == 1
 
     async def test_of_the_dry_run(self):
@@ -42,7 +36,7 @@ class TestLostAnswers:
             rig.api.faults.append(Fault("lose the answer", verb="create", plural="pods", dry_run=True))
             rig.create()
             await rig.until_holds("Running", within_s=TRUE_WITHIN_S)
-            assert one_driver(rig)
+            assert rig.has_one_driver()
 
     @pytest.mark.parametrize("what", ["lose the request", "lose the answer"])
     @pytest.mark.parametrize("after", range(4))
@@ -53,7 +47,7 @@ class TestLostAnswers:
             rig.create()
             await rig.until_holds("Running", within_s=TRUE_WITHIN_S)
 
-            assert one_driver(rig)
+            assert rig.has_one_driver()
             assert rig.attempt() == 1
 
 
@@ -68,7 +62,7 @@ class TestConflicts:
             rig.api.faults.append(Fault("deed", verb="patch", plural="backfills", deed=edit, times=3))
             rig.create()
             await rig.until_holds("Running", within_s=TRUE_WITHIN_S)
-            assert one_driver(rig)
+            assert rig.has_one_driver()
 
     async def test_409_for_no_reason(self):
         """An answer is an answer."""
@@ -77,7 +71,7 @@ class TestConflicts:
             rig.api.faults.append(fault)
             rig.create()
             await rig.until_holds("Running", within_s=TRUE_WITHIN_S)
-            assert one_driver(rig)
+            assert rig.has_one_driver()
 
     async def test_two_operators_at_once(self):
         """A zombie that thinks it leads: its writes are conflicts, its driver has the same name."""
@@ -89,70 +83,6 @@ class TestConflicts:
                 await rig.until_holds("Running", f"job-{number}", within_s=2 * TRUE_WITHIN_S)
 
             assert len(rig.pods()) == 5
-
-
-class TestDyingOperators:
-    @pytest.mark.parametrize("when", ["before", "after"])
-    @pytest.mark.parametrize("write", range(10))
-    async def test_killed_around_each_write_of_a_launch(self, when, write):
-        """Whatever was done is found; whatever was not is done."""
-        async with Rig() as rig:
-            what = "lose the request" if when == "before" else "lose the answer"
-            rig.api.faults.append(Fault(what, writes=True, dry_run=None, after=write, deed=rig.kill))
-            rig.create()
-            # The last writes of these come only with the launch's end; a launch has fewer than ten of them.
-            await rig.until(lambda: not rig.running.alive or rig.holds("Running"))
-            rig.restart()
-            await rig.until_holds("Running", within_s=TRUE_WITHIN_S)
-
-            assert one_driver(rig)
-            assert rig.attempt() == 1
-
-    @pytest.mark.parametrize("when", ["before", "after"])
-    @pytest.mark.parametrize("write", range(8))
-    async def test_killed_around_each_write_of_an_end(self, when, write):
-        """The end is on record once, and what the attempt was made of is gone."""
-        async with Rig() as rig:
-            rig.create(retainDriver="Never")
-            await rig.until_holds("Running")
-            await rig.until(rig.progress)
-            what = "lose the request" if when == "before" else "lose the answer"
-            rig.api.faults.append(Fault(what, writes=True, dry_run=None, after=write, deed=rig.kill))
-            rig.kubelet.finish(rig.driver())
-            await rig.until(lambda: not rig.running.alive or rig.objects() == [])
-            rig.restart()
-            await rig.until_phase("Succeeded", within_s=TRUE_WITHIN_S)
-            await rig.until(lambda: rig.objects() == [])
-
-            assert len(rig.status()["history"]) == 1
-
-    @pytest.mark.parametrize("write", range(6))
-    async def test_killed_around_each_write_of_a_retry(self, write):
-        """An attempt that failed is counted once, and has one successor."""
-        async with Rig() as rig:
-            rig.create()
-            await rig.until_holds("Running")
-            await rig.until(rig.progress)
-            rig.api.faults.append(Fault("lose the answer", writes=True, dry_run=None, after=write, deed=rig.kill))
-            rig.kubelet.kill(rig.driver())
-            await rig.until(lambda: not rig.running.alive or (rig.attempt() == 2 and rig.holds("Running")))
-            rig.restart()
-            await rig.until(lambda: rig.attempt() == 2 and rig.holds("Running"), TRUE_WITHIN_S)
-
-            assert rig.status()["failures"] == 1
-
-    async def test_a_death_during_a_drain(self):
-        """The Stop is on record; the finalizer waits for whoever comes."""
-        async with Rig() as rig:
-            rig.create()
-            await rig.until_holds("Running")
-            await rig.until(rig.progress)
-            rig.double().silent = True
-            rig.delete()
-            await rig.until(lambda: rig.phase() == "Terminating")
-            rig.double().silent = False
-            rig.restart()
-            await rig.until(lambda: rig.get() is None and rig.objects() == [], TRUE_WITHIN_S)
 
 
 class TestDeafWatches:
@@ -236,7 +166,7 @@ class TestDyingDrivers:
             pod = rig.store.get("pods", *rig.driver())
             rig.operator.cache.drop_pod(rig.driver(), pod["metadata"]["uid"])
             await rig.still(lambda: rig.attempt() == 1, for_s=7)
-            assert one_driver(rig)
+            assert rig.has_one_driver()
 
     async def test_somebody_deletes_the_driver(self):
         """It stops at a barrier, and has a successor."""
@@ -326,7 +256,7 @@ class TestServersInTrouble:
             rig.api.faults.append(Fault("slow", verb="create", plural="pods", seconds=2))
             rig.create()
             await rig.until_holds("Running", within_s=TRUE_WITHIN_S)
-            assert one_driver(rig)
+            assert rig.has_one_driver()
 
 
 class TestPeople:
@@ -352,7 +282,7 @@ class TestPeople:
             await rig.until_holds("Paused", within_s=TRUE_WITHIN_S)
 
             assert rig.double().progress.paused == "History"
-            assert one_driver(rig)
+            assert rig.has_one_driver()
 
     async def test_somebody_deletes_the_children(self):
         """A driver that runs needs none of them but the Secret, and that is read once."""

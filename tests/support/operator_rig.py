@@ -251,6 +251,11 @@ class Rig:
         plurals = ("pods", "configmaps", "secrets", "services")
         return sorted((plural, name) for plural in plurals for _, name in self.store.objects[plural])
 
+    def has_one_driver(self, name="orders", attempt=1):
+        """Is there one driver, what it was made of, and nothing else?"""
+        plurals = ("configmaps", "pods", "secrets", "services")
+        return self.objects() == [(plural, self.driver(name, attempt)[1]) for plural in plurals]
+
     def events(self):
         return [one["reason"] for one in self.store.objects["events"].values()]
 

@@ -1,0 +1,328 @@
+"""The operator alone on one core, against a real API server on the same machine.
+
+    python tests/benchmarks/control_plane.py --out build/bench/operator.json [--objects 10000] [--only launch,control,scale]
+
+Not called `operator.py`: a script's own folder comes first on the path, and the standard library has a module of that name.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import platform
+import socket
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import aiohttp
+from kubernetes.aio.client.configuration import Configuration
+from kubernetes.aio.client.rest import RESTClientObject
+from kubernetes.aio.config import load_kube_config
+
+ROOT = Path(__file__).parent.parent.parent
+sys.path[0] = str(ROOT / "tests")
+
+from support import cluster_harness  # noqa: E402
+from support.operator_rig import SPEC, RealApi, Rig  # noqa: E402
+
+from backfill_api.names import API_VERSION, KIND  # noqa: E402
+from backfill_operator.cluster import Cluster  # noqa: E402
+from backfill_operator.manifests.driver_pod import driver_pod  # noqa: E402
+from backfill_operator.manifests.launch import Installation, Launch  # noqa: E402
+from backfill_operator.observe import spec_of  # noqa: E402
+from backfill_operator.resources import BACKFILLS, PODS  # noqa: E402
+from backfill_operator.settings import PREFIX, OperatorSettings  # noqa: E402
+
+BARS = {
+    "launches_per_minute": ("1/min", 1500, "higher"), "launch_p99": ("s", 1.0, "lower"), "ack_p99": ("s", 2.0, "lower"),
+    "status_lag_p99": ("s", 5.0, "lower"), "rss_10k_mib": ("MiB", 512, "lower"), "startup_10k": ("s", 45, "lower"),
+    "idle_cpu": ("percent", 5, "lower"),
+}  # fmt: skip
+OFFERED_PER_MINUTE = 300
+
+
+def p99(values):
+    values = sorted(values)
+    return values[min(len(values) - 1, int(len(values) * 0.99))]
+
+
+class Process:
+    """The operator, alone on the last core."""
+
+    def __init__(self, kubeconfig, namespace, **settings):
+        self.ports = []
+        for _ in range(2):
+            with socket.socket() as one:
+                one.bind(("127.0.0.1", 0))
+                self.ports.append(one.getsockname()[1])
+        given = {
+            "NAMESPACES": namespace, "LEADER_ELECTION": "false", "HEALTH_PORT": self.ports[0], "METRICS_PORT": self.ports[1],
+            "BIND": "127.0.0.1", "LOG_LEVEL": "WARNING", "QUERIES_PER_SECOND": 2000, "QUERY_BURST": 2000,
+        } | settings  # fmt: skip
+        self.environ = dict(os.environ, KUBECONFIG=str(kubeconfig)) | {PREFIX + k: str(v) for k, v in given.items()}
+
+    async def __aenter__(self):
+        self.began = time.monotonic()
+        self.child = await asyncio.create_subprocess_exec(sys.executable, "-m", "backfill_operator", env=self.environ)
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(self.child.pid, {cores[-1]})
+        return self
+
+    async def __aexit__(self, *_):
+        self.child.terminate()
+        await self.child.wait()
+
+    def metric(self, name):
+        """Return the sum of a metric's samples."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[1]}/metrics", timeout=30) as answer:
+            lines = answer.read().decode().splitlines()
+        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith((name + " ", name + "{")))
+
+    async def ready(self, within_s=120):
+        def ask():
+            with (
+                contextlib.suppress(OSError),
+                urllib.request.urlopen(f"http://127.0.0.1:{self.ports[0]}/readyz", timeout=5),
+            ):
+                return True
+            return False
+
+        deadline = time.monotonic() + within_s
+        while not await asyncio.to_thread(ask):
+            assert time.monotonic() < deadline, "the operator did not get ready"
+            assert self.child.returncode is None, "the operator ended"
+            await asyncio.sleep(0.1)
+
+    def rss_mib(self):
+        pages = int(Path(f"/proc/{self.child.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
+
+    def cpu_s(self):
+        fields = Path(f"/proc/{self.child.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class Bench:
+    def __init__(self, borrowed, objects):
+        self.borrowed, self.objects, self.figures, self.extra = borrowed, objects, {}, {}
+
+    def put(self, name, value):
+        self.figures[name] = round(value, 3)
+        print(f"  {name} = {value:.3f} {BARS[name][0]} (bar {BARS[name][1]})", flush=True)
+
+    @contextlib.asynccontextmanager
+    async def place(self):
+        """Give a namespace, and a client that is in nobody's way."""
+        with cluster_harness.prepared(self.borrowed) as namespace:
+            configuration = Configuration()
+            await load_kube_config(config_file=str(self.borrowed.kubeconfig), client_configuration=configuration)
+            settings = OperatorSettings(queries_per_second=5000, query_burst=5000, request_timeout_seconds=60)
+            async with Cluster(configuration, settings) as cluster:
+                yield namespace, cluster, configuration
+
+    @staticmethod
+    def backfill(name, **spec):
+        return {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": SPEC | spec}
+
+    @contextlib.asynccontextmanager
+    async def pods_seen(self, configuration, namespace):
+        """Give when each pod was first seen, by name; a watch of its own."""
+        seen, host = {}, configuration.host
+        context = RESTClientObject(configuration).ssl_context
+        token = await configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
+        headers = {"Authorization": token} if token else {}
+        timeout = aiohttp.ClientTimeout(total=None)
+        connector = aiohttp.TCPConnector(ssl=context)
+        async with aiohttp.ClientSession(
+            connector=connector, headers=headers, timeout=timeout, read_bufsize=1 << 22
+        ) as http:
+
+            async def watch():
+                async with http.get(f"{host}{PODS.path(namespace)}?watch=true") as answer:
+                    async for line in answer.content:
+                        event = json.loads(line)
+                        if event["type"] == "ADDED":
+                            seen.setdefault(event["object"]["metadata"]["name"], time.monotonic())
+
+            task = asyncio.create_task(watch())
+            try:
+                yield seen
+            finally:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+    # ------------------------------------------------------------ launch
+    async def launch(self):
+        async with (
+            self.place() as (namespace, cluster, configuration),
+            Process(self.borrowed.kubeconfig, namespace) as operator,
+        ):
+            await operator.ready()
+            async with self.pods_seen(configuration, namespace) as seen:
+                await self._offered(cluster, namespace, seen)
+                await self._flood(cluster, namespace, seen, operator)
+
+    async def _offered(self, cluster, namespace, seen, number=150):
+        """At 300 a minute: from the answer to the creation to the pod's own."""
+        made = {}
+        for one in range(number):
+            due = time.monotonic() + 60 / OFFERED_PER_MINUTE
+            await cluster.create(BACKFILLS, namespace, self.backfill(f"even-{one}"))
+            made[f"even-{one}-1-driver"] = time.monotonic()
+            await asyncio.sleep(max(0, due - time.monotonic()))
+        await self._all(seen, made, 60)
+        waits = [seen[name] - at for name, at in made.items()]
+        self.extra["launch_p50"] = round(sorted(waits)[len(waits) // 2], 3)
+        self.put("launch_p99", p99(waits))
+
+    async def _flood(self, cluster, namespace, seen, operator, number=600):
+        """All at once: how many a minute."""
+        cpu, began = operator.cpu_s(), time.monotonic()
+        names = {f"flood-{one}-1-driver" for one in range(number)}
+        await asyncio.gather(
+            *(cluster.create(BACKFILLS, namespace, self.backfill(f"flood-{one}")) for one in range(number))
+        )
+        await self._all(seen, names, 600)
+        took = max(seen[name] for name in names) - began
+        self.extra["launch_cpu_seconds"] = round((operator.cpu_s() - cpu) / number, 5)
+        self.put("launches_per_minute", number / took * 60)
+
+    @staticmethod
+    async def _all(seen, names, within_s):
+        deadline = time.monotonic() + within_s
+        while not set(names) <= set(seen):
+            assert time.monotonic() < deadline, f"{len(set(names) - set(seen))} pods are missing"
+            await asyncio.sleep(0.05)
+
+    # ------------------------------------------------------------ control
+    async def control(self, drivers=10, rounds=6):
+        """With barriers of a second: from an edit of the spec to the driver's acknowledgement; from progress to status."""
+        with cluster_harness.prepared(self.borrowed) as namespace:
+            api = RealApi(self.borrowed.kubeconfig, namespace)
+            api.store.garbage_collector = not self.borrowed.has_nodes
+            async with (
+                Rig(api, start=False, double={"barrier_s": 1.0}) as rig,
+                Process(self.borrowed.kubeconfig, namespace) as operator,
+            ):
+                await operator.ready()
+                names = [f"job-{one}" for one in range(drivers)]
+                for name in names:
+                    rig.create(name)
+                for name in names:
+                    await rig.until_holds("Running", name, within_s=60)
+                acks = []
+                for number in range(rounds):
+                    state = ["Paused", "Running"][number % 2]
+                    asked = {}
+                    for name in names:
+                        asked[name] = len(rig.double(name).acks), time.monotonic()
+                        rig.edit(name, desiredState=state)
+                    while asked:
+                        for name, (before, at) in list(asked.items()):
+                            if len(rig.double(name).acks) > before:
+                                acks.append(time.monotonic() - at)
+                                del asked[name]
+                        await asyncio.sleep(0.01)
+                    for name in names:
+                        await rig.until_holds(state, name, within_s=30)
+                self.extra["ack_p50"] = round(sorted(acks)[len(acks) // 2], 3)
+                self.put("ack_p99", p99(acks))
+                lags = []
+                for percent in range(30, 30 + rounds):
+                    at = time.monotonic()
+                    for name in names:
+                        double = rig.double(name)
+                        double.progress = double.progress.model_copy(update={"percent": percent})
+                    waiting = set(names)
+                    while waiting:
+                        for name in list(waiting):
+                            if rig.progress(name).get("percent") == percent:
+                                lags.append(time.monotonic() - at)
+                                waiting.discard(name)
+                        await asyncio.sleep(0.02)
+                self.put("status_lag_p99", p99(lags))
+
+    # ------------------------------------------------------------ scale
+    async def scale(self):
+        """With so many Backfills and as many driver pods: how long until all is seen and said, how much memory, how much work."""
+        async with self.place() as (namespace, cluster, _):
+            await self._populate(cluster, namespace)
+            async with Process(self.borrowed.kubeconfig, namespace) as operator:
+                await operator.ready(within_s=600)
+                while True:
+                    known = await asyncio.to_thread(operator.metric, "backfill_operator_backfills")
+                    new = await asyncio.to_thread(operator.metric, 'backfill_operator_backfills{phase="New"}')
+                    depth = await asyncio.to_thread(operator.metric, "backfill_operator_queue_depth")
+                    if known == self.objects and not depth and not new:
+                        break
+                    await asyncio.sleep(0.5)
+                self.put("startup_10k", time.monotonic() - operator.began)
+                await asyncio.sleep(30)
+                cpu, at = operator.cpu_s(), time.monotonic()
+                await asyncio.sleep(30)
+                self.put("idle_cpu", 100 * (operator.cpu_s() - cpu) / (time.monotonic() - at))
+                self.put("rss_10k_mib", operator.rss_mib())
+
+    async def _populate(self, cluster, namespace):
+        """Make Backfills in their first attempt, and their pods, which no node has taken yet."""
+        gate = asyncio.Semaphore(32)
+        status = {"attempts": 1, "observedGeneration": 1, "phase": "Launching"}
+
+        async def one(number):
+            async with gate:
+                name = f"job-{number}"
+                made = await cluster.create(BACKFILLS, namespace, self.backfill(name))
+                uid = made["metadata"]["uid"]
+                launch = Launch(namespace, name, uid, 1, "Run", spec_of(made), Installation("backfill-spark:0.1.0"))
+                pod = await cluster.create(PODS, namespace, driver_pod(launch))
+                attempt = {
+                    "number": 1, "state": "Created", "podName": pod["metadata"]["name"], "podUid": pod["metadata"]["uid"],
+                    "startTime": made["metadata"]["creationTimestamp"],
+                }  # fmt: skip
+                await cluster.patch(
+                    BACKFILLS, namespace, name, {"status": {**status, "attempt": attempt}},
+                    resource_version=made["metadata"]["resourceVersion"], subresource="status",
+                )  # fmt: skip
+
+        began = time.monotonic()
+        await asyncio.gather(*map(one, range(self.objects)))
+        print(f"  {self.objects} Backfills and pods made in {time.monotonic() - began:.0f} s", flush=True)
+
+    def report(self, out):
+        document = {
+            "machine": {"cores": os.cpu_count(), "python": platform.python_version(), "system": platform.platform()},
+            "objects": self.objects, "server": self.borrowed.provider,
+            "figures": {
+                name: {"value": value, "unit": BARS[name][0], "bar": BARS[name][1], "better": BARS[name][2]}
+                for name, value in self.figures.items()
+            },
+            "extra": self.extra,
+        }  # fmt: skip
+        Path(out).parent.mkdir(parents=True, exist_ok=True)
+        Path(out).write_text(json.dumps(document, indent=2) + "\n")
+        for name, figure in document["figures"].items():
+            met = figure["value"] >= figure["bar"] if figure["better"] == "higher" else figure["value"] <= figure["bar"]
+            print(
+                f"{name:22} {figure['value']:>10} {figure['unit']:8} bar {figure['bar']:<6} {'met' if met else 'MISSED'}"
+            )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", default="build/bench/operator.json")
+    parser.add_argument("--objects", type=int, default=10_000)
+    parser.add_argument("--only", default="launch,control,scale")
+    args = parser.parse_args()
+    with cluster_harness.borrowed_cluster(os.environ) as borrowed:
+        bench = Bench(borrowed, args.objects)
+        for part in args.only.split(","):
+            print(part, flush=True)
+            asyncio.run(getattr(bench, part)())
+        bench.report(args.out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""Operators that are killed before and after each of their writes: the next one finds what was done, and does the rest."""
+
+import pytest
+from support.fake_api import Fault
+from support.operator_rig import Rig
+
+TRUE_WITHIN_S = 10.0
+
+
+class TestDyingOperators:
+    @pytest.mark.parametrize("when", ["before", "after"])
+    @pytest.mark.parametrize("write", range(10))
+    async def test_killed_around_each_write_of_a_launch(self, when, write):
+        """Whatever was done is found; whatever was not is done."""
+        async with Rig() as rig:
+            what = "lose the request" if when == "before" else "lose the answer"
+            rig.api.faults.append(Fault(what, writes=True, dry_run=None, after=write, deed=rig.kill))
+            rig.create()
+            # The last writes of these come only with the launch's end; a launch has fewer than ten of them.
+            await rig.until(lambda: not rig.running.alive or rig.holds("Running"))
+            rig.restart()
+            await rig.until_holds("Running", within_s=TRUE_WITHIN_S)
+
+            assert rig.has_one_driver()
+            assert rig.attempt() == 1
+
+    @pytest.mark.parametrize("when", ["before", "after"])
+    @pytest.mark.parametrize("write", range(8))
+    async def test_killed_around_each_write_of_an_end(self, when, write):
+        """The end is on record once, and what the attempt was made of is gone."""
+        async with Rig() as rig:
+            rig.create(retainDriver="Never")
+            await rig.until_holds("Running")
+            await rig.until(rig.progress)
+            what = "lose the request" if when == "before" else "lose the answer"
+            rig.api.faults.append(Fault(what, writes=True, dry_run=None, after=write, deed=rig.kill))
+            rig.kubelet.finish(rig.driver())
+            await rig.until(lambda: not rig.running.alive or rig.objects() == [])
+            rig.restart()
+            await rig.until_phase("Succeeded", within_s=TRUE_WITHIN_S)
+            await rig.until(lambda: rig.objects() == [])
+
+            assert len(rig.status()["history"]) == 1
+
+    @pytest.mark.parametrize("write", range(6))
+    async def test_killed_around_each_write_of_a_retry(self, write):
+        """An attempt that failed is counted once, and has one successor."""
+        async with Rig() as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            await rig.until(rig.progress)
+            rig.api.faults.append(Fault("lose the answer", writes=True, dry_run=None, after=write, deed=rig.kill))
+            rig.kubelet.kill(rig.driver())
+            await rig.until(lambda: not rig.running.alive or (rig.attempt() == 2 and rig.holds("Running")))
+            rig.restart()
+            await rig.until(lambda: rig.attempt() == 2 and rig.holds("Running"), TRUE_WITHIN_S)
+
+            assert rig.status()["failures"] == 1
+
+    async def test_a_death_during_a_drain(self):
+        """The Stop is on record; the finalizer waits for whoever comes."""
+        async with Rig() as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            await rig.until(rig.progress)
+            rig.double().silent = True
+            rig.delete()
+            await rig.until(lambda: rig.phase() == "Terminating")
+            rig.double().silent = False
+            rig.restart()
+            await rig.until(lambda: rig.get() is None and rig.objects() == [], TRUE_WITHIN_S)
