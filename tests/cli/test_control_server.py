@@ -1,4 +1,4 @@
-"""The control server: who may command, what is taken, and what is answered."""
+"""The control server: who may command, what is taken, and what is answered; the double for the operator's tests alike."""
 
 import http.client
 import json
@@ -8,21 +8,27 @@ from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
 import pytest
+from support.driver_double import DoubleInAThread
 from support.fake_driver import ScriptedJob
 
 from backfill_core.messages import Acknowledge, Pause, Throttle
 from backfill_spark.control_server import ACKS_KEPT_MAX, BODY_MAX_BYTES, GOODBYE_S
 
 
+@pytest.fixture(params=[ScriptedJob, DoubleInAThread], ids=["real", "double"])
+def driver(request):
+    return request.param
+
+
 @pytest.fixture
-def job():
-    with ScriptedJob() as scripted:
+def job(driver):
+    with driver() as scripted:
         yield scripted
 
 
 @pytest.fixture
-def silent():
-    with ScriptedJob(silent=True) as scripted:
+def silent(driver):
+    with driver(silent=True) as scripted:
         yield scripted
 
 

@@ -1,0 +1,72 @@
+"""`python -m backfill_operator`: runs until SIGTERM, or until it must not go on; settings are in the environment."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+
+from kubernetes.aio.client.configuration import Configuration
+from kubernetes.aio.config import load_config
+from kubernetes.aio.config.config_exception import ConfigException
+
+from backfill_core.errors import EXIT_USAGE
+from backfill_operator.app import Operator
+from backfill_operator.election import LeadershipLostError
+from backfill_operator.logs import set_up
+from backfill_operator.settings import InvalidOperatorSettingError, OperatorSettings
+
+EXIT_FAILED = 1
+
+_log = logging.getLogger("backfill_operator")
+
+
+def main() -> int:
+    """Run; return the exit code."""
+    try:
+        settings = OperatorSettings.from_environ()
+    except InvalidOperatorSettingError as error:
+        sys.stderr.write(f"{error} {error.cure}\n")
+        return EXIT_USAGE
+    set_up(settings.log_level)
+    return asyncio.run(_run(settings))
+
+
+async def _run(settings: OperatorSettings) -> int:
+    configuration = Configuration()
+    try:
+        await load_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+    except ConfigException as error:
+        _log.error("no kubeconfig, and no service account: %s", error)
+        return EXIT_USAGE
+    operator = Operator(configuration, settings)
+    running = asyncio.create_task(operator.run(), name="operator")
+    taking = asyncio.create_task(_take_signals(operator.watching, running), name="signals")
+    try:
+        await running
+    except asyncio.CancelledError:
+        return 0
+    except ExceptionGroup as group:
+        lost, others = group.split(LeadershipLostError)
+        if lost is not None:
+            _log.error("leadership is lost: %s", lost.exceptions[0])
+        if others is not None:
+            _log.error("the operator cannot go on", exc_info=others)
+        return EXIT_FAILED
+    finally:
+        taking.cancel()
+    return EXIT_FAILED
+
+
+async def _take_signals(watching: asyncio.Event, running: asyncio.Task[None]) -> None:
+    """End the operator on SIGINT and SIGTERM; once more when kopf has begun, because it takes them for itself."""
+    loop = asyncio.get_running_loop()
+    for _ in range(2):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, running.cancel)
+        await watching.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

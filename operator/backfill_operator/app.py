@@ -1,0 +1,159 @@
+"""The operator, put together: who knows whom, and what runs.
+
+kopf's watches, relist -> cache -> queue -> reconcile -> cluster
+                             drivers -> queue
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+
+import kopf
+from kubernetes.aio.client.configuration import Configuration
+
+from backfill_operator.addresses import AddressBook, Reach, by_pod_ip
+from backfill_operator.backfill_writer import BackfillWriter
+from backfill_operator.cache import Cache, Key
+from backfill_operator.cluster import Call, Cluster
+from backfill_operator.control_client import ControlClient
+from backfill_operator.drivers import Drivers
+from backfill_operator.election import Election
+from backfill_operator.event_recorder import EventRecorder
+from backfill_operator.handlers import WATCHING_LOGGER, count_reconnects, kopf_settings, registry_of
+from backfill_operator.health import Health
+from backfill_operator.launch import Launcher, manifests_of
+from backfill_operator.manifests.launch import Installation
+from backfill_operator.metrics import Metrics
+from backfill_operator.reconcile import Reconciler
+from backfill_operator.relist import Relist
+from backfill_operator.settings import OperatorSettings
+from backfill_operator.workqueue import RetryLaterError, WorkQueue
+
+_log = logging.getLogger(__name__)
+
+
+def wall_ms() -> int:
+    """Return milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+class Operator:
+    """One operator process; made inside the event loop that it runs in."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        settings: OperatorSettings,
+        *,
+        reach: Reach = by_pod_ip,
+        observe: Callable[[Call], None] | None = None,
+        now_ms: Callable[[], int] = wall_ms,
+    ) -> None:
+        """Put the parts together; nothing runs yet.
+
+        Args:
+            configuration: Address and credentials of the API server.
+            settings: Everything else that can be set.
+            reach: How drivers are reached.
+            observe: Told of every request to the API server, beside the metrics.
+            now_ms: Wall time.
+        """
+        self.settings = settings
+        self.cache = Cache()
+        self.metrics = Metrics(self.cache.phases)
+        self.queue: WorkQueue[Key] = WorkQueue(waited=self.metrics.queue_wait_seconds.observe, failed=self._failed)
+        self.metrics.queue_depth.set_function(lambda: len(self.queue))
+        self.cluster = Cluster(configuration, settings, observe=self._observed(observe))
+        self.control = ControlClient(settings.control_timeout_seconds)
+        self.events = EventRecorder(self.cluster, settings.identity, now_ms)
+        self.drivers = Drivers(
+            self.control, AddressBook(self.cluster, reach).locate, settings, self.metrics,
+            changed=self.queue.add, now_ms=now_ms,
+        )  # fmt: skip
+        self.objects = BackfillWriter(
+            self.cluster, self.cache, self.metrics, settings.progress_writes_per_second,
+            now_ms=now_ms, monotonic=time.monotonic,
+        )  # fmt: skip
+        installation = Installation(image=settings.default_image, service_account=settings.service_account)
+        self.reconcile = Reconciler(
+            cluster=self.cluster,
+            cache=self.cache,
+            drivers=self.drivers,
+            launcher=Launcher(self.cluster, manifests_of(installation)),
+            events=self.events,
+            metrics=self.metrics,
+            objects=self.objects,
+            again=self.queue.add,
+            now_ms=now_ms,
+        )
+        self.relist = Relist(
+            self.cluster, self.cache, settings, self.metrics, changed=self.queue.add, monotonic=time.monotonic
+        )
+        self.election = Election(self.cluster, settings, now_ms=now_ms) if settings.leader_election else None
+        self.health = Health(settings, self.relist, self.election, self.metrics)
+        self.watching = asyncio.Event()
+        """Set when kopf has begun."""
+
+        self._registry = registry_of(configuration, self.cache, self.queue.add)
+
+    async def run(self) -> None:
+        """Work until cancelled, or until a part cannot go on; the others end with it.
+
+        Raises:
+            LeadershipLostError: among others, in a group: the process must end.
+        """
+        counter = count_reconnects(self.metrics)
+        try:
+            async with self.cluster, self.control, self.health.served(), asyncio.TaskGroup() as group:
+                group.create_task(self.relist.run(), name="relist")
+                group.create_task(self.health.watch_the_loop(), name="event loop")
+                group.create_task(self.events.run(), name="events")
+                group.create_task(self._watch(), name="watches")
+                group.create_task(self._work(), name="workers")
+                if self.election is not None:
+                    group.create_task(self.election.run(), name="election")
+        finally:
+            logging.getLogger(WATCHING_LOGGER).removeHandler(counter)
+
+    async def _watch(self) -> None:
+        namespaces = self.settings.namespaces
+        await kopf.operator(
+            registry=self._registry,
+            settings=kopf_settings(self.settings),
+            namespaces=namespaces,
+            clusterwide=not namespaces,
+            standalone=True,
+            ready_flag=self.watching,
+        )
+        raise RuntimeError("kopf has stopped")
+
+    async def _work(self) -> None:
+        """Look at Backfills, once everything was listed and this process leads."""
+        if self.election is not None:
+            await self.election.leading.wait()
+        try:
+            await self.queue.run(self.reconcile, self.settings.workers)
+        finally:
+            await self.drivers.close()
+            if self.election is not None:
+                await self.election.release()
+
+    def _failed(self, key: Key, error: Exception) -> None:
+        self.metrics.reconcile_errors.labels(type(error).__name__).inc()
+        if isinstance(error, RetryLaterError):
+            _log.info("%s/%s is looked at again later: %s", *key, error)
+        else:
+            _log.error("%s/%s: the look failed", *key, exc_info=error, extra={"job": "/".join(key)})
+
+    def _observed(self, observe: Callable[[Call], None] | None) -> Callable[[Call], None]:
+        if observe is None:
+            return self.metrics.observe_call
+
+        def both(call: Call) -> None:
+            self.metrics.observe_call(call)
+            observe(call)
+
+        return both

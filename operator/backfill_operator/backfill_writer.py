@@ -1,0 +1,127 @@
+"""Writes Backfills: status, finalizer, end. Always under the version that was seen, and only what differs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from backfill_api.names import DRAIN_FINALIZER
+from backfill_api.status import BackfillStatus
+from backfill_core.lifecycle.pace import PROGRESS_EVERY_MS, pace
+from backfill_operator.cache import Cache
+from backfill_operator.cluster import Cluster
+from backfill_operator.metrics import Metrics
+from backfill_operator.pacing import TokenBucket
+from backfill_operator.resources import BACKFILLS, Raw
+
+PROGRESS_AGAIN_S: Final = 1.0
+"""When to ask the bucket for progress again that had no token."""
+
+
+class BackfillWriter:
+    """The one writer of Backfills; what the API server answers is news for the cache."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        cache: Cache,
+        metrics: Metrics,
+        progress_per_s: float,
+        *,
+        now_ms: Callable[[], int],
+        monotonic: Callable[[], float],
+    ) -> None:
+        """Take the hands.
+
+        Args:
+            cluster: Where it is written.
+            cache: Told at once, because a watch may need a while.
+            metrics: Who counts progress writes.
+            progress_per_s: Writes for the sake of progress alone, of all Backfills together.
+            now_ms: Wall time.
+            monotonic: For the bucket.
+        """
+        self._cluster = cluster
+        self._cache = cache
+        self._metrics = metrics
+        self._bucket = TokenBucket(progress_per_s, max(1.0, progress_per_s))
+        self._now_ms = now_ms
+        self._monotonic = monotonic
+        self._progress_ms: dict[str, int] = {}
+        """When the progress of a Backfill was written last, by UID; older entries say nothing and go."""
+
+    async def write(self, raw: Raw, status: BackfillStatus) -> Raw:
+        """Write a status; nothing is asked when nothing differs.
+
+        Raises:
+            ConflictError: the object is not what was seen any more.
+            NotFoundError: it is gone.
+        """
+        words = status.model_dump(mode="json", by_alias=True, exclude_none=True)
+        change = changes(raw.get("status") or {}, words)
+        if not change:
+            return raw
+        if "progress" in change:
+            self._note_progress(raw["metadata"]["uid"])
+        return await self._patch(raw, {"status": change}, subresource="status")
+
+    async def write_at_pace(self, raw: Raw, stored: BackfillStatus, status: BackfillStatus) -> tuple[Raw, float | None]:
+        """Write a status if it is worth it; return the object, and after how long it will be worth it otherwise."""
+        written_ms = self._progress_ms.get(raw["metadata"]["uid"])
+        verdict = pace(stored, status, progress_written_ms=written_ms, now_ms=self._now_ms())
+        match verdict.write:
+            case "Never":
+                return raw, None
+            case "Later":
+                return raw, verdict.after_ms / 1000
+            case "Progress":
+                if not self._bucket.try_take(self._monotonic()):
+                    return raw, PROGRESS_AGAIN_S
+                self._metrics.progress_writes.inc()
+            case "Now":
+                pass
+        return await self.write(raw, status), None
+
+    async def set_finalizer(self, raw: Raw, *, there: bool) -> Raw:
+        """Add or remove ours; others' stay."""
+        others = [one for one in raw["metadata"].get("finalizers") or () if one != DRAIN_FINALIZER]
+        return await self._patch(raw, {"metadata": {"finalizers": [*others, DRAIN_FINALIZER] if there else others}})
+
+    async def delete(self, raw: Raw) -> None:
+        """Delete the Backfill that was seen, and no other of its name."""
+        metadata = raw["metadata"]
+        await self._cluster.delete(BACKFILLS, metadata["namespace"], metadata["name"], uid=metadata["uid"])
+
+    async def _patch(self, raw: Raw, change: Raw, *, subresource: str | None = None) -> Raw:
+        metadata = raw["metadata"]
+        answer = await self._cluster.patch(
+            BACKFILLS,
+            metadata["namespace"],
+            metadata["name"],
+            change,
+            resource_version=metadata["resourceVersion"],
+            subresource=subresource,
+        )
+        self._cache.put_backfill(answer)
+        return answer
+
+    def _note_progress(self, uid: str) -> None:
+        now_ms = self._now_ms()
+        self._progress_ms.pop(uid, None)
+        self._progress_ms[uid] = now_ms
+        for old, at_ms in list(self._progress_ms.items())[:2]:
+            if now_ms - at_ms > PROGRESS_EVERY_MS:
+                del self._progress_ms[old]
+
+
+def changes(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """Return the merge patch (RFC 7386) that makes one document of the other; empty: they are the same."""
+    patch: dict[str, Any] = {name: None for name in old if name not in new}
+    for name, value in new.items():
+        before = old.get(name)
+        if isinstance(before, dict) and isinstance(value, dict):
+            if inner := changes(before, value):
+                patch[name] = inner
+        elif name not in old or before != value:
+            patch[name] = value
+    return patch

@@ -1,0 +1,108 @@
+"""kopf's part: login and two watches. Every event goes into the cache, and its Backfill's key into the queue.
+
+Nothing else of kopf is used: no finalizers, annotations, timers, daemons or indices of its, no events, no peering. So
+it writes nothing, anywhere.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import kopf
+from kubernetes.aio.client.configuration import Configuration
+
+from backfill_api.names import GROUP, PLURAL, ROLE_LABEL, VERSION
+from backfill_operator.cache import Cache, Key
+from backfill_operator.metrics import Metrics
+from backfill_operator.resources import Raw, key_of
+from backfill_operator.settings import OperatorSettings
+
+WATCHING_LOGGER = "kopf._cogs.clients.watching"
+
+
+def registry_of(configuration: Configuration, cache: Cache, changed: Callable[[Key], None]) -> kopf.OperatorRegistry:
+    """Return kopf's registry with our handlers in it.
+
+    Args:
+        configuration: Address and credentials, as our own client has them.
+        cache: Takes what is seen.
+        changed: Told which Backfill to look at.
+    """
+    registry = kopf.OperatorRegistry()
+
+    @kopf.on.login(registry=registry)
+    async def login(**_: Any) -> kopf.ConnectionInfo:
+        header = await configuration.get_api_key_with_prefix("BearerToken", alias="authorization") or ""
+        scheme, _space, token = header.rpartition(" ")
+        return kopf.ConnectionInfo(
+            server=configuration.host,
+            ca_path=configuration.ssl_ca_cert,
+            insecure=not configuration.verify_ssl,
+            certificate_path=configuration.cert_file,
+            private_key_path=configuration.key_file,
+            scheme=(scheme or "Bearer") if token else None,
+            token=token or None,
+        )
+
+    # Coroutines: kopf runs plain functions in threads, and cache and queue belong to the loop.
+    @kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)
+    async def backfill(event: Any, **_: Any) -> None:
+        raw: Raw = event["object"]
+        if event["type"] == "DELETED":
+            cache.drop_backfill(key_of(raw), raw["metadata"]["uid"])
+            changed(key_of(raw))
+        elif cache.put_backfill(raw):
+            changed(key_of(raw))
+
+    @kopf.on.event("", "v1", "pods", labels={ROLE_LABEL: "driver"}, registry=registry)
+    async def driver_pod(event: Any, **_: Any) -> None:
+        raw: Raw = event["object"]
+        gone = event["type"] == "DELETED"
+        owner = cache.drop_pod(key_of(raw), raw["metadata"]["uid"]) if gone else cache.put_pod(raw)
+        if owner is not None:
+            changed(owner)
+
+    return registry
+
+
+def kopf_settings(settings: OperatorSettings) -> kopf.OperatorSettings:
+    """Return kopf's settings: watch, and do nothing else."""
+    made = kopf.OperatorSettings()
+    made.posting.enabled = False
+    made.peering.standalone = True
+    made.scanning.disabled = True
+    made.watching.chunk_size = settings.page_size
+    made.watching.inactivity_timeout = settings.watch_silence_seconds
+    made.watching.label_selectors["", "v1", "pods"] = f"{ROLE_LABEL}=driver"
+    made.networking.request_timeout = settings.request_timeout_seconds
+    made.networking.enforce_retry_after = True
+    # The task that kopf keeps for an object has nothing to wait for.
+    made.queueing.idle_timeout = 0.1
+    made.process.ultimate_exiting_timeout = None
+    return made
+
+
+class CountReconnects(logging.Handler):
+    """Counts the watches that kopf makes anew: it tells nobody but its log."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        """Take where they are counted."""
+        super().__init__(logging.DEBUG)
+        self._metrics = metrics
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Count a line that says so."""
+        message = record.getMessage()
+        if "Restarting the watch-stream" in message or "is inactive, reconnecting" in message:
+            self._metrics.watch_reconnects.inc()
+
+
+def count_reconnects(metrics: Metrics) -> CountReconnects:
+    """Begin to count; what kopf says below the level of our log is still not written, because the log's handler has one."""
+    logger = logging.getLogger(WATCHING_LOGGER)
+    handler = CountReconnects(metrics)
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    return handler

@@ -1,0 +1,100 @@
+"""What the kubelet and Prometheus ask: is it alive, is it ready, what does it count.
+
+Alive: the event loop turns and the cluster was listed not too long ago; a process that is not is better begun anew.
+Ready: everything was listed once, and it is known who leads; a standby is as ready as the leader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from aiohttp import web
+from prometheus_client import generate_latest
+
+from backfill_operator.election import Election
+from backfill_operator.metrics import Metrics
+from backfill_operator.pacing import wait
+from backfill_operator.relist import Relist
+from backfill_operator.settings import OperatorSettings
+
+LAG_EVERY_S: Final = 0.5
+LAG_MAX_S: Final = 10.0
+RELISTS_MISSED_MAX: Final = 3
+
+
+class Health:
+    """What the probes answer, from what the parts know."""
+
+    def __init__(self, settings: OperatorSettings, relist: Relist, election: Election | None, metrics: Metrics) -> None:
+        """Take the parts; `election` None: there is none, and this process leads."""
+        self._settings = settings
+        self._relist = relist
+        self._election = election
+        self._metrics = metrics
+        self.lag_s = 0.0
+
+    async def watch_the_loop(self) -> None:
+        """Measure how late the event loop is, until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            began = loop.time()
+            await wait(LAG_EVERY_S)
+            self.lag_s = max(0.0, loop.time() - began - LAG_EVERY_S)
+            self._metrics.event_loop_lag.set(self.lag_s)
+            leads = self._election is None or self._election.leading.is_set()
+            self._metrics.leader.set(1 if leads else 0)
+
+    def unwell(self) -> str:
+        """Return why this process should be begun anew; empty: it should not."""
+        age_s = self._relist.age_s()
+        longest_s = RELISTS_MISSED_MAX * self._settings.relist_max_seconds
+        if self.lag_s > LAG_MAX_S:
+            return f"the event loop is {self.lag_s:.1f} s late"
+        if age_s is not None and age_s > longest_s:
+            return f"nothing was listed for {age_s:.0f} s"
+        return ""
+
+    def unready(self) -> str:
+        """Return what is still missing; empty: nothing."""
+        if not self._relist.synced:
+            return "not everything was listed yet"
+        if self._election is not None and self._election.leader is None:
+            return "it is not known who leads"
+        return ""
+
+    @asynccontextmanager
+    async def served(self) -> AsyncIterator[tuple[int, int]]:
+        """Serve probes and metrics within the block; give the two ports."""
+        health, metrics = web.Application(), web.Application()
+        health.router.add_get("/livez", self._livez)
+        health.router.add_get("/readyz", self._readyz)
+        metrics.router.add_get("/metrics", self._metrics_text)
+        runners = [web.AppRunner(app, access_log=None) for app in (health, metrics)]
+        try:
+            ports = []
+            for runner, port in zip(runners, (self._settings.health_port, self._settings.metrics_port), strict=True):
+                await runner.setup()
+                site = web.TCPSite(runner, self._settings.bind, port)
+                await site.start()
+                ports.append(int(runner.addresses[0][1]))
+            yield ports[0], ports[1]
+        finally:
+            for runner in runners:
+                await runner.cleanup()
+
+    async def _livez(self, _: web.Request) -> web.Response:
+        return _answer(self.unwell())
+
+    async def _readyz(self, _: web.Request) -> web.Response:
+        return _answer(self.unready())
+
+    async def _metrics_text(self, _: web.Request) -> web.Response:
+        body = generate_latest(self._metrics.registry)
+        return web.Response(body=body, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
+
+
+def _answer(complaint: str) -> web.Response:
+    return web.Response(status=503 if complaint else 200, text=f"{complaint or 'ok'}\n")

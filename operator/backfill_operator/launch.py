@@ -1,0 +1,131 @@
+"""Makes the objects of one attempt, and takes them away: deterministic names, the pod last, nothing twice.
+
+The pod is asked for without being made first: one that the API server would refuse leaves nothing behind. What is there
+already is ours when the Backfill owns it, by UID; anything else of that name is a collision, and is not touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from backfill_core.lifecycle.naming import driver_name
+from backfill_core.lifecycle.words import LaunchDriver, Observation, SpecRefused
+from backfill_operator.api_errors import AlreadyExistsError, RefusedError
+from backfill_operator.certificates import Credentials, mint
+from backfill_operator.cluster import Cluster
+from backfill_operator.manifests.config_map import config_map
+from backfill_operator.manifests.driver_pod import driver_pod
+from backfill_operator.manifests.launch import Installation, Launch, ManifestRefusedError
+from backfill_operator.manifests.secret import Identity, secret
+from backfill_operator.manifests.service import service
+from backfill_operator.resources import CONFIG_MAPS, PODS, SECRETS, SERVICES, Raw, Resource, resource_of
+
+COLLISION = "NameCollision"
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptObjects:
+    """What an attempt is made of, in the order in which it is made."""
+
+    config_map: Raw
+    secret: Raw
+    service: Raw
+    pod: Raw
+
+
+Manifests = Callable[[Observation, LaunchDriver, Credentials], AttemptObjects]
+"""Builds them; pure. Raises a ManifestRefusedError when the spec asks for what cannot be."""
+
+
+def manifests_of(installation: Installation) -> Manifests:
+    """Return the builder of this installation's attempts."""
+
+    def build(seen: Observation, action: LaunchDriver, credentials: Credentials) -> AttemptObjects:
+        if isinstance(seen.spec, SpecRefused):
+            raise ManifestRefusedError("spec", "; ".join(seen.spec.errors), cure="mend it")
+        launch = Launch(
+            namespace=seen.namespace,
+            name=seen.name,
+            uid=seen.uid,
+            attempt=action.attempt,
+            kind=action.kind,
+            spec=seen.spec,
+            installation=installation,
+            paused=action.paused,
+            rows_per_second=action.rows_per_second,
+        )
+        identity = Identity(credentials.certificate, credentials.key, credentials.token)
+        return AttemptObjects(config_map(launch), secret(launch, identity), service(launch), driver_pod(launch))
+
+    return build
+
+
+class Launcher:
+    """Makes attempts and removes what they leave; keeps no memory."""
+
+    def __init__(self, cluster: Cluster, manifests: Manifests) -> None:
+        """Take where they are made, and from what."""
+        self._cluster = cluster
+        self._manifests = manifests
+
+    async def launch(self, seen: Observation, action: LaunchDriver) -> Raw:
+        """Make an attempt's objects; return its pod.
+
+        Doing it again after any failure is safe: what is there is taken as it is, or brought up to date before the pod
+        can read it.
+
+        Raises:
+            AlreadyExistsError: the pod is there, whoever owns it; or, with the reason `NameCollision`, another object
+                has a name that this attempt needs.
+            RefusedError: the server will not have one of them.
+            UnavailableError: nobody knows how far it came.
+        """
+        try:
+            made = self._manifests(seen, action, await mint())
+        except ManifestRefusedError as refused:
+            raise RefusedError(422, "Invalid", str(refused)) from refused
+        await self._cluster.create(PODS, seen.namespace, made.pod, dry_run=True)
+        await self._ensure(seen, made.config_map, mend=True)
+        # A Secret that is there stays: this attempt's driver has no other, and whoever made it may have made the pod.
+        await self._ensure(seen, made.secret, mend=False)
+        await self._ensure(seen, made.service, mend=False)
+        return await self._cluster.create(PODS, seen.namespace, made.pod)
+
+    async def _ensure(self, seen: Observation, wanted: Raw, *, mend: bool) -> None:
+        """Make an object, or take the one that is there; `mend`: with what is in it now, when that differs."""
+        resource, name = resource_of(wanted), wanted["metadata"]["name"]
+        try:
+            await self._cluster.create(resource, seen.namespace, wanted)
+        except AlreadyExistsError as taken:
+            there = await self._cluster.get(resource, seen.namespace, name)
+            if there is None:
+                raise  # it went a moment ago: the next look makes it
+            if not owned(there, seen.uid):
+                words = f"{resource.kind} {name} belongs to somebody else; delete it, or give the Backfill another name"
+                raise AlreadyExistsError(409, COLLISION, words) from taken
+            if mend and there.get("data") != wanted.get("data"):
+                # It is immutable, and no pod reads it yet.
+                await self._cluster.delete(resource, seen.namespace, name, uid=there["metadata"]["uid"])
+                await self._cluster.create(resource, seen.namespace, wanted)
+
+    async def remove(self, seen: Observation, attempt: int) -> None:
+        """Delete what an attempt was made of, its pod excepted; missing ones are fine, and strangers' are left alone.
+
+        Raises:
+            ApiError: one of them may still be there.
+        """
+        name = driver_name(seen.name, attempt)
+        for resource in (CONFIG_MAPS, SECRETS, SERVICES):
+            await self._remove(resource, seen, name)
+
+    async def _remove(self, resource: Resource, seen: Observation, name: str) -> None:
+        there = await self._cluster.get(resource, seen.namespace, name)
+        if there is not None and owned(there, seen.uid):
+            await self._cluster.delete(resource, seen.namespace, name, uid=there["metadata"]["uid"])
+
+
+def owned(raw: Raw, uid: str) -> bool:
+    """Does the Backfill of this UID own the object?"""
+    owners = raw["metadata"].get("ownerReferences") or ()
+    return any(owner.get("uid") == uid and owner.get("controller") is True for owner in owners)

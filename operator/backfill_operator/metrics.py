@@ -1,0 +1,71 @@
+"""What Prometheus sees of the operator; docs/metrics.md says what each number is for."""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections.abc import Callable, Iterable, Iterator
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from backfill_operator.cluster import Call
+
+SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
+
+
+class _Phases(Collector):
+    def __init__(self, phases: Callable[[], Iterable[str]]) -> None:
+        self._phases = phases
+
+    def collect(self) -> Iterator[Metric]:
+        """Count at each scrape: nothing can drift."""
+        family = GaugeMetricFamily("backfill_operator_backfills", "Backfills by phase.", labels=["phase"])
+        for phase, number in Tally(one or "New" for one in self._phases()).items():
+            family.add_metric([phase], number)
+        yield family
+
+
+class Metrics:
+    """One registry a process, so that two operators in one test do not share numbers."""
+
+    def __init__(self, phases: Callable[[], Iterable[str]] = tuple) -> None:
+        """Make all metrics, each with its help.
+
+        Args:
+            phases: The phase of each known Backfill.
+        """
+        self.registry = CollectorRegistry(auto_describe=False)
+        self.registry.register(_Phases(phases))
+        prefix = "backfill_operator"
+
+        def counter(name: str, words: str, *labels: str) -> Counter:
+            return Counter(f"{prefix}_{name}", words, labels, registry=self.registry)
+
+        def gauge(name: str, words: str) -> Gauge:
+            return Gauge(f"{prefix}_{name}", words, registry=self.registry)
+
+        def histogram(name: str, words: str, *labels: str) -> Histogram:
+            return Histogram(f"{prefix}_{name}", words, labels, registry=self.registry, buckets=SECONDS)
+
+        self.launch_seconds = histogram("launch_seconds", "From the decision to launch to the driver pod's creation.")
+        self.launch_failures = counter("launch_failures", "Launches that the API server refused.", "reason")
+        self.ack_seconds = histogram("ack_seconds", "From a command's first sending to its acknowledgement.", "command")
+        self.reconcile_seconds = histogram("reconcile_seconds", "One look at one Backfill.")
+        self.reconcile_errors = counter("reconcile_errors", "Looks that came to nothing.", "error")
+        self.queue_depth = gauge("queue_depth", "Backfills that wait for a worker.")
+        self.queue_wait_seconds = histogram("queue_wait_seconds", "How long a Backfill waited for a worker.")
+        self.api_requests = counter("api_requests", "Requests to the API server.", "verb", "resource", "code")
+        self.api_seconds = histogram("api_request_seconds", "How long the API server took.", "verb")
+        self.watch_reconnects = counter("watch_reconnects", "Watches that were made anew.")
+        self.relist_repairs = counter("relist_repairs", "Changes that no watch had shown.", "resource")
+        self.leader = gauge("leader", "1 while this process is the leader.")
+        self.event_loop_lag = gauge("event_loop_lag_seconds", "How late the event loop was when it was last asked.")
+        self.live_drivers = gauge("live_drivers", "Drivers that are asked for their progress.")
+        self.driver_looks = counter("driver_looks", "Looks at drivers.", "outcome")
+        self.progress_writes = counter("progress_writes", "Status writes for the sake of progress alone.")
+
+    def observe_call(self, call: Call) -> None:
+        """Count one request to the API server."""
+        self.api_requests.labels(call.verb, call.resource, str(call.status or "none")).inc()
+        self.api_seconds.labels(call.verb).observe(call.seconds)

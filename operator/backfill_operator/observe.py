@@ -1,0 +1,211 @@
+"""From what the API server says to what the rules read. Total: anything may stand in an object that people can edit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from backfill_api.ending import Ending
+from backfill_api.load import SpecError, load_backfill
+from backfill_api.names import API_VERSION, ATTEMPT_LABEL, KIND, KIND_LABEL
+from backfill_api.spec import BackfillSpec
+from backfill_api.status import AttemptKind, BackfillStatus
+from backfill_core.lifecycle.moments import ms_of
+from backfill_core.lifecycle.words import DriverLook, DriverPod, LaunchFailed, Observation, PodPhase, SpecRefused
+from backfill_operator.resources import Raw
+
+DRIVER_CONTAINER: Final = "driver"
+STARTING: Final = frozenset({"ContainerCreating", "PodInitializing"})
+"""Waiting of every container that is well."""
+
+MESSAGE_CHARACTERS_MAX: Final = 1024
+_PHASES: Final[Mapping[str, PodPhase]] = {
+    "Pending": "Pending", "Running": "Running", "Succeeded": "Succeeded", "Failed": "Failed",
+}  # fmt: skip
+
+
+class StatusUnreadableError(Exception):
+    """The stored status is none of ours: who wrote it must mend it, because an attempt may be on record in it."""
+
+
+def observation_of(
+    raw: Raw,
+    pods: tuple[DriverPod, ...],
+    *,
+    live: bool = False,
+    look: DriverLook | None = None,
+    launch_failed: LaunchFailed | None = None,
+) -> Observation:
+    """Return one look at a Backfill.
+
+    Raises:
+        StatusUnreadableError: the rules must not decide on a status that nobody can read.
+    """
+    metadata = _mapping(raw.get("metadata"))
+    return Observation(
+        namespace=str(metadata.get("namespace", "")),
+        name=str(metadata.get("name", "")),
+        uid=str(metadata.get("uid", "")),
+        generation=_number(metadata.get("generation")) or 0,
+        spec=spec_of(raw),
+        status=status_of(raw),
+        resource_version=str(metadata.get("resourceVersion", "")),
+        deletion_ms=ms_of(_text(metadata.get("deletionTimestamp")) or None),
+        finalizers=tuple(str(one) for one in metadata.get("finalizers") or ()),
+        annotations={str(name): str(value) for name, value in _mapping(metadata.get("annotations")).items()},
+        pods=pods,
+        live=live,
+        look=look,
+        launch_failed=launch_failed,
+    )
+
+
+def spec_of(raw: Raw) -> BackfillSpec | SpecRefused:
+    """Return the spec, or why it is none: a CRD that is older or newer than the operator lets other things pass."""
+    metadata = _mapping(raw.get("metadata"))
+    document = {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": {"name": metadata.get("name"), "namespace": metadata.get("namespace")},
+        "spec": raw.get("spec"),
+    }
+    try:
+        return load_backfill(document).spec
+    except SpecError as error:
+        return SpecRefused(tuple(str(one) for one in error.errors))
+    except (RecursionError, ValueError, TypeError) as error:
+        return SpecRefused((f"spec cannot be read: {type(error).__name__}: {error}"[:MESSAGE_CHARACTERS_MAX],))
+
+
+def status_of(raw: Raw) -> BackfillStatus:
+    """Return the stored status; fields that a later version of the operator wrote are left out.
+
+    Raises:
+        StatusUnreadableError: a field that we do know holds what it cannot.
+    """
+    words = raw.get("status") or {}
+    while True:
+        try:
+            return BackfillStatus.model_validate(words)
+        except ValidationError as error:
+            unknown = [one["loc"] for one in error.errors(include_url=False) if one["type"] == "extra_forbidden"]
+            if not unknown:
+                raise StatusUnreadableError(f"status cannot be read: {error.errors(include_url=False)[0]}") from error
+            words = _without(words, {tuple(loc) for loc in unknown})
+
+
+def _without(words: Any, paths: set[tuple[int | str, ...]], here: tuple[int | str, ...] = ()) -> Any:
+    if isinstance(words, dict):
+        kept = ((name, value) for name, value in words.items() if (*here, name) not in paths)
+        return {name: _without(value, paths, (*here, name)) for name, value in kept}
+    if isinstance(words, list):
+        return [_without(value, paths, (*here, number)) for number, value in enumerate(words)]
+    return words
+
+
+# ------------------------------------------------------------------ pods
+def pod_of(raw: Raw) -> DriverPod:
+    """Return a pod as the rules see it.
+
+    A driver whose process ended is over, although a sidecar may keep its pod running: restartPolicy is Never.
+    """
+    metadata, status = _mapping(raw.get("metadata")), _mapping(raw.get("status"))
+    labels = _mapping(metadata.get("labels"))
+    conditions = {one.get("type"): one for one in _mappings(status.get("conditions"))}
+    container = _driver_container(status)
+    state = _mapping(container.get("state"))
+    ended, waiting = _mapping(state.get("terminated")), _waiting(status, state)
+    phase: PodPhase = _PHASES.get(_text(status.get("phase")), "Unknown")
+    if ended and phase not in ("Succeeded", "Failed"):
+        phase = "Succeeded" if ended.get("exitCode") == 0 else "Failed"
+    said = _text(ended.get("message"))
+    ending = Ending.read(said) if said else None
+    unscheduled = _mapping(conditions.get("PodScheduled"))
+    return DriverPod(
+        name=str(metadata.get("name", "")),
+        uid=str(metadata.get("uid", "")),
+        owner_uid=_owner(metadata),
+        attempt=_attempt(labels.get(ATTEMPT_LABEL)),
+        kind=_kind(labels.get(KIND_LABEL)),
+        phase=phase,
+        ready=_says(conditions, "Ready"),
+        created_ms=ms_of(_text(metadata.get("creationTimestamp")) or None) or 0,
+        started_ms=ms_of(_text(_mapping(state.get("running")).get("startedAt") or ended.get("startedAt")) or None),
+        ended_ms=ms_of(_text(ended.get("finishedAt")) or None),
+        deletion_ms=ms_of(_text(metadata.get("deletionTimestamp")) or None),
+        exit_code=_number(ended.get("exitCode")),
+        reason=_text(status.get("reason")) or _text(ended.get("reason")),
+        message=_text(status.get("message")) or ("" if ending else said),
+        waiting=_text(waiting.get("reason")),
+        waiting_message=_text(waiting.get("message")),
+        unscheduled=_text(unscheduled.get("message")) if unscheduled.get("status") == "False" else "",
+        oom_killed=ended.get("reason") == "OOMKilled",
+        disrupted=_says(conditions, "DisruptionTarget"),
+        ending=ending,
+    )
+
+
+def pod_ip(raw: Raw) -> str | None:
+    """Return where a pod is reached; None: it has no address yet."""
+    return _text(_mapping(raw.get("status")).get("podIP")) or None
+
+
+def owner_name(raw: Raw) -> str | None:
+    """Return the name of the Backfill that owns an object."""
+    for owner in _mappings(_mapping(raw.get("metadata")).get("ownerReferences")):
+        if owner.get("kind") == KIND and owner.get("apiVersion") == API_VERSION:
+            return _text(owner.get("name")) or None
+    return None
+
+
+def _driver_container(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    containers = _mappings(status.get("containerStatuses"))
+    named = [one for one in containers if one.get("name") == DRIVER_CONTAINER]
+    return (named or containers or [{}])[0]
+
+
+def _waiting(status: Mapping[str, Any], driver: Mapping[str, Any]) -> Mapping[str, Any]:
+    states = [_mapping(one.get("state")) for one in _mappings(status.get("initContainerStatuses"))]
+    for state in [*states, driver]:
+        waiting = _mapping(state.get("waiting"))
+        if waiting and waiting.get("reason") not in STARTING:
+            return waiting
+    return {}
+
+
+def _owner(metadata: Mapping[str, Any]) -> str | None:
+    for owner in _mappings(metadata.get("ownerReferences")):
+        if owner.get("controller") is True:
+            return str(owner.get("uid", ""))
+    return None
+
+
+def _attempt(label: Any) -> int | None:
+    text = _text(label)
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
+
+
+def _kind(label: Any) -> AttemptKind:
+    return "Plan" if label == "Plan" else "Run"
+
+
+def _says(conditions: Mapping[Any, Mapping[str, Any]], type_: str) -> bool:
+    return conditions.get(type_, {}).get("status") == "True"
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _mappings(value: Any) -> list[Mapping[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _text(value: Any) -> str:
+    return value[:4096] if isinstance(value, str) else ""
+
+
+def _number(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -1,0 +1,63 @@
+"""Tests that are coroutines run in a loop of their own; API servers, the fake one and whatever real one there is."""
+
+import asyncio
+import contextlib
+import inspect
+import os
+
+import pytest
+from kubernetes.aio.client.configuration import Configuration
+from kubernetes.aio.config import load_kube_config
+from support import cluster_harness
+from support.fake_api import FakeApi
+
+from backfill_operator.cluster import Cluster
+from backfill_operator.settings import OperatorSettings
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem):
+    """Run a coroutine to its end; everything that it started must be over by then."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = pyfuncitem._fixtureinfo.argnames
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True
+
+
+@pytest.fixture(scope="session")
+def real_cluster():
+    """A real API server, or a skip that says why there is none."""
+    with contextlib.ExitStack() as stack:
+        try:
+            cluster = stack.enter_context(cluster_harness.borrowed_cluster(os.environ))
+        except cluster_harness.NoClusterError as none:
+            pytest.skip(f"no API server for tests: {none}")
+        yield cluster
+
+
+@pytest.fixture(params=["fake", "real"])
+def server(request):
+    """Give, as an async context manager, a client and a namespace: of the fake, and of a real server."""
+    if request.param == "real":
+        cluster = request.getfixturevalue("real_cluster")
+        with cluster_harness.prepared(cluster) as namespace:
+            yield lambda **settings: real_server(cluster.kubeconfig, namespace, settings)
+    else:
+        yield fake_server
+
+
+@contextlib.asynccontextmanager
+async def fake_server(**settings):
+    """Give a client of a fake that lives as long as the block."""
+    async with FakeApi() as api, api.cluster(OperatorSettings(**settings)) as cluster:
+        yield cluster, "default"
+
+
+@contextlib.asynccontextmanager
+async def real_server(kubeconfig, namespace, settings):
+    """Give a client of the real one."""
+    configuration = Configuration()
+    await load_kube_config(config_file=str(kubeconfig), client_configuration=configuration)
+    async with Cluster(configuration, OperatorSettings(**settings)) as cluster:
+        yield cluster, namespace

@@ -1,0 +1,329 @@
+"""The whole operator against the fake API server, a kubelet of this process and drivers that are doubles."""
+
+import json
+
+from support.fake_store import Refusal
+from support.operator_rig import NAMESPACE, Rig
+
+from backfill_api.names import DRAIN_FINALIZER, OVERRIDE_ANNOTATION, VERIFY_ANNOTATION
+from backfill_core.errors import EXIT_STOPPED
+
+
+class TestALife:
+    async def test_from_apply_to_complete(self):
+        """Applied, launched, running, done; what is left of it is its status and nothing of its objects."""
+        async with Rig() as rig:
+            rig.create(retainDriver="Never")
+            await rig.until_holds("Running")
+            rig.kubelet.finish(rig.driver())
+            await rig.until_phase("Succeeded")
+
+            assert rig.condition("Complete") == ("True", "Complete")
+            assert rig.status()["history"][0]["exitCode"] == 0
+            await rig.until(lambda: rig.objects() == [])
+
+    async def test_progress_comes_back(self):
+        """What the driver says is in the status, at a walking pace."""
+        async with Rig(double={"rows_per_barrier": 100, "barrier_s": 0.02}) as rig:
+            rig.create()
+            await rig.until(lambda: rig.progress().get("percent") == 100)
+
+            assert rig.progress()["rowsDone"] == rig.progress()["rowsTotal"] == 4000
+
+    async def test_a_receipt_that_was_asked_for_comes_back(self):
+        """Each new text of the annotation is one receipt."""
+        async with Rig() as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            rig.annotate(**{VERIFY_ANNOTATION: "monday"})
+            await rig.until(lambda: rig.status().get("receipt"))
+
+            assert rig.status()["receipt"]["rows"] == 4000
+            assert rig.condition("Verified") == ("True", "Equal")
+
+    async def test_many_at_once(self):
+        """Each has its driver; none waits for another."""
+        async with Rig() as rig:
+            names = [f"job-{number}" for number in range(12)]
+            for name in names:
+                rig.create(name)
+            for name in names:
+                await rig.until_holds("Running", name, within_s=20)
+
+            assert rig.oracle.most == 1
+
+    async def test_the_first_look_at_a_cluster_that_is_full(self):
+        """What is there when the operator comes is looked at like what comes later."""
+        async with Rig(start=False) as rig:
+            rig.create("early")
+            rig.start()
+            rig.create("late")
+            await rig.until_holds("Running", "early")
+            await rig.until_holds("Running", "late")
+
+
+class TestControl:
+    async def test_pause_and_resume(self):
+        """Acknowledged by the driver after a seal, and only then said to be so."""
+        async with Rig() as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            rig.edit(desiredState="Paused", pause={"scope": "All"})
+            await rig.until_holds("Paused", within_s=2)
+            assert rig.double().progress.paused == "All"
+            assert rig.condition("Paused") == ("True", "AsRequested")
+            rig.edit(desiredState="Running")
+            await rig.until_holds("Running", within_s=2)
+            assert rig.double().progress.paused is None
+
+    async def test_a_throttle(self):
+        """A number of rows a second, and none again."""
+        async with Rig() as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            rig.edit(throttle={"rowsPerSecond": 500})
+            await rig.until(lambda: rig.condition("Throttled") == ("True", "AsRequested"))
+            assert rig.double().progress.throttle_rows_per_second == 500
+            rig.edit(throttle={"rowsPerSecond": None})
+            await rig.until(lambda: rig.condition("Throttled") == ("False", "NotRequested"))
+
+    async def test_an_override_wins_over_the_spec(self):
+        """GitOps would undo an edit of the spec; an emergency is no edit."""
+        async with Rig() as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            rig.annotate(**{OVERRIDE_ANNOTATION: json.dumps({"desiredState": "Paused"})})
+            await rig.until_holds("Paused")
+            assert rig.condition("Paused") == ("True", "Override")
+
+    async def test_an_override_that_cannot_be_read_changes_nothing(self):
+        """And is said, once."""
+        async with Rig() as rig:
+            rig.create(annotations={OVERRIDE_ANNOTATION: "{"})
+            await rig.until_holds("Running")
+            await rig.until(lambda: "OverrideIgnored" in rig.events())
+            await rig.still(lambda: rig.events().count("OverrideIgnored") == 1, for_s=1)
+
+    async def test_a_pause_before_the_start_is_no_command(self):
+        """The driver begins paused: its ConfigMap says so."""
+        async with Rig() as rig:
+            rig.kubelet.held = True
+            rig.create(desiredState="Paused")
+            await rig.until(lambda: rig.pods())
+            config = rig.store.get("configmaps", *rig.driver())
+
+            assert "desiredState: Paused" in config["data"]["backfill.yaml"]
+
+    async def test_a_driver_that_does_not_acknowledge_is_not_killed(self):
+        """It is only said."""
+        async with Rig(double={"silent": True}) as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            rig.edit(desiredState="Paused")
+            await rig.until(lambda: rig.condition("ControlSynced") == ("False", "AcknowledgementPending"))
+            await rig.until(lambda: len(rig.double().seen) == 1)
+            await rig.still(lambda: rig.pods() == {"orders-1-driver": "Running"}, for_s=1)
+
+    async def test_a_command_survives_a_restart_of_the_operator(self):
+        """It is on record before it is sent."""
+        async with Rig(double={"silent": True}) as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            rig.edit(desiredState="Paused")
+            await rig.until(lambda: rig.double().seen)
+            rig.kill()
+            rig.double().silent = False
+            rig.start()
+            await rig.until_holds("Paused")
+
+    async def test_a_control_survives_a_restart_of_the_driver(self):
+        """The next attempt starts with it."""
+        async with Rig() as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            rig.edit(desiredState="Paused")
+            await rig.until_holds("Paused")
+            rig.kubelet.kill(rig.driver())
+            await rig.until(lambda: rig.attempt() == 2 and rig.holds("Paused"))
+
+            assert rig.double(attempt=2).progress.paused == "History"
+
+
+class TestSuspendAndDelete:
+    async def test_suspended_means_that_the_pods_are_gone(self):
+        """Stopped at a barrier, not killed; and the next attempt goes on."""
+        async with Rig() as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            rig.edit(suspend=True)
+            await rig.until_holds("Suspended")
+            assert rig.status()["history"][0]["exitCode"] == EXIT_STOPPED
+            await rig.until(lambda: rig.pods() == {} and rig.objects() == [])
+            rig.edit(suspend=False)
+            await rig.until(lambda: rig.attempt() == 2 and rig.holds("Running"))
+
+            assert rig.status()["failures"] == 0
+
+    async def test_one_that_is_born_suspended_has_no_driver(self):
+        """Kueue admits it later."""
+        async with Rig() as rig:
+            rig.create(suspend=True)
+            await rig.until_holds("Suspended")
+            await rig.still(lambda: rig.objects() == [], for_s=0.5)
+
+    async def test_a_deletion_waits_for_the_drain(self):
+        """The driver seals what it has before its Backfill goes."""
+        async with Rig() as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            assert rig.get()["metadata"]["finalizers"] == [DRAIN_FINALIZER]
+            await rig.until(rig.progress)
+            double = rig.double()
+            rig.delete()
+            await rig.until(lambda: rig.get() is None)
+
+            assert [type(one.command).__name__ for one in double.seen] == ["Stop"]
+            await rig.until(lambda: rig.objects() == [])
+
+    async def test_a_deletion_during_the_launch(self):
+        """Nothing is left, whatever was made."""
+        async with Rig() as rig:
+            rig.kubelet.held = True
+            rig.create()
+            await rig.until(lambda: rig.pods())
+            rig.delete()
+            await rig.until(lambda: rig.get() is None and rig.objects() == [])
+
+    async def test_deleted_and_made_again_at_once(self):
+        """Another UID, another life; the pods of the first are no pods of the second."""
+        async with Rig() as rig:
+            first = rig.create()
+            await rig.until_holds("Running")
+            rig.delete()
+            await rig.until(lambda: rig.get() is None)
+            second = rig.create()
+            await rig.until_holds("Running")
+
+            owners = {pod["metadata"]["ownerReferences"][0]["uid"] for pod in rig.store.objects["pods"].values()}
+            assert first["metadata"]["uid"] not in owners
+            assert owners == {second["metadata"]["uid"]}
+
+    async def test_a_time_to_live(self):
+        """Off by default; where it is set, the object goes."""
+        async with Rig() as rig:
+            rig.create(ttlSecondsAfterFinished=1)
+            await rig.until_holds("Running")
+            rig.kubelet.finish(rig.driver())
+            await rig.until(lambda: rig.get() is None)
+
+
+class TestWhatCannotBeLaunched:
+    async def test_a_pod_that_the_server_refuses(self):
+        """The server's words, nothing left behind, and no second try until the spec is another one."""
+
+        def refuse(plural, _namespace, one):
+            if plural == "pods" and "gpu" in json.dumps(one):
+                raise Refusal(422, "Invalid", "spec.containers[0].resources: no gpu here")
+
+        async with Rig() as rig:
+            rig.store.admission.append(refuse)
+            rig.create(driver={"template": {"metadata": {"annotations": {"wants": "gpu"}}}})
+            await rig.until(lambda: rig.condition("Stalled") == ("True", "SpecRefused"))
+
+            stalled = next(one for one in rig.status()["conditions"] if one["type"] == "Stalled")
+            assert "no gpu here" in stalled["message"]
+            assert rig.objects() == []
+            rig.edit(driver={"template": {"metadata": {"annotations": {"wants": None}}}})
+            await rig.until_holds("Running")
+
+    async def test_a_spec_that_the_operator_refuses(self):
+        """The CRD may be older than the operator, and let it pass."""
+        async with Rig() as rig:
+            rig.create(colour="red")
+            await rig.until(lambda: rig.condition("Stalled") == ("True", "SpecRefused"))
+            assert rig.objects() == []
+            rig.edit(colour=None)
+            await rig.until_holds("Running")
+
+    async def test_a_template_that_the_operator_refuses(self):
+        """Refused like by the server, before anything is made."""
+        async with Rig() as rig:
+            rig.create(driver={"resources": {"limits": {"memory": "much"}}})
+            await rig.until(lambda: rig.condition("Stalled") == ("True", "SpecRefused"))
+            assert rig.objects() == []
+
+    async def test_a_quota_is_waited_for(self):
+        """It is nobody's mistake, and it passes."""
+
+        def quota(plural, _namespace, _one):
+            if plural == "pods" and full:
+                raise Refusal(403, "Forbidden", "exceeded quota: pods, requested: 1, used: 10, limited: 10")
+
+        full = [True]
+        async with Rig() as rig:
+            rig.store.admission.append(quota)
+            rig.create()
+            await rig.until(lambda: rig.condition("Reconciling") == ("True", "QuotaExceeded"))
+            full.clear()
+            await rig.until_holds("Running", within_s=15)
+
+    async def test_a_name_that_somebody_else_has(self):
+        """It is not touched."""
+        async with Rig() as rig:
+            pod = {"metadata": {"name": "orders-1-driver"}, "spec": {"containers": [{"name": "a", "image": "b"}]}}
+            stranger = rig.store.create("pods", NAMESPACE, pod)
+            rig.create()
+            await rig.until(lambda: rig.condition("Stalled") == ("True", "NameCollision"))
+            await rig.still(lambda: rig.store.get("pods", *rig.driver()) == stranger, for_s=0.5)
+
+    async def test_a_secret_that_somebody_else_has(self):
+        """It is not read, not changed, not deleted."""
+        async with Rig() as rig:
+            stranger = rig.store.create("secrets", NAMESPACE, {"metadata": {"name": "orders-1-driver"}, "data": {}})
+            rig.create()
+            await rig.until(lambda: rig.condition("Stalled") == ("True", "NameCollision"))
+            assert rig.pods() == {}
+            rig.delete()
+            await rig.until(lambda: rig.get() is None)
+            assert rig.store.get("secrets", *rig.driver()) == stranger
+
+    async def test_a_name_that_is_too_long_for_a_pod(self):
+        """Shortened, and still its own."""
+        name = "a" * 200
+        async with Rig() as rig:
+            rig.create(name)
+            await rig.until_holds("Running", name)
+            assert all(len(one) <= 63 for _, one in rig.objects())
+
+
+class TestFailures:
+    async def test_an_evicted_driver_has_a_successor(self):
+        """Through no fault of the job."""
+        async with Rig() as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            rig.kubelet.kill(rig.driver(), pod_reason="Evicted", condition="DisruptionTarget")
+            await rig.until(lambda: rig.attempt() == 2 and rig.holds("Running"))
+
+            assert rig.status()["history"][0]["reason"] == "Infrastructure"
+
+    async def test_a_failure_that_no_retry_cures_is_the_end(self):
+        """The driver's exit code says so."""
+        async with Rig() as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            rig.kubelet.finish(rig.driver(), exit_code=20)
+            await rig.until_phase("Failed")
+            await rig.still(lambda: len(rig.pods()) == 1, for_s=0.5)
+
+    async def test_retries_are_used_up(self):
+        """And the last reason is told."""
+        async with Rig() as rig:
+            rig.create(backoffLimit=1)
+            for attempt in (1, 2):
+                await rig.until(lambda attempt=attempt: rig.double(attempt=attempt) and rig.holds("Running"))
+                rig.kubelet.kill(rig.driver(attempt=attempt))
+            await rig.until_phase("Failed")
+
+            assert rig.condition("Stalled") == ("True", "BackoffLimitExceeded")
+            assert len(rig.status()["history"]) == 2

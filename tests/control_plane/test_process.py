@@ -1,0 +1,159 @@
+"""The operator as a process: settings, signals, and SIGKILL at any moment."""
+
+import asyncio
+import json
+import os
+import random
+import signal
+import sys
+
+import pytest
+from support.fake_api import Fault
+from support.operator_rig import QUICK, Rig
+
+from backfill_core.errors import EXIT_USAGE
+from backfill_operator.settings import PREFIX, InvalidOperatorSettingError, OperatorSettings
+
+KILLS = int(os.environ.get("BACKFILL_OPERATOR_KILLS", "12"))
+"""`make crash-operator` asks for 500."""
+
+
+async def process(rig, folder, **environ):
+    """Start the operator as a cluster does."""
+    given = {f"{PREFIX}{name.upper()}": str(value) for name, value in QUICK.items()} | environ
+    kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH", "HOME") if name in os.environ}
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "backfill_operator",
+        env=kept | given | {"KUBECONFIG": str(rig.api.kubeconfig(folder))},
+        stderr=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+async def ended(child, within_s=15):
+    """Return exit code and what it said."""
+    async with asyncio.timeout(within_s):
+        _, said = await child.communicate()
+    return child.returncode, said.decode()
+
+
+class TestSettings:
+    def test_each_can_be_set(self):
+        """By the variable of its name."""
+        given = OperatorSettings.from_environ({f"{PREFIX}WORKERS": "3", f"{PREFIX}NAMESPACES": "a, b,"})
+
+        assert (given.workers, given.namespaces) == (3, ("a", "b"))
+
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            ("WORKERS", "many"),
+            ("WORKERS", "0"),
+            ("WORKER", "3"),
+            ("LEASE_SECONDS", "1"),
+            ("RELIST_MIN_SECONDS", "9999"),
+        ],
+    )
+    def test_one_that_says_nothing_usable_is_named(self, name, value):
+        """A default in its place would be found out at night."""
+        with pytest.raises(InvalidOperatorSettingError, match=PREFIX) as refused:
+            OperatorSettings.from_environ({PREFIX + name: value})
+        assert refused.value.exit_code == EXIT_USAGE
+
+
+class TestAProcess:
+    async def test_works_and_ends_when_it_is_asked_to(self, tmp_path):
+        """Within a second, with the lease given back; its log is JSON that says what it is about."""
+        async with Rig(start=False) as rig:
+            child = await process(rig, tmp_path, BACKFILL_OPERATOR_LEADER_ELECTION="true")
+            rig.create()
+            await rig.until_holds("Running", within_s=30)
+            child.send_signal(signal.SIGTERM)
+            code, said = await ended(child, within_s=5)
+            lease = rig.store.get("leases", "backfill-system", "backfill-operator")
+
+        assert code == 0, said
+        assert lease["spec"]["holderIdentity"] == ""
+        lines = [json.loads(line) for line in said.splitlines()]
+        launch = next(line for line in lines if "orders-1-driver" in line["message"])
+        assert (launch["job"], launch["attempt"]) == ("shop/orders", 1)
+
+    async def test_ends_when_it_loses_the_lease(self, tmp_path):
+        """Nothing else surely stops its hands."""
+        quick = {"LEASE_SECONDS": "3", "LEASE_RENEW_DEADLINE_SECONDS": "2", "LEASE_RETRY_SECONDS": "0.2"}
+        async with Rig(start=False) as rig:
+            given = {PREFIX + name: value for name, value in quick.items()}
+            child = await process(rig, tmp_path, BACKFILL_OPERATOR_LEADER_ELECTION="true", **given)
+            await rig.until(lambda: rig.store.objects["leases"], within_s=30)
+            place = ("leases", "backfill-system", "backfill-operator")
+            spec = rig.store.get(*place)["spec"] | {"holderIdentity": "somebody else"}
+            rig.store.patch(*place, {"spec": spec})
+            code, said = await ended(child)
+
+        assert code == 1, said
+        assert "leadership is lost" in said
+
+    async def test_says_what_is_wrong_with_its_settings(self, tmp_path):
+        """And does not start."""
+        async with Rig(start=False) as rig:
+            code, said = await ended(await process(rig, tmp_path, BACKFILL_OPERATOR_WORKERS="none"))
+
+        assert code == EXIT_USAGE
+        assert "BACKFILL_OPERATOR_WORKERS" in said
+
+
+class TestKilledAtAnyMoment:
+    @pytest.mark.timeout(120 + 10 * KILLS)
+    async def test_never_two_drivers_and_nothing_lost(self):
+        """Operators die around writes that chance chooses, while drivers fail, specs change and objects come and go."""
+        seed = int(os.environ.get("BACKFILL_SEED", "0")) or random.SystemRandom().randrange(1 << 30)
+        print(f"BACKFILL_SEED={seed}")
+        chance = random.Random(seed)
+        names = [f"job-{number}" for number in range(4)]
+        async with Rig() as rig:
+            for name in names:
+                rig.create(name, backoffLimit=1000)
+            killed = 0
+            while killed < KILLS:
+                self.happen(rig, chance, names)
+                self.arm(rig, chance)
+                with_luck = rig.running
+                try:
+                    await rig.until(lambda one=with_luck: not one.alive, within_s=1.0)
+                except AssertionError:
+                    rig.api.faults.clear()
+                    continue
+                killed += 1
+                rig.start()
+            rig.api.faults.clear()
+            for name in names:
+                if rig.get(name) is None:
+                    rig.create(name)
+                rig.edit(name, suspend=False, desiredState="Running")
+            for name in names:
+                await rig.until_holds("Running", name, within_s=20)
+            assert len([phase for phase in rig.pods().values() if phase == "Running"]) == len(names)
+            assert rig.oracle.most == 1
+
+    @staticmethod
+    def arm(rig, chance):
+        """Have the operator die around one of its next writes."""
+        what = chance.choice(["lose the request", "lose the answer"])
+        rig.api.faults.append(Fault(what, writes=True, dry_run=None, after=chance.randrange(8), deed=rig.kill))
+
+    @staticmethod
+    def happen(rig, chance, names):
+        """Let something happen to a Backfill that makes its operator write."""
+        name = chance.choice(names)
+        running = [key for key in rig.kubelet.running if key[1].startswith(name)]
+        match chance.randrange(6):
+            case 0 | 1 if running:
+                rig.kubelet.kill(running[0])
+            case 2 if rig.get(name) is not None:
+                rig.edit(name, suspend=chance.random() < 0.5)
+            case 3 if rig.get(name) is not None:
+                rig.edit(name, desiredState=chance.choice(["Running", "Paused"]))
+            case 4 if rig.get(name) is not None:
+                rig.delete(name)
+            case _:
+                if rig.get(name) is None:
+                    rig.create(name, backoffLimit=1000)

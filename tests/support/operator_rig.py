@@ -1,0 +1,275 @@
+"""The whole operator in a thread and a loop of its own, which can be killed between any two of its lines.
+
+    async with Rig() as rig:
+        rig.create("orders")
+        await rig.until(lambda: rig.phase("orders") == "Running")
+
+The fake API server, the kubelet and the drivers' doubles live in the test's loop and outlive the operator. An oracle
+looks at every change of every pod: never two drivers of one Backfill alive at once.
+"""
+
+import asyncio
+import contextlib
+import threading
+import time
+
+from support.fake_api import FakeApi
+from support.fake_store import Refusal, Store
+from support.kubelet import Kubelet
+
+from backfill_api.names import API_VERSION, KIND
+from backfill_core.lifecycle.naming import driver_name
+from backfill_operator.app import Operator
+from backfill_operator.settings import OperatorSettings
+
+NAMESPACE = "shop"
+SPEC = {
+    "source": {"type": "Delta", "delta": {"path": "/data/a", "key": ["id"]}},
+    "target": {"type": "Delta", "delta": {"path": "/data/b"}},
+    "backoff": {"initialSeconds": 1, "maxSeconds": 1},
+}
+QUICK = {
+    "relist_min_seconds": 1.0, "relist_max_seconds": 1.5, "watch_silence_seconds": 2.0, "poll_seconds": 0.1,
+    "control_timeout_seconds": 1.0, "command_wait_seconds": 0.5, "health_port": 0, "metrics_port": 0, "bind": "127.0.0.1",
+    "leader_election": False, "request_timeout_seconds": 2.0, "workers": 4,
+}  # fmt: skip
+
+
+class OperatorThread:
+    """One operator process, as far as a thread can be one."""
+
+    def __init__(self, configuration, settings, **options):
+        self.configuration, self.settings, self.options = configuration, settings, options
+        self.operator = None
+        self.error = None
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._live, daemon=True)
+        self._begun = threading.Event()
+        self._thread.start()
+        self._begun.wait(10)
+
+    def _live(self):
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_until_complete(self._run())
+        except RuntimeError as error:
+            if "Event loop stopped" not in str(error):
+                self.error = error
+        except BaseException as error:
+            self.error = error
+
+    async def _run(self):
+        self.operator = Operator(self.configuration, self.settings, **self.options)
+        self._task = asyncio.current_task()
+        self._begun.set()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self.operator.run()
+
+    @property
+    def alive(self):
+        return self._thread.is_alive()
+
+    def kill(self):
+        """Run not one line more: no cleanup, no goodbye; what it sent is sent."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        assert not self._thread.is_alive()
+        _silence(self._loop)
+
+    async def stop(self):
+        """End it as SIGTERM does."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._task.cancel)
+            await asyncio.to_thread(self._thread.join, 10)
+            assert not self._thread.is_alive()
+
+
+def _silence(loop):
+    """A killed process complains of nothing: its pending tasks must not say that they were destroyed."""
+    for task in asyncio.all_tasks(loop):
+        task._log_destroy_pending = False
+    loop.set_exception_handler(lambda *_: None)
+
+
+class Oracle:
+    """Looks at every change of every pod."""
+
+    def __init__(self, store):
+        self.store, self.violations, self.most = store, [], 0
+        store.listeners.append(self._look)
+
+    def _look(self, plural, _kind, pod):
+        if plural != "pods":
+            return
+        owner = pod["metadata"].get("ownerReferences", [{}])[0].get("uid")
+        alive = [
+            one["metadata"]["name"]
+            for one in self.store.objects["pods"].values()
+            if one["metadata"].get("ownerReferences", [{}])[0].get("uid") == owner
+            and one["status"].get("phase") not in ("Succeeded", "Failed")
+        ]
+        self.most = max(self.most, len(alive))
+        if len(alive) > 1:
+            self.violations.append(alive)
+
+
+class Rig:
+    """Everything that an operator needs, and the operator."""
+
+    def __init__(self, *, kubelet=None, start=True, double=None, **settings):
+        self.settings = OperatorSettings(**(QUICK | settings))
+        self.api = FakeApi(Store(garbage_collector=True))
+        self.store = self.api.store
+        self.oracle = Oracle(self.store)
+        self.kubelet = kubelet or Kubelet(self.store, **(double or {}))
+        self.operators = []
+        self._start = start
+        self.calls = []
+        self.options = {}
+        """Further options of every operator that is started."""
+
+    async def __aenter__(self):
+        self._stack = contextlib.AsyncExitStack()
+        await self._stack.enter_async_context(self.api)
+        await self._stack.enter_async_context(self.kubelet)
+        if self._start:
+            self.start()
+        return self
+
+    async def __aexit__(self, kind, *_):
+        for one in self.operators:
+            await one.stop()
+        await self._stack.aclose()
+        if kind is None:
+            assert self.oracle.violations == []
+            assert [one.error for one in self.operators if one.error] == []
+
+    # ------------------------------------------------------------ operators
+    def start(self, **settings):
+        """Start an operator; return it."""
+        settings = OperatorSettings(**(self.settings.model_dump() | settings))
+        one = OperatorThread(self.api.configuration(), settings, observe=self.calls.append, **self.options)
+        self.operators.append(one)
+        return one
+
+    @property
+    def running(self):
+        return self.operators[-1]
+
+    @property
+    def operator(self):
+        return self.operators[-1].operator
+
+    def kill(self, _request=None):
+        """Kill the newest operator; may be the deed of a fault."""
+        self.operators[-1].kill()
+
+    def restart(self):
+        """Have nothing go wrong any more, and a new operator instead of whatever there is."""
+        self.api.faults.clear()
+        if self.running.alive:
+            self.kill()
+        return self.start()
+
+    # ------------------------------------------------------------ Backfills
+    def create(self, name="orders", annotations=None, finalizers=None, **spec):
+        """Apply a Backfill."""
+        metadata = {"name": name} | ({"annotations": annotations} if annotations else {})
+        metadata |= {"finalizers": finalizers} if finalizers else {}
+        body = {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": SPEC | spec}
+        return self.store.create("backfills", NAMESPACE, body)
+
+    def edit(self, name="orders", **spec):
+        """Change its spec."""
+        return self.store.patch("backfills", NAMESPACE, name, {"spec": spec})
+
+    def annotate(self, name="orders", **annotations):
+        return self.store.patch("backfills", NAMESPACE, name, {"metadata": {"annotations": annotations}})
+
+    def delete(self, name="orders"):
+        with contextlib.suppress(Refusal):
+            self.store.delete("backfills", NAMESPACE, name)
+
+    def get(self, name="orders"):
+        return self.store.objects["backfills"].get((NAMESPACE, name))
+
+    def status(self, name="orders"):
+        return (self.get(name) or {}).get("status") or {}
+
+    def phase(self, name="orders"):
+        return self.status(name).get("phase")
+
+    def condition(self, type_, name="orders"):
+        """Return (status, reason) of a condition."""
+        found = [one for one in self.status(name).get("conditions", []) if one["type"] == type_]
+        return (found[0]["status"], found[0]["reason"]) if found else None
+
+    def progress(self, name="orders"):
+        return self.status(name).get("progress") or {}
+
+    def attempt(self, name="orders"):
+        return (self.status(name).get("attempt") or {}).get("number")
+
+    def driver(self, name="orders", attempt=1):
+        """Return the key of an attempt's pod."""
+        return NAMESPACE, driver_name(name, attempt)
+
+    def double(self, name="orders", attempt=1):
+        """Return the driver of an attempt, if it runs."""
+        return self.kubelet.running.get(self.driver(name, attempt))
+
+    def pods(self):
+        return {name: one["status"]["phase"] for (_, name), one in sorted(self.store.objects["pods"].items())}
+
+    def objects(self):
+        """Return what there is beside Backfills, events and leases."""
+        plurals = ("pods", "configmaps", "secrets", "services")
+        return sorted((plural, name) for plural in plurals for _, name in self.store.objects[plural])
+
+    def events(self):
+        return [one["reason"] for one in self.store.objects["events"].values()]
+
+    # ------------------------------------------------------------ waiting
+    async def until(self, true, within_s=10.0, what=None):
+        """Wait until something is true of the cluster; looks after every change, and fails with the whole status."""
+        changed = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def listen(*_):
+            loop.call_soon_threadsafe(changed.set)
+
+        self.store.listeners.append(listen)
+        deadline = time.monotonic() + within_s
+        try:
+            while not true():
+                left_s = deadline - time.monotonic()
+                if left_s <= 0:
+                    what = what() if callable(what) else what or "it"
+                    raise AssertionError(f"{what} did not become true: {self.status()} {self.pods()}")
+                changed.clear()
+                with contextlib.suppress(TimeoutError):
+                    # Doubles change without the store: they are looked at a few times a second.
+                    async with asyncio.timeout(min(left_s, 0.05)):
+                        await changed.wait()
+        finally:
+            self.store.listeners.remove(listen)
+
+    async def until_phase(self, phase, name="orders", within_s=10.0):
+        await self.until(lambda: self.phase(name) == phase, within_s, what=f"{name} {phase}")
+
+    def holds(self, phase, name="orders"):
+        """Is the spec in force as it stands now, and this the phase?"""
+        there = self.get(name)
+        if there is None or self.status(name).get("observedGeneration") != there["metadata"]["generation"]:
+            return False
+        return self.phase(name) == phase and (self.condition("Ready", name) or "?")[0] == "True"
+
+    async def until_holds(self, phase, name="orders", within_s=10.0):
+        await self.until(lambda: self.holds(phase, name), within_s, what=f"{name} {phase}")
+
+    async def still(self, true, for_s):
+        """Hold that something stays true for a while."""
+        deadline = time.monotonic() + for_s
+        while time.monotonic() < deadline:
+            assert true()
+            await asyncio.sleep(0.02)
