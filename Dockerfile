@@ -4,7 +4,9 @@
 # their hashes, into build/image first. `make image` does both; wheels are for the Python of this Debian (3.11).
 
 FROM debian:bookworm-slim AS java
-RUN apt-get update && apt-get install -y --no-install-recommends openjdk-17-jdk-headless binutils \
+# A slim Debian has no folder for manual pages, and Java's package wants to put one there.
+RUN mkdir -p /usr/share/man/man1 && apt-get update \
+    && apt-get install -y --no-install-recommends openjdk-17-jdk-headless binutils \
     && rm -rf /var/lib/apt/lists/*
 # What Spark, Hadoop and Delta use; without jdk.incubator.vector Spark does not start.
 RUN jlink --strip-debug --no-header-files --no-man-pages --compress=2 --output /opt/java --add-modules \
@@ -31,8 +33,7 @@ RUN cd /opt/backfill/lib/python3*/site-packages/pyspark \
     && cd jars && rm -f rocksdbjni* spark-connect* hive-* spark-hive* datanucleus-* derby* spark-mllib* spark-graphx* breeze* \
         spire* algebra* lapack* blas* arpack* spark-yarn* spark-repl* scala-compiler* jline* libthrift* HikariCP* ST4* tink-*
 COPY build/image/jars /tmp/jars
-RUN cp /tmp/jars/*.jar /opt/backfill/lib/python3*/site-packages/pyspark/jars/ \
-    && ln -s /opt/backfill/lib/python3*/site-packages/pyspark /opt/spark
+RUN cp /tmp/jars/*.jar /opt/backfill/lib/python3*/site-packages/pyspark/jars/
 
 FROM debian:bookworm-slim AS base
 RUN apt-get update && apt-get install -y --no-install-recommends python3 tini ca-certificates \
@@ -52,8 +53,9 @@ USER root
 RUN apt-get update && apt-get install -y --no-install-recommends procps && rm -rf /var/lib/apt/lists/*
 COPY --from=java /opt/java /opt/java
 COPY --from=spark-build /opt/backfill /opt/backfill
-COPY --from=spark-build /opt/spark /opt/spark
-COPY spark_app/entrypoint.sh /opt/backfill/entrypoint.sh
+COPY --chmod=755 spark_app/entrypoint.sh /opt/backfill/entrypoint.sh
+# A link, made here: copied from another stage it would be the whole folder once more.
+RUN ln -s /opt/backfill/lib/python3*/site-packages/pyspark /opt/spark
 ENV JAVA_HOME=/opt/java SPARK_HOME=/opt/spark PATH=/opt/backfill/bin:/opt/java/bin:/usr/local/bin:/usr/bin:/bin
 USER 185:185
 ENTRYPOINT ["/usr/bin/tini", "--", "/opt/backfill/entrypoint.sh"]

@@ -20,7 +20,7 @@ from xml.etree import ElementTree as ET
 ROOT = Path(__file__).parent.parent
 REPORTS = ROOT / "build" / "reports"
 NO_SUITE = {"support", "benchmarks"}
-OWN_LANE = {"crash"}
+OWN_LANE = {"crash", "e2e"}
 RULES = {"core", "simulation", "api", "words", "architecture", "cli"}
 NOTHING_COLLECTED = 5
 
