@@ -4,11 +4,13 @@
 # their hashes, into build/image first. `make image` does both; wheels are for the Python of this Debian (3.11).
 
 FROM debian:bookworm-slim AS java
-RUN apt-get update && apt-get install -y --no-install-recommends openjdk-17-jdk-headless binutils \
+# A slim Debian has no folder for manual pages, and Java's package wants to put one there.
+RUN mkdir -p /usr/share/man/man1 && apt-get update \
+    && apt-get install -y --no-install-recommends openjdk-17-jdk-headless binutils \
     && rm -rf /var/lib/apt/lists/*
-# What Spark, Hadoop and Delta use; without jdk.incubator.vector Spark does not start.
+# What Spark, Hadoop and Delta use; without jdk.incubator.vector Spark does not start, without java.compiler Delta does not.
 RUN jlink --strip-debug --no-header-files --no-man-pages --compress=2 --output /opt/java --add-modules \
-java.base,java.desktop,java.instrument,java.logging,java.management,java.naming,java.net.http,java.rmi,java.scripting,\
+java.base,java.compiler,java.desktop,java.instrument,java.logging,java.management,java.naming,java.net.http,java.rmi,java.scripting,\
 java.security.jgss,java.sql,java.xml,jdk.crypto.ec,jdk.incubator.vector,jdk.jfr,jdk.management,jdk.naming.dns,jdk.net,\
 jdk.security.auth,jdk.unsupported,jdk.zipfs
 
@@ -31,8 +33,9 @@ RUN cd /opt/backfill/lib/python3*/site-packages/pyspark \
     && cd jars && rm -f rocksdbjni* spark-connect* hive-* spark-hive* datanucleus-* derby* spark-mllib* spark-graphx* breeze* \
         spire* algebra* lapack* blas* arpack* spark-yarn* spark-repl* scala-compiler* jline* libthrift* HikariCP* ST4* tink-*
 COPY build/image/jars /tmp/jars
-RUN cp /tmp/jars/*.jar /opt/backfill/lib/python3*/site-packages/pyspark/jars/ \
-    && ln -s /opt/backfill/lib/python3*/site-packages/pyspark /opt/spark
+# And an executor says no more than a driver.
+RUN cd /opt/backfill/lib/python3*/site-packages && cp /tmp/jars/*.jar pyspark/jars/ \
+    && mkdir pyspark/conf && cp backfill_spark/log4j2.properties pyspark/conf/
 
 FROM debian:bookworm-slim AS base
 RUN apt-get update && apt-get install -y --no-install-recommends python3 tini ca-certificates \
@@ -52,8 +55,9 @@ USER root
 RUN apt-get update && apt-get install -y --no-install-recommends procps && rm -rf /var/lib/apt/lists/*
 COPY --from=java /opt/java /opt/java
 COPY --from=spark-build /opt/backfill /opt/backfill
-COPY --from=spark-build /opt/spark /opt/spark
-COPY spark_app/entrypoint.sh /opt/backfill/entrypoint.sh
+COPY --chmod=755 spark_app/entrypoint.sh /opt/backfill/entrypoint.sh
+# A link, made here: copied from another stage it would be the whole folder once more.
+RUN ln -s /opt/backfill/lib/python3*/site-packages/pyspark /opt/spark
 ENV JAVA_HOME=/opt/java SPARK_HOME=/opt/spark PATH=/opt/backfill/bin:/opt/java/bin:/usr/local/bin:/usr/bin:/bin
 USER 185:185
 ENTRYPOINT ["/usr/bin/tini", "--", "/opt/backfill/entrypoint.sh"]

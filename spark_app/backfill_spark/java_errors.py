@@ -36,7 +36,10 @@ def whole_text(error: Exception) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """Return the first words of an exception, shortened."""
+    """Return the first words of an exception, shortened; of py4j's own, whose first words only name a call, the JVM's."""
+    if isinstance(error, Py4JJavaError):
+        said = [f"{name.rpartition('.')[2]}: {text.strip().partition(chr(10))[0]}" for name, text in causes(error)]
+        return (said[0] if len(said) == 1 else f"{said[0]}; caused by {said[-1]}")[:400]
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines[0] if lines else type(error).__name__)[:400]
 
