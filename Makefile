@@ -43,6 +43,9 @@ crash: setup ## kill the real driver KILLS times (1000) while the source changes
 crash-operator: setup ## kill the operator KILLS times (1000) around its writes, while drivers fail and specs change
 	@BACKFILL_OPERATOR_KILLS=$(KILLS) $(BIN)/python -m pytest -q -s tests/control_plane/test_process.py -k KilledAtAnyMoment $(ARGS)
 
+e2e-smoke: setup ## one run on a real node: images, operator, driver and executor pods, control through the CR; needs a cluster (see docs/kubernetes.md)
+	@$(TESTS) e2e -- -s $(ARGS)
+
 check: lint types contracts generated ## everything that needs no test run
 
 lint: setup ## ruff: rules and format
@@ -82,4 +85,4 @@ clean: ## remove what tests and tools leave behind; .venv and the jars stay
 	@rm -rf build dist spark-warehouse metastore_db derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	@find crds operator spark_app tests build-tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help setup demo test test-core test-spark test-control-plane test-cli crash crash-operator check lint types contracts generated docs crds bench bench-operator lock image clean
+.PHONY: help setup demo test test-core test-spark test-control-plane test-cli crash crash-operator e2e-smoke check lint types contracts generated docs crds bench bench-operator lock image clean

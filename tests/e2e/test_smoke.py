@@ -100,9 +100,7 @@ class Job:
 def sealed_at(target):
     """Return when each seal was durable, with the rows that it holds."""
     files = {seal.version: Path(target, "_delta_log", f"{seal.version:020}.json") for seal in oracle.seals(str(target))}
-    return [
-        (files[seal.version].stat().st_mtime, seal.state["rowsDone"]) for seal in oracle.seals(str(target))
-    ]
+    return [(files[seal.version].stat().st_mtime, seal.state["rowsDone"]) for seal in oracle.seals(str(target))]
 
 
 def test_a_job_from_apply_to_complete(node, lake, tmp_path, request):

@@ -57,13 +57,17 @@ class Node:
         accounts = yaml.safe_dump_all(one for one in documents if one["kind"] != "Deployment")
         # Not in the namespace of this run: kubectl would refuse the others.
         for stdin in (accounts, (ROOT / "operator" / "rbac.yaml").read_text()):
-            subprocess.run([*self._command, "apply", "-f", "-"], input=stdin, text=True, check=True, capture_output=True)
+            subprocess.run(
+                [*self._command, "apply", "-f", "-"], input=stdin, text=True, check=True, capture_output=True
+            )
         subprocess.run([*self._command, "create", "namespace", self.namespace], check=True, capture_output=True)
         self.kubectl("apply", "-f", str(ROOT / "operator" / "deploy" / "spark-account.yaml"))
 
     def remove(self):
         """Have the namespace deleted; nobody waits for it, and no operator is there to take its finalizer away."""
-        self.kubectl("patch", "backfill", "orders", "--type=merge", "-p", '{"metadata":{"finalizers":null}}', check=False)
+        self.kubectl(
+            "patch", "backfill", "orders", "--type=merge", "-p", '{"metadata":{"finalizers":null}}', check=False
+        )
         self.kubectl("delete", "namespace", self.namespace, "--wait=false", check=False)
 
     def operator_kubeconfig(self, folder):
