@@ -23,13 +23,13 @@ demo: setup ## the product on real tables with real live changes, in about two m
 	@$(BIN)/backfill demo
 
 test: setup ## all tests but the crash suite and the run on a real node: two lanes side by side
-	@$(TESTS) hands rules control -- $(ARGS)
+	@$(TESTS) hands control jobs rules -- $(ARGS)
 
 test-core: setup ## the rules, the words, the command line and the house: no Spark
 	@$(TESTS) rules -- $(ARGS)
 
-test-spark: setup ## the hands, on real Delta tables
-	@$(TESTS) hands -- $(ARGS)
+test-spark: setup ## the hands and whole jobs, on real Delta tables
+	@$(TESTS) hands jobs -- $(ARGS)
 
 test-control-plane: setup ## the operator: on a fake API server, and on a real one where there is one
 	@$(TESTS) control -- $(ARGS)

@@ -1,6 +1,6 @@
 """Run suites of tests as lanes beside each other, and end with one line for all of them.
 
-    python build-tools/run_tests.py hands rules control   a pytest process each, two at a time, one closing line
+    python build-tools/run_tests.py hands rules control   one pytest process each, two at a time, one closing line
     python build-tools/run_tests.py rules -- -k throttle  what follows `--` goes to pytest
     python build-tools/run_tests.py --sum                 the closing line of all reports of build/reports
 
@@ -22,6 +22,7 @@ REPORTS = ROOT / "build" / "reports"
 NO_SUITE = {"support", "benchmarks"}
 OWN_LANE = {"crash", "e2e"}
 CONTROL = {"control_plane"}
+JOBS = {"jobs"}
 RULES = {"core", "simulation", "api", "words", "architecture", "cli"}
 NOTHING_COLLECTED = 5
 AT_ONCE = 2
@@ -34,7 +35,8 @@ def folders(lane: str) -> list[str]:
     chosen = {
         "rules": everything & RULES,
         "control": everything & CONTROL,
-        "hands": everything - RULES - CONTROL - NO_SUITE - OWN_LANE,
+        "jobs": everything & JOBS,
+        "hands": everything - RULES - CONTROL - JOBS - NO_SUITE - OWN_LANE,
     }.get(lane, {lane})
     return [f"tests/{name}" for name in sorted(chosen)]
 
