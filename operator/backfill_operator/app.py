@@ -129,6 +129,8 @@ class Operator:
 
     async def _work(self) -> None:
         """Look at Backfills, once everything was listed and this process leads."""
+        # Without its pod on the list a Backfill that runs would look as if it had lost it.
+        await self.relist.complete.wait()
         if self.election is not None:
             await self.election.leading.wait()
         try:
