@@ -116,6 +116,8 @@ class Operator:
             logging.getLogger(WATCHING_LOGGER).removeHandler(counter)
 
     async def _watch(self) -> None:
+        # kopf lists too, before it watches, and ends when a list of its is answered 410: our own begins anew.
+        await self.relist.complete.wait()
         namespaces = self.settings.namespaces
         await kopf.operator(
             registry=self._registry,
