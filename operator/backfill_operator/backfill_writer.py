@@ -44,7 +44,7 @@ class BackfillWriter:
         self._cluster = cluster
         self._cache = cache
         self._metrics = metrics
-        self._bucket = TokenBucket(progress_per_s, max(1.0, progress_per_s))
+        self._bucket = TokenBucket.capped(progress_per_s)
         self._now_ms = now_ms
         self._monotonic = monotonic
         self._progress_ms: dict[str, int] = {}
