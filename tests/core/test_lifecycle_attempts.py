@@ -93,6 +93,21 @@ class TestWhatIsInTheWay:
         [
             (403, "exceeded quota: compute", "QuotaExceeded", False),
             (403, 'error looking up service account shop/x: serviceaccount "x" not found', "LaunchRefused", True),
+            (403, 'pods is forbidden: User "op" cannot create resource "pods" in API group ""', "LaunchRefused", True),
+            (
+                403,
+                "unable to create new content in namespace shop because it is being terminated",
+                "LaunchRefused",
+                True,
+            ),
+            (403, 'pods "orders-1-driver" is forbidden: violates PodSecurity "restricted:latest"', "SpecRefused", True),
+            (
+                403,
+                'pods "x" is forbidden: maximum memory usage per Container is 1Gi, but limit is 2Gi',
+                "SpecRefused",
+                True,
+            ),
+            (403, 'admission webhook "policy.example.com" denied the request: no team label', "SpecRefused", True),
             (422, 'Pod "orders-1-driver" is invalid: spec.containers[0].image: Required value', "SpecRefused", True),
             (500, "etcdserver: leader changed", "LaunchRefused", False),
             (429, "too many requests", "LaunchRefused", False),
