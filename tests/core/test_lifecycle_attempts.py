@@ -265,6 +265,25 @@ class TestTryingAgain:
         assert reason(over.status, "Failed") == "SubmissionFailed"
         assert "not found: x" in over.status.conditions[0].message
 
+    @pytest.mark.parametrize(
+        ("state", "words"),
+        [
+            ({"scheduled": True}, "a volume, Secret or ConfigMap"),
+            ({"scheduled": True, "phase": "Running", "started_ms": T0}, "kubectl logs orders-1-driver"),
+            ({}, "no scheduler"),
+            ({"unscheduled": "0/3 nodes"}, "0/3 nodes"),
+        ],
+    )
+    def test_one_that_started_too_late_says_where_to_look(self, state: dict[str, object], words: str) -> None:
+        """A pod that waits for a volume says nothing but ContainerCreating; its events do."""
+        starting = seen(status=STATUSES["starting"], pods=(pod(**state),))
+        late = checked(after(starting, checked(starting)), minutes_later(11))
+        going = checked(after(starting, late, pods=(pod(deletion_ms=T0, **state),)), minutes_later(11))
+        over = checked(after(starting, going, pods=(), live=True), minutes_later(12))
+
+        for decision in (late, going, over):
+            assert words in next(one for one in decision.status.conditions if one.type == "Reconciling").message
+
     def test_a_deadline_stops_at_a_barrier_and_fails(self) -> None:
         """Told by command, not by a kill."""
         up = seen(status=STATUSES["running"], spec=spec(activeDeadlineSeconds=30), pods=(running(),), look=look())
