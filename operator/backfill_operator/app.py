@@ -84,6 +84,7 @@ class Operator:
             metrics=self.metrics,
             objects=self.objects,
             again=self.queue.add,
+            keep_every_s=settings.relist_max_seconds,
             now_ms=clock.now_ms,
         )
         self.relist = Relist(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from support.lifecycle import T0, after, checked, conditions, ended, look, pod, reason, running, seen, spec
 from support.lifecycle_space import STATUSES
@@ -14,9 +16,11 @@ from backfill_core import errors
 from backfill_core.lifecycle.words import (
     DeleteAttemptObjects,
     DeletePod,
+    KeepObjects,
     LaunchDriver,
     LaunchFailed,
     LookLive,
+    SpecRefused,
     WriteStatusFirst,
 )
 
@@ -249,6 +253,19 @@ class TestTryingAgain:
 
         assert decision.status.failures == 1
         assert decision.status.phase == "Retrying"
+
+    def test_objects_are_kept_while_a_driver_runs_and_no_longer(self) -> None:
+        """New executors find it by its Service; one that stops needs none."""
+        kept = KeepObjects(LaunchDriver(1, "Run"))
+        up = seen(status=STATUSES["running"], pods=(running(),), look=look())
+        stopping = replace(up, spec=spec(suspend=True))
+        going = replace(up, pods=(running(deletion_ms=T0),))
+        over = replace(up, pods=(ended(137),))
+        unreadable = replace(up, spec=SpecRefused(("spec: no",)))
+
+        assert kept in checked(up).actions
+        for one in (stopping, going, over, unreadable):
+            assert kept not in checked(one).actions
 
     def test_a_driver_that_does_not_start_ends_in_time(self) -> None:
         """Another attempt may find a node; no attempt finds an image that is not there."""

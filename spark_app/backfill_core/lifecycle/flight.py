@@ -23,6 +23,8 @@ from backfill_core.lifecycle.words import (
     AddFinalizer,
     DeleteAttemptObjects,
     DriverPod,
+    KeepObjects,
+    LaunchDriver,
     SendCommand,
     WriteStatusFirst,
 )
@@ -171,6 +173,9 @@ def _actions(sight: Sight, attempt: Attempt, pod: DriverPod, talk: Exchange, *, 
         made.append(gone)
     made += clear_away(sight, sight.strays, grace_s=sight.rules.drain_s)
     made += not_retained(sight)
+    if attempt.stop is None and pod.deletion_ms is None and not sight.rules.refused:
+        wanted = sight.wanted
+        made.append(KeepObjects(LaunchDriver(attempt.number, attempt.kind, wanted.paused, wanted.rows_per_second)))
     drains = sight.rules.drains and not sight.rules.refused
     if sight.seen.deletion_ms is None and drains and DRAIN_FINALIZER not in sight.seen.finalizers:
         made.append(AddFinalizer())
