@@ -147,8 +147,8 @@ together. A failed Backfill is taken up again when its spec is edited; a complet
 `desiredState`, `pause`, `throttle` and the override annotation are compared with what the driver says is in force; every
 difference becomes a command with a revision of its own, written to `status.control` before it is sent, and sent again each
 second until it is acknowledged after a seal. When pause and limit change at once, that is two revisions. A command that is
-not acknowledged within 30 s turns `ControlSynced` to `AcknowledgementTimeout`; nobody is killed for it. An attempt starts
-with the controls that are in force then.
+not acknowledged within 30 s, or three seals where they are further apart, turns `ControlSynced` to `AcknowledgementTimeout`;
+nobody is killed for it. An attempt starts with the controls that are in force then.
 
 | annotation | effect |
 |---|---|

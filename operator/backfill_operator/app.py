@@ -84,6 +84,7 @@ class Operator:
             metrics=self.metrics,
             objects=self.objects,
             again=self.queue.add,
+            keep_every_s=settings.relist_max_seconds,
             now_ms=clock.now_ms,
         )
         self.relist = Relist(
@@ -94,7 +95,7 @@ class Operator:
         self.watching = asyncio.Event()
         """Set when kopf has begun."""
 
-        self._registry = registry_of(configuration, self.cache, self.queue.add)
+        self._registry = registry_of(configuration, self.cache, self.queue.add, self.relist.heard)
 
     async def run(self) -> None:
         """Work until cancelled, or until a part cannot go on; the others end with it.
@@ -116,6 +117,8 @@ class Operator:
             logging.getLogger(WATCHING_LOGGER).removeHandler(counter)
 
     async def _watch(self) -> None:
+        # kopf lists too, before it watches, and ends when a list of its is answered 410: our own begins anew.
+        await self.relist.complete.wait()
         namespaces = self.settings.namespaces
         await kopf.operator(
             registry=self._registry,
@@ -129,6 +132,8 @@ class Operator:
 
     async def _work(self) -> None:
         """Look at Backfills, once everything was listed and this process leads."""
+        # Without its pod on the list a Backfill that runs would look as if it had lost it.
+        await self.relist.complete.wait()
         if self.election is not None:
             await self.election.leading.wait()
         try:

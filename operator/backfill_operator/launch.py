@@ -110,6 +110,30 @@ class Launcher:
                 await self._cluster.delete(resource, seen.namespace, name, uid=there["metadata"]["uid"])
                 await self._cluster.create(resource, seen.namespace, wanted)
 
+    async def lost(self, seen: Observation, attempt: int) -> frozenset[str]:
+        """Return the kinds of an attempt's objects that are not there, its pod excepted.
+
+        Raises:
+            ApiError: one of them may be there or not.
+        """
+        name = driver_name(seen.name, attempt)
+        kinds = (CONFIG_MAPS, SECRETS, SERVICES)
+        return frozenset([one.kind for one in kinds if await self._cluster.get(one, seen.namespace, name) is None])
+
+    async def make_again(self, seen: Observation, action: LaunchDriver, kinds: frozenset[str]) -> None:
+        """Make the ConfigMap and the Service of a running attempt again, as far as they are of these kinds.
+
+        Raises:
+            ApiError: the server will not have one of them, or nobody knows.
+        """
+        try:
+            made = self._manifests(seen, action, Credentials("", "", ""))
+        except ManifestRefusedError:
+            return  # the spec asks for what cannot be by now: the next attempt says so
+        for one in (made.config_map, made.service):
+            if one["kind"] in kinds:
+                await self._ensure(seen, one, mend=False)
+
     async def remove(self, seen: Observation, attempt: int) -> None:
         """Delete what an attempt was made of, its pod excepted; missing ones are fine, and strangers' are left alone.
 

@@ -8,6 +8,7 @@ write a conflict, which ends the look. What fails ends the look too, and the nex
 from __future__ import annotations
 
 import logging
+import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -24,6 +25,7 @@ from backfill_core.lifecycle.words import (
     DeletePod,
     DriverPod,
     EventNote,
+    KeepObjects,
     LaunchDriver,
     LaunchFailed,
     LookLive,
@@ -34,7 +36,7 @@ from backfill_core.lifecycle.words import (
     WriteStatusFirst,
 )
 from backfill_operator.api_errors import ApiError, ConflictError, NotFoundError, UnavailableError
-from backfill_operator.backfill_writer import BackfillWriter
+from backfill_operator.backfill_writer import BackfillWriter, CrdOutdatedError
 from backfill_operator.cache import Cache, Key
 from backfill_operator.certificates import NoCertificateError
 from backfill_operator.cluster import Cluster
@@ -61,6 +63,9 @@ class _Memory:
 
     uid: str
     launch_failed: LaunchFailed | None = None
+    kept_at: float | None = None
+    """When the objects of its attempt were looked for last; monotonic."""
+
     unanswered: int = 0
     """Launches in a row to which there was no answer."""
 
@@ -79,6 +84,7 @@ class Reconciler:
         metrics: Metrics,
         objects: BackfillWriter,
         again: Callable[[Key], None],
+        keep_every_s: float,
         now_ms: Callable[[], int],
     ) -> None:
         """Take the hands.
@@ -92,6 +98,7 @@ class Reconciler:
             metrics: Who counts.
             objects: Who writes Backfills.
             again: Has a Backfill looked at once more.
+            keep_every_s: How often the objects of a running attempt are looked for.
             now_ms: Wall time.
         """
         self._cluster = cluster
@@ -102,6 +109,7 @@ class Reconciler:
         self._metrics = metrics
         self.objects = objects
         self._again = again
+        self._keep_every_s = keep_every_s
         self._now_ms = now_ms
         self._memories: dict[Key, _Memory] = {}
 
@@ -128,9 +136,13 @@ class Reconciler:
             except UnavailableError as trouble:
                 raise RetryLaterError(str(trouble), after_s=trouble.retry_after or 0.0) from trouble
             except StatusUnreadableError as error:
-                self._events.note(raw, EventNote("Warning", "StatusUnreadable", str(error)))
-                _log.error("%s", error)
-                return UNREADABLE_AGAIN_S
+                return self._told(raw, error.reason, error)
+
+    def _told(self, raw: Raw, reason: str, error: Exception) -> float:
+        """Say by event and log what cannot be said in a status that cannot be kept or read."""
+        self._events.note(raw, EventNote("Warning", reason, str(error)))
+        _log.error("%s", error)
+        return UNREADABLE_AGAIN_S
 
     def _forget(self, key: Key) -> None:
         self._memories.pop(key, None)
@@ -138,6 +150,15 @@ class Reconciler:
 
     async def _look(self, key: Key, raw: Raw) -> float | None:
         seen = self._observe(key, raw)
+        attempt, heard = seen.status.attempt, seen.look.progress if seen.look else None
+        number, epoch = attempt.number if attempt else None, heard.epoch if heard else None
+        with about("/".join(key), attempt=number, epoch=epoch):
+            try:
+                return await self._decide(key, raw, seen)
+            except CrdOutdatedError as error:
+                return self._told(raw, error.reason, error)
+
+    async def _decide(self, key: Key, raw: Raw, seen: Observation) -> float | None:
         decision = decide(seen, Now(self._now_ms()))
         if decision.actions and isinstance(decision.actions[0], LookLive):
             pods = await self._live_pods(seen, decision.actions[0].pod_name)
@@ -233,6 +254,31 @@ class Reconciler:
         """Delete what an attempt was made of, its pod excepted."""
         await self._launcher.remove(seen, attempt)
 
+    def keep_in_s(self, key: Key) -> float:
+        """Return when the objects of an attempt are to be looked for again; a restart spreads them over one period."""
+        memory, now = self._memories[key], time.monotonic()
+        if memory.kept_at is None:
+            memory.kept_at = now - random.random() * self._keep_every_s
+        return max(0.0, memory.kept_at + self._keep_every_s - now)
+
+    async def keep(self, key: Key, raw: Raw, seen: Observation, decision: Decision, action: KeepObjects) -> Raw:
+        """Make again what of a running attempt's objects is gone; return the Backfill, which is written before that."""
+        lost = await self._launcher.lost(seen, action.of.attempt)
+        if lost:
+            pod_name = driver_name(seen.name, action.of.attempt)
+            # An attempt may have ended since this look began, and its objects with it: then this is a conflict.
+            raw = await self.objects.write(raw, decision.status, fence=True)
+            await self._launcher.make_again(seen, action.of, lost)
+            if "Secret" in lost:
+                words = (
+                    f"Secret {pod_name} was deleted: after the operator's next restart nobody can command this driver"
+                )
+                self._events.note(raw, EventNote("Warning", "SecretMissing", f"{words}; restart the attempt"))
+            if mended := ", ".join(sorted(lost - {"Secret"})):
+                self._events.note(raw, EventNote("Warning", "ObjectsMissing", f"{pod_name}: made again: {mended}"))
+        self._memories[key].kept_at = time.monotonic()
+        return raw
+
     def send(self, key: Key, actions: tuple[Action, ...]) -> None:
         """Hand commands over; their acknowledgements make the next look."""
         requests = tuple(one.request for one in actions if isinstance(one, SendCommand))
@@ -266,7 +312,16 @@ class _Round:
         if self._version() != version:
             # What was written is news like any other, and the watch will not tell what the cache knows already.
             return 0.0
-        return _earlier(self.decision.requeue_after_s, later)
+        return _earlier(self.decision.requeue_after_s, later, await self._keep())
+
+    async def _keep(self) -> float | None:
+        """Look for the objects of the attempt if it is time; return when it will be."""
+        action = next((one for one in self.decision.actions if isinstance(one, KeepObjects)), None)
+        if action is None:
+            return None
+        if self.hands.keep_in_s(self.key) <= 0:
+            self.raw = await self.hands.keep(self.key, self.raw, self.seen, self.decision, action)
+        return self.hands.keep_in_s(self.key)
 
     def _version(self) -> str:
         return str(self.raw["metadata"]["resourceVersion"])
@@ -287,7 +342,7 @@ class _Round:
                 self.raw = await hands.objects.set_finalizer(self.raw, there=False)
             case DeleteObject():
                 await hands.objects.delete(self.raw)
-            case WriteStatusFirst() | SendCommand() | LookLive():
+            case WriteStatusFirst() | SendCommand() | KeepObjects() | LookLive():
                 pass
         return True
 

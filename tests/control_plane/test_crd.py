@@ -75,6 +75,8 @@ REFUSED = {
     "more at least than at most": (spec(executor={"dynamic": {"min": 5, "max": 2}}), "min must not exceed max"),
     "the operator's master": (spec(spark={"conf": {"spark.master": "local"}}), "belongs to the operator"),
     "the operator's accounts": (spec(spark={"conf": {"spark.kubernetes.authenticate.driver.serviceAccountName": "x"}}), "belongs to the operator"),
+    "a Spark secret of one's own": (spec(spark={"conf": {"spark.authenticate.secret.file": "/x"}}), "belongs to the operator"),
+    "another image for executors": (spec(spark={"conf": {"spark.kubernetes.executor.container.image": "x"}}), "belongs to the operator"),
     "a retry below zero": (spec(backoffLimit=-1), "backoffLimit"),
     "text for a number": (spec(backoffLimit="3"), "backoffLimit"),
     "a path too long": (spec(target=target(path="/" + "x" * 3000)), "path"),

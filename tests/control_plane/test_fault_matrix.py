@@ -10,6 +10,7 @@ from support.fake_api import Fault
 from support.operator_rig import NAMESPACE, Rig
 
 from backfill_core.errors import EXIT_STOPPED
+from backfill_operator.drivers import DEAF_EVERY_S
 
 TRUE_WITHIN_S = 10.0
 """Status true so long after the fault stops."""
@@ -228,8 +229,11 @@ class TestControlThatGoesWrong:
             rig.double().deaf = True
             await rig.until(lambda: rig.condition("DriverReady") == ("False", "DriverUnreachable"), within_s=30)
             assert rig.pods() == {"orders-1-driver": "Running"}
+            said = next(one for one in rig.status()["conditions"] if one["type"] == "DriverReady")
+            assert "did not answer within 1 s" in said["message"]
             rig.double().deaf = False
-            await rig.until_holds("Running", within_s=TRUE_WITHIN_S)
+            # It was asked less and less.
+            await rig.until_holds("Running", within_s=DEAF_EVERY_S + TRUE_WITHIN_S)
 
 
 class TestServersInTrouble:
@@ -285,7 +289,7 @@ class TestPeople:
             assert rig.has_one_driver()
 
     async def test_somebody_deletes_the_children(self):
-        """A driver that runs needs none of them but the Secret, and that is read once."""
+        """A driver that runs hears its commands all the same; what executors need is made again, and a lost Secret is said."""
         async with Rig() as rig:
             rig.create()
             await rig.until_holds("Running")
@@ -294,6 +298,29 @@ class TestPeople:
                 rig.store.delete(plural, *rig.driver())
             rig.edit(desiredState="Paused")
             await rig.until_holds("Paused")
+            await rig.until(lambda: [one for one, _ in rig.objects()] == ["configmaps", "pods", "services"])
+            await rig.until(lambda: {"ObjectsMissing", "SecretMissing"} <= set(rig.events()))
+            assert rig.store.get("services", *rig.driver())["metadata"]["ownerReferences"][0]["uid"] == rig.uid()
+            rig.restart()
+            await rig.until(lambda: "has no Secret" in str(rig.status().get("conditions")), within_s=30)
+
+    async def test_children_of_an_attempt_that_ended_do_not_come_back(self):
+        """The look that finds them gone may be older than their end: it is a conflict, and nothing is made."""
+
+        def quicker(_request):
+            # While the three are looked for somebody is quicker, each time.
+            rig.annotate(changed=str(len(rig.api.requests)))
+
+        async with Rig() as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            rig.api.faults.append(Fault("deed", verb="get", plural="services", deed=quicker, times=99))
+            made = len([one for one in rig.api.requests if (one.verb, one.plural) == ("create", "services")])
+            rig.store.delete("services", *rig.driver())
+            await rig.until(lambda: rig.api.faults[0].times < 97)
+            assert len([one for one in rig.api.requests if (one.verb, one.plural) == ("create", "services")]) == made
+            rig.api.faults.clear()
+            await rig.until(rig.has_one_driver)
 
     async def test_somebody_edits_the_driver_s_labels(self):
         """The pod that has the driver's name is looked at whatever it is labelled."""

@@ -36,7 +36,8 @@ class Fault:
     """Something that goes wrong with the next `times` requests that match."""
 
     what: str
-    """`lose the request`, `lose the answer`, `answer` (with `status`), `slow` (by `seconds`), or nothing but `deed`."""
+    """`lose the request`, `lose the answer`, `answer` (with `status`), `slow` (by `seconds`, before it is done), `slow
+    answer` (after it is done), or nothing but `deed`."""
 
     verb: str | None = None
     plural: str | None = None
@@ -242,7 +243,7 @@ class FakeApi:
             return web.Response()
 
     async def _with_faults(self, http, seen, query, body):
-        after = []
+        after, late_s = [], 0.0
         for fault in self.faults:
             if fault.strikes(seen):
                 if fault.what == "lose the answer":
@@ -257,9 +258,12 @@ class FakeApi:
                         raise Refusal(fault.status, fault.reason, f"injected: {fault.reason}", fault.retry_after)
                     case "slow":
                         await asyncio.sleep(fault.seconds)
+                    case "slow answer":
+                        late_s = fault.seconds
         if seen.verb == "watch":
             return await self._watch(http, seen, query)
         answer = self._do(seen, query, body)
+        await asyncio.sleep(late_s)
         for fault in after:
             if fault.deed is not None:
                 fault.deed(seen)

@@ -218,6 +218,9 @@ class Rig:
     def get(self, name="orders"):
         return self.store.objects["backfills"].get((self.namespace, name))
 
+    def uid(self, name="orders"):
+        return self.get(name)["metadata"]["uid"]
+
     def status(self, name="orders"):
         return (self.get(name) or {}).get("status") or {}
 

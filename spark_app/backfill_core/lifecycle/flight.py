@@ -23,6 +23,8 @@ from backfill_core.lifecycle.words import (
     AddFinalizer,
     DeleteAttemptObjects,
     DriverPod,
+    KeepObjects,
+    LaunchDriver,
     SendCommand,
     WriteStatusFirst,
 )
@@ -171,6 +173,9 @@ def _actions(sight: Sight, attempt: Attempt, pod: DriverPod, talk: Exchange, *, 
         made.append(gone)
     made += clear_away(sight, sight.strays, grace_s=sight.rules.drain_s)
     made += not_retained(sight)
+    if attempt.stop is None and pod.deletion_ms is None and not sight.rules.refused:
+        wanted = sight.wanted
+        made.append(KeepObjects(LaunchDriver(attempt.number, attempt.kind, wanted.paused, wanted.rows_per_second)))
     drains = sight.rules.drains and not sight.rules.refused
     if sight.seen.deletion_ms is None and drains and DRAIN_FINALIZER not in sight.seen.finalizers:
         made.append(AddFinalizer())
@@ -197,6 +202,7 @@ def _limits(sight: Sight, attempt: Attempt, pod: DriverPod, talk: Exchange) -> t
         None if deadline_s is None else sight.left_ms(sight.status.start_time, deadline_s * 1000),
         _startup_left_ms(sight, attempt, pod) if attempt.ready_time is None and stop is None else None,
         stuck_ms(sight, (pod, *sight.strays)),
+        sight.patience_left_ms,
     )
 
 
@@ -244,6 +250,8 @@ def _looks(sight: Sight, attempt: Attempt, pod: DriverPod, control: Control) -> 
         before = sight.condition("Reconciling")
         if not words and before is not None and before.reason in (reason, "Launching"):
             words = before.message  # why it did not start is seen no more, once its pod is going
+        if not words and reason == "StartupTimeout":
+            words = _late_words(pod)
         return Face.moves(STOPPING_FACE[attempt.stop.reason], reason, words)
     if attempt.kind == "Plan":
         return Face.moves("Pending", "Planning", _waiting_words(pod))
@@ -264,3 +272,13 @@ def _looks(sight: Sight, attempt: Attempt, pod: DriverPod, control: Control) -> 
 
 def _waiting_words(pod: DriverPod) -> str:
     return ": ".join(word for word in (pod.waiting, pod.waiting_message, pod.unscheduled) if word)
+
+
+def _late_words(pod: DriverPod) -> str:
+    """Say where to look when the pod itself does not say what it waits for."""
+    if pod.phase == "Running":
+        return f"it runs and is not ready: kubectl logs {pod.name} says why"
+    if not pod.scheduled:
+        return "no scheduler has looked at it"
+    missing = "a volume, Secret or ConfigMap of its template may be missing"
+    return f"its node cannot make its containers: {missing}; the events of kubectl describe pod {pod.name} say which"

@@ -71,6 +71,9 @@ class DriverPod:
     unscheduled: str = ""
     """Why no node takes it, in the scheduler's words."""
 
+    scheduled: bool = False
+    """Has a node taken it?"""
+
     oom_killed: bool = False
     disrupted: bool = False
     """Has it the condition `DisruptionTarget`: evicted, preempted, or its node is going?"""
@@ -101,6 +104,9 @@ class DriverLook:
 
     unreachable_since_ms: int | None = None
     """When it stopped answering; None: it answers."""
+
+    unreachable: str = ""
+    """Why, as far as the operator can see."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +189,18 @@ class LaunchDriver:
 
 
 @dataclass(frozen=True, slots=True)
+class KeepObjects:
+    """Make the ConfigMap and the Service of an attempt that runs again, should somebody have deleted them.
+
+    To be carried out now and then, at the pace of lists: whether they are there is asked of the API server. They are made
+    only under the look's resourceVersion, like an attempt. A Secret cannot be made again, its certificate is the driver's:
+    that it is gone is told.
+    """
+
+    of: LaunchDriver
+
+
+@dataclass(frozen=True, slots=True)
 class SendCommand:
     """Send a command to the driver of its attempt; several are sent in order, up to the first that gets no answer."""
 
@@ -224,6 +242,7 @@ Action = (
     WriteStatusFirst
     | LookLive
     | LaunchDriver
+    | KeepObjects
     | SendCommand
     | DeletePod
     | DeleteAttemptObjects
