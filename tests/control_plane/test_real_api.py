@@ -1,24 +1,8 @@
 """The operator on a real API server, with a kubelet and drivers of this process; skipped where there is no server."""
 
 import pytest
-from support import cluster_harness
-from support.operator_rig import RealApi, Rig
 
 from backfill_api.names import DRAIN_FINALIZER
-
-
-@pytest.fixture
-def real(real_cluster):
-    """A rig on a namespace of the test's own."""
-    with cluster_harness.prepared(real_cluster) as namespace:
-        collector = not real_cluster.has_nodes
-
-        def rig(**options):
-            api = RealApi(real_cluster.kubeconfig, namespace)
-            api.store.garbage_collector = collector
-            return Rig(api, namespaces=(namespace,), **options)
-
-        yield rig
 
 
 class TestALifeOnARealServer:

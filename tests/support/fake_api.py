@@ -88,9 +88,10 @@ class Seen:
     user: str = ""
     status: int = 0
     body: object = field(default=None, repr=False)
+    group: str = ""
 
 
-class _Lost(Exception):
+class LostError(Exception):
     """The connection breaks."""
 
 
@@ -229,7 +230,7 @@ class FakeApi:
         query = {name: values[0] for name, values in parse_qs(http.query_string).items()}
         body = json.loads(text) if (text := await http.text()) else None
         try:
-            seen = _parse(http, query, body)
+            seen = parsed(http, query, body)
             seen.user = http.headers.get("Authorization", "").removeprefix("Bearer ")
             self.requests.append(seen)
             return await self._with_faults(http, seen, query, body)
@@ -237,34 +238,18 @@ class FakeApi:
             seen.status = refusal.status
             headers = {} if refusal.retry_after is None else {"Retry-After": str(refusal.retry_after)}
             return web.json_response(refusal.body(), status=refusal.status, headers=headers)
-        except _Lost:
+        except LostError:
             http.transport.close()
             return web.Response()
 
     async def _with_faults(self, http, seen, query, body):
-        after = []
-        for fault in self.faults:
-            if fault.strikes(seen):
-                if fault.what == "lose the answer":
-                    after.append(fault)
-                    continue
-                if fault.deed is not None:
-                    fault.deed(seen)
-                match fault.what:
-                    case "lose the request":
-                        raise _Lost
-                    case "answer":
-                        raise Refusal(fault.status, fault.reason, f"injected: {fault.reason}", fault.retry_after)
-                    case "slow":
-                        await asyncio.sleep(fault.seconds)
+        after = await suffered(self.faults, seen)
+        if seen.plural not in RESOURCES:
+            raise Refusal(404, "NotFound", "the server could not find the requested resource")
         if seen.verb == "watch":
             return await self._watch(http, seen, query)
         answer = self._do(seen, query, body)
-        for fault in after:
-            if fault.deed is not None:
-                fault.deed(seen)
-        if after:
-            raise _Lost
+        lose(after, seen)
         seen.status = 201 if seen.verb == "create" else 200
         return web.json_response(answer, status=seen.status)
 
@@ -295,21 +280,58 @@ class FakeApi:
                 return self.store.delete(*where, seen.name, uid=uid, grace_s=options.get("gracePeriodSeconds"))
 
 
-def _parse(http, query, body):
+async def suffered(faults, seen):
+    """Have a request suffer what strikes it before it is done; return the faults that will take its answer.
+
+    Raises:
+        LostError: nobody hears of it.
+        Refusal: it has its answer.
+    """
+    after = []
+    for fault in faults:
+        if not fault.strikes(seen):
+            continue
+        if fault.what == "lose the answer":
+            after.append(fault)
+            continue
+        if fault.deed is not None:
+            fault.deed(seen)
+        match fault.what:
+            case "lose the request":
+                raise LostError
+            case "answer":
+                raise Refusal(fault.status, fault.reason, f"injected: {fault.reason}", fault.retry_after)
+            case "slow":
+                await asyncio.sleep(fault.seconds)
+    return after
+
+
+def lose(after, seen):
+    """Take the answer of a request that was done, if that is its fate.
+
+    Raises:
+        LostError: it is.
+    """
+    for fault in after:
+        if fault.deed is not None:
+            fault.deed(seen)
+    if after:
+        raise LostError
+
+
+def parsed(http, query, body):
     """Return what a request means, in RBAC's words."""
     parts = http.path.strip("/").split("/")
-    parts = parts[2:] if parts[0] == "api" else parts[3:]
+    group, parts = ("", parts[2:]) if parts[0] == "api" else (parts[1] if len(parts) > 1 else "", parts[3:])
     namespace = None
     if parts[:1] == ["namespaces"] and len(parts) > 2:
         namespace, parts = parts[1], parts[2:]
-    if not parts or parts[0] not in RESOURCES:
-        raise Refusal(404, "NotFound", "the server could not find the requested resource")
-    plural, name, subresource = (*parts, None, None)[:3]
+    plural, name, subresource = (*(parts or [""]), None, None)[:3]
     verb = {
         "GET": "get" if name else "watch" if query.get("watch") == "true" else "list",
         "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete",
     }[http.method]  # fmt: skip
-    return Seen(verb, plural, namespace, name, subresource, query.get("dryRun") == "All", body=body)
+    return Seen(verb, plural, namespace, name, subresource, query.get("dryRun") == "All", body=body, group=group)
 
 
 def _discovery(path):

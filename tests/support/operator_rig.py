@@ -13,10 +13,9 @@ import contextlib
 import threading
 import time
 
-from kubernetes.aio.client.configuration import Configuration
-from kubernetes.aio.config import load_kube_config
 from support.fake_api import FakeApi
 from support.fake_store import Refusal, Store
+from support.fault_proxy import FaultProxy
 from support.kubelet import Kubelet
 from support.remote_store import RemoteStore
 
@@ -116,31 +115,27 @@ class Oracle:
             self.violations.append(alive)
 
 
-class RealApi:
-    """A real API server in the place of the fake one; nothing goes wrong with it on purpose."""
+class RealApi(FaultProxy):
+    """A real API server in the place of the fake one: the operator's requests go through faults, everybody else's do not."""
 
     def __init__(self, kubeconfig, namespace):
+        super().__init__(kubeconfig)
         self.store = RemoteStore(kubeconfig, namespace)
-        self.faults, self.requests = [], []
-        self._kubeconfig = kubeconfig
 
     async def __aenter__(self):
-        self._configuration = Configuration()
-        await load_kube_config(config_file=str(self._kubeconfig), client_configuration=self._configuration)
+        await super().__aenter__()
         await self.store.__aenter__()
         return self
 
     async def __aexit__(self, *error):
         await self.store.__aexit__(*error)
-
-    def configuration(self, _user="operator"):
-        return self._configuration
+        await super().__aexit__(*error)
 
 
 class Rig:
     """Everything that an operator needs, and the operator."""
 
-    def __init__(self, api=None, *, start=True, double=None, **settings):
+    def __init__(self, api=None, *, start=True, double=None, patience=1.0, **settings):
         self.settings = OperatorSettings(**(QUICK | settings))
         self.api = api or FakeApi(Store(garbage_collector=True))
         self.store = self.api.store
@@ -148,6 +143,9 @@ class Rig:
         self.kubelet = Kubelet(self.store, **(double or {}))
         self.namespace = getattr(self.store, "namespace", NAMESPACE)
         self.operators = []
+        self.patience = patience
+        """So many times longer than a test says may a wait take."""
+
         self._start = start
         self.calls = []
         self.options = {}
@@ -269,7 +267,7 @@ class Rig:
             loop.call_soon_threadsafe(changed.set)
 
         self.store.listeners.append(listen)
-        deadline = time.monotonic() + within_s
+        deadline = time.monotonic() + within_s * self.patience
         try:
             while not true():
                 if (broken := getattr(self.store, "failed", lambda: None)()) is not None:
