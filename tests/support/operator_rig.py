@@ -5,7 +5,7 @@
         await rig.until(lambda: rig.phase("orders") == "Running")
 
 The fake API server, the kubelet and the drivers' doubles live in the test's loop and outlive the operator. An oracle
-looks at every change of every pod: never two drivers of one Backfill alive at once.
+looks at every change: never two drivers of one Backfill alive at once, never conditions that contradict each other.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ import time
 from support.fake_api import FakeApi
 from support.fake_store import Refusal, Store
 from support.fault_proxy import FaultProxy
+from support.kstatus import broken_rules
 from support.kubelet import Kubelet
 from support.remote_store import RemoteStore
 
@@ -94,25 +95,48 @@ def _silence(loop):
 
 
 class Oracle:
-    """Looks at every change of every pod."""
+    """Looks at every change of every pod and of every Backfill."""
 
     def __init__(self, store):
         self.store, self.violations, self.most = store, [], 0
+        self._alive = {}
+        """Names of live pods by the UID of their owner."""
+
         store.listeners.append(self._look)
 
-    def _look(self, plural, _kind, pod):
-        if plural != "pods":
-            return
-        owner = pod["metadata"].get("ownerReferences", [{}])[0].get("uid")
-        alive = [
+    def _look(self, plural, kind, one):
+        if plural == "backfills":
+            self._look_at_conditions(one)
+        elif plural == "pods":
+            alive = self._alive.setdefault(owner_of(one), set())
+            name = one["metadata"]["name"]
+            if kind == "DELETED" or one["status"].get("phase") in ("Succeeded", "Failed"):
+                alive.discard(name)
+            else:
+                alive.add(name)
+            if len(alive) > 1:
+                # A mirror tells what is new before what is gone: the store knows.
+                alive.intersection_update(self._really_alive(owner_of(one)))
+            self.most = max(self.most, len(alive))
+            if len(alive) > 1:
+                self.violations.append(sorted(alive))
+
+    def _really_alive(self, owner):
+        return [
             one["metadata"]["name"]
             for one in self.store.objects["pods"].values()
-            if one["metadata"].get("ownerReferences", [{}])[0].get("uid") == owner
-            and one["status"].get("phase") not in ("Succeeded", "Failed")
+            if owner_of(one) == owner and one["status"].get("phase") not in ("Succeeded", "Failed")
         ]
-        self.most = max(self.most, len(alive))
-        if len(alive) > 1:
-            self.violations.append(alive)
+
+    def _look_at_conditions(self, backfill):
+        """What kubectl, Flux and Argo CD read of it must never be two things at once."""
+        if (backfill.get("status") or {}).get("conditions") and (broken := broken_rules(backfill)):
+            self.violations.append((backfill["metadata"]["name"], *broken))
+
+
+def owner_of(one):
+    """Return the UID of an object's first owner; None: it has none."""
+    return one["metadata"].get("ownerReferences", [{}])[0].get("uid")
 
 
 class RealApi(FaultProxy):
@@ -253,6 +277,11 @@ class Rig:
         """Is there one driver, what it was made of, and nothing else?"""
         plurals = ("configmaps", "pods", "secrets", "services")
         return self.objects() == [(plural, self.driver(name, attempt)[1]) for plural in plurals]
+
+    def leaks(self):
+        """Return what is there and belongs to no attempt that its Backfill is about, and pods that are over beside a newer."""
+        wanted = {driver_name(name, self.attempt(name) or 0) for (_, name) in self.store.objects["backfills"]}
+        return [one for one in self.objects() if one[1] not in wanted]
 
     def events(self):
         return [one["reason"] for one in self.store.objects["events"].values()]
