@@ -164,7 +164,8 @@ def _printer_columns() -> list[dict[str, Any]]:
         _column("Attempt", "integer", ".status.attempt.number"),
         _column("Rows", "integer", ".status.progress.rowsDone", wide=True),
         _column("Rows/s", "integer", ".status.progress.rowsPerSecond", wide=True),
-        _column("ETA", "date", ".status.progress.eta", wide=True),
+        # A `date` is shown as an age, and one that is still to come as `<invalid>`.
+        _column("ETA", "string", ".status.progress.eta", "When it will have caught up, RFC 3339.", wide=True),
         _column("Lag", "integer", ".status.progress.lagSeconds", "Seconds behind the source.", wide=True),
         _column("Reason", "string", '.status.conditions[?(@.type=="Ready")].reason', wide=True),
         _column("Driver", "string", ".status.attempt.podName", wide=True),

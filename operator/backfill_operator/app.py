@@ -116,6 +116,8 @@ class Operator:
             logging.getLogger(WATCHING_LOGGER).removeHandler(counter)
 
     async def _watch(self) -> None:
+        # kopf lists too, before it watches, and ends when a list of its is answered 410: our own begins anew.
+        await self.relist.complete.wait()
         namespaces = self.settings.namespaces
         await kopf.operator(
             registry=self._registry,
@@ -129,6 +131,8 @@ class Operator:
 
     async def _work(self) -> None:
         """Look at Backfills, once everything was listed and this process leads."""
+        # Without its pod on the list a Backfill that runs would look as if it had lost it.
+        await self.relist.complete.wait()
         if self.election is not None:
             await self.election.leading.wait()
         try:

@@ -139,8 +139,14 @@ class ControlClient:
                 return json.loads(text)
         except aiohttp.ServerFingerprintMismatch as error:
             raise DriverUnreachableError(f"{driver.url} is not the driver of attempt {driver.attempt}") from error
-        except (aiohttp.ClientError, TimeoutError, ValueError, OSError) as error:
-            raise DriverUnreachableError(f"{driver.url}{path}: {type(error).__name__}: {error}") from error
+        except TimeoutError as error:
+            raise DriverUnreachableError(
+                f"{driver.url} did not answer within {self._timeout_s + wait_s:g} s"
+            ) from error
+        except (aiohttp.ClientError, ValueError, OSError, RecursionError) as error:
+            # aiohttp's own words have an address in memory in them, and were new each time.
+            cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+            raise DriverUnreachableError(f"{driver.url}: {type(error).__name__}: {cause}") from error
 
     async def _text(self, answer: aiohttp.ClientResponse) -> bytes:
         text = b""

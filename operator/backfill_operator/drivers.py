@@ -1,12 +1,15 @@
 """Keeps in touch with live drivers: asks each for its progress every other second, brings commands, tells what is new.
 
-One task a driver, and a bound on how many ask at once. What it knows is a look: nothing here decides, and all of it may
-be lost at any moment, because commands are on record in the status and are sent again until they are acknowledged.
+One task a driver, and a bound on how many ask at once: for commands, for mere looks, and for drivers that did not answer
+last, who are asked more and more seldom, each has its own, so that none waits behind another's time-outs. What it knows is a
+look: nothing here decides, and all of it may be lost at any moment, because commands are on record in the status and are
+sent again until they are acknowledged.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -18,6 +21,7 @@ from backfill_core.lifecycle.words import DriverLook
 from backfill_operator.api_errors import ApiError
 from backfill_operator.cache import Key
 from backfill_operator.control_client import ControlClient, DriverAddress, DriverUnreachableError
+from backfill_operator.logs import about
 from backfill_operator.metrics import Metrics
 from backfill_operator.pacing import jittered, wait
 from backfill_operator.settings import OperatorSettings
@@ -30,6 +34,10 @@ PROGRESS_EVERY_S: Final = 10.0
 """So often mere progress is worth a look; anything else is at once."""
 
 SILENCE_EVERY_S: Final = 5.0
+DEAF_EVERY_S: Final = 10.0
+"""A driver that does not answer is asked half as often each time, down to this."""
+
+WORDS_CHARACTERS_MAX: Final = 256
 
 RECEIPT_EVERY: Final = 15
 """Every so many looks a receipt that nobody asked for is asked for, as after `verify: Final`."""
@@ -46,6 +54,8 @@ class Target:
     ready: bool
     ip: str | None
 
+
+_log = logging.getLogger(__name__)
 
 Locate = Callable[[Target], Awaitable[DriverAddress]]
 """Finds where a driver is and how it is known; raises DriverUnreachableError or an ApiError when it cannot."""
@@ -64,6 +74,8 @@ class _Driver:
     task: asyncio.Task[None] | None = None
     shown_at: float = 0.0
     looks: int = 0
+    unanswered: int = 0
+    """Looks in a row."""
 
 
 class Drivers:
@@ -96,7 +108,8 @@ class Drivers:
         self._changed = changed
         self._now_ms = now_ms
         self._drivers: dict[Key, _Driver] = {}
-        self._asking = asyncio.Semaphore(settings.poll_concurrency)
+        lanes = [asyncio.Semaphore(settings.poll_concurrency) for _ in range(3)]
+        self._asking, self._commanding, self._trying = lanes
 
     def look(self, key: Key, attempt: int) -> DriverLook | None:
         """Return what the driver of an attempt said last; None: nothing yet, and nothing is known to be wrong."""
@@ -134,7 +147,9 @@ class Drivers:
         driver = self._drivers.get(key)
         if driver is not None and requests != driver.outbox:
             driver.outbox = requests
-            driver.nudge.set()
+            # To one that does not answer, what it was sent before goes with its next look.
+            if not driver.unanswered or any(one.revision not in driver.sent_at for one in requests):
+                driver.nudge.set()
 
     async def close(self) -> None:
         """Ask nobody any more."""
@@ -148,32 +163,64 @@ class Drivers:
         while True:
             driver.nudge.clear()
             before = driver.look
-            async with self._asking:
-                await self._ask(driver)
-            if self._worth_a_decision(before, driver):
-                driver.shown_at = asyncio.get_running_loop().time()
-                self._changed(key)
-            await wait(jittered(self._settings.poll_seconds), until=driver.nudge)
+            with about("/".join(key), attempt=driver.target.attempt, epoch=_epoch(before)):
+                async with self._lane(driver):
+                    outcome = await self._ask(driver)
+                self._metrics.driver_looks.labels(outcome).inc()
+                if self._worth_a_decision(before, driver):
+                    driver.shown_at = asyncio.get_running_loop().time()
+                    self._changed(key)
+            await wait(jittered(self._pause_s(driver)), until=driver.nudge)
 
-    async def _ask(self, driver: _Driver) -> None:
-        """Bring what is to be brought, then look; an answer of any kind is an answer."""
+    def _pause_s(self, driver: _Driver) -> float:
+        poll_s = self._settings.poll_seconds
+        return min(poll_s * 2.0 ** min(driver.unanswered, 16), max(poll_s, DEAF_EVERY_S))
+
+    def _lane(self, driver: _Driver) -> asyncio.Semaphore:
+        if driver.unanswered:
+            return self._trying
+        return self._commanding if driver.outbox else self._asking
+
+    async def _ask(self, driver: _Driver) -> str:
+        """Look; return what came of it, in the metric's word."""
         try:
-            driver.address = driver.address or await self._locate(driver.target)
-            asked_for_receipt = await self._bring(driver, driver.address)
-            progress = await self._client.progress(driver.address)
-            driver.looks += 1
-            receipt = driver.look.receipt
-            if asked_for_receipt or driver.looks % RECEIPT_EVERY == 1:
-                receipt = _summary(await self._client.receipt(driver.address)) or receipt
-        except (DriverUnreachableError, ApiError):
-            since_ms = driver.look.unreachable_since_ms
-            driver.look = replace(driver.look, unreachable_since_ms=self._now_ms() if since_ms is None else since_ms)
-            self._metrics.driver_looks.labels("unreachable").inc()
-            return
+            await self._hear(driver)
+        except (DriverUnreachableError, ApiError) as error:
+            self._silent(driver, str(error))
+            return "unreachable"
+        except Exception as error:  # noqa: BLE001 - the border of a task: no words of a driver may end it for good
+            _log.warning("the driver's answer cannot be used", exc_info=error)
+            self._silent(driver, f"its answer cannot be used: {type(error).__name__}")
+            return "unusable"
+        return "answered"
+
+    async def _hear(self, driver: _Driver) -> None:
+        """Bring what is to be brought, then look; an answer of any kind is an answer."""
+        driver.address = driver.address or await self._locate(driver.target)
+        asked_for_receipt = await self._bring(driver, driver.address)
+        progress = await self._client.progress(driver.address)
+        driver.looks += 1
+        receipt = driver.look.receipt
+        if asked_for_receipt or driver.looks % RECEIPT_EVERY == 1:
+            receipt = _summary(await self._client.receipt(driver.address)) or receipt
+        if driver.unanswered and driver.look.unreachable_since_ms is not None:
+            _log.info("the driver answers again")
+        driver.unanswered = 0
         driver.look = replace(
-            driver.look, heard_ms=self._now_ms(), progress=progress, receipt=receipt, unreachable_since_ms=None
+            driver.look, heard_ms=self._now_ms(), progress=progress, receipt=receipt, unreachable_since_ms=None,
+            unreachable="",
+        )  # fmt: skip
+
+    def _silent(self, driver: _Driver, words: str) -> None:
+        since_ms = driver.look.unreachable_since_ms
+        if since_ms is None:
+            _log.info("the driver does not answer: %s", words)
+        driver.unanswered += 1
+        driver.look = replace(
+            driver.look,
+            unreachable_since_ms=self._now_ms() if since_ms is None else since_ms,
+            unreachable=words[:WORDS_CHARACTERS_MAX],
         )
-        self._metrics.driver_looks.labels("answered").inc()
 
     async def _bring(self, driver: _Driver, address: DriverAddress) -> bool:
         """Send what is in the outbox; return whether a receipt was asked for and is there."""
@@ -216,6 +263,10 @@ def _deeds(progress: Progress | None) -> tuple[object, ...]:
         progress.revision, progress.caught_up, progress.non_convergent, progress.reason,
         progress.table_version is None,
     )  # fmt: skip
+
+
+def _epoch(look: DriverLook) -> int | None:
+    return None if look.progress is None else look.progress.epoch
 
 
 def _with(acks: tuple[Ack, ...], ack: Ack) -> tuple[Ack, ...]:

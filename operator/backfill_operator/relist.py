@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
 from collections.abc import Callable
@@ -51,11 +52,13 @@ class Relist:
         self._changed = changed
         self._monotonic = monotonic
         self._done_at: float | None = None
+        self.complete = asyncio.Event()
+        """Set when everything was listed once: before that, what is not in the cache may be there all the same."""
 
     @property
     def synced(self) -> bool:
         """Was everything listed once?"""
-        return self._done_at is not None
+        return self.complete.is_set()
 
     def age_s(self) -> float | None:
         """Return how long ago everything was listed last; None: never."""
@@ -106,6 +109,7 @@ class Relist:
                 repaired[PODS.plural] += 1
                 self._changed(owner)
         self._done_at = self._monotonic()
+        self.complete.set()
         if not first:
             for plural, number in repaired.items():
                 self._metrics.relist_repairs.labels(plural).inc(number)

@@ -18,6 +18,8 @@ from backfill_operator.pacing import jittered
 
 BACKOFF_FIRST_S: Final = 0.25
 BACKOFF_MAX_S: Final = 300.0
+STALE_MAX: Final = 64
+"""So many out-of-date entries of the heap, beside one for each delayed key, are cheaper than cleaning up."""
 
 K = TypeVar("K", bound=Hashable)
 
@@ -82,6 +84,11 @@ class WorkQueue(Generic[K]):
         """Keys that wait for their time."""
         return len(self._due)
 
+    @property
+    def remembered(self) -> int:
+        """Delays that are kept, those out of date included."""
+        return len(self._heap)
+
     def failures(self, key: K) -> int:
         """Return how often a key failed since it last did not."""
         return self._failures.get(key, 0)
@@ -105,12 +112,14 @@ class WorkQueue(Generic[K]):
         if self._due.get(key, due) >= due:
             self._due[key] = due
             heapq.heappush(self._heap, (due, next(self._number), key))
+            self._compact()
             self._changed.set()
 
-    def forget(self, key: K) -> None:
-        """Drop what is known of a key that is gone: its delay and its failures."""
-        self._due.pop(key, None)
-        self._failures.pop(key, None)
+    def _compact(self) -> None:
+        """Drop what the heap says of keys that were added meanwhile; a busy key would fill it."""
+        if len(self._heap) > 2 * len(self._due) + STALE_MAX:
+            self._heap = [(due, number, key) for due, number, key in self._heap if self._due.get(key) == due]
+            heapq.heapify(self._heap)
 
     # ------------------------------------------------------------ out
     async def run(self, work: Work[K], workers: int) -> None:

@@ -146,8 +146,8 @@ class TestWhatItBelieves:
         await double.stop()
 
     @pytest.mark.parametrize(
-        "body", [b"", b"[]", b"null", b"{", b'{"percent": "many"}', b"\xff\xfe", b"1" * 2_000_000],
-        ids=["empty", "list", "null", "cut", "wrong type", "no text", "too long"],
+        "body", [b"", b"[]", b"null", b"{", b'{"percent": "many"}', b"\xff\xfe", b"1" * 2_000_000, b"[" * 500_000],
+        ids=["empty", "list", "null", "cut", "wrong type", "no text", "too long", "too deep"],
     )  # fmt: skip
     async def test_what_is_no_answer(self, body):
         """Whatever a compromised driver says, the operator goes on."""

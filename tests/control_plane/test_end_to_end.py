@@ -2,6 +2,7 @@
 
 import json
 
+from support.fake_api import Fault
 from support.fake_store import Refusal
 from support.operator_rig import NAMESPACE, Rig
 
@@ -327,3 +328,27 @@ class TestFailures:
 
             assert rig.condition("Stalled") == ("True", "BackoffLimitExceeded")
             assert len(rig.status()["history"]) == 2
+
+
+class TestARestart:
+    async def test_of_the_operator_is_seen_by_nobody(self):
+        """It looks at nothing before it has listed everything: a Backfill without its pod would seem to have lost it."""
+        async with Rig() as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            await rig.until(lambda: rig.progress() and rig.condition("ControlSynced") == ("True", "Acknowledged"))
+            seen = []
+            rig.store.listeners.append(lambda plural, _, one: plural == "backfills" and seen.append(facts(one)))
+            before = facts(rig.get())
+            rig.kill()
+            rig.api.faults.append(Fault("slow", verb="list", plural="pods", seconds=1, times=99))
+            rig.start()
+            await rig.until(lambda: rig.operator.drivers.look((NAMESPACE, "orders"), 1) is not None)
+            await rig.still(lambda: True, for_s=0.5)
+
+            assert [one for one in seen if one != before] == []
+
+
+def facts(backfill):
+    """Return everything of a status but how far it is."""
+    return {name: value for name, value in backfill["status"].items() if name != "progress"}

@@ -10,6 +10,7 @@ from support.fake_api import Fault
 from support.operator_rig import NAMESPACE, Rig
 
 from backfill_core.errors import EXIT_STOPPED
+from backfill_operator.drivers import DEAF_EVERY_S
 
 TRUE_WITHIN_S = 10.0
 """Status true so long after the fault stops."""
@@ -228,8 +229,11 @@ class TestControlThatGoesWrong:
             rig.double().deaf = True
             await rig.until(lambda: rig.condition("DriverReady") == ("False", "DriverUnreachable"), within_s=30)
             assert rig.pods() == {"orders-1-driver": "Running"}
+            said = next(one for one in rig.status()["conditions"] if one["type"] == "DriverReady")
+            assert "did not answer within 1 s" in said["message"]
             rig.double().deaf = False
-            await rig.until_holds("Running", within_s=TRUE_WITHIN_S)
+            # It was asked less and less.
+            await rig.until_holds("Running", within_s=DEAF_EVERY_S + TRUE_WITHIN_S)
 
 
 class TestServersInTrouble:

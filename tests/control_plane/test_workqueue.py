@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.virtual_time import run_virtually
 
 from backfill_operator.pacing import TokenBucket, jittered, wait
-from backfill_operator.workqueue import BACKOFF_FIRST_S, BACKOFF_MAX_S, RetryLaterError, WorkQueue
+from backfill_operator.workqueue import BACKOFF_FIRST_S, BACKOFF_MAX_S, STALE_MAX, RetryLaterError, WorkQueue
 
 
 class Bench:
@@ -239,16 +239,23 @@ class TestDelays:
 
         assert played(script, at_once).times() == [1]
 
-    def test_a_forgotten_key_does_not_come_back(self):
-        """Objects go; their deadlines go with them."""
+    def test_a_busy_key_leaves_nothing_behind(self):
+        """Each look gives a delay and each event ends it: after a day that was a million of them, an hour ahead each."""
+
+        async def work(_key):
+            return 3600.0
 
         async def script(bench):
-            bench.queue.add_after("a", 5)
-            bench.queue.forget("a")
-            await wait(10)
-            assert (len(bench.queue), bench.queue.delayed, bench.queue.busy) == (0, 0, 0)
+            for _ in range(1000):
+                bench.queue.add("a")
+                await wait(1)
+                assert bench.queue.delayed == 1
+                assert bench.queue.remembered <= 2 + STALE_MAX
+            await wait(3600)
 
-        assert played(script, at_once).keys() == []
+        bench = played(script, work)
+
+        assert len(bench.keys()) == 1001
 
 
 class TestPacing:

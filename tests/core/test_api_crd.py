@@ -219,6 +219,12 @@ class TestTheObject:
         shown = [one["name"] for one in VERSION["additionalPrinterColumns"] if "priority" not in one]
         assert shown == ["Phase", "Progress", "Ready", "Attempt", "Age"]
 
+    def test_shows_no_moment_to_come_as_an_age(self) -> None:
+        """kubectl writes `<invalid>` for a `date` that is ahead, and an ETA always is."""
+        dates = [one["name"] for one in VERSION["additionalPrinterColumns"] if one["type"] == "date"]
+
+        assert dates == ["Age"]
+
 
 class TestTheConverter:
     """It refuses what a cluster could not hold, instead of writing something else."""

@@ -54,7 +54,8 @@ def _driver(sight: Sight) -> Fact:
     if pod is None:
         return Fact("False", "NoDriver")
     if sight.unreachable:
-        return Fact("False", "DriverUnreachable", "its control server does not answer")
+        words = sight.look.unreachable if sight.look else ""
+        return Fact("False", "DriverUnreachable", f"its control server does not answer: {words}".removesuffix(": "))
     if pod.ready:
         return Fact("True", "Running")
     why = pod.waiting or pod.unscheduled

@@ -197,6 +197,7 @@ def _limits(sight: Sight, attempt: Attempt, pod: DriverPod, talk: Exchange) -> t
         None if deadline_s is None else sight.left_ms(sight.status.start_time, deadline_s * 1000),
         _startup_left_ms(sight, attempt, pod) if attempt.ready_time is None and stop is None else None,
         stuck_ms(sight, (pod, *sight.strays)),
+        sight.patience_left_ms,
     )
 
 

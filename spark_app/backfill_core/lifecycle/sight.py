@@ -76,6 +76,13 @@ class Sight:
         return since_ms is None or self.now_ms - since_ms < UNREACHABLE_MS
 
     @property
+    def patience_left_ms(self) -> int | None:
+        """Return when a silent driver will have been silent for too long; None: it answers, or that moment is over."""
+        if self.look is None or self.look.unreachable_since_ms is None or not self.reachable:
+            return None
+        return min(self.look.unreachable_since_ms + UNREACHABLE_MS - self.now_ms, UNREACHABLE_MS)
+
+    @property
     def unreachable(self) -> bool:
         """Has the driver been silent for too long? One that was never heard of may not be up yet."""
         return self.look is not None and not self.reachable

@@ -102,6 +102,9 @@ class DriverLook:
     unreachable_since_ms: int | None = None
     """When it stopped answering; None: it answers."""
 
+    unreachable: str = ""
+    """Why, as far as the operator can see."""
+
 
 @dataclass(frozen=True, slots=True)
 class LaunchFailed:
