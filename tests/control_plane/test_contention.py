@@ -1,6 +1,7 @@
-"""Two operators at once, and ten thousand Backfills at once: one driver each, and no write for what holds already."""
+"""Two operators at once, and thousands of Backfills at once: one driver each, and no write for what holds already."""
 
 import copy
+import os
 from collections import Counter
 
 import pytest
@@ -18,7 +19,9 @@ ELECTED = {
     "lease_retry_seconds": 0.1,
 }
 LEASE = ("leases", "backfill-system", "backfill-operator")
-MANY = 10_000
+MANY = int(os.environ.get("BACKFILL_MANY", "2000"))
+"""`BACKFILL_MANY=10000` takes a minute."""
+
 NEW = 100
 
 
@@ -106,7 +109,7 @@ def multiply(rig, number):
     return names
 
 
-class TestTenThousand:
+class TestThousandsAtOnce:
     @pytest.mark.timeout(300)
     async def test_at_the_start(self):
         """One look at each, and not one write for those that are as they should be; those that are new get their driver."""

@@ -172,7 +172,7 @@ class FakeApi:
             return
         for queue, (wanted, namespace) in self._watches.items():
             if wanted == plural and namespace in (None, one["metadata"]["namespace"]):
-                queue.put_nowait((kind, one))
+                queue.put_nowait((kind, one, self.store.before))
 
     async def _watch(self, http, seen, query):
         since = int(query.get("resourceVersion") or 0) or self.store.version
@@ -191,9 +191,11 @@ class FakeApi:
                 await say("ERROR", refusal.body())
                 return response
             self._watches[queue] = seen.plural, seen.namespace
-            shown = set()
+            before = {}
             for kind, one in past:
-                await self._say(say, shown, selector, kind, one)
+                uid = one["metadata"]["uid"]
+                await self._say(say, selector, kind, one, before.get(uid))
+                before[uid] = one
             while True:
                 try:
                     async with asyncio.timeout(self.bookmark_s):
@@ -206,21 +208,20 @@ class FakeApi:
                     continue
                 if change is None:
                     return response
-                await self._say(say, shown, selector, *change)
+                await self._say(say, selector, *change)
         except (ConnectionError, asyncio.CancelledError):
             return response
         finally:
             self._watches.pop(queue, None)
 
     @staticmethod
-    async def _say(say, shown, selector, kind, one):
-        uid = one["metadata"]["uid"]
+    async def _say(say, selector, kind, one, before):
+        """Tell a change; whatever left the selector is told as deleted, as it was: so do real servers."""
         if matches(one["metadata"].get("labels") or {}, selector):
-            shown.add(uid)
             await say(kind, one)
-        elif uid in shown:
-            shown.discard(uid)
-            await say("DELETED", one)
+        elif before is not None and matches(before["metadata"].get("labels") or {}, selector):
+            version = one["metadata"]["resourceVersion"]
+            await say("DELETED", before | {"metadata": before["metadata"] | {"resourceVersion": version}})
 
     # ------------------------------------------------------------ one request
     async def _answer(self, http):
