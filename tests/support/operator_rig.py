@@ -195,9 +195,13 @@ class Rig:
     def start(self, **settings):
         """Start an operator; return it."""
         settings = OperatorSettings(**(self.settings.model_dump() | settings))
-        one = OperatorThread(self.api.configuration(), settings, **({"observe": self.calls.append} | self.options))
+        one = self.made(settings)
         self.operators.append(one)
         return one
+
+    def made(self, settings):
+        """Make an operator; a test may have others made."""
+        return OperatorThread(self.api.configuration(), settings, **({"observe": self.calls.append} | self.options))
 
     @property
     def running(self):
@@ -279,7 +283,7 @@ class Rig:
         return self.objects() == [(plural, self.driver(name, attempt)[1]) for plural in plurals]
 
     def leaks(self):
-        """Return what is there and belongs to no attempt that its Backfill is about, and pods that are over beside a newer."""
+        """Return what is there and belongs to no attempt that its Backfill is about."""
         wanted = {driver_name(name, self.attempt(name) or 0) for (_, name) in self.store.objects["backfills"]}
         return [one for one in self.objects() if one[1] not in wanted]
 
