@@ -49,7 +49,7 @@ class TestALife:
             for name in names:
                 rig.create(name)
             for name in names:
-                await rig.until_holds("Running", name, within_s=20)
+                await rig.until_holds("Running", name)
 
             assert rig.oracle.most == 1
 

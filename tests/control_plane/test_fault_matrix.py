@@ -79,7 +79,7 @@ class TestConflicts:
             for number in range(5):
                 rig.create(f"job-{number}")
             for number in range(5):
-                await rig.until_holds("Running", f"job-{number}", within_s=2 * TRUE_WITHIN_S)
+                await rig.until_holds("Running", f"job-{number}", within_s=TRUE_WITHIN_S)
 
             assert len(rig.pods()) == 5
 
@@ -113,7 +113,7 @@ class TestDeafWatches:
             for number in range(15):
                 rig.create(f"job-{number}", suspend=True)
             for number in range(15):
-                await rig.until_holds("Suspended", f"job-{number}", within_s=2 * TRUE_WITHIN_S)
+                await rig.until_holds("Suspended", f"job-{number}", within_s=TRUE_WITHIN_S)
 
     async def test_a_deletion_that_no_watch_tells(self):
         """What was known and is on no page is gone; its driver is not asked any more."""
@@ -153,7 +153,7 @@ class TestDyingDrivers:
             rig.create()
             await rig.until_holds("Running")
             rig.kubelet.vanish(rig.driver())
-            await rig.until(lambda: rig.attempt() == 2 and rig.holds("Running"), within_s=20)
+            await rig.until(lambda: rig.attempt() == 2 and rig.holds("Running"), TRUE_WITHIN_S)
 
             assert rig.status()["history"][0]["reason"] == "Infrastructure"
 
@@ -173,7 +173,7 @@ class TestDyingDrivers:
             rig.create()
             await rig.until_holds("Running")
             rig.store.delete("pods", *rig.driver())
-            await rig.until(lambda: rig.attempt() == 2 and rig.holds("Running"), within_s=20)
+            await rig.until(lambda: rig.attempt() == 2 and rig.holds("Running"), TRUE_WITHIN_S)
             assert rig.status()["history"][0]["exitCode"] in (EXIT_STOPPED, None)
 
     async def test_a_restart_of_the_driver_is_another_driver(self):
@@ -225,6 +225,7 @@ class TestControlThatGoesWrong:
             await rig.until_holds("Running")
             await rig.until(rig.progress)
             rig.double().deaf = True
+            # The rules give a silent driver fifteen seconds.
             await rig.until(lambda: rig.condition("DriverReady") == ("False", "DriverUnreachable"), within_s=30)
             assert rig.pods() == {"orders-1-driver": "Running"}
             said = next(one for one in rig.status()["conditions"] if one["type"] == "DriverReady")
@@ -248,7 +249,7 @@ class TestServersInTrouble:
             rig.api.faults.append(storm)
             rig.create("during")
             await rig.until(lambda: storm.times <= 0, within_s=40)
-            await rig.until_holds("Running", "during", within_s=2 * TRUE_WITHIN_S)
+            await rig.until_holds("Running", "during", within_s=TRUE_WITHIN_S)
 
             assert sorted(rig.pods()) == ["before-1-driver", "during-1-driver"]
 

@@ -189,7 +189,7 @@ class TestTheLoop:
                 body = {"metadata": {"name": f"broken-{number}", "finalizers": [DRAIN_FINALIZER]}, "spec": spec}
                 rig.store.create("backfills", NAMESPACE, body)
             rig.create("sound")
-            await rig.until_holds("Running", "sound", within_s=20)
+            await rig.until_holds("Running", "sound")
             await rig.until(
                 lambda: all(one.get("status", {}).get("phase") for one in rig.store.objects["backfills"].values()), 20
             )

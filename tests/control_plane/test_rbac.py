@@ -34,7 +34,7 @@ async def everything(rig):
     rig.create("long")
     await rig.until_holds("Running", "long")
     rig.kubelet.vanish(rig.driver("long"))
-    await rig.until(lambda: rig.attempt("long") == 2 and rig.holds("Running", "long"), within_s=20)
+    await rig.until(lambda: rig.attempt("long") == 2 and rig.holds("Running", "long"))
     await rig.until(lambda: rig.progress("long"))
     rig.delete("long")
     await rig.until(lambda: rig.get("long") is None)

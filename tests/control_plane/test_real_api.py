@@ -10,7 +10,7 @@ class TestALifeOnARealServer:
         """Every object is accepted by the server that will have to."""
         async with real() as rig:
             rig.create(retainDriver="Never")
-            await rig.until_holds("Running", within_s=20)
+            await rig.until_holds("Running")
             await rig.until(rig.progress)
             assert rig.get()["metadata"]["finalizers"] == [DRAIN_FINALIZER]
             rig.edit(desiredState="Paused", pause={"scope": "All"})
@@ -27,21 +27,21 @@ class TestALifeOnARealServer:
         """The same decisions, with a server that validates every status."""
         async with real() as rig:
             rig.create()
-            await rig.until_holds("Running", within_s=20)
+            await rig.until_holds("Running")
             rig.kubelet.kill(rig.driver())
-            await rig.until(lambda: rig.attempt() == 2 and rig.holds("Running"), within_s=20)
+            await rig.until(lambda: rig.attempt() == 2 and rig.holds("Running"))
             rig.edit(suspend=True)
-            await rig.until_holds("Suspended", within_s=20)
+            await rig.until_holds("Suspended")
             rig.edit(suspend=False)
-            await rig.until(lambda: rig.attempt() == 3 and rig.holds("Running"), within_s=20)
+            await rig.until(lambda: rig.attempt() == 3 and rig.holds("Running"))
             rig.delete()
-            await rig.until(lambda: rig.get() is None and rig.objects() == [], within_s=20)
+            await rig.until(lambda: rig.get() is None and rig.objects() == [])
 
     async def test_a_pod_that_the_server_refuses(self, real):
         """With the words of a real one."""
         async with real() as rig:
             rig.create(driver={"template": {"spec": {"priorityClassName": "no-such-class"}}})
-            await rig.until(lambda: (rig.condition("Stalled") or "?")[0] == "True", within_s=20)
+            await rig.until(lambda: (rig.condition("Stalled") or "?")[0] == "True")
             stalled = next(one for one in rig.status()["conditions"] if one["type"] == "Stalled")
             assert "no-such-class" in stalled["message"]
             assert rig.objects() == []
@@ -50,7 +50,7 @@ class TestALifeOnARealServer:
         """Waits for a person, says for whom, and leaves nothing behind."""
         async with real() as rig:
             rig.create(driver={"serviceAccountName": "nobody"})
-            await rig.until(lambda: rig.condition("Stalled") or rig.phase() == "Running", within_s=20)
+            await rig.until(lambda: rig.condition("Stalled") or rig.phase() == "Running")
             if rig.phase() == "Running":
                 pytest.skip("this server admits pods whose service account is missing")
             assert rig.condition("Stalled") == ("True", "LaunchRefused")
@@ -74,9 +74,9 @@ class TestALifeOnARealServer:
             rig.options = {"observe": count}
             rig.start()
             rig.create()
-            await rig.until(lambda: not rig.running.alive, within_s=20)
+            await rig.until(lambda: not rig.running.alive)
             rig.options = {}
             rig.start()
-            await rig.until_holds("Running", within_s=20)
+            await rig.until_holds("Running")
             assert rig.attempt() == 1
             assert len(rig.pods()) == 1
