@@ -14,14 +14,18 @@ CONF_RESERVED: Final = (
     "spark.submit.deployMode",
     "spark.app.id",
     "spark.driver.host",
-    "spark.authenticate.secret",
     "spark.kubernetes.namespace",
     "spark.kubernetes.container.image",
     "spark.kubernetes.driver.pod.name",
     "spark.kubernetes.driver.podTemplateFile",
     "spark.kubernetes.executor.podTemplateFile",
 )
-CONF_RESERVED_PREFIXES: Final = ("spark.kubernetes.authenticate.", "spark.kubernetes.driver.container.image")
+CONF_RESERVED_PREFIXES: Final = (
+    "spark.authenticate.secret",
+    "spark.kubernetes.authenticate.",
+    "spark.kubernetes.driver.container.image",
+    "spark.kubernetes.executor.container.image",
+)
 """Settings that decide where pods run and as whom: the operator sets them, a spec may not."""
 
 Conf = Annotated[dict[str, Value], Field(max_length=256)]

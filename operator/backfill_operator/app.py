@@ -94,7 +94,7 @@ class Operator:
         self.watching = asyncio.Event()
         """Set when kopf has begun."""
 
-        self._registry = registry_of(configuration, self.cache, self.queue.add)
+        self._registry = registry_of(configuration, self.cache, self.queue.add, self.relist.heard)
 
     async def run(self) -> None:
         """Work until cancelled, or until a part cannot go on; the others end with it.

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from backfill_api.names import DRAIN_FINALIZER
 from backfill_api.status import BackfillStatus
+from backfill_core.errors import BackfillError
 from backfill_core.lifecycle.pace import PROGRESS_EVERY_MS, pace
 from backfill_operator.cache import Cache
 from backfill_operator.cluster import Cluster
@@ -14,8 +15,16 @@ from backfill_operator.metrics import Metrics
 from backfill_operator.pacing import TokenBucket
 from backfill_operator.resources import BACKFILLS, Raw
 
+LOST_SHOWN_MAX: Final = 5
 PROGRESS_AGAIN_S: Final = 1.0
 """When to ask the bucket for progress again that had no token."""
+
+
+class CrdOutdatedError(BackfillError):
+    """The API server drops words of the status: its CRD is older than this operator, and nothing may stand on them."""
+
+    reason = "CrdOutdated"
+    exit_code = 1
 
 
 class BackfillWriter:
@@ -44,7 +53,7 @@ class BackfillWriter:
         self._cluster = cluster
         self._cache = cache
         self._metrics = metrics
-        self._bucket = TokenBucket(progress_per_s, max(1.0, progress_per_s))
+        self._bucket = TokenBucket.capped(progress_per_s)
         self._now_ms = now_ms
         self._monotonic = monotonic
         self._progress_ms: dict[str, int] = {}
@@ -61,6 +70,7 @@ class BackfillWriter:
         Raises:
             ConflictError: the object is not what was seen any more.
             NotFoundError: it is gone.
+            CrdOutdatedError: it was written, but not all of it was kept.
         """
         words = status.model_dump(mode="json", by_alias=True, exclude_none=True)
         change = changes(raw.get("status") or {}, words)
@@ -68,7 +78,14 @@ class BackfillWriter:
             return raw
         if "progress" in change:
             self._note_progress(raw["metadata"]["uid"])
-        return await self._patch(raw, {"status": change}, subresource="status")
+        answer = await self._patch(raw, {"status": change}, subresource="status")
+        if lost := left_out(change, answer.get("status") or {}):
+            raise CrdOutdatedError(
+                f"the API server does not keep {', '.join(f'status.{one}' for one in lost[:LOST_SHOWN_MAX])}: "
+                "its CRD is older than the operator",
+                cure="Apply crds/backfills.yaml of the operator's version.",
+            )
+        return answer
 
     async def write_at_pace(self, raw: Raw, stored: BackfillStatus, status: BackfillStatus) -> tuple[Raw, float | None]:
         """Write a status if it is worth it; return the object, and after how long it will be worth it otherwise."""
@@ -130,3 +147,14 @@ def changes(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
         elif name not in old or before != value:
             patch[name] = value
     return patch
+
+
+def left_out(patch: Any, answer: Any, path: str = "") -> list[str]:
+    """Return the paths of what a merge patch said and its answer does not: pruned, because no schema knows it."""
+    if isinstance(patch, dict) and isinstance(answer, dict):
+        inner = [(name, value) for name, value in patch.items() if value is not None]
+        return [one for name, value in inner for one in left_out(value, answer.get(name), f"{path}.{name}".lstrip("."))]
+    if isinstance(patch, list) and isinstance(answer, list) and len(patch) == len(answer):
+        pairs = enumerate(zip(patch, answer, strict=True))
+        return [one for number, (said, kept) in pairs for one in left_out(said, kept, f"{path}[{number}]")]
+    return [] if patch == answer else [path]

@@ -7,8 +7,11 @@ would matter, nothing to rotate, and a driver of another attempt cannot be taken
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
+import os
 import secrets
+import signal
 import ssl
 from dataclasses import dataclass
 from typing import Final
@@ -28,6 +31,9 @@ done
 """
 BATCH: Final = 8
 """Made by one process: starting one from a large process costs as much as a certificate."""
+
+MINT_S: Final = 30.0
+"""For one batch, which takes a tenth of a second: a machine without entropy, or without any time to give, never ends."""
 
 BEGIN_KEY: Final = "-----BEGIN PRIVATE KEY-----"
 BEGIN_CERTIFICATE: Final = "-----BEGIN CERTIFICATE-----"
@@ -78,24 +84,40 @@ class Mint:
         return self._ready.pop()
 
 
-async def mint(number: int) -> list[Credentials]:
+async def mint(number: int, *, within_s: float = MINT_S) -> list[Credentials]:
     """Return so many new credentials.
 
     Raises:
-        NoCertificateError: there is no `openssl`.
+        NoCertificateError: there is no `openssl`, or it does not come to an end.
     """
     try:
         process = await asyncio.create_subprocess_exec(
             "sh", "-c", SCRIPT, "mint", str(number),
             stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
         )  # fmt: skip
-        said, complaint = await process.communicate()
     except OSError as error:
         raise NoCertificateError(f"openssl cannot be started: {error}", cure="Install openssl.") from error
+    try:
+        async with asyncio.timeout(within_s):
+            said, complaint = await process.communicate()
+    except TimeoutError as error:
+        _end(process)
+        await process.wait()
+        raise NoCertificateError(f"openssl did not end within {within_s:g} s", cure="Give it time.") from error
+    finally:
+        _end(process)
     pairs = [one.partition(BEGIN_CERTIFICATE) for one in said.decode().split(BEGIN_KEY)[1:]]
     if process.returncode or len(pairs) != number or not all(begin for _, begin, _ in pairs):
         raise NoCertificateError(f"openssl: {complaint.decode(errors='replace')[-500:]}", cure="Mend openssl.")
     return [Credentials(BEGIN_KEY + key, begin + rest, secrets.token_urlsafe(32)) for key, begin, rest in pairs]
+
+
+def _end(process: asyncio.subprocess.Process) -> None:
+    """Leave nothing running: neither the shell nor the `openssl` that it started."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def fingerprint(certificate: str) -> bytes:

@@ -9,6 +9,7 @@ first, because "already exists" and "conflict" mean something to it.
 from __future__ import annotations
 
 import json
+import logging
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -45,6 +46,8 @@ RETRY_MAX_S: Final = 5.0
 
 CONNECTIONS_MAX: Final = 64
 MERGE_PATCH: Final = "application/merge-patch+json"
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,14 +125,22 @@ class Cluster:
     async def pages(
         self, resource: Resource, namespace: str | None = None, *, labels: str = ""
     ) -> AsyncIterator[list[Raw]]:
-        """Yield all objects, page by page, so that never more than a page of them is held.
+        """Yield all objects, page by page, so that never more than a page of them is held; a page too large is halved.
 
         Raises:
             GoneError: the list is older than the server remembers; begin anew.
         """
-        query = {"limit": str(self._page_size)} | ({"labelSelector": labels} if labels else {})
+        query = {"labelSelector": labels} if labels else {}
         while True:
-            page = await self._request("list", "GET", resource, namespace, query=query, again=True)
+            query["limit"] = str(self._page_size)
+            try:
+                page = await self._request("list", "GET", resource, namespace, query=query, again=True)
+            except ResponseTooLargeError as error:
+                if self._page_size == 1:
+                    raise
+                self._page_size //= 2
+                _log.warning("%s: %s; from now on %d a page", resource.plural, error, self._page_size)
+                continue
             kind = {"apiVersion": resource.api_version, "kind": resource.kind}
             yield [{**kind, **item} for item in page.get("items") or []]
             token = (page.get("metadata") or {}).get("continue")

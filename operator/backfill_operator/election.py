@@ -51,20 +51,22 @@ class Election:
         Raises:
             LeadershipLostError: the lease could not be renewed in time, or somebody else has it.
         """
-        while not await self._try():
+        loop, deadline_s = asyncio.get_running_loop(), self._settings.lease_renew_deadline_seconds
+        # Always from before the request: others count from the write, which may be older than its answer by any time.
+        renewed_at = loop.time()
+        while not await self._try() or loop.time() - renewed_at >= deadline_s:
             await wait(jittered(self._settings.lease_retry_seconds))
+            renewed_at = loop.time()
         _log.info("%s leads", self._settings.identity)
         self.leading.set()
-        loop = asyncio.get_running_loop()
-        renewed_at = loop.time()
         while True:
             await wait(self._settings.lease_retry_seconds)
-            left_s = renewed_at + self._settings.lease_renew_deadline_seconds - loop.time()
+            asked_at = loop.time()
+            left_s = renewed_at + deadline_s - asked_at
             try:
                 async with asyncio.timeout(max(left_s, 0.0)):
                     if await self._try():
-                        # Counted from before the request would be safer still; the deadline leaves room for it.
-                        renewed_at = loop.time()
+                        renewed_at = asked_at
             except TimeoutError:
                 left_s = 0.0
             if self.leader != self._settings.identity or left_s <= 0:

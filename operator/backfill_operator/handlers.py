@@ -16,19 +16,22 @@ from kubernetes.aio.client.configuration import Configuration
 from backfill_api.names import GROUP, PLURAL, ROLE_LABEL, VERSION
 from backfill_operator.cache import Cache, Key
 from backfill_operator.metrics import Metrics
-from backfill_operator.resources import Raw, key_of
+from backfill_operator.resources import PODS, Raw, key_of
 from backfill_operator.settings import OperatorSettings
 
 WATCHING_LOGGER = "kopf._cogs.clients.watching"
 
 
-def registry_of(configuration: Configuration, cache: Cache, changed: Callable[[Key], None]) -> kopf.OperatorRegistry:
+def registry_of(
+    configuration: Configuration, cache: Cache, changed: Callable[[Key], None], heard: Callable[[str], None]
+) -> kopf.OperatorRegistry:
     """Return kopf's registry with our handlers in it.
 
     Args:
         configuration: Address and credentials, as our own client has them.
         cache: Takes what is seen.
         changed: Told which Backfill to look at.
+        heard: Told of which resource a watch said anything.
     """
     registry = kopf.OperatorRegistry()
 
@@ -50,6 +53,7 @@ def registry_of(configuration: Configuration, cache: Cache, changed: Callable[[K
     @kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)
     async def backfill(event: Any, **_: Any) -> None:
         raw: Raw = event["object"]
+        heard(PLURAL)
         if event["type"] == "DELETED":
             cache.drop_backfill(key_of(raw), raw["metadata"]["uid"])
             changed(key_of(raw))
@@ -59,6 +63,7 @@ def registry_of(configuration: Configuration, cache: Cache, changed: Callable[[K
     @kopf.on.event("", "v1", "pods", labels={ROLE_LABEL: "driver"}, registry=registry)
     async def driver_pod(event: Any, **_: Any) -> None:
         raw: Raw = event["object"]
+        heard(PODS.plural)
         gone = event["type"] == "DELETED"
         owner = cache.drop_pod(key_of(raw), raw["metadata"]["uid"]) if gone else cache.put_pod(raw)
         if owner is not None:

@@ -1,6 +1,7 @@
 """What the kubelet and Prometheus ask: is it alive, is it ready, what does it count.
 
-Alive: the event loop turns and the cluster was listed not too long ago; a process that is not is better begun anew.
+Alive: the event loop turns, the cluster was listed not too long ago, and watches are not deaf to what the lists find; a
+process that is not is better begun anew.
 Ready: everything was listed once, and it is known who leads; a standby is as ready as the leader.
 """
 
@@ -23,6 +24,8 @@ from backfill_operator.settings import OperatorSettings
 LAG_EVERY_S: Final = 0.5
 LAG_MAX_S: Final = 10.0
 RELISTS_MISSED_MAX: Final = 3
+WATCHES_MISSED_MAX: Final = 3
+"""Lists in a row; one may be quicker than the watch."""
 
 
 class Health:
@@ -55,6 +58,8 @@ class Health:
             return f"the event loop is {self.lag_s:.1f} s late"
         if age_s is not None and age_s > longest_s:
             return f"nothing was listed for {age_s:.0f} s"
+        if self._relist.missed >= WATCHES_MISSED_MAX:
+            return f"{self._relist.missed} lists in a row found what a watch had not shown"
         return ""
 
     def unready(self) -> str:

@@ -29,6 +29,8 @@ _PHASES: Final[Mapping[str, PodPhase]] = {
 class StatusUnreadableError(Exception):
     """The stored status is none of ours: who wrote it must mend it, because an attempt may be on record in it."""
 
+    reason = "StatusUnreadable"
+
 
 def observation_of(
     raw: Raw,
@@ -140,6 +142,7 @@ def pod_of(raw: Raw) -> DriverPod:
         message=_text(status.get("message")) or ("" if ending else said),
         waiting=_text(waiting.get("reason")),
         waiting_message=_text(waiting.get("message")),
+        scheduled=_says(conditions, "PodScheduled"),
         unscheduled=_text(unscheduled.get("message")) if unscheduled.get("status") == "False" else "",
         oom_killed=ended.get("reason") == "OOMKilled",
         disrupted=_says(conditions, "DisruptionTarget"),

@@ -36,6 +36,12 @@ class TokenBucket:
         self._tokens = burst
         self._filled_at: float | None = None
 
+    @classmethod
+    def capped(cls, per_s: float) -> TokenBucket:
+        """Return a bucket that gives at most so many tokens in *every* second: what may come at once is part of it."""
+        burst = max(1.0, per_s / 10)
+        return cls(max(per_s - burst, per_s / 2), burst)
+
     def delay(self, now: float) -> float:
         """Take a token, if need be one of the future; return how long to wait until it is there."""
         self._fill(now)

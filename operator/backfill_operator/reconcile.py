@@ -34,7 +34,7 @@ from backfill_core.lifecycle.words import (
     WriteStatusFirst,
 )
 from backfill_operator.api_errors import ApiError, ConflictError, NotFoundError, UnavailableError
-from backfill_operator.backfill_writer import BackfillWriter
+from backfill_operator.backfill_writer import BackfillWriter, CrdOutdatedError
 from backfill_operator.cache import Cache, Key
 from backfill_operator.certificates import NoCertificateError
 from backfill_operator.cluster import Cluster
@@ -128,9 +128,13 @@ class Reconciler:
             except UnavailableError as trouble:
                 raise RetryLaterError(str(trouble), after_s=trouble.retry_after or 0.0) from trouble
             except StatusUnreadableError as error:
-                self._events.note(raw, EventNote("Warning", "StatusUnreadable", str(error)))
-                _log.error("%s", error)
-                return UNREADABLE_AGAIN_S
+                return self._told(raw, error.reason, error)
+
+    def _told(self, raw: Raw, reason: str, error: Exception) -> float:
+        """Say by event and log what cannot be said in a status that cannot be kept or read."""
+        self._events.note(raw, EventNote("Warning", reason, str(error)))
+        _log.error("%s", error)
+        return UNREADABLE_AGAIN_S
 
     def _forget(self, key: Key) -> None:
         self._memories.pop(key, None)
@@ -138,6 +142,15 @@ class Reconciler:
 
     async def _look(self, key: Key, raw: Raw) -> float | None:
         seen = self._observe(key, raw)
+        attempt, heard = seen.status.attempt, seen.look.progress if seen.look else None
+        number, epoch = attempt.number if attempt else None, heard.epoch if heard else None
+        with about("/".join(key), attempt=number, epoch=epoch):
+            try:
+                return await self._decide(key, raw, seen)
+            except CrdOutdatedError as error:
+                return self._told(raw, error.reason, error)
+
+    async def _decide(self, key: Key, raw: Raw, seen: Observation) -> float | None:
         decision = decide(seen, Now(self._now_ms()))
         if decision.actions and isinstance(decision.actions[0], LookLive):
             pods = await self._live_pods(seen, decision.actions[0].pod_name)

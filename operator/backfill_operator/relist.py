@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
@@ -52,6 +53,12 @@ class Relist:
         self._changed = changed
         self._monotonic = monotonic
         self._done_at: float | None = None
+        self._heard: set[str] = set()
+        """Resources of which a watch said anything since the last list."""
+
+        self._missed: Counter[str] = Counter()
+        """Lists in a row that found changes of a resource of which no watch said anything."""
+
         self.complete = asyncio.Event()
         """Set when everything was listed once: before that, what is not in the cache may be there all the same."""
 
@@ -59,6 +66,15 @@ class Relist:
     def synced(self) -> bool:
         """Was everything listed once?"""
         return self.complete.is_set()
+
+    def heard(self, plural: str) -> None:
+        """Take that a watch said something."""
+        self._heard.add(plural)
+
+    @property
+    def missed(self) -> int:
+        """Lists in a row that found what a watch, which said nothing at all meanwhile, should have shown."""
+        return max(self._missed.values(), default=0)
 
     def age_s(self) -> float | None:
         """Return how long ago everything was listed last; None: never."""
@@ -113,3 +129,5 @@ class Relist:
         if not first:
             for plural, number in repaired.items():
                 self._metrics.relist_repairs.labels(plural).inc(number)
+                self._missed[plural] = 0 if plural in self._heard else self._missed[plural] + bool(number)
+        self._heard.clear()

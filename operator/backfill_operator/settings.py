@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 from collections.abc import Mapping
 from typing import Annotated, Final, Self
@@ -12,6 +13,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from backfill_core.errors import EXIT_USAGE, BackfillError
 
 PREFIX: Final = "BACKFILL_OPERATOR_"
+SERVICE_LINK: Final = re.compile(
+    r"(.*_)?(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
+)
+"""Names that Kubernetes makes of a Service `backfill-operator` or `backfill-operator-…`."""
+
+LINKED_PORT: Final = re.compile(r"(tcp|udp|sctp)://.*")
+"""What it puts into `…_PORT`, which may be the name of a setting."""
+
 Port = Annotated[int, Field(ge=0, le=65_535)]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
@@ -97,7 +106,7 @@ class OperatorSettings(BaseModel):
     """Looks at drivers at the same time."""
 
     progress_writes_per_second: Annotated[float, Field(gt=0, le=1_000)] = 50.0
-    """Status writes for the sake of progress alone, of all Backfills together."""
+    """Status writes for the sake of progress alone, of all Backfills together, at most in any one second."""
 
     health_port: Port = 8080
     """`/livez` and `/readyz`."""
@@ -130,7 +139,7 @@ class OperatorSettings(BaseModel):
         values: dict[str, object] = {
             name.removeprefix(PREFIX).lower(): value
             for name, value in given.items()
-            if name.startswith(PREFIX) and value
+            if name.startswith(PREFIX) and value and not _service_link(name.removeprefix(PREFIX), value)
         }
         if "namespaces" in values:
             values["namespaces"] = tuple(one.strip() for one in str(values["namespaces"]).split(",") if one.strip())
@@ -142,3 +151,8 @@ class OperatorSettings(BaseModel):
             raise InvalidOperatorSettingError(
                 f"{variable}: {first['msg'][:1].lower()}{first['msg'][1:]}.", cure=f"Mend or unset {variable}."
             ) from error
+
+
+def _service_link(name: str, value: str) -> bool:
+    """Did Kubernetes set this variable, for a Service whose name begins like our variables?"""
+    return bool(SERVICE_LINK.fullmatch(name) or (name.endswith("PORT") and LINKED_PORT.fullmatch(value)))

@@ -309,6 +309,22 @@ class TestWhatGoesWrong:
                 with pytest.raises(ResponseTooLargeError):
                     await cluster.get(CONFIG_MAPS, "default", "one")
 
+    async def test_a_page_that_is_too_large_is_asked_for_in_halves(self):
+        """One page over the limit ended every list for ever; only a single object over it does."""
+        async with FakeApi() as api:
+            for number in range(50):
+                api.store.create("configmaps", "default", {**config_map(f"one-{number}"), "data": {"a": "x" * 10_000}})
+            settings = OperatorSettings(page_size=40)
+            async with api.cluster(settings, response_bytes_max=60_000) as cluster:
+                names = {one["metadata"]["name"] for one in await cluster.list(CONFIG_MAPS, "default")}
+                tries = len(api.requests)
+                assert len(names) == 50
+                await cluster.list(CONFIG_MAPS, "default")
+                assert len(api.requests) - tries < tries, "what was learnt is kept"
+            async with api.cluster(settings, response_bytes_max=5_000) as cluster:
+                with pytest.raises(ResponseTooLargeError):
+                    await cluster.list(CONFIG_MAPS, "default")
+
     async def test_a_forgotten_list_begins_anew(self):
         """410 in the middle of the pages."""
         fault = Fault("answer", verb="list", status=410, reason="Expired", after=1)

@@ -5,6 +5,7 @@ import time
 import pytest
 from support.fake_api import FakeApi
 
+from backfill_api.progress import ProgressSummary
 from backfill_api.status import BackfillStatus
 from backfill_operator.api_errors import ConflictError
 from backfill_operator.backfill_writer import BackfillWriter
@@ -34,10 +35,34 @@ async def stale_look(cluster):
     return seen
 
 
-def writer(cluster):
-    metrics = Metrics()
-    clocks = {"now_ms": lambda: time.time_ns() // 1_000_000, "monotonic": time.monotonic}
-    return BackfillWriter(cluster, Cache(), metrics, 50, **clocks)
+def writer(cluster, monotonic=time.monotonic, per_s=50):
+    clocks = {"now_ms": lambda: int(monotonic() * 1000), "monotonic": monotonic}
+    return BackfillWriter(cluster, Cache(), Metrics(), per_s, **clocks)
+
+
+class TestMereProgress:
+    @pytest.mark.parametrize("per_s", [50, 5, 1])
+    async def test_of_a_thousand_is_written_so_often_in_any_second(self, per_s):
+        """Fifty, not fifty and a burst of fifty: the API server is not ours alone. Time is virtual, writes are real."""
+        now, written = [1000.0], []
+        async with FakeApi() as api, api.cluster(OperatorSettings(queries_per_second=10_000)) as cluster:
+            hands = writer(cluster, lambda: now[0], per_s)
+            api.store.listeners.append(lambda plural, kind, _: kind == "MODIFIED" and written.append(now[0]))
+            raws = [api.store.create("backfills", "default", named(f"job-{number}")) for number in range(1000)]
+            for tick in range(75):
+                now[0] = 1000.0 + tick / 25
+                status = BackfillStatus(progress=ProgressSummary(percent=tick))
+                # Those whose turn it is; the others would be refused in the same way.
+                for number in range(tick * 10, tick * 10 + 10):
+                    raws[number % 1000], _ = await hands.write_at_pace(raws[number % 1000], BackfillStatus(), status)
+
+        in_a_second = [sum(start <= at < start + 1 for at in written) for start in written]
+        assert max(in_a_second) <= per_s
+        assert len(written) >= per_s * 3 * 0.5
+
+
+def named(name):
+    return DOCUMENT | {"metadata": {"name": name}}
 
 
 class TestTheFence:

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import os
+import select
 
 import pytest
 from support.driver_double import DriverDouble, server_context
@@ -81,6 +83,20 @@ class TestTheMint:
         monkeypatch.setenv("PATH", "/nowhere")
         with pytest.raises(NoCertificateError, match="openssl"):
             await mint(1)
+
+    async def test_an_openssl_that_never_ends_is_killed(self, monkeypatch, tmp_path):
+        """All launches wait for it: a refused one is tried again, one that hangs is not."""
+        endless = tmp_path / "openssl"
+        endless.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 600\n")
+        endless.chmod(0o700)
+        monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+        with pytest.raises(NoCertificateError, match="did not end"):
+            await mint(1, within_s=1.0)
+
+        with contextlib.suppress(ProcessLookupError):
+            ended = os.pidfd_open(int((tmp_path / "pid").read_text()))
+            assert select.select([ended], [], [], 5)[0], "it still runs"
+            os.close(ended)
 
 
 class TestACommand:

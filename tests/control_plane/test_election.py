@@ -100,6 +100,21 @@ class TestWhoLosesMustEnd:
                 await asyncio.wait_for(task, 5)
             assert time.monotonic() - began <= QUICK["lease_seconds"]
 
+    async def test_before_others_may_lead_however_late_the_answer_was(self):
+        """They count from the write. Counted from its answer, two would have led for a while."""
+        async with FakeApi() as api, candidates(api, "a") as made:
+            election, task = made["a"]
+            await leads(election)
+            written = []
+            api.store.listeners.append(lambda plural, *_: plural == "leases" and written.append(time.monotonic()))
+            api.faults.append(Fault("slow answer", verb="update", plural="leases", seconds=0.45))
+            api.faults.append(Fault("answer", verb="update", plural="leases", status=500, after=1, times=999))
+            with pytest.raises(LeadershipLostError):
+                await asyncio.wait_for(task, 5)
+
+            assert len(written) == 1
+            assert time.monotonic() - written[-1] < QUICK["lease_seconds"]
+
     async def test_when_somebody_else_has_it(self):
         """However that came about."""
         async with FakeApi() as api, candidates(api, "a") as made:

@@ -268,6 +268,19 @@ class TestWhatCannotBeLaunched:
             full.clear()
             await rig.until_holds("Running", within_s=15)
 
+    async def test_a_volume_that_is_not_there(self):
+        """The pod says ContainerCreating for ever; the message says where to look."""
+        creating = {
+            "phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "True"}],
+            "containerStatuses": [{"name": "driver", "state": {"waiting": {"reason": "ContainerCreating"}}}],
+        }  # fmt: skip
+        async with Rig() as rig:
+            rig.kubelet.held = True
+            rig.create(startupTimeoutSeconds=2, drainTimeoutSeconds=3)
+            await rig.until(lambda: rig.pods())
+            rig.kubelet.status(rig.driver(), creating)
+            await rig.until(lambda: "a volume, Secret or ConfigMap" in str(rig.status().get("conditions")))
+
     async def test_a_name_that_somebody_else_has(self):
         """It is not touched."""
         async with Rig() as rig:

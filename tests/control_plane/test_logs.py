@@ -5,6 +5,7 @@ import json
 import logging
 
 import pytest
+from support.operator_rig import Rig
 
 from backfill_operator.logs import about, set_up
 
@@ -31,6 +32,25 @@ class TestLines:
         first, second = log()
         assert (first["job"], first["attempt"], first["epoch"], first["message"]) == ("shop/orders", 2, 7, "launched")
         assert "job" not in second
+
+    async def test_of_the_operator_say_which_attempt_and_epoch(self, log):
+        """Of a driver's silence and of a look that failed: both are found by the barrier at which they happened."""
+
+        def said(words):
+            return [one for one in log() if words in one["message"]]
+
+        async with Rig() as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            await rig.until(rig.progress)
+            rig.double().deaf = True
+            await rig.until(lambda: said("the driver does not answer"))
+            rig.store.prune = lambda _plural, status: {**status, "phase": None}
+            rig.edit(backoffLimit=5)
+            await rig.until(lambda: said("older than the operator"))
+
+        for line in (said("the driver does not answer")[0], said("older than the operator")[0]):
+            assert (line["job"], line["attempt"], line["epoch"] > 0) == ("shop/orders", 1, True)
 
     def test_cannot_be_forged(self, log):
         """A name with a line break in it begins no other line."""

@@ -7,6 +7,8 @@ import signal
 import sys
 
 import pytest
+import yaml
+from support.house import ROOT
 from support.operator_rig import QUICK, Rig
 
 from backfill_core.errors import EXIT_USAGE
@@ -44,6 +46,8 @@ class TestSettings:
             ("WORKERS", "many"),
             ("WORKERS", "0"),
             ("WORKER", "3"),
+            ("HEALT_PORT", "80"),
+            ("METRICS_PORT", "none"),
             ("LEASE_SECONDS", "1"),
             ("RELIST_MIN_SECONDS", "9999"),
         ],
@@ -53,6 +57,28 @@ class TestSettings:
         with pytest.raises(InvalidOperatorSettingError, match=PREFIX) as refused:
             OperatorSettings.from_environ({PREFIX + name: value})
         assert refused.value.exit_code == EXIT_USAGE
+
+    @pytest.mark.parametrize("service", ["", "METRICS_", "HEALTH_", "A_B_"])
+    def test_what_kubernetes_sets_for_a_service_is_no_setting(self, service):
+        """Somebody makes a Service of the operator's name, and at the next restart it would not start."""
+        links = {
+            "SERVICE_HOST": "10.0.0.1", "SERVICE_PORT": "9090", "SERVICE_PORT_METRICS": "9090", "PORT": "tcp://10.0.0.1:9090",
+            "PORT_9090_TCP": "tcp://10.0.0.1:9090", "PORT_9090_TCP_PROTO": "tcp", "PORT_9090_TCP_PORT": "9090",
+            "PORT_9090_TCP_ADDR": "10.0.0.1",
+        }  # fmt: skip
+        given = {PREFIX + service + name: value for name, value in links.items()}
+        plain = OperatorSettings.from_environ({f"{PREFIX}IDENTITY": "me"})
+
+        assert OperatorSettings.from_environ(given | {f"{PREFIX}IDENTITY": "me"}) == plain
+
+    def test_the_operator_s_own_pod_is_given_none(self):
+        """Nobody reads them."""
+        [deployment] = [
+            one
+            for one in yaml.safe_load_all((ROOT / "operator" / "deploy" / "operator.yaml").read_text())
+            if one["kind"] == "Deployment"
+        ]
+        assert deployment["spec"]["template"]["spec"]["enableServiceLinks"] is False
 
 
 class TestAProcess:

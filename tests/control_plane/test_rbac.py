@@ -5,6 +5,8 @@ from support.fake_api import Fault
 from support.house import ROOT
 from support.operator_rig import NAMESPACE, Rig
 
+from backfill_operator.resources import Resource
+
 ROLES = list(yaml.safe_load_all((ROOT / "operator" / "rbac.yaml").read_text()))
 NO_CALL = {("backfill.dev", "backfills/finalizers", "update")}
 """Needed where owner references are checked; never called."""
@@ -56,6 +58,14 @@ class TestTheRoles:
             }
 
         assert seen | heard == set().union(*map(allowed, ROLES)) - NO_CALL
+
+    async def test_cannot_be_left_unseen(self):
+        """A call to what the fake does not know is on its list as well: else the comparison would miss it."""
+        unknown = Resource("nowhere.dev", "v1", "things", "Thing")
+        async with Rig(start=False) as rig, rig.api.cluster(rig.settings) as cluster:
+            assert await cluster.get(unknown, NAMESPACE, "one") is None
+
+            assert [(one.group, one.plural, one.verb) for one in rig.api.requests] == [("nowhere.dev", "things", "get")]
 
     def test_have_no_wildcard(self):
         """Not even for ourselves."""

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backfill_api.load import FieldError, SpecError, load_backfill
+from backfill_api.pods import CONF_RESERVED, CONF_RESERVED_PREFIXES
 from backfill_api.spec import Backfill
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
@@ -236,6 +237,33 @@ WRONG: list[tuple[str, dict[str, Any], str, str, str]] = [
     ("version", changed("apiVersion", to="backfill.dev/v1"), "apiVersion", '"backfill.dev/v1"', "backfill.dev/v1alpha1"),
     ("name that is no text", changed("spec", 7, to=1), "spec[7]", "7", "put the name in quotes"),
 ]  # fmt: skip
+
+
+OPERATORS_OWN = [
+    *CONF_RESERVED,
+    *(prefix + "x" for prefix in CONF_RESERVED_PREFIXES),
+    # How each of them is written by those who know Spark.
+    "spark.authenticate.secret", "spark.authenticate.secret.file", "spark.authenticate.secret.driver.file",
+    "spark.kubernetes.authenticate.driver.serviceAccountName", "spark.kubernetes.driver.container.image",
+    "spark.kubernetes.executor.container.image", "spark.kubernetes.executor.podTemplateFile",
+]  # fmt: skip
+
+
+class TestSparksSettings:
+    """Where pods run, as whom and from which image is not for a spec to say: it would borrow the operator's rights."""
+
+    @pytest.mark.parametrize("name", OPERATORS_OWN)
+    def test_that_are_the_operators_are_refused(self, name: str) -> None:
+        """By their name and by their beginning."""
+        with pytest.raises(SpecError, match="is set by the operator"):
+            load_backfill(changed("spec", "spark", "conf", name, to="x"))
+
+    @pytest.mark.parametrize(
+        "name", ["spark.sql.shuffle.partitions", "spark.authenticate.other", "spark.executor.cores"]
+    )
+    def test_that_are_no_ones_are_taken(self, name: str) -> None:
+        """Tuning is what they are for."""
+        assert load_backfill(changed("spec", "spark", "conf", name, to="1")).spec.spark.conf[name] == "1"
 
 
 class TestABadField:

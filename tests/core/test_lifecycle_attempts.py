@@ -93,6 +93,21 @@ class TestWhatIsInTheWay:
         [
             (403, "exceeded quota: compute", "QuotaExceeded", False),
             (403, 'error looking up service account shop/x: serviceaccount "x" not found', "LaunchRefused", True),
+            (403, 'pods is forbidden: User "op" cannot create resource "pods" in API group ""', "LaunchRefused", True),
+            (
+                403,
+                "unable to create new content in namespace shop because it is being terminated",
+                "LaunchRefused",
+                True,
+            ),
+            (403, 'pods "orders-1-driver" is forbidden: violates PodSecurity "restricted:latest"', "SpecRefused", True),
+            (
+                403,
+                'pods "x" is forbidden: maximum memory usage per Container is 1Gi, but limit is 2Gi',
+                "SpecRefused",
+                True,
+            ),
+            (403, 'admission webhook "policy.example.com" denied the request: no team label', "SpecRefused", True),
             (422, 'Pod "orders-1-driver" is invalid: spec.containers[0].image: Required value', "SpecRefused", True),
             (500, "etcdserver: leader changed", "LaunchRefused", False),
             (429, "too many requests", "LaunchRefused", False),
@@ -249,6 +264,25 @@ class TestTryingAgain:
         assert DeletePod("orders-1-driver", "pod-1", 60) in late.actions
         assert reason(over.status, "Failed") == "SubmissionFailed"
         assert "not found: x" in over.status.conditions[0].message
+
+    @pytest.mark.parametrize(
+        ("state", "words"),
+        [
+            ({"scheduled": True}, "a volume, Secret or ConfigMap"),
+            ({"scheduled": True, "phase": "Running", "started_ms": T0}, "kubectl logs orders-1-driver"),
+            ({}, "no scheduler"),
+            ({"unscheduled": "0/3 nodes"}, "0/3 nodes"),
+        ],
+    )
+    def test_one_that_started_too_late_says_where_to_look(self, state: dict[str, object], words: str) -> None:
+        """A pod that waits for a volume says nothing but ContainerCreating; its events do."""
+        starting = seen(status=STATUSES["starting"], pods=(pod(**state),))
+        late = checked(after(starting, checked(starting)), minutes_later(11))
+        going = checked(after(starting, late, pods=(pod(deletion_ms=T0, **state),)), minutes_later(11))
+        over = checked(after(starting, going, pods=(), live=True), minutes_later(12))
+
+        for decision in (late, going, over):
+            assert words in next(one for one in decision.status.conditions if one.type == "Reconciling").message
 
     def test_a_deadline_stops_at_a_barrier_and_fails(self) -> None:
         """Told by command, not by a kill."""

@@ -86,6 +86,23 @@ class TestACommand:
         assert reason(late.status, "ControlSynced") == "AcknowledgementTimeout"
         assert sent(late) == [(1, "Pause")]
 
+    @pytest.mark.parametrize(
+        ("barrier", "late_s"),
+        [
+            ({}, 30),
+            ({"intervalMs": 60_000}, 180),
+            ({"intervalMs": 1000, "sealEvery": 60}, 180),
+            ({"intervalMs": 100}, 30),
+        ],
+    )
+    def test_is_late_after_three_seals_but_not_before_half_a_minute(self, barrier: dict[str, int], late_s: int) -> None:
+        """Where a seal comes every minute an acknowledgement cannot come sooner."""
+        wish = replace(UP, spec=spec(desiredState="Paused", barrier=barrier))
+        told = after(wish, checked(wish))
+
+        assert reason(checked(told, T0 + late_s * 1000 - 1).status, "ControlSynced") == "AcknowledgementPending"
+        assert reason(checked(told, T0 + late_s * 1000).status, "ControlSynced") == "AcknowledgementTimeout"
+
     def test_of_an_older_attempt_is_nobodys(self) -> None:
         """Its words and acknowledgements count for nothing."""
         acks = (Ack(attempt=7, epoch=9, revision=1, outcome="Applied"),)

@@ -18,7 +18,7 @@ from backfill_api.status import BackfillStatus
 from backfill_core.lifecycle.backoff import backoff_ms
 from backfill_core.lifecycle.moments import ms_of, rfc3339
 from backfill_core.lifecycle.naming import base_name, driver_name
-from backfill_core.lifecycle.pace import operator_bucket, pace
+from backfill_core.lifecycle.pace import pace
 from backfill_core.lifecycle.rules import Rules
 
 DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
@@ -133,12 +133,3 @@ class TestPace:
 
         assert said.write == expected
         assert said.after_ms == (10_000 if expected == "Later" else 0)
-
-    def test_the_whole_operator_writes_fifty_a_second(self) -> None:
-        """Whatever the number of jobs."""
-        bucket, written = operator_bucket(0.0), 0
-        for tick in range(1000):
-            if bucket.available(tick / 100) >= 1:
-                bucket, written = bucket.take(1, tick / 100), written + 1
-
-        assert written <= 50 * 10 + 50

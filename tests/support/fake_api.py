@@ -36,7 +36,8 @@ class Fault:
     """Something that goes wrong with the next `times` requests that match."""
 
     what: str
-    """`lose the request`, `lose the answer`, `answer` (with `status`), `slow` (by `seconds`), or nothing but `deed`."""
+    """`lose the request`, `lose the answer`, `answer` (with `status`), `slow` (by `seconds`, before it is done), `slow
+    answer` (after it is done), or nothing but `deed`."""
 
     verb: str | None = None
     plural: str | None = None
@@ -250,7 +251,7 @@ class FakeApi:
         if seen.verb == "watch":
             return await self._watch(http, seen, query)
         answer = self._do(seen, query, body)
-        lose(after, seen)
+        await delivered(after, seen)
         seen.status = 201 if seen.verb == "create" else 200
         return web.json_response(answer, status=seen.status)
 
@@ -282,7 +283,7 @@ class FakeApi:
 
 
 async def suffered(faults, seen):
-    """Have a request suffer what strikes it before it is done; return the faults that will take its answer.
+    """Have a request suffer what strikes it before it is done; return the faults that its answer will suffer.
 
     Raises:
         LostError: nobody hears of it.
@@ -292,7 +293,7 @@ async def suffered(faults, seen):
     for fault in faults:
         if not fault.strikes(seen):
             continue
-        if fault.what == "lose the answer":
+        if fault.what in ("lose the answer", "slow answer"):
             after.append(fault)
             continue
         if fault.deed is not None:
@@ -307,16 +308,19 @@ async def suffered(faults, seen):
     return after
 
 
-def lose(after, seen):
-    """Take the answer of a request that was done, if that is its fate.
+async def delivered(after, seen):
+    """Have the answer of a request that was done suffer what is left: it comes late, or not at all.
 
     Raises:
-        LostError: it is.
+        LostError: not at all.
     """
     for fault in after:
+        if fault.what == "slow answer":
+            await asyncio.sleep(fault.seconds)
+            continue
         if fault.deed is not None:
             fault.deed(seen)
-    if after:
+    if any(fault.what == "lose the answer" for fault in after):
         raise LostError
 
 

@@ -76,6 +76,9 @@ class Store:
         self.admission = []
         """Each takes (plural, namespace, object) and may raise a Refusal, as a webhook or a quota does."""
 
+        self.prune = lambda _plural, status: status
+        """Takes (plural, status) and returns what the CRD's schema knows of it; an older one knows less."""
+
         self.listeners = []
         """Each is told (plural, type, object) after a change."""
 
@@ -186,7 +189,7 @@ class Store:
         old = self.get(plural, namespace, name)
         self._fenced(plural, old, change.get("metadata") or {})
         if subresource == "status":
-            new = old | {"status": merged(old.get("status"), change.get("status", {}))}
+            new = old | {"status": self.prune(plural, merged(old.get("status"), change.get("status", {})))}
         else:
             new = merged(old, {field: value for field, value in change.items() if field != "status"})
         return self._changed(plural, old, new)

@@ -18,7 +18,7 @@ import yaml
 from aiohttp import web
 from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.config import load_kube_config
-from support.fake_api import LostError, lose, parsed, suffered
+from support.fake_api import LostError, delivered, parsed, suffered
 from support.fake_store import Refusal
 from yarl import URL
 
@@ -137,7 +137,7 @@ class FaultProxy:
                 if seen.verb == "watch" and answer.status == 200:
                     return await self._watch(http, seen, query, answer)
                 said = await answer.read()
-                lose(after, seen)
+                await delivered(after, seen)
                 seen.status = answer.status
                 return web.Response(body=said, status=answer.status, headers={"Content-Type": answer.content_type})
         except Refusal as refusal:

@@ -19,9 +19,6 @@ from backfill_api.wire import Ack, Command, CommandRequest, PauseCommand, Thrott
 from backfill_core.lifecycle.sight import Sight
 
 RESEND_S = 1.0
-ACK_TIMEOUT_MS = 30_000
-"""After this an unacknowledged command is called late; it is still sent, and nobody is killed for it."""
-
 TOKEN_CHARACTERS_MAX = 256
 _PAUSE = ("Pause", "Resume")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from backfill_api.status import Condition, Control
-from backfill_core.lifecycle.commands import ACK_TIMEOUT_MS
 from backfill_core.lifecycle.face import Fact
 from backfill_core.lifecycle.sight import Sight
 
@@ -95,7 +94,7 @@ def _synced(sight: Sight, control: Control) -> Fact:
     if not control.pending:
         return Fact("True", "Acknowledged")
     names = ", ".join(f"{one.command.type} (revision {one.revision})" for one in control.pending)
-    late = sight.left_ms(control.pending_since, ACK_TIMEOUT_MS) <= 0
+    late = sight.left_ms(control.pending_since, sight.rules.ack_timeout_ms) <= 0
     return Fact("False", "AcknowledgementTimeout" if late else "AcknowledgementPending", names)
 
 

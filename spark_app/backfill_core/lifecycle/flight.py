@@ -245,6 +245,8 @@ def _looks(sight: Sight, attempt: Attempt, pod: DriverPod, control: Control) -> 
         before = sight.condition("Reconciling")
         if not words and before is not None and before.reason in (reason, "Launching"):
             words = before.message  # why it did not start is seen no more, once its pod is going
+        if not words and reason == "StartupTimeout":
+            words = _late_words(pod)
         return Face.moves(STOPPING_FACE[attempt.stop.reason], reason, words)
     if attempt.kind == "Plan":
         return Face.moves("Pending", "Planning", _waiting_words(pod))
@@ -265,3 +267,13 @@ def _looks(sight: Sight, attempt: Attempt, pod: DriverPod, control: Control) -> 
 
 def _waiting_words(pod: DriverPod) -> str:
     return ": ".join(word for word in (pod.waiting, pod.waiting_message, pod.unscheduled) if word)
+
+
+def _late_words(pod: DriverPod) -> str:
+    """Say where to look when the pod itself does not say what it waits for."""
+    if pod.phase == "Running":
+        return f"it runs and is not ready: kubectl logs {pod.name} says why"
+    if not pod.scheduled:
+        return "no scheduler has looked at it"
+    missing = "a volume, Secret or ConfigMap of its template may be missing"
+    return f"its node cannot make its containers: {missing}; the events of kubectl describe pod {pod.name} say which"

@@ -19,6 +19,9 @@ REFUSED_FOR_GOOD = frozenset({400, 413, 422})
 
 REFUSED_FOR_NOW = frozenset({401, 403, 404, 405})
 
+NOT_THE_PODS_FAULT = ("error looking up service account", "cannot create resource", "is being terminated")
+"""In what words a 403 says that an account is missing, that the operator itself may not, that the namespace goes."""
+
 SOON_MS, QUOTA_MS, PERSON_MS, SPEC_MS = 5_000, 10_000, 30_000, 300_000
 """When to try again: after a server's trouble; for quota; after a person may have mended it; under the same spec."""
 
@@ -104,11 +107,16 @@ def _told(failed: LaunchFailed) -> tuple[Face, int]:
         return Face.stands_still("Pending", "NameCollision", words), PERSON_MS
     if failed.status == FORBIDDEN and "quota" in words.lower():
         return Face.moves("Pending", "QuotaExceeded", words), QUOTA_MS
-    if failed.status in REFUSED_FOR_GOOD:
+    if failed.status in REFUSED_FOR_GOOD or (failed.status == FORBIDDEN and not _mendable(words)):
         return Face.stands_still("Pending", "SpecRefused", words), SPEC_MS
     if failed.status in REFUSED_FOR_NOW:
         return Face.stands_still("Pending", "LaunchRefused", words), PERSON_MS
     return Face.moves("Launching", "LaunchRefused", words), SOON_MS
+
+
+def _mendable(words: str) -> bool:
+    """Does a 403 speak of what surrounds the job? Else it speaks of its pod: PodSecurity, a LimitRange, a webhook."""
+    return any(one in words.lower() for one in NOT_THE_PODS_FAULT)
 
 
 def _again(sight: Sight, attempt: Attempt, face: Face) -> Turn:

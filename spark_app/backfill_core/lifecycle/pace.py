@@ -1,17 +1,12 @@
-"""When a status is worth a write: what changed for a reason at once, mere progress at a walking pace.
-
-The limit of 50 progress writes a second for the whole operator is `operator_bucket`: one unit a write.
-"""
+"""When a status is worth a write: what changed for a reason at once, mere progress at a walking pace."""
 
 from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
 from backfill_api.status import BackfillStatus
-from backfill_core.throttle import TokenBucket
 
 PROGRESS_EVERY_MS = 10_000
-PROGRESS_WRITES_PER_S = 50
 
 
 class Pace(NamedTuple):
@@ -45,8 +40,3 @@ def pace(written: BackfillStatus, status: BackfillStatus, *, progress_written_ms
     if stepped or left_ms <= 0:
         return Pace("Progress")
     return Pace("Later", min(left_ms, PROGRESS_EVERY_MS))
-
-
-def operator_bucket(now_s: float) -> TokenBucket:
-    """Return the bucket that all progress writes of one operator go through, in monotonic seconds."""
-    return TokenBucket.full(PROGRESS_WRITES_PER_S, now_s)

@@ -8,6 +8,11 @@ from typing import Literal
 from backfill_api.spec import BackfillSpec
 from backfill_core.lifecycle.words import SpecRefused
 
+ACK_TIMEOUT_MS = 30_000
+"""The least; a driver acknowledges after a seal, so that it may need longer where seals are far apart."""
+
+SEALS_WAITED = 3
+
 
 @dataclass(frozen=True, slots=True)
 class Rules:
@@ -25,6 +30,9 @@ class Rules:
     ttl_s: int | None = None
     drains: bool = True
     retain: Literal["Always", "OnFailure", "Never"] = "OnFailure"
+    ack_timeout_ms: int = ACK_TIMEOUT_MS
+    """After this an unacknowledged command is called late; it is still sent, and nobody is killed for it."""
+
     plan_first: bool = False
     """Must somebody approve of a plan first, who has not done so?"""
 
@@ -43,5 +51,6 @@ class Rules:
             ttl_s=spec.ttl_seconds_after_finished,
             drains=spec.deletion_policy == "Drain",
             retain=spec.retain_driver,
+            ack_timeout_ms=max(ACK_TIMEOUT_MS, SEALS_WAITED * spec.barrier.interval_ms * spec.barrier.seal_every),
             plan_first=spec.approval == "Manual" and not spec.approved,
         )

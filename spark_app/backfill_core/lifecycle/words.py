@@ -71,6 +71,9 @@ class DriverPod:
     unscheduled: str = ""
     """Why no node takes it, in the scheduler's words."""
 
+    scheduled: bool = False
+    """Has a node taken it?"""
+
     oom_killed: bool = False
     disrupted: bool = False
     """Has it the condition `DisruptionTarget`: evicted, preempted, or its node is going?"""
