@@ -6,6 +6,7 @@ BIN := .venv/bin
 TESTS := $(BIN)/python build-tools/run_tests.py
 ARGS ?=
 KILLS ?= 1000
+OPERATOR_KILLS = $(if $(filter file,$(origin KILLS)),500,$(KILLS))
 ROWS ?= 20000000
 RUNS ?= 5
 IMAGE_BUILD ?= build-tools/image_build.sh
@@ -40,8 +41,9 @@ test-cli: setup ## the command line
 crash: setup ## kill the real driver KILLS times (1000) while the source changes
 	@BACKFILL_KILLS=$(KILLS) $(TESTS) crash -- -s $(ARGS)
 
-crash-operator: setup ## kill the operator KILLS times (1000) around its writes, while drivers fail and specs change
-	@BACKFILL_OPERATOR_KILLS=$(KILLS) $(BIN)/python -m pytest -q -s tests/control_plane/test_process.py -k KilledAtAnyMoment $(ARGS)
+crash-operator: setup ## kill the operator KILLS times (500) around its writes, while drivers fail and specs change
+	@BACKFILL_OPERATOR_KILLS=$(OPERATOR_KILLS) $(BIN)/python -m pytest -q -s --junit-xml=build/reports/crash-operator.xml \
+		tests/control_plane/test_killed_operators.py $(ARGS)
 
 e2e-smoke: setup ## one run on a real node: images, operator, driver and executor pods, control through the CR; needs a cluster (see docs/kubernetes.md)
 	@$(TESTS) e2e -- -s $(ARGS)

@@ -51,15 +51,15 @@ class ProgressSummary(Model):
     last_seal_time: Moment | None = None
     """When the newest seal was durable, RFC 3339."""
 
+    epoch: int = 0
+    """Newest barrier; alone it is no progress."""
+
 
 class Progress(ProgressSummary):
     """One look at a running job; counts are those of the sealed state, never ahead of it."""
 
     attempt: int = 0
     """Number of the attempt."""
-
-    epoch: int = 0
-    """Newest barrier."""
 
     changes_done: int = 0
     """Row changes applied after the snapshot."""

@@ -10,6 +10,7 @@ from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.config import load_kube_config
 from support import cluster_harness
 from support.fake_api import FakeApi
+from support.operator_rig import RealApi, Rig
 
 from backfill_operator.cluster import Cluster
 from backfill_operator.settings import OperatorSettings
@@ -34,6 +35,25 @@ def real_cluster():
         except cluster_harness.NoClusterError as none:
             pytest.skip(f"no API server for tests: {none}")
         yield cluster
+
+
+@pytest.fixture
+def real(real_cluster):
+    """What makes a rig on a real API server, in a namespace of the test's own."""
+    with cluster_harness.prepared(real_cluster) as namespace:
+
+        def rig(**options):
+            api = RealApi(real_cluster.kubeconfig, namespace)
+            api.store.garbage_collector = not real_cluster.has_nodes
+            return Rig(api, patience=3.0, namespaces=(namespace,), **options)
+
+        yield rig
+
+
+@pytest.fixture(params=["fake", "real"])
+def rigs(request):
+    """What makes a rig: on the fake API server, and on a real one."""
+    return Rig if request.param == "fake" else request.getfixturevalue("real")
 
 
 @pytest.fixture(params=["fake", "real"])

@@ -1,23 +1,18 @@
-"""The operator as a process: settings, signals, and SIGKILL at any moment."""
+"""The operator as a process: settings, signals, and what it says."""
 
 import asyncio
 import json
 import os
-import random
 import signal
 import sys
 
 import pytest
 import yaml
-from support.fake_api import Fault
 from support.house import ROOT
 from support.operator_rig import QUICK, Rig
 
 from backfill_core.errors import EXIT_USAGE
 from backfill_operator.settings import PREFIX, InvalidOperatorSettingError, OperatorSettings
-
-KILLS = int(os.environ.get("BACKFILL_OPERATOR_KILLS", "12"))
-"""`make crash-operator` asks for 500."""
 
 
 async def process(rig, folder, **environ):
@@ -125,61 +120,3 @@ class TestAProcess:
 
         assert code == EXIT_USAGE
         assert "BACKFILL_OPERATOR_WORKERS" in said
-
-
-class TestKilledAtAnyMoment:
-    @pytest.mark.timeout(120 + 10 * KILLS)
-    async def test_never_two_drivers_and_nothing_lost(self):
-        """Operators die around writes that chance chooses, while drivers fail, specs change and objects come and go."""
-        seed = int(os.environ.get("BACKFILL_SEED", "0")) or random.SystemRandom().randrange(1 << 30)
-        print(f"BACKFILL_SEED={seed}")
-        chance = random.Random(seed)
-        names = [f"job-{number}" for number in range(4)]
-        async with Rig() as rig:
-            for name in names:
-                rig.create(name, backoffLimit=1000)
-            killed = 0
-            while killed < KILLS:
-                self.happen(rig, chance, names)
-                self.arm(rig, chance)
-                with_luck = rig.running
-                try:
-                    await rig.until(lambda one=with_luck: not one.alive, within_s=1.0)
-                except AssertionError:
-                    rig.api.faults.clear()
-                    continue
-                killed += 1
-                rig.start()
-            rig.api.faults.clear()
-            for name in names:
-                if rig.get(name) is None:
-                    rig.create(name)
-                rig.edit(name, suspend=False, desiredState="Running")
-            for name in names:
-                await rig.until_holds("Running", name, within_s=20)
-            assert len([phase for phase in rig.pods().values() if phase == "Running"]) == len(names)
-            assert rig.oracle.most == 1
-
-    @staticmethod
-    def arm(rig, chance):
-        """Have the operator die around one of its next writes."""
-        what = chance.choice(["lose the request", "lose the answer"])
-        rig.api.faults.append(Fault(what, writes=True, dry_run=None, after=chance.randrange(8), deed=rig.kill))
-
-    @staticmethod
-    def happen(rig, chance, names):
-        """Let something happen to a Backfill that makes its operator write."""
-        name = chance.choice(names)
-        running = [key for key in rig.kubelet.running if key[1].startswith(name)]
-        match chance.randrange(6):
-            case 0 | 1 if running:
-                rig.kubelet.kill(running[0])
-            case 2 if rig.get(name) is not None:
-                rig.edit(name, suspend=chance.random() < 0.5)
-            case 3 if rig.get(name) is not None:
-                rig.edit(name, desiredState=chance.choice(["Running", "Paused"]))
-            case 4 if rig.get(name) is not None:
-                rig.delete(name)
-            case _:
-                if rig.get(name) is None:
-                    rig.create(name, backoffLimit=1000)

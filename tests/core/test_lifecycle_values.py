@@ -120,6 +120,8 @@ class TestPace:
             ({"progress": ProgressSummary(percent=4, rows_done=41)}, 0, "Later"),
             ({"progress": ProgressSummary(percent=4, rows_done=41)}, 10, "Progress"),
             ({"progress": ProgressSummary(percent=5, rows_done=50)}, 0, "Progress"),
+            ({"progress": ProgressSummary(percent=4, rows_done=40, epoch=9)}, 10, "Never"),
+            ({"progress": ProgressSummary(percent=4, rows_done=41, epoch=9)}, 10, "Progress"),
             ({"progress": ProgressSummary(percent=5, rows_done=50), "phase": "Paused"}, 0, "Now"),
         ],
     )

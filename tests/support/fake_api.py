@@ -89,9 +89,10 @@ class Seen:
     user: str = ""
     status: int = 0
     body: object = field(default=None, repr=False)
+    group: str = ""
 
 
-class _Lost(Exception):
+class LostError(Exception):
     """The connection breaks."""
 
 
@@ -172,7 +173,7 @@ class FakeApi:
             return
         for queue, (wanted, namespace) in self._watches.items():
             if wanted == plural and namespace in (None, one["metadata"]["namespace"]):
-                queue.put_nowait((kind, one))
+                queue.put_nowait((kind, one, self.store.before))
 
     async def _watch(self, http, seen, query):
         since = int(query.get("resourceVersion") or 0) or self.store.version
@@ -191,9 +192,11 @@ class FakeApi:
                 await say("ERROR", refusal.body())
                 return response
             self._watches[queue] = seen.plural, seen.namespace
-            shown = set()
+            before = {}
             for kind, one in past:
-                await self._say(say, shown, selector, kind, one)
+                uid = one["metadata"]["uid"]
+                await self._say(say, selector, kind, one, before.get(uid))
+                before[uid] = one
             while True:
                 try:
                     async with asyncio.timeout(self.bookmark_s):
@@ -206,21 +209,20 @@ class FakeApi:
                     continue
                 if change is None:
                     return response
-                await self._say(say, shown, selector, *change)
+                await self._say(say, selector, *change)
         except (ConnectionError, asyncio.CancelledError):
             return response
         finally:
             self._watches.pop(queue, None)
 
     @staticmethod
-    async def _say(say, shown, selector, kind, one):
-        uid = one["metadata"]["uid"]
+    async def _say(say, selector, kind, one, before):
+        """Tell a change; whatever left the selector is told as deleted, as it was: so do real servers."""
         if matches(one["metadata"].get("labels") or {}, selector):
-            shown.add(uid)
             await say(kind, one)
-        elif uid in shown:
-            shown.discard(uid)
-            await say("DELETED", one)
+        elif before is not None and matches(before["metadata"].get("labels") or {}, selector):
+            version = one["metadata"]["resourceVersion"]
+            await say("DELETED", before | {"metadata": before["metadata"] | {"resourceVersion": version}})
 
     # ------------------------------------------------------------ one request
     async def _answer(self, http):
@@ -230,7 +232,7 @@ class FakeApi:
         query = {name: values[0] for name, values in parse_qs(http.query_string).items()}
         body = json.loads(text) if (text := await http.text()) else None
         try:
-            seen = _parse(http, query, body)
+            seen = parsed(http, query, body)
             seen.user = http.headers.get("Authorization", "").removeprefix("Bearer ")
             self.requests.append(seen)
             return await self._with_faults(http, seen, query, body)
@@ -238,37 +240,18 @@ class FakeApi:
             seen.status = refusal.status
             headers = {} if refusal.retry_after is None else {"Retry-After": str(refusal.retry_after)}
             return web.json_response(refusal.body(), status=refusal.status, headers=headers)
-        except _Lost:
+        except LostError:
             http.transport.close()
             return web.Response()
 
     async def _with_faults(self, http, seen, query, body):
-        after, late_s = [], 0.0
-        for fault in self.faults:
-            if fault.strikes(seen):
-                if fault.what == "lose the answer":
-                    after.append(fault)
-                    continue
-                if fault.deed is not None:
-                    fault.deed(seen)
-                match fault.what:
-                    case "lose the request":
-                        raise _Lost
-                    case "answer":
-                        raise Refusal(fault.status, fault.reason, f"injected: {fault.reason}", fault.retry_after)
-                    case "slow":
-                        await asyncio.sleep(fault.seconds)
-                    case "slow answer":
-                        late_s = fault.seconds
+        after = await suffered(self.faults, seen)
+        if seen.plural not in RESOURCES:
+            raise Refusal(404, "NotFound", "the server could not find the requested resource")
         if seen.verb == "watch":
             return await self._watch(http, seen, query)
         answer = self._do(seen, query, body)
-        await asyncio.sleep(late_s)
-        for fault in after:
-            if fault.deed is not None:
-                fault.deed(seen)
-        if after:
-            raise _Lost
+        await delivered(after, seen)
         seen.status = 201 if seen.verb == "create" else 200
         return web.json_response(answer, status=seen.status)
 
@@ -299,21 +282,61 @@ class FakeApi:
                 return self.store.delete(*where, seen.name, uid=uid, grace_s=options.get("gracePeriodSeconds"))
 
 
-def _parse(http, query, body):
+async def suffered(faults, seen):
+    """Have a request suffer what strikes it before it is done; return the faults that its answer will suffer.
+
+    Raises:
+        LostError: nobody hears of it.
+        Refusal: it has its answer.
+    """
+    after = []
+    for fault in faults:
+        if not fault.strikes(seen):
+            continue
+        if fault.what in ("lose the answer", "slow answer"):
+            after.append(fault)
+            continue
+        if fault.deed is not None:
+            fault.deed(seen)
+        match fault.what:
+            case "lose the request":
+                raise LostError
+            case "answer":
+                raise Refusal(fault.status, fault.reason, f"injected: {fault.reason}", fault.retry_after)
+            case "slow":
+                await asyncio.sleep(fault.seconds)
+    return after
+
+
+async def delivered(after, seen):
+    """Have the answer of a request that was done suffer what is left: it comes late, or not at all.
+
+    Raises:
+        LostError: not at all.
+    """
+    for fault in after:
+        if fault.what == "slow answer":
+            await asyncio.sleep(fault.seconds)
+            continue
+        if fault.deed is not None:
+            fault.deed(seen)
+    if any(fault.what == "lose the answer" for fault in after):
+        raise LostError
+
+
+def parsed(http, query, body):
     """Return what a request means, in RBAC's words."""
     parts = http.path.strip("/").split("/")
-    parts = parts[2:] if parts[0] == "api" else parts[3:]
+    group, parts = ("", parts[2:]) if parts[0] == "api" else (parts[1] if len(parts) > 1 else "", parts[3:])
     namespace = None
     if parts[:1] == ["namespaces"] and len(parts) > 2:
         namespace, parts = parts[1], parts[2:]
-    if not parts or parts[0] not in RESOURCES:
-        raise Refusal(404, "NotFound", "the server could not find the requested resource")
-    plural, name, subresource = (*parts, None, None)[:3]
+    plural, name, subresource = (*(parts or [""]), None, None)[:3]
     verb = {
         "GET": "get" if name else "watch" if query.get("watch") == "true" else "list",
         "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete",
     }[http.method]  # fmt: skip
-    return Seen(verb, plural, namespace, name, subresource, query.get("dryRun") == "All", body=body)
+    return Seen(verb, plural, namespace, name, subresource, query.get("dryRun") == "All", body=body, group=group)
 
 
 def _discovery(path):

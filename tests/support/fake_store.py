@@ -82,6 +82,9 @@ class Store:
         self.listeners = []
         """Each is told (plural, type, object) after a change."""
 
+        self.before = None
+        """What the object was before the newest change."""
+
     # ------------------------------------------------------------ reads
     def get(self, plural, namespace, name):
         try:
@@ -232,6 +235,7 @@ class Store:
         self.version += 1
         one = one | {"metadata": one["metadata"] | {"resourceVersion": str(self.version)}}
         key = one["metadata"]["namespace"], one["metadata"]["name"]
+        self.before = self.objects[plural].get(key)
         if kind == "DELETED":
             self.objects[plural].pop(key, None)
         else:

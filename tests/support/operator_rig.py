@@ -5,7 +5,7 @@
         await rig.until(lambda: rig.phase("orders") == "Running")
 
 The fake API server, the kubelet and the drivers' doubles live in the test's loop and outlive the operator. An oracle
-looks at every change of every pod: never two drivers of one Backfill alive at once.
+looks at every change: never two drivers of one Backfill alive at once, never conditions that contradict each other.
 """
 
 import asyncio
@@ -13,10 +13,10 @@ import contextlib
 import threading
 import time
 
-from kubernetes.aio.client.configuration import Configuration
-from kubernetes.aio.config import load_kube_config
 from support.fake_api import FakeApi
 from support.fake_store import Refusal, Store
+from support.fault_proxy import FaultProxy
+from support.kstatus import broken_rules
 from support.kubelet import Kubelet
 from support.remote_store import RemoteStore
 
@@ -95,52 +95,71 @@ def _silence(loop):
 
 
 class Oracle:
-    """Looks at every change of every pod."""
+    """Looks at every change of every pod and of every Backfill."""
 
     def __init__(self, store):
         self.store, self.violations, self.most = store, [], 0
+        self._alive = {}
+        """Names of live pods by the UID of their owner."""
+
         store.listeners.append(self._look)
 
-    def _look(self, plural, _kind, pod):
-        if plural != "pods":
-            return
-        owner = pod["metadata"].get("ownerReferences", [{}])[0].get("uid")
-        alive = [
+    def _look(self, plural, kind, one):
+        if plural == "backfills":
+            self._look_at_conditions(one)
+        elif plural == "pods":
+            alive = self._alive.setdefault(owner_of(one), set())
+            name = one["metadata"]["name"]
+            if kind == "DELETED" or one["status"].get("phase") in ("Succeeded", "Failed"):
+                alive.discard(name)
+            else:
+                alive.add(name)
+            if len(alive) > 1:
+                # A mirror tells what is new before what is gone: the store knows.
+                alive.intersection_update(self._really_alive(owner_of(one)))
+            self.most = max(self.most, len(alive))
+            if len(alive) > 1:
+                self.violations.append(sorted(alive))
+
+    def _really_alive(self, owner):
+        return [
             one["metadata"]["name"]
             for one in self.store.objects["pods"].values()
-            if one["metadata"].get("ownerReferences", [{}])[0].get("uid") == owner
-            and one["status"].get("phase") not in ("Succeeded", "Failed")
+            if owner_of(one) == owner and one["status"].get("phase") not in ("Succeeded", "Failed")
         ]
-        self.most = max(self.most, len(alive))
-        if len(alive) > 1:
-            self.violations.append(alive)
+
+    def _look_at_conditions(self, backfill):
+        """What kubectl, Flux and Argo CD read of it must never be two things at once."""
+        if (backfill.get("status") or {}).get("conditions") and (broken := broken_rules(backfill)):
+            self.violations.append((backfill["metadata"]["name"], *broken))
 
 
-class RealApi:
-    """A real API server in the place of the fake one; nothing goes wrong with it on purpose."""
+def owner_of(one):
+    """Return the UID of an object's first owner; None: it has none."""
+    return one["metadata"].get("ownerReferences", [{}])[0].get("uid")
+
+
+class RealApi(FaultProxy):
+    """A real API server in the place of the fake one: the operator's requests go through faults, everybody else's do not."""
 
     def __init__(self, kubeconfig, namespace):
+        super().__init__(kubeconfig)
         self.store = RemoteStore(kubeconfig, namespace)
-        self.faults, self.requests = [], []
-        self._kubeconfig = kubeconfig
 
     async def __aenter__(self):
-        self._configuration = Configuration()
-        await load_kube_config(config_file=str(self._kubeconfig), client_configuration=self._configuration)
+        await super().__aenter__()
         await self.store.__aenter__()
         return self
 
     async def __aexit__(self, *error):
         await self.store.__aexit__(*error)
-
-    def configuration(self, _user="operator"):
-        return self._configuration
+        await super().__aexit__(*error)
 
 
 class Rig:
     """Everything that an operator needs, and the operator."""
 
-    def __init__(self, api=None, *, start=True, double=None, **settings):
+    def __init__(self, api=None, *, start=True, double=None, patience=1.0, **settings):
         self.settings = OperatorSettings(**(QUICK | settings))
         self.api = api or FakeApi(Store(garbage_collector=True))
         self.store = self.api.store
@@ -148,6 +167,9 @@ class Rig:
         self.kubelet = Kubelet(self.store, **(double or {}))
         self.namespace = getattr(self.store, "namespace", NAMESPACE)
         self.operators = []
+        self.patience = patience
+        """So many times longer than a test says may a wait take."""
+
         self._start = start
         self.calls = []
         self.options = {}
@@ -173,9 +195,13 @@ class Rig:
     def start(self, **settings):
         """Start an operator; return it."""
         settings = OperatorSettings(**(self.settings.model_dump() | settings))
-        one = OperatorThread(self.api.configuration(), settings, **({"observe": self.calls.append} | self.options))
+        one = self.made(settings)
         self.operators.append(one)
         return one
+
+    def made(self, settings):
+        """Make an operator; a test may have others made."""
+        return OperatorThread(self.api.configuration(), settings, **({"observe": self.calls.append} | self.options))
 
     @property
     def running(self):
@@ -259,6 +285,11 @@ class Rig:
         plurals = ("configmaps", "pods", "secrets", "services")
         return self.objects() == [(plural, self.driver(name, attempt)[1]) for plural in plurals]
 
+    def leaks(self):
+        """Return what is there and belongs to no attempt that its Backfill is about."""
+        wanted = {driver_name(name, self.attempt(name) or 0) for (_, name) in self.store.objects["backfills"]}
+        return [one for one in self.objects() if one[1] not in wanted]
+
     def events(self):
         return [one["reason"] for one in self.store.objects["events"].values()]
 
@@ -272,7 +303,7 @@ class Rig:
             loop.call_soon_threadsafe(changed.set)
 
         self.store.listeners.append(listen)
-        deadline = time.monotonic() + within_s
+        deadline = time.monotonic() + within_s * self.patience
         try:
             while not true():
                 if (broken := getattr(self.store, "failed", lambda: None)()) is not None:

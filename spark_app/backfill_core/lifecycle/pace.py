@@ -33,6 +33,8 @@ def pace(written: BackfillStatus, status: BackfillStatus, *, progress_written_ms
     if written.model_copy(update={"progress": None}) != status.model_copy(update={"progress": None}):
         return Pace("Now")
     old, new = written.progress, status.progress
+    if old is not None and new is not None and old.model_copy(update={"epoch": new.epoch}) == new:
+        return Pace("Never")  # barriers come every second, also to a job that has nothing to do
     stepped = old is None or new is None or old.percent != new.percent or old.phase != new.phase
     left_ms = 0 if progress_written_ms is None else progress_written_ms + PROGRESS_EVERY_MS - now_ms
     if stepped or left_ms <= 0:

@@ -107,7 +107,7 @@ def see(seen: Observation, now_ms: int) -> Sight:
     ours = [pod for pod in seen.pods if pod.owner_uid == seen.uid]
     status = _with_newest_attempt(seen.status, [pod for pod in ours if (pod.attempt or 0) >= 1])
     current = status.attempt
-    mine = [pod for pod in ours if current is not None and pod.attempt == current.number]
+    mine = [pod for pod in ours if current is not None and _is_of(pod, current)]
     # The one that is on record first; else one that can still run. By name at the end, so that order does not matter.
     mine.sort(key=lambda pod: (pod.uid != (current.pod_uid if current else None), pod.over, pod.name, pod.uid))
     pod = mine[0] if mine else None
@@ -137,6 +137,11 @@ def _with_newest_attempt(status: BackfillStatus, pods: list[DriverPod]) -> Backf
         return status
     attempt = Attempt(number=newest.attempt, kind=newest.kind, state="Planned", pod_name=newest.name[:253])
     return status.model_copy(update={"attempt": attempt, "attempts": newest.attempt})
+
+
+def _is_of(pod: DriverPod, attempt: Attempt) -> bool:
+    """Is it the attempt's pod? Its UID or its name says so too: labels are for people, and people edit them."""
+    return pod.attempt == attempt.number or pod.uid == attempt.pod_uid or pod.name == attempt.pod_name
 
 
 def _in_the_way(pod: DriverPod, seen: Observation, status: BackfillStatus) -> bool:

@@ -1,0 +1,114 @@
+"""What drivers find out for people: a plan that waits for a person, and progress in the status."""
+
+import pytest
+
+from backfill_api.ending import Ending
+from backfill_api.names import KIND_LABEL
+from backfill_api.plan import Plan, PlanWarning
+from backfill_api.progress import ProgressSummary
+
+PLAN = Plan(
+    rows=4000, bytes=123_456, files=3, splits=2, version=7, estimated_seconds=40, estimated_seconds_low=30,
+    estimated_seconds_high=60, key_columns=("id",), key_unique=True, key_nulls=0, change_feed=True, retention_seconds=604_800,
+    warnings=(PlanWarning(reason="RetentionShort", message="a week is short", cure="make it longer"),),
+)  # fmt: skip
+PLANNED = Ending(outcome="Planned", reason="Planned", plan=PLAN)
+
+SAID = ProgressSummary(
+    phase="Snapshot", percent=40, rows_total=4000, rows_done=1600, splits_total=10, splits_done=4, rows_per_second=321,
+    lag_versions=3, lag_seconds=17, eta="2030-01-01T00:00:00Z", reason="held back by the limit", last_seal_time="2026-01-01T00:00:00Z",
+    epoch=77,
+)  # fmt: skip
+
+
+def words(model):
+    return model.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+async def planned(rig):
+    """Have a Backfill with `approval: Manual` get its plan."""
+    rig.create(approval="Manual")
+    await rig.until(lambda: rig.double())
+    assert rig.store.get("pods", *rig.driver())["metadata"]["labels"][KIND_LABEL] == "Plan"
+    rig.kubelet.finish(rig.driver(), ending=PLANNED)
+    await rig.until_phase("AwaitingApproval")
+
+
+def alive(rig):
+    return [name for name, phase in rig.pods().items() if phase not in ("Succeeded", "Failed")]
+
+
+class TestManualApproval:
+    async def test_the_plan_is_shown_and_nothing_runs(self, rigs):
+        """A person reads what would happen before anything is written; a plan is no failure and no driver."""
+        async with rigs() as rig:
+            await planned(rig)
+
+            assert {name: rig.status()["plan"][name] for name in words(PLAN)} == words(PLAN)
+            assert rig.status().get("failures", 0) == 0
+            assert rig.status()["history"][0]["kind"] == "Plan"
+            await rig.until(lambda: alive(rig) == [])
+            await rig.still(lambda: alive(rig) == [] and rig.attempt() == 1, for_s=1)
+
+    async def test_approved_it_runs(self, rigs):
+        """With a driver that works this time, and the plan stays for comparison."""
+        async with rigs() as rig:
+            await planned(rig)
+            rig.edit(approved=True)
+            await rig.until(lambda: rig.attempt() == 2 and rig.holds("Running"))
+
+            assert rig.store.get("pods", *rig.driver(attempt=2))["metadata"]["labels"][KIND_LABEL] == "Run"
+            assert alive(rig) == ["orders-2-driver"]
+            assert rig.status()["plan"]["rows"] == 4000
+
+    async def test_an_approval_beforehand_needs_no_second_one(self, rigs):
+        """Whoever approves unseen wants no plan."""
+        async with rigs() as rig:
+            rig.create(approval="Manual", approved=True)
+            await rig.until_holds("Running")
+
+            assert rig.store.get("pods", *rig.driver(attempt=rig.attempt()))["metadata"]["labels"][KIND_LABEL] == "Run"
+
+    async def test_a_plan_whose_operator_dies_is_not_made_twice(self, rigs):
+        """What the pod said last waits for whoever comes."""
+        async with rigs() as rig:
+            rig.create(approval="Manual")
+            await rig.until(lambda: rig.double())
+            rig.kill()
+            rig.kubelet.finish(rig.driver(), ending=PLANNED)
+            rig.start()
+            await rig.until_phase("AwaitingApproval")
+
+            assert rig.status()["plan"]["rows"] == 4000
+            assert rig.attempt() == 1
+
+    async def test_a_plan_that_fails_is_told_as_a_failure(self, rigs):
+        """A source that is not there is the same news before and after an approval."""
+        async with rigs() as rig:
+            rig.create(approval="Manual")
+            await rig.until(lambda: rig.double())
+            ending = Ending(outcome="Failed", reason="SourceNotFound", message="no table at /data/a")
+            rig.kubelet.finish(rig.driver(), exit_code=20, ending=ending)
+            await rig.until_phase("Failed")
+
+            assert "no table at /data/a" in str(rig.status()["conditions"])
+
+
+class TestProgress:
+    @pytest.mark.parametrize("field", sorted(words(SAID)))
+    def test_each_field_is_said(self, field):
+        """A field that has its default here would prove nothing below."""
+        assert words(SAID)[field] != words(ProgressSummary()).get(field)
+        assert set(words(SAID)) == {one.alias for one in ProgressSummary.model_fields.values()}
+
+    async def test_all_of_it_reaches_the_status(self, rigs):
+        """Percent, rows, rate, lag, ETA, epoch, reason: what is not in the CRD a real server drops without a word."""
+        async with rigs(double={"silent": True}) as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            double = rig.double()
+            said = {name: getattr(SAID, name) for name in ProgressSummary.model_fields}
+            double.progress = double.progress.model_copy(update=said)
+            await rig.until(lambda: rig.progress().get("percent") == SAID.percent)
+
+            assert rig.progress() == words(SAID)
