@@ -10,7 +10,12 @@ from support.background import Running
 from support.jobs import job, make_orders
 from support.oracle import seals, violations
 
+from backfill_core.errors import EXIT_STOPPED
+
 ROWS = 4000
+SLOW = 100
+"""Rows a second at which the history takes longer than any test waits in its middle."""
+
 BARRIERS = 4
 """So many barriers without an effect show that there is none."""
 
@@ -108,6 +113,26 @@ class TestAPause:
         assert (outcome.outcome, outcome.progress.rows_done, place.wrong()) == ("Complete", ROWS, [])
 
 
+class TestAReceiptInTheMiddle:
+    """It is about what is sealed at its barrier, however far that is."""
+
+    def test_of_the_snapshot_compares_the_rows_that_are_done(self, place):
+        """The source is further already: neither its new rows nor those not copied yet may count."""
+        place.change()
+        with place.run(source={"version": 0}, throttle={"rowsPerSecond": SLOW}) as running:
+            running.until(lambda progress: progress.rows_done)
+            running.command("Verify")
+            running.until(lambda progress: running.receipt() is not None)
+            receipt = running.receipt()
+            running.command("Throttle", rows_per_second=None)
+            outcome = running.outcome()
+
+        rows = {seal.version: seal.state["rowsDone"] for seal in seals(place.target)}
+        assert (receipt.source_version, receipt.mismatches) == (0, ())
+        assert 0 < receipt.rows == rows[receipt.target_version] < ROWS
+        assert (outcome.outcome, place.wrong()) == ("Complete", [])
+
+
 class TestALimit:
     """It holds as long as it was said to."""
 
@@ -124,3 +149,25 @@ class TestALimit:
         assert all(state["rowsDone"] < 20 for state in limited)
         assert "rowsPerSecond" not in seals(place.target)[-1].state["controls"]
         assert (outcome.outcome, outcome.progress.throttle_rows_per_second, place.wrong()) == ("Complete", None, [])
+
+
+class TestAStop:
+    """The attempt ends at a barrier; the next one begins where it ended."""
+
+    def test_is_resumed_from_its_seal(self, place):
+        """R-SNAP-37: neither does the target know less than was copied, nor is anything copied again."""
+        with place.run(throttle={"rowsPerSecond": SLOW}) as running:
+            running.until(lambda progress: progress.rows_done)
+            running.command("Stop")
+            stopped = running.outcome()
+        last = seals(place.target)[-1]
+        rows = place.rows()
+        place.change()
+        with place.run() as running:
+            outcome = running.outcome()
+
+        assert (stopped.outcome, stopped.exit_code) == ("Stopped", EXIT_STOPPED)
+        assert 0 < rows == last.state["rowsDone"] == stopped.progress.rows_done < ROWS
+        fence = seals(place.target, last.version)[0].state
+        assert (fence["attempt"], fence["snapshot"]["done"]) == (2, last.state["snapshot"]["done"])
+        assert (outcome.outcome, outcome.progress.rows_done, place.wrong()) == ("Complete", ROWS, [])
