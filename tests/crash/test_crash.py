@@ -16,12 +16,13 @@ import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 from support.jobs import make_orders, write_yaml
 from support.oracle import seals, violations
 
-from backfill_api.wire import Command, ThrottleCommand
+from backfill_api.wire import Command, StopCommand, ThrottleCommand
 from backfill_cli.client import NotRunningError, find
 from backfill_spark.crash import CRASH_POINTS
 
@@ -31,16 +32,26 @@ RATE = 12_000
 ATTEMPT_MAX_S = 150
 # In an order in which one job can meet them all; the second number: at which passing.
 POINTS = (
-    "after_fence:1", "before_orphan_removal:1", "after_orphan_removal:1", "before_stage:1", "after_stage:2",
+    "after_fence:1", "after_finish:1", "before_orphan_removal:1", "after_orphan_removal:1", "before_stage:1", "after_stage:2",
     "before_seal:3", "after_seal_commit:3", "before_ack:1", "before_merge:1", "after_merge:1", "after_seal_commit:2",
     "before_finish:1",
 )  # fmt: skip
+MAKING = "while the table is made"
+MODES = ("Upsert", "Append", "Changelog")
+"""Of the first three scenarios; all others are upserts, in which most can go wrong."""
+COMMANDS = {
+    "before_ack:1": Command(type="Throttle", throttle=ThrottleCommand(rows_per_second=RATE)),
+    # Of a job that is complete nothing is left to be resumed: it dies while it stops.
+    "after_finish:1": Command(type="Stop", stop=StopCommand(force=True)),
+}
+"""What a driver must be told to come to a point."""
 
 
 @dataclass
 class Report:
     """What a scenario saw."""
 
+    mode: str
     kills: Counter = field(default_factory=Counter)
     seals_checked: int = 0
     problems: list = field(default_factory=list)
@@ -55,11 +66,12 @@ class Scenario:
         self.random = random.Random(seed)
         self.source, self.target = f"{folder}/source", f"{folder}/target"
         self.name = f"crash-{seed}"
-        self.report = Report()
+        self.mode = MODES[seed] if seed < len(MODES) else MODES[0]
+        self.report = Report(self.mode)
         self.checked = -1
         self.fresh_id = 10_000_000
         self.file = write_yaml(
-            folder / "job.yaml", self.source, self.target, name=self.name, verify="Final",
+            folder / "job.yaml", self.source, self.target, name=self.name, verify="Final", target={"writeMode": self.mode},
             transform={"select": ["id", "customer", "amount", "upper(status) AS status"], "where": "amount < 900"},
             throttle={"rowsPerSecond": RATE}, barrier={"intervalMs": 500},
         )  # fmt: skip
@@ -71,7 +83,7 @@ class Scenario:
     def change(self):
         """Write one commit to the source."""
         table, pick = f"delta.`{self.source}`", self.random.randrange(1000)
-        match self.random.randrange(6):
+        match self.random.randrange(6) if self.mode != "Append" else self.random.choice([0, 5]):
             case 0:
                 self.fresh_id += 50
                 self.spark.range(self.fresh_id, self.fresh_id + 50).selectExpr(
@@ -92,7 +104,7 @@ class Scenario:
     def attempt(self, point=None, delay_s=None):
         """Run the driver until it dies or ends; return its exit code."""
         env = dict(os.environ, BACKFILL_STATE_DIR=f"{self.folder}/state", BACKFILL_CORES="1", BACKFILL_MEMORY="1g")
-        if point:
+        if point in POINTS:
             env["BACKFILL_CRASH_AT"] = point
         with open(f"{self.folder}/driver.log", "a") as log:
             driver = subprocess.Popen(
@@ -101,14 +113,16 @@ class Scenario:
             )  # fmt: skip
         timers = [threading.Timer(ATTEMPT_MAX_S, self.kill, [driver])]
         timers[0].start()
+        if point == MAKING:
+            threading.Thread(target=self.kill_while_made, args=[driver, delay_s], daemon=True).start()
         while driver.poll() is None:
             self.change()
-            if delay_s and len(timers) == 1 and seals(self.target, self.checked):
+            if point is None and delay_s and len(timers) == 1 and seals(self.target, self.checked):
                 # A random moment of its work, not of the start of a JVM: counted from the fence.
                 timers.append(threading.Timer(delay_s, self.kill, [driver]))
                 timers[1].start()
-            if point == "before_ack:1":
-                self.command()
+            if point in COMMANDS:
+                self.command(COMMANDS[point])
             try:
                 driver.wait(self.random.uniform(0.2, 1.5))
             except subprocess.TimeoutExpired:
@@ -123,15 +137,16 @@ class Scenario:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(driver.pid, signal.SIGKILL)
 
-    def command(self):
-        try:
-            from pathlib import Path
+    def kill_while_made(self, driver, delay_s):
+        """Kill it so long after the target's folder is there; seals come seconds later."""
+        while driver.poll() is None and not Path(self.target).exists():
+            threading.Event().wait(0.001)
+        threading.Event().wait(delay_s)
+        self.kill(driver)
 
-            find(Path(f"{self.folder}/state"), None).command(
-                Command(type="Throttle", throttle=ThrottleCommand(rows_per_second=RATE)), wait_s=3
-            )
-        except NotRunningError:
-            pass
+    def command(self, command):
+        with contextlib.suppress(NotRunningError):
+            find(Path(f"{self.folder}/state"), None).command(command, wait_s=3)
 
     def check(self):
         """Compare every seal that was not seen before."""
@@ -160,25 +175,28 @@ class Scenario:
 
 
 def plan_of(seed):
-    """Return the deaths of a scenario: every named point in the first one, eight random moments in the others."""
+    """Return the deaths of a scenario: every named point in the first one, random moments in the others."""
     if seed == 0:
         return [(point, None) for point in POINTS]
     chance = random.Random(seed)
-    return [(None, chance.uniform(0.1, 9)) for _ in range(8)]
+    return [(MAKING, chance.uniform(0, 0.2)), *((None, chance.uniform(0.1, 9)) for _ in range(7))]
 
 
 @pytest.fixture(scope="module")
 def reports(spark, tmp_path_factory):
-    """Run scenarios, two at a time, until there were as many deaths as asked for.
+    """Run scenarios, two at a time, until there were as many deaths as asked for, and one of each mode.
 
     A job that finished cannot be killed any more, so the number of scenarios is not known beforehand.
     """
     seeds, found, lock = itertools.count(), [], threading.Lock()
 
     def lane(_number):
-        while sum(sum(report.kills.values()) for report in found) < KILLS and len(found) < KILLS:
+        while True:
             with lock:
                 seed = next(seeds)
+            enough = sum(sum(report.kills.values()) for report in found) >= KILLS or len(found) >= KILLS
+            if seed >= len(MODES) and enough:
+                break
             report = Scenario(spark, tmp_path_factory.mktemp(f"s{seed}"), seed).run(plan_of(seed))
             found.append(report)
             kills = sum(report.kills.values())
@@ -202,8 +220,12 @@ class TestDeathChangesNothing:
         died = sum((report.kills for report in reports), Counter())
         print(dict(died))
 
-        assert {point.split(":")[0] for point in POINTS} <= set(died)
-        assert set(CRASH_POINTS) - {"after_finish"} == {point.split(":")[0] for point in POINTS}
+        assert {MAKING} | {point.split(":")[0] for point in POINTS} <= set(died)
+        assert set(CRASH_POINTS) == {point.split(":")[0] for point in POINTS}
+
+    def test_each_way_of_writing_died(self, reports):
+        """What a MERGE forgives, an append does not."""
+        assert {report.mode for report in reports if report.kills} == set(MODES)
 
     def test_there_were_as_many_deaths_as_asked_for(self, reports):
         """The suite says what it did, not what it planned."""

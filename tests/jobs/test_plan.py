@@ -1,9 +1,14 @@
 """What a plan says before anything is written."""
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from support.jobs import job, make_orders
+import yaml
+from support.jobs import job, make_orders, write_yaml
 
 from backfill_core.errors import KeyInvalidError, SourceNotFoundError
 from backfill_spark.plan import plan_job
@@ -104,3 +109,30 @@ class TestAPlan:
     def test_refuses_what_a_run_would_refuse(self, plan, spec, error):
         with pytest.raises(error):
             plan(**spec)
+
+
+class TestAPlanOnTheCommandLine:
+    """The same facts in each form, by the names of the API."""
+
+    def test_as_json_yaml_and_a_table(self, spark, tmp_path):
+        """One process for the three: what takes its time is Spark's start."""
+        make_orders(spark, str(tmp_path / "source"), ROWS, files=3)
+        file = write_yaml(tmp_path / "job.yaml", str(tmp_path / "source"), str(tmp_path / "target"))
+        thrice = (
+            "import sys\nfrom backfill_cli.__main__ import cli\nfor form in ('json', 'yaml', 'table'):\n"
+            "    cli(['plan', '-f', sys.argv[1], '-o', form], standalone_mode=False)\n    print('---')"
+        )
+        environ = {"BACKFILL_STATE_DIR": str(tmp_path / "state"), "BACKFILL_CORES": "1", "BACKFILL_MEMORY": "1g"}
+        done = subprocess.run(
+            [sys.executable, "-c", thrice, str(file)],
+            env={**os.environ, **environ}, capture_output=True, text=True, check=False, timeout=200,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        as_json, as_yaml, as_table = done.stdout.split("---\n")[:3]
+
+        for words in (json.loads(as_json), yaml.safe_load(as_yaml)):
+            facts = {name: words[name] for name in ("rows", "files", "version", "keyColumns", "targetExists")}
+            assert facts == {"rows": ROWS, "files": 3, "version": 0, "keyColumns": ["id"], "targetExists": False}
+        assert "plan of default/job" in as_table
+        assert "3,000 in 3 files" in as_table
+        assert not (tmp_path / "target").exists()

@@ -55,8 +55,10 @@ class TestTheCoreInvariant:
         for seed in range(SEEDS):
             world, oracle = finished(strategy, seed), finished(strategy, seed).oracle
             done.update(crashes=world.crashes, stops=world.stops, merges=oracle.merges, receipts=oracle.receipts)
+            done.update(began_paused=world.given.paused is not None)
             done.update(seals=oracle.seals, splits=oracle.splits, acks=oracle.acks)
         wanted = {"crashes": 100, "stops": 30, "merges": 40, "receipts": 60, "seals": 1000, "splits": 500, "acks": 400}
+        wanted["began_paused"] = 40
         assert all(done[name] >= least for name, least in wanted.items()), done
 
     def test_a_seed_is_a_world(self, strategy: str) -> None:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from support.jobs import vacuum
 
 from backfill_core.errors import (
     BackfillError,
@@ -113,6 +114,23 @@ class TestOrphans:
         assert sink.remove_orphans(2) == 1
         assert sorted(str(p.relative_to(sink.staging)) for p in Path(sink.staging).glob("*/*")) == ["a1/s1", "a2/s1"]
         assert spark.read.format("delta").load(sink.path).count() == 5
+
+    def test_a_vacuum_removes_them_and_what_was_replaced_and_nothing_that_is_sealed(self, spark, tmp_path):
+        """The folder has a plain name, or VACUUM would never look there (port.md, section 3)."""
+        sink = DeltaSink(spark, str(tmp_path / "t"), write_mode="Append", key=(), job_id="j")
+        sink.prepare(spark.range(1).schema)
+        sealer = Sealer(spark, sink.path, app_id="a", domain="backfill.x")
+        for work in (1, 2):
+            paths = sink.stage(spark.range(work * 10, work * 10 + 5), attempt=1, work_id=work)
+            sealer.seal(work, sealer.measure(paths), "s")
+        sink.stage(spark.range(5), attempt=1, work_id=3)
+        spark.sql(f"DELETE FROM delta.`{sink.path}` WHERE id >= 20")
+
+        vacuum(spark, sink.path)
+        left = {path.parent.name for path in Path(sink.staging).glob("*/*/*.parquet")}
+        assert left == {"s1"}
+        assert sorted(row["id"] for row in spark.read.format("delta").load(sink.path).collect()) == list(range(10, 15))
+        assert sealer.read_state().text == "s"
 
     def test_what_others_put_there_is_left_alone(self, spark, tmp_path):
         """Nor does it keep ours from going."""

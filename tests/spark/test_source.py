@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from support.jobs import make_orders
+from support.jobs import make_orders, vacuum
 
 from backfill_core.errors import (
     ChangeFeedExpiredError,
@@ -86,7 +86,7 @@ class TestASplitIsExactlyItsPartOfTheLine:
         make_orders(spark, path, 100, files=2)
         source = opened(spark, path)
         spark.sql(f"UPDATE delta.`{path}` SET amount = 1")
-        spark.sql(f"VACUUM delta.`{path}` RETAIN 0 HOURS")
+        vacuum(spark, path)
 
         with pytest.raises(Exception) as failure:
             source.read(pieces(prefix_of(source), 0, 100)).collect()

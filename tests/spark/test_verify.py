@@ -42,6 +42,25 @@ class TestTheReceipt:
 
         assert 1 <= len(found.mismatches) <= (1 if key else 2)
 
+    @pytest.mark.parametrize("key", [("id",), ("id", "b")])
+    @pytest.mark.parametrize(
+        ("damage", "moved"),
+        [
+            (lambda rows: rows.selectExpr("id", "if(id = 77, 78, a) AS a", "b", "m", "l", "s"), 0),
+            (lambda rows: rows.where("id <> 77"), -1),
+            (lambda rows: rows.unionAll(rows.where("id = 77")), 1),
+        ],
+        ids=["cell", "lost", "doubled"],
+    )
+    def test_the_vnode_is_that_of_the_key(self, rows, damage, moved, key):
+        """Whoever looks for the rows of a vnode can find them with Spark's own functions."""
+        vnode = f"pmod(xxhash64({', '.join(key)}), 16)"
+        at = rows.where("id = 77").selectExpr(vnode).collect()[0][0]
+        there = rows.where(f"{vnode} = {at}").count()
+
+        found = receipt(rows, damage(rows), key).mismatches
+        assert [(one.vnode, one.source_rows, one.target_rows) for one in found] == [(at, there, there + moved)]
+
     def test_a_null_that_moved_to_another_column_is_seen(self, spark):
         left = spark.sql("SELECT 1 AS id, null AS a, 5 AS b")
         right = spark.sql("SELECT 1 AS id, 5 AS a, null AS b")

@@ -49,3 +49,15 @@ def make_orders(spark: Any, path: str, rows: int, files: int = 8, **properties: 
     for name, value in properties.items():
         writer = writer.option(name, value)
     writer.save(path)
+
+
+def vacuum(spark: Any, path: str) -> None:
+    """Remove at once every file that the newest version of a table does not name."""
+    spread = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
+    before = spark.conf.get(spread)
+    # VACUUM lists in so many tasks, 10,000 unless told otherwise: minutes of nothing.
+    spark.conf.set(spread, "2")
+    try:
+        spark.sql(f"VACUUM delta.`{path}` RETAIN 0 HOURS")
+    finally:
+        spark.conf.set(spread, before)

@@ -43,8 +43,10 @@ class _Rate:
 class Oracle:
     """Judges one world over all its attempts."""
 
-    def __init__(self, upstream: Upstream, target: Target, mode: str, *, filtered: bool) -> None:
-        """Watch a world from its beginning."""
+    def __init__(
+        self, upstream: Upstream, target: Target, mode: str, *, filtered: bool, paused: str | None = None
+    ) -> None:
+        """Watch a world from its beginning, in which the spec pauses `History`, `All` or nothing."""
         self._upstream, self._target = upstream, target
         self._mode, self._filtered = mode, filtered
         self._last: dict[str, Any] | None = None
@@ -57,7 +59,8 @@ class Oracle:
         self._attempt = 0
         self._lost: dict[int, dict[int, Command]] = {}
         """Commands that an attempt took and had not sealed when it was lost; its last commit may still land."""
-        self._paused: Pause | None = None
+        self._spec_paused = paused
+        self._paused = self._held_by_spec
         self._rate: _Rate | None = None
         self.seals = self.merges = self.acks = self.splits = self.receipts = 0
 
@@ -214,13 +217,18 @@ class Oracle:
     def _check_controls(self, state: dict[str, Any]) -> None:
         """The stored controls are the sum of the commands up to the stored revision."""
         revision = state["controls"].get("revision", 0)
-        paused: str | None = None
+        paused = self._spec_paused
         for _, command in sorted(item for item in self.commands.items() if item[0] <= revision):
             if isinstance(command, Pause):
                 paused = "All" if command.everything else "History"
             elif isinstance(command, Resume):
                 paused = None
         demand(state["controls"].get("paused") == paused, f"stored pause is not that of revision {revision}")
+
+    @property
+    def _held_by_spec(self) -> Pause | None:
+        """Return what holds while nobody has commanded."""
+        return None if self._spec_paused is None else Pause(everything=self._spec_paused == "All")
 
     @property
     def paused(self) -> Pause | None:
@@ -245,7 +253,7 @@ class Oracle:
         self._live = {}
         self._rate = None
         pauses = [one for _, one in sorted(self.commands.items()) if isinstance(one, Pause | Resume)]
-        last = pauses[-1] if pauses else None
+        last = pauses[-1] if pauses else self._held_by_spec
         self._paused = last if isinstance(last, Pause) else None
 
     def on_verified(self, result: Verified) -> None:

@@ -19,6 +19,7 @@ from support.sim_shell import Shell
 from support.sim_tables import APPEND, CHANGELOG, UPSERT, Target, Upstream
 
 from backfill_api.spec import BackfillSpec
+from backfill_core.controls import ALL, HISTORY
 from backfill_core.job import JobSettings
 from backfill_core.messages import (
     Command,
@@ -71,6 +72,9 @@ class Scenario:
     stubborn: bool = False
     """A killed process leaves its commits in flight: they land if nobody refuses them."""
 
+    paused: str | None = None
+    """What the spec pauses from the first moment: None, `History` or `All`; until somebody says resume."""
+
     checked_fence: bool = True
     """The first seal of an attempt is refused when somebody sealed after the attempt had read the state."""
 
@@ -93,6 +97,7 @@ def scenario(seed: int) -> Scenario:
         commands=rng.choice([0, 3, 12]),
         commits=rng.choice([0, 3, 15, 40]),
         signals=rng.choice([0, 0, 2]),
+        paused=rng.choice([None, None, None, HISTORY, ALL]),
     )
 
 
@@ -116,7 +121,7 @@ class World:
             filtered=filtered,
         )
         self.target = Target()
-        self.oracle = Oracle(self.upstream, self.target, given.mode, filtered=filtered)
+        self.oracle = Oracle(self.upstream, self.target, given.mode, filtered=filtered, paused=given.paused)
         self.filtered = filtered
         self.spec = self._spec()
         self.now_s = 0.0
@@ -316,5 +321,5 @@ class World:
     def attempt_state(self, state: JobState | None) -> JobState:
         """Return the state a new attempt begins with, as the driver makes it."""
         before = state or JobState("job", "spec", attempt=0, epoch=0, strategy=self.given.strategy)
-        controls = before.controls.under_spec(None, self.given.rows_per_s).at(self.wall_ms)
+        controls = before.controls.under_spec(self.given.paused, self.given.rows_per_s).at(self.wall_ms)
         return replace(before, attempt=before.attempt + 1, controls=controls)

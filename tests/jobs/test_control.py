@@ -1,0 +1,173 @@
+"""Control of a real driver over real tables: what an acknowledged command promises is seen in the target."""
+
+import os
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from support.background import Running
+from support.jobs import job, make_orders
+from support.oracle import seals, violations
+
+from backfill_core.errors import EXIT_STOPPED
+
+ROWS = 4000
+SLOW = 100
+"""Rows a second at which the history takes longer than any test waits in its middle."""
+
+BARRIERS = 4
+"""So many barriers without an effect show that there is none."""
+
+
+@pytest.fixture
+def place(spark, tmp_path):
+    """A source of orders, a free place for a target, and drivers between them."""
+
+    class Place:
+        source, target = str(tmp_path / "source"), str(tmp_path / "target")
+
+        def run(self, **spec):
+            barrier = {"barrier": {"intervalMs": 200}}
+            return Running(spark, job(self.source, self.target, **barrier, **spec), tmp_path / "state")
+
+        def change(self):
+            spark.sql(f"UPDATE delta.`{self.source}` SET amount = amount + 1 WHERE id % 10 = 3")
+
+        def rows(self):
+            return spark.read.format("delta").load(self.target).count()
+
+        def wrong(self):
+            return violations(spark, self.source, self.target, seals(self.target)[-1], lambda rows: rows)
+
+    made = Place()
+    make_orders(spark, made.source, ROWS, files=4)
+    return made
+
+
+@contextmanager
+def busy_cores(spark, folder):
+    """Keep every core of the session busy: what is submitted meanwhile runs, and cannot end."""
+    pipes = [folder / f"core{number}" for number in range(spark.sparkContext.defaultParallelism)]
+    for pipe in pipes:
+        os.mkfifo(pipe)
+    spread = spark.sparkContext.parallelize(pipes, len(pipes))
+    task = Thread(target=spread.foreach, args=[Path.read_bytes])
+    task.start()
+    # Opening waits for the reader, closing lets it go.
+    ends = [pipe.open("wb") for pipe in pipes]
+    try:
+        yield
+    finally:
+        for end in ends:
+            end.close()
+        task.join()
+
+
+class TestAPause:
+    """What it holds stands still; what it does not hold goes on (R-SNAP-43)."""
+
+    def test_of_the_spec_is_in_force_from_the_first_moment(self, place):
+        """Somebody who applies a paused job must not find rows in the target."""
+        with place.run(desiredState="Paused") as running:
+            began = running.fenced()
+            held = running.until(lambda progress: progress.epoch >= began.epoch + BARRIERS)
+            sealed = seals(place.target)
+            running.command("Resume")
+            outcome = running.outcome()
+
+        assert (held.paused, held.quiet, held.rows_done) == ("History", True, 0)
+        assert {(seal.state["controls"]["paused"], seal.state["rowsDone"]) for seal in sealed} == {("History", 0)}
+        assert (outcome.outcome, outcome.progress.rows_done, place.wrong()) == ("Complete", ROWS, [])
+
+    def test_of_all_holds_changes_which_one_of_history_lets_through(self, place):
+        with place.run(after="Follow") as running:
+            running.until(lambda progress: progress.caught_up)
+            epoch = running.command("Pause", scope="All").epoch
+            place.change()
+            running.until(lambda progress: progress.head_version == 1)
+            held = running.until(lambda progress: progress.epoch >= epoch + BARRIERS)
+            consumed = [seal.state["consumed"] for seal in seals(place.target)]
+            running.command("Pause", scope="History")
+            running.until(lambda progress: progress.consumed_version == 1)
+            running.command("Stop")
+            outcome = running.outcome()
+
+        assert (held.paused, held.lag_versions, held.changes_done, consumed[-1]) == ("All", 1, 0, 0)
+        assert (outcome.outcome, outcome.progress.paused, place.wrong()) == ("Stopped", "History", [])
+
+    def test_with_force_cancels_a_split_that_runs(self, spark, place, tmp_path):
+        """It cannot end by itself here; nothing of it stays, and its rows are read again."""
+        with place.run(desiredState="Paused") as running:
+            running.fenced()
+            with busy_cores(spark, tmp_path):
+                running.command("Resume")
+                running.until(lambda progress: not progress.quiet)
+                running.command("Pause", force=True)
+                held = running.until(lambda progress: progress.quiet)
+            staged = [path for path in Path(place.target).glob("backfill-*/**/*") if path.is_file()]
+            running.command("Resume")
+            outcome = running.outcome()
+
+        assert (held.paused, held.rows_done, held.splits_done, staged) == ("History", 0, 0, [])
+        assert (outcome.outcome, outcome.progress.rows_done, place.wrong()) == ("Complete", ROWS, [])
+
+
+class TestAReceiptInTheMiddle:
+    """It is about what is sealed at its barrier, however far that is."""
+
+    def test_of_the_snapshot_compares_the_rows_that_are_done(self, place):
+        """The source is further already: neither its new rows nor those not copied yet may count."""
+        place.change()
+        with place.run(source={"version": 0}, throttle={"rowsPerSecond": SLOW}) as running:
+            running.until(lambda progress: progress.rows_done)
+            running.command("Verify")
+            running.until(lambda progress: running.receipt() is not None)
+            receipt = running.receipt()
+            running.command("Throttle", rows_per_second=None)
+            outcome = running.outcome()
+
+        rows = {seal.version: seal.state["rowsDone"] for seal in seals(place.target)}
+        assert (receipt.source_version, receipt.mismatches) == (0, ())
+        assert 0 < receipt.rows == rows[receipt.target_version] < ROWS
+        assert (outcome.outcome, place.wrong()) == ("Complete", [])
+
+
+class TestALimit:
+    """It holds as long as it was said to."""
+
+    def test_with_an_expiry_ends_by_itself(self, place):
+        """At this limit alone the job would take half an hour."""
+        with place.run(desiredState="Paused") as running:
+            running.fenced()
+            running.command("Throttle", rows_per_second=2, for_seconds=1)
+            running.command("Resume")
+            outcome = running.outcome()
+
+        limited = [seal.state for seal in seals(place.target) if seal.state["controls"].get("rowsPerSecond") == 2]
+        assert limited
+        assert all(state["rowsDone"] < 20 for state in limited)
+        assert "rowsPerSecond" not in seals(place.target)[-1].state["controls"]
+        assert (outcome.outcome, outcome.progress.throttle_rows_per_second, place.wrong()) == ("Complete", None, [])
+
+
+class TestAStop:
+    """The attempt ends at a barrier; the next one begins where it ended."""
+
+    def test_is_resumed_from_its_seal(self, place):
+        """R-SNAP-37: neither does the target know less than was copied, nor is anything copied again."""
+        with place.run(throttle={"rowsPerSecond": SLOW}) as running:
+            running.until(lambda progress: progress.rows_done)
+            running.command("Stop")
+            stopped = running.outcome()
+        last = seals(place.target)[-1]
+        rows = place.rows()
+        place.change()
+        with place.run() as running:
+            outcome = running.outcome()
+
+        assert (stopped.outcome, stopped.exit_code) == ("Stopped", EXIT_STOPPED)
+        assert 0 < rows == last.state["rowsDone"] == stopped.progress.rows_done < ROWS
+        fence = seals(place.target, last.version)[0].state
+        assert (fence["attempt"], fence["snapshot"]["done"]) == (2, last.state["snapshot"]["done"])
+        assert (outcome.outcome, outcome.progress.rows_done, place.wrong()) == ("Complete", ROWS, [])

@@ -1,0 +1,212 @@
+"""Reasons that only the world causes: the job ends with the right one, and its target is still what its state says."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from support.jobs import job, make_orders, vacuum
+from support.oracle import seals, violations
+
+from backfill_spark.driver import request_stop, run_driver
+from backfill_spark.settings import DriverSettings
+
+ROWS = 200
+
+
+class World:
+    """A source that somebody else changes, and one job after the other from it to one target."""
+
+    def __init__(self, spark, folder):
+        self.spark, self.folder = spark, folder
+        self.source, self.target = str(folder / "source"), str(folder / "target")
+
+    def sql(self, *statements):
+        """Carry out statements in which `{t}` is the source."""
+        for statement in statements:
+            self.spark.sql(statement.format(t=f"delta.`{self.source}`"))
+
+    def run(self, when=lambda _: False, meanwhile=lambda: None, **spec):
+        """Run a job; `meanwhile` happens once, when a look at it says that it is time, before it goes on."""
+        done = []
+
+        def observe(progress):
+            if not done and when(progress):
+                done.append(meanwhile())
+
+        settings = DriverSettings(state_dir=self.folder / "state", cores=2)
+        backfill = job(self.source, self.target, barrier={"intervalMs": 200}, **spec)
+        outcome = run_driver(backfill, settings=settings, observe=observe, spark=self.spark)
+        return outcome.reason, outcome.exit_code, outcome.message
+
+    def clean_log(self):
+        """Remove the commits before the newest, as Delta does after a month where there is a checkpoint."""
+        log = Path(self.source, "_delta_log")
+        assert list(log.glob("*.checkpoint*.parquet")), "there is none: no reader could read the table"
+        for commit in sorted(log.glob("0*.json"))[:-1]:
+            commit.unlink()
+
+    def harm(self, consumed=0):
+        """Say what is wrong with the target: it must hold all that it says, and say no more than `consumed`."""
+        last = seals(self.target)[-1]
+        assert (last.state["finished"], last.state["snapshot"]["consumed"]) == (False, consumed)
+        view = self.spark.read.format("delta").load(self.target).columns
+        wanted = self.spark.createDataFrame(self.kept, self.schema).select(*view)
+        found = self.spark.read.format("delta").load(self.target)
+        return found.exceptAll(wanted).count(), last.state["rowsDone"] - found.count()
+
+    def keep(self):
+        """Remember the rows of the source as they are: afterwards they may be gone."""
+        rows = self.spark.read.format("delta").load(self.source)
+        self.kept, self.schema = rows.collect(), rows.schema
+
+
+def at_once(progress):
+    """The version is pinned by now; the job cannot be complete, because it looks at the source again for that."""
+    return True
+
+
+def caught_up(progress):
+    return progress.caught_up
+
+
+@pytest.fixture
+def world(spark, tmp_path):
+    made = World(spark, tmp_path)
+    make_orders(spark, made.source, ROWS, files=2, **{"delta.checkpointInterval": "2"})
+    made.keep()
+    return made
+
+
+@pytest.fixture
+def plain(spark, tmp_path):
+    """The same without a change feed."""
+    made = World(spark, tmp_path)
+    spark.range(0, ROWS, 1, 2).selectExpr("id", "id * 2 AS twice").write.format("delta").save(made.source)
+    made.keep()
+    return made
+
+
+class TestTheChangeFeed:
+    """What is missing in it cannot be guessed (R-SNAP-47)."""
+
+    def test_was_never_there(self, plain):
+        """Appends can be read without one, updates cannot."""
+        reason, code, message = plain.run(at_once, lambda: plain.sql("UPDATE {t} SET twice = 0 WHERE id < 9"))
+
+        assert (reason, code, plain.harm()) == ("ChangeFeedMissing", 43, (0, 0))
+        assert "version 1 " in message
+
+    def test_was_vacuumed(self, spark, world):
+        """The commit is still there, its rows are not."""
+
+        def meanwhile():
+            world.sql("UPDATE {t} SET amount = amount + 1 WHERE id < 9")
+            vacuum(spark, world.source)
+
+        reason, code, _ = world.run(caught_up, meanwhile, after="Follow")
+
+        assert (reason, code, world.harm()) == ("ChangeFeedExpired", 42, (0, 0))
+
+    def test_was_cleaned_away(self, world):
+        """The first version that is missing is named."""
+
+        def meanwhile():
+            world.sql("UPDATE {t} SET amount = amount + 1 WHERE id < 9", "DELETE FROM {t} WHERE id = 100")
+            world.clean_log()
+
+        reason, code, message = world.run(at_once, meanwhile)
+
+        assert (reason, code, world.harm()) == ("ChangeFeedExpired", 42, (0, 0))
+        assert "version 1 " in message
+
+
+class TestAnotherTable:
+    """A job belongs to the table that it pinned, not to its place."""
+
+    def test_is_what_a_restored_one_is(self, world):
+        """Its feed does not tell what the restore undid."""
+
+        def meanwhile():
+            world.sql("DELETE FROM {t} WHERE id < 9", "RESTORE TABLE {t} TO VERSION AS OF 0")
+
+        assert world.run(at_once, meanwhile)[:2] == ("SourceReplaced", 44)
+        assert world.harm() == (0, 0)
+
+
+class TestTheSchema:
+    """The target has the columns of the pinned version; only an addition leaves them as they are."""
+
+    @pytest.mark.parametrize("policy", ["Fail", "Ignore"])
+    def test_of_a_column_that_became_another_is_refused(self, spark, world, policy):
+        def meanwhile():
+            rows = spark.read.format("delta").load(world.source).selectExpr("* EXCEPT (amount)", "note AS amount")
+            rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(world.source)
+
+        reason, code, message = world.run(at_once, meanwhile, source={"schemaChange": policy})
+
+        assert (reason, code, world.harm()) == ("SchemaChanged", 45, (0, 0))
+        assert "'amount' changed its type: double became string" in message
+
+    def test_may_not_grow_unless_that_is_said(self, world):
+        """Saying it is the cure: the same target goes on, and holds every row without the new column."""
+
+        def meanwhile():
+            world.sql("ALTER TABLE {t} ADD COLUMN extra INT", "UPDATE {t} SET extra = 1, amount = 5 WHERE id < 9")
+
+        reason, code, message = world.run(at_once, meanwhile)
+        assert (reason, code, world.harm()) == ("SchemaChanged", 45, (0, 0))
+        assert "'extra' was added" in message
+
+        assert world.run(source={"schemaChange": "Ignore"})[:2] == ("Complete", 0)
+        last = seals(world.target)[-1]
+        assert violations(world.spark, world.source, world.target, last, lambda rows: rows.drop("extra")) == []
+
+
+class TestAnAppendTarget:
+    """It cannot take back a row."""
+
+    def test_refuses_an_update_of_the_source(self, world):
+        def meanwhile():
+            world.sql("UPDATE {t} SET amount = amount + 1 WHERE id = 3")
+
+        reason, code, message = world.run(at_once, meanwhile, target={"writeMode": "Append"})
+
+        assert (reason, code, world.harm()) == ("SourceNotAppendOnly", 46, (0, 0))
+        assert "version 1 " in message
+
+
+class TestThePinnedVersion:
+    """Its rows are read to the last one, or the job says that it cannot (R-SNAP-47)."""
+
+    def test_whose_log_was_cleaned_is_refused_before_anything_is_written(self, world):
+        world.sql("DELETE FROM {t} WHERE id = 1", "DELETE FROM {t} WHERE id = 2")
+        world.clean_log()
+
+        reason, code, message = world.run(source={"version": 0})
+
+        assert (reason, code, Path(world.target).exists()) == ("SnapshotExpired", 41, False)
+        assert "version 0 " in message
+
+    def test_that_was_vacuumed_while_the_job_was_stopped(self, spark, world):
+        """It was fine when the job began."""
+        stopped = world.run(at_once, lambda: request_stop(force=True), throttle={"rowsPerSecond": 0})
+        world.sql("UPDATE {t} SET amount = amount + 1 WHERE id < 150")
+        vacuum(spark, world.source)
+
+        assert stopped[0] == "Stopped"
+        assert world.run()[:2] == ("SnapshotExpired", 41)
+        assert world.harm() == (0, 0)
+
+
+class TestASourceThatCannotBeRead:
+    """Named, and nothing is written."""
+
+    def test_is_no_delta_table_any_more(self, world):
+        shutil.rmtree(Path(world.source, "_delta_log"))
+
+        assert world.run()[:2] == ("SourceNotFound", 22)
+        assert not Path(world.target).exists()
+
+    def test_vanishes_while_it_is_followed(self, world):
+        assert world.run(caught_up, lambda: shutil.rmtree(world.source), after="Follow")[:2] == ("SourceNotFound", 22)
+        assert world.harm() == (0, 0)
