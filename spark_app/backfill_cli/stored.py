@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from backfill_api.spec import Backfill
-from backfill_spark.driver import open_job
+from backfill_spark.opening import open_job
 from backfill_spark.session import open_session
 from backfill_spark.settings import DriverSettings
 

@@ -53,7 +53,7 @@ class InvalidTransformError(BackfillError):
 
 
 class SourceNotFoundError(BackfillError):
-    """The source is missing, is no Delta table, or cannot be read."""
+    """The source is missing, or is no Delta table."""
 
     reason = "SourceNotFound"
     exit_code = 22
@@ -106,6 +106,13 @@ class JavaMissingError(BackfillError):
 
     reason = "JavaMissing"
     exit_code = 29
+
+
+class UnsupportedSourceFeatureError(BackfillError):
+    """The source has a table feature that cannot be read, or a column with a name of the change feed; names it."""
+
+    reason = "UnsupportedSourceFeature"
+    exit_code = 30
 
 
 class StateMismatchError(BackfillError):
@@ -201,7 +208,7 @@ class TransientError(BackfillError):
 
 
 class StateMovedError(TransientError):
-    """An earlier attempt sealed between this one's look at the state and its fence: read the state again."""
+    """The target may hold more than the state that was read says: end the attempt, and read the state again."""
 
 
 class AlreadyRunningError(BackfillError):
