@@ -64,6 +64,10 @@ REFUSED = {
     "neither path nor table": (spec(source={"type": "Delta", "delta": {"key": ["id"]}}), "exactly one of path and table"),
     "an upsert without a key": (spec(source={"type": "Delta", "delta": {"path": "/a"}}), "an Upsert target needs"),
     "partitions and clusters": (spec(target=target(partitionBy=["a"], clusterBy=["b"])), "at most one of partitionBy"),
+    "kept rows and keys": (spec(target=target(existingRows="Keep")), "existingRows: Keep needs"),
+    "kept rows and a receipt": (
+        spec(verify="Final", target=target(writeMode="Append", existingRows="Keep")), "verify: Final compares"
+    ),
     "another write mode": (spec(target=target(writeMode="Overwrite")), "writeMode"),
     "a rate below zero": (spec(throttle={"rowsPerSecond": -1}), "rowsPerSecond"),
     "a rate with a fraction": (spec(throttle={"rowsPerSecond": 0.5}), "rowsPerSecond"),
