@@ -47,6 +47,7 @@ CURES = {
     "UnsupportedSourceFeature": "Drop the feature that the message names from the source, or rename the column; or read a copy without it.",
     "KeyInvalid": "Name columns in `spec.source.delta.key` that are never null and unique together.",
     "KeyNotUnique": "Name further columns in `spec.source.delta.key` until they are unique, or remove the doubled rows from the source. Found after history was copied (large sources), it needs a new target too.",
+    "TargetNotFound": "Make the table or its database in the catalog, or give `spec.target.delta.path`.",
     "TargetNotEmpty": "Choose a target that does not exist yet, or, with `writeMode: Append` or `Changelog`, say `spec.target.delta.existingRows: Keep` if its rows may stay beside ours.",
     "UnsupportedTargetFeature": "Choose another target, or drop the feature that the message names from it; `docs/operating.md` lists what is refused.",
     "TargetIsSource": "Choose a target that is another table than the source, in a folder of its own.",

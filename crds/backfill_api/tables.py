@@ -124,7 +124,7 @@ class DeltaTarget(Model):
     """Folder or URI of the table; give this or `table`."""
 
     table: Name | None = None
-    """Name in the catalog; give this or `path`."""
+    """Name in Spark's catalog, where the table is made when it is missing; give this or `path`."""
 
     write_mode: Literal["Upsert", "Append", "Changelog"] = "Upsert"
     """`Upsert`: one row a key. `Append`: for sources that only append. `Changelog`: every change as a row."""

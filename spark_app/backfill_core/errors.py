@@ -115,6 +115,13 @@ class UnsupportedSourceFeatureError(BackfillError):
     exit_code = 30
 
 
+class TargetNotFoundError(BackfillError):
+    """The target is a name in a catalog that neither has it nor says where it would be."""
+
+    reason = "TargetNotFound"
+    exit_code = 31
+
+
 class StateMismatchError(BackfillError):
     """The target holds the state of another spec (source, transform, target or strategy differ)."""
 
