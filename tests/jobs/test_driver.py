@@ -1,5 +1,6 @@
 """Whole jobs in this process: every mode to its receipt, starts again, and bad input that writes nothing."""
 
+import re
 import threading
 from pathlib import Path
 
@@ -185,9 +186,11 @@ class TestATargetInTheCatalog:
     """Given by name, made by name."""
 
     @pytest.fixture
-    def name(self, spark):
-        yield "orders_of_a_job"
-        spark.sql("DROP TABLE IF EXISTS orders_of_a_job")
+    def name(self, spark, tmp_path):
+        """One of its own: a table with a place outlives its name."""
+        name = re.sub(r"\W", "_", tmp_path.name)
+        yield name
+        spark.sql(f"DROP TABLE IF EXISTS {name}")
 
     def run(self, world, name):
         return world.run(target={"path": None, "table": name}, verify="Final")

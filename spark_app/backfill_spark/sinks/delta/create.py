@@ -49,3 +49,10 @@ def create_table(
     for key, value in {**ours, **properties}.items():
         builder = builder.property(key, value)
     builder.execute()
+
+
+def name_table(spark: SparkSession, path: str, name: str) -> None:
+    """Give a table that exists a name in the catalog."""
+    from delta.tables import DeltaTable
+
+    DeltaTable.createIfNotExists(spark).tableName(name).location(path).execute()

@@ -28,7 +28,7 @@ from backfill_spark.changes import DELETE
 from backfill_spark.columns import nullable, quoted
 from backfill_spark.java_errors import JAVA_ERRORS, first_line, is_no_access, whole_text
 from backfill_spark.sinks.delta import checks
-from backfill_spark.sinks.delta.create import create_table, with_changelog_columns
+from backfill_spark.sinks.delta.create import create_table, name_table, with_changelog_columns
 from backfill_spark.sinks.delta.staging import StagingFolder
 from backfill_spark.sinks.delta.table import PHYSICAL_NAME, TargetTable, delta_snapshot, read_table
 
@@ -114,10 +114,10 @@ class DeltaSink:
 
     def _check_writable(self) -> None:
         path = self._jvm.org.apache.hadoop.fs.Path(self.path)
-        while path.getParent() is not None and not self._fs.exists(path):
-            path = path.getParent()
         action = self._jvm.org.apache.hadoop.fs.permission.FsAction.WRITE
         try:
+            while path.getParent() is not None and not self._fs.exists(path):
+                path = path.getParent()
             self._fs.access(path, action)
         except JAVA_ERRORS as error:
             if not is_no_access(whole_text(error)):
@@ -142,6 +142,15 @@ class DeltaSink:
             return True
         return any(_COMMITTED.match(one.getPath().getName()) for one in self._fs.listStatus(entry.getPath()))
 
+    def _remove_begun_log(self) -> None:
+        """Remove a log without commits: Delta makes no table over one. A commit that lands meanwhile keeps its folder."""
+        path = self._jvm.org.apache.hadoop.fs.Path(f"{self.path}/_delta_log")
+        if self._fs.exists(path):
+            for one in self._fs.listStatus(path):
+                if not _COMMITTED.match(one.getPath().getName()):
+                    self._fs.delete(one.getPath(), False)
+            self._fs.delete(path, False)
+
     def _file_system(self, path: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(path).getFileSystem(self._spark._jsc.hadoopConfiguration())
 
@@ -156,9 +165,8 @@ class DeltaSink:
     # ------------------------------------------------------------------ making
     def prepare(self, schema: StructType) -> None:
         """Make the table when it is missing, and look at it as it is now."""
-        # Killed between the two, a table has its first commit and no name.
-        nameless = self._name is not None and not self._spark.catalog.tableExists(self._name)
-        if nameless or not self.exists():
+        if not self.exists():
+            self._remove_begun_log()
             create_table(
                 self._spark,
                 self.path,
@@ -169,6 +177,9 @@ class DeltaSink:
                 properties=self._properties,
                 deletion_vectors=self._write_mode == "Upsert",
             )
+        elif self._name is not None and not self._spark.catalog.tableExists(self._name):
+            # Killed between the two, a table has its first commit and no name.
+            name_table(self._spark, self.path, self._name)
         self._known = read_table(self._spark, self.path)
 
     @property
