@@ -11,6 +11,9 @@ from backfill_core.messages import Piece
 GROWTH_MAX = 2.0
 """A split is at most twice, at least half as large as the one before: one odd measurement does no harm."""
 
+LAST_PART = 3
+"""The last splits have at least a third of the usual rows."""
+
 MEMORY = 0.5
 """Weight of the newest measurement in the running mean."""
 
@@ -45,6 +48,20 @@ class SplitSizer:
     def rows_per_split(self) -> int:
         """Rows the next split should have."""
         return self.rows
+
+
+def tapered(usual: int, left: int, *, slots: int) -> int:
+    """Return the rows of the next split: fewer towards the end, so that all slots end together.
+
+    Never less than a part of the usual ones: a split has a cost of its own (a Spark job, 0.2 s), and a long tail of
+    small ones costs more than it saves.
+
+    Args:
+        usual: Rows of a split in the middle of the copy.
+        left: Rows that no split has taken, at least 1.
+        slots: Splits in flight.
+    """
+    return min(usual, max(-(-left // (2 * slots)), usual // LAST_PART))
 
 
 def cut(prefix: Sequence[int], gap: tuple[int, int], rows_wanted: int, *, exact: bool) -> tuple[int, int] | None:

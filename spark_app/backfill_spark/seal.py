@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 ENGINE_INFO = "backfill"
 HOOKS_MAX = 32
 """Of past commits that failed and are kept for another try."""
+LOCAL_LOG_STORE = ("io.delta.kernel.logStore.file.impl", "io.delta.storage.LocalLogStore")
+"""Kernel's own choice for local files starts ten processes (chmod, readlink) for every file it writes: half of a seal."""
 
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
@@ -75,7 +77,8 @@ class Sealer:
         self._app_id = app_id
         self._domain = domain
         self._kernel = self._jvm.io.delta.kernel
-        conf = spark._jsc.hadoopConfiguration()  # type: ignore[union-attr]
+        conf = self._jvm.org.apache.hadoop.conf.Configuration(spark._jsc.hadoopConfiguration())  # type: ignore[union-attr]
+        conf.setIfUnset(*LOCAL_LOG_STORE)
         self._engine = self._kernel.defaults.engine.DefaultEngine.create(conf)
         self._files = self._kernel.defaults.engine.hadoopio.HadoopFileIO(conf)
         self._fs = self._jvm.org.apache.hadoop.fs.Path(path).getFileSystem(conf)

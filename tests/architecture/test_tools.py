@@ -50,7 +50,9 @@ class TestTheClosingLine:
 
     def test_every_folder_of_tests_is_in_a_lane(self, run_tests):
         """A suite that no target runs is no suite."""
-        reached = {path for lane in ("rules", "hands", "jobs", "control", "crash", "e2e") for path in run_tests.folders(lane)}
+        reached = {
+            path for lane in ("rules", "hands", "jobs", "control", "crash", "e2e") for path in run_tests.folders(lane)
+        }
         there = {f"tests/{path.relative_to(ROOT / 'tests').parts[0]}" for path in (ROOT / "tests").rglob("test_*.py")}
 
         assert there - reached <= {"tests/benchmarks"}

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backfill_core.messages import Piece
-from backfill_core.sizing import SplitSizer, cut, pieces
+from backfill_core.sizing import SplitSizer, cut, pieces, tapered
 
 files = st.lists(st.integers(0, 9), min_size=1, max_size=12)
 
@@ -138,3 +138,24 @@ class TestPieces:
         assert pieces(prefix, 2, 8) == (Piece(0, 2, 3, 3), Piece(2, 0, 4, 4), Piece(3, 0, 1, 2))
         assert [piece.whole for piece in pieces(prefix, 2, 8)] == [False, True, False]
         assert pieces(prefix, 3, 3) == pieces(prefix, 9, 9) == pieces([0], 0, 0) == ()
+
+
+class TestTheLastSplitsAreSmaller:
+    """So that all slots end together; but a split has a cost of its own."""
+
+    def test_one_slot_never_takes_what_two_could_share(self) -> None:
+        """With 3 splits' worth left for two slots, a usual one would leave one slot idle at the end."""
+        assert tapered(1000, 3000, slots=2) == 750
+
+    def test_the_tail_is_short(self) -> None:
+        """Halving down to nothing, ten small splits cost more than an idle second."""
+        left, splits = 4000, []
+        while left > 0:
+            splits.append(min(left, tapered(1000, left, slots=2)))
+            left -= splits[-1]
+        assert splits == [1000, 750, 563, 422, 333, 333, 333, 266]
+
+    @given(st.integers(1, 10**9), st.integers(1, 10**10), st.integers(1, 16))
+    def test_is_never_more_than_usual(self, usual: int, left: int, slots: int) -> None:
+        """The usual size is what a rate, a pause and the memory were promised."""
+        assert tapered(usual, left, slots=slots) <= usual

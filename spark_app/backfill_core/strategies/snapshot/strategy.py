@@ -37,7 +37,7 @@ from backfill_core.messages import (
 )
 from backfill_core.ports import Gate, Harvest, Now, Pinned, StrategyView, WorkIds
 from backfill_core.retention import warn, warn_short
-from backfill_core.sizing import SplitSizer, cut, pieces
+from backfill_core.sizing import SplitSizer, cut, pieces, tapered
 from backfill_core.state import txn_version
 from backfill_core.strategies.snapshot.params import SnapshotSettings
 from backfill_core.throttle import TokenBucket
@@ -286,9 +286,8 @@ class SnapshotStrategy:
             quota = int(bucket.available(now.mono_s))
             return [len(range(slot, quota, slots)) for slot in range(slots)] if quota > 0 else []
         left = self._total - self._taken().size
-        # The last splits shrink, so that all slots end together.
-        rows = max(SPLIT_ROWS_MIN, min(self._sizer.rows_per_split, -(-left // (2 * self._settings.in_flight_max))))
-        return [rows] * slots
+        rows = tapered(self._sizer.rows_per_split, left, slots=self._settings.in_flight_max)
+        return [max(SPLIT_ROWS_MIN, rows)] * slots
 
     def _taken(self) -> IntervalSet:
         taken = self._harvested
