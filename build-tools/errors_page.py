@@ -24,7 +24,7 @@ anybody changing anything.
 | 4 | a command found no driver to talk to |
 | 5 | a command was not acknowledged, or refused, by the driver |
 | 10 | stopped at a barrier as asked; the next run resumes |
-| 20–39 | the spec or its input is wrong: final until somebody changes it; nothing was written |
+| 20–39 | the spec or its input is wrong: final until somebody changes it; found before the first seal, or nothing of the split or batch in question was sealed |
 | 40–59 | the world changed under the job: final until somebody decides |
 | 60–79 | transient: the same step may succeed when tried again |
 | 130 | a second Ctrl-C ended it at once; the next run resumes at the last seal |
@@ -43,10 +43,12 @@ SECTIONS = (
 CURES = {
     "InvalidSpec": "Correct the field that the message names; it suggests the nearest known name. `backfill validate -f FILE` checks without running.",
     "InvalidTransform": "Use row-wise, deterministic expressions over columns of the source: no aggregates, no windows, no `rand()`, no `current_timestamp()`.",
-    "SourceNotFound": "Check the path or the name in `spec.source.delta`, and that this user may read it.",
+    "SourceNotFound": "Check the path or the name in `spec.source.delta`.",
+    "UnsupportedSourceFeature": "Drop the feature that the message names from the source, or rename the column; or read a copy without it.",
     "KeyInvalid": "Name columns in `spec.source.delta.key` that are never null and unique together.",
-    "KeyNotUnique": "Name further columns in `spec.source.delta.key` until they are unique, or remove the doubled rows from the source.",
-    "TargetNotEmpty": "Choose a target that does not exist yet, or say `spec.target.delta.existingRows: Keep` if its rows may stay beside ours.",
+    "KeyNotUnique": "Name further columns in `spec.source.delta.key` until they are unique, or remove the doubled rows from the source. Found after history was copied (large sources), it needs a new target too.",
+    "TargetNotFound": "Make the table or its database in the catalog, or give `spec.target.delta.path`.",
+    "TargetNotEmpty": "Choose a target that does not exist yet, or, with `writeMode: Append` or `Changelog`, say `spec.target.delta.existingRows: Keep` if its rows may stay beside ours.",
     "UnsupportedTargetFeature": "Choose another target, or drop the feature that the message names from it; `docs/operating.md` lists what is refused.",
     "TargetIsSource": "Choose a target that is another table than the source, in a folder of its own.",
     "PermissionDenied": "Give the user of the driver read access to the source, and write access to the target and its log.",

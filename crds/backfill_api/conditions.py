@@ -77,9 +77,11 @@ REASONS: Final = {
     # of the driver: the same words as its errors
     "InvalidSpec": "The document does not say what it must.",
     "InvalidTransform": "The transform is not row-wise or not deterministic, or names a column that is not there.",
-    "SourceNotFound": "The source is missing or cannot be read.",
+    "SourceNotFound": "The source is missing, or is no Delta table.",
+    "UnsupportedSourceFeature": "The source has a table feature that cannot be read, or a column with a name of the change feed.",
     "KeyInvalid": "A key column is missing or null.",
     "KeyNotUnique": "Two source rows share a key.",
+    "TargetNotFound": "The target is a name in a catalog that neither has it nor says where it would be.",
     "TargetNotEmpty": "The target has rows that no state of this job explains.",
     "UnsupportedTargetFeature": "The target has a table feature that cannot be written.",
     "TargetIsSource": "Source and target are the same table.",

@@ -54,6 +54,10 @@ class BackfillSpec(Model):
             ),
             "an Upsert target needs source.delta.key",
         ),
+        (
+            "self.verify != 'Final' || self.target.delta.existingRows != 'Keep'",
+            "verify: Final compares whole tables: not with target.delta.existingRows: Keep",
+        ),
     )
 
     job_id: Name | None = None
@@ -142,6 +146,13 @@ class BackfillSpec(Model):
             field = "source.delta.key" if self.source.delta else "target.delta.key"
             cure = "name the columns that identify a row, as [order_id], or set target.delta.writeMode: Append or Changelog"
             raise refused(field, "is required, because the target's writeMode is Upsert", cure=cure)
+        return self
+
+    @model_validator(mode="after")
+    def _verified_alone(self) -> Self:
+        if self.verify == "Final" and self.target.delta.existing_rows == "Keep":
+            words = "a receipt compares whole tables, and rows that are kept (target.delta.existingRows) are not in the source"
+            raise refused("verify", words, cure="set verify: None, or use an empty target", value=self.verify)
         return self
 
 

@@ -114,13 +114,17 @@ class DeltaTarget(Model):
             "!has(self.partitionBy) || !has(self.clusterBy) || self.partitionBy.size() == 0 || self.clusterBy.size() == 0",
             "give at most one of partitionBy and clusterBy",
         ),
+        (
+            "self.existingRows != 'Keep' || self.writeMode != 'Upsert'",
+            "existingRows: Keep needs writeMode Append or Changelog: an Upsert target holds one row a key",
+        ),
     )
 
     path: Path | None = None
     """Folder or URI of the table; give this or `table`."""
 
     table: Name | None = None
-    """Name in the catalog; give this or `path`."""
+    """Name in Spark's catalog, where the table is made when it is missing; give this or `path`."""
 
     write_mode: Literal["Upsert", "Append", "Changelog"] = "Upsert"
     """`Upsert`: one row a key. `Append`: for sources that only append. `Changelog`: every change as a row."""
@@ -138,7 +142,7 @@ class DeltaTarget(Model):
     """Table properties, when the table is made."""
 
     existing_rows: Literal["Refuse", "Keep"] = "Refuse"
-    """What to do with a table that has rows and no state of this job."""
+    """What to do with a table that has rows and no state of this job; `Keep` not with `Upsert`, nor `verify: Final`."""
 
     @model_validator(mode="after")
     def _checked(self) -> Self:
@@ -151,6 +155,10 @@ class DeltaTarget(Model):
                 "clusterBy", "a table has partitions or clusters, not both", cure="remove clusterBy or partitionBy",
                 value=self.cluster_by,
             )  # fmt: skip
+        if self.existing_rows == "Keep" and self.write_mode == "Upsert":
+            words = "an Upsert target holds one row a key, and a row that is kept may share its key with one that comes"
+            cure = "set writeMode: Append or Changelog, or use an empty target"
+            raise refused("existingRows", words, cure=cure, value=self.existing_rows)
         return self
 
 

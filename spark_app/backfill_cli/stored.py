@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from backfill_api.spec import Backfill
-from backfill_spark.driver import open_job
+from backfill_spark.opening import as_pinned, open_job
 from backfill_spark.session import open_session
 from backfill_spark.settings import DriverSettings
 
@@ -35,7 +35,7 @@ def stored_words(backfill: Backfill, settings: DriverSettings) -> dict[str, Any]
             "phase": state.progress.get("phase", ""),
             "attempt": state.attempt,
             "epoch": state.epoch,
-            "rowsTotal": opened.pinned.live_rows,
+            "rowsTotal": as_pinned(opened.pinned, state).rows_live,
             "rowsDone": state.rows_done,
             "changesDone": state.changes_done,
             "consumedVersion": state.consumed,

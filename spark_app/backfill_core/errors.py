@@ -5,7 +5,7 @@ API change. `retryable` says whether the same step may succeed later without any
 anything. `exit_code` is what the driver process ends with, and what the operator classifies by.
 
 Exit codes: 0 complete, 10 stopped at a barrier (resumable), 1 unexpected error (retryable),
-2 usage, 20-39 the spec or its input is wrong (final), 40-59 the world changed (final),
+2 usage, 20-39 the spec or its input is wrong (final; nothing of what was found so was sealed), 40-59 the world changed (final),
 60-79 transient (retryable).
 """
 
@@ -53,7 +53,7 @@ class InvalidTransformError(BackfillError):
 
 
 class SourceNotFoundError(BackfillError):
-    """The source is missing, is no Delta table, or cannot be read."""
+    """The source is missing, or is no Delta table."""
 
     reason = "SourceNotFound"
     exit_code = 22
@@ -106,6 +106,20 @@ class JavaMissingError(BackfillError):
 
     reason = "JavaMissing"
     exit_code = 29
+
+
+class UnsupportedSourceFeatureError(BackfillError):
+    """The source has a table feature that cannot be read, or a column with a name of the change feed; names it."""
+
+    reason = "UnsupportedSourceFeature"
+    exit_code = 30
+
+
+class TargetNotFoundError(BackfillError):
+    """The target is a name in a catalog that neither has it nor says where it would be."""
+
+    reason = "TargetNotFound"
+    exit_code = 31
 
 
 class StateMismatchError(BackfillError):
@@ -201,7 +215,7 @@ class TransientError(BackfillError):
 
 
 class StateMovedError(TransientError):
-    """An earlier attempt sealed between this one's look at the state and its fence: read the state again."""
+    """The target may hold more than the state that was read says: end the attempt, and read the state again."""
 
 
 class AlreadyRunningError(BackfillError):

@@ -7,6 +7,9 @@ A barrier, in this order (semantics.md, arrangement executor, for all strategies
 3. one `Seal` commits files + state; a barrier with nothing to say commits nothing;
 4. when it is durable: acknowledgements leave, then the next work starts.
 
+Between the snapshot and the first changes the key is proven unique in the target, where that was not done before the
+start (ADR 0013): a MERGE would hide two rows with one key.
+
 A barrier waits for no split. While a MERGE runs barriers go on and seals wait for it: one writer at a time.
 """
 
@@ -26,9 +29,11 @@ from backfill_core.messages import (
     Finish,
     Head,
     HeadMoved,
+    KeyProven,
     LookAtHead,
     LookFailed,
     Pause,
+    ProveKey,
     Receipt,
     Seal,
     Sealed,
@@ -51,6 +56,9 @@ from backfill_core.throttle import TokenBucket
 
 RETRY_MAX_S = 30.0
 SEAL_SAMPLES_MAX = 512
+KEPT_EVERY = 10
+"""Barriers between two looks whether the source still keeps the next version: a slow copy must not end with that."""
+
 LOOKS_LOST_MAX = 30
 """Failed looks at the source in a row that are borne: half a minute of barriers."""
 
@@ -62,6 +70,9 @@ class JobSettings:
     interval_s: float = 1.0
     seal_every: int = 1
     verify_final: bool = False
+    proves_key: bool = False
+    """Must the target hold one row a key?"""
+
     pause_budget_s: float = 1.0
     """How long running work may go on after a pause or stop before it is cancelled."""
 
@@ -127,6 +138,7 @@ class Job:
         """Work ids under way; True once their end was asked for."""
         self._verify_id: int | None = None
         self._verify_wanted = False
+        self._proof_id: int | None = None
         self._cancel_at_s: float | None = None
         self._barrier_now = False
         self._stopping = False
@@ -177,6 +189,11 @@ class Job:
                 return ()
             case WorkFinished(result=Verified(work_id=work_id, receipt=receipt)):
                 return self._on_verified(work_id, replace(receipt, verified_ms=now.wall_ms))
+            case WorkFinished(result=KeyProven(work_id=work_id)):
+                self._running.pop(work_id, None)
+                self._proof_id, self._failures = None, 0
+                self._state = replace(self._state, key_proven=True)
+                return ()
             case WorkFinished(result=result):
                 self._running.pop(result.work_id, None)
                 self._failures = 0
@@ -239,13 +256,16 @@ class Job:
         self._lose(work_id)
         self._failures += 1
         self._last_error = error
-        if not error.retryable or self._failures > self._settings.retries_max:
+        # Another try under this state could say less than the target holds.
+        moved = isinstance(error, StateMovedError)
+        if moved or not error.retryable or self._failures > self._settings.retries_max:
             return self._fail(error)
         self._hold_until_s = now.mono_s + min(RETRY_MAX_S, 2.0 ** (self._failures - 1))
         return ()
 
     def _lose(self, work_id: int) -> None:
         self._running.pop(work_id, None)
+        self._proof_id = None if work_id == self._proof_id else self._proof_id
         if work_id == self._verify_id:
             self._verify_id, self._verify_wanted = None, not self._stopping and not self._final
             self._final = False
@@ -331,15 +351,29 @@ class Job:
         open_ = self._fenced and not self._stopping and self._hold_until_s is None and not self._final
         return Gate(
             history=open_ and not self._controls.history_held,
-            changes=open_ and not self._controls.changes_held,
+            changes=open_ and not self._controls.changes_held and not self._key_doubtful,
             at_barrier=at_barrier,
         )
+
+    @property
+    def _key_doubtful(self) -> bool:
+        return self._settings.proves_key and not self._state.key_proven
 
     def _begin_work(self, now: Now, *, at_barrier: bool) -> list[Action]:
         self._bucket, work = self._strategy.next_work(now, self._gate(at_barrier=at_barrier), self._bucket, self._ids)
         for one in work:
             self._running[one.work_id] = False
-        return [StartWork(one) for one in work]
+        return [StartWork(one) for one in (*work, *self._prove_key())]
+
+    def _prove_key(self) -> tuple[ProveKey, ...]:
+        """Begin the proof once the seal of the last split is durable: the target holds the snapshot and no changes."""
+        held = self._stopping or self._hold_until_s is not None or self._controls.changes_held
+        under_way = self._sealing is not None or self._proof_id is not None
+        if not self._key_doubtful or self._strategy.done is not None or held or under_way:
+            return ()
+        self._proof_id = self._ids.take()
+        self._running[self._proof_id] = False
+        return (ProveKey(self._proof_id, self._table_version),)
 
     # ------------------------------------------------------------------ barriers
     def _barrier(self, now: Now, *, due: bool) -> list[Action]:
@@ -466,8 +500,9 @@ class Job:
         return action
 
     def _look(self) -> LookAtHead:
+        """Look at the source; now and then also whether what will be needed next is still kept (port.md 5.1)."""
         self._looks_asked += 1
-        return LookAtHead()
+        return LookAtHead(None if self._barriers % KEPT_EVERY else self._strategy.source_version)
 
     def _verify(self, source_version: int, done: tuple[tuple[int, int], ...] | None) -> StartWork:
         work_id = self._ids.take()
@@ -508,6 +543,8 @@ class Job:
             return f"trying again in {left_s:.0f} s, failure {self._failures}: {self._last_error}"
         if self._verify_id is not None and self._final:
             return "verifying the target against the source"
+        if self._proof_id is not None:
+            return "proving that each key stands in one row of the target; changes wait"
         if self._controls.paused is not None:
             what = "everything" if self._controls.changes_held else "history"
             return f"{what} is paused {by}" + ("" if not self._running else "; work under way is ending")

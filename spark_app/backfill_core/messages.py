@@ -95,7 +95,15 @@ class Verify:
     done: tuple[tuple[int, int], ...] | None = None
 
 
-Work = ReadSplit | ApplyChanges | Verify
+@dataclass(frozen=True, slots=True)
+class ProveKey:
+    """Look for two rows with one key in the target at `target_version`."""
+
+    work_id: int
+    target_version: int
+
+
+Work = ReadSplit | ApplyChanges | Verify | ProveKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +164,14 @@ class Verified:
     receipt: Receipt
 
 
-Result = SplitStaged | ChangesApplied | Verified
+@dataclass(frozen=True, slots=True)
+class KeyProven:
+    """`ProveKey` is finished: every key stands in one row; two rows with one key are a `WorkFailed`."""
+
+    work_id: int
+
+
+Result = SplitStaged | ChangesApplied | Verified | KeyProven
 
 
 # ------------------------------------------------------------------ commands
@@ -333,6 +348,9 @@ class Discard:
 @dataclass(frozen=True, slots=True)
 class LookAtHead:
     """Look at the upstream; answer with HeadMoved."""
+
+    kept_after: int | None = None
+    """Also look whether the version after this one is still there; gone is LookFailed with ChangeFeedExpired."""
 
 
 @dataclass(frozen=True, slots=True)

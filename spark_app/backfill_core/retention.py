@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+SHORT = 3
+"""Retention below so many times the estimated duration is said to be short; a plan says the same."""
+
 NEAR = 0.8
 """Part of the retention after which it is said; the rest is the time that somebody has to raise it."""
 
@@ -25,6 +28,21 @@ def warn(version: int, committed_ms: int, newest_version: int, kept_s: int | Non
     return (
         f"version {version} of the source is still needed, is {_hours(age_s)} old, and is kept for {_hours(kept_s)}: raise "
         "delta.deletedFileRetentionDuration and delta.logRetentionDuration of the source before it is gone"
+    )
+
+
+def warn_short(needed_s: float | None, kept_s: int | None) -> str | None:
+    """Return what to say when history may take longer than the source keeps it, or None.
+
+    Args:
+        needed_s: How long the rest of it is estimated to take; None: not known.
+        kept_s: As in `warn`.
+    """
+    if needed_s is None or kept_s is None or kept_s >= SHORT * needed_s:
+        return None
+    return (
+        f"the source keeps what the job needs for {_hours(kept_s)}, history may take {_hours(round(needed_s))} more: raise "
+        "delta.deletedFileRetentionDuration and delta.logRetentionDuration of the source, or the limit"
     )
 
 

@@ -40,6 +40,9 @@ class JobState:
     controls: Controls = field(default_factory=Controls)
     receipt: Receipt | None = None
     finished: bool = False
+    key_proven: bool = False
+    """Did the snapshot bring one row a key? Nothing is merged before."""
+
     driver: str = ""
     """Random name of the process: two that took the same attempt number do not take each other's seal for theirs."""
 
@@ -64,6 +67,7 @@ class JobState:
             "controls": self.controls.to_json(),
             "receipt": None if self.receipt is None else receipt_to_json(self.receipt),
             "finished": self.finished,
+            "keyProven": self.key_proven,
             "driver": self.driver,
         }
         text = json.dumps(document, separators=(",", ":"))
@@ -99,6 +103,7 @@ class JobState:
             controls=Controls.from_json(document["controls"]),
             receipt=None if document["receipt"] is None else receipt_from_json(document["receipt"]),
             finished=document["finished"],
+            key_proven=document.get("keyProven", False),
             driver=document.get("driver", ""),
         )
 

@@ -17,7 +17,7 @@ from backfill_spark.columns import quoted
 if TYPE_CHECKING:
     from backfill_spark.transform import Transform
 
-DELETE = "_delete"
+DELETE = "__backfill_delete"
 CHANGE_TYPE, COMMIT_VERSION = "_change_type", "_commit_version"
 OP, EPOCH, VERSION = "_op", "_epoch", "_version"
 INSERTED, DELETED, BEFORE, AFTER = "insert", "delete", "update_preimage", "update_postimage"
@@ -47,7 +47,7 @@ def net_changes(changes: DataFrame, transform: Transform, key: tuple[str, ...]) 
 
     Shape:
         in:  source columns, `_change_type`, `_commit_version`
-        out: target columns and `_delete` (boolean); one row a key, plus `__backfill_add`: 2 where the changes
+        out: target columns and `__backfill_delete` (boolean); one row a key, plus `__backfill_add`: 2 where the changes
              prove that two rows shared the key, else 1 (see `check_net_changes`)
 
     Lazy. Shuffles once, by key. Pre-images are removals of their own key, so a changed key removes the old one.

@@ -26,26 +26,24 @@ from backfill_core.errors import (
 from backfill_core.job import Job, JobSettings, JobView
 from backfill_core.messages import Acknowledge, Finish, Receipt, StopRequested
 from backfill_core.plugins import choose
-from backfill_core.ports import Now, Pinned, Strategy
-from backfill_core.state import JobState, check_same_spec
-from backfill_spark import crash, sinks, sources
+from backfill_core.ports import Now, Strategy
+from backfill_core.state import JobState
+from backfill_spark import crash
 from backfill_spark.control_seat import ControlSeat
 from backfill_spark.loop import Loop, now
 from backfill_spark.metrics import LoopMeter, progress_registry
-from backfill_spark.ports import PinnedTable, Sink, Source
+from backfill_spark.opening import Opened, as_pinned, open_job, open_target
 from backfill_spark.progress import progress_of
 from backfill_spark.rendezvous import Rendezvous
-from backfill_spark.seal import Sealer, StoredState
 from backfill_spark.session import open_session
 from backfill_spark.settings import DriverSettings
-from backfill_spark.transform import Transform
 from backfill_spark.work import UPSERT, Parts, SparkHands
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CHECK_UNIQUE_ROWS_MAX = 5_000_000
-"""Up to so many rows the key is proven unique before the start (a few seconds); beyond, when asked to."""
+"""Up to so many rows the key is proven unique before the start (a few seconds); beyond, once history is there."""
 
 REOPENED_MAX = 3
 """A killed process has at most one commit under way; three looks are plenty."""
@@ -75,47 +73,6 @@ def request_stop(force: bool) -> None:
     _stops_asked.append(StopRequested(force))
     for loop in _current:
         loop.put(_stops_asked[-1])
-
-
-@dataclass(frozen=True)
-class Opened:
-    """Source, target and transform of a spec, checked; nothing was written."""
-
-    source: Source
-    sink: Sink
-    sealer: Sealer
-    transform: Transform
-    stored: StoredState
-    state: JobState | None
-    pinned: PinnedTable
-    app_id: str
-
-
-def open_job(spark: SparkSession, backfill: Backfill) -> Opened:
-    """Open and check everything that a spec names, without writing anything.
-
-    Raises:
-        BackfillError: whatever is wrong, each with its own reason.
-    """
-    spec = backfill.spec
-    choose(strategies.discover(), spec.strategy.type, "spec.strategy.type")
-    source = choose(sources.discover(), spec.source.type, "spec.source.type").open(spark, spec.source)
-    sink = choose(sinks.discover(), spec.target.type, "spec.target.type").open(spark, backfill)
-    transform = Transform(tuple(spec.transform.select) or None, spec.transform.where)
-    app_id = f"backfill-{sink.job_hash}"
-    sealer = Sealer(spark, sink.path, app_id=app_id, domain=f"backfill.{sink.job_hash}")
-    stored = sealer.read_state()
-    state = None if stored.text is None else JobState.decode(stored.text)
-    if state is not None:
-        check_same_spec(state, job_id=backfill.job_id, spec_hash=backfill.spec_hash)
-    asked = spec.source.delta.version if spec.source.delta else None
-    pinned = source.pin(asked if state is None else state.progress["version"])
-    transform.check(source.read(()), changelog=spec.target.delta.write_mode == "Changelog")
-    schema = transform.output_schema(spark, pinned.schema)
-    sink.check(schema, source_path=source.path, has_state=state is not None)
-    if stored.table_version >= 0:
-        sealer.check()
-    return Opened(source, sink, sealer, transform, stored, state, pinned, app_id)
 
 
 def run_driver(
@@ -179,13 +136,14 @@ def _run_attempt(
     observe: Callable[[Progress], None],
 ) -> RunOutcome:
     try:
-        opened = open_job(spark, backfill)
-        if opened.state is not None and opened.state.finished:
+        target = open_target(spark, backfill)
+        if target.state is not None and target.state.finished:
             return RunOutcome(
                 "Complete", EXIT_COMPLETE, "AlreadyComplete", "the target says that this job is finished", "", None,
-                opened.state.receipt,
+                target.state.receipt,
             )  # fmt: skip
-        _check_keys(backfill, opened, settings)
+        opened = open_job(spark, backfill, target)
+        key_proven = _check_keys(backfill, opened, settings)
         opened.sink.prepare(opened.transform.output_schema(spark, opened.pinned.schema))
     except BackfillError:
         raise
@@ -194,18 +152,26 @@ def _run_attempt(
         source = locals().get("opened")
         known = source.source.explain_failure(error) if source else None
         raise (known or TransientError(f"{type(error).__name__}: {str(error)[:600]}")) from error
-    return _Attempt(spark, backfill, opened, meeting, observe).run(settings)
+    attempt = _Attempt(
+        spark, backfill, opened, meeting, observe, key_proven=key_proven, proves_key=settings.check_unique is not False
+    )
+    return attempt.run(settings)
 
 
-def _check_keys(backfill: Backfill, opened: Opened, settings: DriverSettings) -> None:
-    """Look at the key's values before the first write of a job; a resumed one was looked at then."""
+def _check_keys(backfill: Backfill, opened: Opened, settings: DriverSettings) -> bool:
+    """Look at the key's values before the first write of a job; return whether the target's key is proven by that.
+
+    A resumed job was looked at then. What the transform makes of a key is another key.
+    """
     spec = backfill.spec
     if opened.state is not None or spec.target.delta.write_mode != UPSERT:
-        return
+        return opened.state is not None and opened.state.key_proven
     unique = settings.check_unique
     if unique is None:
         unique = opened.pinned.live_rows <= CHECK_UNIQUE_ROWS_MAX
     opened.source.check_key_values(unique=unique)
+    same = spec.source.delta is not None and spec.key == spec.source.delta.key and not spec.transform.select
+    return unique and same
 
 
 class _Attempt:
@@ -218,6 +184,9 @@ class _Attempt:
         opened: Opened,
         meeting: Rendezvous,
         observe: Callable[[Progress], None],
+        *,
+        key_proven: bool,
+        proves_key: bool,
     ) -> None:
         """Build the core from the stored state and the hands from the opened parts."""
         self._backfill = backfill
@@ -225,13 +194,14 @@ class _Attempt:
         self._meeting = meeting
         self._observe = observe
         spec, moment = backfill.spec, now()
-        state = self._next_state(moment)
+        state = replace(self._next_state(moment), key_proven=key_proven)
         self._attempt = state.attempt
         self._strategy = self._build_strategy()
         settings = JobSettings(
             interval_s=spec.barrier.interval_ms / 1000,
             seal_every=spec.barrier.seal_every,
             verify_final=spec.verify == "Final",
+            proves_key=proves_key and spec.target.delta.write_mode == UPSERT,
         )
         self._job = Job(state, self._strategy, settings, moment)
         write_mode = spec.target.delta.write_mode
@@ -245,7 +215,7 @@ class _Attempt:
                 sink=opened.sink,
                 sealer=opened.sealer,
                 transform=opened.transform,
-                app_id=opened.app_id,
+                app_id=opened.target.app_id,
                 attempt=state.attempt,
                 write_mode=write_mode,
                 key=spec.key,
@@ -283,18 +253,9 @@ class _Attempt:
         )
 
     def _build_strategy(self) -> Strategy:
-        spec, pinned = self._backfill.spec, self._opened.pinned
-        strategy = choose(strategies.discover(), spec.strategy.type, "spec.strategy.type").build(
-            spec,
-            Pinned(
-                version=pinned.version,
-                timestamp_ms=pinned.timestamp_ms,
-                table_id=pinned.table_id,
-                fingerprint=pinned.fingerprint,
-                rows=tuple(pinned.rows),
-                rows_live=pinned.live_rows,
-            ),
-        )
+        spec = self._backfill.spec
+        plugin = choose(strategies.discover(), spec.strategy.type, "spec.strategy.type")
+        strategy = plugin.build(spec, as_pinned(self._opened.pinned, self._opened.state))
         if self._opened.state is not None:
             strategy.resume(self._opened.state.progress, self._opened.stored.txn_version)
         return strategy

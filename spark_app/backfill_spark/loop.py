@@ -54,8 +54,8 @@ class Hands(Protocol):
     def after_seal(self) -> None:
         """Do what follows a commit but is not awaited by a barrier (checkpoints)."""
 
-    def head(self) -> Head:
-        """Look at the source's newest version."""
+    def head(self, kept_after: int | None) -> Head:
+        """Look at the source's newest version, and whether the one after `kept_after` is still there."""
 
     def discard(self, files: tuple[StagedFile, ...]) -> None:
         """Remove staged files."""
@@ -140,8 +140,8 @@ class Loop:
                     self._acknowledge(action)
                 case Discard(files=files):
                     self._side.submit(self._hands.discard, files)
-                case LookAtHead():
-                    self._side.submit(self._look)
+                case LookAtHead(kept_after=version):
+                    self._side.submit(self._look, version)
                 case Finish():
                     crash_point("before_finish")
                     return action
@@ -166,9 +166,9 @@ class Loop:
         except Exception as error:  # noqa: BLE001 - a missed checkpoint costs readers time, never the job
             self._hands.explain(error)
 
-    def _look(self) -> None:
+    def _look(self, kept_after: int | None) -> None:
         # An answer must come, good or bad: the core waits for it before it looks again.
         try:
-            self.put(HeadMoved(self._hands.head()))
+            self.put(HeadMoved(self._hands.head(kept_after)))
         except Exception as error:  # noqa: BLE001 - a thread's border: whatever it was becomes an event
             self.put(LookFailed(self._hands.explain(error)))

@@ -20,6 +20,7 @@ from backfill_core.messages import (
     ChangesApplied,
     Event,
     LookFailed,
+    ProveKey,
     ReadSplit,
     Seal,
     Sealed,
@@ -61,7 +62,7 @@ _GAUGES: tuple[tuple[str, str, Callable[[Progress], float | None]], ...] = (
 )
 _SEAL_BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1, 2.5, 5, 10, 30)
 _WORK_BUCKETS_S = (0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60, 120, 300, 900)
-_KINDS = {ReadSplit: "split", ApplyChanges: "changes", Verify: "receipt"}
+_KINDS = {ReadSplit: "split", ApplyChanges: "changes", Verify: "receipt", ProveKey: "key"}
 
 
 def _unix(moment: str | None) -> float | None:
@@ -103,6 +104,7 @@ class LoopMeter:
             ReadSplit: times("backfill_split_seconds", "Reading and staging one split.", _WORK_BUCKETS_S),
             ApplyChanges: times("backfill_merge_seconds", "One batch of changes: MERGE, or staging.", _WORK_BUCKETS_S),
             Verify: times("backfill_receipt_seconds", "Comparing source and target.", _WORK_BUCKETS_S),
+            ProveKey: times("backfill_key_seconds", "Proving that each key stands in one row.", _WORK_BUCKETS_S),
         }
 
         def counts(name: str, words: str) -> Counter:

@@ -9,8 +9,8 @@ from backfill_api import receipt as words
 from backfill_api.spec import Backfill
 from backfill_core.errors import StateMismatchError
 from backfill_core.sizing import pieces
-from backfill_spark.driver import open_job
 from backfill_spark.loop import now
+from backfill_spark.opening import open_job
 from backfill_spark.session import open_session
 from backfill_spark.settings import DriverSettings
 from backfill_spark.verify import differing_rows, take_receipt

@@ -14,10 +14,13 @@ from backfill_api.plan import Plan, PlanWarning
 from backfill_api.spec import Backfill
 from backfill_core.errors import DuplicateKeyError
 from backfill_core.messages import Piece
-from backfill_spark.driver import Opened, open_job
+from backfill_core.retention import SHORT
+from backfill_spark.driver import CHECK_UNIQUE_ROWS_MAX
+from backfill_spark.opening import Opened, open_job
 from backfill_spark.retention import kept_seconds
 from backfill_spark.session import open_session
 from backfill_spark.settings import DriverSettings
+from backfill_spark.work import UPSERT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,16 +60,16 @@ def plan_job(
         conf=backfill.spec.spark.conf if settings.master == "cluster" else None,
     )
     try:
-        return _plan(session, backfill, settings.cores, check_unique=check_unique)
+        return _plan(session, backfill, settings, check_unique=check_unique)
     finally:
         if spark is None:
             session.stop()
 
 
-def _plan(spark: SparkSession, backfill: Backfill, cores: int, *, check_unique: bool) -> Plan:
+def _plan(spark: SparkSession, backfill: Backfill, settings: DriverSettings, *, check_unique: bool) -> Plan:
     opened = open_job(spark, backfill)
     pinned, spec = opened.pinned, backfill.spec
-    rate = _calibrate(opened, cores)
+    rate = _calibrate(opened, settings.cores)
     seconds = START_SECONDS + (pinned.live_rows / rate if rate else 0)
     limit = spec.throttle.rows_per_second
     if limit:
@@ -92,7 +95,10 @@ def _plan(spark: SparkSession, backfill: Backfill, cores: int, *, check_unique: 
         retention_seconds=retention,
         target_exists=opened.sink.exists(),
         resumes_attempt=None if opened.state is None else opened.state.attempt,
-        warnings=tuple(_warnings(opened, limit, seconds, retention, unique=unique)),
+        warnings=(
+            *_warnings(opened, limit, seconds, retention, unique=unique),
+            *_key_unproven(backfill, settings, pinned.live_rows, unique=unique),
+        ),
     )
 
 
@@ -120,6 +126,22 @@ def _calibrate(opened: Opened, cores: int) -> float:
     return rows / seconds * cores / busy
 
 
+def _key_unproven(
+    backfill: Backfill, settings: DriverSettings, rows: int, *, unique: bool | None
+) -> tuple[PlanWarning, ...]:
+    """Say that two rows with one key would be found late, or never."""
+    if backfill.spec.target.delta.write_mode != UPSERT or unique is not None or settings.check_unique:
+        return ()
+    if settings.check_unique is False:
+        words, cure = "nobody proves the key unique: two rows with one key stay two.", "Unset BACKFILL_CHECK_UNIQUE."
+    elif rows > CHECK_UNIQUE_ROWS_MAX:
+        words = f"the key of more than {CHECK_UNIQUE_ROWS_MAX:,} rows is proven unique after all of them were copied."
+        cure = "Prove it before with `backfill plan --check-unique`."
+    else:
+        return ()
+    return (PlanWarning(reason="KeyUnproven", message=words, cure=cure),)
+
+
 def _is_unique(opened: Opened) -> bool:
     try:
         opened.source.check_key_values(unique=True)
@@ -144,7 +166,7 @@ def _warnings(
             "the source has no change feed: an update or delete will end the job.",
             "Set delta.enableChangeDataFeed = true on the source before the start.",
         )
-    if retention < 3 * seconds:
+    if retention < SHORT * seconds:
         warn(
             "RetentionShort",
             f"the source keeps what the job needs for {retention} s, it may take {seconds:.0f} s.",

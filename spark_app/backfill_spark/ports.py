@@ -68,6 +68,9 @@ class Source(Protocol):
     def at(self, version: int) -> DataFrame:
         """Return all rows as of a version, with the pinned columns; lazy."""
 
+    def check_kept(self, version: int) -> None:
+        """Refuse to go on when a version that is not consumed yet is gone."""
+
     def check_versions(self, after: int, upto: int) -> None:
         """Refuse versions that cannot be applied."""
 

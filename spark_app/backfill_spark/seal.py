@@ -19,7 +19,6 @@ from backfill_core.errors import (
     BackfillError,
     FencedError,
     PermissionDeniedError,
-    SourceNotFoundError,
     StateMovedError,
     StorageFullError,
     TransientError,
@@ -33,6 +32,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ENGINE_INFO = "backfill"
+HOOKS_MAX = 32
+"""Of past commits that failed and are kept for another try."""
 LOCAL_LOG_STORE = ("io.delta.kernel.logStore.file.impl", "io.delta.storage.LocalLogStore")
 """Kernel's own choice for local files starts ten processes (chmod, readlink) for every file it writes: half of a seal."""
 
@@ -212,14 +213,24 @@ class Sealer:
         return SealedCommit(result.getVersion())
 
     def run_hooks(self) -> None:
-        """Run what past commits left to do (checkpoints, checksums); one that fails is only late."""
+        """Run what past commits left to do (checkpoints, checksums), each; those that fail are tried again next time.
+
+        Raises:
+            BackfillError: what the first of them met.
+        """
         with self._lock:
             hooks, self._hooks = self._hooks, []
+        late: list[tuple[Any, Exception]] = []
         for hook in hooks:
             try:
                 hook.threadSafeInvoke(self._engine)
             except JAVA_ERRORS as error:
-                raise explain(error) from error
+                late.append((hook, error))
+        if late:
+            with self._lock:
+                # Where none ever succeeds the oldest are given up: a newer checkpoint says all that they would.
+                self._hooks = [*(hook for hook, _ in late), *self._hooks][-HOOKS_MAX:]
+            raise explain(late[0][1]) from late[0][1]
 
     def _begin(self, txn_version: int | None) -> Any:
         table = self._kernel.Table.forPath(self._engine, self._path)
@@ -299,19 +310,14 @@ def newest_version(spark: SparkSession, path: str) -> Head:
     """Return the newest version of a table and its commit time, without a Spark job.
 
     Raises:
-        SourceNotFoundError: there is no Delta table.
+        Whatever Kernel or the storage say (`JAVA_ERRORS`): only the caller knows whose table it is.
     """
     kernel: Any = spark._jvm.io.delta.kernel  # type: ignore[union-attr]
     engine = kernel.defaults.engine.DefaultEngine.create(spark._jsc.hadoopConfiguration())  # type: ignore[union-attr]
-    try:
-        snapshot = kernel.Table.forPath(engine, path).getLatestSnapshot(engine)
-        metadata = snapshot.getMetadata()
-        kept_s = kept_seconds(metadata.getConfiguration().get)
-        return Head(snapshot.getVersion(), snapshot.getTimestamp(engine), metadata.getId(), kept_s)
-    except JAVA_ERRORS as error:
-        if is_a(error, "TableNotFoundException"):
-            raise SourceNotFoundError(f"{path} is not a Delta table.", cure="Check spec.source.delta.path.") from error
-        raise explain(error) from error
+    snapshot = kernel.Table.forPath(engine, path).getLatestSnapshot(engine)
+    metadata = snapshot.getMetadata()
+    kept_s = kept_seconds(metadata.getConfiguration().get)
+    return Head(snapshot.getVersion(), snapshot.getTimestamp(engine), metadata.getId(), kept_s)
 
 
 def explain(error: Exception) -> BackfillError:

@@ -44,7 +44,7 @@ class DriverSettings(BaseModel):
     """Where Java is; None: on the path."""
 
     check_unique: bool | None = None
-    """Prove the key unique before the first write; None: for tables of up to 5 million rows."""
+    """Prove the key unique before the first write; None: of larger tables than 5 million rows later; False: never."""
 
     crash_at: str | None = None
     """For the crash suite: `point:n`."""

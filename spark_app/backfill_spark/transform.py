@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+OURS = "__backfill_"
 CHANGELOG_COLUMNS = ("_op", "_epoch", "_version")
 
 # Catalyst calls these deterministic because one query sees one value; a job is many queries.
@@ -72,6 +73,12 @@ class Transform:
             raise InvalidTransformError(
                 f"spec.transform.select yields the column {doubled[0]!r} more than once.",
                 cure="Give each expression its own name with AS.",
+            )
+        ours = [name for name in names if name.startswith(OURS)]
+        if ours:
+            raise InvalidTransformError(
+                f"the column {ours[0]!r} has a name that is kept for the work itself ({OURS}…).",
+                cure="Give it another name with AS, in spec.transform.select.",
             )
         reserved = [name for name in CHANGELOG_COLUMNS if changelog and name in names]
         if reserved:

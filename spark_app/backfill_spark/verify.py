@@ -14,6 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType, VariantType
 
+from backfill_core.errors import DuplicateKeyError
 from backfill_core.messages import Receipt, VnodeMismatch
 from backfill_spark.changes import EPOCH, OP, REMOVALS, VERSION
 from backfill_spark.columns import nullable, quoted
@@ -21,6 +22,7 @@ from backfill_spark.columns import nullable, quoted
 if TYPE_CHECKING:
     from pyspark.sql import Row
 
+ROWS = "__backfill_rows"
 LOW_HALF = 0xFFFFFFFF
 NULL_HASH = 42
 """What Spark's xxhash64 says of a null: its seed."""
@@ -75,6 +77,24 @@ def take_receipt(
         mismatches=wrong,
         seconds=round(time.monotonic() - began_s, 3),
     )
+
+
+def check_one_row_a_key(target: DataFrame, key: tuple[str, ...]) -> None:
+    """Refuse two rows with one key; reads the key's columns once and shuffles them.
+
+    A receipt cannot see them: where the source has both rows too, both sides are the same multiset.
+
+    Raises:
+        DuplicateKeyError: names one such key.
+    """
+    counted = target.groupBy(*(F.col(quoted(name)) for name in key)).agg(F.count(F.lit(1)).alias(ROWS))
+    found = counted.where(F.col(ROWS) > 1).limit(1).collect()
+    if found:
+        raise DuplicateKeyError(
+            f"key ({', '.join(key)}) is not unique: { {name: found[0][name] for name in key} } has "
+            f"{found[0][ROWS]} rows in the target.",
+            cure="An Upsert target holds one row a key: choose another key, or writeMode Changelog, and a new target.",
+        )
 
 
 def differing_rows(

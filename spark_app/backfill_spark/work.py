@@ -8,16 +8,19 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from backfill_core.errors import AccountingError, BackfillError, TransientError
+from backfill_core.errors import AccountingError, BackfillError, StateMovedError, TransientError
 from backfill_core.messages import (
     ApplyChanges,
     ChangesApplied,
     Event,
     Head,
+    KeyProven,
     Piece,
+    ProveKey,
     ReadSplit,
     Result,
     Seal,
@@ -34,7 +37,7 @@ from backfill_core.sizing import pieces
 from backfill_spark import changes as change_rows
 from backfill_spark.crash import crash_point
 from backfill_spark.priorities import CopyPriority
-from backfill_spark.verify import take_receipt
+from backfill_spark.verify import check_one_row_a_key, take_receipt
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -44,7 +47,7 @@ if TYPE_CHECKING:
     from backfill_spark.transform import Transform
 
 UPSERT, APPEND, CHANGELOG = "Upsert", "Append", "Changelog"
-POOLS = {ReadSplit: "splits", ApplyChanges: "changes", Verify: "verify"}
+POOLS = {ReadSplit: "splits", ApplyChanges: "changes", Verify: "verify", ProveKey: "verify"}
 THREADS_MAX = 8
 
 
@@ -102,15 +105,22 @@ class SparkHands:
         return f"backfill-{self._parts.app_id}-{self._parts.attempt}-{work_id}"
 
     def _run(self, work: Work, answer: Callable[[Event], None]) -> None:
-        work_id = work.work_id
-        context = self._parts.spark.sparkContext
-        context.setLocalProperty("spark.scheduler.pool", POOLS[type(work)])
-        context.setJobGroup(self._group(work_id), f"{type(work).__name__} {work_id}", interruptOnCancel=False)
+        """Answer once, whatever happens: the core waits for ever for work that says nothing."""
         try:
-            event: Event = WorkFinished(self._do(work))
+            event = self._event(work)
         except Exception as error:  # noqa: BLE001 - a thread's border: whatever it was becomes an event
-            event = self._after_failure(work, error)
+            event = WorkFailed(work.work_id, self.explain(error))
         answer(event)
+
+    def _event(self, work: Work) -> Event:
+        work_id = work.work_id
+        try:
+            context = self._parts.spark.sparkContext
+            context.setLocalProperty("spark.scheduler.pool", POOLS[type(work)])
+            context.setJobGroup(self._group(work_id), f"{type(work).__name__} {work_id}", interruptOnCancel=False)
+            return WorkFinished(self._do(work))
+        except Exception as error:  # noqa: BLE001 - the same border: what was half done is looked after first
+            return self._after_failure(work, error)
 
     def _do(self, work: Work) -> Result:
         match work:
@@ -120,6 +130,9 @@ class SparkHands:
                 return self._apply(work)
             case Verify():
                 return self._verify(work)
+            case ProveKey():
+                check_one_row_a_key(self._parts.sink.at(work.target_version), self._parts.key)
+                return KeyProven(work.work_id)
 
     def _after_failure(self, work: Work, error: Exception) -> Event:
         with self._lock:
@@ -129,12 +142,27 @@ class SparkHands:
             # too, but the state must not say less than the target holds.
             return WorkFinished(ChangesApplied(work.work_id, 0))
         if isinstance(work, ReadSplit):
-            self._parts.sink.discard_work(self._parts.attempt, work.work_id)
+            # What stays is no seal's; a later attempt removes it.
+            with suppress(Exception):
+                self._parts.sink.discard_work(self._parts.attempt, work.work_id)
         return WorkCancelled(work.work_id) if cancelled else WorkFailed(work.work_id, self.explain(error))
 
     def _merge_landed(self, work: ApplyChanges) -> bool:
-        merges = self._parts.write_mode == UPSERT
-        return merges and self._parts.sealer.read_state().txn_version == work.txn_version
+        """Is a MERGE in the target whose answer was lost?
+
+        Raises:
+            StateMovedError: nobody can tell now; the next attempt can, by the announcement and its number.
+        """
+        if self._parts.write_mode != UPSERT:
+            return False
+        try:
+            return self._parts.sealer.read_state().txn_version == work.txn_version
+        except Exception as error:
+            # Whatever kept us from looking, nobody knows.
+            raise StateMovedError(
+                f"the changes up to version {work.upto} may be in the target, which cannot be read now: {error}",
+                cure="Start the job again: it looks first.",
+            ) from error
 
     # ------------------------------------------------------------------ splits
     def _read(self, work: ReadSplit) -> SplitStaged:
@@ -231,9 +259,12 @@ class SparkHands:
         self._copies.lower()
         self._parts.sealer.run_hooks()
 
-    def head(self) -> Head:
-        """Look at the source's newest version."""
-        return self._parts.source.head()
+    def head(self, kept_after: int | None) -> Head:
+        """Look at the source's newest version, and whether the one after `kept_after` is still there."""
+        head = self._parts.source.head()
+        if kept_after is not None and kept_after < head.version:
+            self._parts.source.check_kept(kept_after + 1)
+        return head
 
     def discard(self, files: tuple[StagedFile, ...]) -> None:
         """Remove staged files."""

@@ -12,7 +12,9 @@ from backfill_core.messages import (
     Acknowledge,
     ApplyChanges,
     ChangesApplied,
+    KeyProven,
     LookFailed,
+    ProveKey,
     ReadSplit,
     Receipt,
     Seal,
@@ -113,8 +115,9 @@ class TestWhatTheLoopSaw:
             (ReadSplit(1, (), 0, 5, 1), SplitStaged(1, (), 5), "split"),
             (ApplyChanges(1, 0, 5, 1, 1), ChangesApplied(1, 5), "merge"),
             (Verify(1, 0, 5, 1), Verified(1, Receipt(0, 5, 1, 1, 1, "", (), 1.0)), "receipt"),
+            (ProveKey(1, 5), KeyProven(1), "key"),
         ],
-        ids=["split", "merge", "receipt"],
+        ids=["split", "merge", "receipt", "key"],
     )
     def test_work_is_timed_by_its_kind(self, served, work, result, name):
         """From the moment it was started, so waiting for a thread counts."""

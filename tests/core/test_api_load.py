@@ -228,6 +228,10 @@ WRONG: list[tuple[str, dict[str, Any], str, str, str]] = [
     ("map value", changed(*DELTA_TARGET, "properties", "delta.x", to=True), 'spec.target.delta.properties["delta.x"]', "true", "quotes"),
     ("two layouts", changed(*DELTA_TARGET, to={"path": "p", "partitionBy": ["a"], "clusterBy": ["b"]}),
      "spec.target.delta.clusterBy", '["b"]', "not both"),
+    ("kept rows and keys", changed(*DELTA_TARGET, "existingRows", to="Keep"),
+     "spec.target.delta.existingRows", '"Keep"', "writeMode: Append"),
+    ("kept rows and a receipt", changed("spec", to=yaml.safe_load(VALID)["spec"] | {"verify": "Final", "target": {
+        "delta": {"path": "p", "writeMode": "Append", "existingRows": "Keep"}}}), "spec.verify", '"Final"', "verify: None"),
     ("operator's setting", changed("spec", "spark", "conf", "spark.master", to="x"), 'spec.spark.conf["spark.master"]', '"x"', "remove it"),
     ("order of two", changed("spec", "backoff", "initialSeconds", to=700), "spec.backoff.initialSeconds", "700", "exceeds maxSeconds"),
     ("two sizes", changed("spec", "executor", to={"instances": 1, "dynamic": {}}), "spec.executor.instances", "1", "dynamic"),

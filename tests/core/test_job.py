@@ -3,17 +3,24 @@
 import pytest
 from support.hand_driven import WALL_MS, HandDriven
 
+from backfill_core.errors import ChangeFeedExpiredError, DuplicateKeyError, StateMovedError, TransientError
 from backfill_core.job import JobSettings
 from backfill_core.messages import (
+    ChangesApplied,
     CommandReceived,
+    Head,
+    KeyProven,
+    LookFailed,
     Pause,
     Receipt,
     Resume,
     Stop,
     StopRequested,
     Throttle,
+    Tick,
     Verified,
     VnodeMismatch,
+    WorkFailed,
     WorkFinished,
 )
 
@@ -164,3 +171,135 @@ class TestWhenThingsHappened:
         job.send(WorkFinished(Verified(1, receipt)))
 
         assert job.view.receipt.verified_ms == WALL_MS + round(job.now_s * 1000)
+
+
+class TestTheKeyIsProvenBetweenTheSnapshotAndTheChanges:
+    """ADR 0013: a MERGE would hide two rows with one key, so none runs before."""
+
+    def copied(self, **settings):
+        job = HandDriven(1_000_000, settings=JobSettings(proves_key=True, **settings))
+        job.head = Head(4, WALL_MS)
+        job.let_pass(1.2)
+        assert job.proofs == []
+        while job.running:
+            job.finish_split()
+            job.send(Tick())
+        return job
+
+    def test_changes_wait_for_it(self):
+        job = self.copied()
+        job.let_pass(5.0)
+        assert [proof.target_version for proof in job.proofs] == [job.seals]
+        assert job.batches == []
+        assert "each key" in job.view.reason
+
+        job.send(WorkFinished(KeyProven(job.proofs[0].work_id)))
+        job.let_pass(2.0)
+        assert len(job.batches) == len(job.proofs) == 1
+
+    def test_two_rows_with_one_key_end_the_job(self):
+        """Never Complete."""
+        job = self.copied()
+        job.send(WorkFailed(job.proofs[0].work_id, DuplicateKeyError("doubled")))
+
+        assert (job.finish.outcome, job.finish.error.reason) == ("Failed", "KeyNotUnique")
+
+    def test_one_that_could_not_be_made_is_made_again(self):
+        job = self.copied()
+        job.send(WorkFailed(job.proofs[0].work_id, TransientError("away")))
+        job.let_pass(5.0)
+
+        assert len(job.proofs) == 2
+        assert job.batches == []
+
+    def test_a_pause_of_everything_holds_it(self):
+        job = self.copied()
+        job.send(command(1, Pause(everything=True, force=True)))
+        job.let_pass(5.0)
+        assert job.cancelled == [job.proofs[0].work_id]
+
+        job.send(command(2, Resume()))
+        job.let_pass(2.0)
+        assert len(job.proofs) == 2
+
+    def test_nobody_asked(self):
+        job = HandDriven(1000)
+        job.let_pass(1.2)
+        job.finish_split()
+        job.let_pass(2.0)
+
+        assert (job.proofs, job.finish.outcome) == ([], "Complete")
+
+
+class TestAMergeThatNobodyKnowsOf:
+    """Neither tried again nor waited for: the next attempt reads the state first."""
+
+    def test_ends_the_attempt(self):
+        job = HandDriven(1000, follow=True)
+        job.head = Head(4, WALL_MS)
+        job.let_pass(1.2)
+        job.finish_split()
+        job.let_pass(3.0)
+        job.send(WorkFailed(job.batches[0].work_id, StateMovedError("may be in the target")))
+
+        assert isinstance(job.finish.error, StateMovedError)
+
+
+class TestTheSourceIsAskedWhetherItKeepsWhatIsNeeded:
+    """A copy of days under a limit must not learn at its end that the next version is gone."""
+
+    def test_at_the_start_and_at_every_tenth_barrier(self):
+        job = HandDriven(*LONG)
+        job.let_pass(25.0, split_s=1.0)
+
+        assert job.looks[0].kept_after == 3
+        asked = [look.kept_after for look in job.looks[1:]]
+        assert [asked.index(3), asked[asked.index(3) + 1 :].index(3)] == [9, 9]
+        assert set(asked) == {3, None}
+
+    def test_what_is_gone_ends_the_job(self):
+        job = HandDriven(*LONG)
+        job.let_pass(1.2)
+        job.send(LookFailed(ChangeFeedExpiredError("version 4 is gone")))
+
+        assert job.finish.error.reason == "ChangeFeedExpired"
+
+
+class TestASourceThatIsFasterThanTheJob:
+    """port.md 5.1: said with both rates, also after the job had caught up once."""
+
+    def following(self):
+        job = HandDriven(1000, follow=True)
+        job.let_pass(1.2)
+        job.finish_split()
+        job.let_pass(3.0)
+        assert job.view.strategy.caught_up
+        return job
+
+    def step(self, job, *, commits, seconds):
+        """One batch takes so long, and so many versions come meanwhile."""
+        job.let_pass(2.0)
+        batch = job.batches[-1]
+        job.head = Head(job.head.version + commits, WALL_MS)
+        job.let_pass(seconds)
+        job.send(WorkFinished(ChangesApplied(batch.work_id, 5)))
+
+    def test_is_named_with_both_rates(self):
+        job = self.following()
+        job.head = Head(100, WALL_MS)
+        for _ in range(30):
+            self.step(job, commits=100, seconds=100.0)
+
+        assert job.view.strategy.non_convergent
+        (words,) = job.view.strategy.warnings
+        assert "the source makes 0.98 versions/s, 0.0" in words
+
+    def test_keeping_pace_is_no_lag(self):
+        """What comes while a batch runs is taken by the next one."""
+        job = self.following()
+        job.head = Head(10, WALL_MS)
+        for _ in range(30):
+            self.step(job, commits=3, seconds=3.0)
+
+        assert not job.view.strategy.non_convergent
+        assert job.view.strategy.warnings == ()

@@ -3,7 +3,7 @@
 import pytest
 from support.hand_driven import WALL_MS, HandDriven
 
-from backfill_core.messages import Head, HeadMoved
+from backfill_core.messages import CommandReceived, Head, HeadMoved, Throttle
 from backfill_core.retention import NEAR, warn
 from backfill_spark.retention import DEFAULT_FILE_SECONDS, kept_seconds
 
@@ -48,6 +48,20 @@ class TestARunningJobSaysIt:
         (words,) = job.view.strategy.warnings
         assert "version 3 of the source is still needed" in words
         job.send(HeadMoved(Head(5, WALL_MS, kept_s=86_400)))
+        assert job.view.strategy.warnings == ()
+
+    def test_at_the_start_when_a_limit_makes_it_last_too_long(self):
+        """A plan says the same."""
+        job = HandDriven(*LONG)
+        job.head = Head(3, WALL_MS, kept_s=7 * 86_400)
+        job.send(CommandReceived(1, 1, Throttle(100)))
+        job.let_pass(2.5)
+
+        (words,) = job.view.strategy.warnings
+        assert "kept for" not in words
+        assert "4.6 d more" in words
+        job.send(CommandReceived(1, 2, Throttle(1_000_000)))
+        job.let_pass(1.5)
         assert job.view.strategy.warnings == ()
 
     def test_not_once_it_has_caught_up(self):

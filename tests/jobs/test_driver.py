@@ -1,5 +1,6 @@
 """Whole jobs in this process: every mode to its receipt, starts again, and bad input that writes nothing."""
 
+import re
 import threading
 from pathlib import Path
 
@@ -9,7 +10,9 @@ from support.oracle import seals, violations
 
 from backfill_core.errors import EXIT_COMPLETE
 from backfill_spark.driver import run_driver
+from backfill_spark.location import target_location
 from backfill_spark.settings import DriverSettings
+from backfill_spark.sinks.delta.sink import DeltaSink
 
 ROWS = 4000
 
@@ -177,3 +180,36 @@ class TestBadInput:
 
         assert (outcome.reason, outcome.exit_code) == ("TargetNotEmpty", 24)
         assert world.read().count() == 3
+
+
+class TestATargetInTheCatalog:
+    """Given by name, made by name."""
+
+    @pytest.fixture
+    def name(self, spark, tmp_path):
+        """One of its own: a table with a place outlives its name."""
+        name = re.sub(r"\W", "_", tmp_path.name)
+        yield name
+        spark.sql(f"DROP TABLE IF EXISTS {name}")
+
+    def run(self, world, name):
+        return world.run(target={"path": None, "table": name}, verify="Final")
+
+    def test_is_made_when_it_is_missing(self, spark, world, name):
+        assert self.run(world, name).reason == "Complete"
+        assert spark.table(name).count() == ROWS
+        assert self.run(world, name).reason == "AlreadyComplete"
+
+    def test_whose_name_was_lost_on_the_way_gets_it(self, spark, world, name):
+        """A driver killed between the table's first commit and the catalog leaves that."""
+        folder = target_location(spark, None, name)
+        schema = spark.read.format("delta").load(world.source).schema
+        DeltaSink(spark, folder, write_mode="Upsert", key=("id",), job_id="default/job").prepare(schema)
+        assert not spark.catalog.tableExists(name)
+
+        assert self.run(world, name).reason == "Complete"
+        assert spark.table(name).count() == ROWS
+
+    @pytest.mark.parametrize("name", ["nowhere.orders", "lake.shop.orders"])
+    def test_of_which_nobody_knows_the_place_is_refused(self, world, name):
+        assert self.run(world, name).reason == "TargetNotFound"

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from backfill_core.errors import DuplicateKeyError, KeyInvalidError, SourceNotAppendOnlyError
-from backfill_spark.changes import append_rows, changelog_rows, check_net_changes, net_changes
+from backfill_spark.changes import DELETE, append_rows, changelog_rows, check_net_changes, net_changes
 from backfill_spark.sinks.delta.sink import DeltaSink
 from backfill_spark.transform import Transform
 
@@ -86,7 +86,7 @@ class TestChangesBecomeWhatTheTargetMustDo:
         )
 
         row = net_changes(changes, ALL, ("id",)).collect()[0]
-        assert (row["amount"], row["_delete"]) == (9, False)
+        assert (row["amount"], row[DELETE]) == (9, False)
 
     def test_an_append_target_takes_no_update(self, spark):
         changes = spark.createDataFrame([(1, "delete", 4)], "id long, _change_type string, _commit_version long")
@@ -113,12 +113,12 @@ class TestTheLastImageOfAKeyWins:
         """Versions are numbers: 10 comes after 9."""
         row = net(spark, rows).collect()[0]
 
-        assert (None if row["_delete"] else row["amount"], row["_delete"]) == last
+        assert (None if row[DELETE] else row["amount"], row[DELETE]) == last
 
     def test_a_changed_key_removes_the_old_one(self, spark):
         rows = net(spark, [(1, 5, BEFORE, 4), (2, 5, AFTER, 4)]).collect()
 
-        assert sorted((row["id"], row["_delete"]) for row in rows) == [(1, True), (2, False)]
+        assert sorted((row["id"], row[DELETE]) for row in rows) == [(1, True), (2, False)]
 
 
 class TestTheFilter:
@@ -136,13 +136,13 @@ class TestTheFilter:
     )
     def test_of_images(self, spark, rows, gone):
         """A condition that is neither true nor false is not passed."""
-        assert net(spark, rows, Transform(None, "amount > 10")).collect()[0]["_delete"] == gone
+        assert net(spark, rows, Transform(None, "amount > 10")).collect()[0][DELETE] == gone
 
     def test_it_speaks_of_the_source_not_of_the_output(self, spark):
         """`where` may name columns that are not selected, or whose name is given to something else."""
         rows = net(spark, [(1, 50, "insert", 4)], Transform(("id", "1 AS amount"), "amount > 10")).collect()
 
-        assert [(row["amount"], row["_delete"]) for row in rows] == [(1, False)]
+        assert [(row["amount"], row[DELETE]) for row in rows] == [(1, False)]
 
     def test_rows_that_fail_it_double_no_key(self, spark):
         rows = [(1, 50, "insert", 4), (1, 5, "insert", 4), (1, 6, "insert", 5)]
@@ -227,7 +227,7 @@ class TestColumns:
         starred = Transform(("*", "amount * 2 AS twice"))
         changes = spark.createDataFrame(rows, COLUMNS)
 
-        assert net(spark, rows, starred).columns[:4] == ["id", "amount", "twice", "_delete"]
+        assert net(spark, rows, starred).columns[:4] == ["id", "amount", "twice", DELETE]
         assert changelog_rows(changes, starred, key=("id",), epoch=1).columns == [
             "id", "amount", "twice", "_op", "_epoch", "_version",
         ]  # fmt: skip

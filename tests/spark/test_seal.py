@@ -4,8 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JJavaError
 
-from backfill_core.errors import FencedError, SourceNotFoundError, StateMovedError, UnsupportedTargetFeatureError
+from backfill_core.errors import FencedError, StateMovedError, TransientError, UnsupportedTargetFeatureError
 from backfill_spark.seal import Sealer, newest_version, partition_of
 from backfill_spark.sinks.delta.sink import DeltaSink
 
@@ -101,8 +102,6 @@ class TestOneCommit:
         sealer = Sealer(spark, str(tmp_path / "none"), app_id="a", domain="backfill.x")
 
         assert sealer.read_state().table_version == -1
-        with pytest.raises(SourceNotFoundError, match="not a Delta table"):
-            newest_version(spark, str(tmp_path / "none"))
 
 
 class TestTheFence:
@@ -181,7 +180,9 @@ class TestTheFence:
         target.sealer.seal(2 << 32, (), "fence of attempt 2")
         late = DeltaSink(spark, target.path, write_mode="Upsert", key=("id",), job_id="ns/job")
         late.prepare(spark.range(1).schema)
-        late.merge(spark.range(5, 9).selectExpr("id", "false AS _delete"), app_id="app", txn_version=(1 << 32) + 7)
+        late.merge(
+            spark.range(5, 9).selectExpr("id", "false AS __backfill_delete"), app_id="app", txn_version=(1 << 32) + 7
+        )
 
         assert target.read().count() == 3
 
@@ -367,3 +368,29 @@ class TestCheckpoints:
         assert list(Path(target.path, "_delta_log").glob("*.checkpoint*.parquet"))
         assert target.read().count() == 12
         assert newest_version(spark, target.path).version == 12
+
+    def test_one_that_fails_keeps_no_other_and_is_tried_again(self, spark, table):
+        """The checkpoint of the tenth version, when the storage comes back after it."""
+        target = table(spark.range(1))
+        for version in range(1, 13):
+            target.sealer.seal(version, target.stage(spark.range(version, version + 1)), f"s{version}")
+        hooks = target.sealer._hooks
+        target.sealer._hooks = [HookThatFailsOnce(spark._jvm.java.net.SocketTimeoutException("away")), *hooks]
+
+        with pytest.raises(TransientError):
+            target.sealer.run_hooks()
+        assert list(Path(target.path, "_delta_log").glob("*.checkpoint*.parquet"))
+        target.sealer.run_hooks()
+        assert target.sealer._hooks == []
+
+
+class HookThatFailsOnce:
+    """Fails the first time, with an exception of the JVM."""
+
+    def __init__(self, exception):
+        self.exception = exception
+
+    def threadSafeInvoke(self, engine):  # noqa: N802 - the JVM names it
+        exception, self.exception = self.exception, None
+        if exception is not None:
+            raise Py4JJavaError("An error occurred", exception)

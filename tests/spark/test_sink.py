@@ -11,6 +11,7 @@ from backfill_core.errors import (
     TargetIsSourceError,
     TargetNotEmptyError,
     TargetSchemaMismatchError,
+    TransientError,
     UnsupportedTargetFeatureError,
 )
 from backfill_spark.seal import Sealer
@@ -28,14 +29,35 @@ class TestTargetsAreCheckedFirst:
         spark.range(1).write.format("delta").save(str(tmp_path / "t"))
 
         with pytest.raises(TargetNotEmptyError, match="existingRows"):
-            self.check(spark, str(tmp_path / "t"), spark.range(1))
-        self.check(spark, str(tmp_path / "t"), spark.range(1), existing_rows="Keep")
+            self.check(spark, str(tmp_path / "t"), spark.range(1), mode="Append")
+        self.check(spark, str(tmp_path / "t"), spark.range(1), mode="Append", existing_rows="Keep")
 
     def test_foreign_files(self, spark, tmp_path):
         (tmp_path / "t").mkdir()
         (tmp_path / "t" / "x").write_text("x")
 
         with pytest.raises(TargetNotEmptyError, match="no Delta table"):
+            self.check(spark, str(tmp_path / "t"), spark.range(1))
+
+    def test_what_is_left_of_a_table_that_was_being_made(self, spark, tmp_path):
+        """Killed before the first commit: the next attempt makes it."""
+        log = tmp_path / "t" / "_delta_log"
+        log.mkdir(parents=True)
+        (log / f".{0:020d}.json.tmp").write_text("half")
+        self.check(spark, str(tmp_path / "t"), spark.range(1))
+        sink = DeltaSink(spark, str(tmp_path / "t"), write_mode="Upsert", key=("id",), job_id="j")
+        assert Sealer(spark, sink.path, app_id="a", domain="d").read_state().table_version == -1
+
+        sink.prepare(spark.range(1).schema)
+        assert sink.exists()
+
+    def test_a_log_that_has_lost_its_beginning_is_foreign(self, spark, tmp_path):
+        """Nobody knows what is in its files."""
+        log = tmp_path / "t" / "_delta_log"
+        log.mkdir(parents=True)
+        (log / f"{7:020d}.crc").write_text("{}")
+
+        with pytest.raises(TargetNotEmptyError):
             self.check(spark, str(tmp_path / "t"), spark.range(1))
 
     @pytest.mark.parametrize(
@@ -64,6 +86,15 @@ class TestTargetsAreCheckedFirst:
 
         with pytest.raises(PermissionDeniedError, match="closed is not writable"):
             self.check(spark, str(tmp_path / "closed" / "t"), spark.range(1))
+
+    def test_a_storage_that_is_away_is_not_a_matter_of_rights(self, spark):
+        """It may be back in a moment; a refusal would be final."""
+        conf = spark._jsc.hadoopConfiguration()
+        for name in ("ipc.client.connect.max.retries", "ipc.client.connect.max.retries.on.timeouts"):
+            conf.set(name, "0")
+
+        with pytest.raises(TransientError, match="cannot be looked at"):
+            self.check(spark, "hdfs://127.0.0.1:1/t", spark.range(1))
 
 
 class TestFoldersOfTheirOwn:

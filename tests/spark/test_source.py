@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from support.jobs import make_orders, vacuum
+from support.jobs import forget_before, make_orders, vacuum
 
 from backfill_core.errors import (
     ChangeFeedExpiredError,
@@ -39,6 +39,11 @@ def prefix_of(source):
     for rows in source.pinned.rows:
         prefix.append(prefix[-1] + rows)
     return prefix
+
+
+def jobs_of(spark):
+    """Return how many Spark jobs there have been, of this thread's group."""
+    return len(spark.sparkContext.statusTracker().getJobIdsForGroup(None))
 
 
 class TestASplitIsExactlyItsPartOfTheLine:
@@ -79,6 +84,31 @@ class TestASplitIsExactlyItsPartOfTheLine:
             spark.conf.unset("spark.databricks.delta.stats.collect")
 
         assert sum(opened(spark, path).pinned.rows) == 100
+
+    def test_files_without_statistics_are_counted_at_once(self, spark, tmp_path):
+        """One job for all of them: tables of thousands of such files start too."""
+        path = str(tmp_path / "odd path=%20")
+        spark.conf.set("spark.databricks.delta.stats.collect", "false")
+        try:
+            rows = spark.range(0, 90, 1, 6).selectExpr(
+                "id", "element_at(array('a b', 'c%d'), cast(id % 2 + 1 AS int)) AS p"
+            )
+            rows.write.format("delta").option("delta.enableDeletionVectors", "true").partitionBy("p").save(path)
+            spark.sql(f"DELETE FROM delta.`{path}` WHERE id % 7 = 3")
+        finally:
+            spark.conf.unset("spark.databricks.delta.stats.collect")
+        source, live = opened(spark, path), spark.read.format("delta").load(path)
+        prefix = prefix_of(source)
+
+        assert sum(source.pinned.rows) == 90
+        assert source.pinned.live_rows == live.count()
+        for index in range(len(source.pinned.rows)):
+            piece = pieces(prefix, prefix[index], prefix[index + 1])
+            assert source.read(piece).count() == source.live_rows(piece)
+        counting = DeltaSource(spark, path, key=())
+        before = jobs_of(spark)
+        counting.pin(None)
+        assert jobs_of(spark) - before < len(source.pinned.rows)
 
     def test_a_vacuumed_version_is_said_to_be_expired(self, spark, tmp_path):
         """R-SNAP-47: never a hole."""
@@ -213,6 +243,26 @@ class TestTheVersionsAfter:
 
         with pytest.raises(ChangeFeedExpiredError, match="version 1 "):
             source.check_versions(0, 1)
+
+    def test_a_version_that_is_cleaned_away_meanwhile_is_noticed(self, spark, path):
+        """Before it is needed."""
+        source = opened(spark, path)
+        spark.sql(f"UPDATE delta.`{path}` SET amount = 5")
+        source.check_kept(1)
+        Path(path, "_delta_log", f"{1:020d}.json").unlink()
+
+        with pytest.raises(ChangeFeedExpiredError, match="version 1 "):
+            source.check_kept(1)
+
+    def test_versions_consumed_long_ago_may_be_gone(self, spark, path):
+        """A job that goes on after a month needs the log since then, not that since its beginning."""
+        source = opened(spark, path)
+        for amount in range(6):
+            spark.sql(f"UPDATE delta.`{path}` SET amount = {amount} WHERE id < 10")
+        forget_before(spark, path, 4)
+
+        assert source.changes(4, 6).where("_change_type = 'update_postimage'").count() == 20
+        assert source.changes(6, 6).count() == 0
 
     def test_another_table_at_the_path_is_noticed(self, spark, path):
         source = opened(spark, path)

@@ -142,7 +142,7 @@ class TestNotNull:
 
     def test_a_merge_ends_alike(self, spark, sink):
         merging = sink_at(spark, sink.path, mode="Upsert", key=("id",))
-        net = spark.sql("SELECT 1L AS id, cast(null AS int) AS `a.b`, false AS _delete")
+        net = spark.sql("SELECT 1L AS id, cast(null AS int) AS `a.b`, false AS __backfill_delete")
 
         with pytest.raises(Exception) as failure:
             merging.merge(net, app_id="a", txn_version=1)
@@ -275,7 +275,7 @@ class TestAnEmptyTextInAPartition:
     def test_a_merge_writes_the_same(self, spark, tmp_path):
         sink = sink_at(spark, tmp_path / "t", mode="Upsert", key=("id",), partition_by=("p",))
         fill(spark, sink, spark.sql("SELECT 1L AS id, 'p' AS p"))
-        net = spark.sql("SELECT 1L AS id, '' AS p, false AS _delete UNION ALL SELECT 2L, '', false")
+        net = spark.sql("SELECT 1L AS id, '' AS p, false AS __backfill_delete UNION ALL SELECT 2L, '', false")
 
         sink.merge(sink.as_stored(net).localCheckpoint(), app_id="a", txn_version=7)
         assert spark.read.format("delta").load(sink.path).where("p IS NULL").count() == 2
@@ -310,7 +310,7 @@ class TestNamesOfColumns:
         sink = sink_at(spark, tmp_path / "t", mode="Upsert", key=(name,), properties=properties)
         quoted = "`" + name.replace("`", "``") + "`"
         found = fill(spark, sink, rows)
-        net = rows.selectExpr(quoted, "a", f"{quoted} = 3 AS _delete")
+        net = rows.selectExpr(quoted, "a", f"{quoted} = 3 AS __backfill_delete")
         sink.merge(net.localCheckpoint(), app_id="a", txn_version=7)
 
         assert found.where(f"{quoted} = 7").count() == 1

@@ -6,12 +6,14 @@ from backfill_core.job import Job, JobSettings, JobView
 from backfill_core.messages import (
     Acknowledge,
     Action,
+    ApplyChanges,
     CancelWork,
     Event,
     Finish,
     Head,
     HeadMoved,
     LookAtHead,
+    ProveKey,
     ReadSplit,
     Seal,
     Sealed,
@@ -40,6 +42,9 @@ class HandDriven:
         self.running: dict[int, ReadSplit] = {}
         self.acks: list[Acknowledge] = []
         self.cancelled: list[int] = []
+        self.proofs: list[ProveKey] = []
+        self.batches: list[ApplyChanges] = []
+        self.looks: list[LookAtHead] = []
         self.seals = 0
         self.finish: Finish | None = None
         pinned = Pinned(3, WALL_MS, "table", "files", rows, sum(rows))
@@ -80,6 +85,10 @@ class HandDriven:
     def _carry_out(self, actions: tuple[Action, ...]) -> None:
         for action in actions:
             match action:
+                case StartWork(work=ProveKey() as work):
+                    self.proofs.append(work)
+                case StartWork(work=ApplyChanges() as work):
+                    self.batches.append(work)
                 case StartWork(work=ReadSplit() as work):
                     self.running[work.work_id] = work
                 case CancelWork(work_id=work_id):
@@ -90,6 +99,7 @@ class HandDriven:
                     self.seals += 1
                     self.send(Sealed(action.epoch, self.seals, 0.1))
                 case LookAtHead():
+                    self.looks.append(action)
                     self.send(HeadMoved(self.head))
                 case Acknowledge():
                     self.acks.append(action)

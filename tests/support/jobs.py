@@ -32,6 +32,16 @@ def write_yaml(path: Path, source_path: str, target_path: str, **spec: Any) -> P
     return path
 
 
+def forget_before(spark: Any, path: str, version: int) -> None:
+    """Take the log before a version away, as Delta cleans it: up to a checkpoint."""
+    kernel = spark._jvm.io.delta.kernel
+    engine = kernel.defaults.engine.DefaultEngine.create(spark._jsc.hadoopConfiguration())
+    kernel.Table.forPath(engine, path).checkpoint(engine, version)
+    for number in range(version):
+        Path(path, "_delta_log", f"{number:020d}.json").unlink()
+    spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+
+
 def make_orders(spark: Any, path: str, rows: int, files: int = 8, **properties: str) -> None:
     """Make a source table with a change feed: id, customer, amount, note, status."""
     writer = (

@@ -62,7 +62,7 @@ class Oracle:
         self._spec_paused = paused
         self._paused = self._held_by_spec
         self._rate: _Rate | None = None
-        self.seals = self.merges = self.acks = self.splits = self.receipts = 0
+        self.seals = self.merges = self.acks = self.splits = self.receipts = self.proofs = 0
 
     # ------------------------------------------------------------------ commits
     def expected(self, state: dict[str, Any]) -> Counter[Row]:
@@ -263,6 +263,13 @@ class Oracle:
         demand(
             receipt.equal, f"a receipt of source {receipt.source_version} and target {receipt.target_version} differs"
         )
+
+    def on_key_proven(self, target_version: int) -> None:
+        """The proof is about the snapshot alone: a MERGE before it may have hidden two rows with one key."""
+        demand(self.merges == 0, "the key was proven after a MERGE")
+        state = json.loads(self._target.commits[target_version].state or "")
+        demand(state["snapshot"]["phase"] != "Snapshot", "the key was proven before all of the snapshot was there")
+        self.proofs += 1
 
     def on_complete(self, *, verify_final: bool) -> None:
         """The end: the stored state says so, and the target is the source as of `consumed`."""

@@ -23,9 +23,11 @@ from backfill_core.messages import (
     Finish,
     Head,
     HeadMoved,
+    KeyProven,
     LookAtHead,
     LookFailed,
     Pause,
+    ProveKey,
     ReadSplit,
     Receipt,
     Result,
@@ -261,6 +263,9 @@ class Shell:
             case Verify():
                 result = self._verify(work)
                 self._world.oracle.on_verified(result)
+            case ProveKey():
+                result = KeyProven(work.work_id)
+                self._world.oracle.on_key_proven(work.target_version)
         answer: Event = WorkFinished(result)
         if self._world.unlucky():
             answer = WorkFailed(work.work_id, TRANSIENT)

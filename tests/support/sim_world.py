@@ -134,7 +134,12 @@ class World:
         self._revision = itertools.count(1)
         self._unanswered: dict[int, Command] = {}
         self._delivered = 0
-        self.settings = JobSettings(seal_every=given.seal_every, verify_final=given.verify_final)
+        self.settings = JobSettings(
+            seal_every=given.seal_every,
+            verify_final=given.verify_final,
+            # Every other world, so that both ways are walked.
+            proves_key=given.mode == UPSERT and given.seed % 2 == 0,
+        )
 
     def _spec(self) -> BackfillSpec:
         """Return what the strategy is built from; source and target of the simulation have no place."""

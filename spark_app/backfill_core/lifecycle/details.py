@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from backfill_api.status import Condition, Control
+from backfill_core.convergence import STUCK
 from backfill_core.lifecycle.face import Fact
 from backfill_core.lifecycle.sight import Sight
 
@@ -43,8 +44,9 @@ def with_driver(sight: Sight, control: Control) -> dict[str, Fact]:
     progress = sight.progress
     if progress is not None and progress.table_version is not None:
         made["CaughtUp"] = Fact("True", "CaughtUp") if progress.caught_up else Fact("False", "Behind")
+        rates = next((words for words in progress.warnings if words.startswith(STUCK)), "")
         lags = progress.non_convergent
-        made["NonConvergent"] = Fact("True", "NonConvergent") if lags else Fact("False", "Converging")
+        made["NonConvergent"] = Fact("True", "NonConvergent", rates) if lags else Fact("False", "Converging")
     return made
 
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from backfill_api.spec import BackfillSpec
-from backfill_core.convergence import Yardstick
+from backfill_core.convergence import STEPS_WATCHED, STUCK, Yardstick
 from backfill_core.errors import AccountingError, BackfillError, StateMismatchError
 from backfill_core.eta import RateMeter, estimate
 from backfill_core.intervals import IntervalSet
@@ -36,7 +36,7 @@ from backfill_core.messages import (
     Work,
 )
 from backfill_core.ports import Gate, Harvest, Now, Pinned, StrategyView, WorkIds
-from backfill_core.retention import warn
+from backfill_core.retention import warn, warn_short
 from backfill_core.sizing import SplitSizer, cut, pieces, tapered
 from backfill_core.state import txn_version
 from backfill_core.strategies.snapshot.params import SnapshotSettings
@@ -81,6 +81,16 @@ class _Batch:
     whole: bool
     """Does it take everything that was pending when it was planned?"""
 
+    left: int = 0
+    """Versions that were pending then and are not in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    at_s: float
+    upto: int
+    head: int
+
 
 class SnapshotStrategy:
     """See the module; satisfies `ports.Strategy`."""
@@ -110,6 +120,7 @@ class SnapshotStrategy:
         self._touched = 1
         self._harvest_mark = self._sealed_mark = 0
         self._limited = False
+        self._rate: int | None = None
         self._sizer = SplitSizer(
             target_s=settings.split_target_s,
             rows=FIRST_SPLIT_ROWS,
@@ -121,6 +132,10 @@ class SnapshotStrategy:
         self._held = False
         """May no split start? Then there is no rate and no time left to tell."""
         self._yardstick = Yardstick(limit=None, lags=())
+        self._steps: tuple[_Step, ...] = ()
+        self._judged: _Batch | None = None
+        """Harvested, and not durable yet."""
+
         self._phase_changed = False
 
     # -------------------------------------------------------------- stored form
@@ -233,7 +248,7 @@ class SnapshotStrategy:
         self, now: Now, gate: Gate, bucket: TokenBucket, ids: WorkIds
     ) -> tuple[TokenBucket, tuple[Work, ...]]:
         """Fill the free slots; see `ports.Strategy`."""
-        self._limited = bucket.rate_per_s is not None
+        self._limited, self._rate = bucket.rate_per_s is not None, bucket.rate_per_s
         if self._phase == SNAPSHOT:
             self._hold(now, held=not gate.history)
             return self._next_splits(now, gate, bucket, ids)
@@ -311,7 +326,8 @@ class SnapshotStrategy:
                 self._catch_up()
             return None
         upto = min(head.version, self._consumed + self._batch_versions)
-        return _Batch(self._consumed, upto, txn, whole=upto == head.version and self._head_fresh)
+        whole = upto == head.version and self._head_fresh
+        return _Batch(self._consumed, upto, txn, whole=whole, left=head.version - upto)
 
     def _catch_up(self) -> None:
         self._caught_up, self._phase = True, LIVE
@@ -381,7 +397,7 @@ class SnapshotStrategy:
             changes = applied.changes
             files += applied.files
             self._consumed, self._applied, self._planned = batch.upto, None, None
-            self._step_yardstick(batch)
+            self._judged = batch
             if batch.whole and not self._caught_up:
                 self._catch_up()
         if self._phase == SNAPSHOT and self._harvested.size == self._total:
@@ -399,14 +415,36 @@ class SnapshotStrategy:
             self._touched += 1
         self._planned = planned
 
-    def _step_yardstick(self, batch: _Batch) -> None:
-        if self._head is not None and self._phase == LOG_STORE:
-            lag = max(0, self._head.version - batch.upto)
-            self._yardstick = self._yardstick.step(lag, batch.upto - batch.after)
+    def _step_yardstick(self, batch: _Batch, now: Now) -> None:
+        """Judge a batch that is durable.
+
+        Before the job has caught up all that is pending counts. Afterwards what came while a batch ran is no lag: the
+        next one takes it. What counts then is what a batch had to leave.
+        """
+        if self._head is None:
+            return
+        lag = batch.left if self._caught_up else max(0, self._head.version - batch.upto)
+        self._yardstick = self._yardstick.step(lag, batch.upto - batch.after)
+        self._steps = (*self._steps[-STEPS_WATCHED:], _Step(now.mono_s, batch.upto, self._head.version))
+
+    def _divergence(self) -> tuple[str, ...]:
+        """Name both rates when the lag does not fall."""
+        first, last = (self._steps[0], self._steps[-1]) if self._steps else (None, None)
+        if not self._yardstick.non_convergent or first is None or last is None or last.at_s <= first.at_s:
+            return ()
+        seconds = last.at_s - first.at_s
+        made, applied = (last.head - first.head) / seconds, (last.upto - first.upto) / seconds
+        words = (
+            f"{STUCK} over {STEPS_WATCHED} batches: the source makes {made:.2g} versions/s, {applied:.2g} are applied"
+        )
+        return (words,)
 
     def on_sealed(self, now: Now) -> None:
         """See `ports.Strategy`."""
         self._sealed_mark = self._harvest_mark
+        judged, self._judged = self._judged, None
+        if judged is not None:
+            self._step_yardstick(judged, now)
         sealed_rows = self._harvested.size - self._sealed.size
         self._sealed = self._harvested
         if sealed_rows:
@@ -440,7 +478,7 @@ class SnapshotStrategy:
             non_convergent=self._yardstick.non_convergent,
             grid=self._grid(),
             reason=self._reason(),
-            warnings=self._warnings(now),
+            warnings=(*self._warnings(now), *self._divergence()),
         )
 
     def _warnings(self, now: Now) -> tuple[str, ...]:
@@ -449,7 +487,16 @@ class SnapshotStrategy:
         if self._head is None or since_ms is None:
             return ()
         words = warn(self._consumed, since_ms, self._head.version, self._head.kept_s, now.wall_ms)
+        if words is None and self._phase == SNAPSHOT:
+            words = warn_short(self._seconds_left(), self._head.kept_s)
         return () if words is None else (words,)
+
+    def _seconds_left(self) -> float | None:
+        """Return how long history will take at this limit or at this pace; None: nobody knows yet."""
+        left = self._total - self._sealed.size
+        eta = estimate(left, self._meter)
+        paces = [left / self._rate] if self._rate else []
+        return max([*paces, *([] if eta is None or self._held else [eta.seconds])], default=None)
 
     def _consumed_ms(self) -> int:
         """Commit time of what is consumed, as far as it is known: that of the pinned version or of a head."""

@@ -14,13 +14,14 @@ if TYPE_CHECKING:
 
 
 def _open(spark: SparkSession, backfill: Backfill) -> DeltaSink:
-    from backfill_spark.location import location
+    from backfill_spark.location import target_location
     from backfill_spark.sinks.delta.sink import DeltaSink
 
     target = backfill.spec.target.delta
     return DeltaSink(
         spark,
-        location(spark, target.path, target.table),
+        target_location(spark, target.path, target.table),
+        table=target.table,
         write_mode=target.write_mode,
         key=backfill.spec.key,
         partition_by=tuple(target.partition_by),

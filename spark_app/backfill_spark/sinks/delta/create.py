@@ -23,6 +23,7 @@ def with_changelog_columns(schema: StructType) -> StructType:
 def create_table(
     spark: SparkSession,
     path: str,
+    name: str | None,
     schema: StructType,
     *,
     partition_by: tuple[str, ...],
@@ -30,10 +31,12 @@ def create_table(
     properties: Mapping[str, str],
     deletion_vectors: bool,
 ) -> None:
-    """Create an empty Delta table that can hold a job's state in the same commit as its rows."""
+    """Create an empty Delta table that can hold a job's state in the same commit as its rows; with a name in the catalog."""
     from delta.tables import DeltaTable
 
     builder = DeltaTable.createIfNotExists(spark).location(path)
+    if name is not None:
+        builder = builder.tableName(name)
     for field in schema:
         builder = builder.addColumn(field.name, nullable(field.dataType), nullable=True)
     if partition_by:
@@ -43,6 +46,13 @@ def create_table(
     ours = {"delta.feature.domainMetadata": "supported"}
     if deletion_vectors:
         ours["delta.enableDeletionVectors"] = "true"
-    for name, value in {**ours, **properties}.items():
-        builder = builder.property(name, value)
+    for key, value in {**ours, **properties}.items():
+        builder = builder.property(key, value)
     builder.execute()
+
+
+def name_table(spark: SparkSession, path: str, name: str) -> None:
+    """Give a table that exists a name in the catalog."""
+    from delta.tables import DeltaTable
+
+    DeltaTable.createIfNotExists(spark).tableName(name).location(path).execute()

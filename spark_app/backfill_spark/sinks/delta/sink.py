@@ -22,12 +22,13 @@ from backfill_core.errors import (
     PermissionDeniedError,
     TargetNotEmptyError,
     TargetSchemaMismatchError,
+    TransientError,
 )
 from backfill_spark.changes import DELETE
 from backfill_spark.columns import nullable, quoted
-from backfill_spark.java_errors import first_line, whole_text
+from backfill_spark.java_errors import JAVA_ERRORS, first_line, is_no_access, whole_text
 from backfill_spark.sinks.delta import checks
-from backfill_spark.sinks.delta.create import create_table, with_changelog_columns
+from backfill_spark.sinks.delta.create import create_table, name_table, with_changelog_columns
 from backfill_spark.sinks.delta.staging import StagingFolder
 from backfill_spark.sinks.delta.table import PHYSICAL_NAME, TargetTable, delta_snapshot, read_table
 
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NULL_FOUND = "backfill: null in column "
+_COMMITTED = re.compile(r"\d{20}\.")
+"""Names of commits, checkpoints and checksums."""
+
 _NULL_FOUND = re.compile(re.escape(NULL_FOUND) + r"(\d+)")
 
 
@@ -46,6 +50,7 @@ class DeltaSink:
         spark: SparkSession,
         path: str,
         *,
+        table: str | None = None,
         write_mode: str,
         key: tuple[str, ...],
         partition_by: tuple[str, ...] = (),
@@ -58,6 +63,7 @@ class DeltaSink:
         self._spark = spark
         self._jvm: Any = spark._jvm
         self.path = path.rstrip("/")
+        self._name = table
         self._write_mode = write_mode
         self._key = key
         self._partition_by = partition_by
@@ -99,7 +105,8 @@ class DeltaSink:
         if not has_state and self._existing_rows == "Refuse" and rows.limit(1).count():
             raise TargetNotEmptyError(
                 f"{self.path} has rows and no state of this job.",
-                cure="Use an empty target, or set spec.target.delta.existingRows: Keep to add to what is there.",
+                cure="Use an empty target"
+                + ("." if upserts else ", or set spec.target.delta.existingRows: Keep to add to what is there."),
             )
 
     def _wanted(self, schema: StructType) -> StructType:
@@ -107,12 +114,16 @@ class DeltaSink:
 
     def _check_writable(self) -> None:
         path = self._jvm.org.apache.hadoop.fs.Path(self.path)
-        while path.getParent() is not None and not self._fs.exists(path):
-            path = path.getParent()
         action = self._jvm.org.apache.hadoop.fs.permission.FsAction.WRITE
         try:
+            while path.getParent() is not None and not self._fs.exists(path):
+                path = path.getParent()
             self._fs.access(path, action)
-        except Exception as error:
+        except JAVA_ERRORS as error:
+            if not is_no_access(whole_text(error)):
+                raise TransientError(
+                    f"the target {path.toString()} cannot be looked at: {first_line(error)}"
+                ) from error
             raise PermissionDeniedError(
                 f"{path.toString()} is not writable for this user.",
                 cure="Grant write access, or choose another target.",
@@ -120,10 +131,25 @@ class DeltaSink:
 
     def _check_foreign_files(self) -> None:
         path = self._jvm.org.apache.hadoop.fs.Path(self.path)
-        if self._fs.exists(path) and len(self._fs.listStatus(path)) > 0:
+        if self._fs.exists(path) and any(self._is_foreign(one) for one in self._fs.listStatus(path)):
             raise TargetNotEmptyError(
                 f"{self.path} holds files and is no Delta table.", cure="Choose an empty or missing folder."
             )
+
+    def _is_foreign(self, entry: Any) -> bool:
+        """Is it more than a log without commits? Whoever is killed while the table is made leaves that."""
+        if entry.getPath().getName() != "_delta_log":
+            return True
+        return any(_COMMITTED.match(one.getPath().getName()) for one in self._fs.listStatus(entry.getPath()))
+
+    def _remove_begun_log(self) -> None:
+        """Remove a log without commits: Delta makes no table over one. A commit that lands meanwhile keeps its folder."""
+        path = self._jvm.org.apache.hadoop.fs.Path(f"{self.path}/_delta_log")
+        if self._fs.exists(path):
+            for one in self._fs.listStatus(path):
+                if not _COMMITTED.match(one.getPath().getName()):
+                    self._fs.delete(one.getPath(), False)
+            self._fs.delete(path, False)
 
     def _file_system(self, path: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(path).getFileSystem(self._spark._jsc.hadoopConfiguration())
@@ -140,15 +166,20 @@ class DeltaSink:
     def prepare(self, schema: StructType) -> None:
         """Make the table when it is missing, and look at it as it is now."""
         if not self.exists():
+            self._remove_begun_log()
             create_table(
                 self._spark,
                 self.path,
+                self._name,
                 self._wanted(schema),
                 partition_by=self._partition_by,
                 cluster_by=self._cluster_by,
                 properties=self._properties,
                 deletion_vectors=self._write_mode == "Upsert",
             )
+        elif self._name is not None and not self._spark.catalog.tableExists(self._name):
+            # Killed between the two, a table has its first commit and no name.
+            name_table(self._spark, self.path, self._name)
         self._known = read_table(self._spark, self.path)
 
     @property
@@ -218,7 +249,7 @@ class DeltaSink:
 
     # ------------------------------------------------------------------ merging
     def merge(self, net: DataFrame, *, app_id: str, txn_version: int) -> None:
-        """Bring net changes (target columns and `_delete`) into the table, under a transaction version.
+        """Bring net changes (target columns and `__backfill_delete`) into the table, under a transaction version.
 
         The version is in the same sequence as the seals', so a newer attempt's seal makes Delta refuse this
         commit, during it and after it. One MERGE; deletion vectors keep it from rewriting untouched rows.

@@ -13,12 +13,30 @@ from backfill_core.errors import (
     SourceNotFoundError,
     StorageFullError,
     TransientError,
+    UnsupportedSourceFeatureError,
 )
-from backfill_spark.java_errors import first_line, is_no_access, is_no_room, whole_text
+from backfill_spark.java_errors import causes, first_line, is_a, is_no_access, is_no_room, whole_text
 
 _FILE_GONE = re.compile(
     r"FileNotFoundException|FILE_NOT_EXIST|DELTA_FILE_NOT_FOUND|does not exist|FAILED_READ_FILE.FILE_NOT_EXIST"
 )
+
+
+def explain_look(error: Exception, *, path: str) -> BackfillError:
+    """Say why a source could not be opened or looked at; the target is not to blame."""
+    if is_a(error, "TableNotFoundException"):
+        return SourceNotFoundError(f"{path} is not a Delta table.", cure="Check spec.source.delta.path.")
+    text = whole_text(error)
+    if is_no_access(text):
+        return PermissionDeniedError(
+            f"the source {path} cannot be read: {first_line(error)}", cure="Grant this user read access to the source."
+        )
+    if any("Unsupported" in name or "unsupported" in message.lower() for name, message in causes(error)):
+        return UnsupportedSourceFeatureError(
+            f"the source {path} cannot be read: {causes(error)[-1][1] or first_line(error)}.",
+            cure="Drop the feature from the source, or read a copy without it.",
+        )
+    return TransientError(f"the source {path} cannot be read: {first_line(error)}")
 
 
 def explain(error: Exception, *, path: str, version: int) -> BackfillError | None:
@@ -30,10 +48,11 @@ def explain(error: Exception, *, path: str, version: int) -> BackfillError | Non
         version: The pinned version; -1 before there is one.
     """
     text = whole_text(error)
-    ours = path.removeprefix("file:") in text
+    # `/lake/orders` is neither `/lake/orders_copy` nor `/other/lake/orders`.
+    ours = re.search(rf"(?<![\w.%-]){re.escape(path.removeprefix('file:').rstrip('/'))}/", text) is not None
     if is_no_room(text):
         return StorageFullError("no space left while staging.", cure="Free some room; nothing is lost.")
-    if "_change_data" in text and _FILE_GONE.search(text):
+    if "_change_data" in text and _FILE_GONE.search(text) and ours:
         return ChangeFeedExpiredError(
             f"files of the change feed of {path} are gone: {first_line(error)}",
             cure="VACUUM removed them: start a new job on a new target.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -48,8 +49,24 @@ class Version:
 class VersionLog:
     """Reads commit files after a pinned version, each at most once."""
 
-    def __init__(self, spark: SparkSession, path: str, pinned: PinnedTable, schema_change: str) -> None:
-        """Take the table and the policy for columns that are added (`Fail` or `Ignore`)."""
+    def __init__(
+        self,
+        spark: SparkSession,
+        path: str,
+        pinned: PinnedTable,
+        schema_change: str,
+        *,
+        feed_at: Callable[[int], bool],
+    ) -> None:
+        """Take the table, the policy for columns that are added (`Fail` or `Ignore`), and who knows of a change feed.
+
+        Args:
+            spark: The session.
+            path: The table's.
+            pinned: The version that is read.
+            schema_change: See above.
+            feed_at: Says whether a version has a change feed; asked once for each range that is not the next one.
+        """
         self._jvm: Any = spark._jvm
         self._path = path.rstrip("/")
         self._pinned = pinned
@@ -57,7 +74,9 @@ class VersionLog:
         conf = spark._jsc.hadoopConfiguration()  # type: ignore[union-attr]
         self._fs = self._jvm.org.apache.hadoop.fs.Path(path).getFileSystem(conf)
         self._seen: dict[int, Version] = {}
+        self._feed_at = feed_at
         self._feed: dict[int, bool] = {pinned.version: pinned.change_feed}
+        """Where ranges begin and ended; few."""
 
     def check(self, after: int, upto: int) -> None:
         """Refuse versions that cannot be applied.
@@ -109,9 +128,10 @@ class VersionLog:
             ChangeFeedMissingError: a version without feed updated or deleted rows; names it.
         """
         runs: list[tuple[bool, int, int]] = []
+        fed = start = self._feed[after] if after in self._feed else self._feed_at(after)
         for number in range(after + 1, upto + 1):
-            fed = self._fed(number)
             version = self._version(number)
+            fed = fed if version.change_feed is None else version.change_feed
             if not fed and version.removes:
                 raise ChangeFeedMissingError(
                     f"version {number} of {self._path} updated or deleted rows ({version.operation}), "
@@ -122,19 +142,12 @@ class VersionLog:
                 runs[-1] = (fed, runs[-1][1], number)
             else:
                 runs.append((fed, number, number))
+        self._feed = {after: start, upto: fed}
         return runs
 
     def added(self, number: int) -> tuple[str, ...]:
         """Return the files with new rows of a version."""
         return self._version(number).added
-
-    def _fed(self, number: int) -> bool:
-        if number not in self._feed:
-            said = self._version(number).change_feed
-            if len(self._feed) > CACHE_MAX:
-                self._feed = {self._pinned.version: self._pinned.change_feed}
-            self._feed[number] = self._fed(number - 1) if said is None else said
-        return self._feed[number]
 
     def _version(self, number: int) -> Version:
         if number not in self._seen:
@@ -143,10 +156,27 @@ class VersionLog:
             self._seen[number] = parse(self._text(number))
         return self._seen[number]
 
+    def check_kept(self, number: int) -> None:
+        """Refuse to go on without a version that is still to be consumed.
+
+        Raises:
+            ChangeFeedExpiredError: it is gone.
+            PermissionDeniedError, TransientError: nobody can tell now.
+        """
+        if number not in self._seen:
+            self._open(number).close()
+
     def _text(self, number: int) -> str:
+        stream = self._open(number)
+        try:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def _open(self, number: int) -> Any:
         path = self._jvm.org.apache.hadoop.fs.Path(f"{self._path}/_delta_log/{number:020d}.json")
         try:
-            stream = self._fs.open(path)
+            return self._fs.open(path)
         except JAVA_ERRORS as error:
             if is_a(error, "FileNotFoundException"):
                 raise ChangeFeedExpiredError(
@@ -157,10 +187,6 @@ class VersionLog:
             if is_no_access(whole_text(error)):
                 raise PermissionDeniedError(first_line(error), cure="Grant this user access to the source.") from error
             raise TransientError(f"version {number} of {self._path} cannot be read: {first_line(error)}") from error
-        try:
-            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
-        finally:
-            stream.close()
 
 
 def parse(text: str) -> Version:

@@ -8,6 +8,7 @@ are honoured.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Sequence
 from functools import reduce
@@ -26,19 +27,21 @@ from backfill_core.errors import (
     SnapshotExpiredError,
     SourceReplacedError,
     TransientError,
+    UnsupportedSourceFeatureError,
 )
 from backfill_core.messages import Head, Piece
 from backfill_spark.columns import instead, quoted
-from backfill_spark.java_errors import first_line, is_no_access, whole_text
+from backfill_spark.java_errors import JAVA_ERRORS, first_line, is_no_access, whole_text
 from backfill_spark.ports import PinnedTable
 from backfill_spark.seal import newest_version
-from backfill_spark.sources.delta.failures import explain
+from backfill_spark.sources.delta.failures import explain, explain_look
 from backfill_spark.sources.delta.log import VersionLog
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CHANGE_TYPE, COMMIT_VERSION = "_change_type", "_commit_version"
+RESERVED = (CHANGE_TYPE, COMMIT_VERSION, "_commit_timestamp")
 _ROWS = "__backfill_rows"
 
 
@@ -72,8 +75,12 @@ class DeltaSource:
 
         Raises:
             SourceReplacedError: it is not the table that was pinned any more.
+            SourceNotFoundError, PermissionDeniedError, UnsupportedSourceFeatureError, TransientError: it cannot be read.
         """
-        head = newest_version(self._spark, self.path)
+        try:
+            head = newest_version(self._spark, self.path)
+        except JAVA_ERRORS as error:
+            raise explain_look(error, path=self.path) from error
         pinned = self._pinned
         if pinned is not None and (head.table_id != pinned.table_id or head.version < pinned.version):
             raise SourceReplacedError(
@@ -86,7 +93,8 @@ class DeltaSource:
         """Fix the version that the snapshot is read from; None is the newest.
 
         Raises:
-            SourceNotFoundError: there is no Delta table, or it cannot be read.
+            SourceNotFoundError: there is no Delta table.
+            UnsupportedSourceFeatureError: it cannot be read, or a column has a name of the change feed.
             SnapshotExpiredError: the version is gone, or was never there.
             PermissionDeniedError, TransientError: it is there, and cannot be read now.
             KeyInvalidError: a key column is missing.
@@ -114,9 +122,13 @@ class DeltaSource:
                 f"version {wanted} of {self.path} cannot be read any more: {first_line(error)}",
                 cure="Its log was cleaned: start a new job from a newer version.",
             ) from error
+        self._check_names(self._pinned.schema)
         self._check_key(self._pinned.schema)
-        self._log = VersionLog(self._spark, self.path, self._pinned, self._schema_change)
+        self._log = VersionLog(self._spark, self.path, self._pinned, self._schema_change, feed_at=self._feed_at)
         return self._pinned
+
+    def _feed_at(self, version: int) -> bool:
+        return _has_feed(self._delta_log.getSnapshotAt(version, self._none, self._none, False).metadata())
 
     def _describe(self, version: int) -> PinnedTable:
         snapshot, metadata = self._snapshot, self._snapshot.metadata()
@@ -132,12 +144,12 @@ class DeltaSource:
             .sort("path")
             .collect()
         )
-        counts = [self._count(index) if row["rows"] is None else row["rows"] for index, row in enumerate(rows)]
+        counted = self._count([index for index, row in enumerate(rows) if row["rows"] is None])
+        counts = [counted[index] if row["rows"] is None else row["rows"] for index, row in enumerate(rows)]
         digest = hashlib.sha256()
         for row, count in zip(rows, counts, strict=True):
             digest.update(f"{row['path']}\0{count}\0{row['deleted']}\n".encode())
-        schema = StructType.fromJson(_json(snapshot.schema().json()))
-        feed = metadata.configuration().get("delta.enableChangeDataFeed")
+        schema = StructType.fromJson(json.loads(snapshot.schema().json()))
         return PinnedTable(
             version=version,
             timestamp_ms=snapshot.timestamp(),
@@ -147,15 +159,36 @@ class DeltaSource:
             table_id=metadata.id(),
             fingerprint=digest.hexdigest()[:32],
             schema=schema,
-            change_feed=feed.isDefined() and feed.get() == "true",
+            change_feed=_has_feed(metadata),
         )
 
-    def _count(self, index: int) -> int:
-        """Count the physical rows of a file whose metadata does not say; from its footer."""
-        file = self._files.get(index)
-        vector = file.deletionVector()
-        deleted = 0 if vector is None else vector.cardinality()
-        return int(self._frame(index, index + 1).count()) + int(deleted)
+    def _count(self, indexes: Sequence[int]) -> dict[int, int]:
+        """Count the rows of files whose metadata does not say, deleted ones included; one Spark job for all of them."""
+        if not indexes:
+            return {}
+        silent = self._jvm.java.util.ArrayList()
+        for index in indexes:
+            silent.add(self._files.get(index))
+        files = self._frame_of(silent).select(F.col("_metadata.file_path").alias("file"))
+        places = files.groupBy("file").agg(F.count("*").alias("live"))
+        uri, path, root = self._jvm.java.net.URI, self._jvm.org.apache.hadoop.fs.Path, self._delta_log.dataPath()
+        live = {path(uri(row["file"])).toString(): row["live"] for row in places.collect()}
+        counts: dict[int, int] = {}
+        for index in indexes:
+            file = self._files.get(index)
+            vector = file.deletionVector()
+            # A file without live rows is in no group.
+            counts[index] = live.get(path(root, path(uri(file.path()))).toString(), 0)
+            counts[index] += 0 if vector is None else int(vector.cardinality())
+        return counts
+
+    def _check_names(self, schema: StructType) -> None:
+        for name in schema.names:
+            if name.lower() in RESERVED:
+                raise UnsupportedSourceFeatureError(
+                    f"the source {self.path} has a column {name!r}, which is a name of the change feed.",
+                    cure="Rename the column in the source.",
+                )
 
     def _check_key(self, schema: StructType) -> None:
         for column in self._key:
@@ -243,7 +276,10 @@ class DeltaSource:
         return reduce(DataFrame.unionAll, frames) if frames else self._frame(0, 0)
 
     def _frame(self, first: int, behind: int) -> DataFrame:
-        files = self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(self._files.subList(first, behind)).toSeq()
+        return self._frame_of(self._files.subList(first, behind))
+
+    def _frame_of(self, listed: Any) -> DataFrame:
+        files = self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(listed).toSeq()
         return DataFrame(self._delta_log.createDataFrame(self._snapshot, files, False, self._none), self._spark)
 
     def _part(self, piece: Piece) -> DataFrame:
@@ -263,6 +299,15 @@ class DeltaSource:
         return frame.select(*(F.col(quoted(name)) for name in self.pinned.schema.names))
 
     # ------------------------------------------------------------------ changes
+    def check_kept(self, version: int) -> None:
+        """Refuse to go on when a version that is not consumed yet is gone; no Spark job.
+
+        Raises:
+            ChangeFeedExpiredError: it is gone.
+        """
+        assert self._log is not None
+        self._log.check_kept(version)
+
     def check_versions(self, after: int, upto: int) -> None:
         """Refuse versions that cannot be applied; no Spark job. See `log.VersionLog.check`."""
         assert self._log is not None
@@ -338,15 +383,14 @@ def _runs(indexes: Sequence[int]) -> list[tuple[int, int]]:
     return runs
 
 
+def _has_feed(metadata: Any) -> bool:
+    feed = metadata.configuration().get("delta.enableChangeDataFeed")
+    return bool(feed.isDefined() and feed.get() == "true")
+
+
 def _has_map(data_type: Any) -> bool:
     if isinstance(data_type, MapType | VariantType):
         return True
     if isinstance(data_type, StructType):
         return any(_has_map(field.dataType) for field in data_type)
     return hasattr(data_type, "elementType") and _has_map(data_type.elementType)
-
-
-def _json(text: str) -> Any:
-    import json
-
-    return json.loads(text)

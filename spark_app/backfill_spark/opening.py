@@ -1,0 +1,151 @@
+"""What a spec names, opened and checked before anything is written: target, source, transform, pinned version."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from backfill_api.spec import Backfill
+from backfill_core import strategies
+from backfill_core.errors import SnapshotExpiredError, SourceReplacedError
+from backfill_core.plugins import choose
+from backfill_core.ports import Pinned
+from backfill_core.state import JobState, check_same_spec
+from backfill_spark import sinks, sources
+from backfill_spark.ports import PinnedTable, Sink, Source
+from backfill_spark.seal import Sealer, StoredState
+from backfill_spark.transform import Transform
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class OpenedTarget:
+    """A target and what it says about the job; enough to know that it is finished."""
+
+    sink: Sink
+    sealer: Sealer
+    stored: StoredState
+    state: JobState | None
+
+    @property
+    def app_id(self) -> str:
+        """Name of the job in Delta's transactions."""
+        return f"backfill-{self.sink.job_hash}"
+
+
+@dataclass(frozen=True)
+class Opened:
+    """Source, target and transform of a spec, checked; nothing was written."""
+
+    source: Source
+    target: OpenedTarget
+    transform: Transform
+    pinned: PinnedTable
+
+    @property
+    def sink(self) -> Sink:
+        """The target."""
+        return self.target.sink
+
+    @property
+    def sealer(self) -> Sealer:
+        """What commits to it."""
+        return self.target.sealer
+
+    @property
+    def stored(self) -> StoredState:
+        """What it says about the job."""
+        return self.target.stored
+
+    @property
+    def state(self) -> JobState | None:
+        """The job's state in it; None before the first seal."""
+        return self.target.state
+
+
+def open_target(spark: SparkSession, backfill: Backfill) -> OpenedTarget:
+    """Look at the target and the state in it; the source may be gone.
+
+    Raises:
+        BackfillError: it cannot be read, or holds the state of another spec.
+    """
+    spec = backfill.spec
+    sink = choose(sinks.discover(), spec.target.type, "spec.target.type").open(spark, backfill)
+    sealer = Sealer(spark, sink.path, app_id=f"backfill-{sink.job_hash}", domain=f"backfill.{sink.job_hash}")
+    stored = sealer.read_state()
+    state = None if stored.text is None else JobState.decode(stored.text)
+    if state is not None:
+        check_same_spec(state, job_id=backfill.job_id, spec_hash=backfill.spec_hash)
+    return OpenedTarget(sink, sealer, stored, state)
+
+
+def open_job(spark: SparkSession, backfill: Backfill, target: OpenedTarget | None = None) -> Opened:
+    """Open and check everything that a spec names, without writing anything.
+
+    Args:
+        spark: The session.
+        backfill: The job.
+        target: When it was opened already.
+
+    Raises:
+        BackfillError: whatever is wrong, each with its own reason.
+    """
+    spec = backfill.spec
+    choose(strategies.discover(), spec.strategy.type, "spec.strategy.type")
+    source = choose(sources.discover(), spec.source.type, "spec.source.type").open(spark, spec.source)
+    target = target or open_target(spark, backfill)
+    transform = Transform(tuple(spec.transform.select) or None, spec.transform.where)
+    pinned = _pin(source, target.state, spec.source.delta.version if spec.source.delta else None)
+    transform.check(source.read(()), changelog=spec.target.delta.write_mode == "Changelog")
+    schema = transform.output_schema(spark, pinned.schema)
+    target.sink.check(schema, source_path=source.path, has_state=target.state is not None)
+    if target.stored.table_version >= 0:
+        target.sealer.check()
+    return Opened(source, target, transform, pinned)
+
+
+def _pin(source: Source, state: JobState | None, asked: int | None) -> PinnedTable:
+    """Pin the version that the snapshot is read from; once it was read, the one consumed last will do.
+
+    Raises:
+        SnapshotExpiredError: neither is there.
+        SourceReplacedError: another table is at the path.
+    """
+    if state is None:
+        return source.pin(asked)
+    try:
+        return source.pin(state.progress["version"])
+    except SnapshotExpiredError:
+        if state.consumed in (None, state.progress["version"]):
+            raise
+        pinned = source.pin(state.consumed)
+    if pinned.table_id != state.progress["tableId"]:
+        raise SourceReplacedError(
+            f"{source.path} is another table than when version {state.progress['version']} was pinned.",
+            cure="It was dropped and made again: give the job another jobId and another target.",
+        )
+    return pinned
+
+
+def as_pinned(pinned: PinnedTable, state: JobState | None) -> Pinned:
+    """Return the line of a job; of a version that is gone, all of which was read, as the state remembers it."""
+    if state is None or pinned.version == state.progress["version"]:
+        return Pinned(
+            version=pinned.version,
+            timestamp_ms=pinned.timestamp_ms,
+            table_id=pinned.table_id,
+            fingerprint=pinned.fingerprint,
+            rows=tuple(pinned.rows),
+            rows_live=pinned.live_rows,
+        )
+    stored = state.progress
+    return Pinned(
+        version=stored["version"],
+        timestamp_ms=pinned.timestamp_ms,
+        table_id=stored["tableId"],
+        fingerprint=stored["fingerprint"],
+        rows=(stored["rows"],),
+        rows_live=stored["rowsRead"],
+    )

@@ -1,0 +1,76 @@
+"""What a job no longer needs may be gone: the log of the version that it once pinned, or the whole source."""
+
+import shutil
+
+import pytest
+from support.jobs import forget_before, job, make_orders
+from support.oracle import seals, violations
+
+from backfill_spark.driver import request_stop, run_driver
+from backfill_spark.settings import DriverSettings
+
+
+@pytest.fixture
+def place(spark, tmp_path):
+    """A source of orders, and jobs from it."""
+
+    class Place:
+        source, target = str(tmp_path / "source"), str(tmp_path / "target")
+
+        def run(self, observe=lambda _: None, **spec):
+            settings = DriverSettings(state_dir=tmp_path / "state", cores=2)
+            backfill = job(self.source, self.target, **{"barrier": {"intervalMs": 200}, **spec})
+            return run_driver(backfill, settings=settings, observe=observe, spark=spark)
+
+        def change(self):
+            spark.sql(f"UPDATE delta.`{self.source}` SET amount = amount + 1 WHERE id % 10 = 3")
+
+    make_orders(spark, Place.source, 400, files=2)
+    return Place()
+
+
+class TestAFinishedJob:
+    """Completes at once: a GitOps tool may make it again long after."""
+
+    def test_whose_source_is_gone(self, place):
+        assert place.run().reason == "Complete"
+        shutil.rmtree(place.source)
+
+        assert place.run().reason == "AlreadyComplete"
+
+
+class TestAJobThatFollows:
+    """Once history is copied, the version that it was read from is not needed."""
+
+    def follow_until_caught_up(self, place, upto):
+        def once(progress):
+            if progress.caught_up and progress.consumed_version == upto:
+                request_stop(False)
+
+        return place.run(once, after="Follow")
+
+    def test_goes_on_from_what_it_consumed(self, spark, place):
+        assert self.follow_until_caught_up(place, 0).outcome == "Stopped"
+        for _ in range(2):
+            place.change()
+        assert self.follow_until_caught_up(place, 2).outcome == "Stopped"
+        forget_before(spark, place.source, 2)
+        place.change()
+        outcome = self.follow_until_caught_up(place, 3)
+
+        assert (outcome.outcome, outcome.message) == ("Stopped", "stopped at a barrier; run it again to go on")
+        last = seals(place.target)[-1]
+        assert last.state["snapshot"]["version"] == 0
+        assert violations(spark, place.source, place.target, last, lambda rows: rows) == []
+
+    def test_notices_another_table_there(self, place, spark):
+        self.follow_until_caught_up(place, 0)
+        place.change()
+        self.follow_until_caught_up(place, 1)
+        shutil.rmtree(place.source)
+        make_orders(spark, place.source, 400, files=2)
+        for _ in range(3):
+            place.change()
+        forget_before(spark, place.source, 1)
+
+        assert place.run(after="Follow").reason == "SourceReplaced"
