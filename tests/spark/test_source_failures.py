@@ -40,6 +40,12 @@ class TestAFileThatIsGone:
         assert isinstance(explain(Exception(gone), path="/lake/orders", version=3), ChangeFeedExpiredError)
         assert explain(Exception(gone), path="/lake/or", version=3) is None
 
+    def test_that_may_not_be_read_is_not_gone(self):
+        """Java says both with one exception."""
+        denied = "java.io.FileNotFoundException: /lake/orders/p.parquet (Permission denied)"
+
+        assert isinstance(explain(Exception(denied), path="/lake/orders", version=3), PermissionDeniedError)
+
 
 class TestALookAtTheSource:
     """The cure is at the source."""

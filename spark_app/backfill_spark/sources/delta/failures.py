@@ -52,6 +52,9 @@ def explain(error: Exception, *, path: str, version: int) -> BackfillError | Non
     ours = re.search(rf"(?<![\w.%-]){re.escape(path.removeprefix('file:').rstrip('/'))}/", text) is not None
     if is_no_room(text):
         return StorageFullError("no space left while staging.", cure="Free some room; nothing is lost.")
+    # Java's FileNotFoundException also says `(Permission denied)`: that file is there.
+    if is_no_access(text):
+        return PermissionDeniedError(first_line(error), cure="Grant this user access.")
     if "_change_data" in text and _FILE_GONE.search(text) and ours:
         return ChangeFeedExpiredError(
             f"files of the change feed of {path} are gone: {first_line(error)}",
@@ -62,8 +65,6 @@ def explain(error: Exception, *, path: str, version: int) -> BackfillError | Non
             f"a file of version {version} of {path} is gone: {first_line(error)}",
             cure="VACUUM removed it: start a new job on a new target, or keep deleted files for longer.",
         )
-    if is_no_access(text):
-        return PermissionDeniedError(first_line(error), cure="Grant this user access.")
     state = re.search(r"SQLSTATE: (22\d{3})", text)
     if state:
         return InvalidTransformError(
