@@ -81,6 +81,9 @@ class TestALeaseThatIsLost:
             rig.operators.remove(old)
 
 
+CHILDREN = ("configmaps", "secrets", "services")
+
+
 def another(one, name, owner):
     """Return an object of an attempt as another Backfill would have it."""
     made = copy.deepcopy(one)
@@ -96,11 +99,14 @@ def multiply(rig, number):
     """Have as many Backfills as if each had been launched like the first one; return their names."""
     first = rig.get("first")
     pod = rig.store.get("pods", *rig.driver("first"))
+    children = [(plural, one) for plural in CHILDREN for one in rig.store.objects[plural].values()]
     names = [f"job-{one}" for one in range(number)]
     for name in names:
         metadata = {"name": name, "finalizers": first["metadata"].get("finalizers", [])}
         made = rig.store.create("backfills", NAMESPACE, {"metadata": metadata, "spec": first["spec"]})
         driver = rig.store.create("pods", NAMESPACE, another(pod, name, made))
+        for plural, one in children:
+            rig.store.create(plural, NAMESPACE, another(one, name, made))
         status = copy.deepcopy(first["status"])
         status["attempt"] |= {"podName": driver["metadata"]["name"]}
         if "podUid" in status["attempt"]:

@@ -78,6 +78,7 @@ def sound_specs(draw):
         table["path"] = "/data/a"
     spec["target"]["delta"] |= {"key": ["id"]}
     spec["target"]["delta"].pop("clusterBy", None)
+    spec["target"]["delta"].pop("existingRows", None)
     strategy = spec.get("strategy", {})
     for name in [name for name in strategy if name != "type"]:
         if name.lower() != strategy.get("type", "Snapshot").lower():
