@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import MapType, StructType, VariantType
+from pyspark.sql.types import MapType, StructField, StructType, VariantType
 
 from backfill_core.errors import (
     AccountingError,
@@ -66,6 +66,7 @@ class DeltaSource:
         self._pinned: PinnedTable | None = None
         self._snapshot: Any = None
         self._files: Any = None
+        self._nulls: dict[str, list[int | None]] = {}
         self._delta_log: Any = None
         self._log: VersionLog | None = None
 
@@ -132,24 +133,29 @@ class DeltaSource:
 
     def _describe(self, version: int) -> PinnedTable:
         snapshot, metadata = self._snapshot, self._snapshot.metadata()
-        self._files = snapshot.allFiles().sort("path", self._jvm.PythonUtils.toSeq([])).collectAsList()
-        listed = DataFrame(snapshot.allFiles().toDF(), self._spark)
+        schema = StructType.fromJson(json.loads(snapshot.schema().json()))
+        # One task sorts: to sample and to shuffle takes longer than a list of files does.
+        files = snapshot.allFiles().coalesce(1)
+        self._files = files.sortWithinPartitions("path", self._jvm.PythonUtils.toSeq([])).collectAsList()
+        key = [column for column in self._key if column in schema.names]
         rows = (
-            listed.select(
+            DataFrame(snapshot.allFiles().toDF(), self._spark)
+            .select(
                 "path",
                 "size",
                 F.get_json_object("stats", "$.numRecords").cast("long").alias("rows"),
                 F.coalesce(F.col("deletionVector.cardinality"), F.lit(0)).alias("deleted"),
+                F.array(*(_nulls(schema[column]) for column in key)).alias("nulls"),
             )
-            .sort("path")
             .collect()
         )
+        rows.sort(key=lambda row: row["path"])
+        self._nulls = {column: [row["nulls"][index] for row in rows] for index, column in enumerate(key)}
         counted = self._count([index for index, row in enumerate(rows) if row["rows"] is None])
         counts = [counted[index] if row["rows"] is None else row["rows"] for index, row in enumerate(rows)]
         digest = hashlib.sha256()
         for row, count in zip(rows, counts, strict=True):
             digest.update(f"{row['path']}\0{count}\0{row['deleted']}\n".encode())
-        schema = StructType.fromJson(json.loads(snapshot.schema().json()))
         return PinnedTable(
             version=version,
             timestamp_ms=snapshot.timestamp(),
@@ -217,15 +223,10 @@ class DeltaSource:
             KeyInvalidError: a key column has nulls.
             DuplicateKeyError: two rows share a key; names one.
         """
-        listed = DataFrame(self._snapshot.allFiles().toDF(), self._spark)
-        for column in self._key:
-            # The stats are one JSON text a file; a column beyond Delta's indexed ones has none.
-            known = F.get_json_object("stats", f"$.nullCount['{self._physical(column)}']").cast("long")
-            found = listed.select(F.sum(known).alias("nulls"), F.count_if(known.isNull()).alias("unknown")).first()
-            assert found is not None
-            nulls = found["nulls"] or 0
+        for column, counts in self._nulls.items():
+            nulls = sum(count or 0 for count in counts)
             # Statistics count the rows that a deletion vector hides too.
-            if found["unknown"] or (nulls and any(self.pinned.deleted)):
+            if None in counts or (nulls and any(self.pinned.deleted)):
                 nulls = self._frame(0, len(self.pinned.rows)).where(F.col(quoted(column)).isNull()).count()
             if nulls:
                 raise KeyInvalidError(
@@ -234,9 +235,6 @@ class DeltaSource:
                 )
         if unique:
             self._check_unique()
-
-    def _physical(self, column: str) -> str:
-        return str(self.pinned.schema[column].metadata.get("delta.columnMapping.physicalName", column))
 
     def _check_unique(self) -> None:
         key = [F.col(quoted(column)) for column in self._key]
@@ -381,6 +379,12 @@ def _runs(indexes: Sequence[int]) -> list[tuple[int, int]]:
         else:
             runs.append((index, index + 1))
     return runs
+
+
+def _nulls(field: StructField) -> Column:
+    """Return how many nulls a file's statistics count; null for a column beyond Delta's indexed ones."""
+    name = field.metadata.get("delta.columnMapping.physicalName", field.name)
+    return F.get_json_object("stats", f"$.nullCount['{name}']").cast("long")
 
 
 def _has_feed(metadata: Any) -> bool:
