@@ -39,6 +39,7 @@ JAVA_VERSIONS = (17, 21)
 LEFT_TO_THE_CLUSTER = ("spark.master", "spark.driver.memory", "spark.driver.bindAddress", "spark.driver.host")
 POOLS_FILE = Path(__file__).with_name("pools.xml")
 LOG_FILE = Path(__file__).with_name("log4j2.properties")
+JVM_OPTIONS = f"-Dlog4j2.configurationFile=file:{LOG_FILE} -XX:+UseParallelGC"
 
 
 def find_java(java_home: str | None = None) -> int:
@@ -89,12 +90,11 @@ def open_session(
     # pyspark repeats every JVM error as JSON on stderr; we raise it, once.
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(name).disabled = True
-    options = f"-Dlog4j2.configurationFile=file:{LOG_FILE} -XX:+UseParallelGC -XX:TieredStopAtLevel=4"
     settings: dict[str, str] = {
         "spark.app.name": app_name,
         "spark.master": f"local[{cores}]",
         "spark.driver.memory": memory,
-        "spark.driver.extraJavaOptions": options,
+        "spark.driver.extraJavaOptions": JVM_OPTIONS,
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
