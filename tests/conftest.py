@@ -24,7 +24,7 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory):
     """One session for all tests: starting one takes seconds."""
-    from backfill_spark.session import JVM_OPTIONS, open_session
+    from backfill_spark.session import open_session
 
     session = open_session(
         app_name="tests",
@@ -32,8 +32,6 @@ def spark(tmp_path_factory):
         memory="2g",
         jars_dir=JARS if JARS.is_dir() else None,
         conf={
-            # Tests are short: what the second compiler would win, it takes.
-            "spark.driver.extraJavaOptions": f"{JVM_OPTIONS} -XX:TieredStopAtLevel=1",
             "spark.databricks.delta.retentionDurationCheck.enabled": "false",
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
