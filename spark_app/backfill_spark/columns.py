@@ -1,14 +1,20 @@
-"""Columns of any table: how SQL spells a name, which one was probably meant, what a type allows."""
+"""Columns of any table: how SQL spells a name, which one was probably meant, what a type allows, whether they are a key."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from backfill_api.explain import nearest
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
 LISTED_MAX = 20
+_ROWS = "__backfill_rows"
 
 
 def quoted(name: str) -> str:
@@ -35,3 +41,13 @@ def nullable(data_type: DataType) -> DataType:
         case MapType():
             return MapType(nullable(data_type.keyType), nullable(data_type.valueType), valueContainsNull=True)
     return data_type
+
+
+def doubled_key(rows: DataFrame, key: Sequence[str]) -> tuple[dict[str, object], int] | None:
+    """Return a key that more than one row has, and how many have it; None when each key stands in one row.
+
+    Runs a job that reads the key's columns once and shuffles them.
+    """
+    counted = rows.groupBy(*(F.col(quoted(name)) for name in key)).agg(F.count(F.lit(1)).alias(_ROWS))
+    found = counted.where(F.col(_ROWS) > 1).limit(1).collect()
+    return ({name: found[0][name] for name in key}, int(found[0][_ROWS])) if found else None

@@ -32,10 +32,9 @@ from backfill_spark import crash
 from backfill_spark.control_seat import ControlSeat
 from backfill_spark.loop import Loop, now
 from backfill_spark.metrics import LoopMeter, progress_registry
-from backfill_spark.opening import Opened, as_pinned, open_job, open_target
+from backfill_spark.opening import Opened, as_pinned, open_job, open_target, session_for
 from backfill_spark.progress import progress_of
 from backfill_spark.rendezvous import Rendezvous
-from backfill_spark.session import open_session
 from backfill_spark.settings import DriverSettings
 from backfill_spark.work import UPSERT, Parts, SparkHands
 
@@ -91,23 +90,12 @@ def run_driver(
         spark: A session to use; else one is opened and closed again.
     """
     crash.arm(settings.crash_at)
-    own = spark is None
     try:
-        with Rendezvous(settings.state_dir, backfill.job_id) as meeting:
-            session = spark or open_session(
-                app_name=f"backfill {backfill.job_id}",
-                cores=settings.cores,
-                memory=settings.memory,
-                jars_dir=settings.jars_dir,
-                java_home=settings.java_home,
-                cluster=settings.master == "cluster",
-                conf=backfill.spec.spark.conf if settings.master == "cluster" else None,
-            )
-            try:
-                return _run_until_fenced(session, backfill, settings, meeting, observe)
-            finally:
-                if own:
-                    session.stop()
+        with (
+            Rendezvous(settings.state_dir, backfill.job_id) as meeting,
+            session_for(backfill, settings, app_name=f"backfill {backfill.job_id}", given=spark) as session,
+        ):
+            return _run_until_fenced(session, backfill, settings, meeting, observe)
     except BackfillError as error:
         return _failed(error, None, None)
     finally:
@@ -215,7 +203,7 @@ class _Attempt:
                 sink=opened.sink,
                 sealer=opened.sealer,
                 transform=opened.transform,
-                app_id=opened.target.app_id,
+                app_id=opened.sealer.app_id,
                 attempt=state.attempt,
                 write_mode=write_mode,
                 key=spec.key,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,6 +16,8 @@ from backfill_core.state import JobState, check_same_spec
 from backfill_spark import sinks, sources
 from backfill_spark.ports import PinnedTable, Sink, Source
 from backfill_spark.seal import Sealer, StoredState
+from backfill_spark.session import open_session
+from backfill_spark.settings import DriverSettings
 from backfill_spark.transform import Transform
 
 if TYPE_CHECKING:
@@ -28,11 +32,6 @@ class OpenedTarget:
     sealer: Sealer
     stored: StoredState
     state: JobState | None
-
-    @property
-    def app_id(self) -> str:
-        """Name of the job in Delta's transactions."""
-        return f"backfill-{self.sink.job_hash}"
 
 
 @dataclass(frozen=True)
@@ -63,6 +62,30 @@ class Opened:
     def state(self) -> JobState | None:
         """The job's state in it; None before the first seal."""
         return self.target.state
+
+
+@contextmanager
+def session_for(
+    backfill: Backfill, settings: DriverSettings, *, app_name: str, given: SparkSession | None
+) -> Iterator[SparkSession]:
+    """Give the session that there is, or one of our own, which is stopped afterwards: local, or the cluster's with the spec's conf."""
+    if given is not None:
+        yield given
+        return
+    cluster = settings.master == "cluster"
+    session = open_session(
+        app_name=app_name,
+        cores=settings.cores,
+        memory=settings.memory,
+        jars_dir=settings.jars_dir,
+        java_home=settings.java_home,
+        cluster=cluster,
+        conf=backfill.spec.spark.conf if cluster else None,
+    )
+    try:
+        yield session
+    finally:
+        session.stop()
 
 
 def open_target(spark: SparkSession, backfill: Backfill) -> OpenedTarget:

@@ -16,9 +16,8 @@ from backfill_core.errors import DuplicateKeyError
 from backfill_core.messages import Piece
 from backfill_core.retention import SHORT
 from backfill_spark.driver import CHECK_UNIQUE_ROWS_MAX
-from backfill_spark.opening import Opened, open_job
+from backfill_spark.opening import Opened, open_job, session_for
 from backfill_spark.retention import kept_seconds
-from backfill_spark.session import open_session
 from backfill_spark.settings import DriverSettings
 from backfill_spark.work import UPSERT
 
@@ -50,20 +49,8 @@ def plan_job(
     Raises:
         BackfillError: the job could not start; the same errors as when it is run.
     """
-    session = spark or open_session(
-        app_name="backfill plan",
-        cores=settings.cores,
-        memory=settings.memory,
-        jars_dir=settings.jars_dir,
-        java_home=settings.java_home,
-        cluster=settings.master == "cluster",
-        conf=backfill.spec.spark.conf if settings.master == "cluster" else None,
-    )
-    try:
+    with session_for(backfill, settings, app_name="backfill plan", given=spark) as session:
         return _plan(session, backfill, settings, check_unique=check_unique)
-    finally:
-        if spark is None:
-            session.stop()
 
 
 def _plan(spark: SparkSession, backfill: Backfill, settings: DriverSettings, *, check_unique: bool) -> Plan:

@@ -74,7 +74,9 @@ class Sealer:
         self._spark = spark
         self._jvm: Any = spark._jvm
         self._path = path
-        self._app_id = app_id
+        self.app_id = app_id
+        """Name of the job in Delta's transactions."""
+
         self._domain = domain
         self._kernel = self._jvm.io.delta.kernel
         conf = self._jvm.org.apache.hadoop.conf.Configuration(spark._jsc.hadoopConfiguration())  # type: ignore[union-attr]
@@ -97,7 +99,7 @@ class Sealer:
                 return StoredState(None, -1, None)
             raise explain(error) from error
         text = snapshot.getDomainMetadata(self._domain)
-        txn = snapshot.getLatestTransactionVersion(self._engine, self._app_id)
+        txn = snapshot.getLatestTransactionVersion(self._engine, self.app_id)
         return StoredState(
             text.get() if text.isPresent() else None,
             snapshot.getVersion(),
@@ -236,7 +238,7 @@ class Sealer:
         table = self._kernel.Table.forPath(self._engine, self._path)
         builder = table.createTransactionBuilder(self._engine, ENGINE_INFO, self._kernel.Operation.WRITE)
         if txn_version is not None:
-            builder = builder.withTransactionId(self._engine, self._app_id, txn_version)
+            builder = builder.withTransactionId(self._engine, self.app_id, txn_version)
         return builder.withDomainMetadataSupported().build(self._engine)
 
     def _add_actions(self, txn: Any, files: Sequence[StagedFile]) -> Any:

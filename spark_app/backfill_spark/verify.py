@@ -17,12 +17,11 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 from backfill_core.errors import DuplicateKeyError
 from backfill_core.messages import Receipt, VnodeMismatch
 from backfill_spark.changes import EPOCH, OP, REMOVALS, VERSION
-from backfill_spark.columns import nullable, quoted
+from backfill_spark.columns import doubled_key, nullable, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Row
 
-ROWS = "__backfill_rows"
 LOW_HALF = 0xFFFFFFFF
 NULL_HASH = 42
 """What Spark's xxhash64 says of a null: its seed."""
@@ -87,12 +86,10 @@ def check_one_row_a_key(target: DataFrame, key: tuple[str, ...]) -> None:
     Raises:
         DuplicateKeyError: names one such key.
     """
-    counted = target.groupBy(*(F.col(quoted(name)) for name in key)).agg(F.count(F.lit(1)).alias(ROWS))
-    found = counted.where(F.col(ROWS) > 1).limit(1).collect()
+    found = doubled_key(target, key)
     if found:
         raise DuplicateKeyError(
-            f"key ({', '.join(key)}) is not unique: { {name: found[0][name] for name in key} } has "
-            f"{found[0][ROWS]} rows in the target.",
+            f"key ({', '.join(key)}) is not unique: {found[0]} has {found[1]} rows in the target.",
             cure="An Upsert target holds one row a key: choose another key, or writeMode Changelog, and a new target.",
         )
 

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import json
 import os
-import platform
 import socket
 import sys
 import time
@@ -26,6 +25,7 @@ ROOT = Path(__file__).parent.parent.parent
 sys.path[0] = str(ROOT / "tests")
 
 from support import cluster_harness  # noqa: E402
+from support.bench_report import write_report  # noqa: E402
 from support.operator_rig import SPEC, RealApi, Rig  # noqa: E402
 
 from backfill_api.names import API_VERSION, KIND  # noqa: E402
@@ -292,22 +292,8 @@ class Bench:
         print(f"  {self.objects} Backfills and pods made in {time.monotonic() - began:.0f} s", flush=True)
 
     def report(self, out):
-        document = {
-            "machine": {"cores": os.cpu_count(), "python": platform.python_version(), "system": platform.platform()},
-            "objects": self.objects, "server": self.borrowed.provider,
-            "figures": {
-                name: {"value": value, "unit": BARS[name][0], "bar": BARS[name][1], "better": BARS[name][2]}
-                for name, value in self.figures.items()
-            },
-            "extra": self.extra,
-        }  # fmt: skip
-        Path(out).parent.mkdir(parents=True, exist_ok=True)
-        Path(out).write_text(json.dumps(document, indent=2) + "\n")
-        for name, figure in document["figures"].items():
-            met = figure["value"] >= figure["bar"] if figure["better"] == "higher" else figure["value"] <= figure["bar"]
-            print(
-                f"{name:22} {figure['value']:>10} {figure['unit']:8} bar {figure['bar']:<6} {'met' if met else 'MISSED'}"
-            )
+        more = {"objects": self.objects, "server": self.borrowed.provider, "extra": self.extra}
+        write_report(out, self.figures, BARS, **more)
 
 
 def main():

@@ -11,7 +11,6 @@ import argparse
 import itertools
 import json
 import os
-import platform
 import shutil
 import signal
 import statistics
@@ -25,6 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
+from support.bench_report import write_report  # noqa: E402
 from support.jobs import job, write_yaml  # noqa: E402
 from support.oracle import seals  # noqa: E402
 
@@ -281,23 +281,9 @@ class Bench:
 
     # ------------------------------------------------------------ report
     def report(self, out):
-        document = {
-            "machine": {"cores": os.cpu_count(), "python": platform.python_version(), "system": platform.platform()},
-            "rows": self.rows, "runs": self.runs,
-            "figures": {
-                name: {"value": value, "unit": BARS[name][0], "bar": BARS[name][1], "better": BARS[name][2]}
-                for name, value in self.figures.items()
-            },
-            "seconds": {name: [round(one, 2) for one in values] for name, values in self.seconds.items()},
-            "extra": self.extra,
-        }  # fmt: skip
-        Path(out).parent.mkdir(parents=True, exist_ok=True)
-        Path(out).write_text(json.dumps(document, indent=2) + "\n")
-        for name, figure in document["figures"].items():
-            met = figure["value"] >= figure["bar"] if figure["better"] == "higher" else figure["value"] <= figure["bar"]
-            print(
-                f"{name:22} {figure['value']:>10} {figure['unit']:8} bar {figure['bar']:<6} {'met' if met else 'MISSED'}"
-            )
+        seconds = {name: [round(one, 2) for one in values] for name, values in self.seconds.items()}
+        more = {"rows": self.rows, "runs": self.runs, "seconds": seconds, "extra": self.extra}
+        document = write_report(out, self.figures, BARS, **more)
         if "ours" in self.seconds:
             draw(document, ROOT / "docs" / "images" / "bench.svg")
 

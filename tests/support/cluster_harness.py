@@ -156,7 +156,7 @@ def _assets(folder):
         for number, command in enumerate((etcd, api)):
             log = stack.enter_context((work / f"{number}.log").open("wb"))
             process = subprocess.Popen([str(part) for part in command], stdout=log, stderr=log)
-            stack.callback(_end, process)
+            stack.callback(end, process)
         certificate = work / "certs" / "apiserver.crt"
         _until_ready(f"https://127.0.0.1:{port}/readyz", token)
         kubeconfig = work / "kubeconfig"
@@ -180,10 +180,11 @@ def _free_port():
         return one.getsockname()[1]
 
 
-def _end(process):
+def end(process, within_s=10):
+    """Ask a process to end, and end it when it does not."""
     process.terminate()
     try:
-        process.wait(timeout=10)
+        process.wait(timeout=within_s)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

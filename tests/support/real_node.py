@@ -13,6 +13,7 @@ from datetime import datetime
 from pathlib import Path
 
 import yaml
+from support.cluster_harness import end
 
 ROOT = Path(__file__).parent.parent.parent
 IMAGE = "localhost/backfill-spark:dev"
@@ -103,7 +104,7 @@ class Node:
             try:
                 yield process
             finally:
-                _end(process)
+                end(process, within_s=20)
 
     def until(self, what, true, within_s, every_s=0.5):
         """Wait until a look gives something true; return it. Fails with what the cluster says."""
@@ -151,7 +152,7 @@ class Writer:
         try:
             self.process.wait(timeout=60)
         except subprocess.TimeoutExpired:
-            _end(self.process)
+            end(self.process, within_s=20)
         self._log.close()
 
 
@@ -169,12 +170,3 @@ def seconds(moment):
 
 def _python_path():
     return os.pathsep.join(str(ROOT / name) for name in ("crds", "operator", "spark_app"))
-
-
-def _end(process):
-    process.terminate()
-    try:
-        process.wait(timeout=20)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()

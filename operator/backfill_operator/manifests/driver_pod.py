@@ -6,6 +6,7 @@ standard: not root, no privilege, no capability, a read-only root file system wi
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from backfill_api import environment as env
@@ -53,11 +54,8 @@ def driver_pod(launch: Launch) -> dict[str, Any]:
     Raises:
         ManifestRefusedError: the spec's template or resources cannot be used.
     """
-    path, template = "spec.driver.template", launch.spec.driver.template
-    check_template(template, path, DRIVER_CONTAINER, mounts=frozenset(MOUNTS.values()))
-    given = {"metadata": template.get("metadata"), "spec": template.get("spec")}
-    pod: dict[str, Any] = merge(merge(_defaults(DRIVER_CONTAINER), given), _driver_musts(launch))
-    return _restricted({"apiVersion": "v1", "kind": "Pod"} | pod)
+    template = launch.spec.driver.template
+    return _pod("spec.driver.template", template, DRIVER_CONTAINER, MOUNTS, lambda: _driver_musts(launch))
 
 
 def executor_template(launch: Launch) -> dict[str, Any]:
@@ -66,10 +64,19 @@ def executor_template(launch: Launch) -> dict[str, Any]:
     Raises:
         ManifestRefusedError: the spec's template or resources cannot be used.
     """
-    path, template = "spec.executor.template", launch.spec.executor.template
-    check_template(template, path, EXECUTOR_CONTAINER, mounts=frozenset(EXECUTOR_MOUNTS.values()))
+    template = launch.spec.executor.template
+    return _pod(
+        "spec.executor.template", template, EXECUTOR_CONTAINER, EXECUTOR_MOUNTS, lambda: _executor_musts(launch)
+    )
+
+
+def _pod(
+    path: str, template: dict[str, Any], container: str, mounts: Mapping[str, str], musts: Callable[[], dict[str, Any]]
+) -> dict[str, Any]:
+    """Return what a template makes of our defaults, and what must be so whatever it says; the template is checked first."""
+    check_template(template, path, container, mounts=frozenset(mounts.values()))
     given = {"metadata": template.get("metadata"), "spec": template.get("spec")}
-    pod: dict[str, Any] = merge(merge(_defaults(EXECUTOR_CONTAINER), given), _executor_musts(launch))
+    pod: dict[str, Any] = merge(merge(_defaults(container), given), musts())
     return _restricted({"apiVersion": "v1", "kind": "Pod"} | pod)
 
 

@@ -30,7 +30,7 @@ from backfill_core.errors import (
     UnsupportedSourceFeatureError,
 )
 from backfill_core.messages import Head, Piece
-from backfill_spark.columns import instead, quoted
+from backfill_spark.columns import doubled_key, instead, quoted
 from backfill_spark.java_errors import JAVA_ERRORS, first_line, is_no_access, whole_text
 from backfill_spark.ports import PinnedTable
 from backfill_spark.seal import newest_version
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 CHANGE_TYPE, COMMIT_VERSION = "_change_type", "_commit_version"
 RESERVED = (CHANGE_TYPE, COMMIT_VERSION, "_commit_timestamp")
-_ROWS = "__backfill_rows"
 
 
 class DeltaSource:
@@ -237,14 +236,10 @@ class DeltaSource:
             self._check_unique()
 
     def _check_unique(self) -> None:
-        key = [F.col(quoted(column)) for column in self._key]
-        counted = self._frame(0, len(self.pinned.rows)).groupBy(*key).agg(F.count(F.lit(1)).alias(_ROWS))
-        rows = counted.where(F.col(_ROWS) > 1).limit(1).collect()
-        if rows:
-            values = {name: rows[0][name] for name in self._key}
+        found = doubled_key(self._frame(0, len(self.pinned.rows)), self._key)
+        if found:
             raise DuplicateKeyError(
-                f"key ({', '.join(self._key)}) is not unique in version {self.version}: "
-                f"{values} has {rows[0][_ROWS]} rows.",
+                f"key ({', '.join(self._key)}) is not unique in version {self.version}: {found[0]} has {found[1]} rows.",
                 cure="An Upsert target holds one row a key: choose another key, or writeMode Changelog.",
             )
 
