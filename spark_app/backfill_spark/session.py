@@ -12,6 +12,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from backfill_core.errors import JavaMissingError
+from backfill_spark import class_archive
 
 DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
 SHIPPED_BY_PYSPARK = ",".join(
@@ -90,11 +91,12 @@ def open_session(
     # pyspark repeats every JVM error as JSON on stderr; we raise it, once.
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(name).disabled = True
+    archive = class_archive.java_option(None if cluster else jars_dir)
     settings: dict[str, str] = {
         "spark.app.name": app_name,
         "spark.master": f"local[{cores}]",
         "spark.driver.memory": memory,
-        "spark.driver.extraJavaOptions": JVM_OPTIONS,
+        "spark.driver.extraJavaOptions": f"{JVM_OPTIONS} {archive}".rstrip(),
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -121,7 +123,8 @@ def open_session(
         for name in LEFT_TO_THE_CLUSTER:
             del settings[name]
     elif jars_dir is not None and any(jars_dir.glob("*.jar")):
-        settings["spark.jars"] = ",".join(str(jar.resolve()) for jar in sorted(jars_dir.glob("*.jar")))
+        # Not `spark.jars`, whose class loader a class archive does not serve.
+        settings["spark.driver.extraClassPath"] = ":".join(str(jar.resolve()) for jar in sorted(jars_dir.glob("*.jar")))
     else:
         settings["spark.jars.packages"] = DELTA_PACKAGE
         settings["spark.jars.excludes"] = SHIPPED_BY_PYSPARK

@@ -13,13 +13,15 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from support.jobs import make_orders, write_yaml
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
+from support.jobs import write_yaml
 from support.oracle import seals, violations
 
 from backfill_api.wire import Command, StopCommand, ThrottleCommand
@@ -27,9 +29,23 @@ from backfill_cli.client import NotRunningError, find
 from backfill_spark.crash import CRASH_POINTS
 
 KILLS = int(os.environ.get("BACKFILL_KILLS", "60"))
-ROWS = 24_000
-RATE = 12_000
+ROWS, FILES = 48_000, 6
+ORDERS = """
+    SELECT value AS id, value * 7919 % 1003 AS customer, cast(value % 1000 AS double) AS amount,
+        md5(cast(value AS string)) AS note, CASE value % 3 WHEN 0 THEN 'new' WHEN 1 THEN 'paid' ELSE 'sent' END AS status
+    FROM generate_series({first}, {last})"""
+VIEW = "SELECT id, customer, amount, upper(status) AS status FROM source WHERE amount < 900"
+RATE = 4_000
+"""Slow enough that some attempts die in every phase: a snapshot of twelve seconds, in pieces of attempts."""
+
 ATTEMPT_MAX_S = 150
+LOOK_S = 0.2
+CHANGE_EVERY_S = (1.0, 3.0)
+"""The source changes before a driver owns its target, then at such intervals; more would starve the drivers of cores."""
+
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1"
+"""A driver that lives for seconds does not earn its second compilation back."""
+
 # In an order in which one job can meet them all; the second number: at which passing.
 POINTS = (
     "after_fence:1", "after_finish:1", "before_orphan_removal:1", "after_orphan_removal:1", "before_stage:1", "after_stage:2",
@@ -61,8 +77,8 @@ class Report:
 class Scenario:
     """One table, one job, many deaths."""
 
-    def __init__(self, spark, folder, seed):
-        self.spark, self.folder = spark, folder
+    def __init__(self, folder, seed):
+        self.folder = folder
         self.random = random.Random(seed)
         self.source, self.target = f"{folder}/source", f"{folder}/target"
         self.name = f"crash-{seed}"
@@ -75,35 +91,37 @@ class Scenario:
             transform={"select": ["id", "customer", "amount", "upper(status) AS status"], "where": "amount < 900"},
             throttle={"rowsPerSecond": RATE}, barrier={"intervalMs": 500},
         )  # fmt: skip
-        make_orders(spark, self.source, ROWS, files=6)
+        for first in range(0, ROWS, ROWS // FILES):
+            self.append(first, ROWS // FILES)
 
-    def view(self, rows):
-        return rows.where("amount < 900").selectExpr("id", "customer", "amount", "upper(status) AS status")
+    def append(self, first, rows):
+        made = QueryBuilder().execute(ORDERS.format(first=first, last=first + rows - 1)).read_all()
+        write_deltalake(self.source, made, mode="append", configuration={"delta.enableChangeDataFeed": "true"})
 
     def change(self):
-        """Write one commit to the source."""
-        table, pick = f"delta.`{self.source}`", self.random.randrange(1000)
+        """Write one commit to the source, as some other engine does."""
+        table, pick = DeltaTable(self.source), self.random.randrange(1000)
         match self.random.randrange(6) if self.mode != "Append" else self.random.choice([0, 5]):
             case 0:
                 self.fresh_id += 50
-                self.spark.range(self.fresh_id, self.fresh_id + 50).selectExpr(
-                    "id", "id % 7 AS customer", "cast(id % 1000 AS double) AS amount", "'x' AS note", "'new' AS status"
-                ).write.format("delta").mode("append").save(self.source)
+                self.append(self.fresh_id, 50)
             case 1 | 2:
-                self.spark.sql(
-                    f"UPDATE {table} SET amount = (amount + 37) % 1000, status = 'sent' WHERE id % 97 = {pick % 97}"
-                )
+                changed = {"amount": "cast((cast(amount AS bigint) + 37) % 1000 AS double)", "status": "'sent'"}
+                table.update(updates=changed, predicate=f"id % 97 = {pick % 97}")
             case 3:
-                self.spark.sql(f"DELETE FROM {table} WHERE id % 499 = {pick % 499}")
+                table.delete(f"id % 499 = {pick % 499}")
             case 4:
                 self.fresh_id += ROWS * 2
-                self.spark.sql(f"UPDATE {table} SET id = id + {self.fresh_id} WHERE id < {ROWS} AND id % 997 = {pick}")
+                table.update(updates={"id": f"id + {self.fresh_id}"}, predicate=f"id < {ROWS} AND id % 997 = {pick}")
             case _:
-                self.spark.sql(f"OPTIMIZE {table}")
+                table.optimize.compact()
 
     def attempt(self, point=None, delay_s=None):
         """Run the driver until it dies or ends; return its exit code."""
-        env = dict(os.environ, BACKFILL_STATE_DIR=f"{self.folder}/state", BACKFILL_CORES="1", BACKFILL_MEMORY="1g")
+        env = dict(
+            os.environ, BACKFILL_STATE_DIR=f"{self.folder}/state", BACKFILL_CORES="1", BACKFILL_MEMORY="1g",
+            JAVA_TOOL_OPTIONS=JAVA_OPTIONS,
+        )  # fmt: skip
         if point in POINTS:
             env["BACKFILL_CRASH_AT"] = point
         with open(f"{self.folder}/driver.log", "a") as log:
@@ -115,18 +133,21 @@ class Scenario:
         timers[0].start()
         if point == MAKING:
             threading.Thread(target=self.kill_while_made, args=[driver, delay_s], daemon=True).start()
+        self.change()
+        change_at = 0.0
         while driver.poll() is None:
-            self.change()
-            if point is None and delay_s and len(timers) == 1 and seals(self.target, self.checked):
+            fenced = bool(seals(self.target, self.checked))
+            if point is None and delay_s and len(timers) == 1 and fenced:
                 # A random moment of its work, not of the start of a JVM: counted from the fence.
                 timers.append(threading.Timer(delay_s, self.kill, [driver]))
                 timers[1].start()
+            if fenced and time.monotonic() >= change_at:
+                self.change()
+                change_at = time.monotonic() + self.random.uniform(*CHANGE_EVERY_S)
             if point in COMMANDS:
                 self.command(COMMANDS[point])
-            try:
-                driver.wait(self.random.uniform(0.2, 1.5))
-            except subprocess.TimeoutExpired:
-                continue
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                driver.wait(LOOK_S)
         for timer in timers:
             timer.cancel()
         self.kill(driver)
@@ -151,7 +172,7 @@ class Scenario:
     def check(self):
         """Compare every seal that was not seen before."""
         for seal in seals(self.target, self.checked):
-            self.report.problems += violations(self.spark, self.source, self.target, seal, self.view)
+            self.report.problems += violations(self.source, self.target, seal, VIEW)
             self.report.seals_checked += 1
             self.checked = seal.version
 
@@ -179,16 +200,17 @@ def plan_of(seed):
     if seed == 0:
         return [(point, None) for point in POINTS]
     chance = random.Random(seed)
-    return [(MAKING, chance.uniform(0, 0.2)), *((None, chance.uniform(0.1, 9)) for _ in range(7))]
+    return [(MAKING, chance.uniform(0, 0.2)), *((None, chance.uniform(0.1, 6)) for _ in range(7))]
 
 
 @pytest.fixture(scope="module")
-def reports(spark, tmp_path_factory):
+def reports(tmp_path_factory):
     """Run scenarios, two at a time, until there were as many deaths as asked for, and one of each mode.
 
     A job that finished cannot be killed any more, so the number of scenarios is not known beforehand.
     """
     seeds, found, lock = itertools.count(), [], threading.Lock()
+    tmp_path_factory.getbasetemp()  # two threads at once would make two
 
     def lane(_number):
         while True:
@@ -197,7 +219,7 @@ def reports(spark, tmp_path_factory):
             enough = sum(sum(report.kills.values()) for report in found) >= KILLS or len(found) >= KILLS
             if seed >= len(MODES) and enough:
                 break
-            report = Scenario(spark, tmp_path_factory.mktemp(f"s{seed}"), seed).run(plan_of(seed))
+            report = Scenario(tmp_path_factory.mktemp(f"s{seed}"), seed).run(plan_of(seed))
             found.append(report)
             kills = sum(report.kills.values())
             print(f"\nscenario {seed}: {kills} kills, {report.seals_checked} seals, {report.problems}", flush=True)

@@ -38,7 +38,7 @@ def place(spark, tmp_path):
             return spark.read.format("delta").load(self.target).count()
 
         def wrong(self):
-            return violations(spark, self.source, self.target, seals(self.target)[-1], lambda rows: rows)
+            return violations(self.source, self.target, seals(self.target)[-1])
 
     made = Place()
     make_orders(spark, made.source, ROWS, files=4)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.jobs import job, make_orders
-from support.oracle import seals, violations
+from support.oracle import ALL, seals, violations
 
 from backfill_core.errors import EXIT_COMPLETE
 from backfill_spark.driver import run_driver
@@ -43,8 +43,8 @@ def world(spark, tmp_path):
         def read(self):
             return spark.read.format("delta").load(self.target)
 
-        def wrong(self, view=lambda rows: rows):
-            return violations(spark, self.source, self.target, seals(self.target)[-1], view)
+        def wrong(self, view=ALL):
+            return violations(self.source, self.target, seals(self.target)[-1], view)
 
         @property
         def untouched(self):
@@ -79,7 +79,7 @@ class TestAWholeJob:
 
         assert outcome.outcome == "Complete"
         assert outcome.receipt.equal
-        assert world.wrong(lambda rows: rows.where("status = 'new'").selectExpr("id", "amount * 2 AS twice")) == []
+        assert world.wrong("SELECT id, amount * 2 AS twice FROM source WHERE status = 'new'") == []
 
     def test_a_changelog_replays_to_the_source(self, world):
         changed = threading.Event()

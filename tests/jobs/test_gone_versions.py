@@ -61,7 +61,7 @@ class TestAJobThatFollows:
         assert (outcome.outcome, outcome.message) == ("Stopped", "stopped at a barrier; run it again to go on")
         last = seals(place.target)[-1]
         assert last.state["snapshot"]["version"] == 0
-        assert violations(spark, place.source, place.target, last, lambda rows: rows) == []
+        assert violations(place.source, place.target, last) == []
 
     def test_notices_another_table_there(self, place, spark):
         self.follow_until_caught_up(place, 0)
