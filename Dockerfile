@@ -12,7 +12,8 @@ RUN mkdir -p /usr/share/man/man1 && apt-get update \
 RUN jlink --strip-debug --no-header-files --no-man-pages --compress=2 --output /opt/java --add-modules \
 java.base,java.compiler,java.desktop,java.instrument,java.logging,java.management,java.naming,java.net.http,java.rmi,java.scripting,\
 java.security.jgss,java.sql,java.xml,jdk.crypto.ec,jdk.incubator.vector,jdk.jfr,jdk.management,jdk.naming.dns,jdk.net,\
-jdk.security.auth,jdk.unsupported,jdk.zipfs
+jdk.security.auth,jdk.unsupported,jdk.zipfs \
+    && /opt/java/bin/java -Xshare:dump -Xlog:disable
 
 FROM debian:bookworm-slim AS python
 RUN apt-get update && apt-get install -y --no-install-recommends python3 python3-venv && rm -rf /var/lib/apt/lists/*
@@ -33,9 +34,7 @@ RUN cd /opt/backfill/lib/python3*/site-packages/pyspark \
     && cd jars && rm -f rocksdbjni* spark-connect* hive-* spark-hive* datanucleus-* derby* spark-mllib* spark-graphx* breeze* \
         spire* algebra* lapack* blas* arpack* spark-yarn* spark-repl* scala-compiler* jline* libthrift* HikariCP* ST4* tink-*
 COPY build/image/jars /tmp/jars
-# And an executor says no more than a driver.
-RUN cd /opt/backfill/lib/python3*/site-packages && cp /tmp/jars/*.jar pyspark/jars/ \
-    && mkdir pyspark/conf && cp backfill_spark/log4j2.properties pyspark/conf/
+RUN cp /tmp/jars/*.jar /opt/backfill/lib/python3*/site-packages/pyspark/jars/
 
 FROM debian:bookworm-slim AS base
 RUN apt-get update && apt-get install -y --no-install-recommends python3 tini ca-certificates \
@@ -56,9 +55,13 @@ RUN apt-get update && apt-get install -y --no-install-recommends procps && rm -r
 COPY --from=java /opt/java /opt/java
 COPY --from=spark-build /opt/backfill /opt/backfill
 COPY --chmod=755 spark_app/entrypoint.sh /opt/backfill/entrypoint.sh
+COPY --chmod=644 spark_app/backfill_spark/log4j2.properties /opt/backfill/log4j2.properties
 # A link, made here: copied from another stage it would be the whole folder once more.
 RUN ln -s /opt/backfill/lib/python3*/site-packages/pyspark /opt/spark
 ENV JAVA_HOME=/opt/java SPARK_HOME=/opt/spark PATH=/opt/backfill/bin:/opt/java/bin:/usr/local/bin:/usr/bin:/bin
+# Here, not in a stage before: Java uses the archive only of the very files that it was made of, down to their times.
+# While an image is built its machine's name may lead nowhere.
+RUN SPARK_LOCAL_IP=127.0.0.1 SPARK_LOCAL_HOSTNAME=localhost python -m backfill_spark.class_archive
 USER 185:185
 ENTRYPOINT ["/usr/bin/tini", "--", "/opt/backfill/entrypoint.sh"]
 CMD ["driver", "--help"]

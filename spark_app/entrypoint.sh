@@ -11,8 +11,11 @@ executor)
     # Spark hands Java's options over one by one, numbered.
     options=()
     for name in $(compgen -A variable SPARK_JAVA_OPT_ | sort -t _ -k 4 -n); do options+=("${!name}"); done
-    exec java "${options[@]}" "-Xms$SPARK_EXECUTOR_MEMORY" "-Xmx$SPARK_EXECUTOR_MEMORY" \
-        -cp "${SPARK_CONF_DIR:-$SPARK_HOME/conf}:${SPARK_CLASSPATH:-}:$SPARK_HOME/jars/*" \
+    # The class path to the letter as Spark's launcher makes the driver's, so that the driver's class archive serves here too.
+    class_path="$SPARK_HOME/conf:$(echo "$SPARK_HOME"/jars/slf4j-api-*.jar):$SPARK_HOME/jars/*${SPARK_CLASSPATH:+:$SPARK_CLASSPATH}"
+    if [ -f "$SPARK_HOME/jars/classes.jsa" ]; then options+=("-XX:SharedArchiveFile=$SPARK_HOME/jars/classes.jsa" "-Xlog:cds*=off"); fi
+    exec java -Dlog4j2.configurationFile=file:/opt/backfill/log4j2.properties "${options[@]}" \
+        "-Xms$SPARK_EXECUTOR_MEMORY" "-Xmx$SPARK_EXECUTOR_MEMORY" -cp "$class_path" \
         org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend \
         --driver-url "$SPARK_DRIVER_URL" --executor-id "$SPARK_EXECUTOR_ID" --cores "$SPARK_EXECUTOR_CORES" \
         --app-id "$SPARK_APPLICATION_ID" --hostname "$SPARK_EXECUTOR_POD_IP" \

@@ -5,6 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import ceil
+from statistics import linear_regression
 
 from backfill_core.messages import Piece
 
@@ -16,6 +18,12 @@ LAST_PART = 3
 
 MEMORY = 0.5
 """Weight of the newest measurement in the running mean."""
+
+OVERHEAD_MAX = 3.0
+"""So many times its start-up may a batch take: a third of the time at most does nothing for the lag."""
+
+BATCHES_WATCHED = 16
+"""A first MERGE on a cold JVM says little about the twentieth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +56,43 @@ class SplitSizer:
     def rows_per_split(self) -> int:
         """Rows the next split should have."""
         return self.rows
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSizer:
+    """Grows or shrinks batches of changes until one takes `target_s` seconds, or is mostly work and not start-up.
+
+    A MERGE has a cost of its own, on a busy cluster more seconds than the target. Who shrinks batches of which half
+    takes as long as the whole is left with one version a batch, and never catches up. So the cost of a batch is told
+    from that of a version by a line through the newest batches, and a batch may take three times the former.
+    """
+
+    target_s: float
+    versions: int
+    """Versions of the next batch."""
+
+    versions_max: int
+    lately: tuple[tuple[int, float], ...] = ()
+    """Versions and seconds of the newest batches."""
+
+    def observe(self, took: int, seconds: float) -> BatchSizer:
+        """Learn how long a batch of so many versions took."""
+        lately = (*self.lately, (took, seconds))[-BATCHES_WATCHED:]
+        limit = max(self.target_s, OVERHEAD_MAX * _overhead(lately))
+        factor = min(max(limit / max(seconds, 1e-3), 1 / GROWTH_MAX), GROWTH_MAX)
+        # The last batch of a lag is a small one, and says nothing against larger ones.
+        versions = self.versions if factor > 1 and took < self.versions else ceil(took * factor)
+        return replace(self, versions=min(max(versions, 1), self.versions_max), lately=lately)
+
+
+def _overhead(lately: Sequence[tuple[int, float]]) -> float:
+    """Return the seconds that a batch takes whatever its size: where the line of least squares has none, within what was seen."""
+    shortest = min(seconds for _, seconds in lately)
+    sizes = [size for size, _ in lately]
+    if min(sizes) == max(sizes):
+        return shortest if sizes[0] == 1 else 0.0  # of one version nobody knows: larger ones will tell
+    slope = linear_regression(sizes, [seconds for _, seconds in lately])
+    return min(max(slope.intercept, 0.0), shortest)
 
 
 def tapered(usual: int, left: int, *, slots: int) -> int:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backfill_core.messages import Piece
-from backfill_core.sizing import SplitSizer, cut, pieces, tapered
+from backfill_core.sizing import BatchSizer, SplitSizer, cut, pieces, tapered
 
 files = st.lists(st.integers(0, 9), min_size=1, max_size=12)
 
@@ -159,3 +159,37 @@ class TestTheLastSplitsAreSmaller:
     def test_is_never_more_than_usual(self, usual: int, left: int, slots: int) -> None:
         """The usual size is what a rate, a pause and the memory were promised."""
         assert tapered(usual, left, slots=slots) <= usual
+
+
+class TestBatchesOfChanges:
+    """As many versions as the target allows, and never so few that only the cost of a MERGE is paid."""
+
+    @staticmethod
+    def lag_after(batches, fixed_s, each_s, made_per_s, *, lag):
+        sizer, seconds = BatchSizer(10, 32, 4096), 0.0
+        for _ in range(batches):
+            took = int(min(sizer.versions, max(1, lag)))
+            seconds = fixed_s + each_s * took
+            sizer, lag = sizer.observe(took, seconds), lag - took + made_per_s * seconds
+        return lag, seconds
+
+    @given(fixed_s=st.floats(0.1, 60), each_s=st.floats(0.05, 0.5), busy=st.floats(0.0, 0.3))
+    def test_a_job_converges_whenever_its_cluster_can(self, fixed_s, each_s, busy):
+        """Also where one MERGE takes longer than the target, which once made batches of one version each."""
+        lag, _ = self.lag_after(400, fixed_s, each_s, busy / each_s, lag=5000)
+
+        # What comes while one batch of all there is runs, several times over.
+        assert lag <= 6 * (fixed_s + 1) * busy / each_s / (1 - busy) + 6
+
+    @given(fixed_s=st.floats(0.1, 3), each_s=st.floats(0.001, 0.5))
+    def test_a_batch_takes_about_the_target_where_a_merge_is_cheap(self, fixed_s, each_s):
+        _, seconds = self.lag_after(60, fixed_s, each_s, 0, lag=10**9)
+
+        assert seconds <= max(10, 3 * (fixed_s + each_s)) * 2
+
+    def test_one_slow_batch_is_no_reason_to_stay_small(self):
+        sizer = BatchSizer(10, 32, 4096).observe(32, 60).observe(32, 60)
+        for _ in range(20):
+            sizer = sizer.observe(sizer.versions, 6)
+
+        assert sizer.versions == 4096

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import random
 import secrets
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ from datetime import datetime
 from pathlib import Path
 
 import yaml
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from support.cluster_harness import end
 
 ROOT = Path(__file__).parent.parent.parent
@@ -126,34 +128,68 @@ class Node:
         return "\n".join(f"--- kubectl {' '.join(look)}\n{self.kubectl(*look, check=False)[-6000:]}" for look in looks)
 
 
+ORDERS = """
+    SELECT value AS order_id, concat('customer-', value * 7919 % 50000) AS customer,
+        cast(value * 31 % 100000 / 100.0 - 5 AS decimal(10, 2)) AS amount,
+        arrow_cast(1760000000000000 + value % 31536000 * 1000000, 'Timestamp(Microsecond, Some("UTC"))') AS ordered_at,
+        CASE value % 4 WHEN 0 THEN 'new' WHEN 1 THEN 'paid' WHEN 2 THEN 'sent' ELSE 'returned' END AS status,
+        md5(cast(value AS string)) AS note
+    FROM generate_series({first}, {last})"""
+
+
 class Writer:
-    """The demo's writer on the host: makes a table of orders and changes it until told to end; what is measured goes first."""
+    """A table of orders that another engine makes and changes every second or two until told to end.
 
-    def __init__(self, folder, rows, log):
-        environ = os.environ | {"PYTHONPATH": _python_path()}
-        self._log = log.open("wb")
-        self.lines = []
-        self.process = subprocess.Popen(
-            ["nice", "-n", "15", sys.executable, "-m", "backfill_cli.demo_writer", str(folder), f"--rows={rows}"],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, env=environ, text=True,
-        )  # fmt: skip
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
+    Not a Spark: the pods share this machine's cores, and what is measured is theirs.
+    """
 
-    def _read(self):
-        for line in self.process.stdout:
-            with contextlib.suppress(ValueError):
-                self.lines.append(json.loads(line))
+    EVERY_S = 1.5
+    FILES = 8
+
+    def __init__(self, folder, rows):
+        self.folder, self.rows = str(folder), rows
+        self.commits = 0
+        self.failure = None
+        self._next_id = rows
+        self._random = random.Random(7)
+        for first in range(0, rows, rows // self.FILES):
+            self._append(first, rows // self.FILES)
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._write, daemon=True)
+        self._thread.start()
+
+    def _append(self, first, rows):
+        made = QueryBuilder().execute(ORDERS.format(first=first, last=first + rows - 1)).read_all()
+        write_deltalake(self.folder, made, mode="append", configuration={"delta.enableChangeDataFeed": "true"})
+
+    def _write(self):
+        try:
+            while not self._over.wait(self.EVERY_S):
+                self._commit()
+                self.commits += 1
+        except Exception as error:
+            self.failure = error
+
+    def _commit(self):
+        table, low = DeltaTable(self.folder), self._random.randrange(self.rows - 2000)
+        match self.commits % 4:
+            case 0:
+                self._append(self._next_id, 2000)
+                self._next_id += 2000
+            case 1:
+                changed = {"amount": "cast(amount + 1 AS decimal(10, 2))", "status": "'sent'"}
+                table.update(updates=changed, predicate=f"order_id >= {low} AND order_id < {low + 1500}")
+            case 2:
+                table.delete(f"order_id >= {low} AND order_id < {low + 400}")
+            case _:
+                changed = {"order_id": f"order_id + {self._next_id - low}"}
+                table.update(updates=changed, predicate=f"order_id >= {low} AND order_id < {low + 300}")
+                self._next_id += 300
 
     def end(self):
         """Have it end after its commit."""
-        with contextlib.suppress(OSError):
-            self.process.stdin.close()
-        try:
-            self.process.wait(timeout=60)
-        except subprocess.TimeoutExpired:
-            end(self.process, within_s=20)
-        self._log.close()
+        self._over.set()
+        self._thread.join(60)
 
 
 def build_image():

@@ -13,6 +13,7 @@ from backfill_api import environment as env
 from backfill_operator.manifests.launch import Launch
 from backfill_operator.manifests.names import (
     BLOCK_MANAGER_PORT,
+    CONF_KEY,
     CONTROL_DIR,
     CONTROL_PORT,
     DRIVER_CONTAINER,
@@ -182,7 +183,8 @@ def _environment(launch: Launch) -> dict[str, str]:
         env.CONTROL_TOKEN_FILE: f"{CONTROL_DIR}/{TOKEN_KEY}",
         env.TERMINATION_LOG: TERMINATION_LOG,
         env.STATE_DIR: f"{SCRATCH_DIR}/state",
-        "SPARK_CONF_DIR": SPEC_DIR,
+        # Not SPARK_CONF_DIR: a folder with files on the class path keeps Java from using the image's class archive.
+        "PYSPARK_SUBMIT_ARGS": f"--properties-file {SPEC_DIR}/{CONF_KEY} pyspark-shell",
         "SPARK_LOCAL_DIRS": f"{SCRATCH_DIR}/spark",
         # The home of a user that is in no file of the image would be the root folder, which is read-only.
         "HOME": SCRATCH_DIR,

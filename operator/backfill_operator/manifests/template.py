@@ -76,7 +76,7 @@ CONTAINER_RESERVED: Final = {
     "terminationMessagePolicy": "remove it",
 }
 LABEL_PREFIXES: Final = ("backfill.dev/", "spark-")
-ENV_PREFIXES: Final = ("BACKFILL_", "SPARK_CONF_DIR", "_SPARK_AUTH")
+ENV_PREFIXES: Final = ("BACKFILL_", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "_SPARK_AUTH")
 SECURITY_OF_ALL: Final = {"privileged": False, "allowPrivilegeEscalation": False, "runAsNonRoot": True}
 """What a container may say of itself only in this one way: restricted Pod Security."""
 

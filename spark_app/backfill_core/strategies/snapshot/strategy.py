@@ -37,7 +37,7 @@ from backfill_core.messages import (
 )
 from backfill_core.ports import Gate, Harvest, Now, Pinned, StrategyView, WorkIds
 from backfill_core.retention import warn, warn_short
-from backfill_core.sizing import SplitSizer, cut, pieces, tapered
+from backfill_core.sizing import BatchSizer, SplitSizer, cut, pieces, tapered
 from backfill_core.state import txn_version
 from backfill_core.strategies.snapshot.params import SnapshotSettings
 from backfill_core.throttle import TokenBucket
@@ -127,7 +127,7 @@ class SnapshotStrategy:
             rows_min=SPLIT_ROWS_MIN,
             rows_max=SPLIT_ROWS_MAX,
         )
-        self._batch_versions = FIRST_BATCH_VERSIONS
+        self._batches = BatchSizer(settings.batch_target_s, FIRST_BATCH_VERSIONS, BATCH_VERSIONS_MAX)
         self._meter = RateMeter()
         self._held = False
         """May no split start? Then there is no rate and no time left to tell."""
@@ -325,7 +325,7 @@ class SnapshotStrategy:
             if self._head_fresh and not self._caught_up:
                 self._catch_up()
             return None
-        upto = min(head.version, self._consumed + self._batch_versions)
+        upto = min(head.version, self._consumed + self._batches.versions)
         whole = upto == head.version and self._head_fresh
         return _Batch(self._consumed, upto, txn, whole=whole, left=head.version - upto)
 
@@ -350,17 +350,10 @@ class SnapshotStrategy:
                 _, batch, since_s = self._applying
                 self._applying, self._applied = None, (batch, result)
                 self._touched += 1
-                self._resize_batches(batch, now.mono_s - since_s)
+                self._batches = self._batches.observe(batch.upto - batch.after, now.mono_s - since_s)
             case _:
                 pass
         return bucket
-
-    def _resize_batches(self, batch: _Batch, seconds: float) -> None:
-        took = batch.upto - batch.after
-        if seconds > self._settings.batch_target_s:
-            self._batch_versions = max(1, took // 2)
-        elif seconds < self._settings.batch_target_s / 2 and took >= self._batch_versions:
-            self._batch_versions = min(BATCH_VERSIONS_MAX, self._batch_versions * 2)
 
     def on_lost(self, work_id: int) -> None:
         """Forget it; an announced MERGE is announced anew, because later seals have outrun its number."""
