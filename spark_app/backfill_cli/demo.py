@@ -57,7 +57,8 @@ class Child:
         self.newest: dict[str, Any] = {}
         self._ended = False
         assert self._process.stdout is not None
-        threading.Thread(target=self._read, args=(self._process.stdout,), daemon=True).start()
+        self._reader = threading.Thread(target=self._read, args=(self._process.stdout,), daemon=True)
+        self._reader.start()
 
     def _read(self, out: IO[bytes]) -> None:
         for line in out:
@@ -92,14 +93,16 @@ class Child:
         self._process.wait()
 
     def end(self, timeout_s: float = 30.0) -> int:
-        """Close its standard input, and wait for the end."""
+        """Close its standard input, and wait for the end; all that it said is in the files then."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
-            return self._process.wait(timeout_s)
+            code = self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             self.kill()
-            return -signal.SIGKILL
+            code = -signal.SIGKILL
+        self._reader.join(timeout_s)
+        return code
 
     @property
     def pid(self) -> int:

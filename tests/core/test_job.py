@@ -276,11 +276,12 @@ class TestASourceThatIsFasterThanTheJob:
         assert job.view.strategy.caught_up
         return job
 
-    def step(self, job, *, commits, seconds):
-        """One batch takes so long, and so many versions come meanwhile."""
+    def step(self, job, *, made_per_s, each_s):
+        """One batch takes so long a version, and so many versions come meanwhile."""
         job.let_pass(2.0)
         batch = job.batches[-1]
-        job.head = Head(job.head.version + commits, WALL_MS)
+        seconds = each_s * (batch.upto - batch.after)
+        job.head = Head(job.head.version + round(made_per_s * seconds), WALL_MS)
         job.let_pass(seconds)
         job.send(WorkFinished(ChangesApplied(batch.work_id, 5)))
 
@@ -288,7 +289,7 @@ class TestASourceThatIsFasterThanTheJob:
         job = self.following()
         job.head = Head(100, WALL_MS)
         for _ in range(30):
-            self.step(job, commits=100, seconds=100.0)
+            self.step(job, made_per_s=1, each_s=100.0)
 
         assert job.view.strategy.non_convergent
         (words,) = job.view.strategy.warnings
@@ -299,7 +300,7 @@ class TestASourceThatIsFasterThanTheJob:
         job = self.following()
         job.head = Head(10, WALL_MS)
         for _ in range(30):
-            self.step(job, commits=3, seconds=3.0)
+            self.step(job, made_per_s=1, each_s=0.8)
 
         assert not job.view.strategy.non_convergent
         assert job.view.strategy.warnings == ()
