@@ -4,8 +4,9 @@
     python build-tools/run_tests.py rules -- -k throttle  what follows `--` goes to pytest
     python build-tools/run_tests.py --sum                 the closing line of all reports of build/reports
 
-The first lane that fails stops the others. A folder of tests belongs to exactly one lane; a new folder belongs to
-`hands` until it says otherwise here.
+The first lane that fails stops the others, which then say no more; what failed is told again before the closing line,
+where the end of a log shows it. A folder of tests belongs to exactly one lane; a new folder belongs to `hands` until it
+says otherwise here.
 """
 
 import signal
@@ -25,6 +26,8 @@ CONTROL = {"control_plane"}
 JOBS = {"jobs"}
 RULES = {"core", "simulation", "api", "words", "architecture", "cli"}
 NOTHING_COLLECTED = 5
+TOLD_LINES = 30
+"""Of each failure, at the end: enough for an assertion with what it compared."""
 AT_ONCE = 2
 """Lanes beside each other: more would disturb the measured waits of a machine with two cores."""
 
@@ -71,6 +74,21 @@ def read(report: Path) -> Count:
     return total
 
 
+def failures(report: Path) -> list[str]:
+    """Name each failed test of a JUnit report, with the end of what it said; nothing of a report that is not there."""
+    try:
+        root = ET.parse(report).getroot()  # noqa: S314 (pytest wrote it)
+    except (FileNotFoundError, ET.ParseError):
+        return []
+    told = []
+    for case in root.iter("testcase"):
+        for kind in ("failure", "error"):
+            for found in case.findall(kind):
+                lines = (found.text or found.get("message") or "").strip().splitlines()[-TOLD_LINES:]
+                told.append("\n".join([f"{kind}: {case.get('classname')}.{case.get('name')}", *lines]))
+    return told
+
+
 class Lane:
     """One pytest process, its output forwarded line by line under its name."""
 
@@ -87,13 +105,20 @@ class Lane:
             text=True,
         )
         self.prefix = "" if alone else f"{name:>6} | "
+        self.told = True
         self.reader = threading.Thread(target=self.forward)
         self.reader.start()
 
     def forward(self) -> None:
         """Print what pytest says until it has no more to say."""
         for line in self.process.stdout or ():
-            print(f"{self.prefix}{line}", end="", flush=True)
+            if self.told:
+                print(f"{self.prefix}{line}", end="", flush=True)
+
+    def stop(self) -> None:
+        """End it as Ctrl-C does: pytest tears down and reports what it has. What it says of that is not news."""
+        self.told = False
+        self.process.send_signal(signal.SIGINT)
 
     def poll(self) -> int | None:
         """Return the exit code, None while it runs; a lane without tests has not failed."""
@@ -120,9 +145,12 @@ def run(names: list[str], extra: list[str]) -> int:
                 waiting.clear()
                 for other in running:
                     print(f"{lane.name} failed: stopping {other.name}", flush=True)
-                    other.process.send_signal(signal.SIGINT)  # pytest then tears down and reports what it has
+                    other.stop()
     for lane in lanes:
         lane.reader.join()
+    for lane in lanes:
+        for told in failures(lane.report) if worst else []:
+            print(f"{lane.name}: {told}", flush=True)
     total = sum((read(lane.report) for lane in lanes), Count())
     print(f"{total} in {time.monotonic() - started:.0f} s", flush=True)
     return worst

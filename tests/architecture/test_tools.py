@@ -48,6 +48,19 @@ class TestTheClosingLine:
 
         assert capsys.readouterr().out == "0 passed, 1 failed\n"
 
+    def test_what_failed_is_told_by_name_with_the_end_of_what_it_said(self, run_tests, tmp_path):
+        """A log that was cut to its end still tells which test it was."""
+        (tmp_path / "hands.xml").write_text(
+            '<testsuites><testsuite><testcase classname="tests.spark.test_seal" name="test_one"/>'
+            '<testcase classname="tests.spark.test_seal" name="test_two"><failure message="no">first\nE  1 != 2</failure>'
+            "</testcase></testsuite></testsuites>"
+        )
+
+        assert run_tests.failures(tmp_path / "hands.xml") == [
+            "failure: tests.spark.test_seal.test_two\nfirst\nE  1 != 2"
+        ]
+        assert run_tests.failures(tmp_path / "missing.xml") == []
+
     def test_every_folder_of_tests_is_in_a_lane(self, run_tests):
         """A suite that no target runs is no suite."""
         reached = {
