@@ -13,7 +13,8 @@ apt_install() {
 digest() { cat "$@" | cksum | tr -c '0-9\n' '-' | tr -d '\n'; }
 
 # Java ----------------------------------------------------------------------------------------------------------------
-java_major() { "${JAVA_HOME:+$JAVA_HOME/bin/}java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1; }
+java_says() { "${JAVA_HOME:+$JAVA_HOME/bin/}java" -version 2>&1; }
+java_major() { java_says | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1; }
 java_fits() { case "$(java_major || true)" in 17 | 21) return 0 ;; *) return 1 ;; esac; }
 if ! java_fits; then
     # Installing beside a Java that somebody chose would only hide it: root on Debian with none at all is the safe case.
@@ -45,7 +46,7 @@ if ! .venv/bin/python -c '' 2>/dev/null; then
     fi
     if ! "$python" -c 'import ensurepip' 2>/dev/null && installable; then apt_install python3-venv; fi
     say "setup: making .venv with $("$python" --version); once, a few minutes"
-    rm -rf .venv .cache/jars/.archived-*
+    rm -rf .venv
     if ! "$python" -m venv .venv; then
         say "setup: Python's venv module is missing. Debian, Ubuntu: apt-get install python3-venv."
         exit 1
@@ -56,7 +57,7 @@ locked=.venv/.locked-$(digest requirements/dev.txt)
 if [ ! -f "$locked" ]; then
     say "setup: installing the locked packages"
     .venv/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements/dev.txt
-    rm -f .venv/.locked-* .cache/jars/.archived-*
+    rm -f .venv/.locked-*
     touch "$locked"
 fi
 
@@ -73,15 +74,15 @@ verified=.cache/jars/.verified-$(digest requirements/jars.sha256)
 if [ ! -f "$verified" ]; then
     say "setup: fetching Delta's jars"
     .venv/bin/python build-tools/fetch_jars.py .cache/jars
-    rm -f .cache/jars/.verified-* .cache/jars/.archived-*
+    rm -f .cache/jars/.verified-*
     touch "$verified"
 fi
 
 # A class archive -----------------------------------------------------------------------------------------------------
-# Saves a third of every start of Spark; it fits one Java, one .venv and one set of jars. Without it all is the same, later.
-fits_what=$("${JAVA_HOME:+$JAVA_HOME/bin/}java" -version 2>&1 | cat - requirements/dev.txt requirements/jars.sha256 <(pwd) | cksum | tr -c '0-9\n' '-')
-archived=.cache/jars/.archived-$fits_what
-if [ ! -f "$archived" ]; then
+# Saves a third of every start of Spark; it fits one Java, one folder, one .venv and one set of jars. Without it all is the
+# same, later.
+archived=.cache/jars/.archived-$(digest <(java_says) <(pwd))
+if [ ! "$archived" -nt "$locked" ] || [ ! "$archived" -nt "$verified" ]; then
     say "setup: laying out Spark's classes for faster starts; once, a minute"
     .venv/bin/python -m backfill_spark.class_archive .cache/jars >.cache/class_archive.log 2>&1 ||
         say "setup: no class archive could be made, so Spark starts slower; .cache/class_archive.log says why"

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from backfill_api.load import load_backfill
 
+SPARK_JARS = Path(pyspark.__file__).parent / "jars"
 NAME = "classes.jsa"
 QUIET = "-Xlog:cds*=off"
 END_S = 300
@@ -24,7 +25,7 @@ END_S = 300
 
 def path_of(jars_dir: Path | None) -> Path:
     """Return where the archive of a folder of jars lies, or that of the image, whose jars are Spark's own."""
-    return (jars_dir or Path(pyspark.__file__).parent / "jars").resolve() / NAME
+    return (jars_dir or SPARK_JARS).resolve() / NAME
 
 
 def java_option(jars_dir: Path | None) -> str:

@@ -9,7 +9,6 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-import pyspark
 from pyspark.sql import SparkSession
 
 from backfill_core.errors import JavaMissingError
@@ -39,7 +38,6 @@ SHIPPED_BY_PYSPARK = ",".join(
 )
 JAVA_VERSIONS = (17, 21)
 LEFT_TO_THE_CLUSTER = ("spark.master", "spark.driver.memory", "spark.driver.bindAddress", "spark.driver.host")
-SPARK_JARS = Path(pyspark.__file__).parent / "jars"
 POOLS_FILE = Path(__file__).with_name("pools.xml")
 LOG_FILE = Path(__file__).with_name("log4j2.properties")
 JVM_OPTIONS = f"-Dlog4j2.configurationFile=file:{LOG_FILE} -XX:+UseParallelGC"
@@ -127,7 +125,7 @@ def open_session(
     elif jars_dir is not None and any(jars_dir.glob("*.jar")):
         # Not `spark.jars`, whose class loader a class archive does not serve.
         settings["spark.driver.extraClassPath"] = ":".join(str(jar.resolve()) for jar in sorted(jars_dir.glob("*.jar")))
-    elif not any(SPARK_JARS.glob("*delta-spark*.jar")):  # an image has Delta among Spark's own
+    elif not any(class_archive.SPARK_JARS.glob("*delta-spark*.jar")):  # an image has Delta among Spark's own
         settings["spark.jars.packages"] = DELTA_PACKAGE
         settings["spark.jars.excludes"] = SHIPPED_BY_PYSPARK
     settings.update(conf or {})

@@ -20,9 +20,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable, QueryBuilder, write_deltalake
+from deltalake import DeltaTable
 from support.jobs import write_yaml
 from support.oracle import seals, violations
+from support.other_engine import append
 
 from backfill_api.wire import Command, StopCommand, ThrottleCommand
 from backfill_cli.client import NotRunningError, find
@@ -71,7 +72,6 @@ class Report:
     kills: Counter = field(default_factory=Counter)
     seals_checked: int = 0
     problems: list = field(default_factory=list)
-    attempts_after: list = field(default_factory=list)
 
 
 class Scenario:
@@ -92,11 +92,7 @@ class Scenario:
             throttle={"rowsPerSecond": RATE}, barrier={"intervalMs": 500},
         )  # fmt: skip
         for first in range(0, ROWS, ROWS // FILES):
-            self.append(first, ROWS // FILES)
-
-    def append(self, first, rows):
-        made = QueryBuilder().execute(ORDERS.format(first=first, last=first + rows - 1)).read_all()
-        write_deltalake(self.source, made, mode="append", configuration={"delta.enableChangeDataFeed": "true"})
+            append(self.source, ORDERS, first, ROWS // FILES)
 
     def change(self):
         """Write one commit to the source, as some other engine does."""
@@ -104,7 +100,7 @@ class Scenario:
         match self.random.randrange(6) if self.mode != "Append" else self.random.choice([0, 5]):
             case 0:
                 self.fresh_id += 50
-                self.append(self.fresh_id, 50)
+                append(self.source, ORDERS, self.fresh_id, 50)
             case 1 | 2:
                 changed = {"amount": "cast((cast(amount AS bigint) + 37) % 1000 AS double)", "status": "'sent'"}
                 table.update(updates=changed, predicate=f"id % 97 = {pick % 97}")

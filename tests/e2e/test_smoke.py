@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from deltalake import DeltaTable
 from support import cluster_harness, oracle
 from support.real_node import IMAGE, ROOT, Node, Writer, build_image, seconds
 
@@ -179,7 +180,10 @@ def test_a_job_from_apply_to_complete(node, lake, tmp_path, request):
     assert writer.failure is None
     view = yaml.safe_load(EXAMPLE.read_text())["spec"]["transform"]
     wanted = f"SELECT {', '.join(view['select'])} FROM source WHERE {view['where']}"
-    assert oracle.violations(str(lake / "orders"), str(target), oracle.seals(str(target))[-1], wanted) == []
+    last = oracle.seals(str(target))[-1]
+    assert oracle.violations(str(lake / "orders"), str(target), last, wanted) == []
+    assert last.state["snapshot"]["consumed"] == status["receipt"]["sourceVersion"]
+    assert DeltaTable(str(target)).count() == status["receipt"]["rows"]
 
 
 def _other(pod, than):

@@ -8,6 +8,8 @@ from typing import Any
 from deltalake import DeltaTable, QueryBuilder
 
 ALL = "SELECT * FROM source"
+OURS = ("_op", "_epoch", "_version")
+"""Columns of a changelog that the source has not."""
 
 
 @dataclass(frozen=True)
@@ -36,14 +38,17 @@ def violations(source: str, target: str, seal: SeenSeal, view: str = ALL) -> lis
 
     Before the snapshot is complete: the sealed number of rows, each a row of the pinned version. After: exactly the
     source as of `consumed`, as `view` selects from it, as a multiset. Of a changelog it is what replaying it arrives at.
-    Rows that are equal in every column are counted on both sides.
+    Rows that are equal in every column are counted on both sides; a column that only one side has is a violation too.
     """
     progress = seal.state["snapshot"]
     snapshot_phase = progress["phase"] == "Snapshot"
     at = progress["version"] if snapshot_phase else progress["consumed"]
     tables = {"target": DeltaTable(target, version=seal.version), "source": DeltaTable(source, version=at)}
     names = [field.name for field in tables["target"].schema().fields]
-    columns = ", ".join(f'"{name}"' for name in names if name not in ("_op", "_epoch", "_version"))
+    wanted = QueryBuilder().register("source", tables["source"]).execute(f"{view} LIMIT 0").schema
+    if sorted(set(names) - set(OURS)) != sorted(field.name for field in wanted):
+        return [f"version {seal.version}: columns {names}, should be {[field.name for field in wanted]}"]
+    columns = ", ".join(f'"{name}"' for name in names if name not in OURS)
     removal = "CASE WHEN _op IN ('delete', 'update_preimage') THEN -1 ELSE 1 END" if "_op" in names else "1"
     counted = f"""
         SELECT sum(is_) AS is_, sum(should) AS should FROM (

@@ -14,8 +14,9 @@ from datetime import datetime
 from pathlib import Path
 
 import yaml
-from deltalake import DeltaTable, QueryBuilder, write_deltalake
+from deltalake import DeltaTable
 from support.cluster_harness import end
+from support.other_engine import append
 
 ROOT = Path(__file__).parent.parent.parent
 IMAGE = "localhost/backfill-spark:dev"
@@ -138,10 +139,7 @@ ORDERS = """
 
 
 class Writer:
-    """A table of orders that another engine makes and changes every second or two until told to end.
-
-    Not a Spark: the pods share this machine's cores, and what is measured is theirs.
-    """
+    """A table of orders that another engine makes and changes every second or two until told to end."""
 
     EVERY_S = 1.5
     FILES = 8
@@ -153,14 +151,10 @@ class Writer:
         self._next_id = rows
         self._random = random.Random(7)
         for first in range(0, rows, rows // self.FILES):
-            self._append(first, rows // self.FILES)
+            append(self.folder, ORDERS, first, rows // self.FILES)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._write, daemon=True)
         self._thread.start()
-
-    def _append(self, first, rows):
-        made = QueryBuilder().execute(ORDERS.format(first=first, last=first + rows - 1)).read_all()
-        write_deltalake(self.folder, made, mode="append", configuration={"delta.enableChangeDataFeed": "true"})
 
     def _write(self):
         try:
@@ -174,7 +168,7 @@ class Writer:
         table, low = DeltaTable(self.folder), self._random.randrange(self.rows - 2000)
         match self.commits % 4:
             case 0:
-                self._append(self._next_id, 2000)
+                append(self.folder, ORDERS, self._next_id, 2000)
                 self._next_id += 2000
             case 1:
                 changed = {"amount": "cast(amount + 1 AS decimal(10, 2))", "status": "'sent'"}
