@@ -86,13 +86,17 @@ class BatchSizer:
 
 
 def _overhead(lately: Sequence[tuple[int, float]]) -> float:
-    """Return the seconds that a batch takes whatever its size: where the line of least squares has none, within what was seen."""
+    """Return the seconds that a batch takes whatever its size: where the line of least squares has none, within what was seen.
+
+    Batches of one size do not tell. Half is assumed of them, so that the next is half again as large and tells; else a job
+    whose first batch happens to take the target would keep that size for ever.
+    """
     shortest = min(seconds for _, seconds in lately)
     sizes = [size for size, _ in lately]
     if min(sizes) == max(sizes):
-        return shortest if sizes[0] == 1 else 0.0  # of one version nobody knows: larger ones will tell
-    slope = linear_regression(sizes, [seconds for _, seconds in lately])
-    return min(max(slope.intercept, 0.0), shortest)
+        return shortest if sizes[0] == 1 else shortest / 2
+    line = linear_regression(sizes, [seconds for _, seconds in lately])
+    return min(max(line.intercept, 0.0), shortest)
 
 
 def tapered(usual: int, left: int, *, slots: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from backfill_core.messages import Piece
@@ -173,10 +173,11 @@ class TestBatchesOfChanges:
             sizer, lag = sizer.observe(took, seconds), lag - took + made_per_s * seconds
         return lag, seconds
 
+    @example(fixed_s=8.47, each_s=0.05, busy=0.3)  # the first batch takes the target, nearly all of it overhead
     @given(fixed_s=st.floats(0.1, 60), each_s=st.floats(0.05, 0.5), busy=st.floats(0.0, 0.3))
     def test_a_job_converges_whenever_its_cluster_can(self, fixed_s, each_s, busy):
         """Also where one MERGE takes longer than the target, which once made batches of one version each."""
-        lag, _ = self.lag_after(400, fixed_s, each_s, busy / each_s, lag=5000)
+        lag, _ = self.lag_after(1500, fixed_s, each_s, busy / each_s, lag=5000)
 
         # What comes while one batch of all there is runs, several times over.
         assert lag <= 6 * (fixed_s + 1) * busy / each_s / (1 - busy) + 6
