@@ -284,6 +284,8 @@ class SnapshotStrategy:
     def _rows_wanted(self, now: Now, bucket: TokenBucket, slots: int) -> list[int]:
         if self._limited:
             quota = int(bucket.available(now.mono_s))
+            # A slice costs a job and a look at its whole file, however few rows it has: no more slices than will do.
+            slots = min(slots, max(1, quota // SPLIT_ROWS_MIN))
             return [len(range(slot, quota, slots)) for slot in range(slots)] if quota > 0 else []
         left = self._total - self._taken().size
         rows = tapered(self._sizer.rows_per_split, left, slots=self._settings.in_flight_max)
