@@ -1,6 +1,6 @@
 """The seal: data files + state + transaction id in one Delta commit, made by Delta Kernel without a Spark job.
 
-This is the only file that touches Delta Kernel. The calls and their figures are measured: begin and footers
+Beside `delta_log.py`, which only reads, this is the only file that touches Delta Kernel. The calls and their figures are measured: begin and footers
 12-20 ms, commit 38-55 ms, so a barrier costs about 100 ms while all cores copy.
 
 A second writer with the same application id is refused: an older or equal transaction version when the
@@ -24,9 +24,8 @@ from backfill_core.errors import (
     TransientError,
     UnsupportedTargetFeatureError,
 )
-from backfill_core.messages import Head, StagedFile
+from backfill_core.messages import StagedFile
 from backfill_spark.java_errors import JAVA_ERRORS, causes, is_a, is_no_access, is_no_room
-from backfill_spark.retention import kept_seconds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -306,20 +305,6 @@ def partition_of(path: str, columns: Sequence[str]) -> tuple[tuple[str, str | No
     folders = dict(part.split("=", 1) for part in path.split("/")[:-1] if "=" in part)
     named = {unquote(name): unquote(value) for name, value in folders.items()}
     return tuple((name, None if named[name] == NULL_PARTITION else named[name]) for name in columns)
-
-
-def newest_version(spark: SparkSession, path: str) -> Head:
-    """Return the newest version of a table and its commit time, without a Spark job.
-
-    Raises:
-        Whatever Kernel or the storage say (`JAVA_ERRORS`): only the caller knows whose table it is.
-    """
-    kernel: Any = spark._jvm.io.delta.kernel  # type: ignore[union-attr]
-    engine = kernel.defaults.engine.DefaultEngine.create(spark._jsc.hadoopConfiguration())  # type: ignore[union-attr]
-    snapshot = kernel.Table.forPath(engine, path).getLatestSnapshot(engine)
-    metadata = snapshot.getMetadata()
-    kept_s = kept_seconds(metadata.getConfiguration().get)
-    return Head(snapshot.getVersion(), snapshot.getTimestamp(engine), metadata.getId(), kept_s)
 
 
 def explain(error: Exception) -> BackfillError:

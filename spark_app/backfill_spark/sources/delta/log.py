@@ -17,6 +17,7 @@ from backfill_core.errors import (
     SourceReplacedError,
     TransientError,
 )
+from backfill_spark.delta_log import without_statistics
 from backfill_spark.java_errors import JAVA_ERRORS, first_line, is_a, is_no_access, whole_text
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class Version:
     """Facts of one commit."""
 
     added: tuple[str, ...]
-    """Paths of files with new rows, as the log spells them."""
+    """The `add` action of each file with new rows, as a line of a commit, without its statistics."""
 
     removes: bool
     """Are there rows that were updated or deleted?"""
@@ -146,7 +147,7 @@ class VersionLog:
         return runs
 
     def added(self, number: int) -> tuple[str, ...]:
-        """Return the files with new rows of a version."""
+        """Return the `add` action of each file with new rows of a version; see `Version`."""
         return self._version(number).added
 
     def _version(self, number: int) -> Version:
@@ -197,7 +198,7 @@ def parse(text: str) -> Version:
     for line in text.splitlines():
         action = json.loads(line) if line.strip() else {}
         if action.get("add", {}).get("dataChange"):
-            added.append(action["add"]["path"])
+            added.append(without_statistics(action["add"]))
         removes |= bool(action.get("remove", {}).get("dataChange")) or "cdc" in action
         metadata = action.get("metaData")
         if metadata is not None:

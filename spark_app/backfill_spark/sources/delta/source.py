@@ -14,12 +14,11 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import MapType, StructField, StructType, VariantType
 
 from backfill_core.errors import (
-    AccountingError,
     BackfillError,
     DuplicateKeyError,
     KeyInvalidError,
@@ -31,9 +30,10 @@ from backfill_core.errors import (
 )
 from backfill_core.messages import Head, Piece
 from backfill_spark.columns import doubled_key, instead, quoted
+from backfill_spark.delta_log import files_at, newest_version
+from backfill_spark.java_bulk import delta_actions
 from backfill_spark.java_errors import JAVA_ERRORS, first_line, is_no_access, whole_text
 from backfill_spark.ports import PinnedTable
-from backfill_spark.seal import newest_version
 from backfill_spark.sources.delta.failures import explain, explain_look
 from backfill_spark.sources.delta.log import VersionLog
 
@@ -133,34 +133,21 @@ class DeltaSource:
     def _describe(self, version: int) -> PinnedTable:
         snapshot, metadata = self._snapshot, self._snapshot.metadata()
         schema = StructType.fromJson(json.loads(snapshot.schema().json()))
-        # One task sorts: to sample and to shuffle takes longer than a list of files does.
-        files = snapshot.allFiles().coalesce(1)
-        self._files = files.sortWithinPartitions("path", self._jvm.PythonUtils.toSeq([])).collectAsList()
         key = [column for column in self._key if column in schema.names]
-        rows = (
-            DataFrame(snapshot.allFiles().toDF(), self._spark)
-            .select(
-                "path",
-                "size",
-                F.get_json_object("stats", "$.numRecords").cast("long").alias("rows"),
-                F.coalesce(F.col("deletionVector.cardinality"), F.lit(0)).alias("deleted"),
-                F.array(*(_nulls(schema[column]) for column in key)).alias("nulls"),
-            )
-            .collect()
-        )
-        rows.sort(key=lambda row: row["path"])
-        self._nulls = {column: [row["nulls"][index] for row in rows] for index, column in enumerate(key)}
-        counted = self._count([index for index, row in enumerate(rows) if row["rows"] is None])
-        counts = [counted[index] if row["rows"] is None else row["rows"] for index, row in enumerate(rows)]
+        rows = files_at(self._spark, self.path, version, nulls_of=[_physical_name(schema[column]) for column in key])
+        self._files = delta_actions(self._spark, [row.action for row in rows])
+        self._nulls = {column: [row.nulls[index] for row in rows] for index, column in enumerate(key)}
+        counted = self._count([index for index, row in enumerate(rows) if row.rows is None])
+        counts = [counted[index] if row.rows is None else row.rows for index, row in enumerate(rows)]
         digest = hashlib.sha256()
         for row, count in zip(rows, counts, strict=True):
-            digest.update(f"{row['path']}\0{count}\0{row['deleted']}\n".encode())
+            digest.update(f"{row.path}\0{count}\0{row.deleted}\n".encode())
         return PinnedTable(
             version=version,
             timestamp_ms=snapshot.timestamp(),
             rows=tuple(counts),
-            deleted=tuple(row["deleted"] for row in rows),
-            bytes=tuple(row["size"] for row in rows),
+            deleted=tuple(row.deleted for row in rows),
+            bytes=tuple(row.bytes for row in rows),
             table_id=metadata.id(),
             fingerprint=digest.hexdigest()[:32],
             schema=schema,
@@ -174,7 +161,7 @@ class DeltaSource:
         silent = self._jvm.java.util.ArrayList()
         for index in indexes:
             silent.add(self._files.get(index))
-        files = self._frame_of(silent).select(F.col("_metadata.file_path").alias("file"))
+        files = self._frame_of(silent, self._snapshot).select(F.col("_metadata.file_path").alias("file"))
         places = files.groupBy("file").agg(F.count("*").alias("live"))
         uri, path, root = self._jvm.java.net.URI, self._jvm.org.apache.hadoop.fs.Path, self._delta_log.dataPath()
         live = {path(uri(row["file"])).toString(): row["live"] for row in places.collect()}
@@ -269,11 +256,11 @@ class DeltaSource:
         return reduce(DataFrame.unionAll, frames) if frames else self._frame(0, 0)
 
     def _frame(self, first: int, behind: int) -> DataFrame:
-        return self._frame_of(self._files.subList(first, behind))
+        return self._frame_of(self._files.subList(first, behind), self._snapshot)
 
-    def _frame_of(self, listed: Any) -> DataFrame:
+    def _frame_of(self, listed: Any, snapshot: Any) -> DataFrame:
         files = self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(listed).toSeq()
-        return DataFrame(self._delta_log.createDataFrame(self._snapshot, files, False, self._none), self._spark)
+        return DataFrame(self._delta_log.createDataFrame(snapshot, files, False, self._none), self._spark)
 
     def _part(self, piece: Piece) -> DataFrame:
         frame = self._frame(piece.file, piece.file + 1)
@@ -335,18 +322,11 @@ class DeltaSource:
     def _appended(self, version: int) -> DataFrame | None:
         """Return the rows that an append-only version added, or None when it added none."""
         assert self._log is not None
-        paths = self._log.added(version)
-        if not paths:
+        added = self._log.added(version)
+        if not added:
             return None
         snapshot = self._delta_log.getSnapshotAt(version, self._none, self._none, False)
-        listed = snapshot.allFiles().where(F.col("path").isin(*paths)._jc).collectAsList()
-        if listed.size() != len(paths):
-            raise AccountingError(
-                f"version {version} of {self.path} added {len(paths)} files, its state lists {listed.size()} of them.",
-                cure="The rows of the others would be lost: report it with the lines of that commit.",
-            )
-        files = self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(listed).toSeq()
-        frame = DataFrame(self._delta_log.createDataFrame(snapshot, files, False, self._none), self._spark)
+        frame = self._frame_of(delta_actions(self._spark, added), snapshot)
         columns = [F.col(quoted(name)) for name in self.pinned.schema.names]
         kind, at = F.lit("insert").alias(CHANGE_TYPE), F.lit(version).cast("long").alias(COMMIT_VERSION)
         return frame.select(*columns, kind, at)
@@ -376,10 +356,8 @@ def _runs(indexes: Sequence[int]) -> list[tuple[int, int]]:
     return runs
 
 
-def _nulls(field: StructField) -> Column:
-    """Return how many nulls a file's statistics count; null for a column beyond Delta's indexed ones."""
-    name = field.metadata.get("delta.columnMapping.physicalName", field.name)
-    return F.get_json_object("stats", f"$.nullCount['{name}']").cast("long")
+def _physical_name(field: StructField) -> str:
+    return str(field.metadata.get("delta.columnMapping.physicalName", field.name))
 
 
 def _has_feed(metadata: Any) -> bool:

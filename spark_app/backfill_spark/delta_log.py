@@ -1,0 +1,107 @@
+"""The log of a Delta table, read by Delta Kernel: the newest version, and the files of a version; no Spark job.
+
+The first Spark jobs of a JVM take seconds each, and a driver that was killed is waited for. Nothing here commits: that is
+`seal.py`, the only other file that touches Kernel.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from backfill_core.messages import Head
+from backfill_spark.java_bulk import static_method
+from backfill_spark.retention import kept_seconds
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedFile:
+    """A data file of one version."""
+
+    path: str
+    """As the log spells it: relative to the table or absolute, percent-encoded."""
+
+    bytes: int
+    rows: int | None
+    """With deleted ones; None when the log does not say."""
+
+    deleted: int
+    """Rows that its deletion vector hides."""
+
+    nulls: tuple[int | None, ...]
+    """Of each column that was asked for, with those of deleted rows; None when the log does not say."""
+
+    action: str
+    """The `add` action as a line of a commit, without its statistics."""
+
+
+def newest_version(spark: SparkSession, path: str) -> Head:
+    """Return the newest version of a table and its commit time.
+
+    Raises:
+        Whatever Kernel or the storage say (`JAVA_ERRORS`): only the caller knows whose table it is.
+    """
+    engine, table = _open(spark, path)
+    snapshot = table.getLatestSnapshot(engine)
+    metadata = snapshot.getMetadata()
+    kept_s = kept_seconds(metadata.getConfiguration().get)
+    return Head(snapshot.getVersion(), snapshot.getTimestamp(engine), metadata.getId(), kept_s)
+
+
+def files_at(spark: SparkSession, path: str, version: int, *, nulls_of: Sequence[str]) -> list[LoggedFile]:
+    """Return the data files of a version in the order of their paths.
+
+    Args:
+        spark: The session.
+        path: Absolute path or URI of the table.
+        version: Number of the version.
+        nulls_of: Physical names of the columns whose nulls are asked for.
+
+    Raises:
+        Whatever Kernel or the storage say (`JAVA_ERRORS`).
+    """
+    jvm: Any = spark._jvm
+    engine, table = _open(spark, path)
+    scan = table.getSnapshotAsOfVersion(engine, version).getScanBuilder().build()
+    as_json = static_method(spark, "io.delta.kernel.defaults.internal.json.JsonUtils", "rowToJson")
+    batches = scan.getScanFiles(engine, True)  # with statistics
+    found: list[LoggedFile] = []
+    try:
+        while batches.hasNext():
+            lines = batches.next().getRows().map(as_json).toInMemoryList()
+            found += [_parse(line, nulls_of) for line in jvm.java.lang.String.join("\n", lines).splitlines()]
+    finally:
+        batches.close()
+    return sorted(found, key=lambda file: file.path)
+
+
+def without_statistics(add: dict[str, Any]) -> str:
+    """Return an `add` action as a line of a commit, without its statistics: a kilobyte a file that a read does not need."""
+    return json.dumps({"add": {name: value for name, value in add.items() if name != "stats"}})
+
+
+def _open(spark: SparkSession, path: str) -> tuple[Any, Any]:
+    kernel: Any = spark._jvm.io.delta.kernel  # type: ignore[union-attr]
+    engine = kernel.defaults.engine.DefaultEngine.create(spark._jsc.hadoopConfiguration())  # type: ignore[union-attr]
+    return engine, kernel.Table.forPath(engine, path)
+
+
+def _parse(line: str, nulls_of: Sequence[str]) -> LoggedFile:
+    add = json.loads(line)["add"]
+    stats = json.loads(add.get("stats") or "{}")
+    nulls = stats.get("nullCount", {})
+    return LoggedFile(
+        path=add["path"],
+        bytes=add["size"],
+        rows=stats.get("numRecords"),
+        deleted=(add.get("deletionVector") or {}).get("cardinality", 0),
+        nulls=tuple(
+            count if isinstance(count := nulls.get(name), int) else None for name in nulls_of
+        ),  # a struct's is none
+        action=without_statistics(add),
+    )

@@ -1,0 +1,125 @@
+"""Files of a version, as Kernel lists them, are those that Delta itself lists."""
+
+import json
+
+import pytest
+from pyspark.sql import DataFrame
+
+from backfill_spark.delta_log import files_at
+from backfill_spark.java_bulk import delta_actions
+
+EVERY_2 = {"delta.checkpointInterval": "2"}
+TABLES = {
+    "old": EVERY_2,
+    "partitioned": {},
+    "new": EVERY_2
+    | {
+        "delta.checkpointPolicy": "v2",
+        "delta.enableDeletionVectors": "true",
+        "delta.columnMapping.mode": "name",
+        "delta.enableRowTracking": "true",
+    },
+}
+LAST = 3
+ASKED = ("size", "modificationTime", "partitionValues", "deletionVector", "baseRowId", "defaultRowCommitVersion")
+
+
+@pytest.fixture(scope="module", params=TABLES)
+def table(request, spark, tmp_path_factory):
+    """A table of a kind, with files that are gone, rows that are deleted and null in its key, and an odd path."""
+    path = str(tmp_path_factory.mktemp("files") / "odd path=%20")
+    rows = (
+        "if(id % 10 = 0, null, id) AS id",
+        "if(id % 3 = 0, null, concat('a b/', id % 3)) AS part",
+        "current_date() AS day",
+    )
+    for first, gone in ((0, "id % 7 = 3"), (100, "id < 50")):
+        writer = spark.range(first, first + 100, 1, 2).selectExpr(*rows).write.format("delta").mode("append")
+        for name, value in TABLES[request.param].items():
+            writer = writer.option(name, value)
+        (writer.partitionBy("part", "day") if request.param == "partitioned" else writer).save(path)
+        spark.sql(f"DELETE FROM delta.`{path}` WHERE {gone}")
+    return path
+
+
+def delta_says(spark, path, version):
+    """Return the files of a version by Delta's own state, which takes Spark jobs; and the table's schema."""
+    jvm = spark._jvm
+    none = jvm.scala.Option.empty()
+    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)
+    snapshot = log.getSnapshotAt(version, none, none, False)
+    rows = DataFrame(snapshot.allFiles().toDF(), spark).collect()
+    return {row["path"]: row.asDict(recursive=True) for row in rows}, json.loads(snapshot.schema().json())
+
+
+class TestFilesOfAVersion:
+    """What a job counts, and what it reads, is what the version has."""
+
+    def test_are_those_of_deltas_own_state(self, spark, table):
+        for version in (1, LAST):
+            wanted, schema = delta_says(spark, table, version)
+            key = schema["fields"][0]["metadata"].get("delta.columnMapping.physicalName", "id")
+
+            found = files_at(spark, table, version, nulls_of=[key, "nobody"])
+
+            assert [file.path for file in found] == sorted(wanted)
+            for file in found:
+                statistics = json.loads(wanted[file.path]["stats"])
+                deleted = (wanted[file.path]["deletionVector"] or {}).get("cardinality", 0)
+                assert (file.rows, file.deleted) == (statistics["numRecords"], deleted)
+                assert file.nulls == (statistics["nullCount"][key], None)
+                assert file.bytes == wanted[file.path]["size"]
+
+    def test_are_handed_to_delta_as_it_knows_them(self, spark, table):
+        """A file without its deletion vector or its partition would give other rows."""
+        wanted, _ = delta_says(spark, table, LAST)
+        actions = delta_actions(spark, [file.action for file in files_at(spark, table, LAST, nulls_of=[])])
+
+        assert actions.size() == len(wanted)
+        for one in (json.loads(action.json())["add"] for action in actions):
+            theirs = {name: wanted[one["path"]][name] for name in ASKED}
+            ours = {name: one.get(name) for name in ASKED}
+            for each in (theirs, ours):
+                vector = each["deletionVector"] or {}
+                each["deletionVector"] = {name: value for name, value in vector.items() if value is not None}
+            assert ours == theirs
+
+    def test_take_no_spark_job(self, spark, table):
+        """On a cold JVM the first ones take seconds."""
+        spark.sparkContext.setJobGroup("listing", "listing")
+        try:
+            files_at(spark, table, LAST, nulls_of=["id"])
+            assert spark.sparkContext.statusTracker().getJobIdsForGroup("listing") == []
+        finally:
+            spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
+
+    def test_without_statistics_say_no_count(self, spark, tmp_path):
+        path = str(tmp_path / "silent")
+        with_stats = "spark.databricks.delta.stats.collect"
+        spark.conf.set(with_stats, "false")
+        try:
+            spark.range(5).coalesce(1).write.format("delta").save(path)
+        finally:
+            spark.conf.unset(with_stats)
+
+        (file,) = files_at(spark, path, 0, nulls_of=["id"])
+
+        assert (file.rows, file.nulls) == (None, (None,))
+
+    def test_with_statistics_in_a_checkpoints_own_columns_only_say_no_count(self, spark, tmp_path):
+        """Kernel does not look there. The source then counts them, with one job for all."""
+        path = str(tmp_path / "columns")
+        only = {"delta.checkpoint.writeStatsAsJson": "false", "delta.checkpoint.writeStatsAsStruct": "true"}
+        for _ in range(3):
+            writer = spark.range(5).coalesce(1).write.format("delta").mode("append")
+            writer.options(**EVERY_2, **only).save(path)
+
+        found = files_at(spark, path, 2, nulls_of=["id"])
+
+        assert [file.rows for file in found] == [None] * 3
+
+    def test_of_an_empty_table_are_none(self, spark, tmp_path):
+        path = str(tmp_path / "empty")
+        spark.range(0).write.format("delta").save(path)
+
+        assert files_at(spark, path, 0, nulls_of=["id"]) == []
