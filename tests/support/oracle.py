@@ -68,6 +68,12 @@ def violations(source: str, target: str, seal: SeenSeal, view: str = ALL) -> lis
     return [f"{where}: {surplus} rows too many, {missing} missing"] if surplus or missing else []
 
 
+def rows_in(table: str) -> int:
+    """Return how many rows a table has now; its metadata would also count those that deletion vectors hide."""
+    (rows,) = _numbers("SELECT count(*) FROM source", {"source": DeltaTable(table)})
+    return rows
+
+
 def _numbers(query: str, tables: dict[str, DeltaTable]) -> list[int]:
     builder = QueryBuilder()
     for name, table in tables.items():
