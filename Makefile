@@ -20,7 +20,7 @@ help: ## this list
 setup: ## .venv and Delta's jars from locked, hashed inputs; says what is missing; safe to run again
 	@build-tools/setup.sh
 
-demo: setup ## the product on real tables with real live changes, in about two minutes
+demo: setup ## the product on real tables with real live changes, in two to three minutes
 	@$(BIN)/backfill demo
 
 test: setup ## all tests but the crash suite and the run on a real node: two lanes side by side

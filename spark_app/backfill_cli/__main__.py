@@ -57,7 +57,7 @@ def run(
 )
 @click.option("--rows", type=click.IntRange(min=100_000), default=3_000_000, show_default=True)
 def demo(folder: Path | None, rows: int) -> None:
-    """Show the product on real tables with real live changes, in about two minutes."""
+    """Show the product on real tables with real live changes, in two to three minutes."""
     from backfill_cli.demo import run_demo
 
     leave(run_demo(folder, rows))

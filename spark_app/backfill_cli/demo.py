@@ -1,4 +1,4 @@
-"""`backfill demo`: the product on real tables with real live changes, in about two minutes.
+"""`backfill demo`: the product on real tables with real live changes, in two to three minutes.
 
 Three processes, as in real life: a writer that keeps changing the source, the driver (`backfill run`), and this
 one, which types the commands that a person would type and shows what they answer. Every number is the product's.
