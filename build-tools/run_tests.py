@@ -60,11 +60,18 @@ class Count:
         return f"{self.passed} passed, {self.failed} failed{skipped}"
 
 
+def parsed(report: Path) -> ET.Element | None:
+    """Return a JUnit report; None when it is missing or cut off."""
+    try:
+        return ET.parse(report).getroot()  # noqa: S314 (pytest wrote it)
+    except (FileNotFoundError, ET.ParseError):
+        return None
+
+
 def read(report: Path) -> Count:
     """Count a JUnit report; one that is missing or cut off is a failure."""
-    try:
-        root = ET.parse(report).getroot()  # noqa: S314 (pytest wrote it)
-    except (FileNotFoundError, ET.ParseError):
+    root = parsed(report)
+    if root is None:
         return Count(failed=1)
     total = Count()
     for suite in root.iter("testsuite"):
@@ -76,16 +83,13 @@ def read(report: Path) -> Count:
 
 def failures(report: Path) -> list[str]:
     """Name each failed test of a JUnit report, with the end of what it said; nothing of a report that is not there."""
-    try:
-        root = ET.parse(report).getroot()  # noqa: S314 (pytest wrote it)
-    except (FileNotFoundError, ET.ParseError):
-        return []
+    root = parsed(report)
     told = []
-    for case in root.iter("testcase"):
-        for kind in ("failure", "error"):
-            for found in case.findall(kind):
+    for case in [] if root is None else root.iter("testcase"):
+        for found in case:
+            if found.tag in {"failure", "error"}:
                 lines = (found.text or found.get("message") or "").strip().splitlines()[-TOLD_LINES:]
-                told.append("\n".join([f"{kind}: {case.get('classname')}.{case.get('name')}", *lines]))
+                told.append("\n".join([f"{found.tag}: {case.get('classname')}.{case.get('name')}", *lines]))
     return told
 
 
@@ -149,8 +153,8 @@ def run(names: list[str], extra: list[str]) -> int:
     for lane in lanes:
         lane.reader.join()
     for lane in lanes:
-        for told in failures(lane.report) if worst else []:
-            print(f"{lane.name}: {told}", flush=True)
+        for failure in failures(lane.report):
+            print(f"{lane.name}: {failure}", flush=True)
     total = sum((read(lane.report) for lane in lanes), Count())
     print(f"{total} in {time.monotonic() - started:.0f} s", flush=True)
     return worst

@@ -1,5 +1,7 @@
 """The edges of the snapshot strategy, driven by hand."""
 
+import pytest
+
 from backfill_core.messages import Head
 from backfill_core.ports import Gate, Now, WorkIds
 from backfill_core.strategies.snapshot.strategy import Pinned, SnapshotSettings, SnapshotStrategy
@@ -47,6 +49,16 @@ class TestWorkInFlightIsBounded:
         _, second = busy.next_work(NOW, OPEN, bucket, ids)
 
         assert (len(first), len(second)) == (2, 0)
+
+    @pytest.mark.parametrize(
+        ("rate", "slices"), [(1, 1), (1000, 1), (50_000, 1), (99_999, 1), (100_000, 2), (500_000, 2)]
+    )
+    def test_a_small_quota_is_one_slice(self, rate, slices):
+        """Each slice reads its whole file, so that cutting 50,000 rows in two reads twice as much."""
+        busy = strategy(*[312_500] * 64)
+        _, work = busy.next_work(NOW, OPEN, TokenBucket.full(rate, NOW.mono_s), WorkIds(1, 1))
+
+        assert [one.stop - one.start for one in work] == [rate // slices] * slices
 
     def test_nothing_starts_against_the_gate(self):
         shut = Gate(history=False, changes=False, at_barrier=True)

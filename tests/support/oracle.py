@@ -43,11 +43,14 @@ def violations(source: str, target: str, seal: SeenSeal, view: str = ALL) -> lis
     progress = seal.state["snapshot"]
     snapshot_phase = progress["phase"] == "Snapshot"
     at = progress["version"] if snapshot_phase else progress["consumed"]
+    where = (
+        f"version {seal.version} ({progress['phase']}, consumed {progress['consumed']}, epoch {seal.state['epoch']})"
+    )
     tables = {"target": DeltaTable(target, version=seal.version), "source": DeltaTable(source, version=at)}
     names = [field.name for field in tables["target"].schema().fields]
     wanted = QueryBuilder().register("source", tables["source"]).execute(f"{view} LIMIT 0").schema
     if sorted(set(names) - set(OURS)) != sorted(field.name for field in wanted):
-        return [f"version {seal.version}: columns {names}, should be {[field.name for field in wanted]}"]
+        return [f"{where}: columns {names}, should be {[field.name for field in wanted]}"]
     columns = ", ".join(f'"{name}"' for name in names if name not in OURS)
     removal = "CASE WHEN _op IN ('delete', 'update_preimage') THEN -1 ELSE 1 END" if "_op" in names else "1"
     counted = f"""
@@ -62,9 +65,6 @@ def violations(source: str, target: str, seal: SeenSeal, view: str = ALL) -> lis
     )
     if snapshot_phase:
         missing = seal.state["rowsDone"] - total
-    where = (
-        f"version {seal.version} ({progress['phase']}, consumed {progress['consumed']}, epoch {seal.state['epoch']})"
-    )
     return [f"{where}: {surplus} rows too many, {missing} missing"] if surplus or missing else []
 
 
