@@ -85,7 +85,7 @@ class Scenario:
         self.mode = MODES[seed] if seed < len(MODES) else MODES[0]
         self.report = Report(self.mode)
         self.checked = -1
-        self.fresh_id = 10_000_000
+        self.fresh_id = 10_000_000  # no key from here on was ever used: whoever takes some moves it
         self.file = write_yaml(
             folder / "job.yaml", self.source, self.target, name=self.name, verify="Final", target={"writeMode": self.mode},
             transform={"select": ["id", "customer", "amount", "upper(status) AS status"], "where": "amount < 900"},
@@ -99,16 +99,16 @@ class Scenario:
         table, pick = DeltaTable(self.source), self.random.randrange(1000)
         match self.random.randrange(6) if self.mode != "Append" else self.random.choice([0, 5]):
             case 0:
-                self.fresh_id += 50
                 append(self.source, ORDERS, self.fresh_id, 50)
+                self.fresh_id += 50
             case 1 | 2:
                 changed = {"amount": "cast((cast(amount AS bigint) + 37) % 1000 AS double)", "status": "'sent'"}
                 table.update(updates=changed, predicate=f"id % 97 = {pick % 97}")
             case 3:
                 table.delete(f"id % 499 = {pick % 499}")
             case 4:
-                self.fresh_id += ROWS * 2
                 table.update(updates={"id": f"id + {self.fresh_id}"}, predicate=f"id < {ROWS} AND id % 997 = {pick}")
+                self.fresh_id += ROWS
             case _:
                 table.optimize.compact()
 
