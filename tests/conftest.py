@@ -7,6 +7,11 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).parent.parent
+FIRST_COMPILER = "-XX:TieredStopAtLevel=1"
+"""A JVM that lives for minutes does not earn its second compilation back: suites on Spark take half the time without."""
+
+os.environ.setdefault("JAVA_TOOL_OPTIONS", FIRST_COMPILER)
+
 JARS = Path(os.environ.get("BACKFILL_JARS_DIR", ROOT / ".cache" / "jars"))
 LIMIT_S = {"core": 60, "simulation": 120, "cli": 120, "architecture": 120, "control_plane": 120, "crash": 0}
 """Longest time of one test by suite; 0: no limit. A test that hangs must end, and say where it hung."""

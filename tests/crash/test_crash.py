@@ -44,9 +44,6 @@ LOOK_S = 0.2
 CHANGE_EVERY_S = (1.0, 3.0)
 """The source changes before a driver owns its target, then at such intervals; more would starve the drivers of cores."""
 
-JAVA_OPTIONS = "-XX:TieredStopAtLevel=1"
-"""A driver that lives for seconds does not earn its second compilation back."""
-
 # In an order in which one job can meet them all; the second number: at which passing.
 POINTS = (
     "after_fence:1", "after_finish:1", "before_orphan_removal:1", "after_orphan_removal:1", "before_stage:1", "after_stage:2",
@@ -114,10 +111,7 @@ class Scenario:
 
     def attempt(self, point=None, delay_s=None):
         """Run the driver until it dies or ends; return its exit code."""
-        env = dict(
-            os.environ, BACKFILL_STATE_DIR=f"{self.folder}/state", BACKFILL_CORES="1", BACKFILL_MEMORY="1g",
-            JAVA_TOOL_OPTIONS=JAVA_OPTIONS,
-        )  # fmt: skip
+        env = dict(os.environ, BACKFILL_STATE_DIR=f"{self.folder}/state", BACKFILL_CORES="1", BACKFILL_MEMORY="1g")
         if point in POINTS:
             env["BACKFILL_CRASH_AT"] = point
         with open(f"{self.folder}/driver.log", "a") as log:
