@@ -1,17 +1,19 @@
 """Makes the objects of one attempt, and takes them away: deterministic names, the pod last, nothing twice.
 
-The pod is asked for without being made first: one that the API server would refuse leaves nothing behind. What is there
-already is ours when the Backfill owns it, by UID; anything else of that name is a collision, and is not touched.
+A pod that the API server refuses leaves nothing behind, and from then on, in that namespace, a pod is asked for without
+being made before anything is: a quota that is full is found out by one request a try. What is there already is ours when
+the Backfill owns it, by UID; anything else of that name is a collision, and is not touched.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from backfill_core.lifecycle.naming import driver_name
 from backfill_core.lifecycle.words import LaunchDriver, Observation, SpecRefused
-from backfill_operator.api_errors import AlreadyExistsError, RefusedError
+from backfill_operator.api_errors import AlreadyExistsError, ApiError, RefusedError
 from backfill_operator.certificates import Credentials, Mint
 from backfill_operator.cluster import Cluster
 from backfill_operator.manifests.config_map import config_map
@@ -69,6 +71,8 @@ class Launcher:
         self._cluster = cluster
         self._manifests = manifests
         self._mint = Mint()
+        self._doubted: set[str] = set()
+        """Namespaces whose newest pod was refused: to ask first costs each launch an eighth of its requests."""
 
     async def launch(self, seen: Observation, action: LaunchDriver) -> Raw:
         """Make an attempt's objects; return its pod.
@@ -86,12 +90,28 @@ class Launcher:
             made = self._manifests(seen, action, await self._mint.take())
         except ManifestRefusedError as refused:
             raise RefusedError(422, "Invalid", str(refused)) from refused
-        await self._cluster.create(PODS, seen.namespace, made.pod, dry_run=True)
+        if seen.namespace in self._doubted:
+            await self._cluster.create(PODS, seen.namespace, made.pod, dry_run=True)
         await self._ensure(seen, made.config_map, mend=True)
         # A Secret that is there stays: this attempt's driver has no other, and whoever made it may have made the pod.
         await self._ensure(seen, made.secret, mend=False)
         await self._ensure(seen, made.service, mend=False)
-        return await self._cluster.create(PODS, seen.namespace, made.pod)
+        try:
+            pod = await self._cluster.create(PODS, seen.namespace, made.pod)
+        except (RefusedError, AlreadyExistsError):
+            await self._take_back(seen, action.attempt)
+            raise
+        self._doubted.discard(seen.namespace)
+        return pod
+
+    async def _take_back(self, seen: Observation, attempt: int) -> None:
+        """Remove what was made for a pod that cannot be; what stays in spite of that is taken up by the next try."""
+        self._doubted.add(seen.namespace)
+        with suppress(ApiError):
+            there = await self._cluster.get(PODS, seen.namespace, driver_name(seen.name, attempt))
+            # A pod of ours was made by a request whose answer was lost; it may be what fills the quota now.
+            if there is None or not owned(there, seen.uid):
+                await self.remove(seen, attempt)
 
     async def _ensure(self, seen: Observation, wanted: Raw, *, mend: bool) -> None:
         """Make an object, or take the one that is there; `mend`: with what is in it now, when that differs."""

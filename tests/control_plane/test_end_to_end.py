@@ -1,6 +1,7 @@
 """The whole operator against the fake API server and a real one, a kubelet of this process and drivers that are doubles."""
 
 import json
+from collections import Counter
 
 from support.fake_api import Fault
 from support.fake_store import Refusal
@@ -266,8 +267,39 @@ class TestWhatCannotBeLaunched:
             rig.store.admission.append(quota)
             rig.create()
             await rig.until(lambda: rig.condition("Reconciling") == ("True", "QuotaExceeded"))
+            await rig.until(lambda: rig.objects() == [])
             full.clear()
             await rig.until_holds("Running", within_s=15)
+
+    async def test_a_full_quota_costs_one_request_a_try(self):
+        """Once it is known to be full: whoever waits for it for a night makes and removes nothing."""
+
+        def quota(plural, _namespace, _one):
+            if plural == "pods":
+                raise Refusal(403, "Forbidden", "exceeded quota: pods, requested: 1, used: 10, limited: 10")
+
+        async with Rig() as rig:
+            rig.store.admission.append(quota)
+            rig.create()
+            await rig.until(lambda: any(one.dry_run for one in rig.api.requests), 20)
+
+            made = Counter(one.plural for one in rig.api.requests if one.verb == "create" and not one.dry_run)
+            assert [made[one] for one in ("configmaps", "secrets", "services", "pods")] == [1, 1, 1, 1]
+
+    async def test_a_quota_that_its_own_pod_fills(self):
+        """The answer to its creation was lost, and the next request is refused: it runs, and keeps what it is made of."""
+
+        def quota(plural, _namespace, _one):
+            if plural == "pods" and rig.pods():
+                raise Refusal(403, "Forbidden", "exceeded quota: pods, requested: 1, used: 1, limited: 1")
+
+        async with Rig() as rig:
+            rig.store.admission.append(quota)
+            rig.api.faults.append(Fault("lose the answer", verb="create", plural="pods"))
+            rig.create()
+            await rig.until_holds("Running")
+
+            assert rig.has_one_driver()
 
     async def test_a_volume_that_is_not_there(self):
         """The pod says ContainerCreating for ever; the message says where to look."""
@@ -289,6 +321,7 @@ class TestWhatCannotBeLaunched:
             stranger = rig.store.create("pods", NAMESPACE, pod)
             rig.create()
             await rig.until(lambda: rig.condition("Stalled") == ("True", "NameCollision"))
+            await rig.until(lambda: [one for one, _ in rig.objects()] == ["pods"])
             await rig.still(lambda: rig.store.get("pods", *rig.driver()) == stranger, for_s=0.5)
 
     async def test_a_secret_that_somebody_else_has(self):

@@ -5,6 +5,7 @@ The rig's oracle looks at every change of every pod: two drivers of one Backfill
 
 import pytest
 from support.fake_api import Fault
+from support.fake_store import Refusal
 from support.operator_rig import NAMESPACE, Rig
 
 from backfill_core.errors import EXIT_STOPPED
@@ -30,11 +31,20 @@ class TestLostAnswers:
             assert rig.attempt() == 1
 
     async def test_of_the_dry_run(self):
-        """Nothing was done in either case."""
+        """It is asked for once a pod was refused, ten seconds later; nothing was done in either case."""
+        refusals = ["exceeded quota: pods, requested: 1, used: 10, limited: 10"]
+
+        def quota(plural, _namespace, _one):
+            if plural == "pods" and refusals:
+                raise Refusal(403, "Forbidden", refusals.pop())
+
         async with Rig() as rig:
+            rig.store.admission.append(quota)
             rig.api.faults.append(Fault("lose the answer", verb="create", plural="pods", dry_run=True))
             rig.create()
-            await rig.until_holds("Running", within_s=TRUE_WITHIN_S)
+            await rig.until_holds("Running", within_s=TRUE_WITHIN_S + 15)
+
+            assert any(one.dry_run for one in rig.api.requests)
             assert rig.has_one_driver()
 
     @pytest.mark.parametrize("what", ["lose the request", "lose the answer"])
