@@ -7,7 +7,6 @@ of the new attempt) comes before anything that an older attempt could disturb.
 from __future__ import annotations
 
 import secrets
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -33,6 +32,7 @@ from backfill_spark.control_seat import ControlSeat
 from backfill_spark.loop import Loop, now
 from backfill_spark.metrics import LoopMeter, progress_registry
 from backfill_spark.opening import Opened, as_pinned, open_job, open_target, session_for
+from backfill_spark.orphans import OrphanRemoval
 from backfill_spark.progress import progress_of
 from backfill_spark.rendezvous import Rendezvous
 from backfill_spark.settings import DriverSettings
@@ -213,7 +213,7 @@ class _Attempt:
             )
         )
         self._server: ControlSeat | None = None
-        self._fence_passed = threading.Event()
+        self._orphans = OrphanRemoval(lambda: opened.sink.remove_orphans(self._attempt))
         self._metrics = progress_registry(backfill.job_id, lambda: self._progress)
         meter = LoopMeter(backfill.job_id, self._metrics)
         self._loop = Loop(self._job, self._hands, acknowledge=self._acknowledge, observe=self._on_view, watch=meter)
@@ -266,26 +266,19 @@ class _Attempt:
         _current.append(self._loop)
         for asked in _stops_asked:
             self._loop.put(asked)
-        threading.Thread(target=self._remove_orphans, name="orphans", daemon=True).start()
         try:
             finish = self._loop.run()
             crash.crash_point("after_finish")
             if isinstance(finish.error, StateMovedError):
                 raise finish.error
+            if finish.outcome == "Complete":
+                self._orphans.finish()
         finally:
             _current.clear()
             self._hands.close()
             self._meeting.withdraw()
             server.close()
         return self._outcome(finish)
-
-    def _remove_orphans(self) -> None:
-        """Remove what earlier attempts staged and never sealed; after the fence, so that they stay refused."""
-        self._fence_passed.wait()
-        crash.crash_point("after_fence")
-        crash.crash_point("before_orphan_removal")
-        self._opened.sink.remove_orphans(self._attempt)
-        crash.crash_point("after_orphan_removal")
 
     def _acknowledge(self, ack: Acknowledge) -> None:
         if self._server is not None:
@@ -294,8 +287,7 @@ class _Attempt:
     def _on_view(self, view: JobView) -> None:
         self._view = view
         self._progress = progress_of(view, now())
-        if view.table_version >= 0:
-            self._fence_passed.set()
+        self._orphans.look(view)
         self._observe(self._progress)
 
     def _outcome(self, finish: Finish) -> RunOutcome:
