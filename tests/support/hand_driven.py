@@ -40,6 +40,7 @@ class HandDriven:
         self.now_s = 0.0
         self.head = Head(3, WALL_MS)
         self.running: dict[int, ReadSplit] = {}
+        self.begun: list[ReadSplit] = []
         self.acks: list[Acknowledge] = []
         self.cancelled: list[int] = []
         self.proofs: list[ProveKey] = []
@@ -95,6 +96,7 @@ class HandDriven:
                     self.batches.append(work)
                 case StartWork(work=ReadSplit() as work):
                     self.running[work.work_id] = work
+                    self.begun.append(work)
                 case CancelWork(work_id=work_id):
                     self.cancelled.append(work_id)
                     self.running.pop(work_id, None)

@@ -17,8 +17,9 @@ from backfill_core.sizing import cut
 from backfill_core.throttle import TokenBucket
 
 STOCK_S = 2.0
-"""Seconds' worth of rows, being read or in the stock, from which on nothing more is begun: one that is sealed while
-the next one is read. What is begun below it is whole, so that there are at most `STOCK_S + FILE_S` seconds' worth."""
+"""Seconds' worth of rows, being read or in the stock, from which on nothing more is begun; or the rows of the split
+that would be: who reads no slower than the limit has read it before the others are sealed. So there are never more
+than `2 * FILE_S` seconds' worth."""
 
 FILE_S = 4.0
 """Seconds' worth of rows of the largest file that is read whole; larger ones are sliced."""
@@ -30,7 +31,7 @@ PARTS_A_SECOND = 5
 """A barrier that finds itself between two cuts seals half a part too much or too little: a tenth of a second's rows,
 which is what a second may be wrong by. More parts would be more, and smaller, files of the target."""
 
-SNAP_S = 0.04
+SNAP_S = 0.025
 """Seconds' worth of rows that a cut may be moved to the border of a file: such a part would be a file of crumbs."""
 
 _BEAT_S = 1.0
@@ -122,10 +123,8 @@ class Stock:
             now_s: Monotonic seconds.
         """
         quota, ahead = bucket.rate_per_s or 0, under_way + self.rows
-        if ahead >= STOCK_S * quota or not fits(prefix, gap[0], quota):
-            return None
-        span = cut(prefix, gap, int(SPLIT_S * quota), exact=False)
-        if span is None:
+        span = cut(prefix, gap, int(SPLIT_S * quota), exact=False) if fits(prefix, gap[0], quota) else None
+        if span is None or ahead >= max(STOCK_S * quota, span[1] - span[0]):
             return None
         tokens = bucket.refill(now_s + _BEAT_S).tokens if self.next_tokens is None else self.next_tokens
         return span, cuts(prefix, span, quota, barrier=span[0] - ahead + tokens)
