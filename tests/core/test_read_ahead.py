@@ -173,7 +173,7 @@ class TestAPauseIsNoWindfall:
         job.send(CommandReceived(1, 3, Resume()))
         reader.let_pass(10.0)
 
-        assert sum(reader.seals) == pytest.approx(500_000 * 11, abs=300_000)
+        assert sum(reader.seals) == pytest.approx(500_000 * 11, abs=60_000)
 
     def test_a_long_one_saves_nothing(self):
         job, reader = limited(500_000)

@@ -119,7 +119,9 @@ class TestPartsOfASplit:
 
     def test_worlds_are_worth_it(self) -> None:
         """Most of them must seal splits in halves, and die between the halves."""
-        worlds = [World(replace(scenario(seed), mode=UPSERT, rows=150, crashes=0.01, **HIGH)).run() for seed in range(20)]
+        worlds = [
+            World(replace(scenario(seed), mode=UPSERT, rows=150, crashes=0.01, **HIGH)).run() for seed in range(20)
+        ]
 
         assert sum(world.oracle.halves > 0 for world in worlds) > 8
         assert sum(world.crashes for world in worlds) > 20

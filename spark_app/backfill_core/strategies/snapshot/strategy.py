@@ -211,9 +211,7 @@ class SnapshotStrategy:
         if self._applied is not None:
             return True
         if self._phase == SNAPSHOT:
-            # A stock is sealed at its own pace, however urgent.
-            nothing_left = not self._begun.running and self._first_gap() is None
-            return bool(self._begun.staged) and nothing_left and not self._begun.stock.parts
+            return bool(self._begun.staged) and not self._begun.running and self._first_gap() is None
         if self._caught_up:
             return self.dirty and not self._settings.follow
         idle = self._planned is None and self._applying is None
