@@ -146,12 +146,18 @@ class TestAPartIsSealedWithoutTheOthers:
         one.seal(*again)
         assert rows_of(one.target().select(columns)) == rows_of(one.wanted())
 
-    def test_it_is_one_job_and_a_file_of_each(self, spark, world):
+    def test_it_is_one_write_without_a_sort(self, spark, world):
+        """A task that sorted its rows by part would take longer than reading its file twice."""
         one = world("plain")
         files = one.read(1, 0, 180, 40, 80, 120).result.files
+        store = spark._jsparkSession.sharedState().statusStore().executionsList()
+        plans = [store.apply(at).physicalPlanDescription() for at in range(store.size())]
+        written = [plan for plan in plans if "InsertIntoHadoopFsRelationCommand" in plan and one.sink.staging in plan]
 
         assert sorted(file.part for file in files) == [0, 1, 2, 3]
         assert sum(file.rows for file in files) == 180
+        assert len(written) == 1
+        assert "Sort" not in written[0]
 
     def test_whole_files_must_yield_what_their_metadata_says(self, world):
         """All parts together: each alone is so many rows in the mean only."""
