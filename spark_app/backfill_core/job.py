@@ -389,15 +389,12 @@ class Job:
             self._ids.epoch += 1
             return actions
         asked, self._barrier_now = self._barrier_now, False
-        return [*actions, *self._harvest_and_seal(wanted=bool(self._to_ack) or changed or asked)]
+        return [*actions, *self._harvest_and_seal(now, wanted=bool(self._to_ack) or changed or asked)]
 
-    def _harvest_and_seal(self, *, wanted: bool) -> list[Action]:
-        history_open = self._gate(at_barrier=False).history
-        harvest = self._strategy.harvest(
-            self._ids.epoch,
-            self._state.attempt,
-            release_all=not history_open,
-            may_merge=self._gate(at_barrier=False).changes,
+    def _harvest_and_seal(self, now: Now, *, wanted: bool) -> list[Action]:
+        gate = self._gate(at_barrier=False)
+        self._bucket, harvest = self._strategy.harvest(
+            now, self._bucket, self._ids, release_all=not gate.history, may_merge=gate.changes
         )
         failure = self._strategy.failure
         if failure is not None:

@@ -7,6 +7,7 @@ positions are rows on the snapshot's line. Work ids are unique within an attempt
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from backfill_core.errors import BackfillError
 
@@ -56,6 +57,9 @@ class StagedFile:
     handle: object = field(default=None, compare=False, repr=False)
     """What the sealer wants back (statistics); opaque to the core."""
 
+    part: int = 0
+    """Of its split, the index in `ReadSplit.parts`."""
+
 
 # ------------------------------------------------------------------ work
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,14 @@ class ReadSplit:
     stop: int
     epoch: int
     """The epoch that was open when the work started (the `_epoch` of `Changelog` rows)."""
+
+    cuts: tuple[int, ...] = ()
+    """Positions of the line between `start` and `stop`, ascending: no file may have rows of both sides of one."""
+
+    @property
+    def parts(self) -> tuple[tuple[int, int], ...]:
+        """Intervals of the line that are staged in files of their own; one, when nothing is cut."""
+        return tuple(pairwise((self.start, *self.cuts, self.stop)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +120,7 @@ Work = ReadSplit | ApplyChanges | Verify | ProveKey
 
 @dataclass(frozen=True, slots=True)
 class SplitStaged:
-    """`ReadSplit` is finished; `rows_read` counts source rows, None when a filter hides them."""
+    """`ReadSplit` is finished: each file tells its part; `rows_read` counts source rows, None when a filter hides them."""
 
     work_id: int
     files: tuple[StagedFile, ...]

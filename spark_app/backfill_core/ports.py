@@ -145,7 +145,7 @@ class Strategy(Protocol):
     def next_work(
         self, now: Now, gate: Gate, bucket: TokenBucket, ids: WorkIds
     ) -> tuple[TokenBucket, tuple[Work, ...]]:
-        """Choose what to start now, and charge the bucket for it."""
+        """Choose what to start now; the bucket is charged for rows when they start or when they are sealed, once."""
 
     def on_result(self, result: Result, now: Now, bucket: TokenBucket) -> TokenBucket:
         """Take finished work; it waits for the next harvest."""
@@ -153,8 +153,18 @@ class Strategy(Protocol):
     def on_lost(self, work_id: int) -> None:
         """Forget work that failed or was cancelled: its rows are to be read again."""
 
-    def harvest(self, epoch: int, attempt: int, *, release_all: bool, may_merge: bool) -> Harvest:
-        """Hand over what the barrier that closes `epoch` seals."""
+    def harvest(
+        self, now: Now, bucket: TokenBucket, ids: WorkIds, *, release_all: bool, may_merge: bool
+    ) -> tuple[TokenBucket, Harvest]:
+        """Hand over what the barrier that closes the open epoch seals, and charge the bucket for what was not yet.
+
+        Args:
+            now: The moment of the barrier.
+            bucket: The limit that is in force.
+            ids: Tells the open epoch and the attempt.
+            release_all: Hand over all that is staged, be the bucket in debt for it.
+            may_merge: May a MERGE be announced?
+        """
 
     def on_sealed(self, now: Now) -> None:
         """Know that what was harvested last is durable."""

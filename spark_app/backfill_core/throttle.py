@@ -50,6 +50,10 @@ class TokenBucket:
         # A hair of rounding must not cost a row at low rates.
         return max(0.0, self.refill(now_s).tokens + 1e-6)
 
+    def covers_most(self, rows: float, now_s: float) -> bool:
+        """May rows that stay together go now? When half of them is there, or all that the bucket holds."""
+        return self.rate_per_s != 0 and self.available(now_s) >= min(rows / 2, self._room)
+
     def take(self, rows: float, now_s: float) -> TokenBucket:
         """Charge rows; the bucket may go into debt. Negative rows give back."""
         if self.rate_per_s is None:

@@ -22,6 +22,14 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def unused(name: str, names: Sequence[str]) -> str:
+    """Return a name for a column of ours that none of these has, in any case of letters."""
+    there = {one.lower() for one in names}
+    while name in there:
+        name += "_"
+    return name
+
+
 def instead(name: str, names: Sequence[str]) -> str:
     """Return the cure for a column that is not there."""
     near = nearest(name, names)

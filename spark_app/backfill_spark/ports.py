@@ -65,6 +65,12 @@ class Source(Protocol):
     def read(self, pieces: Sequence[Piece]) -> DataFrame:
         """Return the rows of pieces of the pinned version; lazy."""
 
+    def read_parts(self, parts: Sequence[Sequence[Piece]]) -> tuple[DataFrame, str]:
+        """Return the rows of several parts at once, and the name of a column that tells each row's part; lazy.
+
+        Each file is read once, and each part (0, 1, …) has exactly the rows that `read` gives of it alone.
+        """
+
     def at(self, version: int) -> DataFrame:
         """Return all rows as of a version, with the pinned columns; lazy."""
 
@@ -98,6 +104,9 @@ class Sink(Protocol):
 
     def stage(self, rows: DataFrame, *, attempt: int, work_id: int) -> list[str]:
         """Write files that no reader sees, and return their paths."""
+
+    def stage_parts(self, rows: DataFrame, *, label: str, attempt: int, work_id: int) -> dict[int, list[str]]:
+        """Write as `stage`, the rows of each value of column `label` into files of their own; return these by value."""
 
     def as_stored(self, rows: DataFrame) -> DataFrame:
         """Return rows as the target keeps them; lazy."""

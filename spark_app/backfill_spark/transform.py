@@ -11,6 +11,7 @@ from pyspark.errors import PySparkException
 
 from backfill_api.explain import nearest
 from backfill_core.errors import InvalidTransformError
+from backfill_spark.columns import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,13 +44,13 @@ class Transform:
     select: tuple[str, ...] | None = None
     where: str | None = None
 
-    def apply(self, rows: DataFrame) -> DataFrame:
-        """Filter, then project. Lazy."""
-        return self.project(rows if self.where is None else rows.where(self.where))
+    def apply(self, rows: DataFrame, *kept: str) -> DataFrame:
+        """Filter, then project; columns of ours that are `kept` come along. Lazy."""
+        return self.project(rows if self.where is None else rows.where(self.where), *kept)
 
-    def project(self, rows: DataFrame) -> DataFrame:
+    def project(self, rows: DataFrame, *kept: str) -> DataFrame:
         """Project without the filter. Lazy."""
-        return rows if self.select is None else rows.selectExpr(*self.select)
+        return rows if self.select is None else rows.selectExpr(*self.select, *map(quoted, kept))
 
     def output_schema(self, spark: SparkSession, schema: StructType) -> StructType:
         """Return the columns that rows of `schema` become."""

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from backfill_core.errors import AccountingError, BackfillError, StateMovedError, TransientError
@@ -168,15 +168,31 @@ class SparkHands:
     def _read(self, work: ReadSplit) -> SplitStaged:
         parts = self._parts
         crash_point("before_stage")
-        rows = parts.transform.apply(parts.source.read(work.pieces))
-        if parts.write_mode == CHANGELOG:
-            rows = change_rows.snapshot_rows(rows, epoch=work.epoch, version=parts.source.version)
-        paths = parts.sink.stage(rows, attempt=parts.attempt, work_id=work.work_id)
-        files = parts.sealer.measure(paths)
+        files = self._stage_parts(work) if work.cuts else self._stage(work)
         crash_point("after_stage")
         rows_read = None if parts.transform.where else sum(file.rows for file in files)
         self._check_accounts(work, rows_read)
         return SplitStaged(work.work_id, files, rows_read)
+
+    def _stage(self, work: ReadSplit) -> tuple[StagedFile, ...]:
+        parts = self._parts
+        rows = self._told(work, parts.transform.apply(parts.source.read(work.pieces)))
+        return parts.sealer.measure(parts.sink.stage(rows, attempt=parts.attempt, work_id=work.work_id))
+
+    def _stage_parts(self, work: ReadSplit) -> tuple[StagedFile, ...]:
+        """Stage all parts of a split in one job, as each would be staged alone."""
+        parts = self._parts
+        spans = [pieces(parts.prefix, start, stop) for start, stop in work.parts]
+        read, label = parts.source.read_parts(spans)
+        rows = self._told(work, parts.transform.apply(read, label))
+        staged = parts.sink.stage_parts(rows, label=label, attempt=parts.attempt, work_id=work.work_id)
+        files = [(part, parts.sealer.measure(paths)) for part, paths in staged.items()]
+        return tuple(replace(file, part=part) for part, measured in files for file in measured)
+
+    def _told(self, work: ReadSplit, rows: DataFrame) -> DataFrame:
+        if self._parts.write_mode != CHANGELOG:
+            return rows
+        return change_rows.snapshot_rows(rows, epoch=work.epoch, version=self._parts.source.version)
 
     def _check_accounts(self, work: ReadSplit, rows_read: int | None) -> None:
         """Whole files must yield what their metadata promises (minus deleted rows)."""

@@ -1,10 +1,8 @@
 """The whole operator against the fake API server and a real one, a kubelet of this process and drivers that are doubles."""
 
 import json
-from collections import Counter
 
 from support.fake_api import Fault
-from support.fake_store import Refusal
 from support.operator_rig import NAMESPACE, Rig
 
 from backfill_api.names import DRAIN_FINALIZER, OVERRIDE_ANNOTATION, VERIFY_ANNOTATION
@@ -218,130 +216,6 @@ class TestSuspendAndDelete:
             await rig.until_holds("Running")
             rig.kubelet.finish(rig.driver())
             await rig.until(lambda: rig.get() is None)
-
-
-class TestWhatCannotBeLaunched:
-    async def test_a_pod_that_the_server_refuses(self):
-        """The server's words, nothing left behind, and no second try until the spec is another one."""
-
-        def refuse(plural, _namespace, one):
-            if plural == "pods" and "gpu" in json.dumps(one):
-                raise Refusal(422, "Invalid", "spec.containers[0].resources: no gpu here")
-
-        async with Rig() as rig:
-            rig.store.admission.append(refuse)
-            rig.create(driver={"template": {"metadata": {"annotations": {"wants": "gpu"}}}})
-            await rig.until(lambda: rig.condition("Stalled") == ("True", "SpecRefused"))
-
-            stalled = next(one for one in rig.status()["conditions"] if one["type"] == "Stalled")
-            assert "no gpu here" in stalled["message"]
-            assert rig.objects() == []
-            rig.edit(driver={"template": {"metadata": {"annotations": {"wants": None}}}})
-            await rig.until_holds("Running")
-
-    async def test_a_spec_that_the_operator_refuses(self):
-        """The CRD may be older than the operator, and let it pass."""
-        async with Rig() as rig:
-            rig.create(colour="red")
-            await rig.until(lambda: rig.condition("Stalled") == ("True", "SpecRefused"))
-            assert rig.objects() == []
-            rig.edit(colour=None)
-            await rig.until_holds("Running")
-
-    async def test_a_template_that_the_operator_refuses(self):
-        """Refused like by the server, before anything is made."""
-        async with Rig() as rig:
-            rig.create(driver={"resources": {"limits": {"memory": "much"}}})
-            await rig.until(lambda: rig.condition("Stalled") == ("True", "SpecRefused"))
-            assert rig.objects() == []
-
-    async def test_a_quota_is_waited_for(self):
-        """It is nobody's mistake, and it passes."""
-
-        def quota(plural, _namespace, _one):
-            if plural == "pods" and full:
-                raise Refusal(403, "Forbidden", "exceeded quota: pods, requested: 1, used: 10, limited: 10")
-
-        full = [True]
-        async with Rig() as rig:
-            rig.store.admission.append(quota)
-            rig.create()
-            await rig.until(lambda: rig.condition("Reconciling") == ("True", "QuotaExceeded"))
-            await rig.until(lambda: rig.objects() == [])
-            full.clear()
-            await rig.until_holds("Running", within_s=15)
-
-    async def test_a_full_quota_costs_one_request_a_try(self):
-        """Once it is known to be full: whoever waits for it for a night makes and removes nothing."""
-
-        def quota(plural, _namespace, _one):
-            if plural == "pods":
-                raise Refusal(403, "Forbidden", "exceeded quota: pods, requested: 1, used: 10, limited: 10")
-
-        async with Rig() as rig:
-            rig.store.admission.append(quota)
-            rig.create()
-            await rig.until(lambda: any(one.dry_run for one in rig.api.requests), 20)
-
-            made = Counter(one.plural for one in rig.api.requests if one.verb == "create" and not one.dry_run)
-            assert [made[one] for one in ("configmaps", "secrets", "services", "pods")] == [1, 1, 1, 1]
-
-    async def test_a_quota_that_its_own_pod_fills(self):
-        """The answer to its creation was lost, and the next request is refused: it runs, and keeps what it is made of."""
-
-        def quota(plural, _namespace, _one):
-            if plural == "pods" and rig.pods():
-                raise Refusal(403, "Forbidden", "exceeded quota: pods, requested: 1, used: 1, limited: 1")
-
-        async with Rig() as rig:
-            rig.store.admission.append(quota)
-            rig.api.faults.append(Fault("lose the answer", verb="create", plural="pods"))
-            rig.create()
-            await rig.until_holds("Running")
-
-            assert rig.has_one_driver()
-
-    async def test_a_volume_that_is_not_there(self):
-        """The pod says ContainerCreating for ever; the message says where to look."""
-        creating = {
-            "phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "True"}],
-            "containerStatuses": [{"name": "driver", "state": {"waiting": {"reason": "ContainerCreating"}}}],
-        }  # fmt: skip
-        async with Rig() as rig:
-            rig.kubelet.held = True
-            rig.create(startupTimeoutSeconds=2, drainTimeoutSeconds=3)
-            await rig.until(lambda: rig.pods())
-            rig.kubelet.status(rig.driver(), creating)
-            await rig.until(lambda: "a volume, Secret or ConfigMap" in str(rig.status().get("conditions")))
-
-    async def test_a_name_that_somebody_else_has(self):
-        """It is not touched."""
-        async with Rig() as rig:
-            pod = {"metadata": {"name": "orders-1-driver"}, "spec": {"containers": [{"name": "a", "image": "b"}]}}
-            stranger = rig.store.create("pods", NAMESPACE, pod)
-            rig.create()
-            await rig.until(lambda: rig.condition("Stalled") == ("True", "NameCollision"))
-            await rig.until(lambda: [one for one, _ in rig.objects()] == ["pods"])
-            await rig.still(lambda: rig.store.get("pods", *rig.driver()) == stranger, for_s=0.5)
-
-    async def test_a_secret_that_somebody_else_has(self):
-        """It is not read, not changed, not deleted."""
-        async with Rig() as rig:
-            stranger = rig.store.create("secrets", NAMESPACE, {"metadata": {"name": "orders-1-driver"}, "data": {}})
-            rig.create()
-            await rig.until(lambda: rig.condition("Stalled") == ("True", "NameCollision"))
-            assert rig.pods() == {}
-            rig.delete()
-            await rig.until(lambda: rig.get() is None)
-            assert rig.store.get("secrets", *rig.driver()) == stranger
-
-    async def test_a_name_that_is_too_long_for_a_pod(self):
-        """Shortened, and still its own."""
-        name = "a" * 200
-        async with Rig() as rig:
-            rig.create(name)
-            await rig.until_holds("Running", name)
-            assert all(len(one) <= 63 for _, one in rig.objects())
 
 
 class TestFailures:

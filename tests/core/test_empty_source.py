@@ -21,8 +21,8 @@ class TestNothingPending:
     def test_an_empty_source_is_complete_after_one_look_and_one_seal(self):
         empty = strategy()
         empty.on_head(Head(3, 0), fresh=True)
-        _, work = empty.next_work(NOW, OPEN, TokenBucket.full(None, 0.0), WorkIds(1, 1))
-        harvest = empty.harvest(1, 1, release_all=True, may_merge=True)
+        bucket, work = empty.next_work(NOW, OPEN, TokenBucket.full(None, 0.0), WorkIds(1, 1))
+        _, harvest = empty.harvest(NOW, bucket, WorkIds(1, 1), release_all=True, may_merge=True)
         empty.on_sealed(NOW)
 
         assert work == ()
@@ -34,7 +34,7 @@ class TestNothingPending:
         """R-SNAP-29: finished only when nothing is pending, and that must be looked at anew."""
         empty = strategy()
         empty.on_head(Head(3, 0), fresh=False)
-        empty.harvest(1, 1, release_all=True, may_merge=True)
+        empty.harvest(NOW, TokenBucket.full(None, 0.0), WorkIds(1, 1), release_all=True, may_merge=True)
         empty.on_sealed(NOW)
 
         assert not empty.complete
@@ -55,10 +55,11 @@ class TestWorkInFlightIsBounded:
     )
     def test_a_small_quota_is_one_slice(self, rate, slices):
         """Each slice reads its whole file, so that cutting 50,000 rows in two reads twice as much."""
-        busy = strategy(*[312_500] * 64)
+        busy = strategy(*[3_125_000] * 64)
         _, work = busy.next_work(NOW, OPEN, TokenBucket.full(rate, NOW.mono_s), WorkIds(1, 1))
 
         assert [one.stop - one.start for one in work] == [rate // slices] * slices
+        assert all(len(one.parts) == 1 for one in work)
 
     def test_nothing_starts_against_the_gate(self):
         shut = Gate(history=False, changes=False, at_barrier=True)

@@ -70,6 +70,27 @@ class TestTheLimitHolds:
         assert total == 1000
 
 
+class TestRowsThatStayTogether:
+    """ADR 0018: a staged part goes as a whole, rounded to the nearest; what was too much is debt."""
+
+    def test_half_of_them_will_do(self) -> None:
+        """Neither always too early nor always too late, so that the mean is the limit."""
+        bucket = TokenBucket.full(1000, 0.0).take(900, 0.0)
+        assert bucket.covers_most(200, 0.0)
+        assert not bucket.covers_most(202, 0.0)
+        assert not bucket.take(200, 0.0).covers_most(1, 0.0)
+
+    def test_more_than_it_holds_go_when_it_is_full(self) -> None:
+        """A part that was staged under a higher limit would wait for ever."""
+        assert TokenBucket.full(10, 0.0).covers_most(5000, 0.0)
+        assert not TokenBucket.full(10, 0.0).take(1, 0.0).covers_most(5000, 0.0)
+
+    def test_zero_covers_nothing_and_no_limit_everything(self) -> None:
+        """R-SNAP-41."""
+        assert not TokenBucket.full(0, 0.0).covers_most(1, 100.0)
+        assert TokenBucket.full(None, 0.0).covers_most(10**9, 0.0)
+
+
 class TestZeroAndUnlimited:
     """0 admits nothing at all, None everything (R-SNAP-41)."""
 

@@ -91,6 +91,42 @@ class TestACrashAtAnyStep:
         assert World(given).run().crashes > 0
 
 
+HIGH = {"sparse": True, "filtered": True, "rows_per_s": 100_000}
+"""A limit at which whole files are read ahead; under a filter a part is charged for its rows of the line, dead ones too."""
+
+
+class TestPartsOfASplit:
+    """ADR 0018: sealed one by one, so that a crash finds some of them in the target and some not."""
+
+    @pytest.mark.parametrize("mode", [UPSERT, APPEND])
+    def test_a_crash_between_them_loses_and_doubles_nothing(self, mode: str) -> None:
+        """At every step: what was not sealed is read again, cut by the same rule."""
+        given = replace(SMALL, rows=30, mode=mode, trouble_s=12.0, **HIGH)
+        first = World(given).run()
+        assert first.oracle.halves > 3
+        for step in range(1, first.steps + 1):
+            try:
+                world = World(replace(given, crash_at=step)).run()
+            except Broken as broken:
+                pytest.fail(f"dead after step {step}: {broken}")
+            assert world.crashes == 1
+
+    @pytest.mark.parametrize("seed", range(60))
+    def test_in_any_world(self, seed: int) -> None:
+        """With faults, pauses, stops, and limits that go from one way of charging to the other."""
+        given = replace(scenario(seed), rows=150, commands=12, **HIGH)
+        World(given).run()
+
+    def test_worlds_are_worth_it(self) -> None:
+        """Most of them must seal splits in halves, and die between the halves."""
+        worlds = [
+            World(replace(scenario(seed), mode=UPSERT, rows=150, crashes=0.01, **HIGH)).run() for seed in range(20)
+        ]
+
+        assert sum(world.oracle.halves > 0 for world in worlds) > 8
+        assert sum(world.crashes for world in worlds) > 20
+
+
 class TestAProcessThatWillNotDie:
     """What a killed process had handed to the storage may still land, until the next one has fenced it off."""
 

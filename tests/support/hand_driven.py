@@ -33,19 +33,21 @@ WALL_MS = 1_700_000_000_000
 
 
 class HandDriven:
-    """One attempt; `acks`, `cancelled` and `finish` are what it said."""
+    """One attempt; `acks`, `cancelled` and `finish` are what it said, `sealed` the rows of each seal and its moment."""
 
     def __init__(self, *rows: int, follow: bool = False, settings: JobSettings | None = None) -> None:
         """Make a job over files of so many rows; it has fenced when this returns."""
         self.now_s = 0.0
         self.head = Head(3, WALL_MS)
         self.running: dict[int, ReadSplit] = {}
+        self.begun: list[ReadSplit] = []
         self.acks: list[Acknowledge] = []
         self.cancelled: list[int] = []
         self.proofs: list[ProveKey] = []
         self.batches: list[ApplyChanges] = []
         self.looks: list[LookAtHead] = []
         self.seals = 0
+        self.sealed: list[tuple[float, int]] = []
         self.finish: Finish | None = None
         pinned = Pinned(3, WALL_MS, "table", "files", rows, sum(rows))
         strategy = SnapshotStrategy(pinned, SnapshotSettings(merges=True, filtered=False, follow=follow))
@@ -79,8 +81,11 @@ class HandDriven:
     def finish_split(self) -> None:
         """The oldest split under way is staged."""
         work = self.running.pop(min(self.running))
-        rows = work.stop - work.start
-        self.send(WorkFinished(SplitStaged(work.work_id, (StagedFile(f"s{work.work_id}", rows, rows),), rows)))
+        files = tuple(
+            StagedFile(f"s{work.work_id}/{part}", stop - start, stop - start, part=part)
+            for part, (start, stop) in enumerate(work.parts)
+        )
+        self.send(WorkFinished(SplitStaged(work.work_id, files, work.stop - work.start)))
 
     def _carry_out(self, actions: tuple[Action, ...]) -> None:
         for action in actions:
@@ -91,12 +96,14 @@ class HandDriven:
                     self.batches.append(work)
                 case StartWork(work=ReadSplit() as work):
                     self.running[work.work_id] = work
+                    self.begun.append(work)
                 case CancelWork(work_id=work_id):
                     self.cancelled.append(work_id)
                     self.running.pop(work_id, None)
                     self.send(WorkCancelled(work_id))
                 case Seal():
                     self.seals += 1
+                    self.sealed.append((self.now_s, sum(file.rows for file in action.files)))
                     self.send(Sealed(action.epoch, self.seals, 0.1))
                 case LookAtHead():
                     self.looks.append(action)

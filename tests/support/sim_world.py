@@ -275,11 +275,17 @@ class World:
         commands: list[Command] = [
             Pause(everything=rng.random() < 0.4, force=rng.random() < 0.4),
             Resume(),
-            Throttle(rng.choice([None, 0, 1, 5, 50]), rng.choice([None, None, 3.0])),
+            Throttle(rng.choice(self._rates), rng.choice([None, None, 3.0])),
             VerifyNow(),
             Stop(force=rng.random() < 0.5),
         ]
         self._send(rng.choice(commands))
+
+    @property
+    def _rates(self) -> list[int | None]:
+        """Limits that are commanded; files of 20,000 rows are read ahead of high ones, and sliced under low ones."""
+        high: list[int | None] = [100_000, 150_000, 400_000]
+        return [None, 0, 1, 5, 50, *(high if (self.given.rows_per_s or 0) >= high[0] else [])]
 
     def _signal(self) -> None:
         """Ask the process to end, whatever it is doing; before it has begun it has no ears."""

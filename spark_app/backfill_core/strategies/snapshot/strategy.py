@@ -32,14 +32,15 @@ from backfill_core.messages import (
     ReadSplit,
     Result,
     SplitStaged,
-    StagedFile,
     Work,
 )
 from backfill_core.ports import Gate, Harvest, Now, Pinned, StrategyView, WorkIds
 from backfill_core.retention import warn, warn_short
 from backfill_core.sizing import BatchSizer, SplitSizer, cut, pieces, tapered
 from backfill_core.state import txn_version
+from backfill_core.strategies.snapshot.ahead import Charged
 from backfill_core.strategies.snapshot.params import SnapshotSettings
+from backfill_core.strategies.snapshot.splits import Splits
 from backfill_core.throttle import TokenBucket
 
 SNAPSHOT, LOG_STORE, LIVE = "Snapshot", "LogStore", "Live"
@@ -47,6 +48,9 @@ GRID_CELLS_MAX = 64
 FIRST_SPLIT_ROWS = 600_000
 SPLIT_ROWS_MIN = 50_000
 SPLIT_ROWS_MAX = 50_000_000
+AHEAD_RATE_MIN = 2 * SPLIT_ROWS_MIN
+"""Limit from which on files are read whole, ahead of it: below it one slice a barrier will do."""
+
 FIRST_BATCH_VERSIONS = 32
 BATCH_VERSIONS_MAX = 4096
 TIMES_MAX = 1000
@@ -55,22 +59,6 @@ TIMES_MAX = 1000
 SPANS_MAX = 2000
 """Bound of the interval set: 2,000 spans are at most 48 KiB of JSON. Splits fill the lowest gap first, so
 only cancelled or failed ones fragment it; beyond the bound only the first gap is worked on."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Running:
-    start: int
-    stop: int
-    epoch: int
-    since_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Staged:
-    start: int
-    stop: int
-    files: tuple[StagedFile, ...]
-    epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +97,7 @@ class SnapshotStrategy:
         self._rows = 0
         self._rows_sealed = 0
         self._splits = 0
-        self._running: dict[int, _Running] = {}
-        self._staged: list[_Staged] = []
+        self._begun = Splits(filtered=settings.filtered)
         self._planned: _Batch | None = None
         self._applying: tuple[int, _Batch, float] | None = None
         self._applied: tuple[_Batch, ChangesApplied] | None = None
@@ -224,7 +211,7 @@ class SnapshotStrategy:
         if self._applied is not None:
             return True
         if self._phase == SNAPSHOT:
-            return bool(self._staged) and not self._running and self._first_gap() is None
+            return bool(self._begun.staged) and not self._begun.running and self._first_gap() is None
         if self._caught_up:
             return self.dirty and not self._settings.follow
         idle = self._planned is None and self._applying is None
@@ -264,10 +251,19 @@ class SnapshotStrategy:
     def _next_splits(
         self, now: Now, gate: Gate, bucket: TokenBucket, ids: WorkIds
     ) -> tuple[TokenBucket, tuple[Work, ...]]:
+        if self._limited and gate.history:
+            if gate.at_barrier:
+                # One that seals nothing admits its share too: the next seal takes it along.
+                bucket = self._begun.admit(now.mono_s, bucket, everything=False)
+            ahead = self._read_ahead(now, bucket, ids)
+            if self._begun.anything_ahead:
+                # Slices would be cut from what the stock leaves in the bucket, each for a look at its whole file.
+                return bucket, ahead
         # Under a limit two epochs' quotas overlap: one being read, one waiting for its barrier.
-        slots = self._settings.in_flight_max * (2 if self._limited else 1) - len(self._running)
+        slots = self._settings.in_flight_max * (2 if self._limited else 1) - len(self._begun.running)
         if not gate.history or slots <= 0 or (self._limited and not gate.at_barrier):
             return bucket, ()
+        charged = Charged.WHEN_STARTED if self._limited else Charged.NEVER
         work: list[Work] = []
         for rows in self._rows_wanted(now, bucket, min(slots, self._settings.in_flight_max)):
             gap = self._first_gap()
@@ -276,10 +272,31 @@ class SnapshotStrategy:
                 break
             start, stop = span
             bucket = bucket.take(stop - start, now.mono_s)
-            work_id = ids.take()
-            self._running[work_id] = _Running(start, stop, ids.epoch, now.mono_s)
-            work.append(ReadSplit(work_id, pieces(self._prefix, start, stop), start, stop, ids.epoch))
+            work.append(self._begin(start, stop, (), now, ids, charged))
         return bucket, tuple(work)
+
+    def _begin(
+        self, start: int, stop: int, cuts: tuple[int, ...], now: Now, ids: WorkIds, charged: Charged
+    ) -> ReadSplit:
+        split = ReadSplit(ids.take(), pieces(self._prefix, start, stop), start, stop, ids.epoch, cuts)
+        return self._begun.begin(split, now.mono_s, charged)
+
+    def _read_ahead(self, now: Now, bucket: TokenBucket, ids: WorkIds) -> tuple[Work, ...]:
+        """Start whole files at any moment, while there are less than some seconds' worth ahead; see `ahead`."""
+        if (self._rate or 0) < AHEAD_RATE_MIN:
+            return ()
+        begun, in_flight_max = self._begun, self._settings.in_flight_max
+        work: list[Work] = []
+        while len(begun.reading_ahead) < in_flight_max and len(begun.running) < 2 * in_flight_max:
+            gap, under_way = self._first_gap(), sum(one.rows for one in begun.reading_ahead)
+            found = gap and begun.stock.next_split(
+                self._prefix, gap, under_way=under_way, bucket=bucket, now_s=now.mono_s
+            )
+            if not found:
+                break
+            (start, stop), cuts = found
+            work.append(self._begin(start, stop, cuts, now, ids, Charged.WHEN_SEALED))
+        return tuple(work)
 
     def _rows_wanted(self, now: Now, bucket: TokenBucket, slots: int) -> list[int]:
         if self._limited:
@@ -287,21 +304,13 @@ class SnapshotStrategy:
             # A slice costs a job and a look at its whole file, however few rows it has: no more slices than will do.
             slots = min(slots, max(1, quota // SPLIT_ROWS_MIN))
             return [len(range(slot, quota, slots)) for slot in range(slots)] if quota > 0 else []
-        left = self._total - self._taken().size
+        left = self._total - self._begun.taken(self._harvested).size
         rows = tapered(self._sizer.rows_per_split, left, slots=self._settings.in_flight_max)
         return [max(SPLIT_ROWS_MIN, rows)] * slots
 
-    def _taken(self) -> IntervalSet:
-        taken = self._harvested
-        spans = [(one.start, one.stop) for one in self._running.values()]
-        spans += [(one.start, one.stop) for one in self._staged]
-        for start, stop in spans:
-            taken = taken.add(start, stop)
-        return taken
-
     def _first_gap(self) -> tuple[int, int] | None:
-        taken = self._taken()
-        if len(taken) > SPANS_MAX and self._running:
+        taken = self._begun.taken(self._harvested)
+        if len(taken) > SPANS_MAX and self._begun.running:
             return None
         return taken.first_gap(0, self._total)
 
@@ -339,15 +348,10 @@ class SnapshotStrategy:
     def on_result(self, result: Result, now: Now, bucket: TokenBucket) -> TokenBucket:
         """See `ports.Strategy`."""
         match result:
-            case SplitStaged(work_id=work_id, files=files) if work_id in self._running:
-                one = self._running.pop(work_id)
-                self._staged.append(_Staged(one.start, one.stop, files, one.epoch))
-                if self._limited and not self._settings.filtered:
-                    # A slice has its rows only in the mean; the bucket is charged for those there were.
-                    rows = sum(file.rows for file in files)
-                    bucket = bucket.take(rows - (one.stop - one.start), now.mono_s)
-                if not self._limited:
-                    self._sizer = self._sizer.observe(one.stop - one.start, now.mono_s - one.since_s)
+            case SplitStaged(work_id=work_id, files=files) if work_id in self._begun.running:
+                bucket, one = self._begun.finish(work_id, files, now.mono_s, bucket)
+                if one.charged is Charged.NEVER and not self._limited:
+                    self._sizer = self._sizer.observe(one.rows, now.mono_s - one.since_s)
             case ChangesApplied(work_id=work_id) if self._applying and self._applying[0] == work_id:
                 _, batch, since_s = self._applying
                 self._applying, self._applied = None, (batch, result)
@@ -359,7 +363,7 @@ class SnapshotStrategy:
 
     def on_lost(self, work_id: int) -> None:
         """Forget it; an announced MERGE is announced anew, because later seals have outrun its number."""
-        self._running.pop(work_id, None)
+        self._begun.running.pop(work_id, None)
         if self._applying and self._applying[0] == work_id:
             self._applying = self._planned = None
             self._touched += 1
@@ -370,21 +374,22 @@ class SnapshotStrategy:
         """Does the stored state not say everything?"""
         return self._touched != self._sealed_mark
 
-    def harvest(self, epoch: int, attempt: int, *, release_all: bool, may_merge: bool) -> Harvest:
-        """Hand over what is finished; under a limit, one epoch later, so that slow reads do not bunch.
+    def harvest(
+        self, now: Now, bucket: TokenBucket, ids: WorkIds, *, release_all: bool, may_merge: bool
+    ) -> tuple[TokenBucket, Harvest]:
+        """Hand over what is finished; under a limit slices one epoch later, so that slow reads do not bunch.
 
         The quota of epoch e starts with e's first moment and is sealed by the barrier that closes e + 1:
-        a read may take up to two epochs before the sealed rate shows it.
+        a read may take up to two epochs before the sealed rate shows it. What was read ahead has its own pace.
         """
-        hold = self._limited and not release_all
-        ripe = [one for one in self._staged if not hold or one.epoch < epoch]
-        self._staged = [one for one in self._staged if hold and one.epoch >= epoch]
+        bucket = self._begun.admit(now.mono_s, bucket, everything=release_all)
+        ripe = self._begun.take_ripe(ids.epoch if self._limited and not release_all else None)
         files = [file for one in ripe for file in one.files]
         rows = sum(file.rows for file in files)
         for one in ripe:
             self._harvested = self._harvested.add(one.start, one.stop)
         self._rows += rows
-        self._splits += len(ripe)
+        self._splits += sum(one.last for one in ripe)
         self._touched += bool(ripe)
         changes = 0
         if self._applied is not None:
@@ -398,11 +403,12 @@ class SnapshotStrategy:
         if self._phase == SNAPSHOT and self._harvested.size == self._total:
             self._phase, self._phase_changed, self._head_fresh = LOG_STORE, True, False
         if self._phase != SNAPSHOT and self._settings.merges and self._applying is None:
-            self._announce(txn_version(attempt, epoch + 1) if may_merge else None)
+            self._announce(txn_version(ids.attempt, ids.epoch + 1) if may_merge else None)
         self._harvest_mark = self._touched
         size_bytes = sum(file.size_bytes for file in files)
         reserves = self._planned is not None
-        return Harvest(tuple(files), rows, changes, size_bytes, dirty=self.dirty, reserves_epoch=reserves)
+        taken = Harvest(tuple(files), rows, changes, size_bytes, dirty=self.dirty, reserves_epoch=reserves)
+        return bucket, taken
 
     def _announce(self, txn: int | None) -> None:
         planned = None if txn is None else self._plan(txn)

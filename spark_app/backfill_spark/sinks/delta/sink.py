@@ -25,11 +25,11 @@ from backfill_core.errors import (
     TransientError,
 )
 from backfill_spark.changes import DELETE
-from backfill_spark.columns import nullable, quoted
+from backfill_spark.columns import nullable, quoted, unused
 from backfill_spark.java_errors import JAVA_ERRORS, first_line, is_no_access, whole_text
 from backfill_spark.sinks.delta import checks
 from backfill_spark.sinks.delta.create import create_table, name_table, with_changelog_columns
-from backfill_spark.sinks.delta.staging import StagingFolder
+from backfill_spark.sinks.delta.staging import PART, StagingFolder, part_of
 from backfill_spark.sinks.delta.table import PHYSICAL_NAME, TargetTable, delta_snapshot, read_table
 
 if TYPE_CHECKING:
@@ -200,12 +200,30 @@ class DeltaSink:
         One Spark job. Columns are the target's, under their physical names where it maps them; those that `rows`
         does not have are null. The job fails at a null where the target or its key takes none: `explain_failure`.
         """
-        folder, table = self._staging.of_work(attempt, work_id), self._table
+        return self._write(rows, [], self._staging.of_work(attempt, work_id))
+
+    def stage_parts(self, rows: DataFrame, *, label: str, attempt: int, work_id: int) -> dict[int, list[str]]:
+        """Write as `stage`, the rows of each value of column `label` into files of their own; return these by value.
+
+        One Spark job without a sort: a task holds a file of each part open (`session.py`). A part is a folder below
+        that of the work, above those of the target's partitions, and under no name that one of these has.
+        """
+        name = unused(PART, [self._table.physical(field) for field in self._table.schema])
+        paths = self._write(rows, [F.col(quoted(label)).alias(name)], self._staging.of_work(attempt, work_id))
+        found: dict[int, list[str]] = {}
+        for path in paths:
+            found.setdefault(part_of(path, attempt, work_id), []).append(path)
+        return found
+
+    def _write(self, rows: DataFrame, above: list[Column], folder: str) -> list[str]:
+        """Write the columns of the target, in folders by `above` (its aliases) and by the target's partitions."""
+        table = self._table
         columns = [self._column(index, field, rows) for index, field in enumerate(table.schema)]
-        writer = rows.select(*columns).write.mode("overwrite")
-        if table.partitions:
-            writer = writer.partitionBy(*(table.physical(table.schema[name]) for name in table.partitions))
-        writer.parquet(folder)
+        chosen = rows.select(*above, *columns)
+        folders = chosen.columns[: len(above)]
+        folders += [table.physical(table.schema[name]) for name in table.partitions]
+        writer = chosen.write.mode("overwrite")
+        (writer.partitionBy(*folders) if folders else writer).parquet(folder)
         return self._staging.files(folder)
 
     def _column(self, index: int, field: StructField, rows: DataFrame) -> Column:

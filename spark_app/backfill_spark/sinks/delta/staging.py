@@ -1,4 +1,4 @@
-"""The folder of everything a job stages: `<table>/backfill-<job hash>/a<attempt>/s<work>/`.
+"""The folder of everything a job stages: `<table>/backfill-<job hash>/a<attempt>/s<work>/[part=<n>/]`.
 
 A plain folder: VACUUM removes there what no commit names, and keeps the rest. Under a leading underscore it would
 never look, and files replaced by OPTIMIZE would leak for ever. What is there and was not staged by us is left alone.
@@ -16,7 +16,17 @@ from pyspark.sql import functions as F
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ATTEMPT, WORK = re.compile(r"a(\d+)"), re.compile(r"s\d+")
+PART = "part"
+"""Of the folder of a part, at least; one that begins with an underscore would be hidden from VACUUM."""
+
+ATTEMPT, WORK, OF_A_PART = re.compile(r"a(\d+)"), re.compile(r"s\d+"), re.compile(rf"{PART}_*=\d+")
+
+
+def part_of(path: str, attempt: int, work_id: int) -> int:
+    """Return the part that a file was staged for."""
+    found = re.search(rf"/a{attempt}/s{work_id}/{PART}_*=(\d+)/", path)
+    assert found is not None, path
+    return int(found[1])
 
 
 class StagingFolder:
@@ -58,7 +68,7 @@ class StagingFolder:
         """Remove what earlier attempts staged and never sealed; return how many folders went.
 
         A folder with any file that the table's current state names (as data, or as removed and not yet
-        vacuumed) stays whole: work is sealed whole.
+        vacuumed) stays whole: work is sealed whole, or part by part where its parts have folders of their own.
 
         Args:
             before_attempt: Number of the attempt that runs.
@@ -74,8 +84,12 @@ class StagingFolder:
         removed = 0
         for attempt in old:
             for work in self._folders(attempt, WORK):
-                if f"{attempt.getName()}/{work.getName()}" not in named:
-                    self._fs.delete(work, True)
+                name = f"{attempt.getName()}/{work.getName()}"
+                # A target may have a partition column of that name: a folder that names no file is garbage all the same.
+                parts = self._folders(work, OF_A_PART) if name in named else []
+                unsealed = [part for part in parts if f"{name}/{part.getName()}" not in named]
+                for one in unsealed if name in named else [work]:
+                    self._fs.delete(one, True)
                     removed += 1
             if len(self._fs.listStatus(attempt)) == 0:
                 self._fs.delete(attempt, False)
@@ -86,10 +100,11 @@ class StagingFolder:
         return [path for path in below if named.fullmatch(path.getName())]
 
     def _named(self, snapshot: Any) -> set[str]:
-        """Return `a<attempt>/s<work>` of every file that the table names."""
+        """Return `a<attempt>/s<work>`, and `…/part=<n>` below it, of every file that the table names."""
         names: set[str] = set()
         for one in (snapshot.allFiles(), snapshot.tombstones()):
             inside = DataFrame(one.toDF(), self._spark).where(F.col("path").contains(f"{self.name}/"))
-            parts = F.regexp_extract("path", rf"{self.name}/(a\d+/s\d+)/", 1).alias("work")
-            names |= {row["work"] for row in inside.select(parts).distinct().collect()}
+            work = F.regexp_extract("path", rf"{self.name}/(a\d+/s\d+)/", 1).alias("work")
+            part = F.regexp_extract("path", rf"{self.name}/(a\d+/s\d+/{OF_A_PART.pattern})/", 1).alias("part")
+            names |= {name for row in inside.select(work, part).distinct().collect() for name in row}
         return names

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import MapType, StructField, StructType, VariantType
+from pyspark.sql.types import StructField, StructType
 
 from backfill_core.errors import (
     BackfillError,
@@ -29,13 +29,14 @@ from backfill_core.errors import (
     UnsupportedSourceFeatureError,
 )
 from backfill_core.messages import Head, Piece
-from backfill_spark.columns import doubled_key, instead, quoted
+from backfill_spark.columns import doubled_key, instead, quoted, unused
 from backfill_spark.delta_log import files_at, newest_version
 from backfill_spark.java_bulk import delta_actions
 from backfill_spark.java_errors import JAVA_ERRORS, first_line, is_no_access, whole_text
 from backfill_spark.ports import PinnedTable
 from backfill_spark.sources.delta.failures import explain, explain_look
 from backfill_spark.sources.delta.log import VersionLog
+from backfill_spark.sources.delta.slices import LABEL, labelled, residue, within
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -262,16 +263,30 @@ class DeltaSource:
         files = self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(listed).toSeq()
         return DataFrame(self._delta_log.createDataFrame(snapshot, files, False, self._none), self._spark)
 
+    def read_parts(self, parts: Sequence[Sequence[Piece]]) -> tuple[DataFrame, str]:
+        """Return rows as `read` does, each file read once, and the name of a column with the index of their part."""
+        label = unused(LABEL, self.pinned.schema.names)
+        shares: dict[int, list[tuple[int, Piece]]] = {}
+        whole: dict[int, list[int]] = {}
+        for part, pieces in enumerate(parts):
+            for one in pieces:
+                if one.whole:
+                    whole.setdefault(part, []).append(one.file)
+                else:
+                    shares.setdefault(one.file, []).append((part, one))
+        frames = [
+            self._frame(first, behind).withColumn(label, F.lit(part))
+            for part, files in whole.items()
+            for first, behind in _runs(files)
+        ]
+        for file, cut in shares.items():
+            frame = self._frame(file, file + 1)
+            frames.append(labelled(frame, residue(frame, self._key, cut[0][1].of), cut, label))
+        return reduce(DataFrame.unionAll, frames), label
+
     def _part(self, piece: Piece) -> DataFrame:
         frame = self._frame(piece.file, piece.file + 1)
-        # A key is spread as evenly as whole rows are, and cheaper. xxhash64 takes no maps; what they print to will do.
-        columns = [
-            F.to_json(F.struct(F.col(quoted(field.name)))) if _has_map(field.dataType) else F.col(quoted(field.name))
-            for field in frame.schema
-            if not self._key or field.name in self._key
-        ]
-        residue = F.pmod(F.xxhash64(*columns), F.lit(piece.of))
-        return frame.where((residue >= piece.start) & (residue < piece.stop))
+        return frame.where(within(residue(frame, self._key, piece.of), piece))
 
     def at(self, version: int) -> DataFrame:
         """Return all rows as of a version, with the pinned columns; lazy."""
@@ -363,11 +378,3 @@ def _physical_name(field: StructField) -> str:
 def _has_feed(metadata: Any) -> bool:
     feed = metadata.configuration().get("delta.enableChangeDataFeed")
     return bool(feed.isDefined() and feed.get() == "true")
-
-
-def _has_map(data_type: Any) -> bool:
-    if isinstance(data_type, MapType | VariantType):
-        return True
-    if isinstance(data_type, StructType):
-        return any(_has_map(field.dataType) for field in data_type)
-    return hasattr(data_type, "elementType") and _has_map(data_type.elementType)

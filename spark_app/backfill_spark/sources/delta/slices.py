@@ -1,0 +1,61 @@
+"""Which rows of a file belong to which part of it: one rule, however many parts are read at once (ADR 0006, 0018).
+
+A part that was staged together with others and never sealed is read again alone, and must have the very same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.types import MapType, StructType, VariantType
+
+from backfill_core.messages import Piece
+from backfill_spark.columns import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+LABEL = "__backfill_part"
+"""Name of the column that tells a row's part, if the source has none of that name."""
+
+
+def residue(frame: DataFrame, key: tuple[str, ...], of: int) -> Column:
+    """Return where in its file of `of` rows a row is cut: by its key, or without one by all of its columns."""
+    # A key is spread as evenly as whole rows are, and cheaper. xxhash64 takes no maps; what they print to will do.
+    columns = [
+        F.to_json(F.struct(F.col(quoted(field.name)))) if _has_map(field.dataType) else F.col(quoted(field.name))
+        for field in frame.schema
+        if not key or field.name in key
+    ]
+    return F.pmod(F.xxhash64(*columns), F.lit(of))
+
+
+def within(at: Column, piece: Piece) -> Column:
+    """Is a residue one of a piece's?"""
+    return (at >= piece.start) & (at < piece.stop)
+
+
+def labelled(frame: DataFrame, at: Column, parts: Sequence[tuple[int, Piece]], label: str) -> DataFrame:
+    """Return a file's rows with the number of their part as column `label`, without those of no part. Lazy."""
+    # The residue stands in a column first, or Spark would hash a row anew for each part that it is compared with.
+    rows = frame.withColumn(label, at)
+    covered = sum(piece.stop - piece.start for _, piece in parts) == parts[0][1].of
+    if not covered:
+        rows = rows.where(reduce(Column.__or__, [within(F.col(label), piece) for _, piece in parts]))
+    *others, (last, _) = parts
+    number = F.lit(last)
+    for part, piece in reversed(others):
+        number = F.when(within(F.col(label), piece), part).otherwise(number)
+    return rows.withColumn(label, number)
+
+
+def _has_map(data_type: Any) -> bool:
+    if isinstance(data_type, MapType | VariantType):
+        return True
+    if isinstance(data_type, StructType):
+        return any(_has_map(field.dataType) for field in data_type)
+    return hasattr(data_type, "elementType") and _has_map(data_type.elementType)
