@@ -257,6 +257,7 @@ class Bench:
             target = self.fresh(f"rate{name}")
             process = self.driver(f"rate{name}", target)
             self.until(lambda: self.client(f"rate{name}").progress().rows_done > self.rows * WARM_SHARE)
+            self.extra[f"pace_before_{name}"] = round(self.client(f"rate{name}").progress().rows_per_second)
             command = Command(type="Throttle", throttle=ThrottleCommand(rows_per_second=rate))
             self.client(f"rate{name}").command(command, 10)
             threading.Event().wait(SETTLED_S + 11.5)

@@ -17,19 +17,19 @@ from backfill_core.sizing import cut
 from backfill_core.throttle import TokenBucket
 
 STOCK_S = 2.0
-"""Seconds' worth of rows, being read or in the stock, from which on nothing more is begun; or the rows of the split
-that would be: who reads no slower than the limit has read it before the others are sealed. So there are never more
-than `2 * FILE_S` seconds' worth."""
+"""Seconds' worth of rows, being read or in the stock and the split that would be begun left out, up to which one is
+begun: with less, a split that waits for its barrier would keep one of the two slots idle. So there is never more than
+these and two splits."""
 
 FILE_S = 4.0
 """Seconds' worth of rows of the largest file that is read whole; larger ones are sliced."""
 
-SPLIT_S = 0.5
-"""Seconds' worth of rows of a split, if a file has no more: two in flight share a second's work."""
+SPLIT_S = 1.0
+"""Seconds' worth of rows of a split, if a file has no more: less, and the start-up of its Spark job weighs."""
 
-PARTS_A_SECOND = 5
-"""A barrier that finds itself between two cuts seals half a part too much or too little: a tenth of a second's rows,
-which is what a second may be wrong by. More parts would be more, and smaller, files of the target."""
+PARTS_A_SECOND = 2
+"""What the grid of the cuts is. A part costs its rows a detour (a third of what copying them costs) and the target a
+file, so that the grid is coarse; what makes a second exact is that the barriers' own positions lie on it."""
 
 SNAP_S = 0.025
 """Seconds' worth of rows that a cut may be moved to the border of a file: such a part would be a file of crumbs."""
@@ -124,7 +124,7 @@ class Stock:
         """
         quota, ahead = bucket.rate_per_s or 0, under_way + self.rows
         span = cut(prefix, gap, int(SPLIT_S * quota), exact=False) if fits(prefix, gap[0], quota) else None
-        if span is None or ahead >= max(STOCK_S * quota, span[1] - span[0]):
+        if span is None or ahead >= STOCK_S * quota + span[1] - span[0]:
             return None
         tokens = bucket.refill(now_s + _BEAT_S).tokens if self.next_tokens is None else self.next_tokens
         return span, cuts(prefix, span, quota, barrier=span[0] - ahead + tokens)
