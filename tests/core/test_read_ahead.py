@@ -139,7 +139,7 @@ class TestReadingAheadIsBounded:
 
     def test_both_slots_read_while_a_split_waits_for_its_barrier(self):
         """At a limit near what the reader can do, an idle slot is a missed limit."""
-        job, reader = limited(300_000)
+        job, _ = limited(300_000)
         Reader(job, 1.0).let_pass(1.0)
 
         assert len(job.running) == 2
