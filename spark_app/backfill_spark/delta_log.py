@@ -1,4 +1,4 @@
-"""The log of a Delta table, read by Delta Kernel: the newest version, and the files of a version; no Spark job.
+"""The log of a Delta table, read by Delta Kernel: the newest version, what it says of itself, and its files; no Spark job.
 
 The first Spark jobs of a JVM take seconds each, and a driver that was killed is waited for. Nothing here commits: that is
 `seal.py`, the only other file that touches Kernel.
@@ -38,6 +38,38 @@ class LoggedFile:
 
     action: str
     """The `add` action as a line of a commit, without its statistics."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedTable:
+    """What a version says of its table."""
+
+    schema: str
+    """As JSON, as the log has it."""
+
+    partitions: tuple[str, ...]
+    properties: dict[str, str]
+    features: frozenset[str]
+    """Of readers and writers, as far as the protocol names them."""
+
+
+def table_now(spark: SparkSession, path: str) -> LoggedTable:
+    """Return what the newest version says of its table.
+
+    Delta's own snapshot says the same, once it has rebuilt the whole state in Spark jobs.
+
+    Raises:
+        Whatever Kernel or the storage say (`JAVA_ERRORS`).
+    """
+    engine, table = _open(spark, path)
+    snapshot = table.getLatestSnapshot(engine)
+    metadata, protocol = snapshot.getMetadata(), snapshot.getProtocol()
+    return LoggedTable(
+        schema=str(metadata.getSchemaString()),
+        partitions=tuple(str(name) for name in snapshot.getPartitionColumnNames()),
+        properties={str(name): str(value) for name, value in dict(metadata.getConfiguration()).items()},
+        features=frozenset(str(name) for name in [*protocol.getReaderFeatures(), *protocol.getWriterFeatures()]),
+    )
 
 
 def newest_version(spark: SparkSession, path: str) -> Head:

@@ -6,6 +6,7 @@ import logging
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -41,6 +42,9 @@ LEFT_TO_THE_CLUSTER = ("spark.master", "spark.driver.memory", "spark.driver.bind
 POOLS_FILE = Path(__file__).with_name("pools.xml")
 LOG_FILE = Path(__file__).with_name("log4j2.properties")
 JVM_OPTIONS = f"-Dlog4j2.configurationFile=file:{LOG_FILE} -XX:+UseParallelGC"
+if sys.platform == "linux":
+    # Hadoop runs `chmod` for each file and folder it makes on a local disk: 12 ms a file instead of 22.
+    JVM_OPTIONS += " -Djdk.lang.Process.launchMechanism=VFORK"
 
 
 def find_java(java_home: str | None = None) -> int:

@@ -5,7 +5,7 @@ import json
 import pytest
 from pyspark.sql import DataFrame
 
-from backfill_spark.delta_log import files_at
+from backfill_spark.delta_log import files_at, table_now
 from backfill_spark.java_bulk import delta_actions
 
 EVERY_2 = {"delta.checkpointInterval": "2"}
@@ -123,3 +123,19 @@ class TestFilesOfAVersion:
         spark.range(0).write.format("delta").save(path)
 
         assert files_at(spark, path, 0, nulls_of=["id"]) == []
+
+
+class TestWhatATableSaysOfItself:
+    """Refusals of targets stand on it: schema with its metadata, partitions, properties, features."""
+
+    def test_is_what_delta_reads(self, spark, table):
+        jvm = spark._jvm
+        none = jvm.scala.Option.empty()
+        theirs = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, table).update(False, none, none)
+        as_list = jvm.scala.jdk.javaapi.CollectionConverters.asJava
+        ours = table_now(spark, table)
+
+        assert json.loads(ours.schema) == json.loads(theirs.schema().json())
+        assert list(ours.partitions) == list(as_list(theirs.metadata().partitionColumns()))
+        assert ours.properties == dict(as_list(theirs.metadata().configuration()))
+        assert ours.features == set(as_list(theirs.protocol().readerAndWriterFeatureNames()))

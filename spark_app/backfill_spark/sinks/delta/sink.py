@@ -101,13 +101,15 @@ class DeltaSink:
         table = read_table(self._spark, self.path)
         checks.check_table(table, upserts=upserts)
         checks.check_schema(wanted, table.schema)
-        rows = self._spark.read.format("delta").load(self.path)
-        if not has_state and self._existing_rows == "Refuse" and rows.limit(1).count():
+        if not has_state and self._existing_rows == "Refuse" and self._has_rows():
             raise TargetNotEmptyError(
                 f"{self.path} has rows and no state of this job.",
                 cure="Use an empty target"
                 + ("." if upserts else ", or set spec.target.delta.existingRows: Keep to add to what is there."),
             )
+
+    def _has_rows(self) -> bool:
+        return self._spark.read.format("delta").load(self.path).limit(1).count() > 0
 
     def _wanted(self, schema: StructType) -> StructType:
         return with_changelog_columns(schema) if self._write_mode == "Changelog" else schema

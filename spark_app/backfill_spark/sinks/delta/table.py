@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import StructField, StructType
 
+from backfill_spark.delta_log import table_now
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -45,21 +47,6 @@ def delta_snapshot(spark: SparkSession, path: str) -> Any:
 
 def read_table(spark: SparkSession, path: str) -> TargetTable:
     """Look at a table that exists."""
-    snapshot = delta_snapshot(spark, path)
-    metadata = snapshot.metadata()
-    pairs = _items(metadata.configuration().iterator())
-    return TargetTable(
-        path=path,
-        schema=StructType.fromJson(json.loads(snapshot.schema().json())),
-        partitions=tuple(str(name) for name in _items(metadata.partitionColumns().iterator())),
-        properties={str(pair._1()): str(pair._2()) for pair in pairs},
-        features=frozenset(str(name) for name in _items(snapshot.protocol().readerAndWriterFeatureNames().iterator())),
-    )
-
-
-def _items(iterator: Any) -> list[Any]:
-    """Drain an iterator of Scala's."""
-    found = []
-    while iterator.hasNext():
-        found.append(iterator.next())
-    return found
+    found = table_now(spark, path)
+    schema = StructType.fromJson(json.loads(found.schema))
+    return TargetTable(path, schema, found.partitions, found.properties, found.features)
