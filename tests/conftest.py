@@ -27,7 +27,13 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory):
+def session_conf():
+    """Settings of a suite's own; see the `conftest.py` of `spark`."""
+    return {}
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory, session_conf):
     """One session for all tests: starting one takes seconds."""
     from backfill_spark.session import open_session
 
@@ -40,6 +46,7 @@ def spark(tmp_path_factory):
             "spark.databricks.delta.retentionDurationCheck.enabled": "false",
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+            **session_conf,
         },
     )
     yield session
