@@ -12,6 +12,10 @@ FIRST_COMPILER = "-XX:TieredStopAtLevel=1"
 
 os.environ.setdefault("JAVA_TOOL_OPTIONS", FIRST_COMPILER)
 
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""Tables here have ten rows, of which Spark interprets a hundred in the time it takes to compile for one. Drivers that are
+processes of their own (the crash suite, the command line's, the demo's) run as users' do."""
+
 JARS = Path(os.environ.get("BACKFILL_JARS_DIR", ROOT / ".cache" / "jars"))
 LIMIT_S = {"core": 60, "simulation": 120, "cli": 120, "architecture": 120, "control_plane": 120, "crash": 0}
 """Longest time of one test by suite; 0: no limit. A test that hangs must end, and say where it hung."""
@@ -27,13 +31,7 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture(scope="session")
-def session_conf():
-    """Settings of a suite's own; see the `conftest.py` of `spark`."""
-    return {}
-
-
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory, session_conf):
+def spark(tmp_path_factory):
     """One session for all tests: starting one takes seconds."""
     from backfill_spark.session import open_session
 
@@ -46,7 +44,7 @@ def spark(tmp_path_factory, session_conf):
             "spark.databricks.delta.retentionDurationCheck.enabled": "false",
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
-            **session_conf,
+            **INTERPRETED,
         },
     )
     yield session
