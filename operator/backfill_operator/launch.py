@@ -105,7 +105,7 @@ class Launcher:
         return pod
 
     async def _take_back(self, seen: Observation, attempt: int) -> None:
-        """Remove what was made for a pod that cannot be; what stays in spite of that is taken up by the next try."""
+        """Remove what was made for a pod that cannot be; what stays in spite of that is ours, and goes with the attempt."""
         self._doubted.add(seen.namespace)
         with suppress(ApiError):
             there = await self._cluster.get(PODS, seen.namespace, driver_name(seen.name, attempt))

@@ -80,7 +80,7 @@ class JobSettings:
     """Failures in a row that may succeed when tried again; one more ends the attempt."""
 
     burst_s: float = 1.1
-    """Unused rate that is kept, in seconds: a barrier that is a little late must not lose its quota."""
+    """Unused rate that is kept, in seconds or in barriers, whichever is longer: one that is a little late must not lose its quota."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,9 @@ class Job:
         self._settings = settings
         self._ids = WorkIds(state.epoch + 1, state.attempt)
         self._controls = state.controls.at(now.wall_ms)
-        self._bucket = TokenBucket.full(self._controls.rows_per_s, now.mono_s, settings.burst_s)
+        self._bucket = TokenBucket.full(
+            self._controls.rows_per_s, now.mono_s, settings.burst_s * max(1.0, settings.interval_s)
+        )
         self._next_barrier_s = now.mono_s
         self._barriers = 0
         self._fenced = False
@@ -392,9 +394,9 @@ class Job:
         return [*actions, *self._harvest_and_seal(now, wanted=bool(self._to_ack) or changed or asked)]
 
     def _harvest_and_seal(self, now: Now, *, wanted: bool) -> list[Action]:
-        gate = self._gate(at_barrier=False)
+        gate, held = self._gate(at_barrier=False), self._stopping or self._controls.history_held
         self._bucket, harvest = self._strategy.harvest(
-            now, self._bucket, self._ids, release_all=not gate.history, may_merge=gate.changes
+            now, self._bucket, self._ids, release_all=held, may_merge=gate.changes
         )
         failure = self._strategy.failure
         if failure is not None:

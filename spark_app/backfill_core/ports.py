@@ -162,7 +162,7 @@ class Strategy(Protocol):
             now: The moment of the barrier.
             bucket: The limit that is in force.
             ids: Tells the open epoch and the attempt.
-            release_all: Hand over all that is staged, be the bucket in debt for it.
+            release_all: Keep nothing staged: hand over what was charged, give up what was not, to be read again.
             may_merge: May a MERGE be announced?
         """
 

@@ -23,6 +23,9 @@ class TokenBucket:
     at_s: float
     """When `tokens` was true, monotonic seconds."""
 
+    owed: float = 0.0
+    """Rows that the debt was made of; a lower rate since then has made it fewer in `tokens`, which keep its seconds."""
+
     @classmethod
     def full(cls, rate_per_s: int | None, now_s: float, burst_s: float = 1.0) -> TokenBucket:
         """Return a bucket with one second's rows in it, or as many as it holds if those are fewer."""
@@ -39,7 +42,13 @@ class TokenBucket:
         if self.rate_per_s is None or now_s <= self.at_s:
             return self
         tokens = min(self._room, self.tokens + self.rate_per_s * (now_s - self.at_s))
-        return replace(self, tokens=max(tokens, min(self.tokens, 0.0)), at_s=now_s)
+        return replace(self._with(max(tokens, min(self.tokens, 0.0))), at_s=now_s)
+
+    def _with(self, tokens: float) -> TokenBucket:
+        """Return the bucket with other tokens: a deeper debt is owed in rows, and what pays a part of it pays that part."""
+        before, debt = max(0.0, -self.tokens), max(0.0, -tokens)
+        owed = self.owed + debt - before if debt >= before else self.owed * debt / before
+        return replace(self, tokens=tokens, owed=owed)
 
     def available(self, now_s: float) -> float:
         """Return how many rows may start now; infinite without a limit, never below zero."""
@@ -59,7 +68,7 @@ class TokenBucket:
         if self.rate_per_s is None:
             return self
         now = self.refill(now_s)
-        return replace(now, tokens=min(now._room, now.tokens - rows))
+        return now._with(min(now._room, now.tokens - rows))
 
     def give_back(self, rows: float, now_s: float) -> TokenBucket:
         """Return rows that were charged and not read."""
@@ -68,16 +77,16 @@ class TokenBucket:
     def with_rate(self, rate_per_s: int | None, now_s: float) -> TokenBucket:
         """Change the rate without a windfall: what was saved is lost, a debt is not.
 
-        The debt keeps its length in seconds, because it was made at the old rate; over a rate of 0 it is kept
-        in rows, because nothing pays it then; without a limit there is none.
+        A debt keeps its length in seconds, because it was made at the old rate, but is never more rows than were owed; over
+        a rate of 0 it is kept in rows, because nothing pays it then; without a limit there is none.
         """
         old = self.refill(now_s)
         debt = min(old.tokens, 0.0)
         if rate_per_s is None or old.rate_per_s is None:
             debt = 0.0
         elif rate_per_s and old.rate_per_s:
-            debt *= rate_per_s / old.rate_per_s
-        return TokenBucket(rate_per_s, self.burst_s, debt, max(now_s, self.at_s))
+            debt = max(debt * rate_per_s / old.rate_per_s, -old.owed)
+        return TokenBucket(rate_per_s, self.burst_s, debt, max(now_s, self.at_s), old.owed if debt else 0.0)
 
     def ready_at_s(self, rows: float, now_s: float) -> float | None:
         """Return when so many rows may start, or None when never.

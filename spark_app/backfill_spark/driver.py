@@ -126,6 +126,9 @@ def _run_attempt(
     try:
         target = open_target(spark, backfill)
         if target.state is not None and target.state.finished:
+            # A job seals nothing any more once it is finished, so that nothing of it is waited for.
+            with suppress(Exception):
+                target.sink.remove_orphans(target.state.attempt + 1)
             return RunOutcome(
                 "Complete", EXIT_COMPLETE, "AlreadyComplete", "the target says that this job is finished", "", None,
                 target.state.receipt,
@@ -272,7 +275,7 @@ class _Attempt:
             if isinstance(finish.error, StateMovedError):
                 raise finish.error
             if finish.outcome == "Complete":
-                self._orphans.finish()
+                self._orphans.finish(until=lambda: bool(_stops_asked))
         finally:
             _current.clear()
             self._hands.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 
 from backfill_core.job import JobView
@@ -14,6 +15,8 @@ WAITS_EPOCHS = 10
 
 END_S = 60.0
 """Longest wait at the end of a job that is complete, after which nobody comes for them any more."""
+
+LOOK_S = 0.25
 
 
 class OrphanRemoval:
@@ -41,22 +44,25 @@ class OrphanRemoval:
             self._begun = True
             self._thread.start()
 
-    def finish(self) -> None:
-        """Have it done, begun or not; waits for it, for a minute at most."""
+    def finish(self, until: Callable[[], bool] = lambda: False) -> None:
+        """Have it done, begun or not; waits for it, for a minute at most, and not beyond `until`."""
         if self._fence is None:
             return
         if not self._begun:
             self._begun = True
             self._thread.start()
-        self._thread.join(END_S)
+        deadline_s = time.monotonic() + END_S
+        while self._thread.is_alive() and time.monotonic() < deadline_s and not until():
+            self._thread.join(LOOK_S)
 
     def _run(self) -> None:
         crash_point("before_orphan_removal")
         try:
             self._remove()
-        except Exception:
+        except Exception as error:  # noqa: BLE001 - a thread's border
             # They cost space, never rows: the next attempt tries again, and VACUUM does in the end.
-            logging.getLogger(__name__).warning("files that were staged and never sealed stay", exc_info=True)
+            words = "%s: files that were staged and never sealed stay"
+            logging.getLogger(__name__).warning(words, str(error).partition("\n")[0] or type(error).__name__)
         crash_point("after_orphan_removal")
 
 

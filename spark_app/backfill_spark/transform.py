@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
 
 from backfill_api.explain import nearest
 from backfill_core.errors import InvalidTransformError
@@ -96,6 +97,11 @@ class Transform:
             raise InvalidTransformError(
                 f"{field} = {expression!r}: {_first_sentence(error)}", cure=_cure(error, empty.columns)
             ) from error
+        if _sees_all(empty, expression, filters=filters):
+            raise InvalidTransformError(
+                f"{field} = {expression!r} has a * inside an expression, which takes in columns that only some reads have.",
+                cure="Name the columns.",
+            )
         for node in _nodes(plan):
             name = node.getClass().getSimpleName()
             if name in NOT_ROW_WISE:
@@ -104,6 +110,20 @@ class Transform:
                 )
             for part in _expressions(node):
                 _check_expression(field, expression, part)
+
+
+def _sees_all(empty: DataFrame, expression: str, *, filters: bool) -> bool:
+    """Is any value computed from whatever columns there are? A bare star computes nothing: it passes them on."""
+    probe = f"{OURS}probe"
+    wide = empty.withColumn(probe, F.lit(0))
+    frame = wide.where(expression) if filters else wide.selectExpr(expression)
+    roots: Any = frame._jdf.queryExecution().analyzed().expressions()
+    computed = [root for root in map(roots.apply, range(roots.size())) if not _is_column(root, probe)]
+    return any(_is_column(part, probe) for root in computed for part in _parts(root))
+
+
+def _is_column(part: Any, name: str) -> bool:
+    return bool(part.getClass().getSimpleName() == "AttributeReference" and part.name() == name)
 
 
 def _check_expression(field: str, expression: str, part: Any) -> None:
@@ -128,7 +148,13 @@ def _nodes(plan: Any) -> Iterator[Any]:
 def _expressions(node: Any) -> Iterator[Any]:
     """Yield every expression of a plan node, innermost last."""
     roots = node.expressions()
-    waiting = [roots.apply(index) for index in range(roots.size())]
+    for index in range(roots.size()):
+        yield from _parts(roots.apply(index))
+
+
+def _parts(root: Any) -> Iterator[Any]:
+    """Yield an expression and all that it is made of, innermost last."""
+    waiting = [root]
     while waiting:
         one = waiting.pop()
         yield one

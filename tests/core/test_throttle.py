@@ -136,11 +136,20 @@ class TestAChangeOfRate:
         assert TokenBucket.full(10, 0.0).with_rate(10_000, 5.0).available(5.0) < 1
 
     def test_a_debt_keeps_its_seconds(self) -> None:
-        """What was read too much at the old rate is paid for at the old rate."""
+        """What was read too much at the old rate is paid for at the old rate, and by a faster one sooner."""
         debtor = TokenBucket.full(100, 0.0).take(600, 0.0)
         assert debtor.ready_at_s(0, 0.0) == pytest.approx(5.0)
         assert debtor.with_rate(1, 0.0).ready_at_s(0, 0.0) == pytest.approx(5.0)
-        assert debtor.with_rate(10_000, 0.0).ready_at_s(0, 0.0) == pytest.approx(5.0)
+        assert debtor.with_rate(10_000, 0.0).ready_at_s(0, 0.0) == pytest.approx(0.05)
+
+    def test_a_limit_that_was_low_for_a_moment_leaves_no_debt_of_days(self) -> None:
+        """Rows that were owed at one a second are not owed at half a million a second by the second."""
+        debtor = TokenBucket.full(1, 0.0).take(250_001, 0.0)
+        assert debtor.with_rate(500_000, 0.0).ready_at_s(0, 0.0) == pytest.approx(0.5)
+
+    def test_nor_does_it_forgive_one(self) -> None:
+        debtor = TokenBucket.full(100, 0.0).take(600, 0.0)
+        assert debtor.with_rate(1, 0.0).with_rate(100, 2.0).ready_at_s(0, 2.0) == pytest.approx(5.0)
 
     def test_the_same_rate_again_is_no_gain(self) -> None:
         """A command repeated each second must not lift the limit."""

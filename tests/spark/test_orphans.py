@@ -69,6 +69,19 @@ class TestTheMoment:
         assert removals.count == 1
 
 
+class TestTheEnd:
+    """Whoever asks to stop is not kept waiting for tidying."""
+
+    def test_is_not_waited_for_beyond_a_stop(self):
+        go = threading.Event()
+        removal = OrphanRemoval(go.wait)
+        removal.look(FENCED)
+        removal.finish(until=lambda: True)
+
+        assert removal._thread.is_alive()
+        go.set()
+
+
 class TestAFailure:
     """Costs space, never the job."""
 

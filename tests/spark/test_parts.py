@@ -123,6 +123,7 @@ LAYOUTS = {
     "partitioned by a column of the folder's name": {"partition_by": ("part",)},
     "mapped": {"properties": {"delta.columnMapping.mode": "name"}, "partition_by": ("name",)},
     "transformed": {"transform": Transform(("id + 1 AS next", "name"), "id % 3 > 0")},
+    "starred": {"transform": Transform(("*", "id + 1 AS next"))},
     "changelog": {"mode": "Changelog"},
 }
 

@@ -289,6 +289,8 @@ class TestTransforms:
             (("current_date() AS r",), None, "depends on when"),
             (("monotonically_increasing_id() AS r",), None, "not deterministic"),
             (("(SELECT max(id) FROM range(3)) AS r",), None, "subquery"),
+            (("id", "to_json(struct(*)) AS doc"), None, "a \\* inside an expression"),
+            (None, "xxhash64(*) % 2 = 0", "a \\* inside an expression"),
             (("id", "amount AS ID"), None, "more than once"),
             (("id +",), None, r"select\[0\]"),
             (None, "amont > 3", "Did you mean 'amount'"),
@@ -306,6 +308,7 @@ class TestTransforms:
         Transform(("id", "upper(cast(amount AS string)) AS a", "CASE WHEN id > 3 THEN 1 END AS c"), "amount > 0").check(
             empty
         )
+        Transform(("*", "amount * 2 AS twice")).check(empty)
 
     def test_columns_of_a_changelog_are_reserved(self, spark):
         with pytest.raises(InvalidTransformError, match="_op"):

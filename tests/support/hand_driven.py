@@ -35,7 +35,9 @@ WALL_MS = 1_700_000_000_000
 class HandDriven:
     """One attempt; `acks`, `cancelled` and `finish` are what it said, `sealed` the rows of each seal and its moment."""
 
-    def __init__(self, *rows: int, follow: bool = False, settings: JobSettings | None = None) -> None:
+    def __init__(
+        self, *rows: int, follow: bool = False, reads_ahead: bool = True, settings: JobSettings | None = None
+    ) -> None:
         """Make a job over files of so many rows; it has fenced when this returns."""
         self.now_s = 0.0
         self.head = Head(3, WALL_MS)
@@ -50,7 +52,9 @@ class HandDriven:
         self.sealed: list[tuple[float, int]] = []
         self.finish: Finish | None = None
         pinned = Pinned(3, WALL_MS, "table", "files", rows, sum(rows))
-        strategy = SnapshotStrategy(pinned, SnapshotSettings(merges=True, filtered=False, follow=follow))
+        strategy = SnapshotStrategy(
+            pinned, SnapshotSettings(merges=True, filtered=False, follow=follow, reads_ahead=reads_ahead)
+        )
         self.job = Job(JobState("a/b", "h", 1, 0, "Snapshot"), strategy, settings or JobSettings(), self.now)
         self._carry_out(self.job.start(self.now))
 

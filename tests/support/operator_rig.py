@@ -38,6 +38,13 @@ QUICK = {
 }  # fmt: skip
 
 
+class MortalLoop(asyncio.SelectorEventLoop):
+    """An event loop that may be left as it is, as that of a killed process is."""
+
+    def __del__(self):
+        """Not close what is open: the collector may have taken its sockets first, and then closing them fails."""
+
+
 class OperatorThread:
     """One operator process, as far as a thread can be one."""
 
@@ -45,7 +52,7 @@ class OperatorThread:
         self.configuration, self.settings, self.options = configuration, settings, options
         self.operator = None
         self.error = None
-        self._loop = asyncio.new_event_loop()
+        self._loop = MortalLoop()
         self._thread = threading.Thread(target=self._live, daemon=True)
         self._begun = threading.Event()
         self._thread.start()

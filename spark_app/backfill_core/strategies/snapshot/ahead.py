@@ -16,6 +16,9 @@ from backfill_core.messages import ReadSplit, StagedFile
 from backfill_core.sizing import cut
 from backfill_core.throttle import TokenBucket
 
+RATE_MIN = 100_000
+"""Rows a second from which on files are read ahead; below, one slice at a barrier costs less than files in crumbs."""
+
 STOCK_S = 2.0
 """Seconds' worth of rows, being read or in the stock and the split that would be begun left out, up to which one is
 begun: with less, a split that waits for its barrier would keep one of the two slots idle. So there is never more than
@@ -94,16 +97,14 @@ class Stock:
         """Return the stock with the parts of one more split."""
         return replace(self, parts=tuple(sorted((*self.parts, *parts), key=lambda part: part.start)))
 
-    def admit(
-        self, bucket: TokenBucket, now_s: float, *, everything: bool
-    ) -> tuple[Stock, TokenBucket, tuple[Part, ...]]:
-        """Take out what the bucket has rows for, rounded to whole parts, or `everything`; charged either way.
+    def admit(self, bucket: TokenBucket, now_s: float) -> tuple[Stock, TokenBucket, tuple[Part, ...]]:
+        """Take out what the bucket has rows for, rounded to whole parts; all of it without a limit.
 
         What rounding gave too much is debt, what it kept back stays in the bucket: the long run is exact.
         """
         count = 0
         for part in self.parts:
-            if not everything and not bucket.covers_most(part.charge, now_s):
+            if not bucket.covers_most(part.charge, now_s):
                 break
             bucket = bucket.take(part.charge, now_s)
             count += 1

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from backfill_api.spec import BackfillSpec
 
+READS_AHEAD_INTERVAL_MS = 1500
+
 
 @dataclass(frozen=True, slots=True)
 class SnapshotSettings:
@@ -21,6 +23,8 @@ class SnapshotSettings:
     split_target_s: float = 4.0
     batch_target_s: float = 10.0
     follow: bool = False
+    reads_ahead: bool = True
+    """May files be read ahead of a limit? What is kept ahead is a few seconds' worth, which slow barriers would wait for."""
 
     @classmethod
     def of(cls, spec: BackfillSpec) -> SnapshotSettings:
@@ -33,4 +37,5 @@ class SnapshotSettings:
             split_target_s=params.split_target_seconds,
             batch_target_s=params.change_batch_seconds,
             follow=spec.after == "Follow",
+            reads_ahead=spec.barrier.interval_ms <= READS_AHEAD_INTERVAL_MS,
         )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from backfill_core.intervals import IntervalSet
 from backfill_core.messages import ReadSplit, StagedFile
-from backfill_core.strategies.snapshot.ahead import Charged, Stock, parts_of
+from backfill_core.strategies.snapshot.ahead import RATE_MIN, Charged, Stock, parts_of
 from backfill_core.throttle import TokenBucket
 
 
@@ -82,6 +82,8 @@ class Splits:
         """Take what a split staged; a slice has its rows only in the mean, and is now charged for those there were."""
         one = self.running.pop(work_id)
         split = one.split
+        if one.charged is Charged.WHEN_SEALED and _too_slow(bucket):
+            return bucket, one
         if one.charged is Charged.WHEN_SEALED:
             self.stock = self.stock.add(parts_of(split, files, filtered=self._filtered))
             return bucket, one
@@ -90,17 +92,22 @@ class Splits:
             bucket = bucket.take(sum(file.rows for file in files) - one.rows, now_s)
         return bucket, one
 
-    def admit(self, now_s: float, bucket: TokenBucket, *, everything: bool) -> TokenBucket:
-        """Let parts of the stock be sealed, or `everything`; once a moment.
+    def admit(self, now_s: float, bucket: TokenBucket, *, held: bool) -> TokenBucket:
+        """Let parts of the stock be sealed; once a moment. What nobody will seal soon is given up, and read again some day.
+
+        Given up, where history is held and under a limit for slices: files that no commit names are not kept for ever
+        (VACUUM removes them after a week), and rows that a hold lets pass at once would have to be paid for after it.
 
         Not beside slices that wait for their barrier: a second was charged for their rows, and shows them.
         """
+        if held or _too_slow(bucket):
+            self.stock = Stock()
+            return bucket
         asked_s, self._asked_s = self._asked_s, now_s
         sliced = any(one.charged is Charged.WHEN_STARTED for one in self.staged)
-        wait = asked_s == now_s or (sliced and bucket.rate_per_s is not None)
-        if wait and not everything:
+        if asked_s == now_s or (sliced and bucket.rate_per_s is not None):
             return bucket
-        self.stock, bucket, parts = self.stock.admit(bucket, now_s, everything=everything)
+        self.stock, bucket, parts = self.stock.admit(bucket, now_s)
         self.staged += [
             Staged(part.start, part.stop, part.files, None, Charged.WHEN_SEALED, part.last) for part in parts
         ]
@@ -115,3 +122,7 @@ class Splits:
             (kept if held else ripe).append(one)
         self.staged = kept
         return ripe
+
+
+def _too_slow(bucket: TokenBucket) -> bool:
+    return bucket.rate_per_s is not None and bucket.rate_per_s < RATE_MIN

@@ -38,7 +38,7 @@ from backfill_core.ports import Gate, Harvest, Now, Pinned, StrategyView, WorkId
 from backfill_core.retention import warn, warn_short
 from backfill_core.sizing import BatchSizer, SplitSizer, cut, pieces, tapered
 from backfill_core.state import txn_version
-from backfill_core.strategies.snapshot.ahead import Charged
+from backfill_core.strategies.snapshot.ahead import RATE_MIN, Charged
 from backfill_core.strategies.snapshot.params import SnapshotSettings
 from backfill_core.strategies.snapshot.splits import Splits
 from backfill_core.throttle import TokenBucket
@@ -48,9 +48,6 @@ GRID_CELLS_MAX = 64
 FIRST_SPLIT_ROWS = 600_000
 SPLIT_ROWS_MIN = 50_000
 SPLIT_ROWS_MAX = 50_000_000
-AHEAD_RATE_MIN = 2 * SPLIT_ROWS_MIN
-"""Limit from which on files are read whole, ahead of it: below it one slice a barrier will do."""
-
 FIRST_BATCH_VERSIONS = 32
 BATCH_VERSIONS_MAX = 4096
 TIMES_MAX = 1000
@@ -254,7 +251,7 @@ class SnapshotStrategy:
         if self._limited and gate.history:
             if gate.at_barrier:
                 # One that seals nothing admits its share too: the next seal takes it along.
-                bucket = self._begun.admit(now.mono_s, bucket, everything=False)
+                bucket = self._begun.admit(now.mono_s, bucket, held=False)
             ahead = self._read_ahead(now, bucket, ids)
             if self._begun.anything_ahead:
                 # Slices would be cut from what the stock leaves in the bucket, each for a look at its whole file.
@@ -283,7 +280,7 @@ class SnapshotStrategy:
 
     def _read_ahead(self, now: Now, bucket: TokenBucket, ids: WorkIds) -> tuple[Work, ...]:
         """Start whole files at any moment, while there are less than some seconds' worth ahead; see `ahead`."""
-        if (self._rate or 0) < AHEAD_RATE_MIN:
+        if (self._rate or 0) < RATE_MIN or not self._settings.reads_ahead:
             return ()
         begun, in_flight_max = self._begun, self._settings.in_flight_max
         work: list[Work] = []
@@ -382,7 +379,7 @@ class SnapshotStrategy:
         The quota of epoch e starts with e's first moment and is sealed by the barrier that closes e + 1:
         a read may take up to two epochs before the sealed rate shows it. What was read ahead has its own pace.
         """
-        bucket = self._begun.admit(now.mono_s, bucket, everything=release_all)
+        bucket = self._begun.admit(now.mono_s, bucket, held=release_all)
         ripe = self._begun.take_ripe(ids.epoch if self._limited and not release_all else None)
         files = [file for one in ripe for file in one.files]
         rows = sum(file.rows for file in files)

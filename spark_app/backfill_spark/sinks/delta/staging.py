@@ -24,7 +24,8 @@ ATTEMPT, WORK, OF_A_PART = re.compile(r"a(\d+)"), re.compile(r"s\d+"), re.compil
 
 def part_of(path: str, attempt: int, work_id: int) -> int:
     """Return the part that a file was staged for."""
-    found = re.search(rf"/a{attempt}/s{work_id}/{PART}_*=(\d+)/", path)
+    # The last of that form: the table itself may lie in a folder of such a name.
+    found = re.search(rf".*/a{attempt}/s{work_id}/{PART}_*=(\d+)/", path)
     assert found is not None, path
     return int(found[1])
 
@@ -47,6 +48,8 @@ class StagingFolder:
     def files(self, folder: str) -> list[str]:
         """Return the absolute paths of the Parquet files below a folder, in order."""
         found: list[str] = []
+        if not self._fs.exists(self._path(folder)):
+            return found  # a write without rows need not make one
         files = self._fs.listFiles(self._path(folder), True)
         while files.hasNext():
             path = str(files.next().getPath().toUri().getPath())
