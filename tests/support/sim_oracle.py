@@ -66,6 +66,12 @@ class Oracle:
         self._paused = self._held_by_spec
         self._rate: _Rate | None = None
         self.seals = self.merges = self.acks = self.splits = self.receipts = self.proofs = 0
+        self._ahead: set[tuple[int, int]] = set()
+        """Splits that may have been read ahead."""
+
+        self._held_back = False
+        """Was there a command by which the newest attempt may give up what it read ahead?"""
+
         self.halves = 0
         """Seals that left parts of a split for a later one."""
 
@@ -162,10 +168,14 @@ class Oracle:
         span = (work.start, work.stop)
         demand(work.start < work.stop, "an empty split")
         demand(done.gaps(*span).size == work.stop - work.start, "sealed rows are read again (R-SNAP-37)")
-        for (other, _), (start, stop) in self._live.items():
+        for (other, number), (start, stop) in self._live.items():
             overlaps = other == attempt and start < work.stop and work.start < stop
-            demand(not overlaps, "rows are read twice in one attempt")
+            # What was read ahead of a limit is given up by a pause or a low limit (ADR 0018).
+            given_up = (other, number) in self._ahead and self._held_back
+            demand(not overlaps or given_up, "rows are read twice in one attempt")
         self._live[attempt, work.work_id] = span
+        if self._rate is None or self._rate.rows_per_s >= AHEAD_RATE:
+            self._ahead.add((attempt, work.work_id))
 
     def on_lost(self, attempt: int, work_id: int) -> None:
         """Work failed or was cancelled: its rows may be read again."""
@@ -200,6 +210,7 @@ class Oracle:
         if not accepted:
             return
         self.commands[revision] = command
+        self._held_back = self._held_back or isinstance(command, Pause | Throttle)
         if isinstance(command, Resume | Pause):
             self._paused = None
         if isinstance(command, Throttle):
@@ -260,6 +271,8 @@ class Oracle:
         self.commands = {revision: one for revision, one in self.commands.items() if revision <= stored}
         self._attempt = attempt
         self._live = {}
+        # A command that is in force from the start, or that runs out.
+        self._held_back = self._spec_paused is not None or bool(self.commands)
         self._rate = None
         pauses = [one for _, one in sorted(self.commands.items()) if isinstance(one, Pause | Resume)]
         last = pauses[-1] if pauses else self._held_by_spec
