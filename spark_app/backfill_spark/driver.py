@@ -275,6 +275,8 @@ class _Attempt:
             if isinstance(finish.error, StateMovedError):
                 raise finish.error
             if finish.outcome == "Complete":
+                with suppress(Exception):
+                    self._hands.tidy()
                 self._orphans.finish(until=lambda: bool(_stops_asked))
         finally:
             _current.clear()

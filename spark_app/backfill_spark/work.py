@@ -84,6 +84,8 @@ class SparkHands:
         self._cancelled: set[int] = set()
         self._copies = CopyPriority(parts.spark)
         self._lock = threading.Lock()
+        self._unsealed: set[str] = set()
+        """Files that this attempt staged and no seal named."""
 
     # ------------------------------------------------------------------ background work
     def start(self, work: Work, answer: Callable[[Event], None]) -> None:
@@ -100,6 +102,10 @@ class SparkHands:
         """Wait for nothing: what still runs is cancelled by the session's end or by the caller."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._copies.restore()
+
+    def tidy(self) -> None:
+        """Remove what was staged and given up; only once the job is complete, when nothing is sealed any more."""
+        self._parts.sink.discard(sorted(self._unsealed))
 
     def _group(self, work_id: int) -> str:
         return f"backfill-{self._parts.app_id}-{self._parts.attempt}-{work_id}"
@@ -169,6 +175,7 @@ class SparkHands:
         parts = self._parts
         crash_point("before_stage")
         files = self._stage_parts(work) if work.cuts else self._stage(work)
+        self._unsealed.update(file.path for file in files)
         crash_point("after_stage")
         rows_read = None if parts.transform.where else sum(file.rows for file in files)
         self._check_accounts(work, rows_read)
@@ -259,6 +266,11 @@ class SparkHands:
     # ------------------------------------------------------------------ the loop's other needs
     def seal(self, action: Seal) -> int:
         """Commit; a commit whose answer was lost is recognised by its transaction version."""
+        version = self._commit(action)
+        self._unsealed.difference_update(file.path for file in action.files)
+        return version
+
+    def _commit(self, action: Seal) -> int:
         sealer = self._parts.sealer
         try:
             if action.fences:

@@ -9,7 +9,7 @@ import pytest
 from support.jobs import vacuum
 
 from backfill_core.errors import AccountingError
-from backfill_core.messages import ReadSplit, WorkFailed, WorkFinished
+from backfill_core.messages import ReadSplit, Seal, WorkFailed, WorkFinished
 from backfill_core.sizing import pieces
 from backfill_spark.seal import Sealer
 from backfill_spark.sinks.delta.sink import DeltaSink
@@ -98,6 +98,7 @@ def world(spark, tmp_path):
                 opened_at=None,
             )  # fmt: skip
             hands, found = SparkHands(parts), []
+            self.hands = hands
             made.append(hands)
             hands.start(ReadSplit(work_id, pieces(self.prefix, start, stop), start, stop, 1, cuts), found.append)
             hands._pool.shutdown(wait=True)
@@ -146,6 +147,16 @@ class TestAPartIsSealedWithoutTheOthers:
         again = one.read(1, 200, 900, 720, attempt=2).result.files
         one.seal(*again)
         assert rows_of(one.target().select(columns)) == rows_of(one.wanted())
+
+    def test_what_was_given_up_goes_when_the_job_is_complete(self, world):
+        """A pause and a low limit give up what was read ahead; nobody comes again for a job that is complete."""
+        one = world()
+        files = one.read(1, 0, 180, 60, 120).result.files
+        one.hands.seal(Seal(1, 1, tuple(file for file in files if file.part == 1), "s"))
+        one.hands.tidy()
+
+        assert {file.part for file in files if Path(file.path).exists()} == {1}
+        assert rows_of(one.target()) == rows_of(one.wanted(60, 120))
 
     def test_it_is_one_write_without_a_sort(self, spark, world):
         """A task that sorted its rows by part would take longer than reading its file twice."""
