@@ -1,6 +1,6 @@
 """Run suites of tests as lanes beside each other, and end with one line for all of them.
 
-    python build-tools/run_tests.py hands rules control   one pytest process each, three at a time, one closing line
+    python build-tools/run_tests.py hands rules control   one pytest process each, two at a time, one closing line
     python build-tools/run_tests.py rules -- -k throttle  what follows `--` goes to pytest
     python build-tools/run_tests.py --sum                 the closing line of all reports of build/reports
 
@@ -28,8 +28,8 @@ RULES = {"core", "simulation", "api", "words", "architecture", "cli"}
 NOTHING_COLLECTED = 5
 TOLD_LINES = 30
 """Of each failure, at the end: enough for an assertion with what it compared."""
-AT_ONCE = 3
-"""Lanes beside each other on two cores: those with a Spark use a core each, and the operator's mostly waits."""
+AT_ONCE = 2
+"""Lanes beside each other: with a third, on two cores, the operator's waits of ten seconds were sometimes too short."""
 
 
 def folders(lane: str) -> list[str]:

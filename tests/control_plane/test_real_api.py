@@ -44,7 +44,7 @@ class TestALifeOnARealServer:
             await rig.until(lambda: (rig.condition("Stalled") or "?")[0] == "True")
             stalled = next(one for one in rig.status()["conditions"] if one["type"] == "Stalled")
             assert "no-such-class" in stalled["message"]
-            assert rig.objects() == []
+            await rig.until(lambda: rig.objects() == [])
 
     async def test_a_service_account_that_is_not_there(self, real):
         """Waits for a person, says for whom, and leaves nothing behind."""
@@ -56,7 +56,7 @@ class TestALifeOnARealServer:
             assert rig.condition("Stalled") == ("True", "LaunchRefused")
             stalled = next(one for one in rig.status()["conditions"] if one["type"] == "Stalled")
             assert 'serviceaccount "nobody" not found' in stalled["message"]
-            assert rig.objects() == []
+            await rig.until(lambda: rig.objects() == [])
 
     @pytest.mark.parametrize("write", range(0, 8, 2))
     async def test_an_operator_that_dies(self, real, write):
