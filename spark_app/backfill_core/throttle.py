@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,9 @@ class TokenBucket:
 
     owed: float = 0.0
     """Rows that the debt was made of; a lower rate since then has made it fewer in `tokens`, which keep its seconds."""
+
+    pace: int | None = field(default=None, compare=False)
+    """The last rate above 0: what the seconds of a debt are measured in."""
 
     @classmethod
     def full(cls, rate_per_s: int | None, now_s: float, burst_s: float = 1.0) -> TokenBucket:
@@ -77,16 +80,16 @@ class TokenBucket:
     def with_rate(self, rate_per_s: int | None, now_s: float) -> TokenBucket:
         """Change the rate without a windfall: what was saved is lost, a debt is not.
 
-        A debt keeps its length in seconds, because it was made at the old rate, but is never more rows than were owed; over
-        a rate of 0 it is kept in rows, because nothing pays it then; without a limit there is none.
+        A debt keeps its length in seconds, because it was made at the old rate, but is never more rows than were owed; a rate
+        of 0 leaves it as it is, because nothing pays it then; without a limit there is none.
         """
         old = self.refill(now_s)
-        debt = min(old.tokens, 0.0)
+        debt, pace = min(old.tokens, 0.0), old.rate_per_s or old.pace
         if rate_per_s is None or old.rate_per_s is None:
             debt = 0.0
-        elif rate_per_s and old.rate_per_s:
-            debt = max(debt * rate_per_s / old.rate_per_s, -old.owed)
-        return TokenBucket(rate_per_s, self.burst_s, debt, max(now_s, self.at_s), old.owed if debt else 0.0)
+        elif rate_per_s and pace:
+            debt = max(debt * rate_per_s / pace, -old.owed)
+        return TokenBucket(rate_per_s, self.burst_s, debt, max(now_s, self.at_s), old.owed if debt else 0.0, pace)
 
     def ready_at_s(self, rows: float, now_s: float) -> float | None:
         """Return when so many rows may start, or None when never.

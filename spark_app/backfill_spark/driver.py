@@ -126,9 +126,6 @@ def _run_attempt(
     try:
         target = open_target(spark, backfill)
         if target.state is not None and target.state.finished:
-            # A job seals nothing any more once it is finished, so that nothing of it is waited for.
-            with suppress(Exception):
-                target.sink.remove_orphans(target.state.attempt + 1)
             return RunOutcome(
                 "Complete", EXIT_COMPLETE, "AlreadyComplete", "the target says that this job is finished", "", None,
                 target.state.receipt,

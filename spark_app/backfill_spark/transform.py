@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from backfill_api.explain import nearest
 from backfill_core.errors import InvalidTransformError
-from backfill_spark.columns import quoted
+from backfill_spark.columns import quoted, unused
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -114,10 +114,13 @@ class Transform:
 
 def _sees_all(empty: DataFrame, expression: str, *, filters: bool) -> bool:
     """Is any value computed from whatever columns there are? A bare star computes nothing: it passes them on."""
-    probe = f"{OURS}probe"
+    probe = unused(f"{OURS}probe", empty.columns)
     wide = empty.withColumn(probe, F.lit(0))
-    frame = wide.where(expression) if filters else wide.selectExpr(expression)
-    roots: Any = frame._jdf.queryExecution().analyzed().expressions()
+    try:
+        frame = wide.where(expression) if filters else wide.selectExpr(expression)
+        roots: Any = frame._jdf.queryExecution().analyzed().expressions()
+    except PySparkException:
+        return True  # right without one more column, wrong with it
     computed = [root for root in map(roots.apply, range(roots.size())) if not _is_column(root, probe)]
     return any(_is_column(part, probe) for root in computed for part in _parts(root))
 

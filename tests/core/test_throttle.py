@@ -147,9 +147,15 @@ class TestAChangeOfRate:
         debtor = TokenBucket.full(1, 0.0).take(250_001, 0.0)
         assert debtor.with_rate(500_000, 0.0).ready_at_s(0, 0.0) == pytest.approx(0.5)
 
+    def test_nor_does_one_by_way_of_zero(self) -> None:
+        debtor = TokenBucket.full(300_000, 0.0).take(375_000, 0.0)
+        assert debtor.with_rate(0, 0.0).with_rate(1, 0.0).ready_at_s(0, 0.0) == pytest.approx(0.25)
+
     def test_nor_does_it_forgive_one(self) -> None:
         debtor = TokenBucket.full(100, 0.0).take(600, 0.0)
-        assert debtor.with_rate(1, 0.0).with_rate(100, 2.0).ready_at_s(0, 2.0) == pytest.approx(5.0)
+        low = debtor.with_rate(1, 0.0)
+        assert low.with_rate(100, 2.0).ready_at_s(0, 2.0) == pytest.approx(5.0)
+        assert low.with_rate(0, 2.0).with_rate(100, 60.0).ready_at_s(0, 60.0) == pytest.approx(63.0)
 
     def test_the_same_rate_again_is_no_gain(self) -> None:
         """A command repeated each second must not lift the limit."""

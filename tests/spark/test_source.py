@@ -291,6 +291,7 @@ class TestTransforms:
             (("(SELECT max(id) FROM range(3)) AS r",), None, "subquery"),
             (("id", "to_json(struct(*)) AS doc"), None, "a \\* inside an expression"),
             (None, "xxhash64(*) % 2 = 0", "a \\* inside an expression"),
+            (("nvl(*) AS first",), None, "a \\* inside an expression"),
             (("id", "amount AS ID"), None, "more than once"),
             (("id +",), None, r"select\[0\]"),
             (None, "amont > 3", "Did you mean 'amount'"),
