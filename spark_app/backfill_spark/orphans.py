@@ -30,7 +30,6 @@ class OrphanRemoval:
         """Take what removes them; nothing runs before `look`."""
         self._remove = remove
         self._fence: JobView | None = None
-        self._begun = False
         self._thread = threading.Thread(target=self._run, name="orphans", daemon=True)
 
     def look(self, view: JobView) -> None:
@@ -40,20 +39,21 @@ class OrphanRemoval:
         if self._fence is None:
             self._fence = view
             crash_point("after_fence")
-        if not self._begun and is_due(self._fence, view):
-            self._begun = True
-            self._thread.start()
+        if is_due(self._fence, view):
+            self._begin()
 
     def finish(self, until: Callable[[], bool] = lambda: False) -> None:
         """Have it done, begun or not; waits for it, for a minute at most, and not beyond `until`."""
         if self._fence is None:
             return
-        if not self._begun:
-            self._begun = True
-            self._thread.start()
+        self._begin()
         deadline_s = time.monotonic() + END_S
         while self._thread.is_alive() and time.monotonic() < deadline_s and not until():
             self._thread.join(LOOK_S)
+
+    def _begin(self) -> None:
+        if self._thread.ident is None:
+            self._thread.start()
 
     def _run(self) -> None:
         crash_point("before_orphan_removal")

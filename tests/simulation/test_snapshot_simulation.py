@@ -68,6 +68,16 @@ class TestTheCoreInvariant:
         assert one.history == other.history
 
 
+def die_at_each_step(given: Scenario, steps: int) -> None:
+    """Live a world once for each of its steps, and die after it: once, and with nothing broken."""
+    for step in range(1, steps + 1):
+        try:
+            world = World(replace(given, crash_at=step)).run()
+        except Broken as broken:
+            pytest.fail(f"dead after step {step}: {broken}")
+        assert world.crashes == 1
+
+
 @pytest.mark.parametrize("strategy", STRATEGIES)
 class TestACrashAtAnyStep:
     """A process may die after each action, each event and each commit; the next attempt goes on."""
@@ -77,12 +87,7 @@ class TestACrashAtAnyStep:
     def test_loses_and_doubles_nothing(self, strategy: str, mode: str, sparse: bool, rows_per_s: int | None) -> None:
         """R-SNAP-37, R-SNAP-38, R-SNAP-39: a restart continues from what was sealed, whatever was under way."""
         given = replace(SMALL, strategy=strategy, mode=mode, sparse=sparse, rows_per_s=rows_per_s)
-        for step in range(1, World(given).run().steps + 1):
-            try:
-                world = World(replace(given, crash_at=step)).run()
-            except Broken as broken:
-                pytest.fail(f"dead after step {step}: {broken}")
-            assert world.crashes == 1
+        die_at_each_step(given, World(given).run().steps)
 
     @pytest.mark.parametrize("seed", range(20))
     def test_again_and_again(self, strategy: str, seed: int) -> None:
@@ -104,12 +109,7 @@ class TestPartsOfASplit:
         given = replace(SMALL, rows=30, mode=mode, trouble_s=12.0, **HIGH)
         first = World(given).run()
         assert first.oracle.halves > 3
-        for step in range(1, first.steps + 1):
-            try:
-                world = World(replace(given, crash_at=step)).run()
-            except Broken as broken:
-                pytest.fail(f"dead after step {step}: {broken}")
-            assert world.crashes == 1
+        die_at_each_step(given, first.steps)
 
     @pytest.mark.parametrize("seed", range(60))
     def test_in_any_world(self, seed: int) -> None:

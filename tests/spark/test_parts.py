@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from support.jobs import vacuum
+from support.jobs import make_kind, vacuum
 
 from backfill_core.errors import AccountingError
 from backfill_core.messages import ReadSplit, Seal, WorkFailed, WorkFinished
@@ -22,17 +22,11 @@ def rows_of(frame):
     return Counter(map(str, frame.collect()))
 
 
+MORE = {"with a map": {"m": "map('k', id % 3)"}, "our name": {"__backfill_part": "id % 5"}}
+
+
 def make(spark, path, kind):
-    extra = {"with a map": ["map('k', id % 3) AS m"], "our name": ["id % 5 AS __backfill_part"]}.get(kind, [])
-    frame = spark.range(0, 900, 1, 5).selectExpr("id", "id % 4 AS part", "concat('n', id % 50) AS name", *extra)
-    writer = frame.write.format("delta").option("delta.enableDeletionVectors", "true")
-    if kind == "renamed":
-        writer = writer.option("delta.columnMapping.mode", "name")
-    (writer.partitionBy("part") if kind == "partitioned" else writer).save(path)
-    if kind == "deleted":
-        spark.sql(f"DELETE FROM delta.`{path}` WHERE id % 9 = 4")
-    if kind == "renamed":
-        spark.sql(f"ALTER TABLE delta.`{path}` RENAME COLUMN name TO title")
+    make_kind(spark, path, kind, **MORE.get(kind, {}))
 
 
 def opened(spark, path, key=("id",)):

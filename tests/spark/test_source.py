@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from support.jobs import forget_before, make_orders, vacuum
+from support.jobs import forget_before, make_kind, make_orders, vacuum
 
 from backfill_core.errors import (
     ChangeFeedExpiredError,
@@ -52,16 +52,7 @@ class TestASplitIsExactlyItsPartOfTheLine:
     @pytest.mark.parametrize("kind", ["plain", "deleted", "partitioned", "renamed", "with a map"])
     def test_random_cuts_cover_the_version_once(self, spark, tmp_path, kind):
         path = str(tmp_path / "odd path=%20")
-        extra = {"with a map": ["map('k', id % 3) AS m"]}.get(kind, [])
-        frame = spark.range(0, 900, 1, 5).selectExpr("id", "id % 7 AS p", "concat('n', id % 50) AS name", *extra)
-        writer = frame.write.format("delta").option("delta.enableDeletionVectors", "true")
-        if kind == "renamed":
-            writer = writer.option("delta.columnMapping.mode", "name")
-        (writer.partitionBy("p") if kind == "partitioned" else writer).save(path)
-        if kind == "deleted":
-            spark.sql(f"DELETE FROM delta.`{path}` WHERE id % 9 = 4")
-        if kind == "renamed":
-            spark.sql(f"ALTER TABLE delta.`{path}` RENAME COLUMN name TO title")
+        make_kind(spark, path, kind, **({"m": "map('k', id % 3)"} if kind == "with a map" else {}))
         wanted = rows_of(spark.read.format("delta").load(path))
         source = opened(spark, path)
         prefix, chance = prefix_of(source), random.Random(5)

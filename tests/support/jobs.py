@@ -61,6 +61,20 @@ def make_orders(spark: Any, path: str, rows: int, files: int = 8, **properties: 
     writer.save(path)
 
 
+def make_kind(spark: Any, path: str, kind: str, **more: str) -> None:
+    """Make a table of 900 rows in five files: plain, partitioned, with deleted rows or a renamed column; `more`: columns."""
+    extra = [f"{expression} AS {name}" for name, expression in more.items()]
+    frame = spark.range(0, 900, 1, 5).selectExpr("id", "id % 4 AS part", "concat('n', id % 50) AS name", *extra)
+    writer = frame.write.format("delta").option("delta.enableDeletionVectors", "true")
+    if kind == "renamed":
+        writer = writer.option("delta.columnMapping.mode", "name")
+    (writer.partitionBy("part") if kind == "partitioned" else writer).save(path)
+    if kind == "deleted":
+        spark.sql(f"DELETE FROM delta.`{path}` WHERE id % 9 = 4")
+    if kind == "renamed":
+        spark.sql(f"ALTER TABLE delta.`{path}` RENAME COLUMN name TO title")
+
+
 def vacuum(spark: Any, path: str) -> None:
     """Remove at once every file that the newest version of a table does not name."""
     spread = "spark.sql.sources.parallelPartitionDiscovery.parallelism"

@@ -82,10 +82,9 @@ class Splits:
         """Take what a split staged; a slice has its rows only in the mean, and is now charged for those there were."""
         one = self.running.pop(work_id)
         split = one.split
-        if one.charged is Charged.WHEN_SEALED and _too_slow(bucket):
-            return bucket, one
         if one.charged is Charged.WHEN_SEALED:
-            self.stock = self.stock.add(parts_of(split, files, filtered=self._filtered))
+            if not _too_slow(bucket):
+                self.stock = self.stock.add(parts_of(split, files, filtered=self._filtered))
             return bucket, one
         self.staged.append(Staged(split.start, split.stop, files, split.epoch, one.charged))
         if one.charged is Charged.WHEN_STARTED and not self._filtered:
