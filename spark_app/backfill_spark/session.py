@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from backfill_core.errors import JavaMissingError
 from backfill_spark import class_archive
+from backfill_spark.java_packages import know_packages
 
 DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
 SHIPPED_BY_PYSPARK = ",".join(
@@ -139,4 +140,6 @@ def open_session(
     builder = SparkSession.builder
     for name, value in settings.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    spark = builder.getOrCreate()
+    know_packages(spark)
+    return spark

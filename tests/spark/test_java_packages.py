@@ -1,0 +1,42 @@
+"""Names of Java packages that are answered without the JVM are names of packages, and their classes are found below them."""
+
+import pytest
+from py4j.java_gateway import JavaClass, JavaPackage
+from py4j.protocol import Py4JJavaError
+
+from backfill_spark.java_packages import PACKAGES
+
+
+def at(place, name):
+    for part in name.split("."):
+        place = getattr(place, part)
+    return place
+
+
+def test_each_is_there_before_the_jvm_is_asked(spark):
+    for package in PACKAGES:
+        place = spark._jvm
+        for part in package.split("."):
+            assert part in vars(place), package
+            place = vars(place)[part]
+        assert place._fqn == package
+
+
+def test_none_is_a_class(spark):
+    find = spark._jvm.py4j.reflection.ReflectionUtil.classForName
+    for package in PACKAGES:
+        parts = package.split(".")
+        for length in range(1, len(parts) + 1):
+            with pytest.raises(Py4JJavaError, match="ClassNotFoundException"):
+                find(".".join(parts[:length]))
+
+
+@pytest.mark.parametrize("name", ["java.util.ArrayList", "io.delta.kernel.Table", "org.apache.hadoop.fs.Path"])
+def test_classes_are_found_below_them(spark, name):
+    assert isinstance(at(spark._jvm, name), JavaClass)
+    assert at(spark._jvm, name)._fqn == name
+
+
+def test_what_is_not_known_is_asked_for_as_before(spark):
+    assert isinstance(at(spark._jvm, "org.apache.spark.launcher"), JavaPackage)
+    assert isinstance(spark._jvm.PythonUtils, JavaClass)
