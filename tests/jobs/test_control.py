@@ -8,7 +8,8 @@ from threading import Thread
 import pytest
 from support.background import Running
 from support.jobs import job, make_orders
-from support.oracle import seals, violations
+from support.oracle import rows_in, seals, violations
+from support.other_engine import update
 
 from backfill_core.errors import EXIT_STOPPED
 
@@ -32,10 +33,10 @@ def place(spark, tmp_path):
             return Running(spark, job(self.source, self.target, **barrier, **spec), tmp_path / "state")
 
         def change(self):
-            spark.sql(f"UPDATE delta.`{self.source}` SET amount = amount + 1 WHERE id % 10 = 3")
+            update(self.source, "id % 10 = 3", amount="amount + 1")
 
         def rows(self):
-            return spark.read.format("delta").load(self.target).count()
+            return rows_in(self.target)
 
         def wrong(self):
             return violations(self.source, self.target, seals(self.target)[-1])

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 from support.jobs import job, make_orders
-from support.oracle import ALL, seals, violations
+from support.oracle import ALL, rows_in, seals, violations
+from support.other_engine import delete, update
 
 from backfill_core.errors import EXIT_COMPLETE
 from backfill_spark.driver import run_driver
@@ -35,10 +36,9 @@ def world(spark, tmp_path):
             )  # fmt: skip
 
         def change(self):
-            table = f"delta.`{self.source}`"
-            spark.sql(f"UPDATE {table} SET amount = amount + 1 WHERE id % 10 = 3")
-            spark.sql(f"DELETE FROM {table} WHERE id % 10 = 4")
-            spark.sql(f"UPDATE {table} SET id = id + 1000000 WHERE id % 100 = 5")
+            update(self.source, "id % 10 = 3", amount="amount + 1")
+            delete(self.source, "id % 10 = 4")
+            update(self.source, "id % 100 = 5", id="id + 1000000")
 
         def read(self):
             return spark.read.format("delta").load(self.target)
@@ -69,7 +69,7 @@ class TestAWholeJob:
 
         assert (outcome.exit_code, outcome.reason) == (EXIT_COMPLETE, "Complete")
         assert outcome.receipt.equal
-        assert outcome.receipt.rows == spark.read.format("delta").load(world.source).count() == ROWS * 9 // 10
+        assert outcome.receipt.rows == rows_in(world.source) == ROWS * 9 // 10
         assert seals(world.target)[-1].state["finished"]
         assert world.wrong() == []
 
@@ -164,7 +164,7 @@ class TestBadInput:
         assert world.untouched
 
     def test_null_keys(self, spark, world):
-        spark.sql(f"UPDATE delta.`{world.source}` SET id = null WHERE id = 7")
+        update(world.source, "id = 7", id="null")
 
         assert (world.run().reason, world.untouched) == ("KeyInvalid", True)
 
@@ -172,7 +172,7 @@ class TestBadInput:
         world.target = world.source
 
         assert world.run().reason == "TargetIsSource"
-        assert spark.read.format("delta").load(world.source).count() == ROWS
+        assert rows_in(world.source) == ROWS
 
     def test_a_target_with_rows_of_others(self, spark, world):
         spark.range(3).write.format("delta").save(world.target)

@@ -5,6 +5,7 @@ import shutil
 import pytest
 from support.jobs import forget_before, job, make_orders
 from support.oracle import seals, violations
+from support.other_engine import update
 
 from backfill_spark.driver import request_stop, run_driver
 from backfill_spark.settings import DriverSettings
@@ -23,7 +24,7 @@ def place(spark, tmp_path):
             return run_driver(backfill, settings=settings, observe=observe, spark=spark)
 
         def change(self):
-            spark.sql(f"UPDATE delta.`{self.source}` SET amount = amount + 1 WHERE id % 10 = 3")
+            update(self.source, "id % 10 = 3", amount="amount + 1")
 
     make_orders(spark, Place.source, 400, files=2)
     return Place()

@@ -2,6 +2,7 @@
 
 import pytest
 from support.jobs import job, make_orders
+from support.other_engine import delete, insert
 
 from backfill_spark.driver import run_driver
 from backfill_spark.settings import DriverSettings
@@ -89,7 +90,7 @@ class TestWhatEndsAJob:
         assert read(spark, tmp_path / "t").where("amount IS NULL").count() == 0
 
     def test_a_null_key_that_a_later_version_brings(self, spark, tmp_path, orders, run):
-        spark.sql(f"INSERT INTO delta.`{orders}` VALUES (null, 1, 99, '', 'new')")
+        insert(orders, "SELECT * REPLACE (cast(null AS bigint) AS id) FROM now WHERE id = 1")
         outcome = run()
 
         assert (outcome.reason, outcome.exit_code) == ("KeyInvalid", 23)
@@ -98,9 +99,9 @@ class TestWhatEndsAJob:
 
     def test_a_key_that_two_rows_share_for_a_while(self, spark, orders, run):
         """Nothing of it is left in the newest version; only the changes tell."""
-        for statement in ("INSERT INTO {} VALUES (2000, 1, 1, '', 'a')", "INSERT INTO {} VALUES (2000, 2, 2, '', 'b')"):
-            spark.sql(statement.format(f"delta.`{orders}`"))
-        spark.sql(f"DELETE FROM delta.`{orders}` WHERE id = 2000 AND amount = 2")
+        for amount in (1, 2):
+            insert(orders, f"SELECT * REPLACE (2000 AS id, {amount}.0 AS amount) FROM now WHERE id = 1")
+        delete(orders, "id = 2000 AND amount = 2")
         outcome = run()
 
         assert (outcome.reason, outcome.exit_code) == ("KeyNotUnique", 23)

@@ -2,7 +2,8 @@
 
 import pytest
 from support.jobs import job, make_orders
-from support.oracle import seals
+from support.oracle import rows_in, seals
+from support.other_engine import insert
 
 from backfill_spark import driver, plan
 from backfill_spark.settings import DriverSettings
@@ -19,8 +20,7 @@ class Place:
         make_orders(spark, self.source, ROWS, files=4)
 
     def double(self):
-        table = f"delta.`{self.source}`"
-        self.spark.sql(f"INSERT INTO {table} SELECT * FROM {table} WHERE id = 77")
+        insert(self.source, "SELECT * FROM now WHERE id = 77")
 
     def settings(self, **more):
         return DriverSettings(state_dir=self.folder / "state", cores=2, **more)
@@ -30,7 +30,7 @@ class Place:
         return driver.run_driver(job(self.source, self.target, **spec), settings=settings, spark=self.spark)
 
     def rows(self):
-        return self.spark.read.format("delta").load(self.target).count()
+        return rows_in(self.target)
 
 
 @pytest.fixture

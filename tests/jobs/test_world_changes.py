@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 from support.jobs import job, make_orders, vacuum
-from support.oracle import seals, violations
+from support.oracle import rows_in, seals, strangers, violations
+from support.other_engine import delete, update
 
 from backfill_spark.driver import request_stop, run_driver
 from backfill_spark.settings import DriverSettings
@@ -49,15 +50,11 @@ class World:
         """Say what is wrong with the target: it must hold all that it says, and say no more than `consumed`."""
         last = seals(self.target)[-1]
         assert (last.state["finished"], last.state["snapshot"]["consumed"]) == (False, consumed)
-        view = self.spark.read.format("delta").load(self.target).columns
-        wanted = self.spark.createDataFrame(self.kept, self.schema).select(*view)
-        found = self.spark.read.format("delta").load(self.target)
-        return found.exceptAll(wanted).count(), last.state["rowsDone"] - found.count()
+        return strangers(self.target, str(self.folder / "kept")), last.state["rowsDone"] - rows_in(self.target)
 
     def keep(self):
         """Remember the rows of the source as they are: afterwards they may be gone."""
-        rows = self.spark.read.format("delta").load(self.source)
-        self.kept, self.schema = rows.collect(), rows.schema
+        shutil.copytree(self.source, self.folder / "kept")
 
 
 def at_once(progress):
@@ -91,7 +88,7 @@ class TestTheChangeFeed:
 
     def test_was_never_there(self, plain):
         """Appends can be read without one, updates cannot."""
-        reason, code, message = plain.run(at_once, lambda: plain.sql("UPDATE {t} SET twice = 0 WHERE id < 9"))
+        reason, code, message = plain.run(at_once, lambda: update(plain.source, "id < 9", twice="0"))
 
         assert (reason, code, plain.harm()) == ("ChangeFeedMissing", 43, (0, 0))
         assert "version 1 " in message
@@ -100,7 +97,7 @@ class TestTheChangeFeed:
         """The commit is still there, its rows are not."""
 
         def meanwhile():
-            world.sql("UPDATE {t} SET amount = amount + 1 WHERE id < 9")
+            update(world.source, "id < 9", amount="amount + 1")
             vacuum(spark, world.source)
 
         reason, code, _ = world.run(caught_up, meanwhile, after="Follow")
@@ -127,7 +124,8 @@ class TestAnotherTable:
         """Its feed does not tell what the restore undid."""
 
         def meanwhile():
-            world.sql("DELETE FROM {t} WHERE id < 9", "RESTORE TABLE {t} TO VERSION AS OF 0")
+            delete(world.source, "id < 9")
+            world.sql("RESTORE TABLE {t} TO VERSION AS OF 0")
 
         assert world.run(at_once, meanwhile)[:2] == ("SourceReplaced", 44)
         assert world.harm() == (0, 0)
@@ -167,7 +165,7 @@ class TestAnAppendTarget:
 
     def test_refuses_an_update_of_the_source(self, world):
         def meanwhile():
-            world.sql("UPDATE {t} SET amount = amount + 1 WHERE id = 3")
+            update(world.source, "id = 3", amount="amount + 1")
 
         reason, code, message = world.run(at_once, meanwhile, target={"writeMode": "Append"})
 
@@ -190,7 +188,7 @@ class TestThePinnedVersion:
     def test_that_was_vacuumed_while_the_job_was_stopped(self, spark, world):
         """It was fine when the job began."""
         stopped = world.run(at_once, lambda: request_stop(force=True), throttle={"rowsPerSecond": 0})
-        world.sql("UPDATE {t} SET amount = amount + 1 WHERE id < 150")
+        update(world.source, "id < 150", amount="amount + 1")
         vacuum(spark, world.source)
 
         assert stopped[0] == "Stopped"

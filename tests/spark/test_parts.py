@@ -116,7 +116,7 @@ def world(spark, tmp_path):
 LAYOUTS = {
     "plain": {},
     "partitioned by a column of the folder's name": {"partition_by": ("part",)},
-    "mapped": {"properties": {"delta.columnMapping.mode": "name"}, "partition_by": ("name",)},
+    "mapped": {"properties": {"delta.columnMapping.mode": "name"}, "partition_by": ("part",)},
     "transformed": {"transform": Transform(("id + 1 AS next", "name"), "id % 3 > 0")},
     "starred": {"transform": Transform(("*", "id + 1 AS next"))},
     "changelog": {"mode": "Changelog"},

@@ -1,5 +1,13 @@
 """Specs and tables for tests."""
 
+import atexit
+import hashlib
+import re
+import shutil
+import tempfile
+import uuid
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -44,35 +52,68 @@ def forget_before(spark: Any, path: str, version: int) -> None:
 
 def make_orders(spark: Any, path: str, rows: int, files: int = 8, **properties: str) -> None:
     """Make a source table with a change feed: id, customer, amount, note, status."""
-    writer = (
-        spark.range(0, rows, 1, files)
-        .selectExpr(
-            "id",
-            "id * 7919 % 1003 AS customer",
-            "cast(id % 1000 AS double) AS amount",
-            "md5(cast(id AS string)) AS note",
-            "element_at(array('new', 'paid', 'sent'), cast(id % 3 + 1 AS int)) AS status",
+
+    def write(to: str) -> None:
+        writer = (
+            spark.range(0, rows, 1, files)
+            .selectExpr(
+                "id",
+                "id * 7919 % 1003 AS customer",
+                "cast(id % 1000 AS double) AS amount",
+                "md5(cast(id AS string)) AS note",
+                "element_at(array('new', 'paid', 'sent'), cast(id % 3 + 1 AS int)) AS status",
+            )
+            .write.format("delta")
+            .option("delta.enableChangeDataFeed", "true")
         )
-        .write.format("delta")
-        .option("delta.enableChangeDataFeed", "true")
-    )
-    for name, value in properties.items():
-        writer = writer.option(name, value)
-    writer.save(path)
+        for name, value in properties.items():
+            writer = writer.option(name, value)
+        writer.save(to)
+
+    _make_once(("orders", rows, files, *properties.items()), write, path)
 
 
 def make_kind(spark: Any, path: str, kind: str, **more: str) -> None:
     """Make a table of 900 rows in five files: plain, partitioned, with deleted rows or a renamed column; `more`: columns."""
-    extra = [f"{expression} AS {name}" for name, expression in more.items()]
-    frame = spark.range(0, 900, 1, 5).selectExpr("id", "id % 4 AS part", "concat('n', id % 50) AS name", *extra)
-    writer = frame.write.format("delta").option("delta.enableDeletionVectors", "true")
-    if kind == "renamed":
-        writer = writer.option("delta.columnMapping.mode", "name")
-    (writer.partitionBy("part") if kind == "partitioned" else writer).save(path)
-    if kind == "deleted":
-        spark.sql(f"DELETE FROM delta.`{path}` WHERE id % 9 = 4")
-    if kind == "renamed":
-        spark.sql(f"ALTER TABLE delta.`{path}` RENAME COLUMN name TO title")
+
+    def write(to: str) -> None:
+        extra = [f"{expression} AS {name}" for name, expression in more.items()]
+        frame = spark.range(0, 900, 1, 5).selectExpr("id", "id % 4 AS part", "concat('n', id % 50) AS name", *extra)
+        writer = frame.write.format("delta").option("delta.enableDeletionVectors", "true")
+        if kind == "renamed":
+            writer = writer.option("delta.columnMapping.mode", "name")
+        (writer.partitionBy("part") if kind == "partitioned" else writer).save(to)
+        if kind == "deleted":
+            spark.sql(f"DELETE FROM delta.`{to}` WHERE id % 9 = 4")
+        if kind == "renamed":
+            spark.sql(f"ALTER TABLE delta.`{to}` RENAME COLUMN name TO title")
+
+    _make_once((kind, *more.items()), write, path)
+
+
+@cache
+def _made() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="backfill-tables-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def _make_once(what: tuple[Any, ...], write: Callable[[str], None], path: str) -> None:
+    """Put a table at a path: Spark writes it for the first who asks for `what`, the others get a copy with its own id.
+
+    Nothing in a table names its place, so that a copy is a table. Spark takes a second or more for one, a copy none.
+    """
+    original = _made() / hashlib.sha256(repr(what).encode()).hexdigest()[:16]
+    if not original.exists():
+        write(str(original))
+    shutil.copytree(original, path)
+    log = Path(path, "_delta_log")
+    for hidden in log.glob(".*.crc"):  # Hadoop's own sums, of the old id
+        hidden.unlink()
+    (old_id,) = set(re.findall(r'"metaData":\{"id":"([^"]+)"', (log / f"{0:020}.json").read_text()))
+    new_id = str(uuid.uuid4())
+    for file in (*log.glob("*.json"), *log.glob("*.crc")):
+        file.write_text(file.read_text().replace(old_id, new_id))
 
 
 def vacuum(spark: Any, path: str) -> None:

@@ -74,6 +74,14 @@ def rows_in(table: str) -> int:
     return rows
 
 
+def strangers(target: str, other: str) -> int:
+    """Return how many rows of a target another table has not, as often as the target has them, in the target's columns."""
+    columns = ", ".join(f'"{field.name}"' for field in DeltaTable(target).schema().fields)
+    surplus = f"SELECT {columns} FROM target EXCEPT ALL SELECT {columns} FROM other"
+    (rows,) = _numbers(f"SELECT count(*) FROM ({surplus})", {"target": DeltaTable(target), "other": DeltaTable(other)})
+    return rows
+
+
 def _numbers(query: str, tables: dict[str, DeltaTable]) -> list[int]:
     builder = QueryBuilder()
     for name, table in tables.items():

@@ -3,7 +3,7 @@
 Not a second Spark: the drivers under test share this machine's cores, and what is measured is theirs.
 """
 
-from deltalake import QueryBuilder, write_deltalake
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 
 def append(table: str, rows_of: str, first: int, rows: int) -> None:
@@ -17,3 +17,19 @@ def append(table: str, rows_of: str, first: int, rows: int) -> None:
     """
     made = QueryBuilder().execute(rows_of.format(first=first, last=first + rows - 1)).read_all()
     write_deltalake(table, made, mode="append", configuration={"delta.enableChangeDataFeed": "true"})
+
+
+def update(table: str, where: str, **columns: str) -> None:
+    """Set columns to expressions in the rows that are meant, in one commit, told in the change feed."""
+    DeltaTable(table).update(updates=columns, predicate=where)
+
+
+def delete(table: str, where: str) -> None:
+    """Remove rows in one commit, told in the change feed."""
+    DeltaTable(table).delete(where)
+
+
+def insert(table: str, query: str) -> None:
+    """Append the rows of a query in one commit; in it `now` is the table itself."""
+    rows = QueryBuilder().register("now", DeltaTable(table)).execute(query).read_all()
+    write_deltalake(table, rows, mode="append")
