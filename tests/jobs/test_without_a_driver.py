@@ -10,7 +10,6 @@ from contextlib import contextmanager
 import pytest
 from support.fake_driver import ScriptedJob
 from support.jobs import job, make_orders, write_yaml
-from support.other_engine import delete
 
 from backfill_spark import driver
 from backfill_spark.rendezvous import Rendezvous
@@ -104,7 +103,7 @@ class TestADriverThatIsJustEnding:
 
     def test_verify_ends_with_what_the_receipt_says(self, filled):
         """The exit code is that of the difference; that the driver ended is said beside it."""
-        delete(filled.target, "id = 7")
+        filled.spark.sql(f"DELETE FROM delta.`{filled.target}` WHERE id = 7")
         with filled.ended():
             done = filled.backfill("verify", "--explain", "-o", "json")
         receipt = json.loads(done.stdout)
