@@ -235,23 +235,26 @@ class TestPartitionsWithMappedNames:
 class TestPartitionValues:
     """Of every type that can be one, they come back from the folder's name as they were."""
 
-    @pytest.mark.parametrize(
-        "sql",
-        [
-            "timestamp_micros(1700000000123456)", "timestamp'1969-12-31 23:59:59.999999'", "timestamp'2020-01-01'",
-            "timestamp_ntz'2020-01-01 00:00:00.000001'", "date'0001-01-01'", "true", "cast(7 AS tinyint)",
-            "cast(-7 AS smallint)", "9000000000", "1.5D", "1.5F", "double('nan')", "double('-infinity')",
-            "cast(12.30 AS decimal(10, 2))", "cast(-0.00001 AS decimal(20, 5))", "'a=b/c%20 ü:?\\\\'", "' '", "'null'",
-        ],
+    VALUES = (
+        "timestamp_micros(1700000000123456)", "timestamp'1969-12-31 23:59:59.999999'", "timestamp'2020-01-01'",
+        "timestamp_ntz'2020-01-01 00:00:00.000001'", "date'0001-01-01'", "true", "cast(7 AS tinyint)",
+        "cast(-7 AS smallint)", "9000000000", "1.5D", "1.5F", "double('nan')", "double('-infinity')",
+        "cast(12.30 AS decimal(10, 2))", "cast(-0.00001 AS decimal(20, 5))", "'a=b/c%20 ü:?\\\\'", "' '", "'null'",
     )  # fmt: skip
-    def test_come_back(self, spark, tmp_path, sql):
-        rows = spark.sql(f"SELECT 1L AS id, {sql} AS p UNION ALL SELECT 2L, null")
-        found = fill(spark, sink_at(spark, tmp_path / "t", partition_by=("p",)), rows)
+
+    def test_come_back(self, spark, tmp_path):
+        """Of one table, a column each: a table for each type would take a minute."""
+        columns = {f"p{number}": value for number, value in enumerate(self.VALUES)}
+        values = ", ".join(f"{value} AS {name}" for name, value in columns.items())
+        rows = spark.sql(f"SELECT 1L AS id, {values} UNION ALL SELECT 2L{', null' * len(columns)}")
+        found = fill(spark, sink_at(spark, tmp_path / "t", partition_by=tuple(columns)), rows)
 
         assert take_receipt(rows, found, key=("id",), vnodes=4, source_version=0, target_version=0, epoch=0).equal, (
             found.collect()
         )
-        assert found.where(f"p = {sql}").count() == 1
+        equal = found.where("id = 1").selectExpr(*(f"{name} = {value} AS {name}" for name, value in columns.items()))
+        assert equal.first().asDict() == dict.fromkeys(columns, True)
+        assert found.where(" AND ".join(f"{name} = {value}" for name, value in columns.items())).count() == 1
 
 
 class TestAnEmptyTextInAPartition:
@@ -299,21 +302,22 @@ class TestNamesOfColumns:
     """Those that Delta takes are filled, read back and found by their statistics."""
 
     @pytest.mark.parametrize(
-        ("name", "properties"),
+        ("names", "properties"),
         [
-            ("a.b", {}), ("a`b", {}), ("ä-ö", {}), ("a=b", {"delta.columnMapping.mode": "name"}),
-            ("a b,;{}()", {"delta.columnMapping.mode": "name"}), ("a.b c", {"delta.columnMapping.mode": "name"}),
+            (("a.b", "a`b", "ä-ö"), {}),
+            (("a=b", "a b,;{}()", "a.b c"), {"delta.columnMapping.mode": "name"}),
         ],
-    )  # fmt: skip
-    def test_any_will_do(self, spark, tmp_path, name, properties):
-        rows = spark.range(9).toDF(name).selectExpr("*", "named_struct('b', 5L) AS a")
-        sink = sink_at(spark, tmp_path / "t", mode="Upsert", key=(name,), properties=properties)
-        quoted = "`" + name.replace("`", "``") + "`"
+    )
+    def test_any_will_do(self, spark, tmp_path, names, properties):
+        quoted = ["`" + name.replace("`", "``") + "`" for name in names]
+        rows = spark.range(9).selectExpr(*(f"id AS {name}" for name in quoted), "named_struct('b', 5L) AS a")
+        sink = sink_at(spark, tmp_path / "t", mode="Upsert", key=names, properties=properties)
         found = fill(spark, sink, rows)
-        net = rows.selectExpr(quoted, "a", f"{quoted} = 3 AS __backfill_delete")
+        net = rows.selectExpr(*quoted, "a", f"{quoted[0]} = 3 AS __backfill_delete")
         sink.merge(net.localCheckpoint(), app_id="a", txn_version=7)
 
-        assert found.where(f"{quoted} = 7").count() == 1
+        for name in quoted:
+            assert found.where(f"{name} = 7").count() == 1
         assert spark.read.format("delta").load(sink.path).count() == 8
 
 

@@ -204,12 +204,15 @@ class TestAChangelog:
 class TestAnyName:
     """Of columns, in the key or beside it."""
 
-    @pytest.mark.parametrize("name", ["a.b", "a b", "a`b", "ä", "hash", "vnode", "sign", "row", "c0"])
-    def test_will_do(self, spark, name):
-        left = spark.createDataFrame([(1, 2), (3, 4)], [name, "x"])
-        right = spark.createDataFrame([(1, 2), (3, 5)], [name, "x"])
+    NAMES = ("a.b", "a b", "a`b", "ä", "hash", "vnode", "sign", "row", "c0")
 
-        for key in ((name,), ("x",), ()):
-            wrong = tuple(one.vnode for one in receipt(left, right, key).mismatches)
-            shown = differing_rows(left, right, key=key, vnodes=16, wrong=wrong)
-            assert [row for _, row in shown] == [{name: 3, "x": 4}, {name: 3, "x": 5}]
+    @pytest.mark.parametrize("key", [NAMES, ("x",), ()], ids=["in the key", "beside it", "without one"])
+    def test_will_do(self, spark, key):
+        ones, threes = (1,) * len(self.NAMES), (3,) * len(self.NAMES)
+        left = spark.createDataFrame([(*ones, 2), (*threes, 4)], [*self.NAMES, "x"])
+        right = spark.createDataFrame([(*ones, 2), (*threes, 5)], [*self.NAMES, "x"])
+
+        wrong = tuple(one.vnode for one in receipt(left, right, key).mismatches)
+        shown = differing_rows(left, right, key=key, vnodes=16, wrong=wrong)
+        others = dict.fromkeys(self.NAMES, 3)
+        assert [row for _, row in shown] == [{**others, "x": 4}, {**others, "x": 5}]
