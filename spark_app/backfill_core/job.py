@@ -510,6 +510,11 @@ class Job:
         return StartWork(Verify(work_id, source_version, self._table_version, self._ids.epoch, done))
 
     # ------------------------------------------------------------------ view
+    @property
+    def at_rest(self) -> bool:
+        """Is a pause in force and nothing running any more? Who commanded it waits for that."""
+        return self._controls.paused is not None and not self._running
+
     def view(self, now: Now) -> JobView:
         """Return how things stand."""
         strategy = self._strategy.view(now)

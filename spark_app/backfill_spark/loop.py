@@ -87,7 +87,7 @@ class Loop:
             job: The core.
             hands: Carry out what it says.
             acknowledge: Takes the answers to commands.
-            observe: Called about four times a second with a look at the job.
+            observe: Called about four times a second with a look at the job, and at once when a pause has become quiet.
             watch: Shown every event before the core, and every action before it is carried out; must not block.
         """
         self._job = job
@@ -106,12 +106,13 @@ class Loop:
     def run(self) -> Finish:
         """Go on until the core says `Finish`, and return that."""
         finish = self._carry_out(self._job.start(now()))
-        observed_s = 0.0
+        observed_s, rested = 0.0, False
         while finish is None:
             event, moment = self._next_event(), now()
             self._watch(event, moment)
             finish = self._carry_out(self._job.on(event, moment))
-            if time.monotonic() - observed_s >= OBSERVE_EVERY_S or finish is not None:
+            came_to_rest, rested = self._job.at_rest and not rested, self._job.at_rest
+            if time.monotonic() - observed_s >= OBSERVE_EVERY_S or came_to_rest or finish is not None:
                 observed_s = time.monotonic()
                 self._observe(self._job.view(now()))
         self._sealer.shutdown(wait=True)

@@ -1,0 +1,75 @@
+"""The loop: what it tells those who look, and when."""
+
+from backfill_core.job import Job, JobSettings
+from backfill_core.messages import CommandReceived, Event, Head, Pause, Stop, WorkCancelled
+from backfill_core.state import JobState
+from backfill_core.strategies.snapshot.strategy import Pinned, SnapshotSettings, SnapshotStrategy
+from backfill_spark.loop import Loop, now
+
+ROWS = (1000, 1000)
+
+
+class NeverDone:
+    """Hands whose work ends only when it is cancelled; seals and looks are done at once."""
+
+    def __init__(self):
+        self.answers = {}
+        self.version = 0
+
+    def start(self, work, answer):
+        self.answers[work.work_id] = answer
+
+    def cancel(self, work_id):
+        self.answers.pop(work_id)(WorkCancelled(work_id))
+
+    def seal(self, action):
+        self.version += 1
+        return self.version
+
+    def after_seal(self):
+        pass
+
+    def head(self, kept_after):
+        return Head(3, now().wall_ms)
+
+    def discard(self, files):
+        pass
+
+    def explain(self, error):
+        raise error
+
+
+def told(pause):
+    """Run a job until it is paused and quiet; return what happened and what was observed, in its order."""
+    pinned = Pinned(3, now().wall_ms, "table", "files", ROWS, sum(ROWS))
+    strategy = SnapshotStrategy(pinned, SnapshotSettings(merges=True, filtered=False, follow=False, reads_ahead=True))
+    story, commanded = [], []
+
+    def observe(view):
+        story.append(view)
+        if view.running and not commanded:
+            commanded.append(1)
+            loop.put(CommandReceived(1, 1, pause))
+        elif commanded and view.quiet:
+            loop.put(CommandReceived(1, 2, Stop(force=True)))
+
+    loop = Loop(
+        Job(JobState("a/b", "h", 1, 0, "Snapshot"), strategy, JobSettings(), now()),
+        NeverDone(),
+        acknowledge=lambda _: None,
+        observe=observe,
+        watch=lambda seen, _: story.append(seen) if isinstance(seen, Event) else None,
+    )
+    loop.run()
+    return story
+
+
+def test_a_pause_is_told_at_once_when_it_is_quiet():
+    """Not at the next look of four a second: somebody waits for it, with a table to repair."""
+    story = told(Pause(force=True))
+    cancelled = [at for at, one in enumerate(story) if isinstance(one, WorkCancelled)]
+
+    assert cancelled
+    after = story[cancelled[-1] + 1]
+    assert not isinstance(after, Event), "the next thing after the end of the work is a look at the job"
+    assert after.quiet
