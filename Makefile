@@ -23,8 +23,8 @@ setup: ## .venv and Delta's jars from locked, hashed inputs; says what is missin
 demo: setup ## the product on real tables with real live changes, in two to three minutes
 	@$(BIN)/backfill demo
 
-test: setup ## all tests but the crash suite and the run on a real node: two lanes side by side
-	@$(TESTS) hands control jobs rules -- $(ARGS)
+test: setup ## all tests but the crash suite and the run on a real node: three lanes side by side
+	@$(TESTS) control hands jobs rules -- $(ARGS)
 
 test-core: setup ## the rules, the words, the command line and the house: no Spark
 	@$(TESTS) rules -- $(ARGS)
