@@ -102,11 +102,9 @@ class Lane:
         self.name = name
         self.report = REPORTS / f"{name}.xml"
         self.report.unlink(missing_ok=True)
+        command = [sys.executable, "-u", "-m", "pytest", "-q", f"--junit-xml={self.report}", *folders(name), *extra]
         self.process = subprocess.Popen(
-            [
-                *(("nice", "-n", "10") if name in LAST_IN_LINE else ()),
-                *(sys.executable, "-u", "-m", "pytest", "-q", f"--junit-xml={self.report}", *folders(name), *extra),
-            ],
+            ["nice", "-n", "10", *command] if name in LAST_IN_LINE else command,
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
