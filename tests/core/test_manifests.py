@@ -141,6 +141,14 @@ class TestSpark:
 
         assert made["spark.master"] == "local[2]"
         assert "spark.kubernetes.executor.podTemplateFile" not in made
+        assert "spark.driver.defaultJavaOptions" not in made
+
+    def test_a_driver_with_executors_compiles_once(self) -> None:
+        """It moves no rows; the spec may say otherwise."""
+        named = {"spark.driver.defaultJavaOptions": "-XX:+TieredCompilation"}
+
+        assert "-XX:TieredStopAtLevel=1 " in properties(launch())["spark.driver.defaultJavaOptions"]
+        assert properties(launch(spark={"conf": named})).items() >= named.items()
 
     def test_executors_by_demand(self) -> None:
         """There is no shuffle service, so shuffles are tracked."""

@@ -23,6 +23,10 @@ INSTANCES_DEFAULT = 1
 CORES_MAX = 512
 """Shuffles and Delta's own small jobs are cut by the number of cores; finer than this they only cost."""
 
+FIRST_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
+"""A driver with executors plans and seals, it moves no rows: code compiled to the utmost costs it more than it saves (ADR 0019).
+The cache: Java takes a driver that has the first compiler only for a small program, and what Spark fills is swept all the time."""
+
 PYTHON_MIB = 640
 """The driver's own Python beside its JVM."""
 
@@ -67,6 +71,9 @@ def _defaults(launch: Launch) -> dict[str, str]:
         return made
     executor = executor_size(launch)
     made |= {
+        "spark.driver.defaultJavaOptions": FIRST_COMPILER,
+        # Spark would wait for most executors before it does anything; there is much to read and check that needs none.
+        "spark.scheduler.minRegisteredResourcesRatio": "0",
         "spark.executor.memory": f"{executor.heap_mib}m",
         "spark.executor.memoryOverhead": f"{executor.overhead_mib}m",
         "spark.executor.cores": str(executor.cores),
