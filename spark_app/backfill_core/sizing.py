@@ -121,7 +121,7 @@ def cut(prefix: Sequence[int], gap: tuple[int, int], rows_wanted: int, *, exact:
         gap: Missing interval of the line.
         rows_wanted: How many rows it should have, at least 1.
         exact: Cut inside files to have just so many rows (a rate limit); else only whole files, as many as
-            fit, but at least the rest of the first one.
+            come nearest to it, but at least the rest of the first one.
 
     Returns:
         `[start, stop)` with `start == gap[0]` and `stop <= gap[1]`; None for an empty gap.
@@ -132,10 +132,10 @@ def cut(prefix: Sequence[int], gap: tuple[int, int], rows_wanted: int, *, exact:
     stop = min(end, start + max(1, rows_wanted))
     if exact:
         return start, stop
-    boundary = prefix[bisect_right(prefix, stop) - 1]
-    if boundary <= start:
-        boundary = prefix[bisect_right(prefix, start)]
-    return start, min(boundary, end)
+    behind = bisect_right(prefix, stop)
+    below, above = prefix[behind - 1], min(end, prefix[min(behind, len(prefix) - 1)])
+    # Not always the one below: of files a little larger than half a split, each split would have one instead of two.
+    return start, above if below <= start or above - stop < stop - below else below
 
 
 def pieces(prefix: Sequence[int], start: int, stop: int) -> tuple[Piece, ...]:

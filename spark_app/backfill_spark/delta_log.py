@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from backfill_core.messages import Head
 from backfill_spark.java_bulk import static_method
+from backfill_spark.java_errors import JAVA_ERRORS, is_a
 from backfill_spark.retention import kept_seconds
 
 if TYPE_CHECKING:
@@ -51,6 +52,24 @@ class LoggedTable:
     properties: dict[str, str]
     features: frozenset[str]
     """Of readers and writers, as far as the protocol names them."""
+
+
+def table_exists(spark: SparkSession, path: str) -> bool:
+    """Is there a table, with one commit at least?
+
+    Delta's own answer rebuilds the whole state of a table that has no checksum of its newest version: a killed driver's target.
+
+    Raises:
+        Whatever else Kernel or the storage say (`JAVA_ERRORS`).
+    """
+    engine, table = _open(spark, path)
+    try:
+        table.getLatestSnapshot(engine)
+    except JAVA_ERRORS as error:
+        if is_a(error, "TableNotFoundException"):
+            return False
+        raise
+    return True
 
 
 def table_now(spark: SparkSession, path: str) -> LoggedTable:

@@ -1,11 +1,12 @@
 """Files of a version, as Kernel lists them, are those that Delta itself lists."""
 
 import json
+import shutil
 
 import pytest
 from pyspark.sql import DataFrame
 
-from backfill_spark.delta_log import files_at, table_now
+from backfill_spark.delta_log import files_at, table_exists, table_now
 from backfill_spark.java_bulk import delta_actions
 
 EVERY_2 = {"delta.checkpointInterval": "2"}
@@ -89,6 +90,7 @@ class TestFilesOfAVersion:
         spark.sparkContext.setJobGroup("listing", "listing")
         try:
             files_at(spark, table, LAST, nulls_of=["id"])
+            assert table_exists(spark, table)
             assert spark.sparkContext.statusTracker().getJobIdsForGroup("listing") == []
         finally:
             spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
@@ -139,3 +141,24 @@ class TestWhatATableSaysOfItself:
         assert list(ours.partitions) == list(as_list(theirs.metadata().partitionColumns()))
         assert ours.properties == dict(as_list(theirs.metadata().configuration()))
         assert ours.features == set(as_list(theirs.protocol().readerAndWriterFeatureNames()))
+
+
+class TestIsThereATable:
+    """Before it is made, and after whoever made it was killed."""
+
+    def test_not_without_a_commit(self, spark, tmp_path):
+        log = tmp_path / "begun" / "_delta_log"
+        log.mkdir(parents=True)
+        (log / ".00000000000000000000.json.crc").touch()
+
+        assert not table_exists(spark, str(tmp_path / "missing"))
+        assert not table_exists(spark, str(tmp_path))
+        assert not table_exists(spark, str(log.parent))
+
+    def test_with_one(self, spark, table, tmp_path):
+        """Also where nothing but the log tells: no checksum, no checkpoint."""
+        log = tmp_path / "bare" / "_delta_log"
+        log.mkdir(parents=True)
+        shutil.copy(f"{table}/_delta_log/{0:020}.json", log)
+
+        assert table_exists(spark, str(log.parent))

@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from support import other_engine
 from support.jobs import forget_before, make_kind, make_orders, vacuum
 
 from backfill_core.errors import (
@@ -262,6 +263,27 @@ class TestTheVersionsAfter:
 
         with pytest.raises(SourceReplacedError):
             source.head()
+
+    def test_another_table_at_the_path_is_pinned_as_it_is_now(self, spark, path):
+        """Delta keeps the log of the old one, whose version was higher, for the session."""
+        spark.sql(f"UPDATE delta.`{path}` SET amount = 5 WHERE id = 1")
+        assert opened(spark, path).version == 1
+        shutil.rmtree(path)
+        make_orders(spark, path, 5, files=1)
+
+        source = opened(spark, path)
+        assert (source.version, source.pinned.live_rows) == (0, 5)
+
+    def test_a_version_that_another_engine_added_is_pinned(self, spark, path):
+        """Nobody told Delta's log of this session."""
+        assert opened(spark, path).version == 0
+        other_engine.delete(path, "id = 1")
+
+        source = opened(spark, path)
+        assert (
+            source.version,
+            source.read(pieces(prefix_of(source), 0, prefix_of(source)[-1])).where("id = 1").count(),
+        ) == (1, 0)
 
 
 class TestTransforms:

@@ -28,7 +28,7 @@ FILE_S = 4.0
 """Seconds' worth of rows of the largest file that is read whole; larger ones are sliced."""
 
 SPLIT_S = 1.0
-"""Seconds' worth of rows of a split, if a file has no more: less, and the start-up of its Spark job weighs."""
+"""Seconds' worth of rows of a split, rounded to whole files (at least one): less, and the start-up of its Spark job weighs."""
 
 PARTS_A_SECOND = 2
 """What the grid of the cuts is. A part costs its rows a detour (a third of what copying them costs) and the target a

@@ -26,6 +26,7 @@ from backfill_core.errors import (
 )
 from backfill_spark.changes import DELETE
 from backfill_spark.columns import nullable, quoted, unused
+from backfill_spark.delta_log import table_exists
 from backfill_spark.java_errors import JAVA_ERRORS, first_line, is_no_access, whole_text
 from backfill_spark.sinks.delta import checks
 from backfill_spark.sinks.delta.create import create_table, name_table, with_changelog_columns
@@ -78,7 +79,7 @@ class DeltaSink:
     # ------------------------------------------------------------------ checks
     def exists(self) -> bool:
         """Is there a Delta table?"""
-        return bool(self._jvm.io.delta.tables.DeltaTable.isDeltaTable(self._spark._jsparkSession, self.path))
+        return table_exists(self._spark, self.path)
 
     def check(self, schema: StructType, *, source_path: str, has_state: bool) -> None:
         """Refuse a target that cannot be filled, before anything is written.

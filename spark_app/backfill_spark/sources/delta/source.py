@@ -108,7 +108,9 @@ class DeltaSource:
                 cure="Set spec.source.delta.version to an existing one, or leave it out.",
             )
         self._delta_log = self._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self._spark._jsparkSession, self.path)
-        self._delta_log.update(False, self._none, self._none)
+        newest = self._newest_loaded(head)
+        if version is None:
+            wanted = int(newest.version())
         try:
             self._snapshot = self._delta_log.getSnapshotAt(wanted, self._none, self._none, False)
             self._pinned = self._describe(wanted)
@@ -127,6 +129,14 @@ class DeltaSource:
         self._check_key(self._pinned.schema)
         self._log = VersionLog(self._spark, self.path, self._pinned, self._schema_change, feed_at=self._feed_at)
         return self._pinned
+
+    def _newest_loaded(self, head: Head) -> Any:
+        """Return Delta's own newest snapshot, `head` or a newer one: a look that finds another one is a Spark job."""
+        known = self._delta_log.unsafeVolatileSnapshot()
+        if known.version() < head.version or known.metadata().id() != head.table_id:
+            # Delta keeps its logs between the jobs of a session.
+            known = self._delta_log.update(False, self._none, self._none)
+        return known
 
     def _feed_at(self, version: int) -> bool:
         return _has_feed(self._delta_log.getSnapshotAt(version, self._none, self._none, False).metadata())
