@@ -45,10 +45,11 @@ BARS = {
 }  # fmt: skip
 
 
-SETTLED_S = 3
-"""A rate is measured from so long after the seal that acknowledged it: what was being read then is sealed by that time."""
+SETTLED_S = 6
+"""A rate is measured from so long after the seal that acknowledged it: what was being read then, splits of four seconds, is
+sealed by that time."""
 
-WARM_SHARE = 0.45
+WARM_SHARE = 0.35
 """Of the rows, before a driver is throttled: a JVM that has just started stalls for a second now and then."""
 
 STREAM_RUNS = 3
