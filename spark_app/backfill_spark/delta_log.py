@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from backfill_core.messages import Head
 from backfill_spark.java_bulk import static_method
-from backfill_spark.java_errors import JAVA_ERRORS, is_a
+from backfill_spark.java_errors import JAVA_ERRORS, is_no_table
 from backfill_spark.retention import kept_seconds
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def table_exists(spark: SparkSession, path: str) -> bool:
     try:
         table.getLatestSnapshot(engine)
     except JAVA_ERRORS as error:
-        if is_a(error, "TableNotFoundException"):
+        if is_no_table(error):
             return False
         raise
     return True

@@ -30,6 +30,14 @@ def is_a(error: Exception, name: str) -> bool:
     return any(class_name.endswith(name) for class_name, _ in causes(error))
 
 
+def is_no_table(error: Exception) -> bool:
+    """Does Kernel say that a folder's log has no commit, whatever else is in it?"""
+    return is_a(error, "TableNotFoundException") or (
+        is_a(error, "InvalidTableException")
+        and "No complete checkpoint found and no delta files found" in whole_text(error)
+    )
+
+
 def whole_text(error: Exception) -> str:
     """Return all that an exception and its causes say, one a line."""
     return "\n".join([str(error), *(f"{class_name}: {text}" for class_name, text in causes(error))])

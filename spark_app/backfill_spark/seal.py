@@ -25,7 +25,7 @@ from backfill_core.errors import (
     UnsupportedTargetFeatureError,
 )
 from backfill_core.messages import StagedFile
-from backfill_spark.java_errors import JAVA_ERRORS, causes, is_a, is_no_access, is_no_room
+from backfill_spark.java_errors import JAVA_ERRORS, causes, is_a, is_no_access, is_no_room, is_no_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -94,7 +94,7 @@ class Sealer:
             table = self._kernel.Table.forPath(self._engine, self._path)
             snapshot = table.getLatestSnapshot(self._engine)
         except JAVA_ERRORS as error:
-            if is_a(error, "TableNotFoundException"):
+            if is_no_table(error):
                 return StoredState(None, -1, None)
             raise explain(error) from error
         text = snapshot.getDomainMetadata(self._domain)

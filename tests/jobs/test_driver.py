@@ -181,6 +181,14 @@ class TestBadInput:
         assert (outcome.reason, outcome.exit_code) == ("TargetNotEmpty", 24)
         assert world.read().count() == 3
 
+    def test_a_target_whose_commits_are_gone(self, world):
+        """Tried again it would be the same: nobody knows what is in its files."""
+        log = Path(world.target, "_delta_log")
+        log.mkdir(parents=True)
+        (log / f"{7:020}.crc").write_text("{}")
+
+        assert world.run().reason == "TargetNotEmpty"
+
 
 class TestATargetInTheCatalog:
     """Given by name, made by name."""

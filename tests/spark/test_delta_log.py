@@ -150,7 +150,11 @@ class TestIsThereATable:
         log = tmp_path / "begun" / "_delta_log"
         log.mkdir(parents=True)
         (log / ".00000000000000000000.json.crc").touch()
+        ended = tmp_path / "ended" / "_delta_log"
+        ended.mkdir(parents=True)
+        (ended / f"{7:020}.crc").write_text("{}")
 
+        assert not table_exists(spark, str(ended.parent))
         assert not table_exists(spark, str(tmp_path / "missing"))
         assert not table_exists(spark, str(tmp_path))
         assert not table_exists(spark, str(log.parent))

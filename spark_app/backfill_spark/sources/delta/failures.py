@@ -15,7 +15,7 @@ from backfill_core.errors import (
     TransientError,
     UnsupportedSourceFeatureError,
 )
-from backfill_spark.java_errors import causes, first_line, is_a, is_no_access, is_no_room, whole_text
+from backfill_spark.java_errors import causes, first_line, is_no_access, is_no_room, is_no_table, whole_text
 
 _FILE_GONE = re.compile(
     r"FileNotFoundException|FILE_NOT_EXIST|DELTA_FILE_NOT_FOUND|does not exist|FAILED_READ_FILE.FILE_NOT_EXIST"
@@ -24,7 +24,7 @@ _FILE_GONE = re.compile(
 
 def explain_look(error: Exception, *, path: str) -> BackfillError:
     """Say why a source could not be opened or looked at; the target is not to blame."""
-    if is_a(error, "TableNotFoundException"):
+    if is_no_table(error):
         return SourceNotFoundError(f"{path} is not a Delta table.", cure="Check spec.source.delta.path.")
     text = whole_text(error)
     if is_no_access(text):
