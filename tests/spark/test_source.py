@@ -18,6 +18,7 @@ from backfill_core.errors import (
     KeyInvalidError,
     SchemaChangedError,
     SnapshotExpiredError,
+    SourceNotFoundError,
     SourceReplacedError,
 )
 from backfill_core.sizing import pieces
@@ -263,6 +264,15 @@ class TestTheVersionsAfter:
 
         with pytest.raises(SourceReplacedError):
             source.head()
+
+    def test_a_table_whose_commits_are_gone_is_none(self, spark, tmp_path):
+        """Asked again, it would be the same."""
+        log = tmp_path / "gone" / "_delta_log"
+        log.mkdir(parents=True)
+        (log / f"{7:020}.crc").write_text("{}")
+
+        with pytest.raises(SourceNotFoundError):
+            DeltaSource(spark, str(log.parent), key=("id",)).head()
 
     def test_another_table_at_the_path_is_pinned_as_it_is_now(self, spark, path):
         """Delta keeps the log of the old one, whose version was higher, for the session."""
