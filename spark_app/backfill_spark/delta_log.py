@@ -54,34 +54,22 @@ class LoggedTable:
     """Of readers and writers, as far as the protocol names them."""
 
 
-def table_exists(spark: SparkSession, path: str) -> bool:
-    """Is there a table, with one commit at least?
+def table_now(spark: SparkSession, path: str) -> LoggedTable | None:
+    """Return what the newest version says of its table; None where there is no commit.
 
-    Delta's own answer rebuilds the whole state of a table that has no checksum of its newest version: a killed driver's target.
+    Delta's own snapshot says the same, once it has rebuilt the whole state in Spark jobs; for a killed driver's target, whose
+    newest version has no checksum, so does its `isDeltaTable`.
 
     Raises:
         Whatever else Kernel or the storage say (`JAVA_ERRORS`).
     """
     engine, table = _open(spark, path)
     try:
-        table.getLatestSnapshot(engine)
+        snapshot = table.getLatestSnapshot(engine)
     except JAVA_ERRORS as error:
         if is_no_table(error):
-            return False
+            return None
         raise
-    return True
-
-
-def table_now(spark: SparkSession, path: str) -> LoggedTable:
-    """Return what the newest version says of its table.
-
-    Delta's own snapshot says the same, once it has rebuilt the whole state in Spark jobs.
-
-    Raises:
-        Whatever Kernel or the storage say (`JAVA_ERRORS`).
-    """
-    engine, table = _open(spark, path)
-    snapshot = table.getLatestSnapshot(engine)
     metadata, protocol = snapshot.getMetadata(), snapshot.getProtocol()
     return LoggedTable(
         schema=str(metadata.getSchemaString()),

@@ -26,7 +26,6 @@ from backfill_core.errors import (
 )
 from backfill_spark.changes import DELETE
 from backfill_spark.columns import nullable, quoted, unused
-from backfill_spark.delta_log import table_exists
 from backfill_spark.java_errors import JAVA_ERRORS, first_line, is_no_access, whole_text
 from backfill_spark.sinks.delta import checks
 from backfill_spark.sinks.delta.create import create_table, name_table, with_changelog_columns
@@ -79,7 +78,7 @@ class DeltaSink:
     # ------------------------------------------------------------------ checks
     def exists(self) -> bool:
         """Is there a Delta table?"""
-        return table_exists(self._spark, self.path)
+        return read_table(self._spark, self.path) is not None
 
     def check(self, schema: StructType, *, source_path: str, has_state: bool) -> None:
         """Refuse a target that cannot be filled, before anything is written.
@@ -95,11 +94,11 @@ class DeltaSink:
         self._check_writable()
         wanted = self._wanted(schema)
         checks.check_layout(wanted, partition_by=self._partition_by, cluster_by=self._cluster_by)
-        if not self.exists():
+        table = read_table(self._spark, self.path)
+        if table is None:
             checks.check_properties("spec.target.delta.properties", self._properties, upserts=upserts)
             self._check_foreign_files()
             return
-        table = read_table(self._spark, self.path)
         checks.check_table(table, upserts=upserts)
         checks.check_schema(wanted, table.schema)
         if not has_state and self._existing_rows == "Refuse" and self._has_rows():
@@ -189,6 +188,7 @@ class DeltaSink:
     def _table(self) -> TargetTable:
         if self._known is None:
             self._known = read_table(self._spark, self.path)
+        assert self._known is not None
         return self._known
 
     # ------------------------------------------------------------------ staging

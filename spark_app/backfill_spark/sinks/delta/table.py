@@ -45,8 +45,10 @@ def delta_snapshot(spark: SparkSession, path: str) -> Any:
     return jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path).update(False, none, none)
 
 
-def read_table(spark: SparkSession, path: str) -> TargetTable:
-    """Look at a table that exists."""
+def read_table(spark: SparkSession, path: str) -> TargetTable | None:
+    """Look at a table; None where there is none."""
     found = table_now(spark, path)
+    if found is None:
+        return None
     schema = StructType.fromJson(json.loads(found.schema))
     return TargetTable(path, schema, found.partitions, found.properties, found.features)
