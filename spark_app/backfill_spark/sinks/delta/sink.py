@@ -27,7 +27,7 @@ from backfill_core.errors import (
 from backfill_spark.changes import DELETE
 from backfill_spark.columns import nullable, quoted, unused
 from backfill_spark.java_errors import JAVA_ERRORS, first_line, is_no_access, whole_text
-from backfill_spark.sinks.delta import checks
+from backfill_spark.sinks.delta import checks, dictionaries
 from backfill_spark.sinks.delta.create import create_table, name_table, with_changelog_columns
 from backfill_spark.sinks.delta.staging import PART, StagingFolder, part_of
 from backfill_spark.sinks.delta.table import PHYSICAL_NAME, TargetTable, delta_snapshot, read_table
@@ -73,6 +73,7 @@ class DeltaSink:
         self.job_hash = hashlib.sha256(job_id.encode()).hexdigest()[:12]
         self._fs = self._file_system(self.path)
         self._staging = StagingFolder(spark, self.path, self.job_hash)
+        self._dictionaries = dictionaries.Dictionaries()
         self._known: TargetTable | None = None
 
     # ------------------------------------------------------------------ checks
@@ -225,9 +226,13 @@ class DeltaSink:
         chosen = rows.select(*above, *columns)
         folders = chosen.columns[: len(above)]
         folders += [table.physical(table.schema[name]) for name in table.partitions]
-        writer = chosen.write.mode("overwrite")
+        spared = self._dictionaries.next_write()
+        writer = chosen.write.mode("overwrite").options(**dictionaries.options(spared))
         (writer.partitionBy(*folders) if folders else writer).parquet(folder)
-        return self._staging.files(folder)
+        files = self._staging.files(folder)
+        if files and not spared:
+            self._dictionaries.learn(*dictionaries.read_chunks(self._spark, files[0]))
+        return files
 
     def _column(self, index: int, field: StructField, rows: DataFrame) -> Column:
         there = {one.lower(): one for one in rows.columns}
