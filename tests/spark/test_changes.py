@@ -56,20 +56,38 @@ def net_of_version(before, after, version):
     return out
 
 
+def history(seed):
+    """Return a table of 20 keys, what became of it in seven versions, and their changes as the feed tells them."""
+    chance = random.Random(seed)
+    start = table = {key: chance.randrange(100) for key in range(0, 20, 2)}
+    feed = []
+    for version in range(1, 8):
+        after, _ = play(table, version, chance, 20)
+        feed += net_of_version(table, after, version)
+        table = after
+    return start, table, feed
+
+
+def together(spark, examples, transform=ALL):
+    """Return the net changes of each example by its name: one query for all of them, each with keys of its own."""
+    rows = [(at, *row[1:]) for at, example in enumerate(examples.values()) for row in example]
+    found = {row["id"]: row for row in net(spark, rows, transform).collect()}
+    return {name: found[at] for at, name in enumerate(examples)}
+
+
 class TestChangesBecomeWhatTheTargetMustDo:
     """Net changes merged into the old view give the new view, filter and key changes included (R-SNAP-48)."""
 
-    @pytest.mark.parametrize("seed", range(4))
-    def test_random_histories(self, spark, tmp_path, seed):
-        chance = random.Random(seed)
-        start = {key: chance.randrange(100) for key in range(0, 20, 2)}
-        table, feed = start, []
-        for version in range(1, 8):
-            after, _ = play(table, version, chance, 20)
-            feed += net_of_version(table, after, version)
-            table = after
+    def test_random_histories(self, spark, tmp_path):
+        """Four of them, with keys of their own, in one MERGE."""
+        start, table, feed = {}, {}, []
+        for seed in range(4):
+            before, after, told = history(seed)
+            start |= {key + 100 * seed: amount for key, amount in before.items()}
+            table |= {key + 100 * seed: amount for key, amount in after.items()}
+            feed += [(key + 100 * seed, *rest) for key, *rest in told]
         transform = Transform(("id AS key", "amount * 2 AS twice"), "amount >= 30")
-        changes = spark.createDataFrame(feed, "id long, amount long, _change_type string, _commit_version long")
+        changes = spark.createDataFrame(feed, COLUMNS)
         sink = DeltaSink(spark, str(tmp_path / "t"), write_mode="Upsert", key=("key",), job_id="j")
         old = spark.createDataFrame(list(start.items()), "id long, amount long")
         sink.prepare(transform.apply(old).schema)
@@ -95,25 +113,29 @@ class TestChangesBecomeWhatTheTargetMustDo:
             append_rows(changes)
 
 
+LAST_IMAGES = {
+    "added": ([(1, 5, "insert", 4)], (5, False)),
+    "replaced in one version": ([(1, 6, "insert", 5), (1, 5, "delete", 5)], (6, False)),
+    "updated, then gone": ([(1, 5, BEFORE, 4), (1, 6, AFTER, 4), (1, 6, "delete", 5)], (None, True)),
+    "gone, then added": ([(1, 6, "insert", 9), (1, 5, "delete", 8)], (6, False)),
+    "updated twice": ([(1, 5, BEFORE, 4), (1, 6, AFTER, 4), (1, 6, BEFORE, 10), (1, 7, AFTER, 10)], (7, False)),
+}
+"""What happened to one key, and its last image. Versions are numbers: 10 comes after 9."""
+
+
+@pytest.fixture(scope="module")
+def last_images(spark):
+    return together(spark, {name: rows for name, (rows, _) in LAST_IMAGES.items()})
+
+
 class TestTheLastImageOfAKeyWins:
     """One row a key: what it is after the newest version, or that it is gone."""
 
-    @pytest.mark.parametrize(
-        ("rows", "last"),
-        [
-            ([(1, 5, "insert", 4)], (5, False)),
-            ([(1, 6, "insert", 5), (1, 5, "delete", 5)], (6, False)),
-            ([(1, 5, BEFORE, 4), (1, 6, AFTER, 4), (1, 6, "delete", 5)], (None, True)),
-            ([(1, 6, "insert", 9), (1, 5, "delete", 8)], (6, False)),
-            ([(1, 5, BEFORE, 4), (1, 6, AFTER, 4), (1, 6, BEFORE, 10), (1, 7, AFTER, 10)], (7, False)),
-        ],
-        ids=["added", "replaced in one version", "updated, then gone", "gone, then added", "updated twice"],
-    )
-    def test_of_one_key(self, spark, rows, last):
-        """Versions are numbers: 10 comes after 9."""
-        row = net(spark, rows).collect()[0]
+    @pytest.mark.parametrize("name", LAST_IMAGES)
+    def test_of_one_key(self, last_images, name):
+        row = last_images[name]
 
-        assert (None if row[DELETE] else row["amount"], row[DELETE]) == last
+        assert (None if row[DELETE] else row["amount"], row[DELETE]) == LAST_IMAGES[name][1]
 
     def test_a_changed_key_removes_the_old_one(self, spark):
         rows = net(spark, [(1, 5, BEFORE, 4), (2, 5, AFTER, 4)]).collect()
@@ -121,22 +143,30 @@ class TestTheLastImageOfAKeyWins:
         assert sorted((row["id"], row[DELETE]) for row in rows) == [(1, True), (2, False)]
 
 
+FILTERED = {
+    "never passed": ([(1, 5, "insert", 4)], True),
+    "passes no more": ([(1, 50, BEFORE, 4), (1, 5, AFTER, 4)], True),
+    "passes now": ([(1, 5, BEFORE, 4), (1, 50, AFTER, 4)], False),
+    "passed in between, unknown now": (
+        [(1, 5, BEFORE, 4), (1, 50, AFTER, 4), (1, 50, BEFORE, 5), (1, None, AFTER, 5)],
+        True,
+    ),
+}
+"""What happened to one key, and whether it is gone where amounts above 10 pass."""
+
+
+@pytest.fixture(scope="module")
+def filtered(spark):
+    return together(spark, {name: rows for name, (rows, _) in FILTERED.items()}, Transform(None, "amount > 10"))
+
+
 class TestTheFilter:
     """A row that does not pass it is not there."""
 
-    @pytest.mark.parametrize(
-        ("rows", "gone"),
-        [
-            ([(1, 5, "insert", 4)], True),
-            ([(1, 50, BEFORE, 4), (1, 5, AFTER, 4)], True),
-            ([(1, 5, BEFORE, 4), (1, 50, AFTER, 4)], False),
-            ([(1, 5, BEFORE, 4), (1, 50, AFTER, 4), (1, 50, BEFORE, 5), (1, None, AFTER, 5)], True),
-        ],
-        ids=["never passed", "passes no more", "passes now", "passed in between, unknown now"],
-    )
-    def test_of_images(self, spark, rows, gone):
+    @pytest.mark.parametrize("name", FILTERED)
+    def test_of_images(self, filtered, name):
         """A condition that is neither true nor false is not passed."""
-        assert net(spark, rows, Transform(None, "amount > 10")).collect()[0][DELETE] == gone
+        assert filtered[name][DELETE] == FILTERED[name][1]
 
     def test_it_speaks_of_the_source_not_of_the_output(self, spark):
         """`where` may name columns that are not selected, or whose name is given to something else."""
@@ -173,25 +203,18 @@ class TestAKeyThatTwoRowsShare:
         with pytest.raises(DuplicateKeyError, match="'id': 1"):
             check_net_changes(net(spark, rows), ("id",))
 
-    @pytest.mark.parametrize(
-        "rows",
-        [
-            [(1, 5, "delete", 4), (1, 6, "insert", 4)],
-            [(1, 5, "insert", 4), (1, 5, "delete", 5), (1, 6, "insert", 6), (1, 6, "delete", 7)],
-            [(1, 5, "delete", 4), (1, 6, "insert", 5), (1, 6, "delete", 6)],
-            [(1, 5 + at, kind, 4 + at) for at in range(5) for kind in (BEFORE, AFTER)],
-            [(1, 5, BEFORE, 4), (2, 5, AFTER, 4), (2, 5, BEFORE, 5), (1, 5, AFTER, 5)],
-        ],
-        ids=[
-            "replaced",
-            "came and went twice",
-            "went, came, went",
-            "updated five times",
-            "became another and came back",
-        ],
-    )
-    def test_one_row_at_a_time_is_no_double(self, spark, rows):
-        assert check_net_changes(net(spark, rows), ("id",)) == len({row[0] for row in rows})
+    def test_one_row_at_a_time_is_no_double(self, spark):
+        """Whatever happens to it: each of these to a key of its own."""
+        replaced = [(1, 5, "delete", 4), (1, 6, "insert", 4)]
+        came_and_went_twice = [(2, 5, "insert", 4), (2, 5, "delete", 5), (2, 6, "insert", 6), (2, 6, "delete", 7)]
+        went_came_went = [(3, 5, "delete", 4), (3, 6, "insert", 5), (3, 6, "delete", 6)]
+        updated_five_times = [(4, 5 + at, kind, 4 + at) for at in range(5) for kind in (BEFORE, AFTER)]
+        became_another_and_came_back = [(5, 5, BEFORE, 4), (6, 5, AFTER, 4), (6, 5, BEFORE, 5), (5, 5, AFTER, 5)]
+        rows = [
+            *replaced, *came_and_went_twice, *went_came_went, *updated_five_times, *became_another_and_came_back,
+        ]  # fmt: skip
+
+        assert check_net_changes(net(spark, rows), ("id",)) == 6
 
     def test_of_several_columns(self, spark):
         """Only all of them together are the key; a null among them is a value like any other here."""
@@ -233,15 +256,16 @@ class TestColumns:
         ]  # fmt: skip
         assert append_rows(changes).columns == ["id", "amount"]
 
-    @pytest.mark.parametrize("name", ["a.b", "a b", "a`b", "ä-ö", "select", "row", "1"])
-    def test_any_name_will_do(self, spark, name):
-        columns = ["id", name, "_change_type", "_commit_version"]
-        changes = spark.createDataFrame([(1, 5, "insert", 4)], columns)
+    def test_any_name_will_do(self, spark):
+        names = ("a.b", "a b", "a`b", "ä-ö", "select", "row", "1")
+        values = tuple(range(5, 5 + len(names)))
+        changes = spark.createDataFrame([(1, *values, "insert", 4)], ["id", *names, "_change_type", "_commit_version"])
 
-        merged = net_changes(changes, ALL, (name,)).localCheckpoint()
-        assert (check_net_changes(merged, (name,)), merged.collect()[0][name]) == (1, 5)
-        logged = changelog_rows(changes, Transform(None, "id > 0"), key=(name,), epoch=1).collect()
-        assert [(row[name], row["_op"]) for row in logged] == [(5, "insert")]
+        merged = net_changes(changes, ALL, names).localCheckpoint()
+        assert (check_net_changes(merged, names), merged.select("id", DELETE).collect()) == (1, [(1, False)])
+        assert [tuple(row[name] for name in names) for row in merged.collect()] == [values]
+        logged = changelog_rows(changes, Transform(None, "id > 0"), key=names, epoch=1).collect()
+        assert [(*(row[name] for name in names), row["_op"]) for row in logged] == [(*values, "insert")]
 
     def test_nested_values_come_through(self, spark):
         columns = (
