@@ -2,7 +2,7 @@
 
 Parquet tries a dictionary for every column of every file, and gives it up where values hardly repeat: keys, amounts, times,
 hashes. A plain copy pays that once for each large file, a backfill once for each of its many small ones: measured on the
-main job's table, a tenth of the work. What a file gives up, the next ones do not try.
+main job's table, a fourteenth of the work. What a file gives up, the next ones do not try.
 """
 
 from __future__ import annotations
