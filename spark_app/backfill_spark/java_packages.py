@@ -25,6 +25,7 @@ PACKAGES = (
     "java.util",
     "org.apache.commons.io",
     "org.apache.hadoop.fs.permission",
+    "org.apache.parquet.hadoop.util",
     "org.apache.spark.sql.catalyst.trees",
     "org.apache.spark.sql.classic",
     "org.apache.spark.sql.delta",

@@ -43,17 +43,17 @@ class TestWhenAllIsTried:
 
     def test_until_a_file_has_told(self):
         known = Dictionaries()
-        assert known.next_write() == known.next_write() == frozenset()
+        assert (known.next_write(), known.next_write()) == (None, None)
 
         known.learn(self.GAVE_UP, TELLING_ROWS - 1)
-        assert known.next_write() == frozenset()
+        assert known.next_write() is None
         known.learn(self.GAVE_UP, TELLING_ROWS)
         assert known.next_write() == {"a"}
 
     def test_again_and_again(self):
         known = Dictionaries()
         known.learn(self.GAVE_UP, TELLING_ROWS)
-        tried = [not known.next_write() for _ in range(3 * TRY_EVERY)]
+        tried = [known.next_write() is None for _ in range(3 * TRY_EVERY)]
 
         assert [at + 1 for at, one in enumerate(tried) if one] == [TRY_EVERY, 2 * TRY_EVERY, 3 * TRY_EVERY]
 

@@ -49,12 +49,11 @@ class Dictionaries:
         self._writes = 0
         self._given_up: frozenset[str] | None = None
 
-    def next_write(self) -> frozenset[str]:
-        """Return the columns that the next write need not try; none where it is to find out."""
+    def next_write(self) -> frozenset[str] | None:
+        """Return the columns that the next write need not try; None where it is to try all, and to be learned from."""
         with self._lock:
             self._writes += 1
-            again = self._given_up is None or self._writes % TRY_EVERY == 0
-            return frozenset() if again else self._given_up or frozenset()
+            return None if self._writes % TRY_EVERY == 0 else self._given_up
 
     def learn(self, chunks: Sequence[Chunk], rows: int) -> None:
         """Take what a file that tried all columns has kept."""

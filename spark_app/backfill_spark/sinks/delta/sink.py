@@ -168,7 +168,8 @@ class DeltaSink:
     # ------------------------------------------------------------------ making
     def prepare(self, schema: StructType) -> None:
         """Make the table when it is missing, and look at it as it is now."""
-        if not self.exists():
+        self._known = read_table(self._spark, self.path)
+        if self._known is None:
             self._remove_begun_log()
             create_table(
                 self._spark,
@@ -180,10 +181,10 @@ class DeltaSink:
                 properties=self._properties,
                 deletion_vectors=self._write_mode == "Upsert",
             )
+            self._known = read_table(self._spark, self.path)
         elif self._name is not None and not self._spark.catalog.tableExists(self._name):
             # Killed between the two, a table has its first commit and no name.
             name_table(self._spark, self.path, self._name)
-        self._known = read_table(self._spark, self.path)
 
     @property
     def _table(self) -> TargetTable:
@@ -227,10 +228,10 @@ class DeltaSink:
         folders = chosen.columns[: len(above)]
         folders += [table.physical(table.schema[name]) for name in table.partitions]
         spared = self._dictionaries.next_write()
-        writer = chosen.write.mode("overwrite").options(**dictionaries.options(spared))
+        writer = chosen.write.mode("overwrite").options(**dictionaries.options(spared or ()))
         (writer.partitionBy(*folders) if folders else writer).parquet(folder)
         files = self._staging.files(folder)
-        if files and not spared:
+        if files and spared is None:
             self._dictionaries.learn(*dictionaries.read_chunks(self._spark, files[0]))
         return files
 
