@@ -256,16 +256,15 @@ class TestColumns:
         ]  # fmt: skip
         assert append_rows(changes).columns == ["id", "amount"]
 
-    def test_any_name_will_do(self, spark):
-        names = ("a.b", "a b", "a`b", "ä-ö", "select", "row", "1")
-        values = tuple(range(5, 5 + len(names)))
-        changes = spark.createDataFrame([(1, *values, "insert", 4)], ["id", *names, "_change_type", "_commit_version"])
+    @pytest.mark.parametrize("name", ["a.b", "a b", "a`b", "ä-ö", "select", "row", "1"])
+    def test_any_name_will_do(self, spark, name):
+        columns = ["id", name, "_change_type", "_commit_version"]
+        changes = spark.createDataFrame([(1, 5, "insert", 4)], columns)
 
-        merged = net_changes(changes, ALL, names).localCheckpoint()
-        assert (check_net_changes(merged, names), merged.select("id", DELETE).collect()) == (1, [(1, False)])
-        assert [tuple(row[name] for name in names) for row in merged.collect()] == [values]
-        logged = changelog_rows(changes, Transform(None, "id > 0"), key=names, epoch=1).collect()
-        assert [(*(row[name] for name in names), row["_op"]) for row in logged] == [(*values, "insert")]
+        merged = net_changes(changes, ALL, (name,)).localCheckpoint()
+        assert (check_net_changes(merged, (name,)), merged.collect()[0][name]) == (1, 5)
+        logged = changelog_rows(changes, Transform(None, "id > 0"), key=(name,), epoch=1).collect()
+        assert [(row[name], row["_op"]) for row in logged] == [(5, "insert")]
 
     def test_nested_values_come_through(self, spark):
         columns = (
