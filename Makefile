@@ -6,6 +6,7 @@ BIN := .venv/bin
 TESTS := $(BIN)/python build-tools/run_tests.py
 ARGS ?=
 KILLS ?= 1000
+MINUTES ?= 60
 OPERATOR_KILLS = $(if $(filter file,$(origin KILLS)),500,$(KILLS))
 ROWS ?= 20000000
 RUNS ?= 5
@@ -14,7 +15,7 @@ LOCK = $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version
 	--no-emit-index-url --no-header
 
 help: ## this list
-	@echo "usage: make TARGET [ARGS='further pytest arguments'] [KILLS=n] [ROWS=n] [RUNS=n]"
+	@echo "usage: make TARGET [ARGS='further pytest arguments'] [KILLS=n] [MINUTES=n] [ROWS=n] [RUNS=n]"
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
 
 setup: ## .venv and Delta's jars from locked, hashed inputs; says what is missing; safe to run again
@@ -23,8 +24,8 @@ setup: ## .venv and Delta's jars from locked, hashed inputs; says what is missin
 demo: setup ## the product on real tables with real live changes, in two to three minutes
 	@$(BIN)/backfill demo
 
-test: setup ## all tests but the crash suite and the run on a real node: three lanes side by side
-	@$(TESTS) control hands jobs rules -- $(ARGS)
+test: setup ## all tests but the crash suite and the run on a real node: lanes, three side by side
+	@$(TESTS) control hands jobs rules terminal tables objects -- $(ARGS)
 
 test-core: setup ## the rules, the words, the command line and the house: no Spark
 	@$(TESTS) rules -- $(ARGS)
@@ -44,6 +45,9 @@ crash: setup ## kill the real driver KILLS times (1000) while the source changes
 crash-operator: setup ## kill the operator KILLS times (500) around its writes, while drivers fail and specs change
 	@BACKFILL_OPERATOR_KILLS=$(OPERATOR_KILLS) $(BIN)/python -m pytest -q -s --junit-xml=build/reports/crash-operator.xml \
 		tests/control_plane/test_killed_operators.py $(ARGS)
+
+attack: setup ## let three suites look for holes for MINUTES (60) in all: odd tables, hostile objects, a real terminal
+	@$(BIN)/python build-tools/attack.py $(MINUTES) -- $(ARGS)
 
 e2e-smoke: setup ## one run on a real node: images, operator, driver and executor pods, control through the CR; needs a cluster (see docs/kubernetes.md)
 	@$(TESTS) e2e -- -s $(ARGS)
@@ -87,4 +91,4 @@ clean: ## remove what tests and tools leave behind; .venv and the jars stay
 	@rm -rf build dist spark-warehouse metastore_db derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	@find crds operator spark_app tests build-tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help setup demo test test-core test-spark test-control-plane test-cli crash crash-operator e2e-smoke check lint types contracts generated docs crds bench bench-operator lock image clean
+.PHONY: help setup demo test test-core test-spark test-control-plane test-cli crash crash-operator attack e2e-smoke check lint types contracts generated docs crds bench bench-operator lock image clean

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from support import attack
 
 ROOT = Path(__file__).parent.parent
 FIRST_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
@@ -19,6 +20,7 @@ processes of their own (the crash suite, the command line's, the demo's) run as 
 
 JARS = Path(os.environ.get("BACKFILL_JARS_DIR", ROOT / ".cache" / "jars"))
 LIMIT_S = {"core": 60, "simulation": 120, "cli": 120, "architecture": 120, "control_plane": 120, "crash": 0}
+LIMIT_S |= {"attack": 0} if attack.SECONDS else {}
 """Longest time of one test by suite; 0: no limit. A test that hangs must end, and say where it hung."""
 LIMIT_WITH_SPARK_S = 300
 

@@ -7,6 +7,7 @@ import sys
 import zipfile
 
 import pytest
+from support import attack
 from support.house import ROOT, packaged
 
 
@@ -63,12 +64,47 @@ class TestTheClosingLine:
 
     def test_every_folder_of_tests_is_in_a_lane(self, run_tests):
         """A suite that no target runs is no suite."""
-        reached = {
-            path for lane in ("rules", "hands", "jobs", "control", "crash", "e2e") for path in run_tests.folders(lane)
-        }
-        there = {f"tests/{path.relative_to(ROOT / 'tests').parts[0]}" for path in (ROOT / "tests").rglob("test_*.py")}
+        lanes = ("rules", "hands", "jobs", "control", "crash", "e2e", *run_tests.ATTACKS)
+        reached = [ROOT / path for lane in lanes for path in run_tests.folders(lane)]
+        there = {path.parent for path in (ROOT / "tests").rglob("test_*.py")}
+        lost = [one for one in there if sum(one.is_relative_to(path) for path in reached) != 1]
 
-        assert there - reached <= {"tests/benchmarks"}
+        assert lost in ([], [ROOT / "tests" / "benchmarks"])
+
+    def test_a_lane_without_tests_is_left_out(self, run_tests, capsys):
+        """Without a folder pytest would run all that there is."""
+        assert run_tests.main(["no_such_lane"]) == 0
+
+        assert capsys.readouterr().out.startswith("0 passed, 0 failed")
+
+
+class TestHowLongAnAttackLooks:
+    """The same few seeds in every merge; fresh ones for as long as somebody gives it."""
+
+    @pytest.fixture(autouse=True)
+    def told_nothing(self, monkeypatch):
+        monkeypatch.setattr(attack, "SECONDS", 0.0)
+        monkeypatch.setattr(attack, "ONLY", "")
+
+    def test_a_merge_is_judged_by_the_same_seeds_each_time(self):
+        """Else a change would be blamed for what was there before."""
+        assert list(attack.seeds(3)) == [0, 1, 2]
+
+    def test_with_time_it_goes_on_until_it_is_used_and_names_each_seed(self, monkeypatch, capsys):
+        """The last seed of the output is the one that found something."""
+        monkeypatch.setattr(attack, "SECONDS", 0.05)
+
+        tried = list(attack.seeds(3))
+
+        assert len(tried) == len(set(tried)) > 3
+        assert f"seed {tried[-1]}\n{len(tried)} seeds tried" in capsys.readouterr().out
+
+    def test_one_seed_can_be_tried_again(self, monkeypatch):
+        """What was found once must be seen twice."""
+        monkeypatch.setattr(attack, "SECONDS", 60.0)
+        monkeypatch.setattr(attack, "ONLY", "17")
+
+        assert list(attack.seeds(3)) == [17]
 
 
 class TestSetup:
