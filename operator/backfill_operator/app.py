@@ -74,7 +74,9 @@ class Operator:
             self.cluster, self.cache, self.metrics, settings.progress_writes_per_second,
             now_ms=clock.now_ms, monotonic=time.monotonic,
         )  # fmt: skip
-        installation = Installation(image=settings.default_image, service_account=settings.service_account)
+        installation = Installation(
+            image=settings.default_image, service_account=settings.service_account, limits=settings.limits
+        )
         self.reconcile = Reconciler(
             cluster=self.cluster,
             cache=self.cache,

@@ -6,11 +6,12 @@ import os
 import re
 import socket
 from collections.abc import Mapping
-from typing import Annotated, Final, Self
+from typing import Annotated, Final, Self, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from backfill_core.errors import EXIT_USAGE, BackfillError
+from backfill_operator.manifests.limits import ENV, METADATA, OPTIONAL_POD_FIELDS, VOLUMES, Limits
 
 PREFIX: Final = "BACKFILL_OPERATOR_"
 SERVICE_LINK: Final = re.compile(
@@ -23,6 +24,8 @@ LINKED_PORT: Final = re.compile(r"(tcp|udp|sctp)://.*")
 
 Port = Annotated[int, Field(ge=0, le=65_535)]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
+Patterns = tuple[Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^[^*\s]*\*?$")], ...]
+"""Names, or beginnings of names that end in `*`."""
 
 
 class InvalidOperatorSettingError(BackfillError):
@@ -90,6 +93,38 @@ class OperatorSettings(BaseModel):
     service_account: str = "backfill-spark"
     """Service account of drivers whose spec names none."""
 
+    allowed_images: Patterns = ()
+    """Images that a spec may name besides `default_image`: `host/name:tag` is that one, `host/name` has any tag or digest,
+    `host/path/*` is every image below. What runs in an image has all that the pod has."""
+
+    allowed_service_accounts: Patterns = ()
+    """Service accounts that a spec may name besides `service_account`."""
+
+    allowed_volumes: tuple[str, ...] = VOLUMES
+    """Types of volumes that a template may bring; `serviceAccountToken` and `clusterTrustBundle` are sources of a
+    projected volume, `hostPath` has a setting of its own."""
+
+    allowed_host_paths: tuple[Annotated[str, Field(pattern=r"^/[^*]*$")], ...] = ()
+    """Folders of nodes that a template may mount, each with all below it; empty: none."""
+
+    allowed_priority_classes: Patterns = ()
+    """Priority classes that a template may name; empty: none."""
+
+    allowed_pod_fields: tuple[str, ...] = ()
+    """Fields of a pod that a template may set beyond the harmless ones; of a fixed choice."""
+
+    allowed_env: Patterns = ENV
+    """Variables that a template may set; those that Java, Python, Spark or the loader read can never be allowed."""
+
+    allowed_metadata: Patterns = METADATA
+    """Labels and annotations with a `.` or `/` in their name that a template may set; some controllers act upon them."""
+
+    allowed_conf: Patterns = ()
+    """Spark settings that `spec.spark.conf` may hold beyond the harmless ones."""
+
+    allow_sidecars: bool = False
+    """May a template bring containers and init containers? Their images must be in `allowed_images`."""
+
     cluster_domain: str = "cluster.local"
     """Suffix of the cluster's service names."""
 
@@ -128,6 +163,37 @@ class OperatorSettings(BaseModel):
             raise ValueError("relist_min_seconds must not exceed relist_max_seconds")
         return self
 
+    @field_validator("allowed_volumes")
+    @classmethod
+    def _no_host_paths(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        if "hostPath" in given or "*" in given:
+            raise ValueError("name the types; folders of nodes belong into BACKFILL_OPERATOR_ALLOWED_HOST_PATHS")
+        return given
+
+    @field_validator("allowed_pod_fields")
+    @classmethod
+    def _of_the_choice(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        for name in given:
+            if name not in OPTIONAL_POD_FIELDS:
+                raise ValueError(f"{name} is none of {', '.join(OPTIONAL_POD_FIELDS)}")
+        return given
+
+    @property
+    def limits(self) -> Limits:
+        """What a spec may ask for."""
+        return Limits(
+            images=self.allowed_images,
+            service_accounts=self.allowed_service_accounts,
+            volumes=self.allowed_volumes,
+            host_paths=self.allowed_host_paths,
+            priority_classes=self.allowed_priority_classes,
+            pod_fields=self.allowed_pod_fields,
+            env=self.allowed_env,
+            metadata=self.allowed_metadata,
+            conf=self.allowed_conf,
+            sidecars=self.allow_sidecars,
+        )
+
     @classmethod
     def from_environ(cls, environ: Mapping[str, str] | None = None) -> OperatorSettings:
         """Read the variables that begin with `BACKFILL_OPERATOR_`; an unknown one is an error, not a surprise.
@@ -139,10 +205,11 @@ class OperatorSettings(BaseModel):
         values: dict[str, object] = {
             name.removeprefix(PREFIX).lower(): value
             for name, value in given.items()
-            if name.startswith(PREFIX) and value and not _service_link(name.removeprefix(PREFIX), value)
+            if name.startswith(PREFIX) and not _service_link(name.removeprefix(PREFIX), value)
         }
-        if "namespaces" in values:
-            values["namespaces"] = tuple(one.strip() for one in str(values["namespaces"]).split(",") if one.strip())
+        # An empty variable is one that is not set; an empty list is said by one, and allows nothing.
+        values = {name: _listed(value) if name in LISTS else value for name, value in values.items()}
+        values = {name: value for name, value in values.items() if value != ""}
         try:
             return cls.model_validate(values)
         except ValidationError as error:
@@ -151,6 +218,16 @@ class OperatorSettings(BaseModel):
             raise InvalidOperatorSettingError(
                 f"{variable}: {first['msg'][:1].lower()}{first['msg'][1:]}.", cure=f"Mend or unset {variable}."
             ) from error
+
+
+LISTS: Final = frozenset(
+    name for name, field in OperatorSettings.model_fields.items() if get_origin(field.annotation) is tuple
+)
+"""Settings that are lists, written with commas."""
+
+
+def _listed(value: object) -> tuple[str, ...]:
+    return tuple(one.strip() for one in str(value).split(",") if one.strip())
 
 
 def _service_link(name: str, value: str) -> bool:

@@ -12,6 +12,7 @@ from support.house import ROOT
 from support.operator_rig import QUICK, Rig
 
 from backfill_core.errors import EXIT_USAGE
+from backfill_operator.manifests.limits import VOLUMES
 from backfill_operator.settings import PREFIX, InvalidOperatorSettingError, OperatorSettings
 
 
@@ -50,6 +51,12 @@ class TestSettings:
             ("METRICS_PORT", "none"),
             ("LEASE_SECONDS", "1"),
             ("RELIST_MIN_SECONDS", "9999"),
+            ("ALLOWED_VOLUMES", "secret,hostPath"),
+            ("ALLOWED_VOLUMES", "*"),
+            ("ALLOWED_POD_FIELDS", "hostNetwork"),
+            ("ALLOWED_HOST_PATHS", "lake"),
+            ("ALLOWED_IMAGES", "registry/*/spark"),
+            ("ALLOW_SIDECARS", "sometimes"),
         ],
     )
     def test_one_that_says_nothing_usable_is_named(self, name, value):
@@ -57,6 +64,13 @@ class TestSettings:
         with pytest.raises(InvalidOperatorSettingError, match=PREFIX) as refused:
             OperatorSettings.from_environ({PREFIX + name: value})
         assert refused.value.exit_code == EXIT_USAGE
+
+    def test_an_empty_list_allows_nothing(self):
+        """Unset means the default, which allows the volumes that most jobs need."""
+        given = OperatorSettings.from_environ({f"{PREFIX}ALLOWED_VOLUMES": "", f"{PREFIX}WORKERS": ""})
+
+        assert (given.limits.volumes, given.workers) == ((), OperatorSettings().workers)
+        assert OperatorSettings().limits.volumes == VOLUMES
 
     @pytest.mark.parametrize("service", ["", "METRICS_", "HEALTH_", "A_B_"])
     def test_what_kubernetes_sets_for_a_service_is_no_setting(self, service):

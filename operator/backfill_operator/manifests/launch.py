@@ -7,6 +7,7 @@ from typing import Literal
 
 from backfill_api.spec import BackfillSpec
 from backfill_api.status import AttemptKind
+from backfill_operator.manifests.limits import Limits
 
 
 class ManifestRefusedError(Exception):
@@ -36,6 +37,9 @@ class Installation:
     image_pull_secrets: tuple[str, ...] = ()
     labels: dict[str, str] = field(default_factory=dict)
     """On every object, below what the operator sets."""
+
+    limits: Limits = field(default_factory=Limits)
+    """What a spec may ask for."""
 
 
 @dataclass(frozen=True, slots=True)
