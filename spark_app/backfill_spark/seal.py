@@ -13,7 +13,6 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 from backfill_core.errors import (
     BackfillError,
@@ -26,6 +25,7 @@ from backfill_core.errors import (
 )
 from backfill_core.messages import StagedFile
 from backfill_spark.java_errors import JAVA_ERRORS, causes, is_a, is_no_access, is_no_room, is_no_table
+from backfill_spark.partition_values import instant, partition_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,8 +35,6 @@ HOOKS_MAX = 32
 """Of past commits that failed and are kept for another try."""
 LOCAL_LOG_STORE = ("io.delta.kernel.logStore.file.impl", "io.delta.storage.LocalLogStore")
 """Kernel's own choice for local files starts ten processes (chmod, readlink) for every file it writes: half of a seal."""
-
-NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +249,7 @@ class Sealer:
         actions = self._jvm.java.util.ArrayList()
         layout = self._known_layout()
         for partition, statuses in by_partition.items():
-            context = self._kernel.Transaction.getWriteContext(self._engine, state, layout.literals(partition))
+            context = layout.write_context(partition)
             group = self._jvm.java.util.ArrayList()
             for status in statuses:
                 group.add(status)
@@ -272,39 +270,34 @@ class _Layout:
         self.partition_columns = tuple(txn.getPartitionColumns(engine))
         state = txn.getTransactionState(engine)
         self.physical_schema = kernel.internal.data.TransactionStateRow.getPhysicalSchema(state)
-        nothing = dict.fromkeys(self.partition_columns)
-        context = kernel.Transaction.getWriteContext(engine, state, self.literals(tuple(nothing.items())))
-        self.statistics_columns = context.getStatisticsColumns()
+        nothing = jvm.java.util.HashMap()
+        for name in self.partition_columns:
+            nothing.put(name, kernel.expressions.Literal.ofNull(self._schema.get(name).getDataType()))
+        context = kernel.Transaction.getWriteContext(engine, state, nothing)
+        self._directory, self.statistics_columns = context.getTargetDirectory(), context.getStatisticsColumns()
         # Physical names are unique for ever; a logical one may be the physical one of another column, renamed since.
-        self._folders = tuple(
-            self.physical_schema.at(self._schema.indexOf(name)).getName() for name in self.partition_columns
-        )
+        fields = [self.physical_schema.at(self._schema.indexOf(name)) for name in self.partition_columns]
+        self._types = {field.getName(): field.getDataType() for field in fields}
+        self._instants = {name for name, kind in self._types.items() if str(kind.toString()) == "timestamp"}
 
     def partition_of(self, path: str) -> tuple[tuple[str, str | None], ...]:
-        """Return the partition values of a staged file, by logical column name."""
-        values = partition_of(path, self._folders)
-        return tuple((name, value) for name, (_, value) in zip(self.partition_columns, values, strict=True))
+        """Return the partition values of a staged file as the log has them, by physical column name."""
+        return tuple(
+            (name, text if text is None or name not in self._instants else instant(text))
+            for name, text in partition_of(path, tuple(self._types))
+        )
 
-    def literals(self, partition: Sequence[tuple[str, str | None]]) -> Any:
-        """Return partition values as typed literals, by logical column name."""
+    def write_context(self, partition: Sequence[tuple[str, str | None]]) -> Any:
+        """Return what makes actions of files of one partition.
+
+        Kernel's own takes typed values; to type a text it asks the JVM's zone, and it knows no year beyond 9999. As a text a
+        value is logged as it is, and that is the form of Delta's own writer.
+        """
+        literal = self._kernel.expressions.Literal
         values = self._jvm.java.util.HashMap()
         for name, text in partition:
-            values.put(name, self._literal(self._schema.get(name).getDataType(), text))
-        return values
-
-    def _literal(self, data_type: Any, text: str | None) -> Any:
-        literal = self._kernel.expressions.Literal
-        if text is None:
-            return literal.ofNull(data_type)
-        # Kernel reads partition values from a log with the very parser that must understand ours.
-        return self._kernel.internal.util.PartitionUtils.literalForPartitionValue(data_type, text)
-
-
-def partition_of(path: str, columns: Sequence[str]) -> tuple[tuple[str, str | None], ...]:
-    """Return the partition values in a path's `column=value` folders, for the columns given, in their order."""
-    folders = dict(part.split("=", 1) for part in path.split("/")[:-1] if "=" in part)
-    named = {unquote(name): unquote(value) for name, value in folders.items()}
-    return tuple((name, None if named[name] == NULL_PARTITION else named[name]) for name in columns)
+            values.put(name, literal.ofNull(self._types[name]) if text is None else literal.ofString(text))
+        return self._kernel.internal.DataWriteContextImpl(self._directory, values, self.statistics_columns)
 
 
 def explain(error: Exception) -> BackfillError:

@@ -48,7 +48,11 @@ HOT_CODE_ONLY = (
 """Ten times Java's own numbers: what a job does per row is compiled to the utmost as ever, what it does per split is not
 (ADR 0019)."""
 
-JVM_OPTIONS = f"-Dlog4j2.configurationFile=file:{LOG_FILE} -XX:+UseParallelGC {HOT_CODE_ONLY}"
+ONE_ZONE = "-Duser.timezone=UTC"
+"""Java's older classes of time read and write texts in the zone of the machine, whatever Spark's own zone is."""
+
+JVM_OPTIONS = f"-Dlog4j2.configurationFile=file:{LOG_FILE} -XX:+UseParallelGC {ONE_ZONE} {HOT_CODE_ONLY}"
+EXECUTOR_OPTIONS = f"{ONE_ZONE} {HOT_CODE_ONLY}"
 if sys.platform == "linux":
     # Hadoop runs `chmod` for each file and folder it makes on a local disk: 12 ms a file instead of 22.
     JVM_OPTIONS += " -Djdk.lang.Process.launchMechanism=VFORK"
@@ -136,7 +140,7 @@ def open_session(
     if cluster:
         for name in LEFT_TO_THE_CLUSTER:
             del settings[name]
-        settings["spark.executor.defaultJavaOptions"] = HOT_CODE_ONLY
+        settings["spark.executor.defaultJavaOptions"] = EXECUTOR_OPTIONS
     elif jars_dir is not None and any(jars_dir.glob("*.jar")):
         # Not `spark.jars`, whose class loader a class archive does not serve.
         settings["spark.driver.extraClassPath"] = ":".join(str(jar.resolve()) for jar in sorted(jars_dir.glob("*.jar")))

@@ -8,7 +8,7 @@ from py4j.protocol import Py4JJavaError
 
 from backfill_core.errors import FencedError, StateMovedError, TransientError, UnsupportedTargetFeatureError
 from backfill_spark.delta_log import newest_version
-from backfill_spark.seal import Sealer, partition_of
+from backfill_spark.seal import Sealer
 from backfill_spark.sinks.delta.sink import DeltaSink
 
 COLUMNS = {
@@ -299,11 +299,6 @@ class TestPartitions:
         assert sorted(map(tuple, target.read().collect()), key=str) == sorted(map(tuple, rows.collect()), key=str)
         assert target.read().where("text = 'a b/c=d%e' AND day = '2024-02-29'").count() == 1
         assert target.read().where("text IS NULL").count() == 1
-
-    def test_values_are_read_from_folders(self):
-        assert partition_of("/t/backfill-1/a1/s1/p=a%20b/q=__HIVE_DEFAULT_PARTITION__/f.parquet", ("q", "p")) == (
-            ("q", None), ("p", "a b"),
-        )  # fmt: skip
 
 
 class TestTableFeatures:

@@ -228,7 +228,8 @@ class DeltaSink:
         folders = chosen.columns[: len(above)]
         folders += [table.physical(table.schema[name]) for name in table.partitions]
         spared = self._dictionaries.next_write()
-        writer = chosen.write.mode("overwrite").options(**dictionaries.options(spared or ()))
+        # The names of folders are values: of a timestamp in the zone that the log means, whatever the session's is.
+        writer = chosen.write.mode("overwrite").option("timeZone", "UTC").options(**dictionaries.options(spared or ()))
         (writer.partitionBy(*folders) if folders else writer).parquet(folder)
         files = self._staging.files(folder)
         if files and spared is None:
