@@ -62,6 +62,7 @@ CURES = {
     "SchemaChanged": "Undo the change of the column that the message names, or start again with a new target; `schemaChange: Ignore` permits added columns only.",
     "SourceNotAppendOnly": "Use `writeMode: Upsert` or `Changelog` with a new target.",
     "Fenced": "Nothing to do when a newer attempt runs. Otherwise look for a second driver of the same job.",
+    "TargetTaken": "Give each job a target of its own, or wait until the other job is finished. `Append` and `Changelog` jobs may share a target when each says `spec.target.delta.existingRows: Keep`.",
     "VerificationFailed": "Something else wrote to the target, or it is a bug. Compare the vnodes that the message names; keep the target as evidence.",
     "AccountingMismatch": "A bug or a damaged source file; nothing of the split was sealed. Report it with the message.",
     "StorageFull": "Free space on the storage of the target and run again; the run resumes at its last seal.",

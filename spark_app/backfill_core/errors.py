@@ -192,6 +192,13 @@ class AccountingError(BackfillError):
     exit_code = 49
 
 
+class TargetTakenError(BackfillError):
+    """Another job, which is not finished, fills the same target."""
+
+    reason = "TargetTaken"
+    exit_code = 50
+
+
 class DuplicateKeyError(KeyInvalidError):
     """Two source rows share a key, so the target cannot hold both."""
 

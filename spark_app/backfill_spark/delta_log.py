@@ -7,7 +7,7 @@ The first Spark jobs of a JVM take seconds each, and a driver that was killed is
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -104,19 +104,22 @@ def files_at(spark: SparkSession, path: str, version: int, *, nulls_of: Sequence
     Raises:
         Whatever Kernel or the storage say (`JAVA_ERRORS`).
     """
-    jvm: Any = spark._jvm
     engine, table = _open(spark, path)
     scan = table.getSnapshotAsOfVersion(engine, version).getScanBuilder().build()
-    as_json = static_method(spark, "io.delta.kernel.defaults.internal.json.JsonUtils", "rowToJson")
     batches = scan.getScanFiles(engine, True)  # with statistics
-    found: list[LoggedFile] = []
     try:
-        while batches.hasNext():
-            lines = batches.next().getRows().map(as_json).toInMemoryList()
-            found += [_parse(line, nulls_of) for line in jvm.java.lang.String.join("\n", lines).splitlines()]
+        return sorted(logged_files(spark, batches, nulls_of), key=lambda file: file.path)
     finally:
         batches.close()
-    return sorted(found, key=lambda file: file.path)
+
+
+def logged_files(spark: SparkSession, batches: Any, nulls_of: Sequence[str] = ()) -> Iterator[LoggedFile]:
+    """Yield the files of a Kernel scan, batch by batch, as they come; the caller closes it."""
+    jvm: Any = spark._jvm
+    as_json = static_method(spark, "io.delta.kernel.defaults.internal.json.JsonUtils", "rowToJson")
+    while batches.hasNext():
+        lines = batches.next().getRows().map(as_json).toInMemoryList()
+        yield from (_parse(line, nulls_of) for line in jvm.java.lang.String.join("\n", lines).splitlines())
 
 
 def without_statistics(add: dict[str, Any]) -> str:

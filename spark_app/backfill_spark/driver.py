@@ -210,6 +210,7 @@ class _Attempt:
                 vnodes=spec.strategy.snapshot.vnodes,
                 prefix=tuple(prefix),
                 opened_at=opened.stored.txn_version,
+                claim=opened.target.claim,
             )
         )
         self._server: ControlSeat | None = None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from backfill_api.spec import Backfill
 from backfill_core import strategies
 from backfill_core.errors import SnapshotExpiredError, SourceReplacedError
+from backfill_core.owner import PREFIX, Claim, check_claim
 from backfill_core.plugins import choose
 from backfill_core.ports import Pinned
 from backfill_core.state import JobState, check_same_spec
@@ -32,6 +33,8 @@ class OpenedTarget:
     sealer: Sealer
     stored: StoredState
     state: JobState | None
+    claim: Claim
+    """What the job says of the target."""
 
 
 @dataclass(frozen=True)
@@ -92,16 +95,21 @@ def open_target(spark: SparkSession, backfill: Backfill) -> OpenedTarget:
     """Look at the target and the state in it; the source may be gone.
 
     Raises:
-        BackfillError: it cannot be read, or holds the state of another spec.
+        BackfillError: it cannot be read, holds the state of another spec, or is filled by another job.
     """
     spec = backfill.spec
     sink = choose(sinks.discover(), spec.target.type, "spec.target.type").open(spark, backfill)
-    sealer = Sealer(spark, sink.path, app_id=f"backfill-{sink.job_hash}", domain=f"backfill.{sink.job_hash}")
+    domain = f"{PREFIX}{sink.job_hash}"
+    sealer = Sealer(spark, sink.path, app_id=f"backfill-{sink.job_hash}", domain=domain)
     stored = sealer.read_state()
     state = None if stored.text is None else JobState.decode(stored.text)
     if state is not None:
         check_same_spec(state, job_id=backfill.job_id, spec_hash=backfill.spec_hash)
-    return OpenedTarget(sink, sealer, stored, state)
+    shares = spec.target.delta.existing_rows == "Keep"
+    claim = Claim(domain, backfill.job_id, shares, begins=state is None)
+    if state is None or not state.finished:
+        check_claim(claim, stored.claims, path=sink.path)
+    return OpenedTarget(sink, sealer, stored, state, claim)
 
 
 def open_job(spark: SparkSession, backfill: Backfill, target: OpenedTarget | None = None) -> Opened:

@@ -20,10 +20,13 @@ from backfill_core.errors import (
     PermissionDeniedError,
     StateMovedError,
     StorageFullError,
+    TargetNotEmptyError,
     TransientError,
     UnsupportedTargetFeatureError,
 )
 from backfill_core.messages import StagedFile
+from backfill_core.owner import OWNER_DOMAIN, Claim, check_claim, claimed, claims_in
+from backfill_spark.delta_log import logged_files
 from backfill_spark.java_errors import JAVA_ERRORS, causes, is_a, is_no_access, is_no_room, is_no_table
 from backfill_spark.partition_values import instant, partition_of
 
@@ -44,6 +47,11 @@ class StoredState:
     text: str | None
     table_version: int
     txn_version: int | None
+    claims: tuple[Claim, ...] = ()
+    """Of every job that has a state in the table, this one too."""
+
+    owner: str | None = None
+    """What the jobs said of themselves, as it is stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,20 +96,44 @@ class Sealer:
     # ------------------------------------------------------------------ reading
     def read_state(self) -> StoredState:
         """Read the job's state, the newest version and our newest transaction, without a Spark job."""
+        snapshot = self._newest()
+        return StoredState(None, -1, None) if snapshot is None else self._state_in(snapshot)
+
+    def _newest(self) -> Any:
+        """Return the newest version as Kernel sees it; None where there is no table."""
         try:
-            table = self._kernel.Table.forPath(self._engine, self._path)
-            snapshot = table.getLatestSnapshot(self._engine)
+            return self._kernel.Table.forPath(self._engine, self._path).getLatestSnapshot(self._engine)
         except JAVA_ERRORS as error:
             if is_no_table(error):
-                return StoredState(None, -1, None)
+                return None
             raise explain(error) from error
-        text = snapshot.getDomainMetadata(self._domain)
-        txn = snapshot.getLatestTransactionVersion(self._engine, self.app_id)
+
+    def _state_in(self, snapshot: Any) -> StoredState:
+        try:
+            stored = dict(snapshot.getActiveDomainMetadataMap().items())
+            txn = snapshot.getLatestTransactionVersion(self._engine, self.app_id)
+            version = snapshot.getVersion()
+        except JAVA_ERRORS as error:
+            raise explain(error) from error
+        domains = {str(name): str(one.getConfiguration()) for name, one in stored.items()}
         return StoredState(
-            text.get() if text.isPresent() else None,
-            snapshot.getVersion(),
+            domains.get(self._domain),
+            version,
             txn.get() if txn.isPresent() else None,
+            claims_in(domains),
+            domains.get(OWNER_DOMAIN),
         )
+
+    def _has_rows(self, snapshot: Any) -> bool:
+        """Has a version any row that a reader sees? What the log does not count is one."""
+        try:
+            files = snapshot.getScanBuilder().build().getScanFiles(self._engine, True)  # with statistics
+            try:
+                return any(file.rows is None or file.rows > file.deleted for file in logged_files(self._spark, files))
+            finally:
+                files.close()
+        except JAVA_ERRORS as error:
+            raise explain(error) from error
 
     def check(self) -> None:
         """Begin a commit and drop it, so that Kernel names what it cannot write before anything is written.
@@ -149,39 +181,57 @@ class Sealer:
         return StagedFile(path, size_bytes, rows, _Measured(java, layout.partition_of(path)))
 
     # ------------------------------------------------------------------ sealing
-    def fence(self, txn_version: int, state: str, *, opened_at: int | None) -> SealedCommit:
+    def fence(self, txn_version: int, state: str, *, opened_at: int | None, claim: Claim | None = None) -> SealedCommit:
         """Make the first, empty commit of an attempt: no older attempt can commit after it, nor did unseen before.
 
         Args:
             txn_version: Of this attempt's first epoch.
             state: What was read, under this attempt's number.
             opened_at: Transaction version that was read with the state.
+            claim: What the job says of the target; of two jobs that make a first commit at once one is refused.
 
         Raises:
             StateMovedError: an older attempt committed after the state was read; read it again.
+            TargetTakenError, TargetNotEmptyError: somebody else came first.
             FencedError, UnsupportedTargetFeatureError, StorageFullError, PermissionDeniedError, TransientError:
                 as `seal`.
         """
+        before: StoredState | None = None
         try:
             txn = self._begun(txn_version)
             # Whatever lands after this look meets the transaction that was begun before it.
-            self._check_unmoved(opened_at, txn_version)
-            return self._commit(txn, (), state)
+            before = self._look_before_fence(opened_at, txn_version, claim)
+            owner = None if claim is None else claimed(claim, before.claims, before.owner)
+            return self._commit(txn, (), state, owner=owner)
         except (FencedError, TransientError):
-            # A commit that lands meanwhile is in conflict with ours by its transaction (a newer attempt) or by the
-            # state that both write (an older one): Kernel has a word for the first only.
-            self._check_unmoved(opened_at, txn_version)
+            # A commit that lands meanwhile is in conflict with ours by its transaction (a newer attempt), by the
+            # state that both write (an older one) or by the claim (another job): Kernel has a word for the first only.
+            after = self._look_before_fence(opened_at, txn_version, claim)
+            if before is not None and after.owner != before.owner:
+                raise StateMovedError(
+                    "another job made its first commit to the target just now.", cure="Start the job again."
+                ) from None
             raise
 
-    def _check_unmoved(self, opened_at: int | None, txn_version: int) -> None:
-        """Tell an earlier attempt, or one that took the same number, from a newer one: that has won."""
-        newest = self.read_state().txn_version
-        if newest != opened_at and (newest or 0) <= txn_version:
+    def _look_before_fence(self, opened_at: int | None, txn_version: int, claim: Claim | None) -> StoredState:
+        """Look at the newest version for whoever came first: another attempt, another job, rows of nobody's."""
+        snapshot = self._newest()
+        found = StoredState(None, -1, None) if snapshot is None else self._state_in(snapshot)
+        # An earlier attempt, or one that took the same number; a newer one has won.
+        if found.txn_version != opened_at and (found.txn_version or 0) <= txn_version:
             raise StateMovedError(
-                f"an earlier attempt's commit (transaction {newest}) landed after its state was read "
+                f"an earlier attempt's commit (transaction {found.txn_version}) landed after its state was read "
                 f"(transaction {opened_at}).",
                 cure="Start the job again: it goes on from the newer state.",
             )
+        if claim is not None:
+            check_claim(claim, found.claims, path=self._path)
+            if claim.begins and not claim.shares and snapshot is not None and self._has_rows(snapshot):
+                raise TargetNotEmptyError(
+                    f"{self._path} got rows after it was looked at, and they are not of this job.",
+                    cure="Use an empty target, and let nobody else write to it.",
+                )
+        return found
 
     def seal(self, txn_version: int, files: Sequence[StagedFile], state: str) -> SealedCommit:
         """Make one commit of files, state and transaction id.
@@ -199,10 +249,12 @@ class Sealer:
         except JAVA_ERRORS as error:
             raise explain(error) from error
 
-    def _commit(self, txn: Any, files: Sequence[StagedFile], state: str) -> SealedCommit:
+    def _commit(self, txn: Any, files: Sequence[StagedFile], state: str, *, owner: str | None = None) -> SealedCommit:
         try:
             actions = self._add_actions(txn, files)
             txn.addDomainMetadata(self._domain, state)
+            if owner is not None:
+                txn.addDomainMetadata(OWNER_DOMAIN, owner)
             iterable = self._kernel.utils.CloseableIterable.inMemoryIterable(actions)
             result = txn.commit(self._engine, iterable)
         except JAVA_ERRORS as error:

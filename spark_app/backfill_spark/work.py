@@ -33,6 +33,7 @@ from backfill_core.messages import (
     WorkFailed,
     WorkFinished,
 )
+from backfill_core.owner import Claim
 from backfill_core.sizing import pieces
 from backfill_spark import changes as change_rows
 from backfill_spark.crash import crash_point
@@ -72,6 +73,9 @@ class Parts:
 
     opened_at: int | None
     """Newest transaction version of the job when its state was read."""
+
+    claim: Claim | None = None
+    """What the job says of the target."""
 
 
 class SparkHands:
@@ -274,7 +278,8 @@ class SparkHands:
         sealer = self._parts.sealer
         try:
             if action.fences:
-                return sealer.fence(action.txn_version, action.state, opened_at=self._parts.opened_at).version
+                claim, opened_at = self._parts.claim, self._parts.opened_at
+                return sealer.fence(action.txn_version, action.state, opened_at=opened_at, claim=claim).version
             return sealer.seal(action.txn_version, action.files, action.state).version
         except BackfillError:
             stored = sealer.read_state()

@@ -149,10 +149,10 @@ class TestTheFence:
         class Slow(type(successor)):
             """Looks at the table, and then a predecessor is quicker."""
 
-            def _commit(self, txn, files, state):
+            def _commit(self, txn, files, state, **claims):
                 target.sealer.seal(1 << 32 | 2, target.stage(spark.range(5)), "landed late")
                 self.__class__ = Sealer
-                return self._commit(txn, files, state)
+                return self._commit(txn, files, state, **claims)
 
         successor.__class__ = Slow
         with pytest.raises(StateMovedError):

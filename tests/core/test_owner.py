@@ -1,0 +1,78 @@
+"""Who may fill a target: one job, or several that each say that they add to it."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from backfill_core.errors import TargetTakenError
+from backfill_core.owner import OWNER_DOMAIN, Claim, check_claim, claimed, claims_in
+
+OURS = Claim("backfill.a", "ns/a", shares=False, begins=True)
+OTHER = Claim("backfill.b", "ns/b", shares=False)
+
+
+def check(ours, *others):
+    check_claim(ours, others, path="/lake/t")
+
+
+class TestATargetHasOneOwner:
+    """Two jobs that both saw an empty table would each copy all rows into it."""
+
+    @pytest.mark.parametrize("ours", [OURS, replace(OURS, shares=True), replace(OURS, begins=False)])
+    def test_a_job_that_owns_it_bears_nobody_beside_it(self, ours):
+        with pytest.raises(TargetTakenError, match="'ns/b', which is not finished; this is job 'ns/a'"):
+            check(ours, OTHER)
+
+    def test_who_does_not_share_joins_nobody(self):
+        for shares in (True, None):
+            with pytest.raises(TargetTakenError):
+                check(OURS, replace(OTHER, shares=shares))
+
+    def test_jobs_that_all_say_so_fill_one_together(self):
+        check(replace(OURS, shares=True), replace(OTHER, shares=True))
+
+    def test_a_finished_job_does_not_mind(self):
+        check(OURS, replace(OTHER, finished=True))
+
+    def test_a_job_of_an_earlier_release_goes_on(self):
+        """Its target says nothing of owners, also where two jobs add to one on purpose."""
+        check(replace(OURS, begins=False))
+        check(replace(OURS, begins=False), replace(OTHER, shares=None))
+        check(replace(OURS, shares=True), replace(OTHER, shares=None))
+
+    def test_its_own_claim_is_no_other(self):
+        check(replace(OURS, begins=False), replace(OURS, begins=False))
+
+
+class TestTheStoredClaim:
+    """What the first commit writes, so that Delta lets one of two pass."""
+
+    def test_a_first_commit_always_writes_it(self):
+        text = claimed(OURS, (), None)
+
+        assert claimed(OURS, (OURS,), text) == text
+
+    def test_a_later_one_writes_it_where_it_is_missing_and_leaves_it_alone_where_it_stands(self):
+        later = replace(OURS, begins=False)
+        text = claimed(later, (later,), None)
+
+        assert claimed(later, (later,), text) is None
+
+    def test_it_comes_back_and_leaves_out_who_is_finished(self):
+        ours = replace(OURS, shares=True)
+        done = Claim("backfill.c", "ns/c", shares=True, finished=True)
+        text = claimed(ours, (replace(OTHER, shares=True), done), None)
+        states = {
+            "backfill.a": json.dumps({"jobId": "ns/a", "finished": False}),
+            "backfill.b": json.dumps({"jobId": "ns/b", "finished": False}),
+            "backfill.c": json.dumps({"jobId": "ns/c", "finished": True}),
+        }
+
+        found = claims_in({OWNER_DOMAIN: text, "delta.clustering": "{}", **states})
+
+        assert found == (replace(ours, begins=False), replace(OTHER, shares=True), replace(done, shares=None))
+
+    @pytest.mark.parametrize("text", ["", "fence", "[]", '{"jobs":{}}'])
+    def test_what_nobody_can_read_is_a_claim_too(self, text):
+        assert claims_in({"backfill.b": text, OWNER_DOMAIN: text}) == (Claim("backfill.b", "backfill.b", shares=None),)
