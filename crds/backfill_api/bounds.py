@@ -17,6 +17,9 @@ Value = Annotated[str, StringConstraints(strict=True, max_length=4096)]
 Settings = Annotated[dict[str, Value], Field(max_length=64)]
 
 Seconds = Annotated[StrictInt, Field(ge=1, le=7 * DAY_S)]
+Duration = Annotated[int, Field(ge=0, le=2**53)]
+"""Seconds that something takes, as somebody measured or estimated them."""
+
 Version = Annotated[StrictInt, Field(ge=0, le=2**53)]
 Rate = Annotated[StrictInt, Field(ge=0, le=1_000_000_000)]
 Vnodes = Annotated[StrictInt, Field(ge=1, le=32768)]

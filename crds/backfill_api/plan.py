@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from backfill_api.bounds import Columns, Message
+from backfill_api.bounds import Columns, Duration, Message
 from backfill_api.model import Model
 
 
@@ -21,6 +21,16 @@ class PlanWarning(Model):
 
     cure: Message = ""
     """What would help."""
+
+
+class PlannedStep(Model):
+    """One step of the job that takes time."""
+
+    name: Annotated[str, Field(max_length=64)]
+    """Start, Copy, KeyProof, CatchUp or Receipt."""
+
+    seconds: Duration
+    """How long it would take here."""
 
 
 class Plan(Model):
@@ -42,7 +52,7 @@ class Plan(Model):
     """Version that would be pinned."""
 
     estimated_seconds: int
-    """How long the snapshot would take here."""
+    """How long the whole job would take here; with `after: Follow`, until it has caught up."""
 
     estimated_seconds_low: int
     """At least, nine times of ten."""
@@ -76,6 +86,9 @@ class Plan(Model):
 
     resumes_attempt: int | None = None
     """Number of the last attempt, whose state would be taken up; absent: from the start."""
+
+    steps: Annotated[tuple[PlannedStep, ...], Field(max_length=8)] = ()
+    """What the job would do one after another, with the time of each."""
 
     warnings: Annotated[tuple[PlanWarning, ...], Field(max_length=32)] = ()
     """What to think about before the start."""

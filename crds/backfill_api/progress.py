@@ -6,20 +6,42 @@ from typing import Annotated
 
 from pydantic import Field
 
-from backfill_api.bounds import Message, Moment, Percent
+from backfill_api.bounds import Duration, Message, Moment, Percent
 from backfill_api.model import Model
 
 GRID_CELLS_MAX = 64
+
+
+STEPS_MAX = 8
+
+
+class StepProgress(Model):
+    """One step of a job that takes time."""
+
+    name: Annotated[str, Field(max_length=64)]
+    """Start, Copy, KeyProof, CatchUp or Receipt."""
+
+    state: Annotated[str, Field(max_length=64)]
+    """Pending, Running or Done."""
+
+    seconds: Duration | None = None
+    """Time that it took so far, pauses left out; absent: not begun, or done by an earlier attempt."""
+
+    seconds_left: Duration | None = None
+    """Estimated time left of it; absent: done, held, or not known yet."""
 
 
 class ProgressSummary(Model):
     """How far a job is, short enough for a status; counts are those of the sealed state, never ahead of it."""
 
     phase: Annotated[str, Field(max_length=64)] = ""
-    """Step of the strategy: Snapshot, LogStore or Live."""
+    """Phase of the strategy: Snapshot, CatchUp or Live."""
+
+    step: Annotated[str, Field(max_length=64)] = ""
+    """The step of `steps` that runs; empty: none does."""
 
     percent: Percent = 0
-    """Sealed part of the snapshot, 0 to 100, rounded down."""
+    """Part of the whole job that is done, each step weighed by its time, rounded down; it never falls."""
 
     rows_total: int = 0
     """Rows of the pinned version."""
@@ -43,7 +65,10 @@ class ProgressSummary(Model):
     """How far the target is behind, in time."""
 
     eta: Moment | None = None
-    """When the snapshot will be done, RFC 3339."""
+    """When the whole job will be done, RFC 3339; with `after: Follow`, when it will have caught up."""
+
+    steps: Annotated[tuple[StepProgress, ...], Field(max_length=STEPS_MAX)] = ()
+    """What the job does one after another, with the time of each."""
 
     reason: Message = ""
     """Why the job is not faster than it is."""
@@ -74,7 +99,7 @@ class Progress(ProgressSummary):
     """Newest source version."""
 
     eta_seconds: int | None = None
-    """Seconds left of the snapshot."""
+    """Seconds left of the whole job."""
 
     eta_seconds_low: int | None = None
     """At least, nine times of ten."""

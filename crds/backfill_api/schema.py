@@ -159,13 +159,13 @@ def _drop_defaults(schema: Schema) -> None:
 def _printer_columns() -> list[dict[str, Any]]:
     return [
         _column("Phase", "string", ".status.phase"),
-        _column("Progress", "integer", ".status.progress.percent", "Sealed part of the snapshot, percent."),
+        _column("Progress", "integer", ".status.progress.percent", "Part of the whole job that is done, percent."),
         _column("Ready", "string", '.status.conditions[?(@.type=="Ready")].status'),
         _column("Attempt", "integer", ".status.attempt.number"),
         _column("Rows", "integer", ".status.progress.rowsDone", wide=True),
         _column("Rows/s", "integer", ".status.progress.rowsPerSecond", wide=True),
         # A `date` is shown as an age, and one that is still to come as `<invalid>`.
-        _column("ETA", "string", ".status.progress.eta", "When it will have caught up, RFC 3339.", wide=True),
+        _column("ETA", "string", ".status.progress.eta", "When the whole job will be done, RFC 3339.", wide=True),
         _column("Lag", "integer", ".status.progress.lagSeconds", "Seconds behind the source.", wide=True),
         _column("Reason", "string", '.status.conditions[?(@.type=="Ready")].reason', wide=True),
         _column("Driver", "string", ".status.attempt.podName", wide=True),

@@ -11,13 +11,14 @@ from rich.table import Table
 from rich.text import Text
 
 from backfill_api.plan import Plan
-from backfill_api.progress import Progress
+from backfill_api.progress import Progress, StepProgress
 from backfill_api.receipt import Receipt
 from backfill_api.wire import Ack
 from backfill_cli.amounts import show_bytes, show_clock, show_rows, show_seconds
 
 SHADES = "·░▒▓█"
-PHASE_WORDS = {"Snapshot": "reading history", "LogStore": "replaying changes", "Live": "following changes"}
+PHASE_WORDS = {"Snapshot": "reading history", "CatchUp": "replaying changes", "Live": "following changes"}
+STEP_WORDS = {"Start": "start", "Copy": "copy", "KeyProof": "key proof", "CatchUp": "catch-up", "Receipt": "receipt"}
 ACKS_SHOWN_MAX = 3
 MISMATCHES_SHOWN_MAX = 10
 
@@ -38,6 +39,8 @@ def show_progress(job: str, progress: Progress, note: str = "", acks: Sequence[A
     if progress.grid:
         parts.append(Text(show_grid(progress.grid), style="cyan", no_wrap=True))
     parts.append(facts)
+    if progress.steps:
+        parts.append(Text(show_steps(progress.steps), style="dim"))
     if progress.reason:
         parts.append(Text(progress.reason, style="yellow"))
     parts += [Text(f"warning: {words}", style="bold red") for words in progress.warnings]
@@ -49,6 +52,19 @@ def show_progress(job: str, progress: Progress, note: str = "", acks: Sequence[A
     attempt = f"attempt {progress.attempt}  " if progress.attempt else ""
     title = Text.assemble((job, "bold"), f"  {attempt}{phase}")
     return Panel(Group(*parts), title=title, title_align="left", border_style=_colour(progress))
+
+
+def show_steps(steps: Sequence[StepProgress]) -> str:
+    """Return each step with its time: what it took, or about how long it still takes."""
+    return " · ".join(f"{STEP_WORDS.get(one.name, one.name)} {_step_time(one)}".rstrip() for one in steps)
+
+
+def _step_time(step: StepProgress) -> str:
+    took = "" if step.seconds is None else show_seconds(step.seconds)
+    if step.state == "Done":
+        return took or "done"
+    left = "" if step.seconds_left is None else f"~{show_seconds(step.seconds_left)}"
+    return f"{took}, {left} left" if took and left else took or left
 
 
 def _left(progress: Progress) -> list[tuple[str, str]]:
@@ -109,7 +125,7 @@ def one_line(progress: Progress) -> str:
     reason = f"; {progress.reason}" if progress.reason else ""
     reason += "".join(f"; warning: {words}" for words in progress.warnings)
     return (
-        f"{progress.phase or 'Starting'} {progress.percent} % {progress.rows_done}/{progress.rows_total} rows, "
+        f"{progress.step or progress.phase or 'Starting'} {progress.percent} % {progress.rows_done}/{progress.rows_total} rows, "
         f"{progress.rows_per_second} rows/s, epoch {progress.epoch}, behind {progress.lag_versions} versions, "
         f"{progress.lag_seconds} s{reason}"
     )
@@ -144,6 +160,7 @@ def show_plan(job: str, plan: Plan) -> RenderableType:
         ("rows", f"{show_rows(plan.rows)} in {plan.files} files, {show_bytes(plan.bytes)}"),
         ("version", str(plan.version)),
         ("time", f"about {show_seconds(plan.estimated_seconds)} ({show_seconds(low)} to {show_seconds(high)})"),
+        *(("", f"{STEP_WORDS.get(one.name, one.name)} {show_seconds(one.seconds)}") for one in plan.steps),
         ("splits", f"about {plan.splits}"),
         ("key", f"{', '.join(plan.key_columns) or 'none'}; unique: {unique}"),
         ("transform", "row-wise and deterministic" if plan.deterministic else "NOT deterministic"),

@@ -16,6 +16,7 @@ A barrier waits for no split. While a MERGE runs barriers go on and seals wait f
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from backfill_core.controls import Controls
@@ -52,6 +53,7 @@ from backfill_core.messages import (
 )
 from backfill_core.ports import Gate, Now, Strategy, StrategyView, WorkIds
 from backfill_core.state import JobState, txn_version
+from backfill_core.steps import CATCH_UP, COPY, KEY_PROOF, RECEIPT, START, Course, Facts, begin
 from backfill_core.throttle import TokenBucket
 
 RETRY_MAX_S = 30.0
@@ -72,6 +74,9 @@ class JobSettings:
     verify_final: bool = False
     proves_key: bool = False
     """Must the target hold one row a key?"""
+
+    follows: bool = False
+    """Does the job go on once it has caught up?"""
 
     pause_budget_s: float = 1.0
     """How long running work may go on after a pause or stop before it is cancelled."""
@@ -104,6 +109,8 @@ class JobView:
 
     table_version: int
     reason: str
+    course: Course
+    """The steps of the job, and how much of the whole is done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +126,23 @@ class _Sealing:
 class Job:
     """One attempt at one job; `Job(state, …)` continues what `state` says."""
 
-    def __init__(self, state: JobState, strategy: Strategy, settings: JobSettings, now: Now) -> None:
-        """Take the state as the last attempt left it, with this attempt's number already in it."""
+    def __init__(
+        self,
+        state: JobState,
+        strategy: Strategy,
+        settings: JobSettings,
+        now: Now,
+        spent: Mapping[str, float] | None = None,
+    ) -> None:
+        """Take the state as the last attempt left it, with this attempt's number already in it.
+
+        Args:
+            state: What to go on from.
+            strategy: Chooses the work.
+            settings: The pace.
+            now: The moment.
+            spent: Seconds by step that this attempt took before.
+        """
         self._state = state
         self._strategy = strategy
         self._settings = settings
@@ -154,6 +176,7 @@ class Job:
         self._seal_seconds: list[float] = []
         self._table_version = -1
         self._sealed_ms: int | None = None
+        self._course = begin(self._steps(), spent or {}, percent=state.percent, now_s=now.mono_s)
 
     # ------------------------------------------------------------------ the one way in
     def start(self, now: Now) -> tuple[Action, ...]:
@@ -165,7 +188,11 @@ class Job:
         """Take one event; return what the shell must do, in order. After `Finish` nothing more."""
         if self._outcome is not None:
             return ()
-        return (*self._take(event, now), *self._advance(now))
+        actions = (*self._take(event, now), *self._advance(now))
+        at = self._step()
+        if self._course.due(at, now.mono_s):
+            self._course = self._course.seen(at, self._facts(at), now.mono_s)
+        return actions
 
     def wake_at_s(self) -> float:
         """Return when a `Tick` is due at the latest, in monotonic seconds."""
@@ -491,6 +518,7 @@ class Job:
             progress=self._strategy.to_json(),
             consumed=self._strategy.consumed,
             controls=self._controls,
+            percent=self._course.percent,
         )
         action = Seal(epoch, txn_version(self._state.attempt, epoch), files, self._state.encode(), fences)
         acks, self._to_ack = tuple(self._to_ack), []
@@ -508,6 +536,31 @@ class Job:
         self._verify_id = work_id
         self._running[work_id] = False
         return StartWork(Verify(work_id, source_version, self._table_version, self._ids.epoch, done))
+
+    # ------------------------------------------------------------------ steps
+    def _steps(self) -> tuple[str, ...]:
+        proof = (KEY_PROOF,) if self._key_doubtful else ()
+        receipt = (RECEIPT,) if self._settings.verify_final and not self._settings.follows else ()
+        return (START, COPY, *proof, CATCH_UP, *receipt)
+
+    def _step(self) -> str:
+        """Return the step that the job is in; empty: nothing of it is left."""
+        if self._outcome is not None and self._outcome.outcome == "Complete":
+            return ""
+        if not self._fenced:
+            return START
+        if self._strategy.done is not None:
+            return COPY
+        if self._key_doubtful:
+            return KEY_PROOF
+        if self._final and self._settings.verify_final:
+            return RECEIPT
+        return "" if self._settings.follows and self._strategy.caught_up else CATCH_UP
+
+    def _facts(self, at: str) -> Facts:
+        paused = self._controls.history_held if at == COPY else self._controls.changes_held and at != START
+        limit = self._controls.rows_per_s
+        return self._strategy.facts(limit=limit, held=paused or self._stopping)
 
     # ------------------------------------------------------------------ view
     @property
@@ -535,6 +588,7 @@ class Job:
             sealed_ms=self._sealed_ms,
             table_version=self._table_version,
             reason=self._reason(strategy, now),
+            course=self._course,
         )
 
     def _reason(self, strategy: StrategyView, now: Now) -> str:

@@ -10,6 +10,7 @@ from backfill_api.spec import BackfillSpec
 from backfill_api.strategies import StrategyParams
 from backfill_core.errors import BackfillError
 from backfill_core.messages import Head, Result, StagedFile, Work
+from backfill_core.steps import Facts
 from backfill_core.throttle import TokenBucket
 
 
@@ -120,6 +121,10 @@ class Strategy(Protocol):
         """Is everything sealed that `after: Exit` waits for?"""
 
     @property
+    def caught_up(self) -> bool:
+        """Has the target reached the newest version once?"""
+
+    @property
     def failure(self) -> BackfillError | None:
         """What makes going on pointless, found by the strategy itself."""
 
@@ -168,6 +173,9 @@ class Strategy(Protocol):
 
     def on_sealed(self, now: Now) -> None:
         """Know that what was harvested last is durable."""
+
+    def facts(self, *, limit: int | None, held: bool) -> Facts:
+        """Tell what is left and how fast it goes: what the steps of the job are weighed by."""
 
     def view(self, now: Now) -> StrategyView:
         """Tell how far it is."""

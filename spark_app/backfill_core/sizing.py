@@ -84,6 +84,12 @@ class BatchSizer:
         versions = self.versions if factor > 1 and took < self.versions else ceil(took * factor)
         return replace(self, versions=min(max(versions, 1), self.versions_max), lately=lately)
 
+    @property
+    def version_s(self) -> float | None:
+        """Return the seconds that a version took in the newest batches; None before the first."""
+        versions = sum(took for took, _ in self.lately)
+        return sum(seconds for _, seconds in self.lately) / versions if versions else None
+
 
 def _overhead(lately: Sequence[tuple[int, float]]) -> float:
     """Return the seconds that a batch takes whatever its size: where the line of least squares has none, within what was seen.

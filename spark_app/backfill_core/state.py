@@ -43,6 +43,9 @@ class JobState:
     key_proven: bool = False
     """Did the snapshot bring one row a key? Nothing is merged before."""
 
+    percent: int = 0
+    """Part of the whole job that was done, as it was shown; what is shown next is never less."""
+
     driver: str = ""
     """Random name of the process: two that took the same attempt number do not take each other's seal for theirs."""
 
@@ -68,6 +71,7 @@ class JobState:
             "receipt": None if self.receipt is None else receipt_to_json(self.receipt),
             "finished": self.finished,
             "keyProven": self.key_proven,
+            "percent": self.percent,
             "driver": self.driver,
         }
         text = json.dumps(document, separators=(",", ":"))
@@ -104,6 +108,7 @@ class JobState:
             receipt=None if document["receipt"] is None else receipt_from_json(document["receipt"]),
             finished=document["finished"],
             key_proven=document.get("keyProven", False),
+            percent=document.get("percent", 0),
             driver=document.get("driver", ""),
         )
 

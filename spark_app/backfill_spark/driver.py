@@ -7,7 +7,7 @@ of the new attempt) comes before anything that an older attempt could disturb.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -27,6 +27,7 @@ from backfill_core.messages import Acknowledge, Finish, Receipt, StopRequested
 from backfill_core.plugins import choose
 from backfill_core.ports import Now, Strategy
 from backfill_core.state import JobState
+from backfill_core.steps import KEY_PROOF, START
 from backfill_spark import crash
 from backfill_spark.control_seat import ControlSeat
 from backfill_spark.loop import Loop, now
@@ -90,12 +91,13 @@ def run_driver(
         spark: A session to use; else one is opened and closed again.
     """
     crash.arm(settings.crash_at)
+    began_s = now().mono_s
     try:
         with (
             Rendezvous(settings.state_dir, backfill.job_id) as meeting,
             session_for(backfill, settings, app_name=f"backfill {backfill.job_id}", given=spark) as session,
         ):
-            return _run_until_fenced(session, backfill, settings, meeting, observe)
+            return _run_until_fenced(session, backfill, settings, meeting, observe, began_s)
     except BackfillError as error:
         return _failed(error, None, None)
     finally:
@@ -108,12 +110,13 @@ def _run_until_fenced(
     settings: DriverSettings,
     meeting: Rendezvous,
     observe: Callable[[Progress], None],
+    began_s: float,
 ) -> RunOutcome:
     """Run an attempt, and open anew while what a killed predecessor had under way still lands."""
     for _ in range(REOPENED_MAX):
         with suppress(StateMovedError):
-            return _run_attempt(spark, backfill, settings, meeting, observe)
-    return _run_attempt(spark, backfill, settings, meeting, observe)
+            return _run_attempt(spark, backfill, settings, meeting, observe, began_s)
+    return _run_attempt(spark, backfill, settings, meeting, observe, began_s)
 
 
 def _run_attempt(
@@ -122,6 +125,7 @@ def _run_attempt(
     settings: DriverSettings,
     meeting: Rendezvous,
     observe: Callable[[Progress], None],
+    began_s: float,
 ) -> RunOutcome:
     try:
         target = open_target(spark, backfill)
@@ -131,7 +135,9 @@ def _run_attempt(
                 target.state.receipt,
             )  # fmt: skip
         opened = open_job(spark, backfill, target)
+        looked_s = now().mono_s
         key_proven = _check_keys(backfill, opened, settings)
+        proof_s = now().mono_s - looked_s if key_proven and opened.state is None else 0.0
         opened.sink.prepare(opened.transform.output_schema(spark, opened.pinned.schema))
     except BackfillError:
         raise
@@ -140,9 +146,12 @@ def _run_attempt(
         source = locals().get("opened")
         known = source.source.explain_failure(error) if source else None
         raise (known or TransientError(f"{type(error).__name__}: {str(error)[:600]}")) from error
+    # A proof before the first write is a step of its own, not part of the start.
+    spent = {START: now().mono_s - began_s - proof_s} | ({KEY_PROOF: proof_s} if proof_s else {})
     attempt = _Attempt(
-        spark, backfill, opened, meeting, observe, key_proven=key_proven, proves_key=settings.check_unique is not False
-    )
+        spark, backfill, opened, meeting, observe,
+        key_proven=key_proven, proves_key=settings.check_unique is not False, spent=spent,
+    )  # fmt: skip
     return attempt.run(settings)
 
 
@@ -175,6 +184,7 @@ class _Attempt:
         *,
         key_proven: bool,
         proves_key: bool,
+        spent: Mapping[str, float],
     ) -> None:
         """Build the core from the stored state and the hands from the opened parts."""
         self._backfill = backfill
@@ -190,8 +200,9 @@ class _Attempt:
             seal_every=spec.barrier.seal_every,
             verify_final=spec.verify == "Final",
             proves_key=proves_key and spec.target.delta.write_mode == UPSERT,
+            follows=spec.after == "Follow",
         )
-        self._job = Job(state, self._strategy, settings, moment)
+        self._job = Job(state, self._strategy, settings, moment, spent)
         write_mode = spec.target.delta.write_mode
         prefix = [0]
         for rows in opened.pinned.rows:

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, disable_cre
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from backfill_api.progress import Progress
+from backfill_api.progress import Progress, StepProgress
 from backfill_core.messages import (
     Acknowledge,
     Action,
@@ -39,6 +39,7 @@ from backfill_core.ports import Now
 _GAUGES: tuple[tuple[str, str, Callable[[Progress], float | None]], ...] = (
     ("backfill_attempt", "Number of the attempt.", lambda it: it.attempt),
     ("backfill_epoch", "Newest barrier.", lambda it: it.epoch),
+    ("backfill_percent", "Part of the whole job that is done.", lambda it: it.percent),
     ("backfill_rows", "Rows of the pinned version.", lambda it: it.rows_total),
     ("backfill_rows_done", "Rows of history that are sealed.", lambda it: it.rows_done),
     ("backfill_changes_done", "Row changes applied after the snapshot.", lambda it: it.changes_done),
@@ -46,7 +47,7 @@ _GAUGES: tuple[tuple[str, str, Callable[[Progress], float | None]], ...] = (
     ("backfill_splits", "Splits, sealed and estimated.", lambda it: it.splits_total),
     ("backfill_splits_done", "Splits sealed.", lambda it: it.splits_done),
     ("backfill_rows_per_second", "Mean over the last seals; 0 while history is held.", lambda it: it.rows_per_second),
-    ("backfill_eta_seconds", "Estimated time left of the snapshot.", lambda it: it.eta_seconds),
+    ("backfill_eta_seconds", "Estimated time left of the whole job.", lambda it: it.eta_seconds),
     ("backfill_lag_versions", "Versions that the target is behind.", lambda it: it.lag_versions),
     ("backfill_lag_seconds", "Seconds that the target is behind.", lambda it: it.lag_seconds),
     ("backfill_throttled", "1 while a limit is in force.", lambda it: it.throttle_rows_per_second is not None),
@@ -59,6 +60,11 @@ _GAUGES: tuple[tuple[str, str, Callable[[Progress], float | None]], ...] = (
     ("backfill_command_revision", "Newest command in force.", lambda it: it.revision),
     ("backfill_target_version", "Target version of the newest seal.", lambda it: it.table_version),
     ("backfill_last_seal_timestamp_seconds", "When the newest seal was durable.", lambda it: _unix(it.last_seal_time)),
+)
+_STEP_GAUGES: tuple[tuple[str, str, Callable[[StepProgress], float | None]], ...] = (
+    ("backfill_step_running", "1 for the step that the job is in.", lambda it: it.state == "Running"),
+    ("backfill_step_seconds", "Time that the step took so far, pauses left out.", lambda it: it.seconds),
+    ("backfill_step_eta_seconds", "Estimated time left of the step.", lambda it: it.seconds_left),
 )
 _SEAL_BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1, 2.5, 5, 10, 30)
 _WORK_BUCKETS_S = (0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60, 120, 300, 900)
@@ -83,6 +89,13 @@ class _Gauges(Collector):
                 family = GaugeMetricFamily(name, words, labels=["job"])
                 family.add_metric([self._job_id], float(number))
                 yield family
+        for name, words, of_step in _STEP_GAUGES:
+            known = [(one.name, of_step(one)) for one in progress.steps]
+            family = GaugeMetricFamily(name, words, labels=["job", "step"])
+            for step, number in known:
+                if number is not None:
+                    family.add_metric([self._job_id, step], float(number))
+            yield family
 
 
 class LoopMeter:

@@ -10,11 +10,12 @@ import tempfile
 import time
 from typing import TYPE_CHECKING
 
-from backfill_api.plan import Plan, PlanWarning
+from backfill_api.plan import Plan, PlannedStep, PlanWarning
 from backfill_api.spec import Backfill
 from backfill_core.errors import DuplicateKeyError
 from backfill_core.messages import Piece
 from backfill_core.retention import SHORT
+from backfill_core.steps import CATCH_UP, COPY, KEY_PROOF, RECEIPT, ROWS_PER_S, START, catch_up_s, copy_s, scan_s
 from backfill_spark.driver import CHECK_UNIQUE_ROWS_MAX
 from backfill_spark.opening import Opened, open_job, session_for
 from backfill_spark.retention import kept_seconds
@@ -28,8 +29,8 @@ SAMPLE_ROWS_MAX = 400_000
 SPREAD = 0.35
 """How far a sample of a second is off, measured over machines and tables: a third either way."""
 
-START_SECONDS = 5
-"""Opening, fencing and the last seals, whatever the size."""
+FENCE_SECONDS = 3
+"""The control server, the table that is made, the fence: what a run's start has and a plan has not."""
 
 TINY_FILE_BYTES = 1 << 20
 HUGE_FILE_BYTES = 4 << 30
@@ -49,18 +50,22 @@ def plan_job(
     Raises:
         BackfillError: the job could not start; the same errors as when it is run.
     """
+    began_s = time.monotonic()
     with session_for(backfill, settings, app_name="backfill plan", given=spark) as session:
-        return _plan(session, backfill, settings, check_unique=check_unique)
+        return _plan(session, backfill, settings, began_s, check_unique=check_unique)
 
 
-def _plan(spark: SparkSession, backfill: Backfill, settings: DriverSettings, *, check_unique: bool) -> Plan:
+def _plan(
+    spark: SparkSession, backfill: Backfill, settings: DriverSettings, began_s: float, *, check_unique: bool
+) -> Plan:
     opened = open_job(spark, backfill)
+    # A run opens the same: what it took here it takes there.
+    start_s = time.monotonic() - began_s + FENCE_SECONDS
     pinned, spec = opened.pinned, backfill.spec
     rate = _calibrate(opened, settings.cores)
-    seconds = START_SECONDS + (pinned.live_rows / rate if rate else 0)
     limit = spec.throttle.rows_per_second
-    if limit:
-        seconds = max(seconds, pinned.live_rows / limit)
+    steps = _steps(opened, backfill, settings, start_s, rate)
+    seconds = sum(one.seconds for one in steps)
     opened.source.check_key_values(unique=False)
     unique = _is_unique(opened) if check_unique and spec.source.delta and spec.source.delta.key else None
     retention = kept_seconds(opened.source.properties().get)
@@ -72,7 +77,7 @@ def _plan(spark: SparkSession, backfill: Backfill, settings: DriverSettings, *, 
         files=len(pinned.rows),
         splits=-(-pinned.live_rows // per_split),
         version=pinned.version,
-        estimated_seconds=round(seconds),
+        estimated_seconds=seconds,
         estimated_seconds_low=round(seconds * (1 - SPREAD)),
         estimated_seconds_high=round(seconds * (1 + SPREAD)) + 1,
         key_columns=tuple(spec.source.delta.key if spec.source.delta else ()),
@@ -82,11 +87,26 @@ def _plan(spark: SparkSession, backfill: Backfill, settings: DriverSettings, *, 
         retention_seconds=retention,
         target_exists=opened.sink.exists(),
         resumes_attempt=None if opened.state is None else opened.state.attempt,
+        steps=steps,
         warnings=(
             *_warnings(opened, limit, seconds, retention, unique=unique),
             *_key_unproven(backfill, settings, pinned.live_rows, unique=unique),
         ),
     )
+
+
+def _steps(
+    opened: Opened, backfill: Backfill, settings: DriverSettings, start_s: float, rate: float
+) -> tuple[PlannedStep, ...]:
+    """Return the steps of a whole job from its start, each with the time it takes at the rate of the sample."""
+    spec, rows, per_s = backfill.spec, opened.pinned.live_rows, rate or ROWS_PER_S
+    times = {START: start_s, COPY: copy_s(rows, per_s, spec.throttle.rows_per_second)}
+    if spec.target.delta.write_mode == UPSERT and settings.check_unique is not False:
+        times[KEY_PROOF] = scan_s(KEY_PROOF, rows, per_s)
+    times[CATCH_UP] = catch_up_s(opened.source.head().version - opened.pinned.version, None)
+    if spec.verify == "Final" and spec.after == "Exit":
+        times[RECEIPT] = scan_s(RECEIPT, rows, per_s)
+    return tuple(PlannedStep(name=name, seconds=round(seconds)) for name, seconds in times.items())
 
 
 def _calibrate(opened: Opened, cores: int) -> float:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from backfill_api.progress import Progress
+from backfill_api.progress import Progress, StepProgress
 from backfill_core.job import JobView
 from backfill_core.ports import Now
+from backfill_core.steps import Step
 from backfill_spark.wire_commands import moment_words
 
 
@@ -12,13 +13,16 @@ def progress_of(view: JobView, moment: Now) -> Progress:
     """Return what people and the operator see; rounds down, so that 100 percent means all."""
     strategy, controls = view.strategy, view.controls
     grid = strategy.grid
-    percent = 100 if strategy.phase != "Snapshot" else sum(grid) // len(grid) if grid else 0
+    course = view.course
+    eta = course.eta
     seals = sorted(view.seal_seconds)
     return Progress(
         attempt=view.attempt,
         epoch=view.epoch,
         phase=strategy.phase,
-        percent=percent,
+        step=course.at,
+        steps=tuple(_step_words(one) for one in course.steps),
+        percent=course.percent,
         rows_total=strategy.rows_total,
         rows_done=strategy.rows_done,
         changes_done=view.changes_done,
@@ -30,10 +34,10 @@ def progress_of(view: JobView, moment: Now) -> Progress:
         head_version=None if strategy.head is None else strategy.head.version,
         lag_versions=strategy.lag_versions,
         lag_seconds=strategy.lag_ms // 1000,
-        eta_seconds=_whole(strategy.eta_s),
-        eta_seconds_low=_whole(strategy.eta_low_s),
-        eta_seconds_high=_whole(strategy.eta_high_s),
-        eta=None if strategy.eta_s is None else moment_words(moment.wall_ms + round(strategy.eta_s * 1000)),
+        eta_seconds=None if eta is None else round(eta.seconds),
+        eta_seconds_low=None if eta is None else round(eta.low),
+        eta_seconds_high=None if eta is None else round(eta.high),
+        eta=None if eta is None else moment_words(moment.wall_ms + round(eta.seconds * 1000)),
         reason=view.reason,
         warnings=strategy.warnings,
         last_seal_time=None if view.sealed_ms is None else moment_words(view.sealed_ms),
@@ -52,5 +56,10 @@ def progress_of(view: JobView, moment: Now) -> Progress:
     )
 
 
-def _whole(seconds: float | None) -> int | None:
-    return None if seconds is None else round(seconds)
+def _step_words(step: Step) -> StepProgress:
+    return StepProgress(
+        name=step.name,
+        state=step.state,
+        seconds=None if step.spent_s is None else round(step.spent_s),
+        seconds_left=None if step.left is None else round(step.left.seconds),
+    )

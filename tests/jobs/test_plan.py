@@ -73,7 +73,14 @@ class TestAPlan:
         assert "KeyNotUnique" in reasons(found)
 
     def test_reckons_with_a_limit(self, plan):
-        assert plan(throttle={"rowsPerSecond": 10}).estimated_seconds == ROWS / 10
+        found = plan(throttle={"rowsPerSecond": 10}, verify="Final")
+        times = {one.name: one.seconds for one in found.steps}
+
+        assert times["Copy"] == ROWS / 10
+        # The whole job is more than its copy: each step that takes time is in the estimate.
+        assert list(times) == ["Start", "Copy", "KeyProof", "CatchUp", "Receipt"]
+        assert found.estimated_seconds == sum(times.values())
+        assert times["KeyProof"] > 0 < times["Receipt"]
 
     def test_says_that_a_limit_of_zero_holds_history(self, plan):
         assert "HistoryHeld" in reasons(plan(throttle={"rowsPerSecond": 0}))

@@ -19,7 +19,7 @@ from backfill_core.messages import Acknowledge, ApplyChanges, Command, Pause, Re
 AHEAD_RATE = 100_000
 """Limit from which on a split is no measure of the rate."""
 
-PHASES = {"Snapshot": 0, "LogStore": 1, "Live": 2}
+PHASES = {"Snapshot": 0, "CatchUp": 1, "Live": 2}
 
 
 class Broken(AssertionError):

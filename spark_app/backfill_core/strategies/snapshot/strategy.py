@@ -2,8 +2,8 @@
 
 phase      work                          ends when                                   then
 --------   ---------------------------   -----------------------------------------   --------
-Snapshot   splits of the line, any order  every row of the line is sealed             LogStore
-LogStore   batches (consumed, head]       a batch took all that was pending at its    Live
+Snapshot   splits of the line, any order  every row of the line is sealed             CatchUp
+CatchUp    batches (consumed, head]       a batch took all that was pending at its    Live
                                           start, or nothing was pending
 Live       the same                       never; `complete` says when Exit may exit
 
@@ -38,12 +38,16 @@ from backfill_core.ports import Gate, Harvest, Now, Pinned, StrategyView, WorkId
 from backfill_core.retention import warn, warn_short
 from backfill_core.sizing import BatchSizer, SplitSizer, cut, pieces, tapered
 from backfill_core.state import txn_version
+from backfill_core.steps import Facts
 from backfill_core.strategies.snapshot.ahead import RATE_MIN, Charged
 from backfill_core.strategies.snapshot.params import SnapshotSettings
 from backfill_core.strategies.snapshot.splits import Splits
 from backfill_core.throttle import TokenBucket
 
-SNAPSHOT, LOG_STORE, LIVE = "Snapshot", "LogStore", "Live"
+SNAPSHOT, CATCH_UP, LIVE = "Snapshot", "CatchUp", "Live"
+STORED_PHASES = {"LogStore": CATCH_UP}
+"""Names of phases as earlier releases stored them."""
+
 GRID_CELLS_MAX = 64
 FIRST_SPLIT_ROWS = 300_000
 """Few: a JVM that has just started takes seven times as long for them as later, and somebody waits for the first seal."""
@@ -89,7 +93,7 @@ class SnapshotStrategy:
         self._total = self._prefix[-1]
         self._sealed = IntervalSet()
         self._harvested = IntervalSet()
-        self._phase = SNAPSHOT if self._total else LOG_STORE
+        self._phase = SNAPSHOT if self._total else CATCH_UP
         self._consumed = pinned.version
         self._times: dict[int, int] = {}
         self._rows = 0
@@ -100,6 +104,7 @@ class SnapshotStrategy:
         self._applying: tuple[int, _Batch, float] | None = None
         self._applied: tuple[_Batch, ChangesApplied] | None = None
         self._head: Head | None = None
+        self._first_head: Head | None = None
         self._head_fresh = False
         self._caught_up = False
         self._touched = 1
@@ -158,7 +163,7 @@ class SnapshotStrategy:
                 cure="The source was replaced: give the job another jobId and another target.",
             )
         self._sealed = self._harvested = IntervalSet.from_json(stored["done"])
-        self._phase = stored["phase"]
+        self._phase = STORED_PHASES.get(stored["phase"], stored["phase"])
         self._rows = self._rows_sealed = stored["rowsRead"]
         self._splits = stored["splits"]
         self._consumed = stored["consumed"]
@@ -187,6 +192,11 @@ class SnapshotStrategy:
         """Is the target the source as of `consumed`, with nothing under way?"""
         idle = self._planned is None and self._applying is None and self._applied is None
         return self._caught_up and idle and not self.dirty and not self._settings.follow
+
+    @property
+    def caught_up(self) -> bool:
+        """See `ports.Strategy`."""
+        return self._caught_up
 
     @property
     def failure(self) -> BackfillError | None:
@@ -218,6 +228,7 @@ class SnapshotStrategy:
     def on_head(self, head: Head, *, fresh: bool) -> None:
         """See `ports.Strategy`."""
         self._head = head
+        self._first_head = self._first_head or head
         self._head_fresh = self._head_fresh or fresh
         self._times = {version: ms for version, ms in self._times.items() if version >= self._consumed}
         if len(self._times) < TIMES_MAX:
@@ -399,7 +410,7 @@ class SnapshotStrategy:
             if batch.whole and not self._caught_up:
                 self._catch_up()
         if self._phase == SNAPSHOT and self._harvested.size == self._total:
-            self._phase, self._phase_changed, self._head_fresh = LOG_STORE, True, False
+            self._phase, self._phase_changed, self._head_fresh = CATCH_UP, True, False
         if self._phase != SNAPSHOT and self._settings.merges and self._applying is None:
             self._announce(txn_version(ids.attempt, ids.epoch + 1) if may_merge else None)
         self._harvest_mark = self._touched
@@ -451,6 +462,24 @@ class SnapshotStrategy:
         self._rows_sealed = self._rows
 
     # -------------------------------------------------------------- view
+    def facts(self, *, limit: int | None, held: bool) -> Facts:
+        """See `ports.Strategy`."""
+        left = self._total - self._sealed.size
+        first, head = self._first_head, self._head
+        seen_s = 0.0 if first is None or head is None else (head.timestamp_ms - first.timestamp_ms) / 1000
+        return Facts(
+            rows=self._total,
+            rows_left=left,
+            copy=estimate(left, self._meter) if left and not held else None,
+            rows_per_s=self._meter.rows_per_s,
+            limit_rows_per_s=limit,
+            versions_done=self._consumed - self._pinned.version,
+            versions_left=0 if head is None else max(0, head.version - self._consumed),
+            version_s=self._batches.version_s,
+            versions_per_s=(head.version - first.version) / seen_s if first and head and seen_s > 0 else 0.0,
+            held=held,
+        )
+
     def view(self, now: Now) -> StrategyView:
         """See `ports.Strategy`."""
         left = self._total - self._sealed.size
