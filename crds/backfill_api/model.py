@@ -54,7 +54,7 @@ def unchanged(*fields: str) -> str:
 
 
 def member_of(type_name: str) -> str:
-    """Return the name of the union member that a type stands for: `RearrangedChain` -> `rearrangedChain`."""
+    """Return the name of the union member that a type stands for: `Snapshot` -> `snapshot`."""
     return type_name[:1].lower() + type_name[1:]
 
 

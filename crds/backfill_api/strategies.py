@@ -1,7 +1,7 @@
 """How a backfill is done: one class of parameters a strategy, found through `STRATEGIES`.
 
 A strategy of name `N` is an entry of `STRATEGIES`, a value of `Strategy.type` and a member of `Strategy`;
-a test says that the three agree. `PACE` of a class names the parameters that only change how fast the job is:
+a test says that the three agree, and that they are the strategies that are built: what is not built is not offered. `PACE` of a class names the parameters that only change how fast the job is:
 they may differ between two attempts at the same job, all others are part of the job's identity.
 """
 
@@ -40,41 +40,8 @@ class SnapshotParams(StrategyParams):
     """How long one batch of changes should take."""
 
 
-class ArrangementParams(StrategyParams):
-    """Chunks in key order; live rows are visible during the backfill."""
-
-    PACE: ClassVar[frozenset[str]] = frozenset({"max_read_amplification"})
-
-    vnodes: Vnodes = 256
-    """Hash partitions of the key space; each has its own progress."""
-
-    max_read_amplification: Annotated[StrictInt, Field(ge=1, le=1000)] = 4
-    """Refuse when chunks would read the files of the source more often than this."""
-
-
-class RearrangedChainParams(StrategyParams):
-    """Snapshot, then changes, barriers overtaking; starts again after a crash."""
-
-    PACE: ClassVar[frozenset[str]] = frozenset({"max_queued_versions"})
-
-    max_queued_versions: Annotated[StrictInt, Field(ge=1, le=100_000)] = 1000
-    """Changes that may wait behind the snapshot, in versions of the source."""
-
-
-class SourceSplitsParams(StrategyParams):
-    """Kafka partitions: history and live side by side."""
-
-    PACE: ClassVar[frozenset[str]] = frozenset({"max_records_per_range"})
-
-    max_records_per_range: Annotated[StrictInt, Field(ge=1, le=100_000_000)] = 1_000_000
-    """Records that one read of one partition takes at most."""
-
-
 STRATEGIES: Final[Mapping[str, type[StrategyParams]]] = {
     "Snapshot": SnapshotParams,
-    "Arrangement": ArrangementParams,
-    "RearrangedChain": RearrangedChainParams,
-    "SourceSplits": SourceSplitsParams,
 }
 
 
@@ -96,23 +63,15 @@ class Strategy(Model):
                 f"{member_of(name)} must be left out, unless type is {name}",
             )
             for name in STRATEGIES
+            if len(STRATEGIES) > 1
         ),
     )
 
-    type: Literal["Snapshot", "Arrangement", "RearrangedChain", "SourceSplits"] = "Snapshot"
+    type: Literal["Snapshot"] = "Snapshot"
     """Which member applies; a member that is left out has its defaults."""
 
     snapshot: SnapshotParams = Field(default=SnapshotParams(), json_schema_extra=ABSENT)
     """Parameters of `Snapshot`."""
-
-    arrangement: ArrangementParams = Field(default=ArrangementParams(), json_schema_extra=ABSENT)
-    """Parameters of `Arrangement`."""
-
-    rearranged_chain: RearrangedChainParams = Field(default=RearrangedChainParams(), json_schema_extra=ABSENT)
-    """Parameters of `RearrangedChain`."""
-
-    source_splits: SourceSplitsParams = Field(default=SourceSplitsParams(), json_schema_extra=ABSENT)
-    """Parameters of `SourceSplits`."""
 
     @property
     def params(self) -> StrategyParams:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -19,7 +19,7 @@ class DeltaSourceSpec(Model):
     model_config = cel(
         ONE_PLACE,
         (
-            unchanged("path", "table", "key", "orderBy", "version"),
+            unchanged("path", "table", "key", "version"),
             "source is immutable, except schemaChange: make a new Backfill",
         ),
     )
@@ -33,9 +33,6 @@ class DeltaSourceSpec(Model):
     key: Columns = ()
     """Columns that identify a row; needed by `Upsert` targets."""
 
-    order_by: Columns = ()
-    """Order of an arrangement backfill; default: the key."""
-
     version: Version | None = None
     """Version that the snapshot is read from; default: the newest when the job first starts."""
 
@@ -46,50 +43,30 @@ class DeltaSourceSpec(Model):
     def _checked(self) -> Self:
         _one_place(self.path, self.table)
         _no_repeats("key", self.key)
-        _no_repeats("orderBy", self.order_by)
         return self
 
 
-class KafkaSourceSpec(Model):
-    """A Kafka topic."""
-
-    model_config = cel(("self == oldSelf", "source is immutable: make a new Backfill"))
-
-    bootstrap_servers: Name
-    """Brokers, `host:port,host:port`."""
-
-    topic: Name
-    """The topic."""
-
-    starting_offsets: Literal["Earliest", "Latest"] = "Earliest"
-    """Where history begins."""
-
-    options: Settings = Field(default={})
-    """Further options of the Kafka client."""
-
-    secret_ref: Name | None = None
-    """Name of a Secret with further options of the Kafka client."""
+SOURCES: Final = ("Delta",)
+"""Each is a value of `Source.type` and a member of `Source`; a test says that they are the sources that are built."""
 
 
 class Source(Model):
     """Where rows come from."""
 
     model_config = cel(
-        *union_rules("Delta", "Kafka"), ("self.type == oldSelf.type", "source is immutable: make a new Backfill")
+        *union_rules(*SOURCES),
+        *([("self.type == oldSelf.type", "source is immutable: make a new Backfill")] if len(SOURCES) > 1 else []),
     )
 
-    type: Literal["Delta", "Kafka"]
+    type: Literal["Delta"]
     """Which member is set."""
 
     delta: DeltaSourceSpec | None = None
     """A Delta table."""
 
-    kafka: KafkaSourceSpec | None = None
-    """A Kafka topic."""
-
     @model_validator(mode="after")
     def _checked(self) -> Self:
-        check_union(self, "Delta", "Kafka")
+        check_union(self, *SOURCES)
         return self
 
 

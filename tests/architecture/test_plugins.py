@@ -7,9 +7,12 @@ import subprocess
 import sys
 
 import pytest
+from support.crd_rows import SCHEMA
 from support.house import CORE, ROOT, SOURCE_ROOTS, SPARK, name, plugins
 
+from backfill_api.model import member_of
 from backfill_api.strategies import STRATEGIES
+from backfill_api.tables import SOURCES
 from backfill_core import strategies
 from backfill_core.errors import InvalidSpecError
 from backfill_core.plugins import choose, discover
@@ -57,7 +60,22 @@ class TestAPluginIsAFolder:
         folders = [folder for folder in plugins() if folder.parent == CORE / "strategies"]
 
         assert [name(folder) for folder in folders if not (folder / "params.py").exists()] == []
-        assert {one.name: one.params for one in strategies.discover().values()}.items() <= STRATEGIES.items()
+        assert {one.name: one.params for one in strategies.discover().values()} == STRATEGIES
+
+    def test_what_is_not_built_is_not_offered(self):
+        """The CRD, the field reference and `validate` say what this release does, not what one to come may do."""
+        offered = SCHEMA["properties"]
+
+        for kind, member, types in (
+            ("strategy", strategies, STRATEGIES),
+            ("source", sources, SOURCES),
+            ("target", sinks, None),
+        ):
+            enum = offered[kind]["properties"]["type"]["enum"]
+            built = set(member.discover())
+            assert set(enum) == built
+            assert set(offered[kind]["properties"]) == {"type", *map(member_of, built)}
+            assert types is None or set(types) == built
 
     @pytest.mark.parametrize("folder", [kind / "planted" for kind in KINDS], ids=name)
     def test_a_planted_one_is_noticed(self, folder):
@@ -80,7 +98,7 @@ class TestNobodyNamesAPlugin:
         assert loaded == []
 
     def test_what_is_not_built_is_refused_with_what_there_is(self):
-        """The contract has words for what is to come."""
+        """A document that was read by a later release says so, and not `KeyError`."""
         with pytest.raises(InvalidSpecError, match=r"spec\.strategy\.type: 'Arrangement' is not built .*Snapshot"):
             choose({"Snapshot": strategies.discover()["Snapshot"]}, "Arrangement", "spec.strategy.type")
         with pytest.raises(InvalidSpecError, match=r"spec\.source\.type: 'Kafka' is not built .*Delta"):
@@ -96,10 +114,10 @@ class TestNobodyNamesAPlugin:
 
 
 PLANTED_STRATEGY = '''"""Planted."""
-from backfill_api.strategies import ArrangementParams
+from backfill_api.strategies import SnapshotParams
 from backfill_core.ports import StrategyPlugin
 
-STRATEGY = StrategyPlugin(name="Planted", params=ArrangementParams, build=lambda spec, pinned: None)
+STRATEGY = StrategyPlugin(name="Planted", params=SnapshotParams, build=lambda spec, pinned: None)
 '''
 
 

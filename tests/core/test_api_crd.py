@@ -149,8 +149,10 @@ class TestUnions:
             rules = " ".join(one["rule"] for one in node["x-kubernetes-validations"])
             for name in node["properties"]["type"]["enum"]:
                 member = member_of(name)
-                assert f"'{name}'" in rules
-                assert f"has(self.{member})" in rules
+                # A strategy may leave its member out: with one strategy there is no other member to refuse.
+                if path == "source" or len(STRATEGIES) > 1:
+                    assert f"'{name}'" in rules
+                    assert f"has(self.{member})" in rules
                 assert "default" not in node["properties"][member]
 
     def test_of_strategies_follow_the_registry(self) -> None:

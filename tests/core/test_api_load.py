@@ -132,10 +132,7 @@ params: st.SearchStrategy[dict[str, Any]] = st.one_of(
     st.builds(
         lambda n: {"type": "Snapshot", "snapshot": {"vnodes": n, "maxInFlight": 1 + n % 64}}, st.integers(1, 32768)
     ),
-    st.builds(
-        lambda n: {"type": "RearrangedChain", "rearrangedChain": {"maxQueuedVersions": n}}, st.integers(1, 100_000)
-    ),
-    st.just({"type": "SourceSplits"}),
+    st.just({"type": "Snapshot"}),
 )
 documents = st.fixed_dictionaries(
     {
@@ -143,7 +140,7 @@ documents = st.fixed_dictionaries(
             {
                 "type": st.just("Delta"),
                 "delta": st.fixed_dictionaries(
-                    {"table": st.just("sales.orders"), "key": st.just(["id"]), "orderBy": columns},
+                    {"table": st.just("sales.orders"), "key": st.just(["id"])},
                     optional={"version": st.integers(0, 2**53), "schemaChange": st.sampled_from(["Fail", "Ignore"])},
                 ),
             }
@@ -194,7 +191,7 @@ WRONG: list[tuple[str, dict[str, Any], str, str, str]] = [
     ("unknown field", changed(*DELTA_SOURCE, "keys", to=["a"]), "spec.source.delta.keys", '["a"]', "did you mean 'key'?"),
     ("unknown at the top", changed("sepc", to={}), "sepc", "{}", "did you mean 'spec'?"),
     ("unknown far from all", changed("spec", "zzz", to=1), "spec.zzz", "1", "use one of jobId, source"),
-    ("snake case", changed(*DELTA_SOURCE, "order_by", to=["a"]), "spec.source.delta.order_by", '["a"]', "'orderBy'"),
+    ("snake case", changed(*DELTA_SOURCE, "schema_change", to="Fail"), "spec.source.delta.schema_change", '"Fail"', "'schemaChange'"),
     ("unknown parameter", changed("spec", "strategy", "snapshot", "vnode", to=1), "spec.strategy.snapshot.vnode", "1", "'vnodes'"),
     ("unknown metadata", changed("metadata", "nmespace", to="x"), "metadata.nmespace", '"x"', "'namespace'"),
     ("bool for a number", changed("spec", "barrier", "intervalMs", to=True), "spec.barrier.intervalMs", "true", "whole number"),
@@ -211,18 +208,20 @@ WRONG: list[tuple[str, dict[str, Any], str, str, str]] = [
     ("number for a mapping", changed("spec", "throttle", to=5), "spec.throttle", "5", "must be a mapping"),
     ("text for a bool", changed("spec", "suspend", to="yes"), "spec.suspend", '"yes"', "true or false"),
     ("no such choice", changed("spec", "after", to="exit"), "spec.after", '"exit"', "did you mean 'Exit'?"),
-    ("no such type", changed("spec", "source", "type", to="Iceberg"), "spec.source.type", '"Iceberg"', "Delta or Kafka"),
+    ("no such type", changed("spec", "source", "type", to="Iceberg"), "spec.source.type", '"Iceberg"', "Delta"),
+    ("not built", changed("spec", "source", "type", to="Kafka"), "spec.source.type", '"Kafka"', "Delta"),
+    ("not built", changed("spec", "strategy", "type", to="Arrangement"), "spec.strategy.type", '"Arrangement"', "Snapshot"),
+    ("not built", changed("spec", "source", "kafka", to={"topic": "t"}), "spec.source.kafka", '{"topic"', "unknown field"),
     ("empty", changed("spec", "transform", "select", to=["a", ""]), "spec.transform.select[1]", '""', "must not be empty"),
     ("blank", changed("spec", "transform", "where", to=" "), "spec.transform.where", '" "', "must not be blank"),
     ("too long", changed("spec", "jobId", to="x" * 254), "spec.jobId", '"' + "x" * 78 + "…", "at most 253 characters"),
     ("too many", changed(*DELTA_SOURCE, "key", to=["k"] * 65), "spec.source.delta.key", '["k", "k"', "at most 64 items"),
     ("twice in a list", changed(*DELTA_SOURCE, "key", to=["a", "a"]), "spec.source.delta.key[1]", '"a"', "stands twice"),
     ("required", changed("spec", "source", to=REMOVED), "spec.source", "", "is required"),
-    ("required choice", changed("spec", "source", "type", to=REMOVED), "spec.source.type", "", "add type: Delta or Kafka"),
+    ("required choice", changed("spec", "source", "type", to=REMOVED), "spec.source.type", "", "add type: Delta"),
     ("no place", changed(*DELTA_SOURCE, "path", to=REMOVED), "spec.source.delta.path", "", "path: <folder> or table: <name>"),
     ("two places", changed(*DELTA_TARGET, "table", to="t"), "spec.target.delta.table", '"t"', "remove path or table"),
-    ("no member", changed("spec", "source", to={"type": "Kafka"}), "spec.source.kafka", "", "because type is Kafka"),
-    ("other member", changed("spec", "strategy", "arrangement", to={}), "spec.strategy.arrangement", "", "set type: Arrangement"),
+    ("no member", changed("spec", "source", to={"type": "Delta"}), "spec.source.delta", "", "because type is Delta"),
     ("no key", changed(*DELTA_SOURCE, "key", to=REMOVED), "spec.source.delta.key", "", "name the columns that identify a row"),
     ("null key", changed(*DELTA_SOURCE, "key", to=None), "spec.source.delta.key", "", "writeMode is Upsert"),
     ("map value", changed(*DELTA_TARGET, "properties", "delta.x", to=True), 'spec.target.delta.properties["delta.x"]', "true", "quotes"),

@@ -54,7 +54,6 @@ class TestTheHash:
             ("spec.target.delta.path", "./other"),
             ("spec.target.delta.writeMode", "Changelog"),
             ("spec.target.delta.key", ["id"]),
-            ("spec.strategy.type", "Arrangement"),
             ("spec.strategy.snapshot", {"vnodes": 512}),
         ],
     )

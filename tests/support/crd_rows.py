@@ -15,7 +15,6 @@ CRD = yaml.safe_load((ROOT / "crds" / "backfills.yaml").read_text())
 SCHEMA = CRD["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
 
 DELTA = {"path": "/data/a", "key": ["id"]}
-KAFKA = {"bootstrapServers": "a:9092", "topic": "orders"}
 
 
 def spec(**fields):
@@ -32,11 +31,6 @@ def target(**fields):
 def source(**fields):
     """Return a Delta source, changed."""
     return {"type": "Delta", "delta": DELTA | fields}
-
-
-def kafka(**fields):
-    """Return the least spec that reads Kafka, whose rows have no key of their own."""
-    return spec(source={"type": "Kafka", "kafka": KAFKA | fields}, target=target(key=["id"]))
 
 
 def rules(schema=SCHEMA, path="spec"):
@@ -93,17 +87,11 @@ ACCEPTED = {
         source={"type": "Delta", "delta": {"path": "/a"}}, target=target(writeMode="Changelog")
     ),
     "the target's key": spec(source={"type": "Delta", "delta": {"path": "/a"}}, target=target(key=["id"])),
-    "an order and a version": spec(source=source(orderBy=["id", "at"], version=7, schemaChange="Ignore")),
-    "Kafka": kafka(),
-    "Kafka with options": kafka(startingOffsets="Latest", options={"security.protocol": "SSL"}, secretRef="kafka"),
+    "a version": spec(source=source(version=7, schemaChange="Ignore")),
     "a transform": spec(transform={"select": ["id", "upper(name) AS name"], "where": "id > 5"}),
     "partitions": spec(target=target(partitionBy=["day"], clusterBy=[], properties={"delta.appendOnly": "false"})),
     "clusters": spec(target=target(clusterBy=["id"], writeMode="Append", existingRows="Keep")),
     "the snapshot": spec(strategy={"type": "Snapshot", "snapshot": {}}),
-    "an arrangement": spec(strategy={"type": "Arrangement", "arrangement": {}}, source=source(orderBy=["id"])),
-    "a rearranged chain": spec(strategy={"type": "RearrangedChain", "rearrangedChain": {}}),
-    "source splits": spec(strategy={"type": "SourceSplits", "sourceSplits": {}}),
-    "a strategy without its member": spec(strategy={"type": "Arrangement"}),
     "a pause": spec(desiredState="Paused", pause={"scope": "All"}),
     "no history": spec(throttle={"rowsPerSecond": 0}),
     "local mode": spec(executor={"instances": 0}),
@@ -144,25 +132,17 @@ PLACE = "give exactly one of path and table"
 REFUSED = {
     "no source": Refused(spec(source=None), "spec.source", "Required value"),
     "no target": Refused(spec(target=None), "spec.target", "Required value"),
-    "a member of another type": Refused(spec(source=source() | {"kafka": KAFKA}), "spec.source", f"kafka {UNION} Kafka"),
     "no member": Refused(spec(source={"type": "Delta"}), "spec.source", f"delta {UNION} Delta"),
-    "Kafka without a member": Refused(spec(source={"type": "Kafka"}, target=target(key=["id"])), "spec.source", f"kafka {UNION} Kafka"),
-    "Kafka with Delta's member": Refused(spec(source={"type": "Kafka", "delta": DELTA}), "spec.source", f"delta {UNION} Delta"),
     "another type": Refused(spec(source={"type": "Files"}), "spec.source.type", "Unsupported value"),
     "path and table": Refused(spec(source=source(table="shop.orders")), "spec.source.delta", PLACE),
     "neither path nor table": Refused(spec(source={"type": "Delta", "delta": {"key": ["id"]}}), "spec.source.delta", PLACE),
     "a target of path and table": Refused(spec(target=target(table="shop.copy")), "spec.target.delta", PLACE),
     "a target of neither": Refused(spec(target=target(path=None)), "spec.target.delta", PLACE),
     "an upsert without a key": Refused(spec(source={"type": "Delta", "delta": {"path": "/a"}}), "spec", "an Upsert target needs source.delta.key"),
-    "an upsert of Kafka without a key": Refused(kafka() | {"target": target()}, "spec", "an Upsert target needs source.delta.key"),
     "partitions and clusters": Refused(spec(target=target(partitionBy=["a"], clusterBy=["b"])), "spec.target.delta", "give at most one of partitionBy and clusterBy"),
     "kept rows and keys": Refused(spec(target=target(existingRows="Keep")), "spec.target.delta", "existingRows: Keep needs writeMode Append or Changelog: an Upsert target holds one row a key"),
     "kept rows and a receipt": Refused(spec(verify="Final", target=target(writeMode="Append", existingRows="Keep")), "spec", "verify: Final compares whole tables: not with target.delta.existingRows: Keep"),
     "another write mode": Refused(spec(target=target(writeMode="Overwrite")), "spec.target.delta.writeMode", "Unsupported value"),
-    "a member of another strategy": Refused(spec(strategy={"type": "Arrangement", "snapshot": {}}), "spec.strategy", "snapshot must be left out, unless type is Snapshot"),
-    "an arrangement's member": Refused(spec(strategy={"type": "Snapshot", "arrangement": {}}), "spec.strategy", "arrangement must be left out, unless type is Arrangement"),
-    "a chain's member": Refused(spec(strategy={"rearrangedChain": {}}), "spec.strategy", "rearrangedChain must be left out, unless type is RearrangedChain"),
-    "the splits' member": Refused(spec(strategy={"type": "RearrangedChain", "sourceSplits": {}}), "spec.strategy", "sourceSplits must be left out, unless type is SourceSplits"),
     "another strategy": Refused(spec(strategy={"type": "Guess"}), "spec.strategy.type", "Unsupported value"),
     "a rate below zero": Refused(spec(throttle={"rowsPerSecond": -1}), "spec.throttle.rowsPerSecond", "greater than or equal to 0"),
     "a rate with a fraction": Refused(spec(throttle={"rowsPerSecond": 0.5}), "spec.throttle.rowsPerSecond", "must be of type integer"),
@@ -178,7 +158,6 @@ REFUSED = {
     "text for a number": Refused(spec(backoffLimit="3"), "spec.backoffLimit", "must be of type integer"),
     "a path too long": Refused(spec(target=target(path="/" + "x" * 3000)), "spec.target.delta.path", "Too long"),
     "a blank path": Refused(spec(target=target(path="  ")), "spec.target.delta.path", "should match"),
-    "Kafka without a topic": Refused(spec(source={"type": "Kafka", "kafka": {"bootstrapServers": "a:1"}}, target=target(key=["id"])), "spec.source.kafka.topic", "Required value"),
 }  # fmt: skip
 
 CONF_RULE = next(rule for path, rule, _ in rules() if path == "spec.spark")
@@ -216,16 +195,13 @@ CHANGES = {
     "a path for a table": Change({"source": {"delta": {"path": None, "table": "a.b"}}}, "spec.source.delta", SAME_SOURCE),
     "the table": Change({"source": {"delta": {"table": "a.c"}}}, "spec.source.delta", SAME_SOURCE, before=ACCEPTED["a table by name"]),
     "the key": Change({"source": {"delta": {"key": ["other"]}}}, "spec.source.delta", SAME_SOURCE),
-    "the order": Change({"source": {"delta": {"orderBy": ["at"]}}}, "spec.source.delta", SAME_SOURCE),
     "the version": Change({"source": {"delta": {"version": 9}}}, "spec.source.delta", SAME_SOURCE),
     "no version": Change({"source": {"delta": {"version": None}}}, "spec.source.delta", SAME_SOURCE, before=spec(source=source(version=7))),
-    "the source's type": Change({"source": {"type": "Kafka", "delta": None, "kafka": KAFKA}}, "spec.source", "source is immutable: make a new Backfill", before=spec(target=target(key=["id"]))),
-    "the topic": Change({"source": {"kafka": {"topic": "other"}}}, "spec.source.kafka", "source is immutable: make a new Backfill", before=kafka()),
     "the target": Change({"target": {"delta": {"path": "/data/other"}}}, "spec.target", "target is immutable: make a new Backfill"),
     "the write mode": Change({"target": {"delta": {"writeMode": "Append"}}}, "spec.target", "target is immutable: make a new Backfill"),
     "the transform": Change({"transform": {"where": "id > 5"}}, "spec.transform", "transform is immutable: make a new Backfill"),
     "no transform": Change({"transform": None}, "spec.transform", "transform is immutable: make a new Backfill", before=spec(transform={"where": "id > 5"})),
-    "the strategy": Change({"strategy": {"type": "SourceSplits", "sourceSplits": {}}}, "spec.strategy", "strategy is immutable: make a new Backfill"),
+    "the strategy": Change({"strategy": {"snapshot": {"vnodes": 5}}}, "spec.strategy", "strategy is immutable: make a new Backfill"),
     "the job's id": Change({"jobId": "another"}, "spec", "jobId is immutable: make a new Backfill"),
     "another id": Change({"jobId": "another"}, "spec", "jobId is immutable: make a new Backfill", before=spec(jobId="one")),
     "no id": Change({"jobId": None}, "spec", "jobId is immutable: make a new Backfill", before=spec(jobId="one")),
@@ -237,9 +213,8 @@ MAY_CHANGE = {
     "the cure of SchemaChanged": Change({"source": {"delta": {"schemaChange": "Ignore"}}}),
     "what pods are like": Change({"driver": {"resources": {"limits": {"memory": "3Gi"}}}}),
     "the approval": Change({"approved": True}),
-    "the limit of Kafka": Change({"throttle": {"rowsPerSecond": 5}}, before=kafka()),
     "the end of one with everything": Change(
         {"suspend": True},
-        before=spec(jobId="one", transform={"where": "id > 5"}, strategy={"type": "SourceSplits", "sourceSplits": {}}),
+        before=spec(jobId="one", transform={"where": "id > 5"}, strategy={"type": "Snapshot", "snapshot": {}}),
     ),
 }
