@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from backfill_api.bounds import Columns, Name, Path, Settings, Sql, Version
 from backfill_api.model import Model, cel, check_union, refused, unchanged, union_rules
+from backfill_api.places import PlaceError, place
 
 ONE_PLACE = ("has(self.path) != has(self.table)", "give exactly one of path and table")
 
@@ -156,6 +157,10 @@ def _one_place(path: str | None, table: str | None) -> None:
         raise refused("path", "is required, where no table is given", cure="add path: <folder> or table: <name>")
     if path is not None and table is not None:
         raise refused("table", "path is given too", cure="remove path or table", value=table)
+    try:
+        place(path or "/")
+    except PlaceError as error:
+        raise refused("path", error.message, cure=error.cure, value=path) from error
 
 
 def _no_repeats(field: str, columns: tuple[str, ...]) -> None:

@@ -27,6 +27,7 @@ from backfill_core.errors import (
 from backfill_spark.changes import DELETE
 from backfill_spark.columns import nullable, quoted, unused
 from backfill_spark.java_errors import JAVA_ERRORS, first_line, is_no_access, whole_text
+from backfill_spark.location import in_one_store
 from backfill_spark.sinks.delta import checks, dictionaries
 from backfill_spark.sinks.delta.create import create_table, name_table, with_changelog_columns
 from backfill_spark.sinks.delta.staging import PART, StagingFolder, part_of
@@ -163,7 +164,7 @@ class DeltaSink:
         uri = self._file_system(path).makeQualified(hadoop).toUri()
         if uri.getScheme() == "file":
             return f"file:{Path(uri.getPath()).resolve()}"
-        return str(uri.toString()).rstrip("/")
+        return in_one_store(str(uri.toString()).rstrip("/"))
 
     # ------------------------------------------------------------------ making
     def prepare(self, schema: StructType) -> None:

@@ -1,0 +1,88 @@
+"""How the place of a table is spelled: one meaning for each text, or a refusal. Looks at no machine."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_NEEDS_BUCKET = {"s3", "s3a", "s3n", "gs", "abfs", "abfss", "wasb", "wasbs", "oss", "cosn"}
+_NO_FOLDERS = {"http", "https", "ftp", "jar", "data"}
+
+
+class PlaceError(ValueError):
+    """A text that names no place of a table."""
+
+    def __init__(self, message: str, cure: str) -> None:
+        """Keep the parts: what is wrong, without the field, and what to do about it."""
+        super().__init__(message)
+        self.message = message
+        self.cure = cure
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a table is, as far as its text says."""
+
+    scheme: str
+    """In small letters; empty: none was given."""
+
+    authority: str
+    """Bucket or host; may be empty."""
+
+    path: str
+    """Literal: a percent sign is one. Without a scheme it may begin with `~` or be relative; else it begins with `/`."""
+
+    @property
+    def is_local(self) -> bool:
+        """Is it a file or folder of the machine, as long as the session's own file system is that too?"""
+        return self.scheme in ("", "file")
+
+    @property
+    def uri(self) -> str:
+        """The one spelling of a place with a scheme."""
+        return f"{self.scheme}://{self.authority}{self.path}"
+
+
+def place(text: str) -> Place:
+    """Return where a text says that a table is.
+
+    `file:/a`, `file:///a` and `/a` are one place. Slashes that stand twice or at the end say nothing.
+
+    Raises:
+        PlaceError: it names none, or none that a table can be at.
+    """
+    if _CONTROL.search(text):
+        raise PlaceError("has a control character", "remove it")
+    if text != text.strip():
+        raise PlaceError("begins or ends with a space", "remove it")
+    found = _SCHEME.fullmatch(text)
+    if found is None:
+        return Place("", "", _single(text))
+    scheme, rest = found[1].lower(), found[2]
+    if scheme in _NO_FOLDERS:
+        raise PlaceError(f"{scheme} has no folders, and a table is one", "use a file system or an object store")
+    authority = ""
+    if rest.startswith("//"):
+        authority, slash, rest = rest[2:].partition("/")
+        rest = slash + rest
+    if rest and not rest.startswith("/"):
+        raise PlaceError(
+            f"after {scheme}: there is a relative path",
+            f"write {scheme}:/… or, if the name of the folder has a colon, ./{text}",
+        )
+    if scheme == "file" and authority:
+        raise PlaceError(
+            f"names a machine, {authority!r}, and files are this machine's",
+            f"write file:///{authority}{_single(rest)} or a plain path",
+        )
+    if scheme in _NEEDS_BUCKET and not authority:
+        bucket = _single(rest).strip("/") or "bucket/folder"
+        raise PlaceError("names no bucket", f"write {scheme}://{bucket}")
+    return Place(scheme, authority, _single(rest) or "/")
+
+
+def _single(path: str) -> str:
+    single = re.sub("/+", "/", path)
+    return single.rstrip("/") or single[:1]

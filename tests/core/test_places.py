@@ -1,0 +1,86 @@
+"""How the place of a table is spelled: each text has one meaning, or is refused with a cure."""
+
+import re
+
+import pytest
+
+from backfill_api.load import SpecError, load_backfill
+from backfill_api.places import PlaceError, place
+
+
+class TestOneMeaning:
+    """Spark, Hadoop and people write one place in several ways."""
+
+    @pytest.mark.parametrize(
+        "text", ["file:/lake/x", "file:///lake/x", "FILE:/lake//x/", "file:////lake/x", "file:///lake/x///"]
+    )
+    def test_of_a_local_uri(self, text):
+        """It is the plain path."""
+        assert (place(text).path, place(text).is_local) == ("/lake/x", True)
+
+    @pytest.mark.parametrize("text", ["/lake/x", "//lake/x", "/lake//x/"])
+    def test_of_a_plain_path(self, text):
+        """Two slashes in front are no host."""
+        assert place(text).path == "/lake/x"
+
+    @pytest.mark.parametrize("text", ["lake/x", "./lake:x/y", "~/x", ".", "..", "/a/b:c"])
+    def test_what_the_machine_resolves_stays(self, text):
+        assert (place(text).scheme, place(text).path) == ("", text)
+
+    @pytest.mark.parametrize("text", ["/a b%41ü", "/a%20b", "/a?b#c"])
+    def test_a_percent_sign_is_one(self, text):
+        """As for Spark: nothing is decoded."""
+        assert place(text).path == text
+        assert place(f"file://{text}").path == text
+
+    @pytest.mark.parametrize(
+        ("text", "uri"),
+        [
+            ("s3a://b/x/", "s3a://b/x"),
+            ("S3A://b//x", "s3a://b/x"),
+            ("abfss://c@a.dfs.core.windows.net/x", "abfss://c@a.dfs.core.windows.net/x"),
+            ("hdfs:/x", "hdfs:///x"),
+            ("dbfs:/x", "dbfs:///x"),
+            ("s3a://b", "s3a://b/"),
+        ],
+    )
+    def test_of_a_uri(self, text, uri):
+        assert place(text).uri == uri
+
+
+REFUSED = {
+    "file:x": "write file:/",
+    "a:b/c": r"\./a:b/c",
+    "file://lake/x": "write file:///lake/x",
+    "s3a:/b/x": "write s3a://b/x",
+    "s3:": "write s3://bucket/folder",
+    "http://a/b": "object store",
+    " /x": "remove it",
+    "/x\n": "remove it",
+    "/x\0y": "remove it",
+}
+
+
+class TestNoPlace:
+    """Refused before anything starts."""
+
+    @pytest.mark.parametrize(("text", "cure"), REFUSED.items(), ids=map(repr, REFUSED))
+    def test_is_refused_with_a_cure(self, text, cure):
+        with pytest.raises(PlaceError) as refusal:
+            place(text)
+        assert re.search(cure, refusal.value.cure)
+
+    @pytest.mark.parametrize("field", ["source", "target"])
+    def test_a_spec_names_the_field(self, field):
+        paths = {"source": "/a", "target": "/b"} | {field: "file:lake"}
+        document = {
+            "apiVersion": "backfill.dev/v1alpha1",
+            "kind": "Backfill",
+            "metadata": {"name": "j"},
+            "spec": {
+                end: {"type": "Delta", "delta": {"path": path} | ({"key": ["id"]} if end == "source" else {})}
+                for end, path in paths.items()
+            },
+        }
+        with pytest.raises(SpecError, match=rf'spec\.{field}\.delta\.path: .*"file:lake"'):
+            load_backfill(document)
