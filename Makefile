@@ -87,8 +87,11 @@ image: setup ## the two images, localhost/backfill-operator:dev and localhost/ba
 	@$(IMAGE_BUILD) . localhost/backfill-operator:dev --target operator
 	@$(IMAGE_BUILD) . localhost/backfill-spark:dev --target spark
 
+chart: ## the chart as one file, build/chart/backfill-operator-….tgz; needs helm
+	@helm package charts/backfill-operator --destination build/chart
+
 clean: ## remove what tests and tools leave behind; .venv and the jars stay
 	@rm -rf build dist spark-warehouse metastore_db derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	@find crds operator spark_app tests build-tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help setup demo test test-core test-spark test-control-plane test-cli crash crash-operator attack e2e-smoke check lint types contracts generated docs crds bench bench-operator lock image clean
+.PHONY: help setup demo test test-core test-spark test-control-plane test-cli crash crash-operator attack e2e-smoke check lint types contracts generated docs crds bench bench-operator lock image chart clean

@@ -1,14 +1,19 @@
 """Write the files that are made from the code, or with `--check` say which are stale."""
 
 import sys
+from pathlib import Path
 
 import errors_page
 import lifecycle_page
 
 from backfill_api import fields, schema
 
+CHART_CRD = Path(__file__).parent.parent / "charts" / "backfill-operator" / "files" / "backfills.yaml"
+"""A chart reads only files of its own folder: so it has a copy."""
+
 GENERATED = (
     (schema.CRD_FILE, schema.render),
+    (CHART_CRD, schema.render),
     (fields.FIELDS_FILE, fields.render),
     (errors_page.ERRORS_FILE, errors_page.render),
     (lifecycle_page.LIFECYCLE_FILE, lifecycle_page.render),
@@ -24,10 +29,10 @@ def main(*, check: bool) -> int:
     ]
     for path, text in stale:
         if check:
-            print(f"{path.name} is stale: run `make docs`", file=sys.stderr)
+            print(f"{path.parent.name}/{path.name} is stale: run `make docs`", file=sys.stderr)
         else:
             path.write_text(text)
-            print(f"wrote {path.name}")
+            print(f"wrote {path.parent.name}/{path.name}")
     return 1 if check and stale else 0
 
 

@@ -5,7 +5,7 @@
     python build-tools/run_tests.py --sum                 the closing line of all reports of build/reports
 
 The first lane that fails stops the others, which then say no more; what failed is told again before the closing line,
-where the end of a log shows it. A folder of tests belongs to exactly one lane; a new folder belongs to `hands` until it
+where the end of a log shows it. A run in which no test ran fails: it has shown nothing. A folder of tests belongs to exactly one lane; a new folder belongs to `hands` until it
 says otherwise here.
 """
 
@@ -164,6 +164,9 @@ def run(names: list[str], extra: list[str]) -> int:
         for failure in failures(lane.report):
             print(f"{lane.name}: {failure}", flush=True)
     total = sum((read(lane.report) for lane in lanes), Count())
+    if lanes and worst == 0 and total.passed == 0:
+        print("no test ran: what was chosen is not there, or all of it was skipped", flush=True)
+        worst = 1
     print(f"{total} in {time.monotonic() - started:.0f} s", flush=True)
     return worst
 

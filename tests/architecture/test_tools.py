@@ -7,7 +7,7 @@ import sys
 import zipfile
 
 import pytest
-from support import attack
+from support import attack, cluster_harness
 from support.house import ROOT, packaged
 
 
@@ -105,6 +105,38 @@ class TestHowLongAnAttackLooks:
         monkeypatch.setattr(attack, "ONLY", "17")
 
         assert list(attack.seeds(3)) == [17]
+
+
+class TestARunThatRanNothing:
+    """Skipped tests look like passed ones to whoever reads the exit code."""
+
+    @pytest.mark.parametrize(
+        ("body", "code"), [("pytest.skip('no node')", 1), ("assert True", 0)], ids=["skipped", "ran"]
+    )
+    def test_fails(self, run_tests, tmp_path, monkeypatch, capsys, body, code):
+        """`make e2e-smoke` ended with 0 on a machine without a cluster."""
+        suite = tmp_path / "tests" / "nowhere"
+        suite.mkdir(parents=True)
+        (suite / "test_one.py").write_text(f"import pytest\n\ndef test_one():\n    {body}\n")
+        monkeypatch.setattr(run_tests, "ROOT", tmp_path)
+
+        assert run_tests.main(["nowhere"]) == code
+        assert ("no test ran" in capsys.readouterr().out) == bool(code)
+
+
+class TestTheHarness:
+    """Whoever has no cluster learns why."""
+
+    def test_says_what_the_builder_of_a_cluster_said_last(self, tmp_path):
+        """It ended with `returned non-zero exit status 1`."""
+        kit = tmp_path / "cluster"
+        kit.write_text("#!/bin/sh\n[ $1 != base-image ] || { echo 'no space left'; exit 3; }\n")
+        kit.chmod(0o755)
+
+        given = {"BACKFILL_TEST_CLUSTER": str(kit), "PATH": ""}
+        borrowed = cluster_harness.borrowed_cluster(given, nodes=True)
+        with pytest.raises(cluster_harness.NoClusterError, match=r"base-image ended with 3:\nno space left"):
+            borrowed.__enter__()
 
 
 class TestSetup:

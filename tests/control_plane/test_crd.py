@@ -4,9 +4,7 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 from kubernetes import client, config
@@ -30,7 +28,7 @@ from backfill_api.load import SpecError, load_backfill
 from backfill_operator.api_errors import RefusedError
 from backfill_operator.resources import BACKFILLS
 
-KUBECTL = shutil.which("kubectl") or str(Path.home() / ".cache/backfill-cluster/bin/kubectl")
+KUBECTL = cluster_harness.tool("kubectl")
 
 
 def document(given, name="orders"):
@@ -150,7 +148,7 @@ class TestWhatMayChange:
 
 class TestWhatItShows:
     def kubectl(self, place, *arguments, text=None):
-        if not Path(KUBECTL).is_file():
+        if KUBECTL is None:
             pytest.skip("no kubectl")
         kubeconfig, namespace = place
         done = subprocess.run(

@@ -7,8 +7,6 @@ import signal
 import sys
 
 import pytest
-import yaml
-from support.house import ROOT
 from support.operator_rig import QUICK, Rig
 
 from backfill_core.errors import EXIT_USAGE
@@ -84,15 +82,6 @@ class TestSettings:
         plain = OperatorSettings.from_environ({f"{PREFIX}IDENTITY": "me"})
 
         assert OperatorSettings.from_environ(given | {f"{PREFIX}IDENTITY": "me"}) == plain
-
-    def test_the_operator_s_own_pod_is_given_none(self):
-        """Nobody reads them."""
-        [deployment] = [
-            one
-            for one in yaml.safe_load_all((ROOT / "operator" / "deploy" / "operator.yaml").read_text())
-            if one["kind"] == "Deployment"
-        ]
-        assert deployment["spec"]["template"]["spec"]["enableServiceLinks"] is False
 
 
 class TestAProcess:

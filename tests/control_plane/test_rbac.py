@@ -1,31 +1,20 @@
 """The roles allow what the operator does, and nothing else: every call is recorded and compared."""
 
-import yaml
+from support import charts
+from support.charts import RULES, allowed
 from support.fake_api import Fault
-from support.house import ROOT
 from support.operator_rig import NAMESPACE, Rig
 
 from backfill_operator.resources import Resource
 
-ROLES = list(yaml.safe_load_all((ROOT / "operator" / "rbac.yaml").read_text()))
+OPERATOR = (RULES["operator"], RULES["lease"])
 NO_CALL = {("backfill.dev", "backfills/finalizers", "update")}
 """Needed where owner references are checked; never called."""
 
 
-def allowed(role):
-    """Return (group, resource, verb) of every rule."""
-    return {
-        (group, resource, verb)
-        for rule in role["rules"]
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
-    }
-
-
 async def everything(rig):
     """Have the operator do all that it can do."""
-    rig.store.create("configmaps", NAMESPACE, {"metadata": {"name": "taken-1-driver"}, "data": {}})
+    rig.store.create("configmaps", rig.namespace, {"metadata": {"name": "taken-1-driver"}, "data": {}})
     rig.create("taken")
     quicker = Fault("deed", verb="patch", plural="backfills", deed=lambda _: rig.annotate("short", edited="yes"))
     rig.api.faults.append(quicker)
@@ -43,12 +32,15 @@ async def everything(rig):
     await rig.until(lambda: rig.condition("Stalled", "taken"))
 
 
-class TestTheRoles:
+ELECTION = {
+    "leader_election": True, "lease_seconds": 1.0, "lease_renew_deadline_seconds": 0.7, "lease_retry_seconds": 0.1,
+}  # fmt: skip
+
+
+class TestTheRules:
     async def test_are_what_is_done(self):
         """A verb too few is an error at night; a verb too many is a gift to a thief."""
-        async with Rig(
-            leader_election=True, lease_seconds=1.0, lease_renew_deadline_seconds=0.7, lease_retry_seconds=0.1
-        ) as rig:
+        async with Rig(namespaces=(NAMESPACE,), **ELECTION) as rig:
             await everything(rig)
             seen = {(one.group, one.resource, one.verb) for one in rig.calls}
             # kopf has a client of its own: what it asks for is in the server's list, also what no server knows.
@@ -56,8 +48,10 @@ class TestTheRoles:
                 (one.group, one.plural + (f"/{one.subresource}" if one.subresource else ""), one.verb)
                 for one in rig.api.requests
             }
+            everywhere = {one.verb for one in rig.api.requests if one.namespace is None}
 
-        assert seen | heard == set().union(*map(allowed, ROLES)) - NO_CALL
+        assert seen | heard == set().union(*map(allowed, OPERATOR)) - NO_CALL
+        assert everywhere == set(), "a Role per namespace allows nothing that is asked of all namespaces"
 
     async def test_cannot_be_left_unseen(self):
         """A call to what the fake does not know is on its list as well: else the comparison would miss it."""
@@ -69,9 +63,53 @@ class TestTheRoles:
 
     def test_have_no_wildcard(self):
         """Not even for ourselves."""
-        assert not [one for role in ROLES for one in allowed(role) if "*" in one]
+        assert not [one for rules in RULES.values() for one in allowed(rules) if "*" in "".join(one)]
 
     def test_list_and_watch_no_secret(self):
         """Who can list them has all of them."""
-        secrets = {verb for role in ROLES for _, resource, verb in allowed(role) if resource == "secrets"}
-        assert secrets == {"create", "delete", "get"}
+        assert {verb for _, resource, verb in allowed(RULES["operator"]) if resource == "secrets"} == {
+            "create",
+            "delete",
+            "get",
+        }
+        assert {whose for whose, rules in RULES.items() for one in allowed(rules) if one[1] == "secrets"} == {
+            "operator"
+        }
+
+    def test_of_a_driver_are_over_pods_alone(self):
+        """Whoever has a driver's token makes pods of its namespace: no Service, ConfigMap or claim is among them."""
+        assert {(group, resource) for group, resource, _ in allowed(RULES["driver"])} == {("", "pods")}
+        assert {(group, resource) for group, resource, _ in allowed(RULES["claim"])} == {("", "persistentvolumeclaims")}
+
+
+class TestTheRoles:
+    def test_are_of_watched_namespaces_alone(self):
+        """Nothing of the operator's reaches kube-system, or a namespace that nobody named."""
+        made = charts.rendered()
+
+        assert charts.of_kind(made, "ClusterRole", "ClusterRoleBinding") == []
+        roles = {charts.place(one): one["rules"] for one in charts.of_kind(made, "Role")}
+        assert {place: rules for place, rules in roles.items() if place[1] == charts.RELEASE} == {
+            (namespace, charts.RELEASE): RULES["operator"] for namespace in charts.TENANTS
+        }
+        assert roles[charts.SYSTEM, f"{charts.RELEASE}-lease"] == RULES["lease"]
+        assert {place[0] for place in roles} == {charts.SYSTEM, *charts.TENANTS}
+
+    def test_of_the_whole_cluster_are_an_option(self):
+        """With the same rules; where it is wanted, one has to say it."""
+        made = charts.rendered(watch={"namespaces": ["shop"], "clusterWide": True})
+
+        role, binding = charts.only(made, "ClusterRole"), charts.only(made, "ClusterRoleBinding")
+        assert role["rules"] == RULES["operator"]
+        assert binding["roleRef"]["name"] == role["metadata"]["name"]
+        assert (("shop", charts.RELEASE)) not in {charts.place(one) for one in charts.of_kind(made, "Role")}
+        assert "secrets" in {resource for _, resource, _ in allowed(role["rules"])}
+
+    def test_of_drivers_have_claims_only_where_they_are_wanted(self):
+        """Executors seldom have claims; a right that nobody uses is a thief's."""
+        for wanted in (False, True):
+            made = charts.rendered(tenant={"persistentVolumeClaims": wanted})
+            rules = [
+                one["rules"] for one in charts.of_kind(made, "Role") if one["metadata"]["name"] == "backfill-spark"
+            ]
+            assert rules == [RULES["driver"] + (RULES["claim"] if wanted else [])] * len(charts.TENANTS)

@@ -160,6 +160,13 @@ class TestSpark:
             "1",
         )
 
+    def test_it_asks_the_api_server_for_pods_alone(self) -> None:
+        """A driver's account has rights over nothing else; each other question would be an error in its log."""
+        made = properties(launch(executor={"instances": 1}))
+        assert made["spark.kubernetes.executor.disableConfigMap"] == "true"
+        assert made["spark.kubernetes.driver.ownPersistentVolumeClaim"] == "false"
+        assert made["spark.kubernetes.driver.service.deleteOnTermination"] == "false"
+
     def test_conf_wins_over_what_was_derived_and_loses_against_what_must_be(self) -> None:
         """A heap is a matter of taste, the driver's address is not."""
         made = properties(launch(spark={"conf": {"spark.executor.memory": "9g", "spark.driver.port": "1"}}))

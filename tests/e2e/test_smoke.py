@@ -1,6 +1,8 @@
-"""One whole run on a real node: kubectl, the operator of this checkout, pods of the image, a writer that does not stop.
+"""One whole run on a real node: helm, kubectl, the images of this checkout, a writer that does not stop.
 
     BACKFILL_TEST_CLUSTER=…/cluster make e2e-smoke
+
+It fails where there is no node: a run that tried nothing has shown nothing.
 
 The lake is a folder of this machine, so the node must see this machine's files: the kit's does, kind's and k3d's only
 with a mount of `/var/tmp/backfill-lake`.
@@ -16,7 +18,8 @@ from pathlib import Path
 import pytest
 import yaml
 from support import cluster_harness, oracle
-from support.real_node import IMAGE, ROOT, Node, Writer, build_image, seconds
+from support.charts import RELEASE
+from support.real_node import IMAGES, ROOT, Node, Writer, build_images, make_orders, seconds
 
 EXAMPLE = ROOT / "examples" / "orders-cluster.yaml"
 LAKE = Path("/var/tmp/backfill-lake")
@@ -32,17 +35,19 @@ pytestmark = pytest.mark.timeout(1800)
 
 @pytest.fixture(scope="module")
 def node():
-    """A namespace of a real node, ready for `kubectl apply`."""
+    """A real node with the chart installed, ready for `kubectl apply`."""
+    REPORT.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
         try:
             cluster = stack.enter_context(cluster_harness.borrowed_cluster(os.environ, nodes=True))
-            made = Node(cluster, os.environ)
-        except (cluster_harness.NoClusterError, FileNotFoundError) as none:
-            pytest.skip(f"no node for tests: {none}")
-        build_image()
-        cluster.load(IMAGE)
-        made.install()
+            made = Node(cluster)
+            build_images(os.environ)
+            for image in IMAGES.values():
+                cluster.load(image)
+        except (cluster_harness.NoClusterError, cluster_harness.CommandFailedError, FileNotFoundError) as none:
+            pytest.fail(f"no node for this run: {none}", pytrace=False)
         stack.callback(made.remove)
+        made.install(limits={"hostPaths": [str(LAKE)]})
         yield made
 
 
@@ -111,66 +116,65 @@ def sealed_at(target):
     return [(files[seal.version].stat().st_mtime, seal.state["rowsDone"]) for seal in oracle.seals(str(target))]
 
 
-def test_a_job_from_apply_to_complete(node, lake, tmp_path, request):
+def test_a_job_from_apply_to_complete(node, lake, request):
     """Paused, throttled and resumed while it runs, killed once, and the target is what the source was."""
-    REPORT.mkdir(parents=True, exist_ok=True)
     target = lake / "orders_copy"
     writer = Writer(lake / "orders", ROWS)
     request.addfinalizer(writer.end)
-    with node.operator(tmp_path, REPORT / "operator.log") as operator:
-        job = Job(node)
-        node.kubectl("apply", "-f", str(EXAMPLE))
+    job = Job(node)
+    node.kubectl("apply", "-f", str(EXAMPLE))
 
-        pod = node.until("a driver pod", job.driver, 30 * SLOW)
-        seen = node.until("the first rows", lambda: [at for at, rows in sealed_at(target) if rows], 120 * SLOW)
-        created = seconds(pod["metadata"]["creationTimestamp"])
-        job.figures["driver pod created -> fence s"] = round(sealed_at(target)[0][0] - created, 1)
-        job.figures["driver pod created -> first seal s"] = round(seen[0] - created, 1)
-        executors = job.executors()
-        assert [one["status"]["phase"] for one in executors] == ["Running"], node.story()
-        assert executors[0]["metadata"]["ownerReferences"][0]["uid"] == pod["metadata"]["uid"]
+    pod = node.until("a driver pod", job.driver, 30 * SLOW)
+    seen = node.until("the first rows", lambda: [at for at, rows in sealed_at(target) if rows], 120 * SLOW)
+    created = seconds(pod["metadata"]["creationTimestamp"])
+    job.figures["driver pod created -> fence s"] = round(sealed_at(target)[0][0] - created, 1)
+    job.figures["driver pod created -> first seal s"] = round(seen[0] - created, 1)
+    executors = job.executors()
+    assert [one["status"]["phase"] for one in executors] == ["Running"], node.story()
+    assert executors[0]["metadata"]["ownerReferences"][0]["uid"] == pod["metadata"]["uid"]
 
-        first = node.until("progress in the status", job.rows_done, 30 * SLOW)
-        node.until("moving progress", lambda: job.rows_done() > first, 30 * SLOW)
-        assert job.status()["phase"] == "Running"
-        assert job.condition("Throttled") == ("True", "AsRequested")
+    first = node.until("progress in the status", job.rows_done, 30 * SLOW)
+    node.until("moving progress", lambda: job.rows_done() > first, 30 * SLOW)
+    assert job.status()["phase"] == "Running"
+    assert job.condition("Throttled") == ("True", "AsRequested")
 
-        job.patch(desiredState="Paused")
-        job.acknowledged("pause", "Paused", "True")
-        # What was under way when the pause was acknowledged still lands, with the barrier after its end.
-        quiet = node.until("a quiet driver", lambda: job.said(paused="History", quiet=True), 60 * SLOW)["epoch"]
-        node.until("a barrier", lambda: job.said()["epoch"] > quiet + 1, 30 * SLOW)
-        held = sealed_at(target)[-1][1]
-        time.sleep(QUIET_S)
-        assert sealed_at(target)[-1][1] == held, "a paused job seals no history"
-        assert job.status()["phase"] == "Paused"
+    job.patch(desiredState="Paused")
+    job.acknowledged("pause", "Paused", "True")
+    # What was under way when the pause was acknowledged still lands, with the barrier after its end.
+    quiet = node.until("a quiet driver", lambda: job.said(paused="History", quiet=True), 60 * SLOW)["epoch"]
+    node.until("a barrier", lambda: job.said()["epoch"] > quiet + 1, 30 * SLOW)
+    held = sealed_at(target)[-1][1]
+    time.sleep(QUIET_S)
+    assert sealed_at(target)[-1][1] == held, "a paused job seals no history"
+    assert job.status()["phase"] == "Paused"
 
-        job.patch(throttle={"rowsPerSecond": 8000})
-        job.acknowledged("throttle", "Throttled", "True")
-        job.patch(desiredState="Running")
-        job.acknowledged("resume", "Paused", "False")
-        node.until("rows after the pause", lambda: sealed_at(target)[-1][1] > held, 30 * SLOW)
+    job.patch(throttle={"rowsPerSecond": 8000})
+    job.acknowledged("throttle", "Throttled", "True")
+    job.patch(desiredState="Running")
+    job.acknowledged("resume", "Paused", "False")
+    node.until("rows after the pause", lambda: sealed_at(target)[-1][1] > held, 30 * SLOW)
 
-        node.kubectl("delete", "pod", pod["metadata"]["name"], "--grace-period=0", "--force")
-        died = time.time()
-        node.until("the second attempt", lambda: (job.status().get("attempt") or {}).get("number") == 2, 60 * SLOW)
-        attempt_2 = node.until("a second driver pod", lambda: _other(job.driver(), pod), 60 * SLOW)
-        done = sealed_at(target)[-1][1]
-        node.until("rows of the second attempt", lambda: sealed_at(target)[-1][1] > done, 120 * SLOW)
-        job.figures["driver killed -> next seal with rows s"] = round(time.time() - died, 1)
-        alive = [one for one in node.list("pods", "backfill.dev/role=driver") if one["status"]["phase"] == "Running"]
-        assert [one["metadata"]["uid"] for one in alive] == [attempt_2["metadata"]["uid"]]
+    node.kubectl("delete", "pod", pod["metadata"]["name"], "--grace-period=0", "--force")
+    died = time.time()
+    node.until("the second attempt", lambda: (job.status().get("attempt") or {}).get("number") == 2, 60 * SLOW)
+    attempt_2 = node.until("a second driver pod", lambda: _other(job.driver(), pod), 60 * SLOW)
+    done = sealed_at(target)[-1][1]
+    node.until("rows of the second attempt", lambda: sealed_at(target)[-1][1] > done, 120 * SLOW)
+    job.figures["driver killed -> next seal with rows s"] = round(time.time() - died, 1)
+    alive = [one for one in node.list("pods", "backfill.dev/role=driver") if one["status"]["phase"] == "Running"]
+    assert [one["metadata"]["uid"] for one in alive] == [attempt_2["metadata"]["uid"]]
 
-        job.patch(throttle={"rowsPerSecond": None})
-        job.acknowledged("unthrottle", "Throttled", "False")
-        node.until("Complete", lambda: job.condition("Finished")[0] == "True", 300 * SLOW)
-        status = job.status()
-        assert job.condition("Complete")[0] == "True", node.story()
-        assert (status["phase"], status["receipt"]["mismatches"]) == ("Succeeded", 0)
-        assert job.condition("Verified") == ("True", "Equal")
-        assert status["attempts"] == 2
-        assert operator.poll() is None
-        _leaves_nothing(node, job)
+    job.patch(throttle={"rowsPerSecond": None})
+    job.acknowledged("unthrottle", "Throttled", "False")
+    node.until("Complete", lambda: job.condition("Finished")[0] == "True", 300 * SLOW)
+    status = job.status()
+    assert job.condition("Complete")[0] == "True", node.story()
+    assert (status["phase"], status["receipt"]["mismatches"]) == ("Succeeded", 0)
+    assert job.condition("Verified") == ("True", "Equal")
+    assert status["attempts"] == 2
+    (REPORT / "operator.log").write_text(node.operator_log())
+    assert [restarts(one) for one in node.operators()] == [0]
+    _leaves_nothing(node, job)
     writer.end()
     job.figures["rows"] = status["receipt"]["rows"]
     job.figures["commits of the writer"] = writer.commits
@@ -185,6 +189,11 @@ def test_a_job_from_apply_to_complete(node, lake, tmp_path, request):
     assert oracle.rows_in(str(target)) == status["receipt"]["rows"]
 
 
+def restarts(pod):
+    """Return how often a pod of one container was restarted."""
+    return pod["status"]["containerStatuses"][0]["restartCount"]
+
+
 def _other(pod, than):
     return pod if pod and pod["metadata"]["uid"] != than["metadata"]["uid"] else None
 
@@ -194,3 +203,87 @@ def _leaves_nothing(node, job):
     node.kubectl("delete", "backfill", "orders", "--wait=true", "--timeout=60s")
     kinds, mine = "pods,configmaps,secrets,services", "app.kubernetes.io/managed-by=backfill-operator"
     node.until("nothing left", lambda: not node.list(kinds, mine) and not job.executors(), 60 * SLOW)
+
+
+TINY = {
+    "apiVersion": "backfill.dev/v1alpha1", "kind": "Backfill", "metadata": {"name": "tiny"},
+    "spec": {
+        "source": {"type": "Delta", "delta": {"path": "/lake/tiny", "key": ["order_id"]}},
+        "target": {"type": "Delta", "delta": {"path": "/lake/tiny_copy", "writeMode": "Upsert"}},
+        "verify": "Final",
+        # The driver does the work, so it needs no account; 10 rows need no more.
+        "executor": {"instances": 0},
+        "driver": {
+            "resources": {"requests": {"cpu": "100m", "memory": "1536Mi"}},
+            "template": {"spec": {
+                "containers": [{"name": "driver", "volumeMounts": [{"name": "lake", "mountPath": "/lake"}]}],
+                "volumes": [{"name": "lake", "persistentVolumeClaim": {"claimName": "lake"}}],
+            }},
+        },
+    },
+}  # fmt: skip
+
+
+def claim(node):
+    """Give the restricted namespace the lake as a claim: whoever makes Backfills there names no folder of the node."""
+    name, size = f"lake-{node.restricted}", {"storage": "1Gi"}
+    common = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
+    volume = {
+        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
+        "spec": common | {"capacity": size, "hostPath": {"path": str(LAKE)}, "persistentVolumeReclaimPolicy": "Retain"},
+    }  # fmt: skip
+    wanted = {
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "lake"},
+        "spec": common | {"volumeName": name, "resources": {"requests": size}},
+    }  # fmt: skip
+    node.kubectl("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": [volume, wanted]}),
+                 namespace=node.restricted)  # fmt: skip
+
+
+def test_an_installation_is_upgraded_and_leaves(node, lake, request):
+    """In a restricted namespace, with Roles of two namespaces: one tiny Backfill, another value, and what stays after the end."""
+    make_orders(lake / "tiny", 10)
+    claim(node)
+    request.addfinalizer(
+        lambda: node.kubectl("delete", "persistentvolume", f"lake-{node.restricted}", "--wait=false", check=False)
+    )
+
+    def tiny():
+        return node.get("backfill", "tiny", namespace=node.restricted) or {}
+
+    def holds(type_):
+        return [one["status"] for one in tiny().get("status", {}).get("conditions", ()) if one["type"] == type_] == [
+            "True"
+        ]
+
+    node.kubectl("apply", "-f", "-", stdin=json.dumps(TINY), namespace=node.restricted)
+    node.until("Finished", lambda: holds("Finished"), 180 * SLOW)
+    assert holds("Complete"), node.story(node.restricted)
+    assert oracle.rows_in(str(lake / "tiny_copy")) == 10
+
+    before = {one["metadata"]["uid"] for one in node.operators()}
+    node.upgrade(operator={"settings": {"pollSeconds": 1}})
+    node.until("the new operator alone", lambda: len(node.operators()) == 1, 60 * SLOW)
+    assert before.isdisjoint({one["metadata"]["uid"] for one in node.operators()})
+    refused = node.kubectl("apply", "-f", "-", stdin=json.dumps(thief()), namespace=node.restricted, check=False)
+    assert refused == "", "the policy of the API server holds after an upgrade"
+    node.kubectl("delete", "backfill", "tiny", "--wait=true", "--timeout=60s", namespace=node.restricted)
+    node.kubectl("apply", "-f", "-", stdin=json.dumps(stays()), namespace=node.restricted)
+
+    node.helm("uninstall", RELEASE, "--wait")
+    assert node.operators() == []
+    assert [one["metadata"]["name"] for one in node.list("backfills", namespace=node.restricted)] == ["stays"]
+    kinds = (
+        "roles,rolebindings,networkpolicies,resourcequotas,validatingadmissionpolicies,clusterroles,clusterrolebindings"
+    )
+    assert node.list(kinds, f"app.kubernetes.io/instance={RELEASE}", namespace=node.restricted) == []
+
+
+def stays():
+    """Return a Backfill that nobody works on: it outlives the installation."""
+    return TINY | {"metadata": {"name": "stays"}, "spec": TINY["spec"] | {"suspend": True}}
+
+
+def thief():
+    """Return a Backfill that asks for another image."""
+    return TINY | {"metadata": {"name": "thief"}, "spec": TINY["spec"] | {"spark": {"image": "localhost/thief:1"}}}

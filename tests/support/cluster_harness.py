@@ -9,6 +9,7 @@ Providers, in this order:
 """
 
 import contextlib
+import os
 import secrets
 import shutil
 import socket
@@ -26,10 +27,24 @@ import yaml
 ROOT = Path(__file__).parent.parent.parent
 NAME = "backfill-tests"
 UP_S = 120.0
+BUILD_S = 1800.0
+LINES_TOLD = 25
+"""Of a command that failed."""
 
 
 class NoClusterError(Exception):
     """Nobody gives a cluster; the message says what was tried."""
+
+
+class CommandFailedError(Exception):
+    """A command of the harness failed; the message ends with what it said last."""
+
+
+def tool(name):
+    """Return where kubectl or helm is: on the path, or where the kit builds it; None: nowhere."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    home = os.environ.get("CLUSTER_HOME") or cache / "backfill-cluster"
+    return shutil.which(name) or shutil.which(name, path=Path(home, "bin"))
 
 
 @dataclass(frozen=True)
@@ -46,7 +61,7 @@ class Borrowed:
     def load(self, image):
         """Bring an image to the nodes."""
         if self.load_command:
-            subprocess.run([*self.load_command, image], check=True)
+            said(*self.load_command, image)
 
 
 @contextlib.contextmanager
@@ -68,9 +83,9 @@ def borrowed_cluster(environ, *, nodes=False):
         with _assets(Path(environ["KUBEBUILDER_ASSETS"])) as kubeconfig:
             yield Borrowed("KUBEBUILDER_ASSETS", kubeconfig, has_nodes=False)
         return
-    for tool in ("kind", "k3d"):
-        if shutil.which(tool):
-            yield _local(tool)
+    for name in ("kind", "k3d"):
+        if shutil.which(name):
+            yield _local(name)
             return
     if environ.get("BACKFILL_TEST_CLUSTER"):
         with _kit(environ["BACKFILL_TEST_CLUSTER"], nodes=nodes) as cluster:
@@ -87,19 +102,46 @@ def _has_nodes(kubeconfig):
         return bool(client.CoreV1Api(api).list_node(limit=1).items)
 
 
+def said(*command, cwd=None, environ=None, timeout=None):
+    """Run a command; return what it says.
+
+    Raises:
+        CommandFailedError: with the last lines that it said, because nobody sees the others.
+    """
+    words = [str(word) for word in command]
+    try:
+        done = subprocess.run(
+            words,
+            cwd=cwd,
+            env=environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=timeout,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CommandFailedError(f"{' '.join(words)}: {error}") from error
+    if done.returncode:
+        told = "\n".join(done.stdout.splitlines()[-LINES_TOLD:])
+        raise CommandFailedError(f"{' '.join(words)} ended with {done.returncode}:\n{told}")
+    return done.stdout
+
+
 @contextlib.contextmanager
 def _kit(command, *, nodes):
     """A command of the house; it is taken down only by whoever found it down."""
     before = subprocess.run([command, "kubeconfig"], capture_output=True, text=True, check=False)
     was_up = before.returncode == 0 and Path(before.stdout.strip()).is_file()
     try:
-        subprocess.run(
-            [command, "up", *([] if nodes else ["--api-only"])], check=True, capture_output=True, timeout=UP_S
-        )
-        found = subprocess.run([command, "kubeconfig"], check=True, capture_output=True, text=True).stdout.strip()
-    except (subprocess.SubprocessError, OSError) as error:
-        words = getattr(error, "stderr", b"") or b""
-        raise NoClusterError(f"{command} up failed: {error} {words[-500:]!r}") from error
+        if nodes:
+            # Each returns at once where there is nothing to do.
+            for words in (["setup"], ["build", "--helm"], ["base-image"]):
+                said(command, *words, timeout=BUILD_S)
+        said(command, "up", *([] if nodes else ["--api-only"]), timeout=UP_S)
+        found = said(command, "kubeconfig").strip().splitlines()[-1]
+    except CommandFailedError as error:
+        raise NoClusterError(str(error)) from error
     try:
         yield Borrowed("BACKFILL_TEST_CLUSTER", Path(found), has_nodes=nodes, load_command=(command, "load"))
     finally:
@@ -107,27 +149,27 @@ def _kit(command, *, nodes):
             subprocess.run([command, "down"], check=False, capture_output=True)
 
 
-def _local(tool):
+def _local(name):
     """A cluster of kind or k3d, made when it is not there, and kept: making one takes a minute."""
-    folder = Path(tempfile.gettempdir()) / f"{NAME}-{tool}"
+    folder = Path(tempfile.gettempdir()) / f"{NAME}-{name}"
     folder.mkdir(exist_ok=True)
     kubeconfig = folder / "kubeconfig"
-    there = {"kind": ["kind", "get", "clusters"], "k3d": ["k3d", "cluster", "list", "--no-headers"]}[tool]
+    there = {"kind": ["kind", "get", "clusters"], "k3d": ["k3d", "cluster", "list", "--no-headers"]}[name]
     listed = subprocess.run(there, capture_output=True, text=True, check=False).stdout
     if NAME not in listed:
-        made = {"kind": ["kind", "create", "cluster", "--name", NAME], "k3d": ["k3d", "cluster", "create", NAME]}[tool]
+        made = {"kind": ["kind", "create", "cluster", "--name", NAME], "k3d": ["k3d", "cluster", "create", NAME]}[name]
         done = subprocess.run(made, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise NoClusterError(f"{tool} cannot make a cluster: {done.stderr[-500:]}")
+            raise NoClusterError(f"{name} cannot make a cluster: {done.stderr[-500:]}")
     shown = {
         "kind": ["kind", "get", "kubeconfig", "--name", NAME],
         "k3d": ["k3d", "kubeconfig", "get", NAME],
-    }[tool]
+    }[name]
     kubeconfig.write_text(subprocess.run(shown, capture_output=True, text=True, check=True).stdout)
     load = {"kind": ("kind", "load", "docker-image", "--name", NAME), "k3d": ("k3d", "image", "import", "-c", NAME)}[
-        tool
+        name
     ]
-    return Borrowed(tool, kubeconfig, has_nodes=True, load_command=load)
+    return Borrowed(name, kubeconfig, has_nodes=True, load_command=load)
 
 
 @contextlib.contextmanager

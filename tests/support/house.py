@@ -16,7 +16,18 @@ def tracked():
         ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=False
     )
     if listing.returncode != 0:
-        ours = ["crds", "operator", "spark_app", "tests", "docs", "examples", "requirements", "build-tools", ".ci"]
+        ours = [
+            "crds",
+            "operator",
+            "spark_app",
+            "tests",
+            "docs",
+            "examples",
+            "requirements",
+            "build-tools",
+            "charts",
+            ".ci",
+        ]
         return [path for name in ours for path in (ROOT / name).rglob("*") if path.is_file()]
     return [path for line in listing.stdout.splitlines() if (path := ROOT / line).is_file()]
 

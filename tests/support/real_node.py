@@ -1,113 +1,94 @@
-"""What a run on a real node needs beside the cluster: the image, the accounts, the operator's process and a live writer."""
+"""What a run on a real node needs beside the cluster: the images, the chart's installation and a live writer."""
 
 import contextlib
 import json
-import os
 import random
 import secrets
-import shutil
 import subprocess
-import sys
 import threading
 import time
 from datetime import datetime
-from pathlib import Path
 
-import yaml
 from deltalake import DeltaTable
-from support.cluster_harness import end
+from support.charts import CHART, RELEASE, SYSTEM, as_flags
+from support.cluster_harness import said, tool
+from support.house import ROOT
 from support.other_engine import append
 
-ROOT = Path(__file__).parent.parent.parent
-IMAGE = "localhost/backfill-spark:dev"
-SYSTEM = "backfill-system"
-TOKEN_DURATION = "2h"
+IMAGES = {name: f"localhost/backfill-{name}:dev" for name in ("operator", "spark")}
 
 
 class Node:
-    """A namespace of a cluster with kubelets, seen through kubectl."""
+    """A cluster with kubelets and the chart installed, seen through kubectl in one of its namespaces."""
 
-    def __init__(self, cluster, environ):
+    def __init__(self, cluster):
         self.cluster = cluster
         self.namespace = f"e2e-{secrets.token_hex(3)}"
-        kit = environ.get("BACKFILL_TEST_CLUSTER")
-        if shutil.which("kubectl"):
-            self._command = ("kubectl", f"--kubeconfig={cluster.kubeconfig}")
-        elif kit:
-            self._command = (kit, "kubectl")
-        else:
-            raise FileNotFoundError("kubectl is needed")
+        """Where folders of the node may be mounted, so not restricted."""
 
-    def kubectl(self, *words, stdin=None, check=True):
-        """Run kubectl in the namespace; return what it says."""
-        command = [*self._command, "-n", self.namespace, *words]
-        done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, timeout=120)
+        self.restricted = f"{self.namespace}-restricted"
+        self._kubectl, self._helm = tool("kubectl"), tool("helm")
+        if not (self._kubectl and self._helm):
+            raise FileNotFoundError("kubectl and helm are needed")
+
+    def kubectl(self, *words, stdin=None, check=True, namespace=None):
+        """Run kubectl in a namespace; return what it says."""
+        command = [self._kubectl, f"--kubeconfig={self.cluster.kubeconfig}", "-n", namespace or self.namespace, *words]
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, timeout=240)
         assert done.returncode == 0 or not check, f"kubectl {' '.join(words)}: {done.stderr}"
         return done.stdout
 
-    def get(self, kind, name):
+    def helm(self, *words):
+        """Run helm in the operator's namespace; return what it says."""
+        command = [self._helm, f"--kubeconfig={self.cluster.kubeconfig}", "-n", SYSTEM, *map(str, words)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+        assert done.returncode == 0, f"helm {words[0]}: {done.stderr}\n{self.story(SYSTEM)}"
+        return done.stdout
+
+    def get(self, kind, name, namespace=None):
         """Return an object, or None."""
-        text = self.kubectl("get", kind, name, "-o", "json", "--ignore-not-found")
+        text = self.kubectl("get", kind, name, "-o", "json", "--ignore-not-found", namespace=namespace)
         return json.loads(text) if text else None
 
-    def list(self, kinds, selector=""):
-        return json.loads(self.kubectl("get", kinds, "-o", "json", f"--selector={selector}"))["items"]
+    def list(self, kinds, selector="", namespace=None):
+        """Return objects by label."""
+        return json.loads(self.kubectl("get", kinds, "-o", "json", f"--selector={selector}", namespace=namespace))[
+            "items"
+        ]
 
-    def install(self):
-        """Bring the CRD, the roles and the accounts by the manifests that the docs name; the operator itself runs here."""
-        self.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "crds" / "backfills.yaml"))
-        self.kubectl("wait", "--for=condition=Established", "crd/backfills.backfill.dev", "--timeout=30s")
-        documents = yaml.safe_load_all((ROOT / "operator" / "deploy" / "operator.yaml").read_text())
-        accounts = yaml.safe_dump_all(one for one in documents if one["kind"] != "Deployment")
-        # Not in the namespace of this run: kubectl would refuse the others.
-        for stdin in (accounts, (ROOT / "operator" / "rbac.yaml").read_text()):
-            subprocess.run(
-                [*self._command, "apply", "-f", "-"], input=stdin, text=True, check=True, capture_output=True
-            )
-        subprocess.run([*self._command, "create", "namespace", self.namespace], check=True, capture_output=True)
-        self.kubectl("apply", "-f", str(ROOT / "operator" / "deploy" / "spark-account.yaml"))
+    def install(self, **values):
+        """Make two namespaces, and install the chart for them: CRD, roles, accounts, policies and the operator's own pod."""
+        self.kubectl("create", "namespace", self.namespace)
+        self.kubectl("create", "namespace", self.restricted)
+        self.kubectl("label", "namespace", self.restricted, "pod-security.kubernetes.io/enforce=restricted")
+        watch = {"namespaces": [self.namespace, self.restricted]}
+        # The CRD may be there from an earlier run, and stays after this one.
+        self.helm("upgrade", "--install", RELEASE, CHART, "--create-namespace", "--take-ownership", "--wait", "--timeout=3m",
+                  *as_flags({"watch": watch} | values))  # fmt: skip
+
+    def upgrade(self, **values):
+        """Change values of the installation, and wait until the new operator is ready."""
+        self.helm("upgrade", RELEASE, CHART, "--reuse-values", "--wait", "--timeout=3m", *as_flags(values))
+
+    def operators(self):
+        """Return the operator's pods."""
+        return self.list("pods", f"app.kubernetes.io/instance={RELEASE}", namespace=SYSTEM)
+
+    def operator_log(self):
+        """Return what the operator said."""
+        return self.kubectl("logs", f"deployment/{RELEASE}", "--tail=-1", namespace=SYSTEM, check=False)
 
     def remove(self):
-        """Have the namespace deleted; nobody waits for it, and no operator is there to take its finalizer away."""
-        self.kubectl(
-            "patch", "backfill", "orders", "--type=merge", "-p", '{"metadata":{"finalizers":null}}', check=False
-        )
-        self.kubectl("delete", "namespace", self.namespace, "--wait=false", check=False)
-
-    def operator_kubeconfig(self, folder):
-        """Write a kubeconfig of the operator's own account: what its roles forbid fails here as it would in a pod."""
-        token = subprocess.run(
-            [*self._command, "-n", SYSTEM, "create", "token", "backfill-operator", f"--duration={TOKEN_DURATION}"],
-            check=True, capture_output=True, text=True,
-        ).stdout.strip()  # fmt: skip
-        config = yaml.safe_load(self.cluster.kubeconfig.read_text())
-        chosen = next(one for one in config["contexts"] if one["name"] == config["current-context"])
-        chosen["context"]["user"] = "operator"
-        config["users"] = [{"name": "operator", "user": {"token": token}}]
-        config["contexts"] = [chosen]
-        file = folder / "operator.kubeconfig"
-        file.touch(mode=0o600)
-        file.write_text(yaml.safe_dump(config))
-        return file
-
-    @contextlib.contextmanager
-    def operator(self, folder, log):
-        """Run the operator from this checkout while the block lasts."""
-        settings = {
-            "NAMESPACES": self.namespace, "DEFAULT_IMAGE": IMAGE, "LEASE_NAME": self.namespace, "BIND": "127.0.0.1",
-            "HEALTH_PORT": "0", "METRICS_PORT": "0",
-        }  # fmt: skip
-        environ = {name: value for name, value in os.environ.items() if not name.startswith("BACKFILL_")}
-        environ |= {f"BACKFILL_OPERATOR_{name}": value for name, value in settings.items()}
-        environ |= {"KUBECONFIG": str(self.operator_kubeconfig(folder)), "PYTHONPATH": _python_path()}
-        with log.open("wb") as out:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "backfill_operator"], env=environ, stdout=out, stderr=out, cwd=folder
-            )
-            try:
-                yield process
-            finally:
-                end(process, within_s=20)
+        """Have everything deleted; nobody waits for it, and no operator is there to take finalizers away."""
+        for namespace in (self.namespace, self.restricted):
+            for one in self.list("backfills", namespace=namespace):
+                free = '{"metadata":{"finalizers":null}}'
+                self.kubectl("patch", "backfill", one["metadata"]["name"], "--type=merge", "-p", free, namespace=namespace,
+                             check=False)  # fmt: skip
+        with contextlib.suppress(AssertionError):
+            self.helm("uninstall", RELEASE, "--ignore-not-found")
+        for namespace in (self.namespace, self.restricted):
+            self.kubectl("delete", "namespace", namespace, "--wait=false", check=False)
 
     def until(self, what, true, within_s, every_s=0.5):
         """Wait until a look gives something true; return it. Fails with what the cluster says."""
@@ -119,14 +100,17 @@ class Node:
             assert time.monotonic() < deadline, f"{what} not within {within_s} s\n{self.story()}"
             time.sleep(every_s)
 
-    def story(self):
+    def story(self, namespace=None):
         """Return what somebody needs who was not there."""
         looks = (
             ("get", "backfills", "-o", "yaml"), ("get", "pods", "-o", "wide"), ("get", "events", "--sort-by=.lastTimestamp"),
             ("logs", "--selector=backfill.dev/role=driver", "--tail=30", "--prefix"),
             ("logs", "--selector=spark-role=executor", "--tail=30", "--prefix"),
         )  # fmt: skip
-        return "\n".join(f"--- kubectl {' '.join(look)}\n{self.kubectl(*look, check=False)[-6000:]}" for look in looks)
+        return "\n".join(
+            f"--- kubectl {' '.join(look)}\n{self.kubectl(*look, check=False, namespace=namespace)[-6000:]}"
+            for look in looks
+        )
 
 
 ORDERS = """
@@ -136,6 +120,11 @@ ORDERS = """
         CASE value % 4 WHEN 0 THEN 'new' WHEN 1 THEN 'paid' WHEN 2 THEN 'sent' ELSE 'returned' END AS status,
         md5(cast(value AS string)) AS note
     FROM generate_series({first}, {last})"""
+
+
+def make_orders(folder, rows):
+    """Make a table of so many orders."""
+    append(str(folder), ORDERS, 0, rows)
 
 
 class Writer:
@@ -186,17 +175,14 @@ class Writer:
         self._thread.join(60)
 
 
-def build_image():
-    """Build the driver's image from this tree, by whatever builds images here."""
-    subprocess.run([ROOT / "build-tools" / "image_parts.sh"], check=True)
-    command = os.environ.get("IMAGE_BUILD", str(ROOT / "build-tools" / "image_build.sh"))
-    subprocess.run([command, ".", IMAGE, "--target", "spark"], cwd=ROOT, check=True)
+def build_images(environ):
+    """Build both images from this tree, by whatever builds images here."""
+    said(ROOT / "build-tools" / "image_parts.sh")
+    command = environ.get("IMAGE_BUILD", str(ROOT / "build-tools" / "image_build.sh"))
+    for name, image in IMAGES.items():
+        said(command, ".", image, "--target", name, cwd=ROOT)
 
 
 def seconds(moment):
     """Return a moment of the API as seconds since 1970."""
     return datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp()
-
-
-def _python_path():
-    return os.pathsep.join(str(ROOT / name) for name in ("crds", "operator", "spark_app"))

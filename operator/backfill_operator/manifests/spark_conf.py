@@ -80,6 +80,9 @@ def _defaults(launch: Launch) -> dict[str, str]:
         "spark.kubernetes.executor.request.cores": executor.cpu_request,
         # Executors need no files of the driver's; one object less to make for each attempt.
         "spark.kubernetes.executor.disableConfigMap": "true",
+        # Else Spark looks for claims and Services of its own to delete: its account has rights over pods alone.
+        "spark.kubernetes.driver.ownPersistentVolumeClaim": "false",
+        "spark.kubernetes.driver.service.deleteOnTermination": "false",
     }
     if executor.cpu_limit is not None:
         made["spark.kubernetes.executor.limit.cores"] = executor.cpu_limit

@@ -1,0 +1,85 @@
+{{/* The labels by which the operator's pods are found. */}}
+{{- define "backfill.selector" -}}
+app.kubernetes.io/name: backfill-operator
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{/* The labels of every object of this chart. */}}
+{{- define "backfill.labels" -}}
+{{ include "backfill.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- end }}
+
+{{/* The operator's account, as a subject of a binding. */}}
+{{- define "backfill.subjects" -}}
+- kind: ServiceAccount
+  name: {{ .Release.Name }}
+  namespace: {{ .Release.Namespace }}
+{{- end }}
+
+{{/* A value as a variable holds it: lists separated by commas, whole numbers without an exponent. */}}
+{{- define "backfill.text" -}}
+{{- if kindIs "slice" . -}}
+{{ join "," . }}
+{{- else if and (kindIs "float64" .) (eq (floor .) .) -}}
+{{ int64 . }}
+{{- else -}}
+{{ . }}
+{{- end -}}
+{{- end }}
+
+{{/* Values that no schema can judge: each of them ends the installation with a sentence. */}}
+{{- define "backfill.check" -}}
+{{- if not (or .Values.watch.clusterWide .Values.watch.namespaces) -}}
+{{- fail "watch.namespaces is empty: name the namespaces that have Backfills, or set watch.clusterWide=true" -}}
+{{- end -}}
+{{- if has .Release.Namespace .Values.watch.namespaces -}}
+{{- fail (printf "watch.namespaces holds %s, the operator's own: who may create pods there can act as the operator; install it in another one" .Release.Namespace) -}}
+{{- end -}}
+{{- end }}
+
+{{/* The operator's variables; those of its settings are called like the settings. */}}
+{{- define "backfill.environment" -}}
+- name: BACKFILL_OPERATOR_IDENTITY
+  valueFrom: {fieldRef: {fieldPath: metadata.name}}
+{{- $fixed := dict "defaultImage" .Values.images.spark "serviceAccount" .Values.tenant.serviceAccount "leaseName" .Release.Name "leaseNamespace" .Release.Namespace }}
+{{- if not .Values.watch.clusterWide }}
+{{- $_ := set $fixed "namespaces" .Values.watch.namespaces }}
+{{- end }}
+{{- range $name, $value := merge $fixed .Values.limits .Values.operator.settings }}
+- name: BACKFILL_OPERATOR_{{ $name | snakecase | upper }}
+  value: {{ include "backfill.text" $value | quote }}
+{{- end }}
+{{- end }}
+
+{{/* CEL: does one of the patterns stand for a name? A pattern that ends in * is a beginning. Takes a list: the name, the patterns. */}}
+{{- define "backfill.named" -}}
+{{- $regexes := list -}}
+{{- range index . 1 -}}
+{{- $regexes = append $regexes (hasSuffix "*" . | ternary (printf "%s.*" (regexQuoteMeta (trimSuffix "*" .))) (regexQuoteMeta .)) -}}
+{{- end -}}
+{{ index . 0 }}.matches({{ printf "^(%s)$" (join "|" (append $regexes "[^\\s\\S]")) | toJson }})
+{{- end }}
+
+{{/* CEL: the same for images, where a name without a version stands for any version of it. */}}
+{{- define "backfill.image" -}}
+{{- $regexes := list -}}
+{{- range index . 1 -}}
+{{- $quoted := regexQuoteMeta (trimSuffix "*" .) -}}
+{{- if hasSuffix "*" . -}}
+{{- $regexes = append $regexes (printf "%s.*" $quoted) -}}
+{{- else if or (contains ":" (base .)) (contains "@" .) -}}
+{{- $regexes = append $regexes $quoted -}}
+{{- else -}}
+{{- $regexes = append $regexes (printf `%s(:\w[\w.-]{0,127})?(@[a-z0-9]+:[0-9a-f]{32,})?` $quoted) -}}
+{{- end -}}
+{{- end -}}
+{{ index . 0 }}.matches({{ printf "^(%s)$" (join "|" $regexes) | toJson }}) && !{{ index . 0 }}.contains("..") && !{{ index . 0 }}.contains("//")
+{{- end }}
+
+{{/* CEL: a part that may be missing or null, as a list or a mapping. Takes a list: its holder, its name, what is empty. */}}
+{{- define "backfill.part" -}}
+optional.ofNonZeroValue({{ index . 0 }}.?{{ index . 1 }}.orValue(null)).orValue({{ index . 2 }})
+{{- end }}

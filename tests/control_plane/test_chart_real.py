@@ -1,0 +1,247 @@
+"""The chart's objects on a real API server: each is taken, and its Roles are all that the operator needs. Skipped without one."""
+
+import secrets
+import subprocess
+import time
+from logging import WARNING
+
+import pytest
+import yaml
+from kubernetes import client, config
+from support import charts, cluster_harness
+from support.charts import RELEASE
+from support.operator_rig import SPEC, RealApi, Rig
+
+from backfill_operator.api_errors import RefusedError
+from backfill_operator.cluster import Cluster
+from backfill_operator.resources import BACKFILLS, PODS, SECRETS
+
+
+@pytest.fixture
+def system(real_cluster):
+    """A namespace for the operator itself."""
+    namespace = f"s-{secrets.token_hex(4)}"
+    with config.new_client_from_config(str(real_cluster.kubeconfig)) as api:
+        core = client.CoreV1Api(api)
+        core.create_namespace({"metadata": {"name": namespace}})
+        yield namespace
+        core.delete_namespace(namespace)
+
+
+def apply(cluster, objects, *words):
+    """Have the server take objects, or only say whether it would."""
+    kubectl = cluster_harness.tool("kubectl")
+    if kubectl is None:
+        pytest.skip("no kubectl")
+    command = [
+        kubectl,
+        f"--kubeconfig={cluster.kubeconfig}",
+        "apply",
+        "--server-side",
+        "--force-conflicts",
+        "-f",
+        "-",
+        *words,
+    ]
+    done = subprocess.run(command, input=yaml.safe_dump_all(objects), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+class TestEveryObject:
+    @pytest.mark.parametrize("wide", [False, True], ids=["namespaces", "cluster"])
+    def test_is_taken_by_the_server(self, real_cluster, system, wide):
+        """Unknown fields, wrong types and rules that do not compile are an error here, and not at somebody's installation."""
+        peer = {"podSelector": {"matchLabels": {"app": "prometheus"}}}
+        everything = {
+            "tenant": {"persistentVolumeClaims": True}, "networkPolicy": {"metricsFrom": [peer]},
+            "images": {"pullSecrets": ["registry"]}, "operator": {"tolerations": [{"operator": "Exists"}]},
+            "limits": LIMITS | {"allowSidecars": True},
+        }  # fmt: skip
+        with cluster_harness.prepared(real_cluster) as tenant:
+            watch = {"namespaces": [tenant], "clusterWide": wide}
+            objects = charts.rendered(system=system, **everything | {"watch": watch})
+            taken = apply(real_cluster, objects, "--dry-run=server", "--validate=strict")
+
+        assert len(taken) == len(objects) > 10
+
+
+def own_kubeconfig(cluster, system, folder):
+    """Write a kubeconfig of the operator's own account: what its roles forbid fails as it would in a pod."""
+    document = yaml.safe_load(cluster.kubeconfig.read_text())
+    with config.new_client_from_config(str(cluster.kubeconfig)) as api:
+        token = client.CoreV1Api(api).create_namespaced_service_account_token(
+            RELEASE, system, {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+        )
+    chosen = next(one for one in document["contexts"] if one["name"] == document["current-context"])
+    chosen["context"]["user"] = "operator"
+    document |= {"users": [{"name": "operator", "user": {"token": token.status.token}}], "contexts": [chosen]}
+    file = folder / "operator.kubeconfig"
+    file.touch(mode=0o600)
+    file.write_text(yaml.safe_dump(document))
+    return file
+
+
+ACCEPTED = {
+    "nothing": {},
+    "parts that are null": {"driver": {"template": {"spec": {"volumes": None, "containers": None, "priorityClassName": None}}}},
+    "the image of the installation": {"spark": {"image": "localhost/backfill-spark:dev"}},
+    "an image that is allowed": {"spark": {"image": "registry.example/team/spark:4.2"}},
+    "any version of an image": {"spark": {"image": "registry.example/other@sha256:" + "0" * 64}},
+    "an account that is allowed": {"driver": {"serviceAccountName": "filler-2"}},
+    "a claim": {"driver": {"template": {"spec": {"volumes": [{"name": "lake", "persistentVolumeClaim": {"claimName": "lake"}}]}}}},
+    "a folder below an allowed one": {
+        "executor": {"template": {"spec": {"volumes": [{"name": "lake", "hostPath": {"path": "/lake/orders"}}]}}}
+    },
+    "our own container": {"driver": {"template": {"spec": {"containers": [{"name": "driver", "env": []}]}}}},
+    "a priority class that is allowed": {"executor": {"template": {"spec": {"priorityClassName": "low"}}}},
+    "fields for everybody": {"driver": {"template": {"spec": {"nodeSelector": {"disk": "fast"}, "tolerations": []}}}},
+}  # fmt: skip
+REFUSED = {
+    "another image": ({"spark": {"image": "registry.example/thief"}}, "allowedImages"),
+    "an image whose name only begins so": ({"spark": {"image": "registry.example/other-thief:1"}}, "allowedImages"),
+    "an image by a detour": ({"spark": {"image": "registry.example/team/../thief"}}, "allowedImages"),
+    "another account": ({"driver": {"serviceAccountName": "admin"}}, "allowedServiceAccounts"),
+    "a folder of the node": (
+        {"driver": {"template": {"spec": {"volumes": [{"name": "all", "hostPath": {"path": "/"}}]}}}}, "allowedHostPaths"
+    ),
+    "a folder by a detour": (
+        {"executor": {"template": {"spec": {"volumes": [{"name": "all", "hostPath": {"path": "/lake/../etc"}}]}}}},
+        "allowedHostPaths",
+    ),
+    "a folder whose name only begins so": (
+        {"executor": {"template": {"spec": {"volumes": [{"name": "all", "hostPath": {"path": "/lakes"}}]}}}}, "allowedHostPaths"
+    ),
+    "a type of volume": (
+        {"driver": {"template": {"spec": {"volumes": [{"name": "net", "nfs": {"server": "a", "path": "/"}}]}}}}, "allowedVolumes"
+    ),
+    "a token in a projected volume": (
+        {"driver": {"template": {"spec": {"volumes": [
+            {"name": "token", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}]}}}},
+        "allowedVolumes",
+    ),
+    "a priority": ({"driver": {"template": {"spec": {"priorityClassName": "system-node-critical"}}}}, "allowedPriorityClasses"),
+    "a node by its name": ({"executor": {"template": {"spec": {"nodeName": "control-plane"}}}}, "allowedPodFields"),
+    "the node's network": ({"driver": {"template": {"spec": {"hostNetwork": True}}}}, "allowedPodFields"),
+    "a further container": (
+        {"driver": {"template": {"spec": {"containers": [{"name": "thief", "image": "localhost/backfill-spark:dev"}]}}}},
+        "allowSidecars",
+    ),
+    "a container that goes first": (
+        {"executor": {"template": {"spec": {"initContainers": [{"name": "executor", "image": "thief"}]}}}}, "allowSidecars"
+    ),
+}  # fmt: skip
+LIMITS = {
+    "allowedImages": ["registry.example/team/*", "registry.example/other"], "allowedServiceAccounts": ["filler-*"],
+    "allowedHostPaths": ["/lake/"], "allowedPriorityClasses": ["low"],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="class")
+def judged(real_cluster):
+    """Give what asks the server about a Backfill, in a namespace where the chart's policy holds."""
+    with (
+        cluster_harness.prepared(real_cluster) as tenant,
+        config.new_client_from_config(str(real_cluster.kubeconfig)) as api,
+    ):
+        kinds = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+        objects = charts.of_kind(charts.rendered((tenant,), limits=LIMITS), *kinds)
+        for one in objects:
+            one["metadata"]["name"] = tenant
+            one["spec"] |= {"policyName": tenant} if "policyName" in one["spec"] else {}
+        apply(real_cluster, objects)
+        custom, admission = client.CustomObjectsApi(api), client.AdmissionregistrationV1Api(api)
+
+        def said(**spec):
+            """Return what the server says against it; None: it would take it."""
+            body = {
+                "apiVersion": BACKFILLS.api_version,
+                "kind": "Backfill",
+                "metadata": {"name": "one"},
+                "spec": SPEC | spec,
+            }
+            try:
+                custom.create_namespaced_custom_object(
+                    BACKFILLS.group, BACKFILLS.version, tenant, BACKFILLS.plural, body, dry_run="All"
+                )
+            except client.ApiException as refused:
+                return refused.body
+            return None
+
+        try:
+            deadline = time.monotonic() + 30
+            while said(spark={"image": "thief"}) is None:
+                assert time.monotonic() < deadline, "the policy does not hold"
+            yield said
+        finally:
+            admission.delete_validating_admission_policy_binding(tenant)
+            admission.delete_validating_admission_policy(tenant)
+
+
+class TestTheAdmissionPolicy:
+    @pytest.mark.parametrize("given", ACCEPTED.values(), ids=ACCEPTED.keys())
+    def test_lets_pass_what_the_limits_allow(self, judged, given):
+        """A policy that is stricter than the operator would be a riddle."""
+        assert judged(**given) is None
+
+    @pytest.mark.parametrize(("given", "limit"), REFUSED.values(), ids=REFUSED.keys())
+    def test_refuses_the_rest_and_names_the_limit(self, judged, given, limit):
+        """At once, to whoever applies it."""
+        assert f"limits.{limit}" in (judged(**given) or "")
+
+
+class OwnAccount(RealApi):
+    """A real API server on which the operator is its own account, and everybody else an administrator."""
+
+    def __init__(self, kubeconfig, own, namespace):
+        super().__init__(kubeconfig, namespace)
+        self._kubeconfig = own
+
+
+@pytest.fixture
+def installed(real_cluster, system, tmp_path):
+    """Give what makes a rig whose operator is the chart's account; the roles are the chart's."""
+    with cluster_harness.prepared(real_cluster) as tenant:
+        objects = charts.rendered((tenant,), system=system)
+        apply(real_cluster, charts.of_kind(objects, "Role", "RoleBinding", "ServiceAccount"))
+        own = own_kubeconfig(real_cluster, system, tmp_path)
+
+        def rig(**options):
+            api = OwnAccount(real_cluster.kubeconfig, own, tenant)
+            api.store.garbage_collector = not real_cluster.has_nodes
+            given = {"namespaces": (tenant,), "lease_namespace": system, "leader_election": True}
+            return Rig(api, patience=3.0, **given | options)
+
+        yield rig, system
+
+
+class TestTheOperatorsAccount:
+    async def test_is_all_that_it_needs_and_kopf_misses_nothing(self, installed, caplog):
+        """With a Role in one namespace it fills, retries, drains and elects; no log line speaks of a missing right."""
+        make, _ = installed
+        async with make() as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            rig.kubelet.kill(rig.driver())
+            await rig.until(lambda: rig.attempt() == 2 and rig.holds("Running"))
+            await rig.until(rig.events)
+            rig.delete()
+            await rig.until(lambda: rig.get() is None and rig.objects() == [])
+            refused = [one for one in rig.calls if one.status in (401, 403)]
+
+        assert refused == []
+        said = [one.getMessage() for one in caplog.records if one.name.startswith("kopf") and one.levelno >= WARNING]
+        assert [words for words in said if "not in the main thread" not in words] == []
+
+    async def test_reaches_no_other_namespace(self, installed):
+        """Neither a Secret of kube-system by its name, nor a pod there, nor anything in its own but the lease."""
+        make, system = installed
+        pod = {"metadata": {"name": "thief"}, "spec": {"containers": [{"name": "thief", "image": "thief"}]}}
+        async with make(start=False) as rig, Cluster(rig.api.configuration(), rig.settings) as cluster:
+            for namespace in ("kube-system", "default", system):
+                with pytest.raises(RefusedError, match="forbidden"):
+                    await cluster.get(SECRETS, namespace, "some")
+                with pytest.raises(RefusedError, match="forbidden"):
+                    await cluster.create(PODS, namespace, pod)
+            with pytest.raises(RefusedError, match="forbidden"):
+                await cluster.list(SECRETS, rig.namespace)
