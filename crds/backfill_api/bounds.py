@@ -24,6 +24,24 @@ Version = Annotated[StrictInt, Field(ge=0, le=2**53)]
 Rate = Annotated[StrictInt, Field(ge=0, le=1_000_000_000)]
 Vnodes = Annotated[StrictInt, Field(ge=1, le=32768)]
 Percent = Annotated[int, Field(ge=0, le=100)]
+
+COUNT_MAX = 2**53
+"""What every JSON reader holds exactly; nothing that we count comes near."""
+
+Count = Annotated[int, Field(ge=0, le=COUNT_MAX)]
+"""A number that somebody else may have written: a driver, or a person in a status."""
+
+
+def count(value: float) -> int:
+    """Return a measured number as a Count: clocks go back, and a rate of nearly nothing makes times without end."""
+    return min(max(0, round(value)), COUNT_MAX)
+
+
+Revision = Annotated[int, Field(ge=0, le=2**62)]
+"""Of a command; above what a driver may say, because the next one is numbered above what it says."""
+
+Generation = Annotated[int, Field(ge=-1, le=2**62)]
+ExitCode = Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]
 Moment = Annotated[str, Field(max_length=40)]
 """RFC 3339."""
 

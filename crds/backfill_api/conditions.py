@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from backfill_api.bounds import Message, Moment
+from backfill_api.bounds import Generation, Message, Moment
 from backfill_api.model import Model
 
 Phase = Literal[
@@ -124,5 +124,5 @@ class Condition(Model):
     last_transition_time: Moment
     """When `status` last changed, RFC 3339."""
 
-    observed_generation: int | None = None
+    observed_generation: Generation | None = None
     """Generation of the spec that this is about."""

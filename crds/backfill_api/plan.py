@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from backfill_api.bounds import Columns, Duration, Message
+from backfill_api.bounds import Columns, Count, Duration, Message
 from backfill_api.model import Model
 
 
@@ -36,28 +36,28 @@ class PlannedStep(Model):
 class Plan(Model):
     """What a job would read, how long it would take on this machine, and what is doubtful about it."""
 
-    rows: int
+    rows: Count
     """Rows of the version that would be read."""
 
-    bytes: int
+    bytes: Count
     """Bytes of its files."""
 
-    files: int
+    files: Count
     """Number of its files."""
 
-    splits: int
+    splits: Count
     """Splits, estimated."""
 
-    version: int
+    version: Count
     """Version that would be pinned."""
 
-    estimated_seconds: int
+    estimated_seconds: Count
     """How long the whole job would take here; with `after: Follow`, until it has caught up."""
 
-    estimated_seconds_low: int
+    estimated_seconds_low: Count
     """At least, nine times of ten."""
 
-    estimated_seconds_high: int
+    estimated_seconds_high: Count
     """At most, nine times of ten."""
 
     key_columns: Columns = ()
@@ -69,7 +69,7 @@ class Plan(Model):
     key_unique: bool | None = None
     """Is the key unique in the source? Absent: not looked at."""
 
-    key_nulls: int | None = None
+    key_nulls: Count | None = None
     """Rows whose key is null. Absent: not looked at."""
 
     deterministic: bool = True
@@ -78,13 +78,13 @@ class Plan(Model):
     change_feed: bool
     """Does the source have a change feed?"""
 
-    retention_seconds: int | None = None
+    retention_seconds: Count | None = None
     """How long the source keeps what is needed; absent: not known."""
 
     target_exists: bool = False
     """Is the target there already?"""
 
-    resumes_attempt: int | None = None
+    resumes_attempt: Count | None = None
     """Number of the last attempt, whose state would be taken up; absent: from the start."""
 
     steps: Annotated[tuple[PlannedStep, ...], Field(max_length=8)] = ()

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from backfill_api.bounds import Duration, Message, Moment, Percent
+from backfill_api.bounds import Count, Duration, Message, Moment, Percent
 from backfill_api.model import Model
 
 GRID_CELLS_MAX = 64
@@ -43,25 +43,25 @@ class ProgressSummary(Model):
     percent: Percent = 0
     """Part of the whole job that is done, each step weighed by its time, rounded down; it never falls."""
 
-    rows_total: int = 0
+    rows_total: Count = 0
     """Rows of the pinned version."""
 
-    rows_done: int = 0
+    rows_done: Count = 0
     """Rows sealed."""
 
-    splits_total: int = 0
+    splits_total: Count = 0
     """Splits sealed and estimated."""
 
-    splits_done: int = 0
+    splits_done: Count = 0
     """Splits sealed."""
 
-    rows_per_second: int = 0
+    rows_per_second: Count = 0
     """Mean over the last seals."""
 
-    lag_versions: int = 0
+    lag_versions: Count = 0
     """How far the target is behind, in versions."""
 
-    lag_seconds: int = 0
+    lag_seconds: Count = 0
     """How far the target is behind, in time."""
 
     eta: Moment | None = None
@@ -76,47 +76,47 @@ class ProgressSummary(Model):
     last_seal_time: Moment | None = None
     """When the newest seal was durable, RFC 3339."""
 
-    epoch: int = 0
+    epoch: Count = 0
     """Newest barrier; alone it is no progress."""
 
 
 class Progress(ProgressSummary):
     """One look at a running job; counts are those of the sealed state, never ahead of it."""
 
-    attempt: int = 0
+    attempt: Count = 0
     """Number of the attempt."""
 
-    changes_done: int = 0
+    changes_done: Count = 0
     """Row changes applied after the snapshot."""
 
-    bytes_done: int = 0
+    bytes_done: Count = 0
     """Bytes sealed."""
 
-    consumed_version: int | None = None
+    consumed_version: Count | None = None
     """Source version that the target holds."""
 
-    head_version: int | None = None
+    head_version: Count | None = None
     """Newest source version."""
 
-    eta_seconds: int | None = None
+    eta_seconds: Count | None = None
     """Seconds left of the whole job."""
 
-    eta_seconds_low: int | None = None
+    eta_seconds_low: Count | None = None
     """At least, nine times of ten."""
 
-    eta_seconds_high: int | None = None
+    eta_seconds_high: Count | None = None
     """At most, nine times of ten."""
 
     caught_up: bool = False
     """Has the target reached the newest version once?"""
 
-    warnings: tuple[Message, ...] = ()
+    warnings: Annotated[tuple[Message, ...], Field(max_length=32)] = ()
     """What will end the job if nobody does anything."""
 
     non_convergent: bool = False
     """Does the lag not fall?"""
 
-    paused: str | None = None
+    paused: Annotated[str, Field(max_length=64)] | None = None
     """History or All."""
 
     stopping: bool = False
@@ -125,22 +125,22 @@ class Progress(ProgressSummary):
     quiet: bool = False
     """Is nothing running?"""
 
-    throttle_rows_per_second: int | None = None
+    throttle_rows_per_second: Count | None = None
     """Limit in force; absent: none."""
 
-    throttle_until: str | None = None
+    throttle_until: Moment | None = None
     """When it ends, RFC 3339."""
 
-    revision: int = 0
+    revision: Count = 0
     """Newest command in force."""
 
-    table_version: int | None = None
+    table_version: Count | None = None
     """Target version of the newest seal."""
 
-    seal_ms_p50: int | None = None
+    seal_ms_p50: Count | None = None
     """Median of the last seals."""
 
-    seal_ms_p99: int | None = None
+    seal_ms_p99: Count | None = None
     """99th percentile of the last seals."""
 
     grid: Annotated[tuple[Percent, ...], Field(max_length=GRID_CELLS_MAX)] = ()

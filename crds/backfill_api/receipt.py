@@ -6,73 +6,75 @@ from typing import Annotated
 
 from pydantic import Field
 
-from backfill_api.bounds import Moment
+from backfill_api.bounds import Count, Moment
 from backfill_api.model import Model
+
+VNODES_MAX = 32768
 
 
 class Mismatch(Model):
     """A vnode in which the sides differ."""
 
-    vnode: int
+    vnode: Count
     """Which one."""
 
-    source_rows: int
+    source_rows: Count
     """Rows of the source's view in it."""
 
-    target_rows: int
+    target_rows: Count
     """Rows of the target in it."""
 
 
 class Receipt(Model):
     """Counts and hash sums of both sides by vnode, and where they differ."""
 
-    source_version: int
+    source_version: Count
     """Version of the source that was compared."""
 
-    target_version: int
+    target_version: Count
     """Version of the target that was compared."""
 
-    epoch: int
+    epoch: Count
     """Barrier at which both belong together."""
 
-    rows: int
+    rows: Count
     """Rows of the source's view."""
 
-    vnodes: int
+    vnodes: Count
     """Vnodes that were compared."""
 
-    digest: str
+    digest: Annotated[str, Field(max_length=128)]
     """Hash over all vnodes' sums of the source side, hexadecimal."""
 
-    mismatches: tuple[Mismatch, ...] = ()
+    mismatches: Annotated[tuple[Mismatch, ...], Field(max_length=VNODES_MAX)] = ()
     """Vnodes in which the sides differ; empty: they are equal."""
 
-    verified_at: str | None = None
+    verified_at: Moment | None = None
     """When, RFC 3339."""
 
-    seconds: float
+    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     """How long it took."""
 
 
 class ReceiptSummary(Model):
     """The newest receipt, short enough for a status."""
 
-    source_version: int
+    source_version: Count
     """Version of the source that was compared."""
 
-    target_version: int
+    target_version: Count
     """Version of the target that was compared."""
 
-    epoch: int | None = None
+    epoch: Count | None = None
     """Barrier at which both belong together."""
 
-    rows: int
+    rows: Count
     """Rows of the source's view."""
 
-    mismatches: int = 0
+    mismatches: Count = 0
     """Vnodes in which the sides differ; 0: they are equal."""
 
-    mismatched_vnodes: Annotated[tuple[int, ...], Field(max_length=16)] = ()
+    mismatched_vnodes: Annotated[tuple[Count, ...], Field(max_length=16)] = ()
     """The first of them."""
 
     digest: Annotated[str, Field(max_length=128)] = ""

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from backfill_api.bounds import Moment
+from backfill_api.bounds import Count, ExitCode, Generation, Moment, Revision
 from backfill_api.conditions import Condition, Phase
 from backfill_api.model import Model
 from backfill_api.plan import Plan, PlanWarning
@@ -38,14 +38,14 @@ class StopRequest(Model):
     time: Moment
     """When, RFC 3339; the drain is timed from here."""
 
-    revision: int | None = None
+    revision: Revision | None = None
     """Of the command that tells the driver; absent: it could not be told, so its pod is deleted."""
 
 
 class Attempt(Model):
     """The current attempt; written before its pod is made."""
 
-    number: int
+    number: Count
     """1 for the first."""
 
     kind: AttemptKind = "Run"
@@ -73,7 +73,7 @@ class Attempt(Model):
 class PendingCommand(Model):
     """A command that was not acknowledged yet; the same revision always stands for the same command."""
 
-    revision: int
+    revision: Revision
     """Its number."""
 
     command: Command
@@ -83,13 +83,13 @@ class PendingCommand(Model):
 class Control(Model):
     """What was commanded, and what the driver confirmed."""
 
-    desired_revision: int = 0
+    desired_revision: Revision = 0
     """Newest command."""
 
-    acked_revision: int = 0
+    acked_revision: Revision = 0
     """Newest command that the driver confirmed after a seal."""
 
-    epoch: int = 0
+    epoch: Count = 0
     """Barrier of that seal."""
 
     last_ack_time: Moment | None = None
@@ -98,10 +98,10 @@ class Control(Model):
     paused: Literal["History", "All"] | None = None
     """What the driver was last asked to pause, by its start or by a command; absent: nothing."""
 
-    rows_per_second: int | None = None
+    rows_per_second: Count | None = None
     """The limit that it was last asked for; absent: none."""
 
-    attempt: int = 0
+    attempt: Count = 0
     """The attempt that the pending commands are for."""
 
     pending: Annotated[tuple[PendingCommand, ...], Field(max_length=4)] = ()
@@ -120,7 +120,7 @@ class Control(Model):
 class PastAttempt(Model):
     """An attempt that ended."""
 
-    number: int
+    number: Count
     """1 for the first."""
 
     kind: AttemptKind = "Run"
@@ -135,14 +135,14 @@ class PastAttempt(Model):
     reason: Annotated[str, Field(max_length=64)] = ""
     """Why, in one CamelCase word."""
 
-    exit_code: int | None = None
+    exit_code: ExitCode | None = None
     """What the driver process ended with; absent: not known."""
 
 
 class BackfillStatus(Model):
     """What was observed; written by the operator only."""
 
-    observed_generation: int = -1
+    observed_generation: Generation = -1
     """Generation of the spec that this status is about; -1: none yet."""
 
     phase: Phase | None = None
@@ -157,10 +157,10 @@ class BackfillStatus(Model):
     completion_time: Moment | None = None
     """When the job ended, RFC 3339."""
 
-    attempts: int = 0
+    attempts: Count = 0
     """Attempts so far."""
 
-    failures: int = 0
+    failures: Count = 0
     """Failed attempts that count against `backoffLimit`; an attempt that ran for an hour starts the count anew."""
 
     attempt: Attempt | None = None

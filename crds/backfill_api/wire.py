@@ -6,7 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field, StrictBool, StrictInt, model_validator
 
-from backfill_api.bounds import Rate, Seconds
+from backfill_api.bounds import COUNT_MAX, Count, Message, Rate, Revision, Seconds
 from backfill_api.model import Model, refused
 from backfill_api.progress import Progress
 from backfill_api.receipt import Mismatch, Receipt
@@ -72,10 +72,10 @@ class Command(Model):
 class CommandRequest(Model):
     """A command for one attempt; revisions only grow."""
 
-    attempt: StrictInt = Field(ge=1)
+    attempt: StrictInt = Field(ge=1, le=COUNT_MAX)
     """The attempt that is meant; another one refuses."""
 
-    revision: StrictInt = Field(ge=1)
+    revision: StrictInt = Field(ge=1, le=2**62)
     """Number of the command; an older one than the newest is superseded."""
 
     command: Command
@@ -85,17 +85,17 @@ class CommandRequest(Model):
 class Ack(Model):
     """The answer, after the seal that contains the command."""
 
-    attempt: int
+    attempt: Count
     """The attempt that answers."""
 
-    epoch: int
+    epoch: Count
     """Barrier whose seal contains the command."""
 
-    revision: int
+    revision: Revision
     """The command's."""
 
     outcome: Literal["Applied", "Superseded", "WrongAttempt", "Refused", "Pending"]
     """`Pending`: not sealed yet, ask again."""
 
-    message: str = ""
+    message: Message = ""
     """For people."""

@@ -72,7 +72,7 @@ class Operator:
         )  # fmt: skip
         self.objects = BackfillWriter(
             self.cluster, self.cache, self.metrics, settings.progress_writes_per_second,
-            now_ms=clock.now_ms, monotonic=time.monotonic,
+            tell=self.events.note, now_ms=clock.now_ms, monotonic=time.monotonic,
         )  # fmt: skip
         installation = Installation(
             image=settings.default_image, service_account=settings.service_account, limits=settings.limits

@@ -9,11 +9,18 @@ from backfill_api.names import DRAIN_FINALIZER
 from backfill_api.status import BackfillStatus
 from backfill_core.errors import BackfillError
 from backfill_core.lifecycle.pace import PROGRESS_EVERY_MS, pace
+from backfill_core.lifecycle.words import EventNote
+from backfill_operator.api_errors import RefusedError
 from backfill_operator.cache import Cache
 from backfill_operator.cluster import Cluster
 from backfill_operator.metrics import Metrics
 from backfill_operator.pacing import TokenBucket
 from backfill_operator.resources import BACKFILLS, Raw
+
+STATUS_REFUSED: Final = "StatusRefused"
+INVALID: Final = frozenset({400, 413, 422})
+REPORTED: Final = ("progress", "receipt", "plan")
+"""Fields that a driver's words fill: neither a pause nor a deletion may hang on them."""
 
 LOST_SHOWN_MAX: Final = 5
 PROGRESS_AGAIN_S: Final = 1.0
@@ -37,6 +44,7 @@ class BackfillWriter:
         metrics: Metrics,
         progress_per_s: float,
         *,
+        tell: Callable[[Raw, EventNote], None],
         now_ms: Callable[[], int],
         monotonic: Callable[[], float],
     ) -> None:
@@ -47,6 +55,7 @@ class BackfillWriter:
             cache: Told at once, because a watch may need a while.
             metrics: Who counts progress writes.
             progress_per_s: Writes for the sake of progress alone, of all Backfills together.
+            tell: Takes events about a Backfill.
             now_ms: Wall time.
             monotonic: For the bucket.
         """
@@ -54,6 +63,7 @@ class BackfillWriter:
         self._cache = cache
         self._metrics = metrics
         self._bucket = TokenBucket.capped(progress_per_s)
+        self._tell = tell
         self._now_ms = now_ms
         self._monotonic = monotonic
         self._progress_ms: dict[str, int] = {}
@@ -71,6 +81,7 @@ class BackfillWriter:
             ConflictError: the object is not what was seen any more.
             NotFoundError: it is gone.
             CrdOutdatedError: it was written, but not all of it was kept.
+            RefusedError: the server will not have it, not even without what the driver reports.
         """
         words = status.model_dump(mode="json", by_alias=True, exclude_none=True)
         change = changes(raw.get("status") or {}, words)
@@ -78,7 +89,17 @@ class BackfillWriter:
             return raw
         if "progress" in change:
             self._note_progress(raw["metadata"]["uid"])
-        answer = await self._patch(raw, {"status": change}, subresource="status")
+        try:
+            answer = await self._patch(raw, {"status": change}, subresource="status")
+        except RefusedError as refused:
+            if refused.status not in INVALID or not any(one in words for one in REPORTED):
+                raise
+            note = EventNote("Warning", STATUS_REFUSED, f"written without what the driver reports: {refused.message}")
+            self._tell(raw, note)
+            change = changes(raw.get("status") or {}, {k: v for k, v in words.items() if k not in REPORTED})
+            if not change and not fence:
+                return raw
+            answer = await self._patch(raw, {"status": change}, subresource="status")
         if lost := left_out(change, answer.get("status") or {}):
             raise CrdOutdatedError(
                 f"the API server does not keep {', '.join(f'status.{one}' for one in lost[:LOST_SHOWN_MAX])}: "

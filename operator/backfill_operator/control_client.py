@@ -6,13 +6,13 @@ but the driver that it was made for.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 import aiohttp
 from pydantic import ValidationError
+from pydantic_core import from_json
 
 from backfill_api.progress import Progress
 from backfill_api.receipt import Receipt
@@ -136,14 +136,14 @@ class ControlClient:
                 if answer.status not in good:
                     words = text[:200].decode(errors="replace")
                     raise DriverUnreachableError(f"{driver.url}{path} answered {answer.status}: {words}")
-                return json.loads(text)
+                return from_json(text, allow_inf_nan=False)
         except aiohttp.ServerFingerprintMismatch as error:
             raise DriverUnreachableError(f"{driver.url} is not the driver of attempt {driver.attempt}") from error
         except TimeoutError as error:
             raise DriverUnreachableError(
                 f"{driver.url} did not answer within {self._timeout_s + wait_s:g} s"
             ) from error
-        except (aiohttp.ClientError, ValueError, OSError, RecursionError) as error:
+        except (aiohttp.ClientError, ValueError, OSError) as error:
             # aiohttp's own words have an address in memory in them, and were new each time.
             cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
             raise DriverUnreachableError(f"{driver.url}: {type(error).__name__}: {cause}") from error

@@ -8,6 +8,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from backfill_api.ending import Ending
+from backfill_api.explain import path_of
 from backfill_api.load import SpecError, load_backfill
 from backfill_api.names import API_VERSION, ATTEMPT_LABEL, KIND, KIND_LABEL
 from backfill_api.spec import BackfillSpec
@@ -24,6 +25,16 @@ MESSAGE_CHARACTERS_MAX: Final = 1024
 _PHASES: Final[Mapping[str, PodPhase]] = {
     "Pending": "Pending", "Running": "Running", "Succeeded": "Succeeded", "Failed": "Failed",
 }  # fmt: skip
+
+
+_UNREADABLE: Final = frozenset(
+    {(), ("attempts",), ("attempt",), ("attempt", "number"), ("attempt", "state"), ("attempt", "podUid")}
+)
+"""What a launch stands on: without it nobody knows whether a driver runs."""
+
+_ITEMS: Final = frozenset({"conditions", "history"})
+_WHOLE: Final = frozenset({"plan", "progress", "receipt"})
+_OVER: Final = ("Complete", "Failed")
 
 
 class StatusUnreadableError(Exception):
@@ -52,7 +63,7 @@ def observation_of(
         uid=str(metadata.get("uid", "")),
         generation=_number(metadata.get("generation")) or 0,
         spec=spec_of(raw),
-        status=status_of(raw),
+        status=_status_to_decide_on(raw),
         resource_version=str(metadata.get("resourceVersion", "")),
         deletion_ms=ms_of(_text(metadata.get("deletionTimestamp")) or None),
         finalizers=tuple(str(one) for one in metadata.get("finalizers") or ()),
@@ -82,20 +93,50 @@ def spec_of(raw: Raw) -> BackfillSpec | SpecRefused:
 
 
 def status_of(raw: Raw) -> BackfillStatus:
-    """Return the stored status; fields that a later version of the operator wrote are left out.
+    """Return the stored status; what cannot be read is left out, as if it had not been observed.
+
+    A later version of the operator may have written it, or a person.
 
     Raises:
-        StatusUnreadableError: a field that we do know holds what it cannot.
+        StatusUnreadableError: what cannot be read is what a launch stands on: the attempt in flight, or that the job is over.
     """
     words = raw.get("status") or {}
     while True:
         try:
             return BackfillStatus.model_validate(words)
         except ValidationError as error:
-            unknown = [one["loc"] for one in error.errors(include_url=False) if one["type"] == "extra_forbidden"]
-            if not unknown:
-                raise StatusUnreadableError(f"status cannot be read: {error.errors(include_url=False)[0]}") from error
-            words = _without(words, {tuple(loc) for loc in unknown})
+            errors = error.errors(include_url=False)
+            unknown = {_left_out(words, one["loc"], known=one["type"] != "extra_forbidden") for one in errors}
+            if () in unknown:
+                shown = "; ".join(f"{path_of(one['loc'])}: {one['msg']}" for one in errors)
+                raise StatusUnreadableError(f"status cannot be read: {shown[:MESSAGE_CHARACTERS_MAX]}") from error
+            words = _without(words, unknown)
+
+
+def _status_to_decide_on(raw: Raw) -> BackfillStatus:
+    try:
+        return status_of(raw)
+    except StatusUnreadableError:
+        if not _text(_mapping(raw.get("metadata")).get("deletionTimestamp")):
+            raise
+        # Nothing is launched for an object that goes; its pods are found by owner and label.
+        return BackfillStatus()
+
+
+def _left_out(words: Any, path: tuple[int | str, ...], *, known: bool) -> tuple[int | str, ...]:
+    """Return the path of what must go so that the rest can be read; empty: too much hangs on it."""
+    if not known:
+        return path
+    if path[:2] in _UNREADABLE:
+        return ()
+    top = path[0]
+    if top in _ITEMS and len(path) > 1 and isinstance(path[1], int):
+        item = words[top][path[1]]
+        over = top == "conditions" and isinstance(item, dict) and item.get("type") in _OVER
+        return () if over else path[:2]
+    if top == "control" and path[1:2] == ("pending",):
+        return path[:3]
+    return path[:1] if top in _WHOLE else path[:2]
 
 
 def _without(words: Any, paths: set[tuple[int | str, ...]], here: tuple[int | str, ...] = ()) -> Any:
@@ -103,7 +144,8 @@ def _without(words: Any, paths: set[tuple[int | str, ...]], here: tuple[int | st
         kept = ((name, value) for name, value in words.items() if (*here, name) not in paths)
         return {name: _without(value, paths, (*here, name)) for name, value in kept}
     if isinstance(words, list):
-        return [_without(value, paths, (*here, number)) for number, value in enumerate(words)]
+        left = ((number, value) for number, value in enumerate(words) if (*here, number) not in paths)
+        return [_without(value, paths, (*here, number)) for number, value in left]
     return words
 
 

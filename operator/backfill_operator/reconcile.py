@@ -35,7 +35,7 @@ from backfill_core.lifecycle.words import (
     SendCommand,
     WriteStatusFirst,
 )
-from backfill_operator.api_errors import ApiError, ConflictError, NotFoundError, UnavailableError
+from backfill_operator.api_errors import ApiError, ConflictError, NotFoundError, RefusedError, UnavailableError
 from backfill_operator.backfill_writer import BackfillWriter, CrdOutdatedError
 from backfill_operator.cache import Cache, Key
 from backfill_operator.certificates import NoCertificateError
@@ -164,6 +164,16 @@ class Reconciler:
             pods = await self._live_pods(seen, decision.actions[0].pod_name)
             seen = replace(seen, pods=pods, live=True)
             decision = decide(seen, Now(self._now_ms()))
+        try:
+            return await self._carry_out(key, raw, seen, decision)
+        except (RefusedError, CrdOutdatedError):
+            if seen.deletion_ms is None:
+                raise
+        # Whatever its status write says: an object that somebody wants gone goes.
+        seen = replace(seen, recordable=False)
+        return await self._carry_out(key, raw, seen, decide(seen, Now(self._now_ms())))
+
+    async def _carry_out(self, key: Key, raw: Raw, seen: Observation, decision: Decision) -> float | None:
         self._touch_base(key, seen, decision)
         for note in decision.events:
             self._events.note(raw, note)
@@ -307,7 +317,7 @@ class _Round:
                 return self.decision.requeue_after_s
         self.hands.send(self.key, self.decision.actions)
         later = None
-        if not recorded:
+        if not recorded and self.seen.recordable:
             self.raw, later = await self.hands.objects.write_at_pace(self.raw, self.seen.status, self.decision.status)
         if self._version() != version:
             # What was written is news like any other, and the watch will not tell what the cache knows already.

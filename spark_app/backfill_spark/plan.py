@@ -10,6 +10,7 @@ import tempfile
 import time
 from typing import TYPE_CHECKING
 
+from backfill_api.bounds import count as whole
 from backfill_api.plan import Plan, PlannedStep, PlanWarning
 from backfill_api.spec import Backfill
 from backfill_core.errors import DuplicateKeyError
@@ -77,9 +78,9 @@ def _plan(
         files=len(pinned.rows),
         splits=-(-pinned.live_rows // per_split),
         version=pinned.version,
-        estimated_seconds=seconds,
-        estimated_seconds_low=round(seconds * (1 - SPREAD)),
-        estimated_seconds_high=round(seconds * (1 + SPREAD)) + 1,
+        estimated_seconds=whole(seconds),
+        estimated_seconds_low=whole(seconds * (1 - SPREAD)),
+        estimated_seconds_high=whole(seconds * (1 + SPREAD) + 1),
         key_columns=tuple(spec.source.delta.key if spec.source.delta else ()),
         key_unique=unique,
         key_nulls=0 if spec.source.delta and spec.source.delta.key else None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from backfill_api.bounds import count
 from backfill_api.progress import Progress, StepProgress
 from backfill_core.job import JobView
 from backfill_core.ports import Now
@@ -29,14 +30,14 @@ def progress_of(view: JobView, moment: Now) -> Progress:
         bytes_done=view.bytes_done,
         splits_total=strategy.splits_done + strategy.splits_left,
         splits_done=strategy.splits_done,
-        rows_per_second=round(strategy.rows_per_s),
+        rows_per_second=count(strategy.rows_per_s),
         consumed_version=strategy.consumed if strategy.phase != "Snapshot" else None,
         head_version=None if strategy.head is None else strategy.head.version,
         lag_versions=strategy.lag_versions,
-        lag_seconds=strategy.lag_ms // 1000,
-        eta_seconds=None if eta is None else round(eta.seconds),
-        eta_seconds_low=None if eta is None else round(eta.low),
-        eta_seconds_high=None if eta is None else round(eta.high),
+        lag_seconds=count(strategy.lag_ms // 1000),
+        eta_seconds=None if eta is None else count(eta.seconds),
+        eta_seconds_low=None if eta is None else count(eta.low),
+        eta_seconds_high=None if eta is None else count(eta.high),
         eta=None if eta is None else moment_words(moment.wall_ms + round(eta.seconds * 1000)),
         reason=view.reason,
         warnings=strategy.warnings,
@@ -50,8 +51,8 @@ def progress_of(view: JobView, moment: Now) -> Progress:
         throttle_until=None if controls.until_ms is None else moment_words(controls.until_ms),
         revision=controls.revision,
         table_version=view.table_version if view.table_version >= 0 else None,
-        seal_ms_p50=round(seals[len(seals) // 2] * 1000) if seals else None,
-        seal_ms_p99=round(seals[min(len(seals) - 1, len(seals) * 99 // 100)] * 1000) if seals else None,
+        seal_ms_p50=count(seals[len(seals) // 2] * 1000) if seals else None,
+        seal_ms_p99=count(seals[min(len(seals) - 1, len(seals) * 99 // 100)] * 1000) if seals else None,
         grid=grid,
     )
 
@@ -60,6 +61,6 @@ def _step_words(step: Step) -> StepProgress:
     return StepProgress(
         name=step.name,
         state=step.state,
-        seconds=None if step.spent_s is None else round(step.spent_s),
-        seconds_left=None if step.left is None else round(step.left.seconds),
+        seconds=None if step.spent_s is None else count(step.spent_s),
+        seconds_left=None if step.left is None else count(step.left.seconds),
     )

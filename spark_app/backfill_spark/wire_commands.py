@@ -66,6 +66,10 @@ def receipt_words(receipt: Receipt) -> words.Receipt:
     )
 
 
+LAST_MS = 253_402_300_799_000
+"""9999-12-31T23:59:59Z."""
+
+
 def moment_words(ms: int) -> str:
-    """Return milliseconds since 1970 as RFC 3339."""
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    """Return milliseconds since 1970 as RFC 3339; what is later than all years is the end of the last."""
+    return datetime.fromtimestamp(min(ms, LAST_MS) / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

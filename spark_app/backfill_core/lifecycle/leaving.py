@@ -18,7 +18,8 @@ from backfill_core.lifecycle.words import Action, DeleteObject, DriverPod, Remov
 def depart(sight: Sight) -> Turn:
     """Let a deleted object go: after its driver's drain, or at once. Nothing is launched for it any more.
 
-    Without our finalizer nobody waits for us: the garbage collector ends the pods, which stop at a barrier on SIGTERM.
+    Without our finalizer nobody waits for us: the garbage collector ends the pods, which stop at a barrier on SIGTERM. So
+    does a driver of ours when nothing can be put on record: no status may keep an object that somebody wants gone.
     """
     face = Face.moves("Terminating", "Draining").showing(details.without_driver(sight))
     turn = Turn(sight.status, face)
@@ -30,7 +31,7 @@ def depart(sight: Sight) -> Turn:
     if not alive:
         return turn.and_do(RemoveFinalizer()) if sight.seen.live else look_live(sight)
     attempt = sight.attempt
-    if attempt is not None and sight.pod is not None and not sight.pod.over:
+    if sight.seen.recordable and attempt is not None and sight.pod is not None and not sight.pod.over:
         return fly(sight, attempt, stop="Deleted")
     away = clear_away(sight, alive, grace_s=sight.rules.drain_s)
     return turn.and_do(*away).within(stuck_ms(sight, alive))

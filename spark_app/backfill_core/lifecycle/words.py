@@ -149,6 +149,9 @@ class Observation:
     live: bool = False
     """Were `pods` asked of the API server for this look? False: they are what the cache holds."""
 
+    recordable: bool = True
+    """May the status be written? False: the API server will not have it, so that nothing can stand on it."""
+
     look: DriverLook | None = None
     launch_failed: LaunchFailed | None = None
 
