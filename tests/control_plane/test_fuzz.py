@@ -20,6 +20,7 @@ from backfill_operator.cache import Cache
 from backfill_operator.certificates import Credentials
 from backfill_operator.launch import manifests_of
 from backfill_operator.manifests.launch import Installation, ManifestRefusedError
+from backfill_operator.manifests.limits import Limits
 from backfill_operator.observe import StatusUnreadableError, observation_of, pod_of
 
 MODELS_ALONE = ("stands twice",)
@@ -27,7 +28,7 @@ MODELS_ALONE = ("stands twice",)
 
 NOW = Now(1_800_000_000_000)
 CREDENTIALS = Credentials("key", "certificate", "token")
-BUILD = manifests_of(Installation("backfill-spark:test"))
+BUILD = manifests_of(Installation("backfill-spark:test", limits=Limits(images=("*",), conf=("*",))))
 
 RICH = SPEC | {
     "jobId": "a", "transform": {"select": ["id"], "where": "id > 5"}, "barrier": {"intervalMs": 1000, "sealEvery": 1},

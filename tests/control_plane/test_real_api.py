@@ -39,7 +39,7 @@ class TestALifeOnARealServer:
 
     async def test_a_pod_that_the_server_refuses(self, real):
         """With the words of a real one."""
-        async with real() as rig:
+        async with real(allowed_priority_classes=("no-such-class",)) as rig:
             rig.create(driver={"template": {"spec": {"priorityClassName": "no-such-class"}}})
             await rig.until(lambda: (rig.condition("Stalled") or "?")[0] == "True")
             stalled = next(one for one in rig.status()["conditions"] if one["type"] == "Stalled")
@@ -48,7 +48,7 @@ class TestALifeOnARealServer:
 
     async def test_a_service_account_that_is_not_there(self, real):
         """Waits for a person, says for whom, and leaves nothing behind."""
-        async with real() as rig:
+        async with real(allowed_service_accounts=("nobody",)) as rig:
             rig.create(driver={"serviceAccountName": "nobody"})
             await rig.until(lambda: rig.condition("Stalled") or rig.phase() == "Running")
             if rig.phase() == "Running":

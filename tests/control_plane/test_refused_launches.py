@@ -43,6 +43,21 @@ class TestWhatCannotBeLaunched:
             await rig.until(lambda: rig.condition("Stalled") == ("True", "SpecRefused"))
             assert rig.objects() == []
 
+    async def test_a_template_that_an_administrator_does_not_allow(self):
+        """Nothing is made; the status names the field and the setting, and with the setting the job runs."""
+        lake = {"name": "lake", "hostPath": {"path": "/srv/lake"}}
+        async with Rig() as rig:
+            rig.create(driver={"template": {"spec": {"volumes": [lake]}}})
+            await rig.until(lambda: rig.condition("Stalled") == ("True", "SpecRefused"))
+
+            stalled = next(one for one in rig.status()["conditions"] if one["type"] == "Stalled")
+            assert "spec.driver.template.spec.volumes[0].hostPath.path" in stalled["message"]
+            assert "BACKFILL_OPERATOR_ALLOWED_HOST_PATHS" in stalled["message"]
+            assert rig.objects() == []
+        async with Rig(allowed_host_paths=("/srv/lake",)) as rig:
+            rig.create(driver={"template": {"spec": {"volumes": [lake]}}})
+            await rig.until_holds("Running")
+
     async def test_a_quota_is_waited_for(self):
         """It is nobody's mistake, and it passes."""
 

@@ -14,6 +14,7 @@ from backfill_api.load import load_backfill
 from backfill_operator.manifests.config_map import config_map
 from backfill_operator.manifests.driver_pod import driver_pod, executor_template
 from backfill_operator.manifests.launch import Installation, Launch, ManifestRefusedError
+from backfill_operator.manifests.limits import Limits
 from backfill_operator.manifests.resources import quantity
 from backfill_operator.manifests.secret import Identity, secret
 from backfill_operator.manifests.service import service
@@ -25,8 +26,11 @@ IDENTITY = Identity("certificate", "key", "token")
 def launch(name: str = "orders", attempt: int = 1, **fields: Any) -> Launch:
     """Return a launch of a valid spec."""
     kind = fields.pop("kind", "Run")
+    limits = fields.pop("limits", Limits())
     controls = {one: fields.pop(one) for one in ("paused", "rows_per_second") if one in fields}
-    return Launch("shop", name, "0b5a-uid", attempt, kind, spec(**fields), Installation("backfill:1"), **controls)
+    return Launch(
+        "shop", name, "0b5a-uid", attempt, kind, spec(**fields), Installation("backfill:1", limits=limits), **controls
+    )
 
 
 def objects(one: Launch) -> list[dict[str, Any]]:
@@ -148,7 +152,7 @@ class TestSpark:
         named = {"spark.driver.defaultJavaOptions": "-XX:+TieredCompilation"}
 
         assert "-XX:TieredStopAtLevel=1 " in properties(launch())["spark.driver.defaultJavaOptions"]
-        assert properties(launch(spark={"conf": named})).items() >= named.items()
+        assert properties(launch(spark={"conf": named}, limits=Limits(conf=tuple(named)))).items() >= named.items()
 
     def test_executors_by_demand(self) -> None:
         """There is no shuffle service, so shuffles are tracked."""
@@ -169,7 +173,8 @@ class TestSpark:
 
     def test_conf_wins_over_what_was_derived_and_loses_against_what_must_be(self) -> None:
         """A heap is a matter of taste, the driver's address is not."""
-        made = properties(launch(spark={"conf": {"spark.executor.memory": "9g", "spark.driver.port": "1"}}))
+        conf = {"spark.executor.memory": "9g", "spark.driver.port": "1"}
+        made = properties(launch(spark={"conf": conf}, limits=Limits(conf=("*",))))
 
         assert (made["spark.executor.memory"], made["spark.driver.port"]) == ("9g", "7078")
 
@@ -198,7 +203,7 @@ class TestRestrictedPods:
     def test_nothing_is_root_or_may_become_it(self, make: Any) -> None:
         """Every container of every pod."""
         brought = {"template": {"spec": {"containers": [{"name": "side", "image": "x"}], "initContainers": [{"name": "i", "image": "x"}]}}}  # fmt: skip
-        pod = make(launch(driver=brought, executor=brought))
+        pod = make(launch(driver=brought, executor=brought, limits=Limits(sidecars=True, images=("x",))))
 
         assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
         assert pod["spec"]["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
@@ -209,8 +214,11 @@ class TestRestrictedPods:
         assert container(pod, pod["spec"]["containers"][0]["name"])["securityContext"]["readOnlyRootFilesystem"] is True
 
     def test_executors_have_no_business_with_the_api_server(self) -> None:
-        """No token, no service account of their own."""
+        """No token, no service account of their own; no more has a driver that makes none."""
         assert executor_template(launch())["spec"]["automountServiceAccountToken"] is False
+        for one in (launch(executor={"instances": 0}), launch(kind="Plan")):
+            assert driver_pod(one)["spec"]["automountServiceAccountToken"] is False
+        assert driver_pod(launch())["spec"]["automountServiceAccountToken"] is True
 
 
 class TestTheDriverPod:
@@ -248,6 +256,7 @@ class TestTheDriverPod:
         """Containers, variables, volumes and mounts are added; what is there is completed."""
         pod = driver_pod(
             launch(
+                limits=Limits(service_accounts=("mine",), host_paths=("/lake",), sidecars=True, images=("proxy",)),
                 driver={
                     "serviceAccountName": "mine",
                     "template": {
@@ -267,7 +276,7 @@ class TestTheDriverPod:
                             ],
                         },
                     },
-                }
+                },
             )
         )
 
@@ -292,7 +301,7 @@ class TestRefusals:
             (template(containers=[{"name": "driver", "image": "x"}]), "spec.driver.template.spec.containers[0].image"),
             (template(containers=[{"name": "driver", "command": ["sh"]}]), "spec.driver.template.spec.containers[0].command"),
             (template(containers=[{"name": "driver", "env": [{"name": "BACKFILL_MODE"}]}]), "spec.driver.template.spec.containers[0].env[0].name"),
-            (template(containers=[{"name": "a", "securityContext": {"privileged": True}}]), "spec.driver.template.spec.containers[0].securityContext.privileged"),
+            (template(containers=[{"name": "driver", "securityContext": {"privileged": True}}]), "spec.driver.template.spec.containers[0].securityContext.privileged"),
             (template(securityContext={"runAsUser": 0}), "spec.driver.template.spec.securityContext.runAsUser"),
             (template(volumes=[{"name": "backfill-control"}]), "spec.driver.template.spec.volumes[0].name"),
             (template(containers="driver"), "spec.driver.template.spec.containers"),

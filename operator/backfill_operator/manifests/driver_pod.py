@@ -1,12 +1,13 @@
 """The driver pod, and the template from which Spark makes executor pods.
 
-Three layers, the upper wins: defaults, the spec's template, what must be. All pods meet the restricted Pod Security
-standard: not root, no privilege, no capability, a read-only root file system with scratch space beside it.
+Three layers, the upper wins: defaults, the spec's template as far as `pod_rules` lets it speak, what must be. All pods meet
+the restricted Pod Security standard, whatever the template says: not root, no privilege, no capability, the runtime's own
+seccomp profile, a read-only root file system with scratch space beside it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 from backfill_api import environment as env
@@ -28,16 +29,22 @@ from backfill_operator.manifests.names import (
     metadata,
     object_name,
 )
+from backfill_operator.manifests.pod_rules import check_account, check_image, check_resources, check_template
 from backfill_operator.manifests.resources import DRIVER_DEFAULT, EXECUTOR_DEFAULT, with_defaults
 from backfill_operator.manifests.secret import TOKEN_KEY
 from backfill_operator.manifests.spark_conf import cores
-from backfill_operator.manifests.template import check_template, merge
+from backfill_operator.manifests.template import merge
 
 USER: Final = 185
 """The user that Spark's own images have; any other may be set by the template."""
 
 PROBE_PERIOD_S: Final = 2
-SIDECAR: Final = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+SIDECAR: Final = {
+    "allowPrivilegeEscalation": False,
+    "runAsNonRoot": True,
+    "capabilities": {"drop": ["ALL"]},
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
 MOUNTS: Final = {
     "backfill-spec": SPEC_DIR,
     "backfill-control": CONTROL_DIR,
@@ -55,8 +62,7 @@ def driver_pod(launch: Launch) -> dict[str, Any]:
     Raises:
         ManifestRefusedError: the spec's template or resources cannot be used.
     """
-    template = launch.spec.driver.template
-    return _pod("spec.driver.template", template, DRIVER_CONTAINER, MOUNTS, lambda: _driver_musts(launch))
+    return _pod(launch, "spec.driver.template", launch.spec.driver.template, DRIVER_CONTAINER, _driver_musts)
 
 
 def executor_template(launch: Launch) -> dict[str, Any]:
@@ -65,28 +71,26 @@ def executor_template(launch: Launch) -> dict[str, Any]:
     Raises:
         ManifestRefusedError: the spec's template or resources cannot be used.
     """
-    template = launch.spec.executor.template
-    return _pod(
-        "spec.executor.template", template, EXECUTOR_CONTAINER, EXECUTOR_MOUNTS, lambda: _executor_musts(launch)
-    )
+    return _pod(launch, "spec.executor.template", launch.spec.executor.template, EXECUTOR_CONTAINER, _executor_musts)
 
 
 def _pod(
-    path: str, template: dict[str, Any], container: str, mounts: Mapping[str, str], musts: Callable[[], dict[str, Any]]
+    launch: Launch, path: str, template: dict[str, Any], container: str, musts: Callable[[Launch], dict[str, Any]]
 ) -> dict[str, Any]:
     """Return what a template makes of our defaults, and what must be so whatever it says; the template is checked first."""
-    check_template(template, path, container, mounts=frozenset(mounts.values()))
+    check_template(template, path, container, launch.installation)
+    check_image(launch.image, "spec.spark.image", launch.installation)
     given = {"metadata": template.get("metadata"), "spec": template.get("spec")}
-    pod: dict[str, Any] = merge(merge(_defaults(container), given), musts())
+    pod: dict[str, Any] = merge(merge(_defaults(container), given), musts(launch))
     return _restricted({"apiVersion": "v1", "kind": "Pod"} | pod)
 
 
 def _restricted(pod: dict[str, Any]) -> dict[str, Any]:
-    """Give a template's further containers what the restricted standard wants of each, where they say nothing."""
+    """Give a template's further containers what the restricted standard wants of each, whatever they say."""
     spec = pod["spec"]
     for kind in ("initContainers", "containers"):
         if kind in spec:
-            spec[kind] = [{**one, "securityContext": merge(SIDECAR, one.get("securityContext"))} for one in spec[kind]]
+            spec[kind] = [{**one, "securityContext": merge(one.get("securityContext"), SIDECAR)} for one in spec[kind]]
     return pod
 
 
@@ -104,11 +108,15 @@ def _defaults(container: str) -> dict[str, Any]:
 
 # ------------------------------------------------------------------ what must be
 def _driver_musts(launch: Launch) -> dict[str, Any]:
+    account = launch.spec.driver.service_account_name or launch.installation.service_account
+    check_account(account, "spec.driver.serviceAccountName", launch.installation)
     return {
         "metadata": metadata(launch, "driver"),
         "spec": {
             **_pod_musts(launch),
-            "serviceAccountName": launch.spec.driver.service_account_name or launch.installation.service_account,
+            "serviceAccountName": account,
+            # A driver without executors never calls the API server. The account stays: clouds give access to stores by its name.
+            "automountServiceAccountToken": not launch.local,
             # A SIGTERM stops the driver at a barrier; so long it may take.
             "terminationGracePeriodSeconds": launch.spec.drain_timeout_seconds,
             "containers": [_driver_container(launch)],
@@ -148,6 +156,7 @@ def _container_musts(launch: Launch) -> dict[str, Any]:
 
 
 def _driver_container(launch: Launch) -> dict[str, Any]:
+    check_resources(launch.spec.driver.resources, "spec.driver.resources")
     resources = with_defaults(launch.spec.driver.resources, DRIVER_DEFAULT, "spec.driver.resources")
     made = {
         "name": DRIVER_CONTAINER,
@@ -188,6 +197,8 @@ def _environment(launch: Launch) -> dict[str, str]:
         "SPARK_LOCAL_DIRS": f"{SCRATCH_DIR}/spark",
         # The home of a user that is in no file of the image would be the root folder, which is read-only.
         "HOME": SCRATCH_DIR,
+        # A volume may be mounted in the folder where Python starts, and must not be taken for a package.
+        "PYTHONSAFEPATH": "1",
     }
     return made | ({env.MODE: "plan"} if launch.kind == "Plan" else {})
 
@@ -207,6 +218,7 @@ def _probes(launch: Launch) -> dict[str, Any]:
 
 
 def _executor_musts(launch: Launch) -> dict[str, Any]:
+    check_resources(launch.spec.executor.resources, "spec.executor.resources")
     resources = with_defaults(launch.spec.executor.resources, EXECUTOR_DEFAULT, "spec.executor.resources")
     container = {
         "name": EXECUTOR_CONTAINER,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from backfill_operator.manifests.conf_rules import check_conf
 from backfill_operator.manifests.launch import Launch
 from backfill_operator.manifests.names import (
     BLOCK_MANAGER_PORT,
@@ -55,7 +56,12 @@ def cores(launch: Launch) -> int:
 
 
 def properties(launch: Launch) -> dict[str, str]:
-    """Return every property that the driver's session starts with."""
+    """Return every property that the driver's session starts with.
+
+    Raises:
+        ManifestRefusedError: the spec's conf holds what it may not, or its resources cannot be used.
+    """
+    check_conf(launch.spec.spark.conf, launch.installation.limits.conf)
     return {**_defaults(launch), **launch.spec.spark.conf, **_musts(launch)}
 
 
