@@ -6,12 +6,17 @@ import tomllib
 
 import pytest
 import yaml
-from support import charts
+from support import charts, limit_rows
 from support.charts import CHART, RELEASE, SYSTEM, TENANTS, of_kind, only, place, rendered, run
 from support.house import ROOT
+from support.operator_rig import SPEC
 
-from backfill_api.names import GROUP, PLURAL, ROLE_LABEL
+from backfill_api.load import load_backfill
+from backfill_api.names import API_VERSION, GROUP, KIND, PLURAL, ROLE_LABEL
 from backfill_operator.manifests import names
+from backfill_operator.manifests.driver_pod import driver_pod, executor_template
+from backfill_operator.manifests.launch import Installation, Launch, ManifestRefusedError
+from backfill_operator.manifests.pod_rules import POD_FIELDS
 from backfill_operator.settings import PREFIX, OperatorSettings
 
 SETTINGS = OperatorSettings()
@@ -151,6 +156,11 @@ class TestLimits:
         for name in VALUES["limits"]:
             assert getattr(plain, snake(name)) == getattr(SETTINGS, snake(name)), name
 
+    def test_are_explained(self):
+        """One page says what each allows."""
+        page = (ROOT / "docs" / "kubernetes.md").read_text()
+        assert [name for name in VALUES["limits"] if f"`{name}`" not in page] == []
+
     def test_that_allow_nothing_are_no_default(self):
         """An empty list is a decision."""
         made = rendered(
@@ -176,6 +186,40 @@ class TestLimits:
         assert "matchResources" not in only(wide, "ValidatingAdmissionPolicyBinding")["spec"]
         without = rendered(admissionPolicy={"enabled": False})
         assert of_kind(without, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding") == []
+
+
+class TestTheTable:
+    """Its rows are put to a real API server too (test_chart_real.py): both must say the same."""
+
+    LIMITS = OperatorSettings(**{snake(name): tuple(value) for name, value in limit_rows.LIMITS.items()}).limits
+
+    def launch(self, given):
+        installation = Installation(VALUES["images"]["spark"], VALUES["tenant"]["serviceAccount"], limits=self.LIMITS)
+        made = load_backfill(
+            {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "one"}, "spec": SPEC | given}
+        )
+        return Launch("shop", "one", "uid", 1, "Run", made.spec, installation)
+
+    def built(self, given):
+        one = self.launch(given)
+        return driver_pod(one), executor_template(one)
+
+    @pytest.mark.parametrize("given", limit_rows.ACCEPTED.values(), ids=limit_rows.ACCEPTED.keys())
+    def test_is_judged_so_by_the_operator_that_accepts(self, given):
+        """What the API server lets pass, the operator launches."""
+        assert self.built(given)
+
+    @pytest.mark.parametrize(("given", "limit"), limit_rows.REFUSED.values(), ids=limit_rows.REFUSED.keys())
+    def test_is_judged_so_by_the_operator_that_refuses(self, given, limit):
+        """Without the policy nothing more is allowed."""
+        with pytest.raises(ManifestRefusedError) as refused:
+            self.built(given)
+        variable = PREFIX + snake(limit).upper()
+        assert variable in refused.value.cure or limit == "allowedPodFields"
+
+    def test_knows_the_fields_that_the_operator_lets_everybody_set(self):
+        """The policy has a copy: CEL reads no Python."""
+        assert {*yaml.safe_load((CHART / "files" / "pod-fields.yaml").read_text())} == POD_FIELDS
 
 
 class TestTheCrd:

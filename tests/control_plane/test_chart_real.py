@@ -10,6 +10,7 @@ import yaml
 from kubernetes import client, config
 from support import charts, cluster_harness
 from support.charts import RELEASE
+from support.limit_rows import ACCEPTED, LIMITS, REFUSED
 from support.operator_rig import SPEC, RealApi, Rig
 
 from backfill_operator.api_errors import RefusedError
@@ -80,61 +81,6 @@ def own_kubeconfig(cluster, system, folder):
     file.touch(mode=0o600)
     file.write_text(yaml.safe_dump(document))
     return file
-
-
-ACCEPTED = {
-    "nothing": {},
-    "parts that are null": {"driver": {"template": {"spec": {"volumes": None, "containers": None, "priorityClassName": None}}}},
-    "the image of the installation": {"spark": {"image": "localhost/backfill-spark:dev"}},
-    "an image that is allowed": {"spark": {"image": "registry.example/team/spark:4.2"}},
-    "any version of an image": {"spark": {"image": "registry.example/other@sha256:" + "0" * 64}},
-    "an account that is allowed": {"driver": {"serviceAccountName": "filler-2"}},
-    "a claim": {"driver": {"template": {"spec": {"volumes": [{"name": "lake", "persistentVolumeClaim": {"claimName": "lake"}}]}}}},
-    "a folder below an allowed one": {
-        "executor": {"template": {"spec": {"volumes": [{"name": "lake", "hostPath": {"path": "/lake/orders"}}]}}}
-    },
-    "our own container": {"driver": {"template": {"spec": {"containers": [{"name": "driver", "env": []}]}}}},
-    "a priority class that is allowed": {"executor": {"template": {"spec": {"priorityClassName": "low"}}}},
-    "fields for everybody": {"driver": {"template": {"spec": {"nodeSelector": {"disk": "fast"}, "tolerations": []}}}},
-}  # fmt: skip
-REFUSED = {
-    "another image": ({"spark": {"image": "registry.example/thief"}}, "allowedImages"),
-    "an image whose name only begins so": ({"spark": {"image": "registry.example/other-thief:1"}}, "allowedImages"),
-    "an image by a detour": ({"spark": {"image": "registry.example/team/../thief"}}, "allowedImages"),
-    "another account": ({"driver": {"serviceAccountName": "admin"}}, "allowedServiceAccounts"),
-    "a folder of the node": (
-        {"driver": {"template": {"spec": {"volumes": [{"name": "all", "hostPath": {"path": "/"}}]}}}}, "allowedHostPaths"
-    ),
-    "a folder by a detour": (
-        {"executor": {"template": {"spec": {"volumes": [{"name": "all", "hostPath": {"path": "/lake/../etc"}}]}}}},
-        "allowedHostPaths",
-    ),
-    "a folder whose name only begins so": (
-        {"executor": {"template": {"spec": {"volumes": [{"name": "all", "hostPath": {"path": "/lakes"}}]}}}}, "allowedHostPaths"
-    ),
-    "a type of volume": (
-        {"driver": {"template": {"spec": {"volumes": [{"name": "net", "nfs": {"server": "a", "path": "/"}}]}}}}, "allowedVolumes"
-    ),
-    "a token in a projected volume": (
-        {"driver": {"template": {"spec": {"volumes": [
-            {"name": "token", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}]}}}},
-        "allowedVolumes",
-    ),
-    "a priority": ({"driver": {"template": {"spec": {"priorityClassName": "system-node-critical"}}}}, "allowedPriorityClasses"),
-    "a node by its name": ({"executor": {"template": {"spec": {"nodeName": "control-plane"}}}}, "allowedPodFields"),
-    "the node's network": ({"driver": {"template": {"spec": {"hostNetwork": True}}}}, "allowedPodFields"),
-    "a further container": (
-        {"driver": {"template": {"spec": {"containers": [{"name": "thief", "image": "localhost/backfill-spark:dev"}]}}}},
-        "allowSidecars",
-    ),
-    "a container that goes first": (
-        {"executor": {"template": {"spec": {"initContainers": [{"name": "executor", "image": "thief"}]}}}}, "allowSidecars"
-    ),
-}  # fmt: skip
-LIMITS = {
-    "allowedImages": ["registry.example/team/*", "registry.example/other"], "allowedServiceAccounts": ["filler-*"],
-    "allowedHostPaths": ["/lake/"], "allowedPriorityClasses": ["low"],
-}  # fmt: skip
 
 
 @pytest.fixture(scope="class")

@@ -47,7 +47,7 @@ def node():
         except (cluster_harness.NoClusterError, cluster_harness.CommandFailedError, FileNotFoundError) as none:
             pytest.fail(f"no node for this run: {none}", pytrace=False)
         stack.callback(made.remove)
-        made.install(limits={"hostPaths": [str(LAKE)]})
+        made.install(limits={"allowedHostPaths": [str(LAKE)]})
         yield made
 
 
