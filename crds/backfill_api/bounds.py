@@ -20,6 +20,9 @@ Seconds = Annotated[StrictInt, Field(ge=1, le=7 * DAY_S)]
 Duration = Annotated[int, Field(ge=0, le=2**53)]
 """Seconds that something takes, as somebody measured or estimated them."""
 
+Drain = Annotated[StrictInt, Field(ge=1, le=3600)]
+"""A node that is drained waits for its pods so long, and an upgrade of a cluster waits for the node."""
+
 Version = Annotated[StrictInt, Field(ge=0, le=2**53)]
 Rate = Annotated[StrictInt, Field(ge=0, le=1_000_000_000)]
 Vnodes = Annotated[StrictInt, Field(ge=1, le=32768)]

@@ -14,6 +14,8 @@ from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from backfill_api.model import REFUSED
+from backfill_api.places import without_user
+from backfill_api.secrets_in_names import holds_a_secret
 
 VALUE_CHARACTERS_MAX: Final = 80
 PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
@@ -60,7 +62,8 @@ def explain(root: type[BaseModel], error: ErrorDetails) -> FieldError:
         error: What pydantic found, with camelCase locations.
     """
     location, kind, context = error["loc"], error["type"], error.get("ctx", {})
-    path, value = path_of(location), shown(error["input"])
+    secret = any(isinstance(part, str) and holds_a_secret(part) for part in location)
+    path, value = path_of(location), "" if secret else shown(error["input"])
     if kind == REFUSED:
         inner = f"{path}.{context['path']}" if path else context["path"]
         found = context["value"]
@@ -102,6 +105,7 @@ def shown(value: object) -> str:
     if isinstance(value, BaseModel):
         value = value.model_dump(mode="json", by_alias=True)
     text = json.dumps(value, ensure_ascii=False, default=str) if not isinstance(value, set) else str(value)
+    text = without_user(text)
     return text if len(text) <= VALUE_CHARACTERS_MAX else text[: VALUE_CHARACTERS_MAX - 1] + "…"
 
 

@@ -11,6 +11,11 @@ _NEEDS_BUCKET = {"s3", "s3a", "s3n", "gs", "abfs", "abfss", "wasb", "wasbs", "os
 _NO_FOLDERS = {"http", "https", "ftp", "jar", "data"}
 
 
+_USER_AND_SECRET = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*:/*)[^\s@\"]*:[^\s@\"]*@")
+_CONTAINER_AT_ACCOUNT = {"abfs", "abfss", "wasb", "wasbs"}
+"""Before their @ stands a container."""
+
+
 class PlaceError(ValueError):
     """A text that names no place of a table."""
 
@@ -61,6 +66,7 @@ def place(text: str) -> Place:
     if found is None:
         return Place("", "", _single(text))
     scheme, rest = found[1].lower(), found[2]
+    _check_user(scheme, rest)
     if scheme in _NO_FOLDERS:
         raise PlaceError(f"{scheme} has no folders, and a table is one", "use a file system or an object store")
     authority = ""
@@ -81,6 +87,28 @@ def place(text: str) -> Place:
         bucket = _single(rest).strip("/") or "bucket/folder"
         raise PlaceError("names no bucket", f"write {scheme}://{bucket}")
     return Place(scheme, authority, _single(rest) or "/")
+
+
+def without_user(text: str) -> str:
+    """Return a text in which no URI shows a user with a password."""
+    return _USER_AND_SECRET.sub(r"\1…@", text)
+
+
+def _check_user(scheme: str, rest: str) -> None:
+    """Refuse what stands for a user and a password, even where it is spelled so that half of it looks like a folder."""
+    if scheme == "file":
+        return
+    authority = re.sub(r"\[[0-9A-Fa-f:.]*\]", "", rest.lstrip("/").partition("/")[0])
+    before, at, _ = authority.rpartition("@")
+    user = bool(at) and (scheme not in _CONTAINER_AT_ACCOUNT or ":" in before)
+    _, colon, port = authority.rpartition(":")
+    # A secret may hold a slash: what stands before it looks like a host with an odd port.
+    half = bool(colon) and not port.isdigit() and (rest.startswith("//") or scheme in _NEEDS_BUCKET)
+    if user or half:
+        raise PlaceError(
+            "names a user or a password beside the bucket, and everybody may read a path",
+            "remove it, and give credentials by the environment, on a cluster from a Secret",
+        )
 
 
 def _single(path: str) -> str:

@@ -8,6 +8,7 @@ from pydantic import Field, StrictInt, model_validator
 
 from backfill_api.bounds import Name, Seconds, Value
 from backfill_api.model import Model, cel, refused
+from backfill_api.secrets_in_names import HARMLESS, NAMES_OF_SECRETS, holds_a_secret
 
 CONF_RESERVED: Final = (
     "spark.master",
@@ -64,13 +65,17 @@ class SparkSpec(Model):
 
     model_config = cel(
         (
+            f"!has(self.conf) || self.conf.all(k, !k.matches('{NAMES_OF_SECRETS}') || k.matches('{HARMLESS}'))",
+            "conf holds a secret: put it into a Secret, and name that in the templates' env or envFrom",
+        ),
+        (
             "!has(self.conf) || self.conf.all(k, !(k in ["
             + ", ".join(f"'{name}'" for name in CONF_RESERVED)
             + "])"
             + "".join(f" && !k.startsWith('{prefix}')" for prefix in CONF_RESERVED_PREFIXES)
             + ")",
             "conf holds a setting that belongs to the operator",
-        )
+        ),
     )
 
     image: Name | None = None
@@ -86,7 +91,12 @@ class SparkSpec(Model):
     def _checked(self) -> Self:
         for name in self.conf:
             if name in CONF_RESERVED or name.startswith(CONF_RESERVED_PREFIXES):
-                raise refused(f'conf["{name}"]', "is set by the operator", cure="remove it", value=self.conf[name])
+                shown = None if holds_a_secret(name) else self.conf[name]
+                raise refused(f'conf["{name}"]', "is set by the operator", cure="remove it", value=shown)
+            if holds_a_secret(name):
+                words = "is a secret, and whoever may read the Backfill would read it"
+                cure = "use the environment, on a cluster env or envFrom of both templates with a Secret"
+                raise refused(f'conf["{name}"]', words, cure=cure)
         return self
 
 

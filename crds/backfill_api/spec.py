@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, StrictBool, StrictInt, StringConstraints, model_validator
 
-from backfill_api.bounds import DAY_S, Name, Rate, Seconds
+from backfill_api.bounds import DAY_S, Drain, Name, Rate, Seconds
 from backfill_api.model import Model, cel, refused, unchanged
 from backfill_api.names import API_VERSION, DEFAULT_NAMESPACE, KIND
 from backfill_api.pods import Backoff, DriverSpec, ExecutorSpec, SparkSpec
@@ -120,8 +120,8 @@ class BackfillSpec(Model):
     deletion_policy: Literal["Drain", "Immediate"] = "Drain"
     """When the object is deleted: `Drain` stops at a barrier first."""
 
-    drain_timeout_seconds: Seconds = 60
-    """How long a drain may take."""
+    drain_timeout_seconds: Drain = 60
+    """How long a drain may take; so long a node that is emptied waits for the driver."""
 
     retain_driver: Literal["Always", "OnFailure", "Never"] = "OnFailure"
     """When to keep the driver pod after its end."""

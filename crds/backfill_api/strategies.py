@@ -7,6 +7,7 @@ they may differ between two attempts at the same job, all others are part of the
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
@@ -31,18 +32,41 @@ class SnapshotParams(StrategyParams):
     """Hash partitions of the key space; the unit of verification."""
 
     split_target_seconds: Annotated[StrictInt, Field(ge=1, le=600)] = 4
-    """How long one split should take at full speed."""
+    """How long one split should take at full speed; a change counts from the next attempt."""
 
     max_in_flight: Annotated[StrictInt, Field(ge=1, le=64)] = 2
-    """Splits that are read at the same time."""
+    """Splits that are read at the same time; a change counts from the next attempt."""
 
     change_batch_seconds: Annotated[StrictInt, Field(ge=1, le=3600)] = 10
-    """How long one batch of changes should take."""
+    """How long one batch of changes should take; a change counts from the next attempt."""
 
 
 STRATEGIES: Final[Mapping[str, type[StrategyParams]]] = {
     "Snapshot": SnapshotParams,
 }
+
+
+def _same_job() -> str:
+    """Return the CEL expression that says that nothing has changed but the pace.
+
+    What is left out has its default: a server asks before it fills in all of them.
+    """
+    same = [_equal(("type",), next(iter(STRATEGIES)))]
+    for name, params in STRATEGIES.items():
+        for field, info in params.model_fields.items():
+            if field not in params.PACE:
+                same.append(_equal((member_of(name), str(info.alias)), info.default))
+    return " && ".join(same)
+
+
+def _equal(path: tuple[str, ...], default: str | int) -> str:
+    now, before = (
+        "("
+        + " && ".join(f"has({one}.{'.'.join(path[:depth])})" for depth in range(1, len(path) + 1))
+        + f" ? {one}.{'.'.join(path)} : {json.dumps(default)})"
+        for one in ("self", "oldSelf")
+    )
+    return f"{now} == {before}"
 
 
 ABSENT: Final[dict[str, Any]] = {"default": None}
@@ -56,7 +80,7 @@ class Strategy(Model):
     """
 
     model_config = cel(
-        ("self == oldSelf", "strategy is immutable: make a new Backfill"),
+        (_same_job(), "strategy is immutable, except its pace: make a new Backfill"),
         *(
             (
                 f"self.type == '{name}' || !has(self.{member_of(name)})",

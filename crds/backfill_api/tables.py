@@ -10,6 +10,10 @@ from backfill_api.bounds import Columns, Name, Path, Settings, Sql, Version
 from backfill_api.model import Model, cel, check_union, refused, unchanged, union_rules
 from backfill_api.places import PlaceError, place
 
+NO_USER = (
+    "!has(self.path) || self.path.matches('(?i)^file:') || !self.path.matches('^[^/]*:/*[^/@]*:[^/@]*@')",
+    "path holds a user and a password: give credentials by env or envFrom of the templates, from a Secret",
+)
 ONE_PLACE = ("has(self.path) != has(self.table)", "give exactly one of path and table")
 
 
@@ -19,6 +23,7 @@ class DeltaSourceSpec(Model):
     # Of a source, only the policy for later schema changes may change: it is the cure of SchemaChanged.
     model_config = cel(
         ONE_PLACE,
+        NO_USER,
         (
             unchanged("path", "table", "key", "version"),
             "source is immutable, except schemaChange: make a new Backfill",
@@ -88,6 +93,7 @@ class DeltaTarget(Model):
 
     model_config = cel(
         ONE_PLACE,
+        NO_USER,
         (
             "!has(self.partitionBy) || !has(self.clusterBy) || self.partitionBy.size() == 0 || self.clusterBy.size() == 0",
             "give at most one of partitionBy and clusterBy",
@@ -160,7 +166,7 @@ def _one_place(path: str | None, table: str | None) -> None:
     try:
         place(path or "/")
     except PlaceError as error:
-        raise refused("path", error.message, cure=error.cure, value=path) from error
+        raise refused("path", error.message, cure=error.cure, value=None if "@" in (path or "") else path) from error
 
 
 def _no_repeats(field: str, columns: tuple[str, ...]) -> None:

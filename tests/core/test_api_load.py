@@ -232,6 +232,10 @@ WRONG: list[tuple[str, dict[str, Any], str, str, str]] = [
     ("kept rows and a receipt", changed("spec", to=yaml.safe_load(VALID)["spec"] | {"verify": "Final", "target": {
         "delta": {"path": "p", "writeMode": "Append", "existingRows": "Keep"}}}), "spec.verify", '"Final"', "verify: None"),
     ("operator's setting", changed("spec", "spark", "conf", "spark.master", to="x"), 'spec.spark.conf["spark.master"]', '"x"', "remove it"),
+    ("secret", changed("spec", "spark", "conf", "spark.hadoop.fs.s3a.secret.key", to="x"), 'spec.spark.conf["spark.hadoop.fs.s3a.secret.key"]', "", "Secret"),
+    ("operator's secret", changed("spec", "spark", "conf", "spark.authenticate.secret", to="x"), 'spec.spark.conf["spark.authenticate.secret"]', "", "remove it"),
+    ("secret of no field", changed("spec", "password", to="x"), "spec.password", "", "use one of"),
+    ("drain without end", changed("spec", "drainTimeoutSeconds", to=604800), "spec.drainTimeoutSeconds", "604800", "use 3600 or less"),
     ("order of two", changed("spec", "backoff", "initialSeconds", to=700), "spec.backoff.initialSeconds", "700", "exceeds maxSeconds"),
     ("two sizes", changed("spec", "executor", to={"instances": 1, "dynamic": {}}), "spec.executor.instances", "1", "dynamic"),
     ("name", changed("metadata", "name", to="Orders_1"), "metadata.name", '"Orders_1"', "small letters"),

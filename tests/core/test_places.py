@@ -84,3 +84,39 @@ class TestNoPlace:
         }
         with pytest.raises(SpecError, match=rf'spec\.{field}\.delta\.path: .*"file:lake"'):
             load_backfill(document)
+
+
+class TestSecrets:
+    """A path stands in the status, in events and in logs: it holds none, and a refusal does not repeat it."""
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "s3a://KEY:SECRET@bucket/a",
+            "S3A://KEY:SECRET@bucket",
+            "s3a://KEY:SEC/RET@bucket/a",
+            "s3a:/KEY:SECRET@bucket",
+            "s3a:KEY:SECRET@bucket",
+            "s3a://SECRET@bucket",
+            "hdfs://user:SECRET@host/a",
+            "abfss://container:SECRET@account/a",
+            "https://user:SECRET@host/a",
+        ],
+    )
+    def test_a_path_with_one_is_refused_without_showing_it(self, text):
+        document = {
+            "apiVersion": "backfill.dev/v1alpha1", "kind": "Backfill", "metadata": {"name": "a"},
+            "spec": {"source": {"type": "Delta", "delta": {"path": text, "key": ["id"]}}, "target": {"delta": {"path": "/b"}}},
+        }  # fmt: skip
+        with pytest.raises(SpecError) as refusal:
+            load_backfill(document)
+
+        (error,) = refusal.value.errors
+        assert (error.path, "everybody may read" in error.message) == ("spec.source.delta.path", True)
+        assert all(half not in str(error) for half in ("SECRET", "RET@"))
+
+    @pytest.mark.parametrize(
+        "text", ["abfss://c@a.dfs.core.windows.net/x", "s3a://b/a@b:c", "hdfs://host:8020/x", "hdfs://[::1]:8020/x", "hdfs://[::1]/x", "file:/a@b"]
+    )  # fmt: skip
+    def test_what_only_looks_like_one_is_taken(self, text):
+        assert place(text).path

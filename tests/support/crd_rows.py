@@ -102,6 +102,8 @@ ACCEPTED = {
         driver={"template": {"spec": {"nodeSelector": {"disk": "fast"}, "unknown": [1, {"a": None}]}}}
     ),
     "Spark's settings": spec(spark={"conf": {"spark.sql.shuffle.partitions": "8", "spark.kubernetes.memoryOverheadFactor": "0.2"}}),
+    "a setting that only names a secret": spec(spark={"conf": {"spark.hadoop.fs.s3a.security.credential.provider.path": "jceks://x", "spark.hadoop.fs.azure.account.oauth2.client.endpoint": "https://x"}}),
+    "an account in a path": spec(source=source(path="abfss://container@account.dfs.core.windows.net/a"), target=target(path="/a:b@c")),
     "an even backoff": spec(backoff={"initialSeconds": 5, "maxSeconds": 5}),
     "no backoff": spec(backoff=None),
     "a backoff by half": spec(backoff={"maxSeconds": 20}),
@@ -127,6 +129,7 @@ class Refused:
 
 
 UNION = "must be set if and only if type is"
+NO_USER = "path holds a user and a password: give credentials by env or envFrom of the templates, from a Secret"
 PLACE = "give exactly one of path and table"
 
 REFUSED = {
@@ -154,13 +157,17 @@ REFUSED = {
     "executors in two ways": Refused(spec(executor={"instances": 1, "dynamic": {"min": 1, "max": 2}}), "spec.executor", "give at most one of instances and dynamic"),
     "more at least than at most": Refused(spec(executor={"dynamic": {"min": 5, "max": 2}}), "spec.executor.dynamic", "min must not exceed max"),
     "more at least than the default": Refused(spec(executor={"dynamic": {"min": 3}}), "spec.executor.dynamic", "min must not exceed max"),
+    "a drain without end": Refused(spec(drainTimeoutSeconds=3601), "spec.drainTimeoutSeconds", "less than or equal to 3600"),
+    "a password in a source": Refused(spec(source=source(path="s3a://KEY:SECRET@bucket/a")), "spec.source.delta", NO_USER),
+    "a password in a target": Refused(spec(target=target(path="s3a://KEY:SECRET@bucket/a")), "spec.target.delta", NO_USER),
+    "a secret in the conf": Refused(spec(spark={"conf": {"spark.hadoop.fs.s3a.secret.key": "x"}}), "spec.spark", "conf holds a secret: put it into a Secret, and name that in the templates' env or envFrom"),
     "a retry below zero": Refused(spec(backoffLimit=-1), "spec.backoffLimit", "greater than or equal to 0"),
     "text for a number": Refused(spec(backoffLimit="3"), "spec.backoffLimit", "must be of type integer"),
     "a path too long": Refused(spec(target=target(path="/" + "x" * 3000)), "spec.target.delta.path", "Too long"),
     "a blank path": Refused(spec(target=target(path="  ")), "spec.target.delta.path", "should match"),
 }  # fmt: skip
 
-CONF_RULE = next(rule for path, rule, _ in rules() if path == "spec.spark")
+CONF_RULE = next(rule for path, rule, _ in rules() if path == "spec.spark" and "startsWith" in rule)
 _prefixes = re.findall(r"startsWith\('([^']+)'\)", CONF_RULE)
 CONF_RESERVED = [name for name in re.findall(r"'([^']+)'", CONF_RULE) if name not in _prefixes] + [
     prefix + "anything" for prefix in _prefixes
@@ -201,7 +208,8 @@ CHANGES = {
     "the write mode": Change({"target": {"delta": {"writeMode": "Append"}}}, "spec.target", "target is immutable: make a new Backfill"),
     "the transform": Change({"transform": {"where": "id > 5"}}, "spec.transform", "transform is immutable: make a new Backfill"),
     "no transform": Change({"transform": None}, "spec.transform", "transform is immutable: make a new Backfill", before=spec(transform={"where": "id > 5"})),
-    "the strategy": Change({"strategy": {"snapshot": {"vnodes": 5}}}, "spec.strategy", "strategy is immutable: make a new Backfill"),
+    "the strategy": Change({"strategy": {"snapshot": {"vnodes": 5}}}, "spec.strategy", "strategy is immutable, except its pace: make a new Backfill"),
+    "the strategy in part": Change({"strategy": {"snapshot": {"vnodes": 5, "maxInFlight": 1}}}, "spec.strategy", "strategy is immutable, except its pace: make a new Backfill", before=spec(strategy={"snapshot": {"vnodes": 7}})),
     "the job's id": Change({"jobId": "another"}, "spec", "jobId is immutable: make a new Backfill"),
     "another id": Change({"jobId": "another"}, "spec", "jobId is immutable: make a new Backfill", before=spec(jobId="one")),
     "no id": Change({"jobId": None}, "spec", "jobId is immutable: make a new Backfill", before=spec(jobId="one")),
@@ -211,6 +219,8 @@ MAY_CHANGE = {
     "the state": Change({"desiredState": "Paused"}),
     "the limit": Change({"throttle": {"rowsPerSecond": 5}}),
     "the cure of SchemaChanged": Change({"source": {"delta": {"schemaChange": "Ignore"}}}),
+    "the pace": Change({"strategy": {"snapshot": {"maxInFlight": 1, "changeBatchSeconds": 5}}}),
+    "the pace back": Change({"strategy": None}, before=spec(strategy={"snapshot": {"maxInFlight": 1}})),
     "what pods are like": Change({"driver": {"resources": {"limits": {"memory": "3Gi"}}}}),
     "the approval": Change({"approved": True}),
     "the end of one with everything": Change(
