@@ -199,6 +199,27 @@ class TargetTakenError(BackfillError):
     exit_code = 50
 
 
+class SourceDamagedError(BackfillError):
+    """A file of the source is there and cannot be read: cut off, overwritten or not what the log says."""
+
+    reason = "SourceDamaged"
+    exit_code = 54
+
+
+class TargetDamagedError(BackfillError):
+    """A file of the target's log, or of its data, is there and cannot be read."""
+
+    reason = "TargetDamaged"
+    exit_code = 55
+
+
+class TargetGoneError(BackfillError):
+    """The target was dropped, or dropped and made again, while it was being filled."""
+
+    reason = "TargetGone"
+    exit_code = 56
+
+
 class DuplicateKeyError(KeyInvalidError):
     """Two source rows share a key, so the target cannot hold both."""
 

@@ -119,7 +119,15 @@ def logged_files(spark: SparkSession, batches: Any, nulls_of: Sequence[str] = ()
     as_json = static_method(spark, "io.delta.kernel.defaults.internal.json.JsonUtils", "rowToJson")
     while batches.hasNext():
         lines = batches.next().getRows().map(as_json).toInMemoryList()
-        yield from (_parse(line, nulls_of) for line in jvm.java.lang.String.join("\n", lines).splitlines())
+        yield from (_parse(line, nulls_of) for line in lines_of(jvm.java.lang.String.join("\n", lines)))
+
+
+def lines_of(text: str) -> list[str]:
+    """Return the actions of a commit, one each: a line ends with a line feed and nothing else.
+
+    JSON leaves U+0085, U+2028 and U+2029 as they are, at which Python's own lines end too.
+    """
+    return [line for line in text.split("\n") if line.strip()]
 
 
 def without_statistics(add: dict[str, Any]) -> str:

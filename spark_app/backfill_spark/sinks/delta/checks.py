@@ -17,7 +17,8 @@ from backfill_core.errors import (
     UnsupportedTargetFeatureError,
 )
 from backfill_spark.columns import instead
-from backfill_spark.sinks.delta.table import MAPPING_MODE, TargetTable
+from backfill_spark.delta_properties import MAPPING_MODE, is_on, value
+from backfill_spark.sinks.delta.table import TargetTable
 
 DEFAULT = "CURRENT_DEFAULT"
 ANOTHER = "Use a target without it."
@@ -34,6 +35,7 @@ FIELDS = {
 """Metadata of a column that a seal cannot honour: what it is, and the cure."""
 
 ICEBERG = ("delta.enableIcebergCompatV1", "delta.enableIcebergCompatV2", "delta.enableIcebergCompatV3")
+CONSTRAINTS = "delta.constraints."
 UNIFORM = "delta.universalFormat.enabledFormats"
 FEATURES = {"materializePartitionColumns": "materialized partition columns"}
 """Features that Kernel writes, and our staged files would not honour."""
@@ -119,18 +121,18 @@ def check_properties(what: str, properties: Mapping[str, str], *, upserts: bool)
     Raises:
         UnsupportedTargetFeatureError: names the property.
     """
-    if properties.get(MAPPING_MODE) == "id":
+    if value(properties, MAPPING_MODE) == "id":
         raise _unsupported(what, f"column mapping by id ({MAPPING_MODE})", "Use column mapping by name.")
     for name in properties:
-        if name.startswith("delta.constraints."):
-            words = f"the check constraint {name.removeprefix('delta.constraints.')}"
+        if name.lower().startswith(CONSTRAINTS):
+            words = f"the check constraint {name[len(CONSTRAINTS) :]}"
             raise _unsupported(what, words, "Drop it, and filter with spec.transform.where.")
     for name in ICEBERG:
-        if properties.get(name, "").lower() == "true":
+        if is_on(properties, name):
             raise _unsupported(what, f"Iceberg compatibility ({name})", ANOTHER)
-    if properties.get(UNIFORM):
-        raise _unsupported(what, f"a second format ({UNIFORM} = {properties[UNIFORM]})", ANOTHER)
-    if upserts and properties.get("delta.appendOnly", "").lower() == "true":
+    if value(properties, UNIFORM):
+        raise _unsupported(what, f"a second format ({UNIFORM} = {value(properties, UNIFORM)})", ANOTHER)
+    if upserts and is_on(properties, "delta.appendOnly"):
         raise _unsupported(
             what, "delta.appendOnly, and an Upsert changes rows", "Use writeMode Append or Changelog, or unset it."
         )

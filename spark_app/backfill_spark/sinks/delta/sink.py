@@ -26,12 +26,13 @@ from backfill_core.errors import (
 )
 from backfill_spark.changes import DELETE
 from backfill_spark.columns import nullable, quoted, unused
+from backfill_spark.delta_properties import PHYSICAL_NAME
 from backfill_spark.java_errors import JAVA_ERRORS, first_line, is_no_access, whole_text
 from backfill_spark.location import in_one_store
 from backfill_spark.sinks.delta import checks, dictionaries
 from backfill_spark.sinks.delta.create import create_table, name_table, with_changelog_columns
 from backfill_spark.sinks.delta.staging import PART, StagingFolder, part_of
-from backfill_spark.sinks.delta.table import PHYSICAL_NAME, TargetTable, delta_snapshot, read_table
+from backfill_spark.sinks.delta.table import TargetTable, delta_snapshot, read_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

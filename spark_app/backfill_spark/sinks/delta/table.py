@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.types import StructField, StructType
 
 from backfill_spark.delta_log import table_now
+from backfill_spark.delta_properties import MAPPING_MODE, PHYSICAL_NAME, value
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-MAPPING_MODE = "delta.columnMapping.mode"
-PHYSICAL_NAME = "delta.columnMapping.physicalName"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +29,7 @@ class TargetTable:
     @property
     def mapped(self) -> bool:
         """Do files have other column names than the table?"""
-        return self.properties.get(MAPPING_MODE) == "name"
+        return value(self.properties, MAPPING_MODE) == "name"
 
     def physical(self, field: StructField) -> str:
         """Return the name that a column has in files."""

@@ -14,10 +14,13 @@ from backfill_core.errors import (
     ChangeFeedMissingError,
     PermissionDeniedError,
     SchemaChangedError,
+    SourceDamagedError,
     SourceReplacedError,
     TransientError,
 )
-from backfill_spark.delta_log import without_statistics
+from backfill_spark.columns import nullable
+from backfill_spark.delta_log import lines_of, without_statistics
+from backfill_spark.delta_properties import CHANGE_FEED, PHYSICAL_NAME, is_on
 from backfill_spark.java_errors import JAVA_ERRORS, first_line, is_a, is_no_access, whole_text
 
 if TYPE_CHECKING:
@@ -100,17 +103,23 @@ class VersionLog:
                     cure="Start a new job on a new target.",
                 )
             if version.schema is not None:
-                self._check_schema(number, version.schema)
+                self._check_schema(number, version.schema, removes=version.removes)
 
-    def _check_schema(self, number: int, schema: StructType) -> None:
+    def _check_schema(self, number: int, schema: StructType, *, removes: bool) -> None:
         old = {field.name: field for field in self._pinned.schema}
         new = {field.name: field for field in schema}
         for name, field in old.items():
             if name not in new:
                 raise self._changed(number, f"column {name!r} was dropped or renamed")
-            if new[name].dataType != field.dataType:
-                what = f"{field.dataType.simpleString()} became {new[name].dataType.simpleString()}"
+            # Comments and column mapping are words in the metadata of nested fields, not another type.
+            before, after = nullable(field.dataType), nullable(new[name].dataType)
+            if before != after:
+                what = f"{before.simpleString()} became {after.simpleString()}"
                 raise self._changed(number, f"column {name!r} changed its type: {what}")
+            was, is_now = field.metadata.get(PHYSICAL_NAME), new[name].metadata.get(PHYSICAL_NAME)
+            if was is not None and was != is_now and not removes:
+                # Its values went without a change of any row.
+                raise self._changed(number, f"column {name!r} was dropped and added again")
         added = [name for name in new if name not in old]
         if added and self._schema_change != "Ignore":
             raise self._changed(
@@ -154,7 +163,14 @@ class VersionLog:
         if number not in self._seen:
             if len(self._seen) > CACHE_MAX:
                 self._seen.clear()
-            self._seen[number] = parse(self._text(number))
+            text = self._text(number)
+            try:
+                self._seen[number] = parse(text)
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                raise SourceDamagedError(
+                    f"version {number} of {self._path} is no commit: {error}.",
+                    cure="Restore the file in the source's _delta_log, or start a new job from a version after it.",
+                ) from error
         return self._seen[number]
 
     def check_kept(self, number: int) -> None:
@@ -191,12 +207,18 @@ class VersionLog:
 
 
 def parse(text: str) -> Version:
-    """Read the facts of a commit file; an OPTIMIZE neither adds nor removes rows (dataChange is false)."""
+    """Read the facts of a commit file; an OPTIMIZE neither adds nor removes rows (dataChange is false).
+
+    Raises:
+        ValueError: it was cut off, or says nothing: Delta writes no commit without an action.
+    """
+    if not lines_of(text):
+        raise ValueError("the file is empty")
     added: list[str] = []
     removes, operation = False, ""
     table_id, schema, feed = None, None, None
-    for line in text.splitlines():
-        action = json.loads(line) if line.strip() else {}
+    for line in lines_of(text):
+        action = json.loads(line)
         if action.get("add", {}).get("dataChange"):
             added.append(without_statistics(action["add"]))
         removes |= bool(action.get("remove", {}).get("dataChange")) or "cdc" in action
@@ -204,6 +226,6 @@ def parse(text: str) -> Version:
         if metadata is not None:
             table_id = metadata["id"]
             schema = StructType.fromJson(json.loads(metadata["schemaString"]))
-            feed = metadata.get("configuration", {}).get("delta.enableChangeDataFeed") == "true"
+            feed = is_on(metadata.get("configuration") or {}, CHANGE_FEED)
         operation = action.get("commitInfo", {}).get("operation", operation)
     return Version(tuple(added), removes, table_id, schema, feed, operation)

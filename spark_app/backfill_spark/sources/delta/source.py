@@ -31,6 +31,7 @@ from backfill_core.errors import (
 from backfill_core.messages import Head, Piece
 from backfill_spark.columns import doubled_key, instead, quoted, unused
 from backfill_spark.delta_log import files_at, newest_version
+from backfill_spark.delta_properties import CHANGE_FEED, PHYSICAL_NAME, is_on
 from backfill_spark.java_bulk import delta_actions
 from backfill_spark.java_errors import JAVA_ERRORS, first_line, is_no_access, whole_text
 from backfill_spark.ports import PinnedTable
@@ -382,9 +383,9 @@ def _runs(indexes: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def _physical_name(field: StructField) -> str:
-    return str(field.metadata.get("delta.columnMapping.physicalName", field.name))
+    return str(field.metadata.get(PHYSICAL_NAME, field.name))
 
 
 def _has_feed(metadata: Any) -> bool:
-    feed = metadata.configuration().get("delta.enableChangeDataFeed")
-    return bool(feed.isDefined() and feed.get() == "true")
+    feed = metadata.configuration().get(CHANGE_FEED)
+    return bool(feed.isDefined() and is_on({CHANGE_FEED: feed.get()}, CHANGE_FEED))

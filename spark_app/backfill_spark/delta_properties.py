@@ -1,0 +1,21 @@
+"""Table properties as Delta reads them: words in any case of letters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+CHANGE_FEED = "delta.enableChangeDataFeed"
+MAPPING_MODE = "delta.columnMapping.mode"
+PHYSICAL_NAME = "delta.columnMapping.physicalName"
+"""Of a column, in its metadata."""
+
+
+def value(properties: Mapping[str, str], name: str) -> str:
+    """Return a property in small letters; empty where it is not set. Delta keeps the case of what was written."""
+    wanted = name.lower()
+    return next((text.strip().lower() for one, text in properties.items() if one.lower() == wanted), "")
+
+
+def is_on(properties: Mapping[str, str], name: str) -> bool:
+    """Is a property true?"""
+    return value(properties, name) == "true"
