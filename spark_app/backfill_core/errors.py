@@ -11,12 +11,26 @@ Exit codes: 0 complete, 10 stopped at a barrier (resumable), 1 unexpected error 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 EXIT_COMPLETE = 0
 EXIT_UNEXPECTED = 1
 EXIT_USAGE = 2
 EXIT_STOPPED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignCommit:
+    """A commit to the target that is not of this job and changes rows."""
+
+    version: int
+    operation: str
+    engine: str
+
+    def __str__(self) -> str:
+        """Say it in words."""
+        return f"version {self.version} ({self.operation or 'unknown operation'} by {self.engine or 'unknown engine'})"
 
 
 class BackfillError(Exception):
@@ -29,6 +43,9 @@ class BackfillError(Exception):
 
     reason: ClassVar[str] = "Unexpected"
     retryable: ClassVar[bool] = False
+    ends_attempt: ClassVar[bool] = False
+    """Can only another attempt try again, not this one?"""
+
     exit_code: ClassVar[int] = EXIT_UNEXPECTED
 
     def __init__(self, message: str, *, cure: str = "") -> None:
@@ -199,6 +216,21 @@ class TargetTakenError(BackfillError):
     exit_code = 50
 
 
+class TargetChangedError(BackfillError):
+    """Somebody else changed the target again and again while it was compared with the source."""
+
+    reason = "TargetChanged"
+    exit_code = 51
+
+    def __init__(
+        self, message: str, *, cure: str = "", commits: tuple[ForeignCommit, ...] = (), newest: int = -1
+    ) -> None:
+        """Keep what the others committed after the version that was compared, and the newest version."""
+        super().__init__(message, cure=cure)
+        self.commits = commits
+        self.newest = newest
+
+
 class SourceDamagedError(BackfillError):
     """A file of the source is there and cannot be read: cut off, overwritten or not what the log says."""
 
@@ -245,6 +277,8 @@ class TransientError(BackfillError):
 class StateMovedError(TransientError):
     """The target may hold more than the state that was read says: end the attempt, and read the state again."""
 
+    ends_attempt = True
+
 
 class AlreadyRunningError(BackfillError):
     """Another driver of the same job runs on this machine."""
@@ -252,3 +286,19 @@ class AlreadyRunningError(BackfillError):
     reason = "AlreadyRunning"
     retryable = True
     exit_code = 62
+
+
+class StagedFilesGoneError(TransientError):
+    """Files that were staged for the target are gone before a commit named them; they are staged again."""
+
+    reason = "StagedFilesGone"
+    exit_code = 63
+
+
+class JavaDiedError(BackfillError):
+    """The Java process that Spark runs in ended: most often for want of memory."""
+
+    reason = "JavaDied"
+    retryable = True
+    ends_attempt = True
+    exit_code = 64

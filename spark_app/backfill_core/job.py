@@ -20,7 +20,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from backfill_core.controls import Controls
-from backfill_core.errors import BackfillError, StateMovedError, VerificationFailedError
+from backfill_core.errors import (
+    BackfillError,
+    ForeignCommit,
+    StagedFilesGoneError,
+    TargetChangedError,
+    VerificationFailedError,
+)
 from backfill_core.messages import (
     Acknowledge,
     Action,
@@ -33,6 +39,7 @@ from backfill_core.messages import (
     KeyProven,
     LookAtHead,
     LookFailed,
+    OthersCommitted,
     Pause,
     ProveKey,
     Receipt,
@@ -63,6 +70,12 @@ KEPT_EVERY = 10
 
 LOOKS_LOST_MAX = 30
 """Failed looks at the source in a row that are borne: half a minute of barriers."""
+
+COMPARED_AGAIN_MAX = 3
+"""How often the last receipt is taken again because others changed the target after it; one more ends the attempt."""
+
+OTHERS_SHOWN_MAX = 3
+OTHERS_KEPT_MAX = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +124,8 @@ class JobView:
     reason: str
     course: Course
     """The steps of the job, and how much of the whole is done."""
+    warnings: tuple[str, ...] = ()
+    """What will end the job if nobody does anything, and what others did to the target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +187,10 @@ class Job:
         self._hold_until_s: float | None = None
         self._looks_asked = self._looks_answered = self._looks_lost = self._fresh_after = 0
         self._final: bool = False
+        self._compared_again = 0
+        self._others: tuple[ForeignCommit, ...] = ()
+        """What others committed to the target, as far as it was seen."""
+
         self._outcome: Finish | None = None
         self._seal_seconds: list[float] = []
         self._table_version = -1
@@ -237,6 +256,9 @@ class Job:
                 return self._on_sealed(epoch, version, seconds, now)
             case SealFailed(error=error):
                 return self._on_seal_failed(error, now)
+            case OthersCommitted(commits=commits):
+                self._note_others(commits)
+                return ()
         raise TypeError(f"not an event: {event!r}")
 
     def _on_head(self, head: Head) -> tuple[Action, ...]:
@@ -249,7 +271,7 @@ class Job:
         """Look again at the next barrier; the source may be away for a while, but not for ever."""
         self._looks_answered += 1
         self._looks_lost += 1
-        if error.retryable and self._looks_lost <= LOOKS_LOST_MAX:
+        if error.retryable and not error.ends_attempt and self._looks_lost <= LOOKS_LOST_MAX:
             return ()
         return self._fail(error)
 
@@ -285,9 +307,8 @@ class Job:
         self._lose(work_id)
         self._failures += 1
         self._last_error = error
-        # Another try under this state could say less than the target holds.
-        moved = isinstance(error, StateMovedError)
-        if moved or not error.retryable or self._failures > self._settings.retries_max:
+        # After some another try under this state could say less than the target holds.
+        if error.ends_attempt or not error.retryable or self._failures > self._settings.retries_max:
             return self._fail(error)
         self._hold_until_s = now.mono_s + min(RETRY_MAX_S, 2.0 ** (self._failures - 1))
         return ()
@@ -330,7 +351,8 @@ class Job:
             return self._fail(
                 VerificationFailedError(
                     f"source version {receipt.source_version} and target version {receipt.target_version} differ "
-                    f"in vnode {vnodes}{more} of {receipt.vnodes}.",
+                    f"in vnode {vnodes}{more} of {receipt.vnodes}."
+                    + (f" Others committed {self._others_words()}." if self._others else ""),
                     cure="Somebody else wrote to the target: find the rows with `backfill verify --explain`, "
                     "mend them, or fill a new target.",
                 )
@@ -338,13 +360,44 @@ class Job:
         return ()
 
     def _on_seal_failed(self, error: BackfillError, now: Now) -> tuple[Action, ...]:
+        if isinstance(error, TargetChangedError):
+            return self._compare_again(error)
         self._seals_lost += 1
         self._last_error = error
-        lost = not error.retryable or self._seals_lost > self._settings.retries_max
-        if lost or isinstance(error, StateMovedError):
+        lost = not error.retryable or error.ends_attempt or self._seals_lost > self._settings.retries_max
+        # What the state counts as sealed must be staged again: the next attempt does, from the last seal.
+        if lost or isinstance(error, StagedFilesGoneError):
             return self._fail(error)
         self._seal_again_s = now.mono_s + min(RETRY_MAX_S, 2.0 ** (self._seals_lost - 1))
         return ()
+
+    def _note_others(self, commits: tuple[ForeignCommit, ...]) -> None:
+        new = {one.version: one for one in (*self._others, *commits)}
+        self._others = tuple(new[version] for version in sorted(new))[-OTHERS_KEPT_MAX:]
+
+    def _compare_again(self, error: TargetChangedError) -> tuple[Action, ...]:
+        """Take the last receipt anew, of the version in which others' changes are: the old one is about less."""
+        self._note_others(error.commits)
+        self._compared_again += 1
+        if self._compared_again > COMPARED_AGAIN_MAX:
+            return self._fail(
+                TargetChangedError(
+                    f"others changed the target each of {self._compared_again} times while it was compared, "
+                    f"at last {self._others_words()}.",
+                    cure="Keep others from writing to it until the job is finished, then run it again.",
+                )
+            )
+        assert self._sealing is not None
+        self._to_ack = [*self._sealing.acks, *self._to_ack]
+        self._sealing, self._final = None, False
+        self._state = replace(self._state, finished=False, receipt=None)
+        self._table_version = error.newest
+        return ()
+
+    def _others_words(self) -> str:
+        shown = ", ".join(map(str, self._others[-OTHERS_SHOWN_MAX:]))
+        more = len(self._others) - OTHERS_SHOWN_MAX
+        return f"{shown} and {more} more" if more > 0 else shown
 
     def _fail(self, error: BackfillError) -> tuple[Action, ...]:
         self._outcome = Finish("Failed", error)
@@ -520,7 +573,9 @@ class Job:
             controls=self._controls,
             percent=self._course.percent,
         )
-        action = Seal(epoch, txn_version(self._state.attempt, epoch), files, self._state.encode(), fences)
+        receipt = self._state.receipt if self._state.finished and self._settings.verify_final else None
+        compared = None if receipt is None else receipt.target_version
+        action = Seal(epoch, txn_version(self._state.attempt, epoch), files, self._state.encode(), fences, compared)
         acks, self._to_ack = tuple(self._to_ack), []
         self._sealing = _Sealing(action, acks, verify, self._strategy.source_version, self._strategy.done, self._state)
         self._ids.epoch += 2 if reserves else 1
@@ -589,7 +644,11 @@ class Job:
             table_version=self._table_version,
             reason=self._reason(strategy, now),
             course=self._course,
+            warnings=(*strategy.warnings, *self._warnings()),
         )
+
+    def _warnings(self) -> tuple[str, ...]:
+        return (f"others changed the target: {self._others_words()}",) if self._others else ()
 
     def _reason(self, strategy: StrategyView, now: Now) -> str:
         """Say in words why the job is not faster than it is; what people want to know first."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from backfill_core.errors import BackfillError
+from backfill_core.errors import BackfillError, ForeignCommit
 
 
 # ------------------------------------------------------------------ values
@@ -162,6 +162,15 @@ class Receipt:
     verified_ms: int | None = None
     """When it was taken; set by whoever has the clock."""
 
+    complete: bool = True
+    """Is all of the source compared? While history is being copied, only what is sealed is."""
+
+    rows_filtered: int | None = None
+    """Rows of the source, of those compared, that the transform's filter left out; None: not known."""
+
+    rows_total: int | None = None
+    """Rows of the source in all, with those that are filtered out; None: not known."""
+
     @property
     def equal(self) -> bool:
         """Are both sides the same multiset of rows?"""
@@ -298,6 +307,13 @@ class SealFailed:
     error: BackfillError
 
 
+@dataclass(frozen=True, slots=True)
+class OthersCommitted:
+    """Somebody else committed changes to the target while the attempt ran."""
+
+    commits: tuple[ForeignCommit, ...]
+
+
 Event = (
     Tick
     | HeadMoved
@@ -309,6 +325,7 @@ Event = (
     | WorkCancelled
     | Sealed
     | SealFailed
+    | OthersCommitted
 )
 
 
@@ -337,6 +354,9 @@ class Seal:
     state: str
     fences: bool = False
     """The first seal of an attempt: refused with StateMovedError when the state it continues is not the newest."""
+
+    compared: int | None = None
+    """Of the last seal of a job: the target version of its receipt; refused with TargetChangedError when others came after it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,6 +151,9 @@ def receipt_to_json(receipt: Receipt) -> dict[str, Any]:
         "mismatchCount": len(receipt.mismatches),
         "seconds": receipt.seconds,
         "verifiedMs": receipt.verified_ms,
+        "complete": receipt.complete,
+        "rowsFiltered": receipt.rows_filtered,
+        "rowsTotal": receipt.rows_total,
     }
 
 
@@ -166,4 +169,7 @@ def receipt_from_json(value: dict[str, Any]) -> Receipt:
         mismatches=tuple(VnodeMismatch(*one) for one in value["mismatches"]),
         seconds=value["seconds"],
         verified_ms=value.get("verifiedMs"),
+        complete=value.get("complete", True),
+        rows_filtered=value.get("rowsFiltered"),
+        rows_total=value.get("rowsTotal"),
     )

@@ -19,6 +19,7 @@ from backfill_core.errors import (
     EXIT_COMPLETE,
     EXIT_STOPPED,
     BackfillError,
+    StagedFilesGoneError,
     StateMovedError,
     TransientError,
 )
@@ -30,6 +31,7 @@ from backfill_core.state import JobState
 from backfill_core.steps import KEY_PROOF, START
 from backfill_spark import crash
 from backfill_spark.control_seat import ControlSeat
+from backfill_spark.java_death import death, java_died
 from backfill_spark.loop import Loop, now
 from backfill_spark.metrics import LoopMeter, progress_registry
 from backfill_spark.opening import Opened, as_pinned, open_job, open_target, session_for
@@ -112,9 +114,9 @@ def _run_until_fenced(
     observe: Callable[[Progress], None],
     began_s: float,
 ) -> RunOutcome:
-    """Run an attempt, and open anew while what a killed predecessor had under way still lands."""
+    """Run an attempt, and open anew while a killed predecessor's commit still lands, or what was staged is gone."""
     for _ in range(REOPENED_MAX):
-        with suppress(StateMovedError):
+        with suppress(StateMovedError, StagedFilesGoneError):
             return _run_attempt(spark, backfill, settings, meeting, observe, began_s)
     return _run_attempt(spark, backfill, settings, meeting, observe, began_s)
 
@@ -142,6 +144,8 @@ def _run_attempt(
     except BackfillError:
         raise
     except Exception as error:
+        if java_died(spark, error):
+            raise death(error) from error
         # The JVM speaks in its own exceptions; only those nobody knows leave as they are.
         source = locals().get("opened")
         known = source.source.explain_failure(error) if source else None
@@ -281,7 +285,7 @@ class _Attempt:
         try:
             finish = self._loop.run()
             crash.crash_point("after_finish")
-            if isinstance(finish.error, StateMovedError):
+            if isinstance(finish.error, StateMovedError | StagedFilesGoneError):
                 raise finish.error
             if finish.outcome == "Complete":
                 with suppress(Exception):

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
-from backfill_core.errors import BackfillError
+from backfill_core.errors import BackfillError, ForeignCommit
 from backfill_core.job import Job, JobView
 from backfill_core.messages import (
     Acknowledge,
@@ -25,6 +25,7 @@ from backfill_core.messages import (
     HeadMoved,
     LookAtHead,
     LookFailed,
+    OthersCommitted,
     Seal,
     Sealed,
     SealFailed,
@@ -51,8 +52,8 @@ class Hands(Protocol):
     def seal(self, action: Seal) -> int:
         """Commit, and return the version of the table; the same action may be given again."""
 
-    def after_seal(self) -> None:
-        """Do what follows a commit but is not awaited by a barrier (checkpoints)."""
+    def after_seal(self) -> tuple[ForeignCommit, ...]:
+        """Do what follows a commit but is not awaited by a barrier (checkpoints); return what others committed before it."""
 
     def head(self, kept_after: int | None) -> Head:
         """Look at the source's newest version, and whether the one after `kept_after` is still there."""
@@ -163,7 +164,9 @@ class Loop:
 
     def _after_seal(self) -> None:
         try:
-            self._hands.after_seal()
+            others = self._hands.after_seal()
+            if others:
+                self.put(OthersCommitted(others))
         except Exception as error:  # noqa: BLE001 - a missed checkpoint costs readers time, never the job
             self._hands.explain(error)
 

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JError
+
 from backfill_api.spec import Backfill
 from backfill_core import strategies
 from backfill_core.errors import SnapshotExpiredError, SourceReplacedError
@@ -15,6 +17,7 @@ from backfill_core.plugins import choose
 from backfill_core.ports import Pinned
 from backfill_core.state import JobState, check_same_spec
 from backfill_spark import sinks, sources
+from backfill_spark.java_death import death, java_died
 from backfill_spark.ports import PinnedTable, Sink, Source
 from backfill_spark.seal import Sealer, StoredState
 from backfill_spark.session import open_session
@@ -87,8 +90,15 @@ def session_for(
     )
     try:
         yield session
+    except (Py4JError, ConnectionError) as error:
+        raise (death(error) if java_died(session, error) else error) from error
     finally:
-        session.stop()
+        try:
+            session.stop()
+        except (Py4JError, ConnectionError) as error:
+            # Nobody stops what has ended; how it ended is said already.
+            if not java_died(session, error):
+                raise
 
 
 def open_target(spark: SparkSession, backfill: Backfill) -> OpenedTarget:

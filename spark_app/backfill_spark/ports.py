@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from backfill_core.errors import BackfillError
-from backfill_core.messages import Head, Piece
+from backfill_core.messages import Head, Piece, StagedFile
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -113,6 +113,9 @@ class Sink(Protocol):
 
     def merge(self, net: DataFrame, *, app_id: str, txn_version: int) -> None:
         """Apply the last image of each key in one commit, unless this transaction is in it already."""
+
+    def check_staged(self, files: Sequence[StagedFile]) -> None:
+        """Refuse staged files that are gone or changed."""
 
     def discard(self, paths: Sequence[str]) -> None:
         """Remove staged files."""

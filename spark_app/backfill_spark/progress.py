@@ -40,7 +40,7 @@ def progress_of(view: JobView, moment: Now) -> Progress:
         eta_seconds_high=None if eta is None else count(eta.high),
         eta=None if eta is None else moment_words(moment.wall_ms + round(eta.seconds * 1000)),
         reason=view.reason,
-        warnings=strategy.warnings,
+        warnings=view.warnings,
         last_seal_time=None if view.sealed_ms is None else moment_words(view.sealed_ms),
         stopping=view.stopping,
         caught_up=strategy.caught_up,

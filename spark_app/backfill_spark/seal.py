@@ -14,20 +14,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from backfill_core.accounts import GONE_CURE
 from backfill_core.errors import (
     BackfillError,
     FencedError,
     PermissionDeniedError,
+    StagedFilesGoneError,
     StateMovedError,
     StorageFullError,
+    TargetChangedError,
     TargetNotEmptyError,
     TransientError,
     UnsupportedTargetFeatureError,
 )
 from backfill_core.messages import StagedFile
 from backfill_core.owner import OWNER_DOMAIN, Claim, check_claim, claimed, claims_in
+from backfill_spark.commits import commits_of_others
 from backfill_spark.delta_log import logged_files
-from backfill_spark.java_errors import JAVA_ERRORS, causes, is_a, is_no_access, is_no_room, is_no_table
+from backfill_spark.java_errors import JAVA_ERRORS, causes, first_line, is_a, is_no_access, is_no_room, is_no_table
 from backfill_spark.partition_values import instant, partition_of
 
 if TYPE_CHECKING:
@@ -155,6 +159,8 @@ class Sealer:
         try:
             return tuple(file for file in (self._measure(path, layout) for path in paths) if file.rows)
         except JAVA_ERRORS as error:
+            if is_a(error, "FileNotFoundException"):
+                raise StagedFilesGoneError(f"a staged file is gone: {first_line(error)}.", cure=GONE_CURE) from error
             raise explain(error) from error
 
     def _known_layout(self) -> _Layout:
@@ -233,19 +239,40 @@ class Sealer:
                 )
         return found
 
-    def seal(self, txn_version: int, files: Sequence[StagedFile], state: str) -> SealedCommit:
+    def seal(
+        self, txn_version: int, files: Sequence[StagedFile], state: str, *, compared: int | None = None
+    ) -> SealedCommit:
         """Make one commit of files, state and transaction id.
 
+        Args:
+            txn_version: Of the epoch.
+            files: Measured.
+            state: The job's.
+            compared: Version of the table that a receipt is about: nobody else's change may come after it and before
+                this commit.
+
         Raises:
+            TargetChangedError: one did; names them.
             FencedError: this or a newer transaction version is in the table already.
             UnsupportedTargetFeatureError: Kernel cannot write the table; names the feature.
             StorageFullError, PermissionDeniedError, TransientError: the storage refused.
         """
-        return self._commit(self._begun(txn_version), files, state)
+        if compared is None:
+            return self._commit(self._begun(txn_version), files, state)
+        # Without retries Kernel commits right after the version that was looked at, or not at all.
+        txn = self._begun(txn_version, retries=0)
+        newest = int(txn.getReadTableVersion())
+        others = commits_of_others(self._spark, self._path, compared, newest, self.app_id)
+        if others:
+            words = ", ".join(map(str, others[:5]))
+            raise TargetChangedError(
+                f"others changed {self._path} while it was compared: {words}.", commits=others, newest=newest
+            )
+        return self._commit(txn, files, state)
 
-    def _begun(self, txn_version: int) -> Any:
+    def _begun(self, txn_version: int, retries: int | None = None) -> Any:
         try:
-            return self._begin(txn_version)
+            return self._begin(txn_version, retries)
         except JAVA_ERRORS as error:
             raise explain(error) from error
 
@@ -283,11 +310,13 @@ class Sealer:
                 self._hooks = [*(hook for hook, _ in late), *self._hooks][-HOOKS_MAX:]
             raise explain(late[0][1]) from late[0][1]
 
-    def _begin(self, txn_version: int | None) -> Any:
+    def _begin(self, txn_version: int | None, retries: int | None = None) -> Any:
         table = self._kernel.Table.forPath(self._engine, self._path)
         builder = table.createTransactionBuilder(self._engine, ENGINE_INFO, self._kernel.Operation.WRITE)
         if txn_version is not None:
             builder = builder.withTransactionId(self._engine, self.app_id, txn_version)
+        if retries is not None:
+            builder = builder.withMaxRetries(retries)
         return builder.withDomainMetadataSupported().build(self._engine)
 
     def _add_actions(self, txn: Any, files: Sequence[StagedFile]) -> Any:

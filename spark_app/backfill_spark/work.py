@@ -10,9 +10,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from backfill_core.errors import AccountingError, BackfillError, StateMovedError, TransientError
+from backfill_core.accounts import check_read, check_staged
+from backfill_core.errors import BackfillError, ForeignCommit, StateMovedError, TransientError
 from backfill_core.messages import (
     ApplyChanges,
     ChangesApplied,
@@ -36,7 +38,10 @@ from backfill_core.messages import (
 from backfill_core.owner import Claim
 from backfill_core.sizing import pieces
 from backfill_spark import changes as change_rows
+from backfill_spark.commits import commits_of_others
+from backfill_spark.counting import CountedRows
 from backfill_spark.crash import crash_point
+from backfill_spark.java_death import death, java_died
 from backfill_spark.priorities import CopyPriority
 from backfill_spark.verify import check_one_row_a_key, take_receipt
 
@@ -50,6 +55,8 @@ if TYPE_CHECKING:
 UPSERT, APPEND, CHANGELOG = "Upsert", "Append", "Changelog"
 POOLS = {ReadSplit: "splits", ApplyChanges: "changes", Verify: "verify", ProveKey: "verify"}
 THREADS_MAX = 8
+OF_ANY_JOB = "backfill-"
+"""How the application ids of all jobs begin; those that share a target are no strangers."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +98,9 @@ class SparkHands:
         self._unsealed: set[str] = set()
         """Files that this attempt staged and no seal named."""
 
+        self._sealed: list[int] = []
+        """Versions of the newest seals: between two of them others may have committed."""
+
     # ------------------------------------------------------------------ background work
     def start(self, work: Work, answer: Callable[[Event], None]) -> None:
         """Begin work in the background and answer once."""
@@ -129,7 +139,9 @@ class SparkHands:
             context.setLocalProperty("spark.scheduler.pool", POOLS[type(work)])
             context.setJobGroup(self._group(work_id), f"{type(work).__name__} {work_id}", interruptOnCancel=False)
             return WorkFinished(self._do(work))
-        except Exception as error:  # noqa: BLE001 - the same border: what was half done is looked after first
+        except Exception as error:
+            if java_died(self._parts.spark, error):
+                raise
             return self._after_failure(work, error)
 
     def _do(self, work: Work) -> Result:
@@ -178,44 +190,44 @@ class SparkHands:
     def _read(self, work: ReadSplit) -> SplitStaged:
         parts = self._parts
         crash_point("before_stage")
-        files = self._stage_parts(work) if work.cuts else self._stage(work)
-        self._unsealed.update(file.path for file in files)
+        if work.cuts:
+            files = self._stage_parts(work)
+        else:
+            files = self._stage(work, self._told(work, parts.transform.apply(parts.source.read(work.pieces))))
         crash_point("after_stage")
         rows_read = None if parts.transform.where else sum(file.rows for file in files)
-        self._check_accounts(work, rows_read)
+        if rows_read is not None and all(piece.whole for piece in work.pieces):
+            check_read(_rows_of(work), read=rows_read, promised=parts.source.live_rows(work.pieces))
         return SplitStaged(work.work_id, files, rows_read)
 
-    def _stage(self, work: ReadSplit) -> tuple[StagedFile, ...]:
-        parts = self._parts
-        rows = self._told(work, parts.transform.apply(parts.source.read(work.pieces)))
-        return parts.sealer.measure(parts.sink.stage(rows, attempt=parts.attempt, work_id=work.work_id))
+    def _stage(self, work: ReadSplit | ApplyChanges, rows: DataFrame) -> tuple[StagedFile, ...]:
+        """Stage rows, which the job itself counts: files may be gone before their footers are read."""
+        parts, counted = self._parts, CountedRows(self._parts.spark, rows)
+        paths = parts.sink.stage(counted.frame, attempt=parts.attempt, work_id=work.work_id)
+        return self._known(work, counted, parts.sealer.measure(paths))
+
+    def _known(
+        self, work: ReadSplit | ApplyChanges, counted: CountedRows, files: tuple[StagedFile, ...]
+    ) -> tuple[StagedFile, ...]:
+        self._unsealed.update(file.path for file in files)
+        check_staged(_rows_of(work), written=counted.rows(), found=sum(file.rows for file in files))
+        return files
 
     def _stage_parts(self, work: ReadSplit) -> tuple[StagedFile, ...]:
         """Stage all parts of a split in one job, as each would be staged alone."""
         parts = self._parts
         spans = [pieces(parts.prefix, start, stop) for start, stop in work.parts]
         read, label = parts.source.read_parts(spans)
-        rows = self._told(work, parts.transform.apply(read, label))
-        staged = parts.sink.stage_parts(rows, label=label, attempt=parts.attempt, work_id=work.work_id)
+        counted = CountedRows(parts.spark, self._told(work, parts.transform.apply(read, label)))
+        staged = parts.sink.stage_parts(counted.frame, label=label, attempt=parts.attempt, work_id=work.work_id)
         files = [(part, parts.sealer.measure(paths)) for part, paths in staged.items()]
-        return tuple(replace(file, part=part) for part, measured in files for file in measured)
+        known = tuple(replace(file, part=part) for part, measured in files for file in measured)
+        return self._known(work, counted, known)
 
     def _told(self, work: ReadSplit, rows: DataFrame) -> DataFrame:
         if self._parts.write_mode != CHANGELOG:
             return rows
         return change_rows.snapshot_rows(rows, epoch=work.epoch, version=self._parts.source.version)
-
-    def _check_accounts(self, work: ReadSplit, rows_read: int | None) -> None:
-        """Whole files must yield what their metadata promises (minus deleted rows)."""
-        if rows_read is None or not all(piece.whole for piece in work.pieces):
-            return
-        expected = self._parts.source.live_rows(work.pieces)
-        if rows_read != expected:
-            raise AccountingError(
-                f"rows {work.start} to {work.stop} of the snapshot yielded {rows_read} rows, "
-                f"the table's metadata says {expected}.",
-                cure="The source's statistics are wrong, or files were overwritten in place.",
-            )
 
     # ------------------------------------------------------------------ changes
     def _apply(self, work: ApplyChanges) -> ChangesApplied:
@@ -229,7 +241,7 @@ class SparkHands:
                 out = parts.transform.apply(change_rows.append_rows(rows))
             case _:
                 out = change_rows.changelog_rows(rows, parts.transform, key=parts.key, epoch=work.epoch)
-        files = parts.sealer.measure(parts.sink.stage(out, attempt=parts.attempt, work_id=work.work_id))
+        files = self._stage(work, out)
         return ChangesApplied(work.work_id, sum(file.rows for file in files), files)
 
     def _merge(self, work: ApplyChanges, rows: DataFrame) -> ChangesApplied:
@@ -270,8 +282,12 @@ class SparkHands:
     # ------------------------------------------------------------------ the loop's other needs
     def seal(self, action: Seal) -> int:
         """Commit; a commit whose answer was lost is recognised by its transaction version."""
+        if action.files:
+            self._parts.sink.check_staged(action.files)
         version = self._commit(action)
         self._unsealed.difference_update(file.path for file in action.files)
+        with self._lock:
+            self._sealed.append(version)
         return version
 
     def _commit(self, action: Seal) -> int:
@@ -280,17 +296,28 @@ class SparkHands:
             if action.fences:
                 claim, opened_at = self._parts.claim, self._parts.opened_at
                 return sealer.fence(action.txn_version, action.state, opened_at=opened_at, claim=claim).version
-            return sealer.seal(action.txn_version, action.files, action.state).version
+            return sealer.seal(action.txn_version, action.files, action.state, compared=action.compared).version
         except BackfillError:
             stored = sealer.read_state()
             if stored.txn_version == action.txn_version and stored.text == action.state:
                 return stored.table_version
             raise
 
-    def after_seal(self) -> None:
-        """Run the hooks of past commits (checkpoints, checksums)."""
+    def after_seal(self) -> tuple[ForeignCommit, ...]:
+        """Run the hooks of past commits (checkpoints, checksums); return what others committed between our seals."""
         self._copies.lower()
-        self._parts.sealer.run_hooks()
+        with suppress(BackfillError):  # a missed checkpoint costs readers time, and is tried again
+            self._parts.sealer.run_hooks()
+        with self._lock:
+            versions, self._sealed = sorted(self._sealed), self._sealed[-1:]
+        parts = self._parts
+        friends = OF_ANY_JOB if parts.claim is not None and parts.claim.shares else None
+        between = [(one, two - 1) for one, two in pairwise(versions) if two - one > 1]
+        return tuple(
+            commit
+            for after, upto in between
+            for commit in commits_of_others(parts.spark, parts.sink.path, after, upto, parts.app_id, friends=friends)
+        )
 
     def head(self, kept_after: int | None) -> Head:
         """Look at the source's newest version, and whether the one after `kept_after` is still there."""
@@ -307,8 +334,16 @@ class SparkHands:
         """Say in our words what went wrong; what nobody knows is worth another try."""
         if isinstance(error, BackfillError):
             return error
+        if java_died(self._parts.spark, error):
+            return death(error)
         known = self._parts.sink.explain_failure(error) or self._parts.source.explain_failure(error)
         if known is not None:
             return known
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         return TransientError(f"{type(error).__name__}: {' '.join(lines[:3])[:600]}")
+
+
+def _rows_of(work: ReadSplit | ApplyChanges) -> str:
+    if isinstance(work, ReadSplit):
+        return f"rows {work.start} to {work.stop} of the snapshot"
+    return f"the changes of versions {work.after + 1} to {work.upto}"

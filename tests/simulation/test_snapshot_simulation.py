@@ -148,6 +148,23 @@ class TestAProcessThatWillNotDie:
         assert broken > 0
 
 
+class TestOthersInTheTarget:
+    """Somebody writes while the target is compared, and a VACUUM takes what is staged and not sealed."""
+
+    @pytest.mark.parametrize("seed", range(40))
+    def test_the_last_receipt_is_about_all_that_the_target_holds(self, seed: int) -> None:
+        """What is gone is staged again, and what came after a receipt is compared too."""
+        World(replace(scenario(seed), verify_final=True, others=0.7, vacuums=0.4)).run()
+
+    def test_worlds_are_worth_it(self) -> None:
+        """They meet others, and lose files."""
+        worlds = [
+            World(replace(scenario(seed), verify_final=True, others=0.7, vacuums=0.4)).run() for seed in range(20)
+        ]
+        assert sum(world.others for world in worlds) > 20
+        assert sum(world.vacuums for world in worlds) > 10
+
+
 class TestTheOracle:
     """Who watches the watchman: what is wrong in the target is noticed at the next commit."""
 

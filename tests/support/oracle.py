@@ -28,7 +28,7 @@ def seals(target: str, after: int = -1) -> list[SeenSeal]:
             continue
         for line in file.read_text().splitlines():
             domain = json.loads(line).get("domainMetadata")
-            if domain and domain["domain"].startswith("backfill."):
+            if domain and domain["domain"].startswith("backfill.") and domain["domain"] != "backfill.owner":
                 found.append(SeenSeal(int(file.stem), json.loads(domain["configuration"])))
     return found
 

@@ -301,5 +301,9 @@ class Oracle:
         demand(state["snapshot"]["phase"] == "Live", "complete before it had caught up")
         self._compare(self._target.newest.rows, self.expected(state), "the end")
         demand(not verify_final or state["receipt"] is not None, "complete without the receipt that was asked for")
+        if verify_final:
+            (end,) = (one for one in self._target.commits if one.kind == "seal" and json.loads(one.state)["finished"])
+            others = [one.version for one in self._target.others_after(state["receipt"]["targetVersion"])]
+            demand(all(one > end.version for one in others), "complete with a receipt that knows less than the target")
         if self._mode == APPEND:
             demand(max(self._target.newest.rows.values(), default=1) == 1, "a row was doubled")

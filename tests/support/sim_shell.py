@@ -10,7 +10,7 @@ from support.sim_oracle import demand
 from support.sim_tables import APPEND, UPSERT, Row
 
 from backfill_core import strategies
-from backfill_core.errors import BackfillError, TransientError
+from backfill_core.errors import BackfillError, StagedFilesGoneError, TargetChangedError, TransientError
 from backfill_core.job import Job
 from backfill_core.messages import (
     Acknowledge,
@@ -191,6 +191,7 @@ class Shell:
         if not (target.txn == action.txn_version and newest.state == action.state):
             try:
                 self._check_fence()
+                self._check_world(action)
                 commit = target.seal(action.txn_version, _rows(action.files), action.state)
             except BackfillError as error:
                 refused = error
@@ -213,7 +214,22 @@ class Shell:
         if not self._fenced and self._world.target.txn != self._txn_read:
             raise TransientError("the target was sealed after its state was read")
 
+    def _check_world(self, action: Seal) -> None:
+        """Refuse a seal of files that are gone, and the last one when others came after what was compared.
+
+        Raises:
+            StagedFilesGoneError, TargetChangedError: so it is.
+        """
+        target = self._world.target
+        if action.files and self._world.vacuumed():
+            raise StagedFilesGoneError("the simulated VACUUM was quicker")
+        others = () if action.compared is None else target.others_after(action.compared)
+        if others:
+            raise TargetChangedError("others came", commits=others, newest=target.newest.version)
+
     def _seal_failed(self, action: Seal, error: BackfillError) -> None:
+        if isinstance(error, TargetChangedError):
+            self._sealing = None  # given up: the next one has another receipt
         self.deliver(SealFailed(action.epoch, error))
 
     def _sealed(self, action: Seal, version: int) -> None:
@@ -262,6 +278,7 @@ class Shell:
                 result = self._apply(work)
             case Verify():
                 result = self._verify(work)
+                self._world.meet_others(self)
                 self._world.oracle.on_verified(result)
             case ProveKey():
                 result = KeyProven(work.work_id)

@@ -15,7 +15,7 @@ from random import Random
 from typing import Any
 from zlib import crc32
 
-from backfill_core.errors import FencedError
+from backfill_core.errors import FencedError, ForeignCommit
 from backfill_core.messages import Piece
 from backfill_core.sizing import pieces
 
@@ -195,6 +195,15 @@ class Target:
         kept = Counter({row: count for row, count in self.newest.rows.items() if row[0] not in net})
         kept.update((key, value) for key, value in net.items() if value is not None)
         return self._add("merge", txn, kept, self.newest.state)
+
+    def rewrite(self) -> None:
+        """Let somebody else change a row and change it back: the rows are the same, and a receipt does not know."""
+        self._add("foreign", -1, self.newest.rows, self.newest.state)
+
+    def others_after(self, version: int) -> tuple[ForeignCommit, ...]:
+        """Return what others committed after a version."""
+        later = self.commits[version + 1 :]
+        return tuple(ForeignCommit(one.version, "UPDATE", "somebody") for one in later if one.kind == "foreign")
 
     def spoil(self, row: Row) -> None:
         """Let somebody else insert a row."""

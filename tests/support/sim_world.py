@@ -37,6 +37,7 @@ from backfill_core.state import JobState
 WALL_MS = 1_700_000_000_000
 STEPS_MAX = 60_000
 TICKS_AT_ONCE_MAX = 50
+OTHERS_MAX = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,12 @@ class Scenario:
 
     paused: str | None = None
     """What the spec pauses from the first moment: None, `History` or `All`; until somebody says resume."""
+
+    others: float = 0.0
+    """Probability that somebody else writes to the target while it is compared; thrice at most."""
+
+    vacuums: float = 0.0
+    """Probability that files which a seal names are gone when it comes to them."""
 
     checked_fence: bool = True
     """The first seal of an attempt is refused when somebody sealed after the attempt had read the state."""
@@ -125,7 +132,7 @@ class World:
         self.filtered = filtered
         self.spec = self._spec()
         self.now_s = 0.0
-        self.steps = self.crashes = self.stops = 0
+        self.steps = self.crashes = self.stops = self.vacuums = self.others = 0
         self.history: list[str] = []
         self._heap: list[tuple[float, float, int, Shell | None, Callable[[], None]]] = []
         self._order = itertools.count()
@@ -166,6 +173,18 @@ class World:
     def unlucky(self) -> bool:
         """Does this deed fail?"""
         return not self.calm and self.rng.random() < self.given.faults
+
+    def vacuumed(self) -> bool:
+        """Are the staged files of a seal gone?"""
+        gone = not self.calm and bool(self.given.vacuums) and self.rng.random() < self.given.vacuums
+        self.vacuums += gone
+        return gone
+
+    def meet_others(self, shell: Shell) -> None:
+        """Let somebody else write to the target, now or in a moment."""
+        if self.others < OTHERS_MAX and self.given.others and self.rng.random() < self.given.others:
+            self.others += 1
+            self.after(self.rng.uniform(0, 0.4), self.target.rewrite, shell)
 
     def step(self) -> None:
         """Count a step of the process, and maybe end it there.

@@ -24,6 +24,7 @@ from backfill_core.errors import (
     TargetSchemaMismatchError,
     TransientError,
 )
+from backfill_core.messages import StagedFile
 from backfill_spark.changes import DELETE
 from backfill_spark.columns import nullable, quoted, unused
 from backfill_spark.delta_properties import PHYSICAL_NAME
@@ -264,6 +265,13 @@ class DeltaSink:
 
     def _is_partition_text(self, field: StructField) -> bool:
         return field.name in self._table.partitions and isinstance(field.dataType, StringType)
+
+    def check_staged(self, files: Sequence[StagedFile]) -> None:
+        """Refuse staged files that are gone or changed: a commit that names them would lose their rows."""
+        try:
+            self._staging.check(files)
+        except JAVA_ERRORS as error:
+            raise TransientError(f"the staged files cannot be listed: {first_line(error)}") from error
 
     def discard(self, paths: Sequence[str]) -> None:
         """Remove staged files; those that are gone already are fine."""

@@ -13,6 +13,10 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from backfill_core.accounts import GONE_CURE
+from backfill_core.errors import StagedFilesGoneError
+from backfill_core.messages import StagedFile
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -20,6 +24,15 @@ PART = "part"
 """Of the folder of a part, at least; one that begins with an underscore would be hidden from VACUUM."""
 
 ATTEMPT, WORK, OF_A_PART = re.compile(r"a(\d+)"), re.compile(r"s\d+"), re.compile(rf"{PART}_*=\d+")
+
+LISTED = re.compile(r"path=(?:[a-zA-Z][\w+.-]*:(?://[^/]*)?)?(/.*?); isDirectory=false; length=(\d+);", re.DOTALL)
+"""A file in Hadoop's words about a list of files."""
+
+
+def _work_of(path: str) -> str:
+    found = re.match(rf"(.*/{ATTEMPT.pattern}/{WORK.pattern})/", path, re.DOTALL)
+    assert found is not None, path
+    return found[1]
 
 
 def part_of(path: str, attempt: int, work_id: int) -> int:
@@ -57,6 +70,29 @@ class StagingFolder:
             if name.endswith(".parquet") and not name.startswith(("_", ".")):
                 found.append(path)
         return sorted(found)
+
+    def check(self, files: Sequence[StagedFile]) -> None:
+        """Refuse to go on with files that are gone, or are not what was staged; one listing of each piece of work.
+
+        Raises:
+            StagedFilesGoneError: names one of them.
+        """
+        sizes: dict[str, int] = {}
+        for folder in sorted({_work_of(file.path) for file in files}):
+            sizes |= self._sizes(folder)
+        gone = [file.path for file in files if sizes.get(file.path) != file.size_bytes]
+        if gone:
+            raise StagedFilesGoneError(
+                f"{len(gone)} of {len(files)} staged files are gone or changed, as {gone[0]}.", cure=GONE_CURE
+            )
+
+    def _sizes(self, folder: str) -> dict[str, int]:
+        """Return the size of each file below a folder by its path; few calls into the JVM, however many files."""
+        if not self._fs.exists(self._path(folder)):
+            return {}
+        lister = self._spark._jvm.org.apache.hadoop.util.functional.RemoteIterators  # type: ignore[union-attr]
+        listed = str(lister.toList(self._fs.listFiles(self._path(folder), True)).toString())
+        return {path: int(size) for path, size in LISTED.findall(listed)}
 
     def discard(self, paths: Sequence[str]) -> None:
         """Remove files; those that are gone already are fine."""
