@@ -32,7 +32,7 @@ from backfill_core.owner import OWNER_DOMAIN, Claim, check_claim, claimed, claim
 from backfill_spark.commits import commits_of_others
 from backfill_spark.delta_log import logged_files
 from backfill_spark.java_errors import JAVA_ERRORS, causes, first_line, is_a, is_no_access, is_no_room, is_no_table
-from backfill_spark.partition_values import instant, partition_of
+from backfill_spark.table_layout import Layout
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -95,7 +95,7 @@ class Sealer:
         self._fs = self._jvm.org.apache.hadoop.fs.Path(path).getFileSystem(conf)
         self._hooks: list[Any] = []
         self._lock = threading.Lock()
-        self._layout: _Layout | None = None
+        self._layout: Layout | None = None
 
     # ------------------------------------------------------------------ reading
     def read_state(self) -> StoredState:
@@ -163,16 +163,16 @@ class Sealer:
                 raise StagedFilesGoneError(f"a staged file is gone: {first_line(error)}.", cure=GONE_CURE) from error
             raise explain(error) from error
 
-    def _known_layout(self) -> _Layout:
+    def _known_layout(self) -> Layout:
         with self._lock:
             if self._layout is None:
                 try:
-                    self._layout = _Layout(self._begin(None), self._kernel, self._engine, self._jvm)
+                    self._layout = Layout(self._begin(None), self._kernel, self._engine, self._jvm)
                 except JAVA_ERRORS as error:
                     raise explain(error) from error
             return self._layout
 
-    def _measure(self, path: str, layout: _Layout) -> StagedFile:
+    def _measure(self, path: str, layout: Layout) -> StagedFile:
         status = self._fs.getFileStatus(self._jvm.org.apache.hadoop.fs.Path(path))
         uri = status.getPath().toString()
         size_bytes = status.getLen()
@@ -340,45 +340,6 @@ class Sealer:
             while made.hasNext():
                 actions.add(made.next())
         return utils.toCloseableIterator(actions.iterator())
-
-
-class _Layout:
-    """Schema facts of the table that statistics and write contexts need."""
-
-    def __init__(self, txn: Any, kernel: Any, engine: Any, jvm: Any) -> None:
-        self._kernel, self._jvm = kernel, jvm
-        self._schema = txn.getSchema(engine)
-        self.partition_columns = tuple(txn.getPartitionColumns(engine))
-        state = txn.getTransactionState(engine)
-        self.physical_schema = kernel.internal.data.TransactionStateRow.getPhysicalSchema(state)
-        nothing = jvm.java.util.HashMap()
-        for name in self.partition_columns:
-            nothing.put(name, kernel.expressions.Literal.ofNull(self._schema.get(name).getDataType()))
-        context = kernel.Transaction.getWriteContext(engine, state, nothing)
-        self._directory, self.statistics_columns = context.getTargetDirectory(), context.getStatisticsColumns()
-        # Physical names are unique for ever; a logical one may be the physical one of another column, renamed since.
-        fields = [self.physical_schema.at(self._schema.indexOf(name)) for name in self.partition_columns]
-        self._types = {field.getName(): field.getDataType() for field in fields}
-        self._instants = {name for name, kind in self._types.items() if str(kind.toString()) == "timestamp"}
-
-    def partition_of(self, path: str) -> tuple[tuple[str, str | None], ...]:
-        """Return the partition values of a staged file as the log has them, by physical column name."""
-        return tuple(
-            (name, text if text is None or name not in self._instants else instant(text))
-            for name, text in partition_of(path, tuple(self._types))
-        )
-
-    def write_context(self, partition: Sequence[tuple[str, str | None]]) -> Any:
-        """Return what makes actions of files of one partition.
-
-        Kernel's own takes typed values; to type a text it asks the JVM's zone, and it knows no year beyond 9999. As a text a
-        value is logged as it is, and that is the form of Delta's own writer.
-        """
-        literal = self._kernel.expressions.Literal
-        values = self._jvm.java.util.HashMap()
-        for name, text in partition:
-            values.put(name, literal.ofNull(self._types[name]) if text is None else literal.ofString(text))
-        return self._kernel.internal.DataWriteContextImpl(self._directory, values, self.statistics_columns)
 
 
 def explain(error: Exception) -> BackfillError:
