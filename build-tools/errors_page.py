@@ -53,6 +53,7 @@ CURES = {
     "TargetIsSource": "Choose a target that is another table than the source, in a folder of its own.",
     "PermissionDenied": "Give the user of the driver read access to the source, and write access to the target and its log.",
     "TargetSchemaMismatch": "Let `spec.transform.select` yield the columns of the target in its types, or choose a new target.",
+    "JarsMissing": "Check the network and the package mirrors, or set `BACKFILL_JARS_DIR` to a folder that has the jars.",
     "JavaMissing": "Install Java 17 or 21, or point `JAVA_HOME` at one.",
     "StateMismatch": "Run the spec that the target was started with, or choose a new target; source, transform, target and strategy of a started job are fixed.",
     "SnapshotExpired": "Start again with a new target, and keep removed files of the source longer than a run takes (`delta.deletedFileRetentionDuration`).",

@@ -73,7 +73,7 @@ fi
 verified=.cache/jars/.verified-$(digest requirements/jars.sha256)
 if [ ! -f "$verified" ]; then
     say "setup: fetching Delta's jars"
-    .venv/bin/python build-tools/fetch_jars.py .cache/jars
+    .venv/bin/python -m backfill_spark.jars .cache/jars
     rm -f .cache/jars/.verified-*
     touch "$verified"
 fi

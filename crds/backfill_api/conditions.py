@@ -87,6 +87,7 @@ REASONS: Final = {
     "TargetIsSource": "Source and target are the same table.",
     "PermissionDenied": "The source may not be read or the target not be written.",
     "TargetSchemaMismatch": "The target cannot hold what the transform yields.",
+    "JarsMissing": "Delta's jars are not there and cannot be fetched; the message names them.",
     "JavaMissing": "No Java, or one that Spark does not run on.",
     "StateMismatch": "The target holds the state of another spec.",
     "SnapshotExpired": "A file of the pinned source version is gone.",

@@ -9,7 +9,7 @@ import click
 from backfill_cli.amounts import parse_memory
 from backfill_cli.control import pause, resume, stop, throttle, verify
 from backfill_cli.look import jobs, plan, status, validate
-from backfill_cli.options import FILE, Commands, leave, parsed, read
+from backfill_cli.options import FILE, Commands, leave, parsed, read, spark_settings
 from backfill_spark.settings import DriverSettings
 
 
@@ -28,6 +28,7 @@ def cli(debug: bool) -> None:
 @click.option("--memory", callback=parsed(parse_memory), help="Heap of the embedded Spark, as 4g.")
 @click.option("--driver-log", type=click.Path(dir_okay=False, path_type=Path), help="Where Spark's own words go.")
 @click.option("--no-color", is_flag=True, help="No colours.")
+@spark_settings
 def run(
     file: Path | None,
     output: str,
@@ -36,9 +37,10 @@ def run(
     memory: str | None,
     driver_log: Path | None,
     no_color: bool,
+    conf: dict[str, str],
 ) -> None:
     """Run the job on an embedded Spark; Ctrl-C stops at a barrier, a second one at once."""
-    backfill = read(file, changes)
+    backfill = read(file, changes, conf)
     given = {name: value for name, value in (("cores", cores), ("memory", memory)) if value is not None}
     settings = DriverSettings.from_environ().model_copy(update=given)
     from backfill_cli.running import Run, Shown

@@ -14,7 +14,7 @@ from backfill_api.receipt import Receipt
 from backfill_api.wire import Ack, Command, PauseCommand, StopCommand, ThrottleCommand
 from backfill_cli.amounts import parse_duration_s, parse_rate
 from backfill_cli.client import Client, CommandRefusedError, NotAcknowledgedError, NotRunningError, find
-from backfill_cli.options import FILE, JOB, WAIT, job_of, leave, parsed, read
+from backfill_cli.options import FILE, JOB, WAIT, job_of, leave, parsed, read, spark_settings
 from backfill_cli.view import show_receipt
 from backfill_core.errors import VerificationFailedError
 from backfill_spark.rendezvous import running
@@ -102,7 +102,8 @@ def stop(file: Path | None, job: str | None, wait_s: float, force: bool) -> None
 @WAIT
 @click.option("--explain", is_flag=True, help="Show rows that differ (when no driver runs).")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
-def verify(file: Path | None, job: str | None, wait_s: float, explain: bool, output: str) -> None:
+@spark_settings
+def verify(file: Path | None, job: str | None, wait_s: float, explain: bool, output: str, conf: dict[str, str]) -> None:
     """Compare source and target by vnode, now: through the running driver, or without one."""
     settings = DriverSettings.from_environ()
     job_id = job_of(file, job)
@@ -118,7 +119,7 @@ def verify(file: Path | None, job: str | None, wait_s: float, explain: bool, out
     if receipt is None:
         from backfill_spark.offline import verify_offline
 
-        receipt, examples = verify_offline(read(file), settings=settings, explain=explain)
+        receipt, examples = verify_offline(read(file, conf=conf), settings=settings, explain=explain)
     if output == "json":
         click.echo(receipt.model_dump_json(by_alias=True))
     else:

@@ -13,8 +13,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from backfill_api.spec import Backfill
 from backfill_cli.client import Client, NotRunningError, find
-from backfill_cli.options import FILE, JOB, OUTPUT, job_of, read
+from backfill_cli.options import FILE, JOB, OUTPUT, job_of, read, spark_settings
 from backfill_cli.view import one_line, show_plan, show_progress
 from backfill_spark.rendezvous import running
 from backfill_spark.settings import DriverSettings
@@ -39,9 +40,10 @@ def validate(file: Path | None) -> None:
 @FILE
 @OUTPUT
 @click.option("--check-unique", is_flag=True, help="Prove that the key is unique; reads the key columns once.")
-def plan(file: Path | None, output: str, check_unique: bool) -> None:
+@spark_settings
+def plan(file: Path | None, output: str, check_unique: bool, conf: dict[str, str]) -> None:
     """Say what would happen, and how long it would take here; writes nothing to source or target."""
-    backfill = read(file)
+    backfill = read(file, conf=conf)
     from backfill_spark.plan import plan_job
 
     made = plan_job(backfill, settings=DriverSettings.from_environ(), check_unique=check_unique)
@@ -57,7 +59,8 @@ def plan(file: Path | None, output: str, check_unique: bool) -> None:
 @OUTPUT
 @click.option("--watch", is_flag=True, help="Go on until the driver ends.")
 @click.option("--offline", is_flag=True, help="Without a driver: read the state that the target holds (starts Spark).")
-def status(file: Path | None, job: str | None, output: str, watch: bool, offline: bool) -> None:
+@spark_settings
+def status(file: Path | None, job: str | None, output: str, watch: bool, offline: bool, conf: dict[str, str]) -> None:
     """Show how far a job is."""
     settings = DriverSettings.from_environ()
     job_id = job_of(file, job)
@@ -69,7 +72,7 @@ def status(file: Path | None, job: str | None, output: str, watch: bool, offline
     except NotRunningError:
         if not offline:
             raise
-        _show_stored(file, output, settings)
+        _show_stored(read(file, conf=conf), output, settings)
         return
     if watch:
         _watch(client, output)
@@ -105,10 +108,10 @@ def _watch(client: Client, output: str) -> None:
         click.echo("the driver has ended", err=True)
 
 
-def _show_stored(file: Path | None, output: str, settings: DriverSettings) -> None:
+def _show_stored(backfill: Backfill, output: str, settings: DriverSettings) -> None:
     from backfill_cli.stored import stored_words
 
-    words = stored_words(read(file), settings)
+    words = stored_words(backfill, settings)
     if output != "table":
         say(words, output)
         return

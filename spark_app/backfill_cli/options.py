@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import yaml
 
 from backfill_api.load import SpecError, load_backfill
 from backfill_api.spec import Backfill
-from backfill_core.errors import EXIT_UNEXPECTED, BackfillError, InvalidSpecError
+from backfill_core.errors import EXIT_UNEXPECTED, EXIT_USAGE, BackfillError, InvalidSpecError
 
 TIMEOUT_S = 10.0
 
@@ -28,6 +29,36 @@ WAIT = click.option(
 OUTPUT = click.option(
     "-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True
 )
+
+EXTRAS = {
+    "pyspark": "spark",
+    "py4j": "spark",
+    "delta": "spark",
+    "prometheus_client": "spark",
+    "rich": "cli",
+    "kopf": "operator",
+}
+"""Packages that a command may lack, by the extra that brings them."""
+
+
+def spark_settings(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--conf` and `--packages` to a command, which gets both as `conf`: settings by name."""
+
+    @click.option(
+        "--conf", "given", multiple=True, metavar="NAME=VALUE", help="A setting of Spark, laid over spec.spark.conf."
+    )
+    @click.option("--packages", metavar="GROUP:NAME:VERSION,…", help="Jars that Spark fetches, with what they need.")
+    @functools.wraps(command)
+    def with_conf(*args: Any, given: tuple[str, ...], packages: str | None, **kwargs: Any) -> Any:
+        conf = {"spark.jars.packages": packages} if packages else {}
+        for one in given:
+            name, equals, value = one.partition("=")
+            if not equals or not name.startswith("spark."):
+                raise click.UsageError(f"--conf {one!r}: write it as spark.name=value")
+            conf[name] = value
+        return command(*args, conf=conf, **kwargs)
+
+    return with_conf
 
 
 class Commands(click.Group):
@@ -46,6 +77,12 @@ class Commands(click.Group):
             ctx.exit(error.exit_code)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
+        except ModuleNotFoundError as error:
+            extra = EXTRAS.get(str(error.name).split(".")[0])
+            if extra is None:
+                raise
+            say_error("PackageMissing", f"this command needs {error.name}, which is not installed.", pip_line(extra))
+            ctx.exit(EXIT_USAGE)
         except Exception as error:  # noqa: BLE001 - the process's border: people get a line, --debug gets all of it
             if ctx.params.get("debug"):
                 traceback.print_exc()
@@ -57,6 +94,11 @@ class Commands(click.Group):
             ctx.exit(EXIT_UNEXPECTED)
 
 
+def pip_line(extra: str) -> str:
+    """Return what to type for an extra that is missing; the command line comes with it, else it would go."""
+    return f"pip install 'backfill-operator[{','.join(dict.fromkeys(('cli', extra)))}]'"
+
+
 def say_error(reason: str, message: str, cure: str = "") -> None:
     """Say on standard error what is wrong and what helps."""
     click.secho(f"error: {reason}: {message}", fg="red", err=True)
@@ -64,7 +106,7 @@ def say_error(reason: str, message: str, cure: str = "") -> None:
         click.echo(f"cure: {cure}", err=True)
 
 
-def read(file: Path | None, changes: Sequence[str] = ()) -> Backfill:
+def read(file: Path | None, changes: Sequence[str] = (), conf: Mapping[str, str] | None = None) -> Backfill:
     """Load a file, with `path=value` changes laid over it.
 
     Raises:
@@ -78,7 +120,7 @@ def read(file: Path | None, changes: Sequence[str] = ()) -> Backfill:
     except UnicodeDecodeError as error:
         raise click.UsageError(f"{file} is not text in UTF-8: {error.reason}") from error
     backfill = load_backfill(text)
-    if not changes:
+    if not changes and not conf:
         return backfill
     document = backfill.model_dump(mode="json", by_alias=True, exclude_unset=True)
     for change in changes:
@@ -86,6 +128,8 @@ def read(file: Path | None, changes: Sequence[str] = ()) -> Backfill:
         if not equals or not path:
             raise click.UsageError(f"--set {change!r}: write it as spec.field=value")
         _put(document, path.split("."), yaml.safe_load(value))
+    for name, value in (conf or {}).items():
+        _put(document, ["spec", "spark", "conf", name], value)
     return load_backfill(document)
 
 

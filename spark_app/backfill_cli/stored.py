@@ -22,6 +22,7 @@ def stored_words(backfill: Backfill, settings: DriverSettings) -> dict[str, Any]
         memory=settings.memory,
         jars_dir=settings.jars_dir,
         java_home=settings.java_home,
+        spec_conf=backfill.spec.spark.conf,
     )
     try:
         opened = open_job(spark, backfill)

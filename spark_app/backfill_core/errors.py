@@ -125,6 +125,13 @@ class JavaMissingError(BackfillError):
     exit_code = 29
 
 
+class JarsMissingError(BackfillError):
+    """Delta's jars are not there and cannot be fetched; the message names them."""
+
+    reason = "JarsMissing"
+    exit_code = 39
+
+
 class UnsupportedSourceFeatureError(BackfillError):
     """The source has a table feature that cannot be read, or a column with a name of the change feed; names it."""
 

@@ -25,6 +25,11 @@ STEPS = (START, COPY, KEY_PROOF, CATCH_UP, RECEIPT)
 ROWS_PER_S = 600_000.0
 """Rows a second that a copy is guessed to make before one was measured: two cores, cold."""
 
+START_S = 10.0
+"""What a start takes on a machine that is not busy; one that took three times as long makes the fixed costs of all others so, too."""
+
+SLOWER_MAX = 10.0
+
 SCAN_S = 3.0
 """What a look at a whole table costs, however small it is: planning, and code that is not compiled yet."""
 
@@ -177,7 +182,13 @@ def begin(names: Sequence[str], spent: Mapping[str, float], *, percent: int, now
     before = tuple(name for name in STEPS if name in spent and name not in names)
     ordered = (START, *before, *(name for name in names if name != START))
     steps = tuple(Step(name, "Running" if name == START else "Pending", spent.get(name), None, 0.0) for name in ordered)
-    return Course(ordered, percent=percent, steps=steps, spent={START: 0.0, **spent}, seen_s=now_s)
+    speed = 1 / slower(spent.get(START, START_S))
+    return Course(ordered, percent=percent, steps=steps, spent={START: 0.0, **spent}, seen_s=now_s, speed=speed)
+
+
+def slower(start_s: float) -> float:
+    """Return how much slower than guessed a machine is whose start took so long; at least 1."""
+    return min(max(start_s / START_S, 1.0), SLOWER_MAX)
 
 
 def scan_s(name: str, rows: int, rows_per_s: float = ROWS_PER_S) -> float:

@@ -43,7 +43,8 @@ def location(spark: SparkSession, path: str | None, table: str | None) -> str:
     try:
         return _of_table(spark, table, field="spec.source.delta.table")
     except AnalysisException as error:
-        raise SourceNotFoundError(f"no table {table!r} in the catalog.", cure="Give its path instead.") from error
+        cure = "Give its path instead, or name the catalog in spec.spark.conf or with --conf (docs/operating.md)."
+        raise SourceNotFoundError(f"no table {table!r} in the catalog.", cure=cure) from error
 
 
 def target_location(spark: SparkSession, path: str | None, table: str | None) -> str:
@@ -111,16 +112,27 @@ def _qualified(spark: SparkSession, uri: str, found: Place, field: str) -> str:
         missing = f"{field}: this driver has no file system for {found.scheme}:"
         if is_a(error, "UnsupportedFileSystemException"):
             cure = "Use a scheme that is there" + (
-                ", such as s3a." if found.scheme in ("s3", "s3n") else ", or add its jar."
+                ", such as s3a." if found.scheme in ("s3", "s3n") else ", or add the jar that knows it."
             )
             raise InvalidSpecError(f"{missing} {causes(error)[-1][1]}.", cure=cure) from error
         if is_a(error, "ClassNotFoundException"):
-            cure = f"Add {jar} in the version of Spark's Hadoop to the driver's jars." if jar else "Add its jar."
+            cure = _with_jar(spark, jar) if jar else "Add its jar to the driver's jars."
             raise InvalidSpecError(f"{missing} {causes(error)[-1][1]}.", cure=cure) from error
         words = f"{field}: {uri!r} cannot be opened: {first_line(error)}."
         if is_a(error, "UnknownHostException") or is_a(error, "ConnectException"):
             raise TransientError(words, cure="Check the name of the host, and that it answers.") from error
         raise InvalidSpecError(words, cure="Correct it.") from error
+
+
+def _with_jar(spark: SparkSession, jar: str) -> str:
+    """Say which jar to add; those of Hadoop itself must be of the Hadoop that Spark has."""
+    jvm: Any = spark._jvm
+    of_hadoop = jar.startswith("org.apache.hadoop:")
+    version = str(jvm.org.apache.hadoop.util.VersionInfo.getVersion()) if of_hadoop else "<version>"
+    return (
+        f"Add its jar: --packages {jar}:{version}, or spec.spark.conf with spark.jars.packages; "
+        "on a cluster put it into the image (docs/operating.md)."
+    )
 
 
 def in_one_store(uri: str) -> str:

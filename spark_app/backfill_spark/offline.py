@@ -32,6 +32,7 @@ def verify_offline(
         memory=settings.memory,
         jars_dir=settings.jars_dir,
         java_home=settings.java_home,
+        spec_conf=backfill.spec.spark.conf,
     )
     try:
         opened = open_job(spark, backfill)

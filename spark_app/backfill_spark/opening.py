@@ -87,6 +87,7 @@ def session_for(
         java_home=settings.java_home,
         cluster=cluster,
         conf=backfill.spec.spark.conf if cluster else None,
+        spec_conf=None if cluster else backfill.spec.spark.conf,
     )
     try:
         yield session

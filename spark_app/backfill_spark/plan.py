@@ -16,7 +16,19 @@ from backfill_api.spec import Backfill
 from backfill_core.errors import DuplicateKeyError
 from backfill_core.messages import Piece
 from backfill_core.retention import SHORT
-from backfill_core.steps import CATCH_UP, COPY, KEY_PROOF, RECEIPT, ROWS_PER_S, START, catch_up_s, copy_s, scan_s
+from backfill_core.steps import (
+    CATCH_UP,
+    COPY,
+    KEY_PROOF,
+    RECEIPT,
+    ROWS_PER_S,
+    SCAN_S,
+    START,
+    catch_up_s,
+    copy_s,
+    scan_s,
+    slower,
+)
 from backfill_spark.driver import CHECK_UNIQUE_ROWS_MAX
 from backfill_spark.opening import Opened, open_job, session_for
 from backfill_spark.retention import kept_seconds
@@ -101,12 +113,14 @@ def _steps(
 ) -> tuple[PlannedStep, ...]:
     """Return the steps of a whole job from its start, each with the time it takes at the rate of the sample."""
     spec, rows, per_s = backfill.spec, opened.pinned.live_rows, rate or ROWS_PER_S
+    # The rate of the sample says how long rows take here; the start, how long the rest does.
+    fixed_s = SCAN_S * (slower(start_s) - 1)
     times = {START: start_s, COPY: copy_s(rows, per_s, spec.throttle.rows_per_second)}
     if spec.target.delta.write_mode == UPSERT and settings.check_unique is not False:
-        times[KEY_PROOF] = scan_s(KEY_PROOF, rows, per_s)
+        times[KEY_PROOF] = scan_s(KEY_PROOF, rows, per_s) + fixed_s
     times[CATCH_UP] = catch_up_s(opened.source.head().version - opened.pinned.version, None)
     if spec.verify == "Final" and spec.after == "Exit":
-        times[RECEIPT] = scan_s(RECEIPT, rows, per_s)
+        times[RECEIPT] = scan_s(RECEIPT, rows, per_s) + fixed_s
     return tuple(PlannedStep(name=name, seconds=round(seconds)) for name, seconds in times.items())
 
 

@@ -14,9 +14,10 @@ from pyspark.sql import SparkSession
 
 from backfill_core.errors import JavaMissingError
 from backfill_spark import class_archive
+from backfill_spark.jars import DELTA_PACKAGE, fill
 from backfill_spark.java_packages import know_packages
+from backfill_spark.settings import default_jars_dir
 
-DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
 SHIPPED_BY_PYSPARK = ",".join(
     f"{group}:*"
     for group in [
@@ -39,6 +40,9 @@ SHIPPED_BY_PYSPARK = ",".join(
     ]
 )
 JAVA_VERSIONS = (17, 21)
+LISTS = {"spark.driver.extraJavaOptions": " ", "spark.driver.extraClassPath": ":", "spark.sql.extensions": ","}
+"""Settings that are lists, by what stands between two entries: a spec adds to ours."""
+
 LEFT_TO_THE_CLUSTER = ("spark.master", "spark.driver.memory", "spark.driver.bindAddress", "spark.driver.host")
 POOLS_FILE = Path(__file__).with_name("pools.xml")
 LOG_FILE = Path(__file__).with_name("log4j2.properties")
@@ -78,6 +82,23 @@ def find_java(java_home: str | None = None) -> int:
     return int(match[1])
 
 
+def _jars(jars_dir: Path | None, conf: Mapping[str, str]) -> Path | None:
+    """Return the folder whose jars go onto the class path; None: Spark has Delta already, or fetches it."""
+    if jars_dir is not None and any(jars_dir.glob("*.jar")):
+        return jars_dir
+    if any(class_archive.SPARK_JARS.glob("*delta-spark*.jar")) or DELTA_PACKAGE in conf.values():
+        return None
+    folder = default_jars_dir()
+    fill(folder)
+    return folder
+
+
+def resolve_packages(cache: str) -> None:
+    """Let Spark's package resolver put Delta's jars, without what pyspark ships, into a cache folder."""
+    conf = {"spark.jars.ivy": cache, "spark.jars.packages": DELTA_PACKAGE, "spark.jars.excludes": SHIPPED_BY_PYSPARK}
+    open_session(app_name="fetch jars", cores=1, memory="512m", conf=conf).stop()
+
+
 def open_session(
     *,
     app_name: str,
@@ -86,6 +107,7 @@ def open_session(
     jars_dir: Path | None = None,
     java_home: str | None = None,
     conf: Mapping[str, str] | None = None,
+    spec_conf: Mapping[str, str] | None = None,
     cluster: bool = False,
 ) -> SparkSession:
     """Open a session with Delta, quiet on the terminal: embedded and local, or as `spark-defaults.conf` says.
@@ -94,19 +116,22 @@ def open_session(
         app_name: Shown in Spark's own places.
         cores: Threads of the local master.
         memory: Heap of the JVM, as Java says it.
-        jars_dir: Folder with the Delta jars; without it Spark resolves them from its package cache.
+        jars_dir: Folder with the Delta jars; without it they are those of the image, or of the user's cache.
         java_home: Java to check; Spark itself goes by its environment.
         conf: Further settings; they win.
+        spec_conf: Those of a spec for a local session: they win too, and a list is added to ours.
         cluster: Leave master, memory, addresses and jars to `spark-defaults.conf` and the image.
 
     Raises:
         JavaMissingError: see `find_java`.
+        JarsMissingError: Delta's jars are not there and cannot be fetched.
     """
     find_java(java_home)
     # pyspark repeats every JVM error as JSON on stderr; we raise it, once.
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(name).disabled = True
-    archive = class_archive.java_option(None if cluster else jars_dir)
+    jars_dir = None if cluster else _jars(jars_dir, conf or {})
+    archive = class_archive.java_option(jars_dir)
     settings: dict[str, str] = {
         "spark.app.name": app_name,
         "spark.master": f"local[{cores}]",
@@ -141,12 +166,12 @@ def open_session(
         for name in LEFT_TO_THE_CLUSTER:
             del settings[name]
         settings["spark.executor.defaultJavaOptions"] = EXECUTOR_OPTIONS
-    elif jars_dir is not None and any(jars_dir.glob("*.jar")):
+    elif jars_dir is not None:
         # Not `spark.jars`, whose class loader a class archive does not serve.
         settings["spark.driver.extraClassPath"] = ":".join(str(jar.resolve()) for jar in sorted(jars_dir.glob("*.jar")))
-    elif not any(class_archive.SPARK_JARS.glob("*delta-spark*.jar")):  # an image has Delta among Spark's own
-        settings["spark.jars.packages"] = DELTA_PACKAGE
-        settings["spark.jars.excludes"] = SHIPPED_BY_PYSPARK
+    for name, value in (spec_conf or {}).items():
+        ours = settings.get(name) if name in LISTS else None
+        settings[name] = f"{ours}{LISTS[name]}{value}" if ours else value
     settings.update(conf or {})
     builder = SparkSession.builder
     for name, value in settings.items():

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from backfill_core.errors import EXIT_USAGE, BackfillError
 from backfill_spark import crash
+from backfill_spark.jars import DELTA_PACKAGE
 
 LOOPBACK = "127.0.0.1"
 MEMORY_PATTERN = r"^[1-9][0-9]{0,5}[mMgG]$"
@@ -35,7 +36,7 @@ class DriverSettings(BaseModel):
     """Heap of the embedded Spark's JVM."""
 
     jars_dir: Path | None = None
-    """Folder with the Delta jars; None: Spark's own package cache."""
+    """Folder with the Delta jars; None: those of the image, else one in the user's cache."""
 
     state_dir: Path = Field(default_factory=lambda: default_state_dir(os.environ))
     """Where running drivers leave their address and token, for the command line."""
@@ -113,3 +114,10 @@ def default_state_dir(environ: Mapping[str, str]) -> Path:
     """Return the folder for control files by the XDG convention."""
     base = environ.get("XDG_STATE_HOME")
     return (Path(base) if base else Path.home() / ".local" / "state") / "backfill"
+
+
+def default_jars_dir(environ: Mapping[str, str] | None = None) -> Path:
+    """Return the folder for Delta's jars by the XDG convention; another version of them has another folder."""
+    base = (os.environ if environ is None else environ).get("XDG_CACHE_HOME")
+    version = DELTA_PACKAGE.rsplit(":", 1)[1]
+    return (Path(base) if base else Path.home() / ".cache") / "backfill" / f"jars-delta-{version}"

@@ -14,6 +14,7 @@ from support.fake_driver import ScriptedJob
 from support.jobs import write_yaml
 
 from backfill_cli.__main__ import cli
+from backfill_cli.options import read
 from backfill_core.messages import Pause, Resume, Stop, Throttle
 from backfill_spark.rendezvous import Rendezvous, control_file
 
@@ -303,3 +304,25 @@ class TestItStartsAtOnce:
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
         assert done.stdout.splitlines()[-1] == "False"
         assert ACKNOWLEDGED.match(done.stdout)
+
+
+class TestSettingsOfSpark:
+    """`--conf` and `--packages` are laid over `spec.spark.conf`, and checked like it."""
+
+    def test_are_laid_over_the_file(self, tmp_path):
+        file = write_yaml(tmp_path / "job.yaml", "/a", "/b", spark={"conf": {"spark.a": "1", "spark.b": "2"}})
+        conf = {"spark.b": "3", "spark.jars.packages": "g:n:1"}
+
+        assert read(file, conf=conf).spec.spark.conf == {"spark.a": "1"} | conf
+
+    @pytest.mark.parametrize("command", ["run", "plan", "verify"])
+    @pytest.mark.parametrize(
+        ("given", "code", "words"),
+        [("spark.master=local[9]", 20, "is set by the operator"), ("master", 2, "write it as spark.name=value")],
+    )
+    def test_are_refused_before_spark_starts(self, state_dir, tmp_path, command, given, code, words):
+        """A typing error, and what no spec may set."""
+        done = backfill(command, "-f", write_yaml(tmp_path / "job.yaml", "/a", "/b"), "--conf", given)
+
+        assert done.exit_code == code
+        assert words in done.output

@@ -167,6 +167,15 @@ class TestTheTimeThatIsLeft:
 
         assert after == pytest.approx(2 * before)
 
+    def test_a_slow_start_says_that_all_is_slow(self):
+        """A busy machine is busy with everything."""
+        facts = Facts(rows=1000, rows_left=0)
+        quick, slow = (
+            begin(WHOLE, {START: took_s}, percent=0, now_s=0.0).seen(KEY_PROOF, facts, 1.0) for took_s in (8.0, 40.0)
+        )
+
+        assert slow.eta.seconds > 3 * quick.eta.seconds
+
     def test_a_limit_says_nothing_about_the_machine(self):
         """A copy held at 1,000 rows/s does not make the receipt take hours."""
         facts = Facts(10_000_000, 5_000_000, Eta(5000, 4000, 6000), rows_per_s=1000, limit_rows_per_s=1000)

@@ -125,13 +125,17 @@ class TestAPlanOnTheCommandLine:
         """One process for the three: what takes its time is Spark's start."""
         make_orders(spark, str(tmp_path / "source"), ROWS, files=3)
         file = write_yaml(tmp_path / "job.yaml", str(tmp_path / "source"), str(tmp_path / "target"))
+        # A mount of Hadoop's own, which is there only where the settings of the file and of the command line hold.
+        mount = f"spark.hadoop.fs.viewfs.mounttable.lake.link./source=file://{tmp_path}/source"
+        text = file.read_text().replace(f"path: {tmp_path}/source", "path: viewfs://lake/source")
+        file.write_text(text + "  spark: {conf: {spark.driver.extraClassPath: /nowhere/a.jar}}\n")
         thrice = (
             "import sys\nfrom backfill_cli.__main__ import cli\nfor form in ('json', 'yaml', 'table'):\n"
-            "    cli(['plan', '-f', sys.argv[1], '-o', form], standalone_mode=False)\n    print('---')"
+            "    cli(['plan', '-f', sys.argv[1], '-o', form, '--conf', sys.argv[2]], standalone_mode=False)\n    print('---')"
         )
         environ = {"BACKFILL_STATE_DIR": str(tmp_path / "state"), "BACKFILL_CORES": "1", "BACKFILL_MEMORY": "1g"}
         done = subprocess.run(
-            [sys.executable, "-c", thrice, str(file)],
+            [sys.executable, "-c", thrice, str(file), mount],
             env={**os.environ, **environ}, capture_output=True, text=True, check=False, timeout=200,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr

@@ -1,0 +1,62 @@
+"""Delta's jars: fetched once, each by its checksum."""
+
+import hashlib
+
+import pytest
+
+from backfill_core.errors import JarsMissingError
+from backfill_spark import jars
+
+WORDS = {"one.jar": b"one", "two.jar": b"two"}
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """A package cache that has what is wanted, and a folder to fill."""
+    sums = tmp_path / "jars.sha256"
+    sums.write_text("".join(f"{hashlib.sha256(text).hexdigest()}  {name}\n" for name, text in WORDS.items()))
+    monkeypatch.setattr(jars, "CHECKSUMS", sums)
+    monkeypatch.setattr(jars, "_resolve", lambda cache: "line of a resolver\n" * 31)
+    folder = tmp_path / "ivy"
+    folder.mkdir()
+    for name, text in WORDS.items():
+        (folder / name).write_bytes(text)
+    return folder
+
+
+class TestAFolderOfJars:
+    def test_is_filled_from_a_cache_and_then_left_alone(self, cache, tmp_path, capfd):
+        """A second start looks at the checksums, and at nothing else."""
+        folder = tmp_path / "user" / "jars"
+        jars.fill(folder, [cache])
+        jars.fill(folder, [])
+
+        assert {one.name: one.read_bytes() for one in folder.iterdir()} == WORDS
+        assert capfd.readouterr() == ("", "")
+
+    def test_takes_no_jar_of_another_content(self, cache, tmp_path, capfd):
+        """A cache may hold anything; what is not what was tested is not used."""
+        (cache / "two.jar").write_bytes(b"other")
+        folder = tmp_path / "jars"
+
+        with pytest.raises(JarsMissingError, match=r"two\.jar with the checksums of jars\.sha256") as refused:
+            jars.fill(folder, [cache])
+        assert str(folder / "fetch.log") in refused.value.message
+        assert (folder / "fetch.log").read_text().count("resolver") == 31
+        assert capfd.readouterr().err == f"fetching Delta's jars into {folder}, once\n"
+
+    def test_mends_a_jar_that_was_cut_off(self, cache, tmp_path):
+        folder = tmp_path / "jars"
+        jars.fill(folder, [cache])
+        (folder / "one.jar").write_bytes(b"o")
+        (folder / "old.jar").write_bytes(b"another release's")
+        jars.fill(folder, [cache])
+
+        assert {one.name for one in folder.iterdir()} == set(WORDS)
+        assert jars.missing(folder) == []
+
+    def test_that_cannot_be_made_is_said(self, cache, tmp_path):
+        (tmp_path / "file").write_text("")
+
+        with pytest.raises(JarsMissingError, match="cannot be put into"):
+            jars.fill(tmp_path / "file" / "jars", [cache])
