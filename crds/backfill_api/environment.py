@@ -3,7 +3,7 @@
 from typing import Final
 
 CONTROL_BIND: Final = "BACKFILL_CONTROL_BIND"
-"""Address to listen on; without it: loopback."""
+"""Address to listen on, of IPv4 or IPv6; without it: loopback."""
 
 CONTROL_PORT: Final = "BACKFILL_CONTROL_PORT"
 """Port to listen on; without it: a free one."""

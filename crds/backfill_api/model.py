@@ -16,7 +16,12 @@ class Model(BaseModel):
     """A value of the contract; unknown fields are an error, not a surprise."""
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True, use_attribute_docstrings=True
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
+        alias_generator=to_camel,
+        populate_by_name=True,
+        use_attribute_docstrings=True,
     )
 
 

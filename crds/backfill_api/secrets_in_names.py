@@ -13,7 +13,7 @@ NAMES_OF_SECRETS: Final = (
     r"|(private|access|account|api|shared|signing)[._-]?key)"
 )
 HARMLESS: Final = (
-    r"(?i)(algorithm|binding|class|enabled|endpoint|expiration|file|impl|interval|length|lifetime|path|providers?|region"
+    r"(?i)^spark[.]kubernetes[.]|(algorithm|binding|class|enabled|endpoint|expiration|file|impl|interval|length|lifetime|path|providers?|region"
     r"|service|timeout|type|uri|url|APPLICATION_CREDENTIALS)$"
 )
 """`…token.endpoint` says where, `…credential.provider.path` says which file: neither is the secret itself."""

@@ -15,10 +15,9 @@ import hmac
 import json
 import math
 import ssl
-import sys
 import threading
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
@@ -29,6 +28,7 @@ from backfill_api.model import REFUSED
 from backfill_api.progress import Progress
 from backfill_api.wire import Ack, Command, CommandRequest
 from backfill_core.messages import Acknowledge, CommandReceived, Receipt
+from backfill_spark.control_connections import BoundedServer, Connections
 from backfill_spark.metrics import progress_registry
 from backfill_spark.wire_commands import ack_words, receipt_words, received
 
@@ -37,17 +37,6 @@ WAIT_MAX_S = 60.0
 ACKS_KEPT_MAX = 256
 GOODBYE_S = 2.0
 """How long `close` lets answers leave: the last one is usually that of the command to stop."""
-
-
-class _Http(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 128
-    """Connections that wait to be taken; the library's 5 resets the sixth of those that come at once."""
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of strangers who speak no TLS, or hang up: the terminal belongs to the progress view."""
-        if not isinstance(sys.exception(), OSError):
-            super().handle_error(request, client_address)
 
 
 class ControlServer:
@@ -66,6 +55,7 @@ class ControlServer:
         host: str = "127.0.0.1",
         port: int = 0,
         ssl_context: ssl.SSLContext | None = None,
+        connections: Connections | None = None,
     ) -> None:
         """Bind the port at once (0: a free one), answer nothing yet.
 
@@ -80,11 +70,13 @@ class ControlServer:
             host: Address to listen on.
             port: Port to listen on.
             ssl_context: Serve HTTPS with it.
+            connections: Who is connected; None: as many, and as patiently, as by default.
         """
         self.attempt = attempt
         self.job_id = job_id
         self.progress = progress
         self.receipt = receipt
+        self.connections = Connections() if connections is None else connections
         self._token = token
         self._submit = submit
         self._registry = registry or progress_registry(job_id, progress)
@@ -95,7 +87,7 @@ class ControlServer:
         self._unread: list[Receipt | None] = []
         """For each `Verify` whose receipt nobody has read: the receipt that there was before it."""
         self._started = self._closed = False
-        self._http = _Http((host, port), _handler(self))
+        self._http = BoundedServer(host, port, _handler(self), self.connections)
         scheme = "http"
         if ssl_context is not None:
             # The handshake belongs to the request's thread: a silent client must not hold up the others.
@@ -103,7 +95,7 @@ class ControlServer:
                 self._http.socket, server_side=True, do_handshake_on_connect=False
             )
             scheme = "https"
-        self.url = f"{scheme}://{host}:{self._http.server_address[1]}"
+        self.url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{self._http.server_address[1]}"
 
     def start(self) -> None:
         """Begin to answer."""
@@ -210,6 +202,14 @@ def _handler(server: ControlServer) -> type[BaseHTTPRequestHandler]:
 
         protocol_version = "HTTP/1.1"
         timeout = 70
+
+        def parse_request(self) -> bool:
+            """Read a header; a stranger is answered once, and then makes room."""
+            whole = super().parse_request()
+            known = whole and server.allowed(self.headers.get("Authorization"))
+            self.close_connection = self.close_connection or not known
+            server.connections.heard(self.connection, known=known)
+            return whole
 
         def do_GET(self) -> None:
             """Answer a look."""

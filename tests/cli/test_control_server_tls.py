@@ -4,34 +4,12 @@ import http.client
 import json
 import socket
 import ssl
-import subprocess
 from contextlib import ExitStack
 from urllib.parse import urlsplit
 
 import pytest
+from support.certificates import certificate
 from support.fake_driver import ScriptedJob
-
-
-def certificate(folder, name):
-    """Make a key and a certificate that nobody signed but itself; return the file with the certificate, and the key's."""
-    key, out = folder / f"{name}.key", folder / f"{name}.crt"
-    command = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:prime256v1",
-        "-nodes",
-        "-days",
-        "2",
-    ]
-    subprocess.run(
-        [*command, "-keyout", key, "-out", out, "-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1"],
-        check=True, capture_output=True,
-    )  # fmt: skip
-    return out, key
 
 
 @pytest.fixture(scope="module")

@@ -233,6 +233,9 @@ class TestTheDriverPod:
         assert (given["BACKFILL_OPERATOR_ATTEMPT"], given["BACKFILL_MASTER"]) == ("4", "cluster")
         assert given["BACKFILL_TERMINATION_LOG"] == container(pod)["terminationMessagePath"]
         assert pod["spec"]["terminationGracePeriodSeconds"] == 77
+        # Of whatever family the cluster gives its pods.
+        bind = next(one for one in container(pod)["env"] if one["name"] == "BACKFILL_CONTROL_BIND")
+        assert bind["valueFrom"] == {"fieldRef": {"fieldPath": "status.podIP"}}
         assert pod["spec"]["restartPolicy"] == "Never"
         assert {one["httpGet"]["scheme"] for one in (container(pod)["startupProbe"], container(pod)["readinessProbe"], container(pod)["livenessProbe"])} == {"HTTPS"}  # fmt: skip
 

@@ -162,7 +162,7 @@ class TestNobodyCanAllow:
 
     def test_a_package_beside_the_driver(self) -> None:
         """Python starts in the root folder, and a volume may be mounted at /yaml there."""
-        env = {one["name"]: one["value"] for one in container(build())["env"]}
+        env = {one["name"]: one.get("value") for one in container(build())["env"]}
         assert env["PYTHONSAFEPATH"] == "1"
 
 

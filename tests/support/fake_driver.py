@@ -27,6 +27,7 @@ from backfill_core.messages import (
     VerifyNow,
     VnodeMismatch,
 )
+from backfill_spark.control_connections import Connections
 from backfill_spark.control_server import ControlServer
 from backfill_spark.rendezvous import Rendezvous
 from backfill_spark.settings import DriverSettings
@@ -51,6 +52,12 @@ class ScriptedJob:
     ssl_context: ssl.SSLContext | None = None
     """Serve HTTPS with it."""
 
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+
+    connections: Connections | None = None
+    """Who may be connected; None: as by default."""
+
     def __post_init__(self) -> None:
         self.commands: queue.SimpleQueue[CommandReceived | None] = queue.SimpleQueue()
         self.seen: list[CommandReceived] = []
@@ -69,6 +76,8 @@ class ScriptedJob:
             progress=lambda: self.progress,
             receipt=lambda: self.receipt,
             ssl_context=self.ssl_context,
+            host=self.host,
+            connections=self.connections,
         )
 
     def run(self) -> None:

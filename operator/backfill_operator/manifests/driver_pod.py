@@ -45,6 +45,9 @@ SIDECAR: Final = {
     "capabilities": {"drop": ["ALL"]},
     "seccompProfile": {"type": "RuntimeDefault"},
 }
+POD_ADDRESS: Final = {"name": env.CONTROL_BIND, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+"""The control server listens there and nowhere else; on a cluster of IPv6 that is its family."""
+
 MOUNTS: Final = {
     "backfill-spec": SPEC_DIR,
     "backfill-control": CONTROL_DIR,
@@ -163,7 +166,7 @@ def _driver_container(launch: Launch) -> dict[str, Any]:
         **_container_musts(launch),
         # Arguments, not a command: the image's entry point reaps Spark's children.
         "args": ["python", "-m", "backfill_spark", "-f", SPEC_FILE],
-        "env": [{"name": name, "value": value} for name, value in _environment(launch).items()],
+        "env": [POD_ADDRESS, *({"name": name, "value": value} for name, value in _environment(launch).items())],
         "resources": resources,
         "ports": [
             {"name": "driver", "containerPort": DRIVER_PORT, "protocol": "TCP"},
@@ -186,7 +189,6 @@ def _environment(launch: Launch) -> dict[str, str]:
         env.MASTER: "cluster",
         env.CORES: str(cores(launch)),
         env.OPERATOR_ATTEMPT: str(launch.attempt),
-        env.CONTROL_BIND: "0.0.0.0",  # noqa: S104 - a pod's own address is all it has
         env.CONTROL_PORT: str(CONTROL_PORT),
         env.CONTROL_TLS_DIR: CONTROL_DIR,
         env.CONTROL_TOKEN_FILE: f"{CONTROL_DIR}/{TOKEN_KEY}",

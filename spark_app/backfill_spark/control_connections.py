@@ -1,0 +1,130 @@
+"""Who is connected to the control server: few at a time, each with a deadline, and strangers make room for others.
+
+A pod's port is open to every pod that no network policy keeps away. So a connection costs a thread only while there are
+few, a silent one is ended, and one whose token was heard is never ended for the sake of a new one.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Final
+
+CONNECTIONS_MAX: Final = 64
+HEADER_S: Final = 5.0
+"""From the connection to the end of the first header, the handshake included."""
+
+REQUEST_S: Final = 70.0
+"""From one header to the next: the longest wait for an acknowledgement, and the answer."""
+
+ROOM_S: Final = 1.0
+"""How long a new connection waits for an ended one to be gone."""
+
+
+@dataclass(slots=True)
+class _Connection:
+    deadline_s: float
+    known: bool = False
+    """Was the token heard on it?"""
+
+
+class Connections:
+    """The open connections of one server; every method may be called from any thread."""
+
+    def __init__(self, *, header_s: float = HEADER_S, monotonic: Callable[[], float] = time.monotonic) -> None:
+        """Begin with none."""
+        self._header_s, self._monotonic = header_s, monotonic
+        self._changed = threading.Condition()
+        self._open: dict[socket.socket, _Connection] = {}
+        """Oldest first."""
+
+    def __len__(self) -> int:
+        """Return how many are open."""
+        return len(self._open)
+
+    def admit(self, one: socket.socket) -> bool:
+        """Take a new connection, in place of the oldest stranger where there are too many; False: it cannot be."""
+        with self._changed:
+            if len(self._open) >= CONNECTIONS_MAX:
+                stranger = next((old for old, seen in self._open.items() if not seen.known), None)
+                if stranger is None:
+                    return False
+                _end(stranger)
+                if not self._changed.wait_for(lambda: len(self._open) < CONNECTIONS_MAX, timeout=ROOM_S):
+                    return False
+            self._open[one] = _Connection(self._monotonic() + self._header_s)
+            return True
+
+    def heard(self, one: socket.socket, *, known: bool) -> None:
+        """A header is complete: the request has one deadline for all that follows."""
+        with self._changed:
+            seen = self._open.get(one)
+            if seen is not None:
+                seen.known, seen.deadline_s = known, self._monotonic() + REQUEST_S
+
+    def left(self, one: socket.socket) -> None:
+        """It is closed, and its thread is over."""
+        with self._changed:
+            self._open.pop(one, None)
+            self._changed.notify_all()
+
+    def expire(self) -> None:
+        """End those whose deadline is over; their threads wake up by it."""
+        now_s = self._monotonic()
+        with self._changed:
+            for one, seen in self._open.items():
+                if seen.deadline_s < now_s:
+                    _end(one)
+
+
+class BoundedServer(ThreadingHTTPServer):
+    """A thread for each connection that `Connections` lets in; of the address family that the host has."""
+
+    daemon_threads = True
+    request_queue_size = 128
+    """Connections that wait to be taken; the library's 5 resets the sixth of those that come at once."""
+
+    def __init__(self, host: str, port: int, handler: type[BaseHTTPRequestHandler], connections: Connections) -> None:
+        """Bind the port."""
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._connections = connections
+        super().__init__((host, port), handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Begin a thread for a connection, or end it."""
+        if not self._connections.admit(request):
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            self._connections.left(request)
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Serve a connection to its end."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._connections.left(request)
+
+    def service_actions(self) -> None:
+        """Look at the deadlines; called several times a second."""
+        self._connections.expire()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of strangers who speak no TLS, or hang up: the terminal belongs to the progress view."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
+
+
+def _end(one: socket.socket) -> None:
+    # Of the plain socket: the TLS one would forget its state under the thread that reads from it.
+    with suppress(OSError):
+        socket.socket.shutdown(one, socket.SHUT_RDWR)
