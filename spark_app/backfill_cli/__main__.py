@@ -27,8 +27,11 @@ def cli(debug: bool) -> None:
 @click.option("--cores", type=click.IntRange(min=1), help="Threads of the embedded Spark.")
 @click.option("--memory", callback=parsed(parse_memory), help="Heap of the embedded Spark, as 4g.")
 @click.option("--driver-log", type=click.Path(dir_okay=False, path_type=Path), help="Where Spark's own words go.")
-@click.option("--no-color", is_flag=True, help="No colours.")
 @spark_settings
+@click.option("--no-color", is_flag=True, help="No colours; NO_COLOR does the same.")
+@click.option("--grid", is_flag=True, help="With -o json: the parts of the snapshot in each line.")
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing but how it ended.")
+@click.option("-v", "--verbose", is_flag=True, help="The words of Spark and the JVM on standard error.")
 def run(
     file: Path | None,
     output: str,
@@ -38,6 +41,9 @@ def run(
     driver_log: Path | None,
     no_color: bool,
     conf: dict[str, str],
+    grid: bool,
+    quiet: bool,
+    verbose: bool,
 ) -> None:
     """Run the job on an embedded Spark; Ctrl-C stops at a barrier, a second one at once."""
     backfill = read(file, changes, conf)
@@ -46,7 +52,9 @@ def run(
     from backfill_cli.running import Run, Shown
     from backfill_spark import driver
 
-    shown = Shown(json_lines=output == "json", colour=not no_color, log_file=driver_log)
+    shown = Shown(
+        json_lines=output == "json", colour=not no_color, log_file=driver_log, grid=grid, quiet=quiet, verbose=verbose
+    )
     leave(Run(driver, backfill, settings, shown).to_end())
 
 

@@ -26,6 +26,7 @@ from rich.text import Text
 
 from backfill_api.progress import Progress
 from backfill_api.receipt import Receipt
+from backfill_cli.telling import progress_in
 from backfill_cli.view import one_line, show_progress, show_receipt
 from backfill_core.errors import EXIT_USAGE
 
@@ -130,7 +131,7 @@ class Demo:
     def _view(self) -> RenderableType:
         newest = self._driver.newest if self._driver is not None else {}
         if "epoch" in newest:
-            self._progress = Progress.model_validate(newest)
+            self._progress = progress_in(newest)
         parts = [show_progress(self._job, self._progress)] if self._driver is not None else []
         if self._writer is not None and self._writer.newest:
             words = f"the writer: version {self._writer.newest['version']}, {self._writer.newest['what']}"
@@ -254,7 +255,7 @@ class Demo:
     # ------------------------------------------------------------------ hands
     def _start(self, why: str) -> None:
         self._say(f"$ backfill run -f {self._spec.name}   [dim]# {why}[/]")
-        command = [sys.executable, "-m", "backfill_cli", "run", "-f", str(self._spec), "-o", "json"]
+        command = [sys.executable, "-m", "backfill_cli", "run", "-f", str(self._spec), "-o", "json", "--grid"]
         self._driver = Child([*command, "--memory", DRIVER_MEMORY], self._folder / "driver.log")
 
     def _running(self) -> Child:
@@ -264,9 +265,7 @@ class Demo:
     def _until(self, what: str, found: Callable[[Progress], bool]) -> None:
         # Lines come faster than a waiter wakes: a job that is complete has passed every step.
         if not self._running().wait_for(
-            lambda words: (
-                words.get("outcome") == "Complete" or ("epoch" in words and found(Progress.model_validate(words)))
-            )
+            lambda words: words.get("outcome") == "Complete" or ("epoch" in words and found(progress_in(words)))
         ):
             last = self._running().newest
             words = f"{last.get('reason')}: {last.get('message')}" if "outcome" in last else "no answer"

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import functools
+import io
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO, cast
 
 import click
 import yaml
+from rich.console import Console
 
 from backfill_api.load import SpecError, load_backfill
 from backfill_api.spec import Backfill
 from backfill_core.errors import EXIT_UNEXPECTED, EXIT_USAGE, BackfillError, InvalidSpecError
 
 TIMEOUT_S = 10.0
+EXIT_INTERRUPTED = 130
 
 FILE = click.option(
     "-f", "--file", "file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="The Backfill, as YAML."
@@ -75,14 +78,17 @@ class Commands(click.Group):
         except BackfillError as error:
             say_error(error.reason, error.message, error.cure)
             ctx.exit(error.exit_code)
-        except (click.ClickException, click.exceptions.Exit, click.Abort):
-            raise
         except ModuleNotFoundError as error:
             extra = EXTRAS.get(str(error.name).split(".")[0])
             if extra is None:
                 raise
             say_error("PackageMissing", f"this command needs {error.name}, which is not installed.", pip_line(extra))
             ctx.exit(EXIT_USAGE)
+        except (KeyboardInterrupt, click.Abort):
+            click.echo("interrupted", err=True)
+            ctx.exit(EXIT_INTERRUPTED)
+        except (click.ClickException, click.exceptions.Exit, BrokenPipeError):
+            raise  # a reader who has gone, as of `| head`, is no error: click ends quietly
         except Exception as error:  # noqa: BLE001 - the process's border: people get a line, --debug gets all of it
             if ctx.params.get("debug"):
                 traceback.print_exc()
@@ -101,9 +107,15 @@ def pip_line(extra: str) -> str:
 
 def say_error(reason: str, message: str, cure: str = "") -> None:
     """Say on standard error what is wrong and what helps."""
-    click.secho(f"error: {reason}: {message}", fg="red", err=True)
+    console = terminal(sys.stderr)
+    console.print(f"error: {reason}: {message}", style="red", markup=False, soft_wrap=True)
     if cure:
-        click.echo(f"cure: {cure}", err=True)
+        console.print(f"cure: {cure}", markup=False, soft_wrap=True)
+
+
+def terminal(stream: TextIO | io.TextIOBase, *, colour: bool = True) -> Console:
+    """Return a console without guesses of its own; no colours where `NO_COLOR` or `TERM=dumb` says so."""
+    return Console(file=cast("TextIO", stream), no_color=None if colour else True, highlight=False)
 
 
 def read(file: Path | None, changes: Sequence[str] = (), conf: Mapping[str, str] | None = None) -> Backfill:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from backfill_api.progress import Progress
 from backfill_api.receipt import Receipt
+from backfill_cli.telling import progress_in
 from backfill_cli.view import show_progress, show_receipt
 
 WIDTH_COLUMNS = 96
@@ -27,7 +27,7 @@ def draw(recording: Path, picture: Path) -> None:
         width=WIDTH_COLUMNS, record=True, file=io.StringIO(), force_terminal=True, color_system="truecolor"
     )
     console.print("$ backfill run -f orders.yaml", style="bold")
-    console.print(show_progress(words["job"], Progress.model_validate(words["progress"])))
+    console.print(show_progress(words["job"], progress_in(words["progress"])))
     if words.get("receipt"):
         console.print("…", style="dim")
         console.print(show_receipt(Receipt.model_validate(words["receipt"])))

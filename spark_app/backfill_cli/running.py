@@ -2,41 +2,58 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Protocol
 
-from rich.console import Console, RenderableType
-from rich.live import Live
+from rich.console import Console
+from rich.text import Text
 
 from backfill_api.progress import Progress
 from backfill_api.spec import Backfill
+from backfill_cli.amounts import show_seconds
+from backfill_cli.options import EXIT_INTERRUPTED, terminal
+from backfill_cli.screen import SHOW_CURSOR, Screen
+from backfill_cli.streams import Out, own_streams
+from backfill_cli.telling import (
+    JSON_EVERY_S,
+    LINE_EVERY_S,
+    Lines,
+    Redrawn,
+    Teller,
+    clock,
+    json_line,
+    progress_words,
+)
 from backfill_cli.view import one_line, show_progress, show_receipt
 from backfill_spark.rendezvous import control_file
-from backfill_spark.settings import DriverSettings
+from backfill_spark.settings import DriverSettings, InvalidSettingError
 from backfill_spark.wire_commands import receipt_words
 
 if TYPE_CHECKING:
     from backfill_spark.driver import RunOutcome
 
-LINE_EVERY_S = 5.0
-EXIT_INTERRUPTED = 130
 STOPPING = "stopping at a barrier; Ctrl-C again: at once"
+ENDED_AT_ONCE = "ended at once; `backfill run` goes on from the last seal"
+NOBODY_READS = "nobody reads standard output any more: stopping at a barrier"
 
 
 class Driver(Protocol):
     """What runs an attempt; the real one is `backfill_spark.driver`."""
 
     def run_driver(
-        self, backfill: Backfill, *, settings: DriverSettings, observe: Callable[[Progress], None]
+        self,
+        backfill: Backfill,
+        *,
+        settings: DriverSettings,
+        observe: Callable[[Progress], None],
+        starting: Callable[[str], None],
     ) -> RunOutcome:
         """Run one attempt to its end."""
 
@@ -51,7 +68,16 @@ class Shown:
     json_lines: bool = False
     colour: bool = True
     log_file: Path | None = None
-    """Where the JVM writes; None: standard error, or a file in the state folder when the terminal shows the view."""
+    """Where the JVM writes; None: a file in the state folder, or standard error with `verbose`."""
+
+    grid: bool = False
+    """Are the parts of the snapshot in each JSON line?"""
+
+    quiet: bool = False
+    """Is nothing said but how it ended?"""
+
+    verbose: bool = False
+    """Do the words of Spark and the JVM go to standard error?"""
 
 
 class Run:
@@ -63,112 +89,166 @@ class Run:
         self._backfill = backfill
         self._settings = settings
         self._shown = shown
-        self._progress = Progress(reason="starting Spark")
+        self._began_s = self._step_began_s = time.monotonic()
+        self._step = ""
         self._presses = 0
-        self._on_progress: Callable[[Progress], None] = lambda _: None
-        self._live: Live | None = None
+        self._reader_gone = False
+        self._drawn = False
 
     def to_end(self) -> int:
         """Run the attempt, show it, and return the exit code."""
-        live = not self._shown.json_lines and sys.stdout.isatty()
-        log_file = self._shown.log_file
-        if log_file is None and live:
-            self._settings.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-            log_file = control_file(self._settings.state_dir, self._backfill.job_id).with_suffix(".log")
-        with _own_streams(log_file) as (out, err):
-            console = Console(file=out, no_color=not self._shown.colour, highlight=False)
-            signal.signal(signal.SIGINT, lambda number, frame: self._stop(number, frame, err))
-            signal.signal(signal.SIGTERM, lambda number, frame: self._stop(number, frame, err))
+        log_file = self._log_file()
+        with own_streams(log_file, self._on_reader_gone) as (out, err), self._stopped_by_signals(err.fileno()):
+            console, errors = self._console(out), self._console(err)
+            teller = self._teller(out, console)
+            try:
+                outcome = self._driver.run_driver(
+                    self._backfill, settings=self._settings, observe=teller.see,
+                    starting=lambda step: teller.see(Progress(reason=step)),
+                )  # fmt: skip
+            finally:
+                teller.close()
+            elapsed_s = time.monotonic() - self._began_s
             if self._shown.json_lines:
-                self._on_progress = lambda progress: _say(
-                    out, progress.model_dump_json(by_alias=True, exclude_none=True)
+                out.write(
+                    json_line({"time": clock(), "jobId": self._backfill.job_id, **outcome_words(outcome, elapsed_s)})
                 )
-                outcome = self._drive()
-                _say(out, json.dumps(outcome_words(outcome)))
-            elif live:
-                with Live(console=console, get_renderable=self._view, refresh_per_second=4) as self._live:
-                    outcome = self._drive()
             else:
-                self._on_progress = _Lines(console)
-                outcome = self._drive()
-            if not self._shown.json_lines:
-                conclude(console, outcome)
+                conclude(console, outcome, elapsed_s)
+            if self._reader_gone:
+                errors.print(NOBODY_READS, markup=False)
             if outcome.outcome == "Failed":
-                _complain(Console(file=err, no_color=not self._shown.colour, highlight=False), outcome, log_file)
+                _complain(errors, outcome, log_file)
         return outcome.exit_code
 
-    def _drive(self) -> RunOutcome:
-        return self._driver.run_driver(self._backfill, settings=self._settings, observe=self._observe)
+    def _log_file(self) -> Path | None:
+        if self._shown.log_file is not None or self._shown.verbose:
+            return self._shown.log_file
+        folder = self._settings.state_dir
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise InvalidSettingError(
+                f"the state folder {folder} cannot be made: {error.strerror}.",
+                cure="Set BACKFILL_STATE_DIR to a folder that you may write to.",
+            ) from error
+        return control_file(self._settings.state_dir, self._backfill.job_id).with_suffix(".log")
 
-    def _observe(self, progress: Progress) -> None:
-        self._progress = progress
-        self._on_progress(progress)
+    def _console(self, out: Out) -> Console:
+        return terminal(out, colour=self._shown.colour)
 
-    def _view(self) -> RenderableType:
-        return show_progress(self._backfill.job_id, self._progress, STOPPING if self._presses else "")
+    # ------------------------------------------------------------------ what is said meanwhile
+    def _teller(self, out: Out, console: Console) -> Teller:
+        job, first = self._backfill.job_id, Progress(reason="starting Spark")
+        if self._shown.quiet:
+            return Lines(lambda _: None, float("inf"))
+        if self._shown.json_lines:
+            teller = Lines(lambda progress: self._say_json(out, progress), JSON_EVERY_S)
+        elif console.is_terminal and not console.is_dumb_terminal:
+            self._drawn = True
+            return _Drawn(Screen(out, console), self, first)
+        else:
+            teller = Lines(
+                lambda progress: _say(out, f"{clock()} {job}  {one_line(progress, elapsed_s=self.elapsed_s)}"),
+                LINE_EVERY_S,
+            )
+        teller.see(first)
+        return teller
 
-    def _stop(self, _number: int, _frame: FrameType | None, err: TextIO) -> None:
-        # No print here: the handler may run inside one.
+    def _say_json(self, out: Out, progress: Progress) -> None:
+        out.write(json_line(progress_words(self._backfill.job_id, progress, self.elapsed_s, grid=self._shown.grid)))
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the command began."""
+        return time.monotonic() - self._began_s
+
+    def draw(self, screen: Screen, progress: Progress) -> None:
+        """Draw the block of a look at the job."""
+        now_s = time.monotonic()
+        if progress.reason != self._step:
+            self._step, self._step_began_s = progress.reason, now_s
+        screen.draw(
+            show_progress(
+                self._backfill.job_id,
+                progress,
+                STOPPING if self._presses else "",
+                elapsed_s=self.elapsed_s,
+                step_s=now_s - self._step_began_s,
+                lines=screen.room[1],
+            )
+        )
+
+    # ------------------------------------------------------------------ how it is ended
+    @contextmanager
+    def _stopped_by_signals(self, err: int) -> Iterator[None]:
+        """Stop at a barrier when asked to; a second press ends at once. A closed terminal asks once, however often it says so."""
+        before: dict[signal.Signals, Any] = {}
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            # What was ignored from the start (nohup) stays so, but for Ctrl-C: a shell starts background jobs without it.
+            if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
+                continue
+            before[number] = signal.signal(number, lambda number, frame: self._stop(number, frame, err))
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _stop(self, number: int, _frame: FrameType | None, err: int) -> None:
+        # No lock and no buffer here: the handler may run inside a print.
+        if number == signal.SIGHUP:
+            self._driver.request_stop(force=False)
+            return
         self._presses += 1
         if self._presses > 1:
-            os.write(err.fileno(), b"\x1b[?25h\nended at once; `backfill run` goes on from the last seal\n")
+            _tell(err, f"{SHOW_CURSOR if self._drawn else ''}\n{ENDED_AT_ONCE}\n")
             # The state is the target's; dying here loses the work in flight and nothing else.
             os._exit(EXIT_INTERRUPTED)
-        if self._live is None:
-            os.write(err.fileno(), STOPPING.encode() + b"\n")
+        if not self._drawn:
+            _tell(err, f"{STOPPING}\n")
+        self._driver.request_stop(force=False)
+
+    def _on_reader_gone(self) -> None:
+        # Of a terminal that was closed, or a pipe into `head`: a job that nobody watches is not what was asked for.
+        self._reader_gone = True
         self._driver.request_stop(force=False)
 
 
-@contextmanager
-def _own_streams(log_file: Path | None) -> Iterator[tuple[TextIO, TextIO]]:
-    """Yield our standard output and error, while the JVM (which inherits 1 and 2) writes to the log instead."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    out = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8", errors="replace")
-    err = os.fdopen(os.dup(2), "w", buffering=1, encoding="utf-8", errors="replace")
-    log = os.dup(2) if log_file is None else os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
-    os.close(log)
-    try:
-        yield out, err
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os.dup2(out.fileno(), 1)
-        os.dup2(err.fileno(), 2)
-        out.close()
-        err.close()
+class _Drawn:
+    """The block on a terminal, drawn again and again."""
+
+    def __init__(self, screen: Screen, run: Run, first: Progress) -> None:
+        """Begin to draw."""
+        self._screen = screen
+        self._redrawn = Redrawn(lambda progress: run.draw(screen, progress), first)
+
+    def see(self, progress: Progress) -> None:
+        """Take a look at the job."""
+        self._redrawn.see(progress)
+
+    def close(self) -> None:
+        """Draw it as it is at the end, and leave it there."""
+        self._redrawn.close()
+        self._screen.close()
 
 
-class _Lines:
-    """One line every few seconds and at every change of phase: for logs."""
-
-    def __init__(self, console: Console) -> None:
-        """Say nothing yet."""
-        self._console = console
-        self._last_s = float("-inf")
-        self._phase = ""
-
-    def __call__(self, progress: Progress) -> None:
-        """Look at a progress."""
-        now_s = time.monotonic()
-        if now_s - self._last_s >= LINE_EVERY_S or progress.phase != self._phase:
-            self._last_s, self._phase = now_s, progress.phase
-            self._console.print(one_line(progress), soft_wrap=True, markup=False)
+def _say(out: Out, line: str) -> None:
+    out.write(" ".join(line.splitlines()) + "\n")
 
 
-def _say(out: TextIO, line: str) -> None:
-    out.write(line + "\n")
-    out.flush()
+def _tell(descriptor: int, words: str) -> None:
+    with suppress(OSError):  # the terminal may be what has gone
+        os.write(descriptor, words.encode())
 
 
-def outcome_words(outcome: RunOutcome) -> dict[str, object]:
+def outcome_words(outcome: RunOutcome, elapsed_s: float) -> dict[str, object]:
     """Return the last line of JSON output."""
     receipt = outcome.receipt
     return {
         "outcome": outcome.outcome,
         "exitCode": outcome.exit_code,
+        "elapsedSeconds": round(elapsed_s, 1),
         "reason": outcome.reason,
         "message": outcome.message,
         "cure": outcome.cure,
@@ -176,13 +256,13 @@ def outcome_words(outcome: RunOutcome) -> dict[str, object]:
     }
 
 
-def conclude(console: Console, outcome: RunOutcome) -> None:
-    """Say how an attempt ended that ended well, and its receipt."""
+def conclude(console: Console, outcome: RunOutcome, elapsed_s: float) -> None:
+    """Say how an attempt ended that ended well, how long it took, and its receipt."""
     if outcome.receipt is not None:
         console.print(show_receipt(receipt_words(outcome.receipt)))
     if outcome.outcome == "Failed":
         return
-    style = "bold green" if outcome.outcome == "Complete" else "bold yellow"
+    word, style = outcome.outcome.lower(), "bold green" if outcome.outcome == "Complete" else "bold yellow"
     message = outcome.message
     if not message and outcome.progress is not None:
         done = outcome.progress
@@ -190,8 +270,9 @@ def conclude(console: Console, outcome: RunOutcome) -> None:
             f"{done.rows_done:,} rows of history and {done.changes_done:,} changes, "
             f"up to source version {done.consumed_version}, in target version {done.table_version}"
         )
-    console.print(f"[{style}]{outcome.outcome.lower()}[/]: ", end="")
-    console.print(message, markup=False, soft_wrap=True)
+    said = message.removeprefix(word) if message.startswith(word) else f": {message}"
+    took = f" (after {show_seconds(int(elapsed_s))})"
+    console.print(Text.assemble((word, style), said, took), soft_wrap=True)
 
 
 def _complain(console: Console, outcome: RunOutcome, log_file: Path | None) -> None:

@@ -231,9 +231,10 @@ class Job:
                 return self._on_look_failed(error)
             case CommandReceived():
                 return self._on_command(event)
-            case StopRequested(force=force):
+            case StopRequested():
+                # Who presses Ctrl-C waits for it: the barrier comes now.
                 self._stop_asked = event
-                self._barrier_now |= force
+                self._barrier_now = True
                 return ()
             case WorkFinished(result=Verified(work_id=work_id, receipt=receipt)):
                 return self._on_verified(work_id, replace(receipt, verified_ms=now.wall_ms))
@@ -419,7 +420,10 @@ class Job:
         if due:
             self._next_barrier_s = max(self._next_barrier_s + self._settings.interval_s, now.mono_s)
             self._barriers += 1
-        urgent = self._barrier_now or self._may_conclude() or self._strategy.urgent(self._gate(at_barrier=False))
+        over = self._stopping and not self._running and self._sealing is None
+        urgent = (
+            self._barrier_now or over or self._may_conclude() or self._strategy.urgent(self._gate(at_barrier=False))
+        )
         if due or urgent:
             actions += self._barrier(now, due=due)
         if self._cancel_at_s is not None and now.mono_s >= self._cancel_at_s:

@@ -24,12 +24,12 @@ from backfill_core.errors import (
     TransientError,
 )
 from backfill_core.job import Job, JobSettings, JobView
-from backfill_core.messages import Acknowledge, Finish, Receipt, StopRequested
+from backfill_core.messages import Acknowledge, Finish, Receipt
 from backfill_core.plugins import choose
 from backfill_core.ports import Now, Strategy
 from backfill_core.state import JobState
 from backfill_core.steps import KEY_PROOF, START
-from backfill_spark import crash
+from backfill_spark import crash, stopping
 from backfill_spark.control_seat import ControlSeat
 from backfill_spark.java_death import death, java_died
 from backfill_spark.loop import Loop, now
@@ -47,12 +47,10 @@ if TYPE_CHECKING:
 CHECK_UNIQUE_ROWS_MAX = 5_000_000
 """Up to so many rows the key is proven unique before the start (a few seconds); beyond, once history is there."""
 
+STOPPED_EARLY = "stopped before anything was written; run it again to begin"
+
 REOPENED_MAX = 3
 """A killed process has at most one commit under way; three looks are plenty."""
-
-_current: list[Loop] = []
-_stops_asked: list[StopRequested] = []
-"""Of the attempt that runs or starts; a signal while Spark starts finds no loop yet."""
 
 
 @dataclass(frozen=True)
@@ -72,9 +70,7 @@ class RunOutcome:
 
 def request_stop(force: bool) -> None:
     """Ask the attempt that runs or is about to start to stop at a barrier; safe in a signal handler."""
-    _stops_asked.append(StopRequested(force))
-    for loop in _current:
-        loop.put(_stops_asked[-1])
+    stopping.ask(force=force)
 
 
 def run_driver(
@@ -82,6 +78,7 @@ def run_driver(
     *,
     settings: DriverSettings,
     observe: Callable[[Progress], None] = lambda _: None,
+    starting: Callable[[str], None] = lambda _: None,
     spark: SparkSession | None = None,
 ) -> RunOutcome:
     """Run one attempt to its end; never raises for what a spec, a table or the world can do wrong.
@@ -90,6 +87,7 @@ def run_driver(
         backfill: The job.
         settings: Of this process.
         observe: Called about four times a second, from the thread that called this.
+        starting: Called before each step of the start, with what it is; there is nothing to observe yet.
         spark: A session to use; else one is opened and closed again.
     """
     crash.arm(settings.crash_at)
@@ -99,11 +97,13 @@ def run_driver(
             Rendezvous(settings.state_dir, backfill.job_id) as meeting,
             session_for(backfill, settings, app_name=f"backfill {backfill.job_id}", given=spark) as session,
         ):
-            return _run_until_fenced(session, backfill, settings, meeting, observe, began_s)
+            return _run_until_fenced(session, backfill, settings, meeting, observe, starting, began_s)
+    except stopping.StoppedEarly:
+        return RunOutcome("Stopped", EXIT_STOPPED, "Stopped", STOPPED_EARLY, "", None, None)
     except BackfillError as error:
         return _failed(error, None, None)
     finally:
-        _stops_asked.clear()
+        stopping.forget()
 
 
 def _run_until_fenced(
@@ -112,13 +112,14 @@ def _run_until_fenced(
     settings: DriverSettings,
     meeting: Rendezvous,
     observe: Callable[[Progress], None],
+    starting: Callable[[str], None],
     began_s: float,
 ) -> RunOutcome:
     """Run an attempt, and open anew while a killed predecessor's commit still lands, or what was staged is gone."""
     for _ in range(REOPENED_MAX):
         with suppress(StateMovedError, StagedFilesGoneError):
-            return _run_attempt(spark, backfill, settings, meeting, observe, began_s)
-    return _run_attempt(spark, backfill, settings, meeting, observe, began_s)
+            return _run_attempt(spark, backfill, settings, meeting, observe, starting, began_s)
+    return _run_attempt(spark, backfill, settings, meeting, observe, starting, began_s)
 
 
 def _run_attempt(
@@ -127,21 +128,27 @@ def _run_attempt(
     settings: DriverSettings,
     meeting: Rendezvous,
     observe: Callable[[Progress], None],
+    starting: Callable[[str], None],
     began_s: float,
 ) -> RunOutcome:
     try:
-        target = open_target(spark, backfill)
-        if target.state is not None and target.state.finished:
-            return RunOutcome(
-                "Complete", EXIT_COMPLETE, "AlreadyComplete", "the target says that this job is finished", "", None,
-                target.state.receipt,
-            )  # fmt: skip
-        opened = open_job(spark, backfill, target)
-        looked_s = now().mono_s
-        key_proven = _check_keys(backfill, opened, settings)
-        proof_s = now().mono_s - looked_s if key_proven and opened.state is None else 0.0
+        with stopping.jobs_end_on_stop(spark):
+            starting("looking at the tables")
+            target = open_target(spark, backfill)
+            if target.state is not None and target.state.finished:
+                return RunOutcome(
+                    "Complete", EXIT_COMPLETE, "AlreadyComplete", "the target says that this job is finished", "", None,
+                    target.state.receipt,
+                )  # fmt: skip
+            opened = open_job(spark, backfill, target)
+            stopping.check()
+            starting("looking at the key's values")
+            looked_s = now().mono_s
+            key_proven = _check_keys(backfill, opened, settings)
+            proof_s = now().mono_s - looked_s if key_proven and opened.state is None else 0.0
+        starting("making the target ready")
         opened.sink.prepare(opened.transform.output_schema(spark, opened.pinned.schema))
-    except BackfillError:
+    except (BackfillError, stopping.StoppedEarly):
         raise
     except Exception as error:
         if java_died(spark, error):
@@ -279,20 +286,17 @@ class _Attempt:
         self._server = server
         server.start()
         self._meeting.publish(url=server.url, token=server.token, attempt=server.attempt)
-        _current.append(self._loop)
-        for asked in _stops_asked:
-            self._loop.put(asked)
         try:
-            finish = self._loop.run()
+            with stopping.heard_by(self._loop.put):
+                finish = self._loop.run()
             crash.crash_point("after_finish")
             if isinstance(finish.error, StateMovedError | StagedFilesGoneError):
                 raise finish.error
             if finish.outcome == "Complete":
                 with suppress(Exception):
                     self._hands.tidy()
-                self._orphans.finish(until=lambda: bool(_stops_asked))
+                self._orphans.finish(until=stopping.asked)
         finally:
-            _current.clear()
             self._hands.close()
             self._meeting.withdraw()
             server.close()

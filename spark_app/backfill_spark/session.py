@@ -10,10 +10,11 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from backfill_core.errors import JavaMissingError
-from backfill_spark import class_archive
+from backfill_spark import class_archive, stopping
 from backfill_spark.jars import DELTA_PACKAGE, fill
 from backfill_spark.java_packages import know_packages
 from backfill_spark.settings import default_jars_dir
@@ -125,12 +126,13 @@ def open_session(
     Raises:
         JavaMissingError: see `find_java`.
         JarsMissingError: Delta's jars are not there and cannot be fetched.
+        StoppedEarly: the attempt was asked to end meanwhile.
     """
     find_java(java_home)
     # pyspark repeats every JVM error as JSON on stderr; we raise it, once.
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(name).disabled = True
-    jars_dir = None if cluster else _jars(jars_dir, conf or {})
+    jars_dir = None if cluster else stopping.started_aside(lambda: _jars(jars_dir, conf or {}))
     archive = class_archive.java_option(jars_dir)
     settings: dict[str, str] = {
         "spark.app.name": app_name,
@@ -176,6 +178,17 @@ def open_session(
     builder = SparkSession.builder
     for name, value in settings.items():
         builder = builder.config(name, value)
+    # On the main thread pyspark would take Ctrl-C for itself: every job cancelled, and no seal.
+    stopping.started_aside(lambda: _start_context(settings))
     spark = builder.getOrCreate()
     know_packages(spark)
     return spark
+
+
+def _start_context(settings: Mapping[str, str]) -> None:
+    """Start Java and Spark's context, which the session then finds."""
+    conf = SparkConf()
+    for name, value in settings.items():
+        conf.set(name, value)
+    with stopping.java_left_to_us():
+        SparkContext.getOrCreate(conf)

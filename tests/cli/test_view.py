@@ -1,6 +1,9 @@
 """What the terminal shows: the facts that a person looks for must be there."""
 
 import io
+import os
+import time
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -9,6 +12,7 @@ from backfill_api.plan import Plan, PlanWarning
 from backfill_api.progress import Progress
 from backfill_api.receipt import Mismatch, Receipt
 from backfill_api.wire import Ack
+from backfill_cli.running import STOPPING
 from backfill_cli.view import SHADES, one_line, show_grid, show_plan, show_progress, show_receipt
 
 BUSY = Progress(
@@ -18,6 +22,19 @@ BUSY = Progress(
     throttle_until="2026-11-21T12:30:00Z", revision=3, table_version=52, seal_ms_p50=84, seal_ms_p99=211,
     grid=(100,) * 23 + (40,) + (0,) * 40,
 )  # fmt: skip
+
+
+PICTURES = Path(__file__).parent / "pictures"
+
+
+@pytest.fixture(autouse=True)
+def utc(monkeypatch):
+    """A moment is shown in local time, which is another one elsewhere."""
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
 
 
 def text(shown, width=100):
@@ -31,7 +48,7 @@ class TestARunningJob:
     @pytest.mark.parametrize(
         "fact",
         [
-            "demo/orders", "attempt 2", "reading history", "36 %", "1,089,000 of 3,000,000 rows", "198,400 rows/s",
+            "demo/orders", "attempt 2", "reading history", "42 s", "36 %", "1,089,000 of 3,000,000 rows", "198,400 rows/s",
             "200,000 rows/s until", "1 min 35 s (1 min 20 s to 2 min 10 s)", "epoch 41, sealed as version 52",
             "84 ms, p99 211 ms", "7 versions, 14 s", "120 applied", "running (revision 3)",
             "throttled to 200,000 rows/s by command (revision 3), for 412 s more", "revision 3 applied at epoch 39",
@@ -40,14 +57,45 @@ class TestARunningJob:
     def test_facts(self, fact):
         """Each is the answer to a question that somebody asks at night."""
         assert fact in text(
-            show_progress("demo/orders", BUSY, acks=[Ack(attempt=2, epoch=39, revision=3, outcome="Applied")])
+            show_progress(
+                "demo/orders", BUSY, acks=[Ack(attempt=2, epoch=39, revision=3, outcome="Applied")], elapsed_s=42.3
+            )
         )
 
-    def test_it_fits_a_small_terminal(self):
-        """80 columns is what a pager and a phone have; a line that wraps breaks the live view."""
-        lines = text(show_progress("demo/orders", BUSY), width=80).splitlines()
-        assert max(len(line) for line in lines) <= 80
-        assert len(lines) <= 12
+    @pytest.mark.parametrize("lines", [24, 8])
+    @pytest.mark.parametrize("columns", [60, 80, 120])
+    def test_the_picture(self, columns, lines):
+        """At every size names and numbers are whole, the reason stays, and nothing wraps or is cut off at the bottom.
+
+        A change of the layout is looked at, not asserted: `BACKFILL_DRAW=1` writes the pictures anew.
+        """
+        drawn = text(
+            show_progress("demo/orders", BUSY, note=STOPPING if lines == 8 else "", elapsed_s=42.3, lines=lines),
+            columns,
+        )
+        picture = PICTURES / f"running-{columns}x{lines}.txt"
+        if os.environ.get("BACKFILL_DRAW"):
+            picture.write_text(drawn)
+
+        assert drawn == picture.read_text()
+        assert max(len(line) for line in drawn.splitlines()) <= columns
+        assert len(drawn.splitlines()) <= lines
+
+    @pytest.mark.parametrize("lines", [1, 2, 3, 5])
+    def test_of_a_very_low_terminal_the_bar_and_the_reason_are_left(self, lines):
+        """A pane of three lines is what a person keeps open all day."""
+        drawn = text(show_progress("demo/orders", BUSY, lines=lines), 60).splitlines()
+
+        assert len(drawn) <= lines
+        assert any("36 %" in line for line in drawn)
+        assert lines < 3 or any(line.startswith("throttled to") for line in drawn)
+
+    @pytest.mark.parametrize("columns", [10, 20, 40, 59, 97])
+    def test_a_narrow_one_breaks_nothing(self, columns):
+        """A line that wraps is drawn twice."""
+        drawn = text(show_progress("demo/orders", BUSY, lines=24), columns).splitlines()
+
+        assert max(len(line) for line in drawn) <= columns
 
     def test_pause(self):
         """Paused and quiet are two things: work may still be ending."""
@@ -58,9 +106,11 @@ class TestARunningJob:
 
     def test_before_anything_is_known(self):
         """Spark takes seconds to start; zeros must not look like figures."""
-        shown = text(show_progress("j", Progress(reason="starting Spark")))
-        assert "starting Spark" in shown
-        assert "attempt" not in shown
+        shown = text(show_progress("j", Progress(reason="starting Spark"), elapsed_s=7.2, step_s=3.1))
+        assert "starting Spark  3 s" in shown
+        assert "starting  7 s" in shown
+        assert [word for word in ("attempt", "0 of 0", "limit", "epoch") if word in shown] == []
+        assert one_line(Progress(reason="starting Spark"), elapsed_s=7.2) == "starting Spark, running for 7 s"
 
     def test_markup_in_names_is_text(self):
         """A table may be named like a colour; rich must not swallow it."""
@@ -72,7 +122,14 @@ class TestARunningJob:
         """A log has no screen."""
         line = one_line(BUSY)
         assert "\n" not in line
-        for fact in ("Snapshot 36 %", "1089000/3000000", "epoch 41", "behind 7 versions", "revision 3"):
+        for fact in (
+            "Snapshot 36 %",
+            "1,089,000 of 3,000,000",
+            "epoch 41",
+            "lag 7 versions",
+            "ETA 1 min",
+            "revision 3",
+        ):
             assert fact in line
 
 

@@ -48,12 +48,24 @@ class TestASignalStopsWithoutARevision:
         job = HandDriven(*LONG)
         job.let_pass(1.2)
         job.send(StopRequested())
-        job.let_pass(1.0)
+        job.let_pass(0.9)
         job.finish_split()
-        job.let_pass(3.0)
+        job.let_pass(0.2)
 
         assert job.finish.outcome == "Stopped"
         assert job.view.strategy.rows_done > 0
+
+    def test_the_budget_counts_from_the_press_and_the_end_waits_for_no_barrier(self):
+        """Three barriers of a second each would be the whole of what a person waits for."""
+        job = HandDriven(*LONG)
+        job.let_pass(1.2)
+        job.send(StopRequested())
+        job.let_pass(0.9)
+        assert (job.finish, job.cancelled) == (None, [])
+
+        job.let_pass(0.2)
+
+        assert (job.finish.outcome, len(job.cancelled)) == ("Stopped", 2)
 
     def test_the_same_revision_stays_free_for_a_command(self):
         """The next revision belongs to whoever asks for it first; a stop that took it was answered for a pause."""

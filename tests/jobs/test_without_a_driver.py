@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from support.fake_driver import ScriptedJob
@@ -65,14 +66,15 @@ class TestASignal:
     """It may come at any moment of a process's life."""
 
     def test_before_the_attempt_has_begun_is_not_lost(self, spark, tmp_path):
-        """Spark takes seconds to start, and impatient people press then; a pod may be deleted then."""
+        """Spark takes seconds to start, and impatient people press then; a pod may be deleted then. Nothing is written."""
         place = Place(spark, tmp_path)
         driver.request_stop(force=False)
         first = place.run()
+        made = Path(place.target).exists()
         second = place.run()
 
-        assert (first.outcome, first.exit_code, first.progress.stopping) == ("Stopped", 10, True)
-        assert (second.outcome, second.progress.attempt) == ("Complete", 2)
+        assert (first.outcome, first.exit_code, first.progress, made) == ("Stopped", 10, None, False)
+        assert (second.outcome, second.progress.attempt) == ("Complete", 1)
 
     def test_while_it_runs(self, spark, tmp_path):
         """It takes no revision: that belongs to whoever commands."""

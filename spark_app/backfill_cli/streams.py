@@ -1,0 +1,75 @@
+"""Our own standard output and error: the JVM's words go elsewhere, and a reader who has gone is no error of the job."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+class Out(io.TextIOBase):
+    """Text to a file descriptor; once its reader has gone (a closed pipe or terminal) what is written is lost in silence."""
+
+    encoding = "utf-8"
+
+    def __init__(self, descriptor: int, on_gone: Callable[[], None] = lambda: None) -> None:
+        """Take over a descriptor; `on_gone` is called once, when nobody reads any more."""
+        super().__init__()
+        self._descriptor = descriptor
+        self._on_gone = on_gone
+        self._gone = False
+        self._whole = threading.Lock()
+
+    def fileno(self) -> int:
+        """The descriptor."""
+        return self._descriptor
+
+    def isatty(self) -> bool:
+        """Is it a terminal?"""
+        return os.isatty(self._descriptor)
+
+    def writable(self) -> bool:
+        """It is."""
+        return True
+
+    def write(self, text: str) -> int:
+        """Write all of it; what another thread writes comes before or after."""
+        left = text.encode("utf-8", errors="replace")
+        with self._whole:
+            try:
+                while left and not self._gone:
+                    left = left[os.write(self._descriptor, left) :]
+            except OSError:
+                self._gone = True
+                self._on_gone()
+        return len(text)
+
+
+@contextmanager
+def own_streams(log_file: Path | None, on_gone: Callable[[], None]) -> Iterator[tuple[Out, Out]]:
+    """Yield our standard output and error, while the JVM (which inherits 1 and 2) writes to the log instead.
+
+    Args:
+        log_file: Where the JVM writes; None: standard error.
+        on_gone: Called once when nobody reads standard output any more.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    out, err = Out(os.dup(1), on_gone), Out(os.dup(2))
+    log = os.dup(2) if log_file is None else os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
+    try:
+        yield out, err
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os.dup2(out.fileno(), 1)
+        os.dup2(err.fileno(), 2)
+        os.close(out.fileno())
+        os.close(err.fileno())

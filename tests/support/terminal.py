@@ -1,0 +1,106 @@
+"""A command in a real terminal: its own session and size, keys that are pressed, a terminal that is closed."""
+
+import fcntl
+import os
+import re
+import signal
+import struct
+import subprocess
+import termios
+import threading
+import time
+
+ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+CTRL_C, CTRL_Z = b"\x03", b"\x1a"
+
+
+class Terminal:
+    """A child whose standard streams are a terminal, or pipes that are given instead."""
+
+    def __init__(self, command, *, columns=80, lines=24, env=None, cwd=None, **streams):
+        """Start it; `stdout` or `stderr`, when given, are its own instead of the terminal."""
+        self.master, slave = os.openpty()
+        self.resize(columns, lines)
+        given = {"stdin": slave, "stdout": slave, "stderr": slave, **streams}
+        self.process = subprocess.Popen(
+            command, **given, env=env, cwd=cwd, start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(slave, termios.TIOCSCTTY, 0),
+        )  # fmt: skip
+        os.close(slave)
+        self._bytes = bytearray()
+        self._changed = threading.Condition()
+        self._over = False
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self):
+        try:
+            while got := os.read(self.master, 65536):
+                with self._changed:
+                    self._bytes += got
+                    self._changed.notify_all()
+        except OSError:  # the last one with the terminal open has gone, or we closed it
+            pass
+        with self._changed:
+            self._over = True
+            self._changed.notify_all()
+
+    @property
+    def raw(self):
+        """All that was written to the terminal."""
+        return self._bytes.decode(errors="replace")
+
+    @property
+    def text(self):
+        """The same without escapes."""
+        return ESCAPES.sub("", self.raw)
+
+    def wait_for(self, words, timeout_s=90.0, since=0):
+        """Wait until words stand in the text after a place; return the place behind them.
+
+        Raises:
+            AssertionError: they do not come.
+        """
+        deadline_s = time.monotonic() + timeout_s
+        with self._changed:
+            while words not in self.text[since:]:
+                left_s = deadline_s - time.monotonic()
+                assert left_s > 0, f"waited {timeout_s:g} s for {words!r} in:\n{self.text[-3000:]}"
+                assert not self._over, f"ended without {words!r}:\n{self.text[-3000:]}"
+                self._changed.wait(min(left_s, 1.0))
+        return self.text.index(words, since) + len(words)
+
+    def press(self, keys=CTRL_C):
+        """Type keys."""
+        os.write(self.master, keys)
+
+    def send(self, number, *, group=False):
+        """Send a signal to the process, or to all that it started."""
+        (os.killpg if group else os.kill)(self.process.pid, number)
+
+    def resize(self, columns, lines):
+        """Give the terminal another size."""
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+
+    def hang_up(self):
+        """Close the terminal, as its window or its connection may be."""
+        os.close(self.master)
+        self.master = -1
+
+    def ends(self, timeout_s=60.0):
+        """Wait for the end; return the exit code and the seconds that it took."""
+        began_s = time.monotonic()
+        code = self.process.wait(timeout_s)
+        took_s = time.monotonic() - began_s
+        self._reader.join(2.0)
+        return code, took_s
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+        if self.master >= 0:
+            os.close(self.master)
