@@ -266,6 +266,41 @@ class TestWhatMostJobsNeed:
         assert made["spec"]["serviceAccountName"] == PLAIN.service_account
 
 
+class TestTheTargetOutlivesItsPods:
+    """`Complete` of a table that went with its pod is a lie."""
+
+    def given(self, path: str, **source: Any) -> dict[str, Any]:
+        """Return a spec with a target, and a volume at /lake of both pods."""
+        lake = {"name": "lake", **source}
+        mount = [{"name": "lake", "mountPath": "/lake/"}]
+        sections = {
+            name: {"template": {"spec": {"volumes": [lake], "containers": [{"name": name, "volumeMounts": mount}]}}}
+            for name in ("driver", "executor")
+        }
+        return {"target": {"delta": {"path": path}}, **sections}
+
+    @pytest.mark.parametrize("path", [
+        "/tmp/a", "/tmp", "file:///tmp/a", "file:/var/lib/backfill/a", "/var/lib/backfill/../backfill/a", "~/a", "/dev/shm/a", "/lake/a", "/lake",
+    ])  # fmt: skip
+    @pytest.mark.parametrize("instances", [0, 1])
+    def test_a_folder_of_the_pod_is_refused(self, path: str, instances: int) -> None:
+        """Its scratch, its memory, and an emptyDir of the template."""
+        fields = self.given(path, emptyDir={})
+        fields["executor"]["instances"] = instances
+        assert refusal(**fields).path == "spec.target.delta.path"
+
+    def test_that_of_executors_too(self) -> None:
+        """They write the rows."""
+        fields = self.given("/lake/a", persistentVolumeClaim={"claimName": "lake"})
+        fields["executor"] = self.given("/lake/a", emptyDir={})["executor"]
+        assert refusal(**fields).path == "spec.target.delta.path"
+
+    @pytest.mark.parametrize("path", ["s3a://tmp/a", "/lake/a", "/lakes/a", "/tmpfs/a", "file:/lake/a"])
+    def test_what_lasts_is_taken(self, path: str) -> None:
+        """A store, a claim, and what others may have put into the pod."""
+        assert build(**self.given(path, persistentVolumeClaim={"claimName": "lake"}))["kind"] == "Pod"
+
+
 class TestConf:
     """What concerns speed, memory and stores; nothing that loads code, makes pods or chooses identities."""
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from backfill_api import environment as env
+from backfill_operator.manifests.lasting import check_lasting
 from backfill_operator.manifests.launch import Launch
 from backfill_operator.manifests.names import (
     BLOCK_MANAGER_PORT,
@@ -83,6 +84,7 @@ def _pod(
     """Return what a template makes of our defaults, and what must be so whatever it says; the template is checked first."""
     check_template(template, path, container, launch.installation)
     check_image(launch.image, "spec.spark.image", launch.installation)
+    check_lasting(launch, template, container)
     given = {"metadata": template.get("metadata"), "spec": template.get("spec")}
     pod: dict[str, Any] = merge(merge(_defaults(container), given), musts(launch))
     return _restricted({"apiVersion": "v1", "kind": "Pod"} | pod)
