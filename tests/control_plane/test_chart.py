@@ -313,19 +313,20 @@ class TestTheOperatorsPod:
 
 class TestTheTenantsPart:
     def test_is_in_every_watched_namespace(self):
-        """Account, role, quota and who may call whom."""
+        """Account, role and who may call whom."""
         kinds = {
             namespace: sorted(one["kind"] for one in rendered() if place(one)[0] == namespace) for namespace in TENANTS
         }
-        whole = ["NetworkPolicy"] * 2 + ["ResourceQuota"] + ["Role"] * 2 + ["RoleBinding"] * 2 + ["ServiceAccount"]
+        whole = ["NetworkPolicy"] * 2 + ["Role"] * 2 + ["RoleBinding"] * 2 + ["ServiceAccount"]
         assert kinds == dict.fromkeys(TENANTS, whole)
 
-    def test_limits_how_many_backfills_there_are(self):
-        """Each is kept in the operator's memory."""
-        assert [one["spec"]["hard"] for one in of_kind(rendered(), "ResourceQuota")] == [
-            {f"count/{PLURAL}.{GROUP}": "100"}
-        ] * len(TENANTS)
-        assert of_kind(rendered(tenant={"quota": {"enabled": False}}), "ResourceQuota") == []
+    def test_limits_how_many_backfills_there_are_where_that_is_wanted(self):
+        """Each is kept in the operator's memory. Kubernetes refuses objects that it does not count yet: so not at first."""
+        assert of_kind(rendered(), "ResourceQuota") == []
+        made = of_kind(rendered(tenant={"quota": {"enabled": True, "hard": {"pods": 20}}}), "ResourceQuota")
+        assert [one["spec"]["hard"] for one in made] == [{f"count/{PLURAL}.{GROUP}": "100", "pods": "20"}] * len(
+            TENANTS
+        )
 
     def test_makes_namespaces_only_when_asked_restricted_and_kept(self):
         """Most are there already; one that goes takes all Backfills along."""

@@ -1,5 +1,6 @@
 """The chart's objects on a real API server: each is taken, and its Roles are all that the operator needs. Skipped without one."""
 
+import contextlib
 import secrets
 import subprocess
 import time
@@ -55,7 +56,7 @@ class TestEveryObject:
         """Unknown fields, wrong types and rules that do not compile are an error here, and not at somebody's installation."""
         peer = {"podSelector": {"matchLabels": {"app": "prometheus"}}}
         everything = {
-            "tenant": {"persistentVolumeClaims": True}, "networkPolicy": {"metricsFrom": [peer]},
+            "tenant": {"persistentVolumeClaims": True, "quota": {"enabled": True}}, "networkPolicy": {"metricsFrom": [peer]},
             "images": {"pullSecrets": ["registry"]}, "operator": {"tolerations": [{"operator": "Exists"}]},
             "limits": LIMITS | {"allowSidecars": True},
         }  # fmt: skip
@@ -83,57 +84,99 @@ def own_kubeconfig(cluster, system, folder):
     return file
 
 
-@pytest.fixture(scope="class")
-def judged(real_cluster):
-    """Give what asks the server about a Backfill, in a namespace where the chart's policy holds."""
+class Judge:
+    """The API server, asked about Backfills of one namespace."""
+
+    def __init__(self, api, namespace):
+        self._custom = client.CustomObjectsApi(api)
+        self._where = (BACKFILLS.group, BACKFILLS.version, namespace, BACKFILLS.plural)
+
+    def said(self, *, name="new", dry_run="All", **spec):
+        """Return what it says against a new one; None: it would take it."""
+        body = {
+            "apiVersion": BACKFILLS.api_version,
+            "kind": "Backfill",
+            "metadata": {"name": name},
+            "spec": SPEC | spec,
+        }
+        options = {"dry_run": dry_run} if dry_run else {}
+        return self._words(self._custom.create_namespaced_custom_object, *self._where, body, **options)
+
+    def said_of_change(self, **spec):
+        """Return what it says against a change of the one that is there."""
+        return self._words(
+            self._custom.patch_namespaced_custom_object, *self._where, "old", {"spec": spec}, dry_run="All"
+        )
+
+    @staticmethod
+    def _words(ask, *words, **options):
+        try:
+            ask(*words, **options)
+        except client.ApiException as refused:
+            return refused.body
+        return None
+
+
+@contextlib.contextmanager
+def policy(cluster, **limits):
+    """Give a judge of a namespace where the chart's policy holds, and where a Backfill is older than that."""
     with (
-        cluster_harness.prepared(real_cluster) as tenant,
-        config.new_client_from_config(str(real_cluster.kubeconfig)) as api,
+        cluster_harness.prepared(cluster) as tenant,
+        config.new_client_from_config(str(cluster.kubeconfig)) as api,
     ):
+        judge = Judge(api, tenant)
+        assert judge.said(name="old", dry_run=None, spark={"image": "thief"}) is None
         kinds = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
-        objects = charts.of_kind(charts.rendered((tenant,), limits=LIMITS), *kinds)
+        objects = charts.of_kind(charts.rendered((tenant,), limits=limits), *kinds)
         for one in objects:
             one["metadata"]["name"] = tenant
             one["spec"] |= {"policyName": tenant} if "policyName" in one["spec"] else {}
-        apply(real_cluster, objects)
-        custom, admission = client.CustomObjectsApi(api), client.AdmissionregistrationV1Api(api)
-
-        def said(**spec):
-            """Return what the server says against it; None: it would take it."""
-            body = {
-                "apiVersion": BACKFILLS.api_version,
-                "kind": "Backfill",
-                "metadata": {"name": "one"},
-                "spec": SPEC | spec,
-            }
-            try:
-                custom.create_namespaced_custom_object(
-                    BACKFILLS.group, BACKFILLS.version, tenant, BACKFILLS.plural, body, dry_run="All"
-                )
-            except client.ApiException as refused:
-                return refused.body
-            return None
-
+        apply(cluster, objects)
+        admission = client.AdmissionregistrationV1Api(api)
         try:
             deadline = time.monotonic() + 30
-            while said(spark={"image": "thief"}) is None:
+            while "allowedImages" not in (judge.said(spark={"image": "thief"}) or ""):
                 assert time.monotonic() < deadline, "the policy does not hold"
-            yield said
+            yield judge
         finally:
             admission.delete_validating_admission_policy_binding(tenant)
             admission.delete_validating_admission_policy(tenant)
 
 
+@pytest.fixture(scope="class")
+def judge(real_cluster):
+    """The policy of the table."""
+    with policy(real_cluster, **LIMITS) as made:
+        yield made
+
+
 class TestTheAdmissionPolicy:
     @pytest.mark.parametrize("given", ACCEPTED.values(), ids=ACCEPTED.keys())
-    def test_lets_pass_what_the_limits_allow(self, judged, given):
+    def test_lets_pass_what_the_limits_allow(self, judge, given):
         """A policy that is stricter than the operator would be a riddle."""
-        assert judged(**given) is None
+        assert judge.said(**given) is None
 
     @pytest.mark.parametrize(("given", "limit"), REFUSED.values(), ids=REFUSED.keys())
-    def test_refuses_the_rest_and_names_the_limit(self, judged, given, limit):
+    def test_refuses_the_rest_and_names_the_limit(self, judge, given, limit):
         """At once, to whoever applies it."""
-        assert f"limits.{limit}" in (judged(**given) or "")
+        assert f"limits.{limit}" in (judge.said(**given) or "")
+
+    def test_lets_an_older_backfill_be_stopped_but_not_widened(self, judge):
+        """It was there before the limits: whoever tightens them wants to end it, not to be kept from it."""
+        assert judge.said_of_change(suspend=True, desiredState="Paused") is None
+        assert "allowedImages" in judge.said_of_change(spark={"image": "another-thief"})
+
+    def test_judges_images_of_further_containers_where_those_are_allowed(self, real_cluster):
+        """They share the pod's volumes."""
+
+        def beside(image):
+            return {"driver": {"template": {"spec": {"containers": [{"name": "beside", "image": image}]}}}}
+
+        with policy(real_cluster, allowSidecars=True, allowedImages=["registry.example/beside:1"]) as judge:
+            assert judge.said(**beside("registry.example/beside:1")) is None
+            assert "allowedImages" in judge.said(**beside("registry.example/beside:2"))
+            first = {"driver": {"template": {"spec": {"initContainers": [{"name": "driver", "image": "thief"}]}}}}
+            assert "allowedImages" in judge.said(**first)
 
 
 class OwnAccount(RealApi):

@@ -65,10 +65,6 @@ class Node:
         # The CRD may be there from an earlier run, and stays after this one.
         self.helm("upgrade", "--install", RELEASE, CHART, "--create-namespace", "--take-ownership", "--wait", "--timeout=3m",
                   *as_flags({"watch": watch} | values))  # fmt: skip
-        for namespace in (self.namespace, self.restricted):
-            # Kubernetes counts objects of a new kind half a minute later, and refuses them until then.
-            counted = "--for=jsonpath={.status.hard}"
-            self.kubectl("wait", counted, f"resourcequota/{RELEASE}", "--timeout=90s", namespace=namespace)
 
     def upgrade(self, **values):
         """Change values of the installation, and wait until the new operator is ready."""
