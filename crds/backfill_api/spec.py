@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, StrictBool, StrictInt, StringConstraints, model_validator
 
+from backfill_api import meaning
 from backfill_api.bounds import DAY_S, Drain, Name, Rate, Seconds
 from backfill_api.model import Model, cel, refused, unchanged
 from backfill_api.names import API_VERSION, DEFAULT_NAMESPACE, KIND
@@ -206,7 +207,7 @@ class Backfill(Model):
 
 
 def spec_hash(spec: BackfillSpec, job_id: str) -> str:
-    """Hash what must not change while a state exists: job, source, transform, target and strategy.
+    """Hash what must not change while a state exists: job, source, transform, target, strategy, and what expressions mean.
 
     Left out are `source.delta.schemaChange` (changing it is the cure of SchemaChanged) and what only changes
     the strategy's pace (changing it is the cure of a driver without memory). Fields that hold their defaults are
@@ -221,13 +222,15 @@ def spec_hash(spec: BackfillSpec, job_id: str) -> str:
     target["delta"].pop("key", None)
     params = spec.strategy.params
     strategy = params.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude=set(params.PACE))
-    document = {
+    document: dict[str, Any] = {
         "jobId": job_id,
         "source": source,
         "transform": _written(spec.transform),
         "target": target | {"key": list(spec.key)},
         "strategy": {"type": spec.strategy.type} | strategy,
     }
+    if said := meaning.given(spec.spark.conf):
+        document["conf"] = said
     canonical = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(canonical.encode()).hexdigest()
 

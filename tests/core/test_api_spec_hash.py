@@ -55,6 +55,11 @@ class TestTheHash:
             ("spec.target.delta.writeMode", "Changelog"),
             ("spec.target.delta.key", ["id"]),
             ("spec.strategy.snapshot", {"vnodes": 512}),
+            ("spec.spark", {"conf": {"spark.sql.session.timeZone": "Europe/Berlin"}}),
+            ("spec.spark", {"conf": {"spark.sql.ansi.enabled": "false"}}),
+            ("spec.spark", {"conf": {"spark.sql.caseSensitive": "true"}}),
+            ("spec.spark", {"conf": {"spark.sql.legacy.timeParserPolicy": "LEGACY"}}),
+            ("spec.spark", {"conf": {"spark.sql.legacy.sizeOfNull": "true"}}),
         ],
     )
     def test_changes_with_the_result(self, path: str, value: object) -> None:
@@ -71,6 +76,7 @@ class TestTheHash:
             ("spec.after", "Follow"),
             ("spec.verify", "Final"),
             ("spec.desiredState", "Paused"),
+            ("spec.spark", {"conf": {"spark.sql.shuffle.partitions": "8", "spark.executor.memory": "2g"}}),
         ],
     )
     def test_does_not_change_with_the_pace(self, path: str, value: object) -> None:
@@ -85,6 +91,7 @@ class TestTheHash:
             ("spec.target.delta.existingRows", "Refuse"),
             ("spec.jobId", "default/orders"),
             ("metadata.labels", {"team": "sales"}),
+            ("spec.spark", {"conf": {"spark.sql.session.timeZone": "utc", "spark.sql.ansi.enabled": "TRUE"}}),
         ],
     )
     def test_does_not_change_when_a_default_is_written_out(self, path: str, value: object) -> None:

@@ -1,0 +1,26 @@
+"""Settings of Spark that change what an expression means: the same in every attempt, or another job."""
+
+from backfill_api import meaning
+from backfill_spark.session import NEVER_OTHERWISE, settled
+
+ZONE, ANSI = "spark.sql.session.timeZone", "spark.sql.ansi.enabled"
+
+
+class TestASession:
+    """Has each such setting, whatever an image, a cluster or a spec says of others."""
+
+    def test_has_what_the_spec_gives_and_the_rest_as_ever(self) -> None:
+        conf = settled({ZONE: " Europe/Berlin ", "spark.executor.memory": "2g"})
+
+        assert conf == {**meaning.PINNED, **NEVER_OTHERWISE, ZONE: "Europe/Berlin", "spark.executor.memory": "2g"}
+
+    def test_has_some_never_otherwise(self) -> None:
+        """A spec that asks for the environment in SQL, or for files to be skipped in silence, is not heard."""
+        conf = settled({"spark.sql.variable.substitute": "true", "spark.sql.files.ignoreMissingFiles": "true"})
+
+        assert conf["spark.sql.variable.substitute"] == "false"
+        assert conf["spark.sql.files.ignoreMissingFiles"] == "false"
+
+    def test_what_is_given_is_what_differs(self) -> None:
+        assert meaning.given({ZONE: "UTC", ANSI: "True", "spark.sql.shuffle.partitions": "4"}) == {}
+        assert meaning.given({ANSI: "false", "spark.sql.legacy.x": "1"}) == {ANSI: "false", "spark.sql.legacy.x": "1"}
