@@ -1,7 +1,7 @@
 """Changes of a Delta table as what a target must do: pure functions from frames to frames.
 
 Order in one version is removals, then additions, as a multiset; the last image of a key wins. A row that does not
-pass the filter is not there, so a change whose new image fails it removes the key.
+pass the filter is not there, so a change whose new image fails it removes the key of the old one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from backfill_core.errors import DuplicateKeyError, KeyInvalidError, SourceNotAppendOnlyError
-from backfill_spark.columns import quoted
+from backfill_spark.columns import key_hash, quoted, said_key
 
 if TYPE_CHECKING:
     from backfill_spark.transform import Transform
@@ -22,7 +22,7 @@ CHANGE_TYPE, COMMIT_VERSION = "_change_type", "_commit_version"
 OP, EPOCH, VERSION = "_op", "_epoch", "_version"
 INSERTED, DELETED, BEFORE, AFTER = "insert", "delete", "update_preimage", "update_postimage"
 REMOVALS = (DELETED, BEFORE)
-_TYPE, _AT, _PASS, _ADD = "__backfill_type", "__backfill_at", "__backfill_pass", "__backfill_add"
+_TYPE, _AT, _ADD = "__backfill_type", "__backfill_at", "__backfill_add"
 _REMOVE, _ROW, _LAST, _STEPS = "__backfill_remove", "__backfill_row", "__backfill_last", "__backfill_steps"
 
 
@@ -30,16 +30,18 @@ def _columns(names: list[str] | tuple[str, ...]) -> list[Column]:
     return [F.col(quoted(name)) for name in names]
 
 
-def _judged(changes: DataFrame, transform: Transform) -> DataFrame:
-    """Project every image, and say of each whether the filter lets it pass.
+def _images(changes: DataFrame, transform: Transform) -> DataFrame:
+    """Filter, then project: `where` guards `select` here as it does in history, the key's expression included.
 
-    Shape: the output columns, `__backfill_type`, `__backfill_at` (version), `__backfill_pass` (boolean).
+    An image that does not pass is not needed: before its version the row was not there, or after it it is not. Each is
+    judged by itself, so what passes is exactly what the view lost and what it got.
+
+    Shape: the output columns, `__backfill_type`, `__backfill_at` (version).
     """
-    passes = F.lit(True) if transform.where is None else F.coalesce(F.expr(transform.where), F.lit(False))
+    passing = changes if transform.where is None else changes.where(transform.where)
     expressions = [F.expr(one) for one in (transform.select or ("*",))]
-    return changes.select(
-        *expressions, F.col(CHANGE_TYPE).alias(_TYPE), F.col(COMMIT_VERSION).alias(_AT), passes.alias(_PASS)
-    ).drop(CHANGE_TYPE, COMMIT_VERSION)  # a `*` brings them along
+    labels = (F.col(CHANGE_TYPE).alias(_TYPE), F.col(COMMIT_VERSION).alias(_AT))
+    return passing.select(*expressions, *labels).drop(CHANGE_TYPE, COMMIT_VERSION)  # a `*` brings them along
 
 
 def net_changes(changes: DataFrame, transform: Transform, key: tuple[str, ...]) -> DataFrame:
@@ -52,12 +54,10 @@ def net_changes(changes: DataFrame, transform: Transform, key: tuple[str, ...]) 
 
     Lazy. Shuffles once, by key. Pre-images are removals of their own key, so a changed key removes the old one.
     """
-    judged = _judged(changes, transform)
-    output = [name for name in judged.columns if name not in {_TYPE, _AT, _PASS}]
+    images = _images(changes, transform)
+    output = [name for name in images.columns if name not in {_TYPE, _AT}]
     removal = F.col(_TYPE).isin(*REMOVALS)
-    ranked = judged.select(
-        *_columns(output), _AT, (~removal & F.col(_PASS)).alias(_ADD), (removal & F.col(_PASS)).alias(_REMOVE)
-    )
+    ranked = images.select(*_columns(output), _AT, (~removal).alias(_ADD), removal.alias(_REMOVE))
     # Placed by key once: both groupings find their rows where they are.
     by_version = (
         ranked.repartition(*_columns(key))
@@ -116,13 +116,13 @@ def check_net_changes(net: DataFrame, key: tuple[str, ...]) -> int:
     for index, name in enumerate(key):
         if counts[f"{index}"]:
             raise KeyInvalidError(
-                f"the key column {name!r} is null in {counts[f'{index}']} changed rows, as in "
+                f"the key column {name!r} is null in {counts[f'{index}']} changed rows, as where "
                 f"{_example(net.where(nameless), key)}.",
                 cure="Choose another key, or leave such rows out with spec.transform.where.",
             )
     if counts["doubled"]:
         raise DuplicateKeyError(
-            f"key ({', '.join(key)}) is not unique in the source: {_example(net.where(F.col(_ADD) > 1), key)}.",
+            f"key ({', '.join(key)}) is not unique in the source, as where {_example(net.where(F.col(_ADD) > 1), key)}.",
             cure="An Upsert target holds one row a key: choose another spec.source.delta.key, or writeMode Changelog.",
         )
     return int(counts["rows"])
@@ -135,9 +135,8 @@ def _any_null(names: tuple[str, ...]) -> Column:
     return found
 
 
-def _example(rows: DataFrame, key: tuple[str, ...]) -> dict[str, object]:
-    found = rows.select(*_columns(key)).limit(1).collect()[0]
-    return {name: found[name] for name in key}
+def _example(rows: DataFrame, key: tuple[str, ...]) -> str:
+    return said_key(key, rows.select(key_hash(key).alias("hash")).limit(1).collect()[0]["hash"])
 
 
 def snapshot_rows(rows: DataFrame, *, epoch: int, version: int) -> DataFrame:
@@ -160,12 +159,12 @@ def changelog_rows(changes: DataFrame, transform: Transform, *, key: tuple[str, 
     With a filter and a key it shuffles once, by key and version. Without a key nobody knows which halves belong
     together, so under a filter all of them are told as `delete` and `insert`.
     """
-    judged = _judged(changes, transform)
-    output = [name for name in judged.columns if name not in (_TYPE, _AT, _PASS)]
+    images = _images(changes, transform)
+    output = [name for name in images.columns if name not in (_TYPE, _AT)]
     told = (
-        judged if transform.where is None else judged.withColumn(_TYPE, _single(key if set(key) <= set(output) else ()))
+        images if transform.where is None else images.withColumn(_TYPE, _single(key if set(key) <= set(output) else ()))
     )
-    return told.where(F.col(_PASS)).select(
+    return told.select(
         *_columns(output),
         F.col(_TYPE).alias(OP),
         F.lit(epoch).cast("long").alias(EPOCH),
@@ -176,15 +175,13 @@ def changelog_rows(changes: DataFrame, transform: Transform, *, key: tuple[str, 
 def _single(key: tuple[str, ...]) -> Column:
     """Return the type of an image, as that of a change of its own where its pair is not whole."""
     kind = F.col(_TYPE)
-    half = kind.isin(BEFORE, AFTER)
     alone = F.when(kind == BEFORE, DELETED).when(kind == AFTER, INSERTED).otherwise(kind)
     if not key:
         return alone
     # An update that changes the key leaves one half with each key; neither has a pair there.
     same = Window.partitionBy(*_columns(key), _AT)
-    hidden = F.count_if(half & ~F.col(_PASS)).over(same)
     before, after = (F.count_if(kind == one).over(same) for one in (BEFORE, AFTER))
-    return F.when((hidden > 0) | (before != after), alone).otherwise(kind)
+    return F.when(before != after, alone).otherwise(kind)
 
 
 def append_rows(changes: DataFrame) -> DataFrame:

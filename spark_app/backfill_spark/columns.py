@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 from backfill_api.explain import nearest
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 LISTED_MAX = 20
 _ROWS = "__backfill_rows"
@@ -51,11 +52,23 @@ def nullable(data_type: DataType) -> DataType:
     return data_type
 
 
-def doubled_key(rows: DataFrame, key: Sequence[str]) -> tuple[dict[str, object], int] | None:
-    """Return a key that more than one row has, and how many have it; None when each key stands in one row.
+def key_hash(key: Sequence[str]) -> Column:
+    """Return the hash by which messages name a key: its values are somebody's data, and messages go everywhere."""
+    return F.xxhash64(*(F.col(quoted(name)) for name in key))
+
+
+def said_key(key: Sequence[str], found: int) -> str:
+    """Return the condition that finds the rows of a key in its table, without its values."""
+    names = (name if re.fullmatch(r"[A-Za-z_]\w*", name) else quoted(name) for name in key)
+    return f"xxhash64({', '.join(names)}) = {found}"
+
+
+def doubled_key(rows: DataFrame, key: Sequence[str]) -> tuple[str, int] | None:
+    """Return a key that more than one row has (see `said_key`), and how many; None when each key stands in one row.
 
     Runs a job that reads the key's columns once and shuffles them.
     """
     counted = rows.groupBy(*(F.col(quoted(name)) for name in key)).agg(F.count(F.lit(1)).alias(_ROWS))
-    found = counted.where(F.col(_ROWS) > 1).limit(1).collect()
-    return ({name: found[0][name] for name in key}, int(found[0][_ROWS])) if found else None
+    doubled = counted.where(F.col(_ROWS) > 1).select(key_hash(key).alias("hash"), _ROWS)
+    found = doubled.limit(1).collect()
+    return (said_key(key, found[0]["hash"]), int(found[0][_ROWS])) if found else None

@@ -32,6 +32,7 @@ from backfill_core.steps import KEY_PROOF, START
 from backfill_spark import crash, stopping
 from backfill_spark.control_seat import ControlSeat
 from backfill_spark.java_death import death, java_died
+from backfill_spark.java_errors import without_values
 from backfill_spark.loop import Loop, now
 from backfill_spark.metrics import LoopMeter, progress_registry
 from backfill_spark.opening import Opened, as_pinned, open_job, open_target, session_for
@@ -154,9 +155,9 @@ def _run_attempt(
         if java_died(spark, error):
             raise death(error) from error
         # The JVM speaks in its own exceptions; only those nobody knows leave as they are.
-        source = locals().get("opened")
-        known = source.source.explain_failure(error) if source else None
-        raise (known or TransientError(f"{type(error).__name__}: {str(error)[:600]}")) from error
+        there = locals().get("opened")
+        known = (there.transform.explain_failure(error) or there.source.explain_failure(error)) if there else None
+        raise (known or TransientError(f"{type(error).__name__}: {without_values(str(error))[:600]}")) from error
     # A proof before the first write is a step of its own, not part of the start.
     spent = {START: now().mono_s - began_s - proof_s} | ({KEY_PROOF: proof_s} if proof_s else {})
     attempt = _Attempt(
@@ -169,7 +170,7 @@ def _run_attempt(
 def _check_keys(backfill: Backfill, opened: Opened, settings: DriverSettings) -> bool:
     """Look at the key's values before the first write of a job; return whether the target's key is proven by that.
 
-    A resumed job was looked at then. What the transform makes of a key is another key.
+    A resumed job was looked at then.
     """
     spec = backfill.spec
     if opened.state is not None or spec.target.delta.write_mode != UPSERT:
@@ -177,9 +178,10 @@ def _check_keys(backfill: Backfill, opened: Opened, settings: DriverSettings) ->
     unique = settings.check_unique
     if unique is None:
         unique = opened.pinned.live_rows <= CHECK_UNIQUE_ROWS_MAX
-    opened.source.check_key_values(unique=unique)
-    same = spec.source.delta is not None and spec.key == spec.source.delta.key and not spec.transform.select
-    return unique and same
+    opened.source.check_no_null_key(spec.transform.where)
+    if unique:
+        opened.check_one_row_a_key(spec.key)
+    return unique
 
 
 class _Attempt:

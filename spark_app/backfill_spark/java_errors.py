@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -13,6 +15,49 @@ JAVA_ERRORS = (Py4JJavaError, CapturedException)
 CAUSES_MAX = 12
 NO_ROOM = ("No space left", "Disk quota exceeded", "File too large")
 NO_ACCESS = ("AccessControlException", "AccessDenied", "Permission denied")
+
+RAISED = "P0001"
+"""SQLSTATE of what an expression raises itself."""
+
+_ROW_CONDITIONS = (
+    "DUPLICATED_MAP_KEY",
+    "INCONSISTENT_BEHAVIOR_CROSS_VERSION",
+    "FAILED_EXECUTE_UDF",
+    "EXCEED_LIMIT_LENGTH",
+)
+"""Of a row's values too, under SQLSTATEs that are not about data."""
+
+_SAID = re.compile(r"\[([A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
+_STATE = re.compile(r"SQLSTATE: (\w{5})")
+_SQL = re.compile(r"== SQL[^\n]*==\n([^\n]+)\n")
+_FOLDER = re.compile(r"(?<=/)([^/=\s]+)=[^/\n]*(?=/)")
+
+
+@dataclass(frozen=True, slots=True)
+class RowFailure:
+    """A row that an expression could not compute, without its values."""
+
+    condition: str
+    state: str
+    sql: str
+    """The line of SQL that failed, as it was given; empty where Spark does not say."""
+
+
+def row_failure(error: Exception) -> RowFailure | None:
+    """Return what kept an expression from computing a row; None when that was not the matter."""
+    for _, message in causes(error):
+        said, state = _SAID.match(message.strip()), _STATE.search(message)
+        if said is None or state is None:
+            continue
+        if state[1].startswith("22") or state[1] == RAISED or said[1].startswith(_ROW_CONDITIONS):
+            line = _SQL.search(message)
+            return RowFailure(said[1], state[1], line[1].strip() if line else "")
+    return None
+
+
+def without_values(text: str) -> str:
+    """Return text without the values that stand in the names of folders: `/day=2024-01-01/` is a value of a row."""
+    return _FOLDER.sub(r"\1=…", text)
 
 
 def causes(error: Exception) -> list[tuple[str, str]]:
@@ -47,9 +92,9 @@ def first_line(error: Exception) -> str:
     """Return the first words of an exception, shortened; of py4j's own, whose first words only name a call, the JVM's."""
     if isinstance(error, Py4JJavaError):
         said = [f"{name.rpartition('.')[2]}: {text.strip().partition(chr(10))[0]}" for name, text in causes(error)]
-        return (said[0] if len(said) == 1 else f"{said[0]}; caused by {said[-1]}")[:400]
+        return without_values(said[0] if len(said) == 1 else f"{said[0]}; caused by {said[-1]}")[:400]
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__)[:400]
+    return without_values(lines[0] if lines else type(error).__name__)[:400]
 
 
 def is_no_room(text: str) -> bool:

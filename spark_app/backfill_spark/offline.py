@@ -10,8 +10,7 @@ from backfill_api.spec import Backfill
 from backfill_core.errors import StateMismatchError
 from backfill_core.sizing import pieces
 from backfill_spark.loop import now
-from backfill_spark.opening import open_job
-from backfill_spark.session import open_session
+from backfill_spark.opening import open_job, session_for
 from backfill_spark.settings import DriverSettings
 from backfill_spark.verify import differing_rows, take_receipt
 from backfill_spark.wire_commands import receipt_words
@@ -26,15 +25,7 @@ def verify_offline(
         StateMismatchError: the target has no state of this job.
         BackfillError: a table cannot be opened.
     """
-    spark = open_session(
-        app_name="backfill verify",
-        cores=settings.cores,
-        memory=settings.memory,
-        jars_dir=settings.jars_dir,
-        java_home=settings.java_home,
-        spec_conf=backfill.spec.spark.conf,
-    )
-    try:
+    with session_for(backfill, settings, app_name="backfill verify", given=None) as spark:
         opened = open_job(spark, backfill)
         state = opened.state
         if state is None:
@@ -63,5 +54,3 @@ def verify_offline(
             wrong = tuple(one.vnode for one in receipt.mismatches)
             examples = differing_rows(view, target, key=key, vnodes=vnodes, wrong=wrong, changelog=changelog)
         return receipt_words(replace(receipt, verified_ms=now().wall_ms)), examples
-    finally:
-        spark.stop()

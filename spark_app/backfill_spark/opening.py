@@ -12,6 +12,7 @@ from py4j.protocol import Py4JError
 from backfill_api.spec import Backfill
 from backfill_core import strategies
 from backfill_core.errors import SnapshotExpiredError, SourceReplacedError
+from backfill_core.messages import Piece
 from backfill_core.owner import PREFIX, Claim, check_claim
 from backfill_core.plugins import choose
 from backfill_core.ports import Pinned
@@ -23,6 +24,7 @@ from backfill_spark.seal import Sealer, StoredState
 from backfill_spark.session import open_session
 from backfill_spark.settings import DriverSettings
 from backfill_spark.transform import Transform
+from backfill_spark.verify import check_one_row_a_key
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,6 +50,19 @@ class Opened:
     target: OpenedTarget
     transform: Transform
     pinned: PinnedTable
+
+    def check_one_row_a_key(self, key: tuple[str, ...]) -> None:
+        """Prove a key on what the transform makes of the pinned version: the target will hold just that.
+
+        Of a key that the transform drops (no Upsert's) the source is looked at.
+
+        Raises:
+            DuplicateKeyError: two rows share a key.
+        """
+        source = self.source.read(tuple(Piece(index, 0, rows, rows) for index, rows in enumerate(self.pinned.rows)))
+        view = self.transform.apply(source)
+        rows = view if set(key) <= set(view.columns) else source
+        check_one_row_a_key(rows, key, what=f"version {self.pinned.version} of the source")
 
     @property
     def sink(self) -> Sink:
@@ -141,11 +156,18 @@ def open_job(spark: SparkSession, backfill: Backfill, target: OpenedTarget | Non
     transform = Transform(tuple(spec.transform.select) or None, spec.transform.where)
     pinned = _pin(source, target.state, spec.source.delta.version if spec.source.delta else None)
     transform.check(source.read(()), changelog=spec.target.delta.write_mode == "Changelog")
+    if target.state is None:
+        transform.check_sample(source.read(_some_file(pinned)))
     schema = transform.output_schema(spark, pinned.schema)
     target.sink.check(schema, source_path=source.path, has_state=target.state is not None)
     if target.stored.table_version >= 0:
         target.sealer.check()
     return Opened(source, target, transform, pinned)
+
+
+def _some_file(pinned: PinnedTable) -> tuple[Piece, ...]:
+    """Return the first file with rows, whole; nothing of an empty table."""
+    return next(((Piece(index, 0, rows, rows),) for index, rows in enumerate(pinned.rows) if rows), ())
 
 
 def _pin(source: Source, state: JobState | None, asked: int | None) -> PinnedTable:

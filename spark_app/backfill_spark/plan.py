@@ -79,8 +79,8 @@ def _plan(
     limit = spec.throttle.rows_per_second
     steps = _steps(opened, backfill, settings, start_s, rate)
     seconds = sum(one.seconds for one in steps)
-    opened.source.check_key_values(unique=False)
-    unique = _is_unique(opened) if check_unique and spec.source.delta and spec.source.delta.key else None
+    opened.source.check_no_null_key(spec.transform.where)
+    unique = _is_unique(opened, spec.key) if check_unique and spec.source.delta and spec.source.delta.key else None
     retention = kept_seconds(opened.source.properties().get)
     params = spec.strategy.snapshot
     per_split = max(1, int(rate * params.split_target_seconds / params.max_in_flight))
@@ -164,9 +164,9 @@ def _key_unproven(
     return (PlanWarning(reason="KeyUnproven", message=words, cure=cure),)
 
 
-def _is_unique(opened: Opened) -> bool:
+def _is_unique(opened: Opened, key: tuple[str, ...]) -> bool:
     try:
-        opened.source.check_key_values(unique=True)
+        opened.check_one_row_a_key(key)
     except DuplicateKeyError:
         return False
     return True

@@ -56,8 +56,8 @@ class Source(Protocol):
     def properties(self) -> dict[str, str]:
         """Return the table properties of the pinned version."""
 
-    def check_key_values(self, *, unique: bool) -> None:
-        """Refuse null keys of the pinned version, and with `unique` also doubled ones."""
+    def check_no_null_key(self, where: str | None = None) -> None:
+        """Refuse null keys among the rows of the pinned version that pass a condition."""
 
     def live_rows(self, pieces: Sequence[Piece]) -> int:
         """Return how many rows whole files must yield."""

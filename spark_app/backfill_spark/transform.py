@@ -2,40 +2,28 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from backfill_api.explain import nearest
 from backfill_core.errors import InvalidTransformError
-from backfill_spark.columns import quoted, unused
+from backfill_spark.columns import quoted
+from backfill_spark.java_errors import JAVA_ERRORS, RAISED, row_failure
+from backfill_spark.row_wise import FIXED_CURE, ROW_WISE_CURE, Fault, find_fault, stray_node, void
+from backfill_spark.verify import deep_hash
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
 OURS = "__backfill_"
 CHANGELOG_COLUMNS = ("_op", "_epoch", "_version")
-
-# Catalyst calls these deterministic because one query sees one value; a job is many queries.
-TIME_DEPENDENT = (
-    "CurrentTimestamp", "CurrentDate", "CurrentTime", "Now", "LocalTimestamp", "CurrentTimeZone", "CurrentUser",
-    "CurrentDatabase", "CurrentCatalog", "UnixTimestamp$", "SparkPartitionID", "InputFileName",
-)  # fmt: skip
-NOT_ROW_WISE = {
-    "Aggregate": "an aggregate",
-    "Window": "a window function",
-    "Generate": "a generator (explode)",
-    "Join": "a join",
-    "Sort": "an order",
-    "Distinct": "a distinct",
-}
-ROW_WISE_CURE = "Use only expressions over the columns of one row."
-FIXED_CURE = "Every retry and the verification must compute the same value: take it from a column."
+SAMPLE_ROWS = 8
+RAISED_CURE = (
+    "The expression itself refuses the row (raise_error, assert_true): leave such rows out with spec.transform.where."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +51,33 @@ class Transform:
         Raises:
             InvalidTransformError: names the field (`spec.transform.select[2]`), the expression and the cure.
         """
-        for index, expression in enumerate(self.select or ()):
-            self._check_one(empty, f"spec.transform.select[{index}]", expression, filters=False)
+        # A relation of its own: the plan has one leaf, and no column that only files have (`_metadata`).
+        empty = empty.sparkSession.createDataFrame([], empty.schema)
         if self.select is not None and not self.select:
             raise InvalidTransformError("spec.transform.select is empty.", cure="Name a column, or leave it out.")
+        self._check_select(empty)
         if self.where is not None:
-            self._check_one(empty, "spec.transform.where", self.where, filters=True)
-        names = [name.lower() for name in self.project(empty).columns]
+            _refuse(find_fault(empty, (self.where,), filters=True), f"spec.transform.where = {self.where!r}")
+        optimized: Any = self.apply(empty)._jdf.queryExecution().optimizedPlan()
+        stray = stray_node(optimized)
+        if stray is not None:
+            raise InvalidTransformError(
+                f"spec.transform is not row-wise: Spark makes a {stray} of it.", cure=ROW_WISE_CURE
+            )
+        self._check_names([name.lower() for name in self.project(empty).columns], changelog=changelog)
+
+    def _check_select(self, empty: DataFrame) -> None:
+        if self.select is None:
+            _refuse(void(empty.schema), "the source")
+            return
+        fault = find_fault(empty, self.select, filters=False)
+        if fault is None:
+            return
+        for index, expression in enumerate(self.select):
+            _refuse(find_fault(empty, (expression,), filters=False), f"spec.transform.select[{index}] = {expression!r}")
+        _refuse(fault, "spec.transform.select")
+
+    def _check_names(self, names: list[str], *, changelog: bool) -> None:
         doubled = sorted({name for name in names if names.count(name) > 1})
         if doubled:
             raise InvalidTransformError(
@@ -89,93 +97,71 @@ class Transform:
                 cure="Rename it with AS.",
             )
 
-    def _check_one(self, empty: DataFrame, field: str, expression: str, *, filters: bool) -> None:
-        try:
-            frame = empty.where(expression) if filters else empty.selectExpr(expression)
-            plan: Any = frame._jdf.queryExecution().analyzed()
-        except PySparkException as error:
-            raise InvalidTransformError(
-                f"{field} = {expression!r}: {_first_sentence(error)}", cure=_cure(error, empty.columns)
-            ) from error
-        if _sees_all(empty, expression, filters=filters):
-            raise InvalidTransformError(
-                f"{field} = {expression!r} has a * inside an expression, which takes in columns that only some reads have.",
-                cure="Name the columns.",
-            )
-        for node in _nodes(plan):
-            name = node.getClass().getSimpleName()
-            if name in NOT_ROW_WISE:
-                raise InvalidTransformError(
-                    f"{field} = {expression!r} is {NOT_ROW_WISE[name]}, not row-wise.", cure=ROW_WISE_CURE
-                )
-            for part in _expressions(node):
-                _check_expression(field, expression, part)
-
-
-def _sees_all(empty: DataFrame, expression: str, *, filters: bool) -> bool:
-    """Is any value computed from whatever columns there are? A bare star computes nothing: it passes them on."""
-    probe = unused(f"{OURS}probe", empty.columns)
-    wide = empty.withColumn(probe, F.lit(0))
-    try:
-        frame = wide.where(expression) if filters else wide.selectExpr(expression)
-        roots: Any = frame._jdf.queryExecution().analyzed().expressions()
-    except PySparkException:
-        return True  # right without one more column, wrong with it
-    computed = [root for root in map(roots.apply, range(roots.size())) if not _is_column(root, probe)]
-    return any(_is_column(part, probe) for root in computed for part in _parts(root))
-
-
-def _is_column(part: Any, name: str) -> bool:
-    return bool(part.getClass().getSimpleName() == "AttributeReference" and part.name() == name)
-
-
-def _check_expression(field: str, expression: str, part: Any) -> None:
-    name = part.getClass().getSimpleName()
-    if "Subquery" in name or name in {"Exists", "InSubquery"}:
-        raise InvalidTransformError(f"{field} = {expression!r} has a subquery.", cure=ROW_WISE_CURE)
-    if name.startswith(TIME_DEPENDENT):
-        raise InvalidTransformError(
-            f"{field} = {expression!r} depends on when or where it runs ({part.prettyName()}).", cure=FIXED_CURE
+    def explain_failure(self, error: Exception) -> InvalidTransformError | None:
+        """Say which expression could not compute a row, never of what values; None when that was not the matter."""
+        found = row_failure(error)
+        if found is None:
+            return None
+        fields = {f"spec.transform.select[{index}]": text for index, text in enumerate(self.select or ())}
+        if self.where is not None:
+            fields["spec.transform.where"] = self.where
+        blamed = [f"{name} = {text!r}" for name, text in fields.items() if found.sql and found.sql in text]
+        place = f" in {blamed[0]}" if blamed else " in spec.transform"
+        return InvalidTransformError(
+            f"a row cannot be computed{place}: {found.condition} (SQLSTATE {found.state}).",
+            cure=RAISED_CURE
+            if found.state == RAISED
+            else "Guard the expression, for example with try_cast, try_divide or nullif.",
         )
-    if not part.deterministic():
-        raise InvalidTransformError(f"{field} = {expression!r} is not deterministic.", cure=FIXED_CURE)
+
+    def check_sample(self, rows: DataFrame) -> None:
+        """Compute a few rows twice, a moment apart and with other seeds, and refuse what is not the same again.
+
+        The rows are read once (the only Spark job), and computed by Spark's optimizer where the driver is: what a query
+        freezes for its own length (a clock, a seed) is frozen anew each time. `check` sees the causes that Spark knows of;
+        this sees what says that it is deterministic and is not.
+
+        Raises:
+            InvalidTransformError: a value differs, or a row cannot be computed.
+        """
+        try:
+            sample = _local(rows.limit(SAMPLE_ROWS))
+            first, second = (self._values(sample) for _ in range(2))
+        except JAVA_ERRORS as error:
+            known = self.explain_failure(error)
+            if known is None:
+                return  # not a matter of values; the work itself finds it and says it
+            raise known from error
+        for name, before, after in zip(first.columns, first.hashes, second.hashes, strict=True):
+            if before != after:
+                raise InvalidTransformError(
+                    f"the column {name!r} of spec.transform was computed twice from the same rows, and differs.",
+                    cure=FIXED_CURE,
+                )
+
+    def _values(self, rows: DataFrame) -> _Computed:
+        out = self.apply(rows)
+        hashed = out.select(
+            *(deep_hash(F.col(quoted(one.name)), one.dataType).alias(f"c{at}") for at, one in enumerate(out.schema))
+        ).collect()
+        return _Computed(tuple(out.columns), tuple(zip(*hashed, strict=True)) if hashed else ((),) * len(out.columns))
 
 
-def _nodes(plan: Any) -> Iterator[Any]:
-    yield plan
-    children = plan.children()
-    for index in range(children.size()):
-        yield from _nodes(children.apply(index))
+@dataclass(frozen=True, slots=True)
+class _Computed:
+    """Hashes of the values of a few rows, column by column."""
+
+    columns: tuple[str, ...]
+    hashes: tuple[tuple[int, ...], ...]
 
 
-def _expressions(node: Any) -> Iterator[Any]:
-    """Yield every expression of a plan node, innermost last."""
-    roots = node.expressions()
-    for index in range(roots.size()):
-        yield from _parts(roots.apply(index))
+def _local(rows: DataFrame) -> DataFrame:
+    """Return rows as a relation that holds them."""
+    session = rows.sparkSession
+    made: Any = session._jsparkSession.createDataFrame(rows._jdf.collectAsList(), rows._jdf.schema())
+    return DataFrame(made, session)
 
 
-def _parts(root: Any) -> Iterator[Any]:
-    """Yield an expression and all that it is made of, innermost last."""
-    waiting = [root]
-    while waiting:
-        one = waiting.pop()
-        yield one
-        children = one.children()
-        waiting += [children.apply(index) for index in range(children.size())]
-
-
-def _first_sentence(error: PySparkException) -> str:
-    words = str(error.getMessage() if hasattr(error, "getMessage") else error) or str(error)
-    words = re.sub(r"^\[[A-Z0-9_.]+\]\s*", "", words.strip())
-    return words.splitlines()[0].split(" SQLSTATE")[0]
-
-
-def _cure(error: PySparkException, columns: list[str]) -> str:
-    match = re.search(r"name `([^`]+)`", str(error))
-    near = nearest(match[1], columns) if match else None
-    if near:
-        return f"Did you mean {near!r}?"
-    if "GROUP" in str(error) or "AGGREGATE" in str(error):
-        return ROW_WISE_CURE
-    return f"The source has the columns {', '.join(columns[:20])}."
+def _refuse(fault: Fault | None, what: str) -> None:
+    if fault is not None:
+        raise InvalidTransformError(f"{what}{fault.words}", cure=fault.cure)

@@ -78,19 +78,19 @@ def take_receipt(
     )
 
 
-def check_one_row_a_key(target: DataFrame, key: tuple[str, ...]) -> None:
-    """Refuse two rows with one key; reads the key's columns once and shuffles them.
+def check_one_row_a_key(rows: DataFrame, key: tuple[str, ...], *, what: str) -> None:
+    """Refuse two rows with one key; reads the key's columns once and shuffles them. `what` has the rows, in the message.
 
     A receipt cannot see them: where the source has both rows too, both sides are the same multiset.
 
     Raises:
-        DuplicateKeyError: names one such key.
+        DuplicateKeyError: names one such key, by its hash.
     """
-    found = doubled_key(target, key)
+    found = doubled_key(rows, key)
     if found:
         raise DuplicateKeyError(
-            f"key ({', '.join(key)}) is not unique: {found[0]} has {found[1]} rows in the target.",
-            cure="An Upsert target holds one row a key: choose another key, or writeMode Changelog, and a new target.",
+            f"key ({', '.join(key)}) is not unique: {found[1]} rows of {what} have {found[0]}.",
+            cure="An Upsert target holds one row a key: choose another key, or writeMode Changelog, and an empty target.",
         )
 
 
@@ -188,16 +188,16 @@ def _any_null(columns: list[Column]) -> Column:
 def _comparable(column: Column, data_type: DataType) -> Column:
     """Return flat values as they are, nested ones as a hash that sees every null and no order in maps."""
     nested = isinstance(data_type, StructType | ArrayType | MapType | VariantType)
-    return F.when(column.isNotNull(), _deep(column, data_type)) if nested else column
+    return F.when(column.isNotNull(), deep_hash(column, data_type)) if nested else column
 
 
-def _deep(value: Column, data_type: DataType) -> Column:
+def deep_hash(value: Column, data_type: DataType) -> Column:
     """Return 64 bits of a value of any type, never null."""
     if isinstance(data_type, StructType):
-        parts = [_deep(value.getField(field.name), field.dataType) for field in data_type]
+        parts = [deep_hash(value.getField(field.name), field.dataType) for field in data_type]
         return F.when(value.isNull(), F.lit(NULL_HASH).cast("long")).otherwise(F.xxhash64(*parts))
     if isinstance(data_type, ArrayType):
-        return F.xxhash64(F.size(value), F.transform(value, lambda item: _deep(item, data_type.elementType)))
+        return F.xxhash64(F.size(value), F.transform(value, lambda item: deep_hash(item, data_type.elementType)))
     if isinstance(data_type, MapType):
         entries = F.transform(F.map_entries(value), lambda entry: _deep_entry(entry, data_type))
         return F.xxhash64(F.size(value), F.sort_array(entries))
@@ -208,7 +208,7 @@ def _deep(value: Column, data_type: DataType) -> Column:
 
 def _deep_entry(entry: Column, data_type: MapType) -> Column:
     return F.xxhash64(
-        _deep(entry.getField("key"), data_type.keyType), _deep(entry.getField("value"), data_type.valueType)
+        deep_hash(entry.getField("key"), data_type.keyType), deep_hash(entry.getField("value"), data_type.valueType)
     )
 
 

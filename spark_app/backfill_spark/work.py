@@ -42,6 +42,7 @@ from backfill_spark.commits import commits_of_others
 from backfill_spark.counting import CountedRows
 from backfill_spark.crash import crash_point
 from backfill_spark.java_death import death, java_died
+from backfill_spark.java_errors import without_values
 from backfill_spark.priorities import CopyPriority
 from backfill_spark.verify import check_one_row_a_key, take_receipt
 
@@ -153,7 +154,7 @@ class SparkHands:
             case Verify():
                 return self._verify(work)
             case ProveKey():
-                check_one_row_a_key(self._parts.sink.at(work.target_version), self._parts.key)
+                check_one_row_a_key(self._parts.sink.at(work.target_version), self._parts.key, what="the target")
                 return KeyProven(work.work_id)
 
     def _after_failure(self, work: Work, error: Exception) -> Event:
@@ -336,11 +337,17 @@ class SparkHands:
             return error
         if java_died(self._parts.spark, error):
             return death(error)
-        known = self._parts.sink.explain_failure(error) or self._parts.source.explain_failure(error)
+        parts = self._parts
+        # What the sink raises in a row itself looks like what a transform raises.
+        known = (
+            parts.sink.explain_failure(error)
+            or parts.transform.explain_failure(error)
+            or parts.source.explain_failure(error)
+        )
         if known is not None:
             return known
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        return TransientError(f"{type(error).__name__}: {' '.join(lines[:3])[:600]}")
+        return TransientError(f"{type(error).__name__}: {without_values(' '.join(lines[:3]))[:600]}")
 
 
 def _rows_of(work: ReadSplit | ApplyChanges) -> str:

@@ -105,7 +105,8 @@ class TestWhatEndsAJob:
         outcome = run()
 
         assert (outcome.reason, outcome.exit_code) == ("KeyNotUnique", 23)
-        assert "'id': 2000" in outcome.message
+        named = spark.sql("SELECT xxhash64(2000L)").first()[0]
+        assert f"as where xxhash64(id) = {named}" in outcome.message
 
     def test_a_feature_that_only_the_table_knows(self, spark, tmp_path, orders, run):
         """Kernel is asked before anything is written."""

@@ -16,8 +16,6 @@ from support.jobs import forget_before, make_kind, make_orders, vacuum
 from backfill_core.errors import (
     ChangeFeedExpiredError,
     ChangeFeedMissingError,
-    DuplicateKeyError,
-    InvalidTransformError,
     KeyInvalidError,
     SchemaChangedError,
     SnapshotExpiredError,
@@ -26,7 +24,6 @@ from backfill_core.errors import (
 )
 from backfill_core.sizing import pieces
 from backfill_spark.sources.delta.source import DeltaSource
-from backfill_spark.transform import Transform
 
 
 def rows_of(frame):
@@ -141,7 +138,8 @@ class TestKeys:
         spark.sql("SELECT if(id = 3, null, id) AS id FROM range(9)").write.format("delta").save(str(tmp_path / "s"))
 
         with pytest.raises(KeyInvalidError, match="null in 1 rows"):
-            opened(spark, str(tmp_path / "s")).check_key_values(unique=False)
+            opened(spark, str(tmp_path / "s")).check_no_null_key()
+        opened(spark, str(tmp_path / "s")).check_no_null_key("id IS NOT NULL")
 
     def test_a_null_that_a_deletion_vector_hides_is_not_there(self, spark, tmp_path):
         path = str(tmp_path / "s")
@@ -151,25 +149,7 @@ class TestKeys:
         source = opened(spark, path)
 
         assert sum(source.pinned.deleted) == 1
-        source.check_key_values(unique=True)
-
-    @pytest.mark.parametrize("name", ["count", "a.b", "it's", "a`b"])
-    def test_any_name_will_do(self, spark, tmp_path, name):
-        path = str(tmp_path / "s")
-        spark.range(9).selectExpr("id % 8 AS id").toDF(name).write.format("delta").save(path)
-        source = DeltaSource(spark, path, key=(name,))
-        source.pin(None)
-
-        with pytest.raises(DuplicateKeyError, match="2 rows"):
-            source.check_key_values(unique=True)
-
-    def test_doubled(self, spark, tmp_path):
-        spark.sql("SELECT id % 8 AS id FROM range(9)").write.format("delta").save(str(tmp_path / "s"))
-        source = opened(spark, str(tmp_path / "s"))
-        source.check_key_values(unique=False)
-
-        with pytest.raises(DuplicateKeyError, match="'id': 0"):
-            source.check_key_values(unique=True)
+        source.check_no_null_key()
 
 
 class TestTheVersionsAfter:
@@ -299,46 +279,3 @@ class TestTheVersionsAfter:
             source.version,
             source.read(pieces(prefix_of(source), 0, prefix_of(source)[-1])).where("id = 1").count(),
         ) == (1, 0)
-
-
-class TestTransforms:
-    """Row-wise and deterministic, or refused with the field, the expression and the cure."""
-
-    @pytest.mark.parametrize(
-        ("select", "where", "words"),
-        [
-            (("idd",), None, "Did you mean 'id'"),
-            (("count(*) AS n",), None, "an aggregate"),
-            (("explode(array(id)) AS e",), None, "a generator"),
-            (("row_number() OVER (ORDER BY id) AS n",), None, "a window function"),
-            (("rand() AS r",), None, "not deterministic"),
-            (("uuid() AS r",), None, "not deterministic"),
-            (("current_timestamp() AS r",), None, "depends on when"),
-            (("current_date() AS r",), None, "depends on when"),
-            (("monotonically_increasing_id() AS r",), None, "not deterministic"),
-            (("(SELECT max(id) FROM range(3)) AS r",), None, "subquery"),
-            (("id", "to_json(struct(*)) AS doc"), None, "a \\* inside an expression"),
-            (None, "xxhash64(*) % 2 = 0", "a \\* inside an expression"),
-            (("nvl(*) AS first",), None, "a \\* inside an expression"),
-            (("id", "amount AS ID"), None, "more than once"),
-            (("id +",), None, r"select\[0\]"),
-            (None, "amont > 3", "Did you mean 'amount'"),
-            (None, "rand() > 0.5", "not deterministic"),
-        ],
-    )
-    def test_refused(self, spark, select, where, words):
-        empty = spark.createDataFrame([], "id long, amount double")
-
-        with pytest.raises(InvalidTransformError, match=words):
-            Transform(select, where).check(empty)
-
-    def test_accepted(self, spark):
-        empty = spark.createDataFrame([], "id long, amount double")
-        Transform(("id", "upper(cast(amount AS string)) AS a", "CASE WHEN id > 3 THEN 1 END AS c"), "amount > 0").check(
-            empty
-        )
-        Transform(("*", "amount * 2 AS twice")).check(empty)
-
-    def test_columns_of_a_changelog_are_reserved(self, spark):
-        with pytest.raises(InvalidTransformError, match="_op"):
-            Transform(("id AS _op",)).check(spark.createDataFrame([], "id long"), changelog=True)

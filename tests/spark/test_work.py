@@ -97,7 +97,10 @@ class TestEveryPieceOfWorkIsAnsweredOnce:
 
     def test_when_the_session_is_of_no_use(self, hands):
         one = hands()
-        one._parts = SimpleNamespace(spark=None, write_mode="Append", sink=one._parts.sink, source=one._parts.source)
+        whole = one._parts
+        one._parts = SimpleNamespace(
+            spark=None, write_mode="Append", sink=whole.sink, source=whole.source, transform=whole.transform
+        )
 
         assert [type(event) for event in answers(one, BATCH)] == [WorkFailed]
 

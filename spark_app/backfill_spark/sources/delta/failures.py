@@ -7,7 +7,6 @@ import re
 from backfill_core.errors import (
     BackfillError,
     ChangeFeedExpiredError,
-    InvalidTransformError,
     PermissionDeniedError,
     SnapshotExpiredError,
     SourceNotFoundError,
@@ -64,12 +63,6 @@ def explain(error: Exception, *, path: str, version: int) -> BackfillError | Non
         return SnapshotExpiredError(
             f"a file of version {version} of {path} is gone: {first_line(error)}",
             cure="VACUUM removed it: start a new job on a new target, or keep deleted files for longer.",
-        )
-    state = re.search(r"SQLSTATE: (22\d{3})", text)
-    if state:
-        return InvalidTransformError(
-            f"a row cannot be computed (SQLSTATE {state[1]}): {first_line(error)}",
-            cure="Guard the expression, for example with try_cast or nullif.",
         )
     if "TABLE_NOT_FOUND" in text or "DELTA_MISSING_DELTA_TABLE" in text or "DELTA_PATH_DOES_NOT_EXIST" in text:
         return SourceNotFoundError(f"{path} is not a Delta table any more.", cure="Restore it.")

@@ -20,7 +20,6 @@ from pyspark.sql.types import StructField, StructType
 
 from backfill_core.errors import (
     BackfillError,
-    DuplicateKeyError,
     KeyInvalidError,
     PermissionDeniedError,
     SnapshotExpiredError,
@@ -29,7 +28,7 @@ from backfill_core.errors import (
     UnsupportedSourceFeatureError,
 )
 from backfill_core.messages import Head, Piece
-from backfill_spark.columns import doubled_key, instead, quoted, unused
+from backfill_spark.columns import instead, quoted, unused
 from backfill_spark.delta_log import files_at, newest_version
 from backfill_spark.delta_properties import CHANGE_FEED, PHYSICAL_NAME, is_on
 from backfill_spark.java_bulk import delta_actions
@@ -211,36 +210,25 @@ class DeltaSource:
             found[str(pair._1())] = str(pair._2())
         return found
 
-    def check_key_values(self, *, unique: bool) -> None:
-        """Refuse null keys of the pinned version, and with `unique` also doubled ones.
+    def check_no_null_key(self, where: str | None = None) -> None:
+        """Refuse null keys among the rows of the pinned version that pass a condition.
 
-        Nulls are counted from the files' statistics where they are there (no read); uniqueness reads the key
-        columns once and shuffles them.
+        Nulls are counted from the files' statistics where they are there (no read).
 
         Raises:
             KeyInvalidError: a key column has nulls.
-            DuplicateKeyError: two rows share a key; names one.
         """
         for column, counts in self._nulls.items():
             nulls = sum(count or 0 for count in counts)
-            # Statistics count the rows that a deletion vector hides too.
-            if None in counts or (nulls and any(self.pinned.deleted)):
-                nulls = self._frame(0, len(self.pinned.rows)).where(F.col(quoted(column)).isNull()).count()
+            # Statistics count the rows that a deletion vector or the condition hides too.
+            if None in counts or (nulls and (where is not None or any(self.pinned.deleted))):
+                rows = self._frame(0, len(self.pinned.rows))
+                nulls = (rows if where is None else rows.where(where)).where(F.col(quoted(column)).isNull()).count()
             if nulls:
                 raise KeyInvalidError(
                     f"the key column {column!r} is null in {nulls} rows of version {self.version}.",
-                    cure="Choose another key, or clean the source.",
+                    cure="Choose another key, clean the source, or leave such rows out with spec.transform.where.",
                 )
-        if unique:
-            self._check_unique()
-
-    def _check_unique(self) -> None:
-        found = doubled_key(self._frame(0, len(self.pinned.rows)), self._key)
-        if found:
-            raise DuplicateKeyError(
-                f"key ({', '.join(self._key)}) is not unique in version {self.version}: {found[0]} has {found[1]} rows.",
-                cure="An Upsert target holds one row a key: choose another key, or writeMode Changelog.",
-            )
 
     @property
     def pinned(self) -> PinnedTable:

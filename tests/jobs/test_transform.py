@@ -1,0 +1,111 @@
+"""Transforms in whole jobs: rows that cannot be computed, settings that hold, and what messages say of values."""
+
+import pytest
+from support.jobs import job, make_orders
+from support.oracle import rows_in, seals
+from support.other_engine import insert, update
+
+from backfill_spark.driver import request_stop, run_driver
+from backfill_spark.settings import DriverSettings
+
+GUARDED = {"select": ["id", "100 / amount AS share"], "where": "amount <> 0"}
+
+
+@pytest.fixture
+def orders(spark, tmp_path):
+    """A source of a hundred orders, of which `id` 0 has the amount 0."""
+    make_orders(spark, str(tmp_path / "s"), 100, files=2)
+    return str(tmp_path / "s")
+
+
+@pytest.fixture
+def run(spark, tmp_path, orders):
+    """Runs a job from it to `t`."""
+
+    def run(observe=lambda _: None, **spec):
+        settings = DriverSettings(state_dir=tmp_path / "state", cores=2)
+        backfill = job(orders, str(tmp_path / "t"), **{"barrier": {"intervalMs": 200}, **spec})
+        return run_driver(backfill, settings=settings, observe=observe, spark=spark)
+
+    return run
+
+
+def once(act):
+    """Return an observer that acts at the first look after the fence."""
+    done = []
+
+    def observe(progress):
+        if not done and progress.table_version is not None and progress.table_version >= 0:
+            done.append(act())
+
+    return observe
+
+
+class TestWhereGuardsSelect:
+    """In changes as in history: nobody divides by what the filter leaves out."""
+
+    @pytest.mark.parametrize("mode", ["Upsert", "Changelog"])
+    def test_an_update_that_passes_no_more_is_no_error(self, run, orders, tmp_path, mode):
+        def zero():
+            update(orders, "id = 7", amount="0.0")
+            insert(orders, "SELECT * REPLACE (5000 AS id, 0.0 AS amount) FROM now WHERE id = 8")
+
+        outcome = run(once(zero), transform=GUARDED, target={"writeMode": mode}, verify="Final")
+
+        assert (outcome.reason, outcome.receipt.equal, outcome.receipt.rows) == ("Complete", True, 98)
+        if mode == "Upsert":
+            assert rows_in(str(tmp_path / "t")) == 98
+
+
+class TestARowThatCannotBeComputed:
+    """Ends the job as a mistake of the spec, without the values of the row."""
+
+    def test_in_history_is_found_before_the_first_write(self, run, tmp_path):
+        """It is among the first rows; and what `raise_error` says is not repeated."""
+        outcome = run(transform={"select": ["id", "if(id < 50, raise_error(concat('secret ', note)), id) AS x"]})
+
+        assert (outcome.reason, outcome.exit_code) == ("InvalidTransform", 21)
+        assert "spec.transform.select[1]" in f"{outcome.message} {outcome.cure}" or "spec.transform" in outcome.message
+        assert "secret " not in outcome.message.replace("'secret '", "")
+        assert not (tmp_path / "t").exists()
+
+    def test_later_in_history_and_in_changes(self, run, orders, tmp_path):
+        """In the seventieth row first; then in an update."""
+        late = run(transform={"select": ["id", "CAST(if(id = 70, note, '1') AS int) AS x"]})
+        change = once(lambda: update(orders, "id = 9", status="'private'"))
+        moved = run(change, name="second", target={"path": str(tmp_path / "u")},
+            transform={"select": ["id", "coalesce(assert_true(status <> 'private', status), 1) AS x"]})  # fmt: skip
+
+        assert (late.reason, moved.reason) == ("InvalidTransform", "InvalidTransform")
+        assert "CAST_INVALID_INPUT (SQLSTATE 22018)" in late.message
+        assert "USER_RAISED_EXCEPTION" in moved.message
+        assert "private" not in moved.message
+
+
+class TestWhatAnExpressionMeans:
+    """Belongs to the job: an attempt with another meaning would compute the other half of the rows otherwise."""
+
+    def test_another_zone_is_another_job(self, run):
+        zone = {"conf": {"spark.sql.session.timeZone": "Europe/Berlin"}}
+        stopped = run(once(lambda: request_stop(force=True)), throttle={"rowsPerSecond": 0})
+
+        assert stopped.outcome == "Stopped"
+        assert run(spark=zone).reason == "StateMismatch"
+
+    def test_the_environment_is_no_part_of_sql(self, spark, tmp_path):
+        assert spark.conf.get("spark.sql.variable.substitute") == "false"
+        assert spark.sql("SELECT '${env:HOME}'").first()[0] == "${env:HOME}"
+
+
+class TestAKeyAmongRowsThatPass:
+    """Is proven once, on what the target will hold: rows that the filter leaves out double no key."""
+
+    def test_only_rows_that_pass_count(self, run, orders, tmp_path):
+        insert(orders, "SELECT * REPLACE ('old' AS status) FROM now WHERE id = 7")
+        insert(orders, "SELECT * REPLACE ('old' AS status, null AS id) FROM now WHERE id = 8")
+        outcome = run(
+            transform={"select": ["id", "customer + 0 AS customer"], "where": "status <> 'old'"}, verify="Final"
+        )
+
+        assert (outcome.reason, outcome.receipt.rows) == ("Complete", 100)
+        assert all(seal.state["keyProven"] for seal in seals(str(tmp_path / "t")))
