@@ -79,15 +79,13 @@ class Node:
         return self.kubectl("logs", f"deployment/{RELEASE}", "--tail=-1", namespace=SYSTEM, check=False)
 
     def remove(self):
-        """Have everything deleted; nobody waits for it, and no operator is there to take finalizers away."""
+        """Have everything deleted, the operator first: it would put finalizers back. Nobody waits for the rest."""
+        with contextlib.suppress(AssertionError):
+            self.helm("uninstall", RELEASE, "--ignore-not-found", "--wait")
         for namespace in (self.namespace, self.restricted):
             for one in self.list("backfills", namespace=namespace):
-                free = '{"metadata":{"finalizers":null}}'
-                self.kubectl("patch", "backfill", one["metadata"]["name"], "--type=merge", "-p", free, namespace=namespace,
-                             check=False)  # fmt: skip
-        with contextlib.suppress(AssertionError):
-            self.helm("uninstall", RELEASE, "--ignore-not-found")
-        for namespace in (self.namespace, self.restricted):
+                words = ("backfill", one["metadata"]["name"], "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
+                self.kubectl("patch", *words, check=False, namespace=namespace)
             self.kubectl("delete", "namespace", namespace, "--wait=false", check=False)
 
     def until(self, what, true, within_s, every_s=0.5):
