@@ -47,7 +47,10 @@ class ProgressSummary(Model):
     """Rows of the pinned version."""
 
     rows_done: Count = 0
-    """Rows sealed."""
+    """Rows of the source whose turn is over: those sealed, and those that the filter left out."""
+
+    rows_filtered: Count = 0
+    """Of these, the rows that the filter left out."""
 
     splits_total: Count = 0
     """Splits sealed and estimated."""

@@ -55,6 +55,15 @@ class Receipt(Model):
     seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     """How long it took."""
 
+    complete: bool = True
+    """Is all of the source compared? While history is being copied, only what is sealed is."""
+
+    rows_filtered: Count | None = None
+    """Rows of the source, of those compared, that the filter left out; absent: there is no filter, or nobody counted."""
+
+    rows_total: Count | None = None
+    """Rows of the source in all, with those that the filter leaves out; absent: nobody counted."""
+
 
 class ReceiptSummary(Model):
     """The newest receipt, short enough for a status."""
@@ -82,3 +91,12 @@ class ReceiptSummary(Model):
 
     verified_at: Moment | None = None
     """When, RFC 3339."""
+
+    complete: bool = True
+    """Is all of the source compared? While history is being copied, only what is sealed is."""
+
+    rows_filtered: Count | None = None
+    """Rows of the source, of those compared, that the filter left out; absent: there is no filter, or nobody counted."""
+
+    rows_total: Count | None = None
+    """Rows of the source in all, with those that the filter leaves out; absent: nobody counted."""

@@ -285,4 +285,7 @@ def _summary(receipt: Receipt | None) -> ReceiptSummary | None:
         mismatched_vnodes=tuple(one.vnode for one in receipt.mismatches[:MISMATCHED_SHOWN_MAX]),
         digest=receipt.digest[:128],
         verified_at=receipt.verified_at,
+        complete=receipt.complete,
+        rows_filtered=receipt.rows_filtered,
+        rows_total=receipt.rows_total,
     )

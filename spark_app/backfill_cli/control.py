@@ -100,7 +100,7 @@ def stop(file: Path | None, job: str | None, wait_s: float, force: bool) -> None
 @FILE
 @JOB
 @WAIT
-@click.option("--explain", is_flag=True, help="Show rows that differ (when no driver runs).")
+@click.option("--explain", is_flag=True, help="Show rows that differ.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 @spark_settings
 def verify(file: Path | None, job: str | None, wait_s: float, explain: bool, output: str, conf: dict[str, str]) -> None:
@@ -116,10 +116,15 @@ def verify(file: Path | None, job: str | None, wait_s: float, explain: bool, out
             if file is None:
                 raise
             click.echo(f"{gone.message}; the tables are compared without it", err=True)
-    if receipt is None:
-        from backfill_spark.offline import verify_offline
+    if receipt is None or (explain and receipt.mismatches):
+        if file is None:
+            click.echo("rows that differ are shown with -f FILE", err=True)
+        else:
+            from backfill_spark.offline import verify_offline
 
-        receipt, examples = verify_offline(read(file, conf=conf), settings=settings, explain=explain)
+            # A driver says which vnodes differ; to show rows the tables are compared here.
+            receipt, examples = verify_offline(read(file, conf=conf), settings=settings, explain=explain)
+    assert receipt is not None
     if output == "json":
         click.echo(receipt.model_dump_json(by_alias=True))
     else:

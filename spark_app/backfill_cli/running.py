@@ -31,7 +31,7 @@ from backfill_cli.telling import (
     json_line,
     progress_words,
 )
-from backfill_cli.view import one_line, show_progress, show_receipt
+from backfill_cli.view import filtered_words, one_line, show_progress, show_receipt
 from backfill_spark.rendezvous import control_file
 from backfill_spark.settings import DriverSettings, InvalidSettingError
 from backfill_spark.wire_commands import receipt_words
@@ -267,7 +267,7 @@ def conclude(console: Console, outcome: RunOutcome, elapsed_s: float) -> None:
     if not message and outcome.progress is not None:
         done = outcome.progress
         message = (
-            f"{done.rows_done:,} rows of history and {done.changes_done:,} changes, "
+            f"{done.rows_done:,} rows of history{filtered_words(done.rows_filtered)} and {done.changes_done:,} changes, "
             f"up to source version {done.consumed_version}, in target version {done.table_version}"
         )
     said = message.removeprefix(word) if message.startswith(word) else f": {message}"

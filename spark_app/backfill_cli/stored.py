@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from backfill_api.spec import Backfill
+from backfill_core.state import JobState
 from backfill_spark.opening import as_pinned, open_job
 from backfill_spark.session import open_session
 from backfill_spark.settings import DriverSettings
@@ -38,6 +39,7 @@ def stored_words(backfill: Backfill, settings: DriverSettings) -> dict[str, Any]
             "epoch": state.epoch,
             "rowsTotal": as_pinned(opened.pinned, state).rows_live,
             "rowsDone": state.rows_done,
+            **_filtered(state, opened.pinned.live_rows),
             "changesDone": state.changes_done,
             "consumedVersion": state.consumed,
             "targetVersion": opened.stored.table_version,
@@ -47,3 +49,12 @@ def stored_words(backfill: Backfill, settings: DriverSettings) -> dict[str, Any]
         }  # fmt: skip
     finally:
         spark.stop()
+
+
+def _filtered(state: JobState, rows_live: int) -> dict[str, int]:
+    """Return how many rows the filter left out, once every row of history had its turn."""
+    progress = state.progress
+    if progress["phase"] == "Snapshot":
+        return {}
+    left_out = progress.get("rowsLive", rows_live) - progress["rowsRead"]
+    return {"rowsFiltered": left_out} if left_out > 0 else {}

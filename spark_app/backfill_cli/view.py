@@ -134,7 +134,8 @@ def _title(block: ProgressBlock) -> Text:
 
 def _bar(progress: Progress, columns: int) -> RenderableType:
     long = f"{progress.percent} %  {show_rows(progress.rows_done)} of {show_rows(progress.rows_total)} rows"
-    words = long if len(long) <= columns - 10 else f"{progress.percent} %"
+    longest = long + filtered_words(progress.rows_filtered)
+    words = next((one for one in (longest, long) if len(one) <= columns - 10), f"{progress.percent} %")
     bar = Table.grid(padding=(0, 1), expand=True)
     bar.add_column(ratio=1)
     bar.add_column(justify="right", no_wrap=True)
@@ -248,7 +249,7 @@ def one_line(progress: Progress, *, elapsed_s: float | None = None) -> str:
     else:
         rows = f"{show_rows(progress.rows_done)} of {show_rows(progress.rows_total)} rows"
         words = [
-            f"{progress.step or progress.phase} {progress.percent} % {rows}",
+            f"{progress.step or progress.phase} {progress.percent} % {rows}{filtered_words(progress.rows_filtered)}",
             f"{show_rows(progress.rows_per_second)} rows/s",
         ]
         if progress.eta_seconds is not None:
@@ -261,13 +262,26 @@ def one_line(progress: Progress, *, elapsed_s: float | None = None) -> str:
     return ", ".join(words) + reason + "".join(f"; warning: {one}" for one in progress.warnings)
 
 
+def filtered_words(rows: int | None) -> str:
+    """Return how many rows a filter left out, to be put behind those that passed; nothing where there are none."""
+    return f", {rows:,} filtered out" if rows else ""
+
+
+def _verdict(receipt: Receipt) -> str:
+    if receipt.complete:
+        return "source and target are equal"
+    compared, total = receipt.rows + (receipt.rows_filtered or 0), receipt.rows_total or 0
+    percent = 100 * compared // total if total else 0
+    return f"equal so far: {compared:,} of {total:,} rows ({percent} %)"
+
+
 def show_receipt(receipt: Receipt) -> RenderableType:
     """Return a receipt as something to keep."""
     table = Table.grid(padding=(0, 2))
     equal = not receipt.mismatches
-    verdict = "source and target are equal" if equal else f"{len(receipt.mismatches)} of {receipt.vnodes} vnodes differ"
+    verdict = _verdict(receipt) if equal else f"{len(receipt.mismatches)} of {receipt.vnodes} vnodes differ"
     table.add_row("verdict", Text(verdict, style="bold green" if equal else "bold red"))
-    table.add_row("rows", show_rows(receipt.rows))
+    table.add_row("rows", show_rows(receipt.rows) + filtered_words(receipt.rows_filtered))
     table.add_row("compared", f"source version {receipt.source_version}, target version {receipt.target_version}")
     table.add_row("proof", f"{receipt.vnodes} vnodes, digest {receipt.digest[:16]}")
     taken = f", at {show_clock(receipt.verified_at)}" if receipt.verified_at else ""

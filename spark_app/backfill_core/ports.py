@@ -92,6 +92,9 @@ class StrategyView:
     reason: str
     """Why the job is not faster, in words; empty when nothing holds it."""
 
+    rows_filtered: int = 0
+    """Of the rows that are done, those that the filter left out; a slice of a file counts in the mean."""
+
     warnings: tuple[str, ...] = ()
     """What will end the job if nobody does anything."""
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+from pyspark.sql.types import ArrayType, ByteType, DataType, IntegerType, LongType, MapType, ShortType, StructType
 
 from backfill_api.explain import nearest
 
@@ -15,7 +15,13 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 LISTED_MAX = 20
-_ROWS = "__backfill_rows"
+_ROWS, _GROUP, _BIT = "__backfill_rows", "__backfill_group", "__backfill_bit"
+WHOLE = (ByteType, ShortType, IntegerType, LongType)
+BLOCK_BITS = 6
+"""Whole numbers that share a group: as many as a bigint has bits. Keys mostly come in their order, so that a task sends a
+sixty-fourth of what it reads."""
+
+DOUBTFUL_MAX = 100
 
 
 def quoted(name: str) -> str:
@@ -66,8 +72,34 @@ def said_key(key: Sequence[str], found: int) -> str:
 def doubled_key(rows: DataFrame, key: Sequence[str]) -> tuple[str, int] | None:
     """Return a key that more than one row has (see `said_key`), and how many; None when each key stands in one row.
 
-    Runs a job that reads the key's columns once and shuffles them.
+    Runs a job that reads the key's columns once. What it shuffles is a number for each group of keys: of a whole number
+    64 neighbours, of other keys a hash. Only the groups that cannot be unique are looked at key by key, by another job.
     """
+    group, bit = _groups_of(rows, key)
+    counted = rows.select(group.alias(_GROUP), bit.alias(_BIT)).groupBy(_GROUP)
+    marked = counted.agg(F.count(F.lit(1)).alias(_ROWS), F.bit_or(_BIT).alias(_BIT))
+    crowded = F.col(_ROWS) > F.coalesce(F.bit_count(_BIT), F.lit(0))
+    doubtful = [row[_GROUP] for row in marked.where(crowded).select(_GROUP).limit(DOUBTFUL_MAX).collect()]
+    if not doubtful:
+        return None
+    # Two keys may share a hash; so many pairs of them are no chance.
+    found = _doubled(rows.where(group.isin(*doubtful) | group.isNull()), key)
+    return found if found or len(doubtful) < DOUBTFUL_MAX else _doubled(rows, key)
+
+
+def _groups_of(rows: DataFrame, key: Sequence[str]) -> tuple[Column, Column]:
+    """Return the group of a row's key, and the bit that stands for the key within it."""
+    last = F.col(quoted(key[-1]))
+    if not isinstance(rows.schema[key[-1]].dataType, WHOLE):
+        return F.xxhash64(*(F.col(quoted(name)) for name in key)), F.lit(1).cast("bigint")
+    number = last.cast("bigint")
+    block = F.shiftright(number, BLOCK_BITS)
+    bit = F.call_function("shiftleft", F.lit(1).cast("bigint"), number.bitwiseAND(F.lit(2**BLOCK_BITS - 1)).cast("int"))
+    others = [F.col(quoted(name)) for name in key[:-1]]
+    return (F.xxhash64(*others, block) if others else block), bit
+
+
+def _doubled(rows: DataFrame, key: Sequence[str]) -> tuple[str, int] | None:
     counted = rows.groupBy(*(F.col(quoted(name)) for name in key)).agg(F.count(F.lit(1)).alias(_ROWS))
     doubled = counted.where(F.col(_ROWS) > 1).select(key_hash(key).alias("hash"), _ROWS)
     found = doubled.limit(1).collect()

@@ -57,4 +57,7 @@ def _receipt(receipt: Receipt) -> ReceiptSummary:
         mismatches=len(receipt.mismatches),
         mismatched_vnodes=tuple(one.vnode for one in receipt.mismatches[:MISMATCHES_SHOWN_MAX]),
         digest=receipt.digest,
+        complete=receipt.complete,
+        rows_filtered=receipt.rows_filtered,
+        rows_total=receipt.rows_total,
     )

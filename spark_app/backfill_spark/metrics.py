@@ -41,7 +41,11 @@ _GAUGES: tuple[tuple[str, str, Callable[[Progress], float | None]], ...] = (
     ("backfill_epoch", "Newest barrier.", lambda it: it.epoch),
     ("backfill_percent", "Part of the whole job that is done.", lambda it: it.percent),
     ("backfill_rows", "Rows of the pinned version.", lambda it: it.rows_total),
-    ("backfill_rows_done", "Rows of history that are sealed.", lambda it: it.rows_done),
+    (
+        "backfill_rows_done",
+        "Rows of history that are done: sealed, or left out by the filter.",
+        lambda it: it.rows_done,
+    ),
     ("backfill_changes_done", "Row changes applied after the snapshot.", lambda it: it.changes_done),
     ("backfill_bytes_done", "Bytes sealed.", lambda it: it.bytes_done),
     ("backfill_splits", "Splits, sealed and estimated.", lambda it: it.splits_total),

@@ -211,5 +211,5 @@ def as_pinned(pinned: PinnedTable, state: JobState | None) -> Pinned:
         table_id=stored["tableId"],
         fingerprint=stored["fingerprint"],
         rows=(stored["rows"],),
-        rows_live=stored["rowsRead"],
+        rows_live=stored.get("rowsLive", stored["rowsRead"]),
     )

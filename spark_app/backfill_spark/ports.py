@@ -71,6 +71,13 @@ class Source(Protocol):
         Each file is read once, and each part (0, 1, …) has exactly the rows that `read` gives of it alone.
         """
 
+    @property
+    def pinned_rows(self) -> int:
+        """Rows of the pinned version that a reader sees."""
+
+    def rows_at(self, version: int) -> int:
+        """Return how many rows a version has; from its metadata, where that says so."""
+
     def at(self, version: int) -> DataFrame:
         """Return all rows as of a version, with the pinned columns; lazy."""
 

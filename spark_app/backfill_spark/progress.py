@@ -26,6 +26,7 @@ def progress_of(view: JobView, moment: Now) -> Progress:
         percent=course.percent,
         rows_total=strategy.rows_total,
         rows_done=strategy.rows_done,
+        rows_filtered=strategy.rows_filtered,
         changes_done=view.changes_done,
         bytes_done=view.bytes_done,
         splits_total=strategy.splits_done + strategy.splits_left,

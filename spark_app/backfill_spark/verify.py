@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column, DataFrame
@@ -25,6 +26,13 @@ if TYPE_CHECKING:
 LOW_HALF = 0xFFFFFFFF
 NULL_HASH = 42
 """What Spark's xxhash64 says of a null: its seed."""
+
+HASH_FORMAT = b"2\n"
+"""How rows are hashed; part of the digest, which compares with those of the same format only."""
+
+SOURCE, TARGET = 0, 1
+MASK_BITS = 60
+"""Columns whose nulls one number tells."""
 
 
 def take_receipt(
@@ -56,14 +64,16 @@ def take_receipt(
     fields = _compared(source, target, changelog=changelog)
     names = [field.name for field in fields]
     view = _as_typed(source, fields)
-    left, right = (_sums(side, names, key, vnodes, its).collect() for side, its in ((view, None), (target, sign)))
-    ours, theirs = ({row["vnode"]: row for row in side if any(_values(row))} for side in (left, right))
+    # One job for both sides: neither waits for the other's last task.
+    both = _hashed(view, names, key, vnodes, None, SOURCE).unionAll(_hashed(target, names, key, vnodes, sign, TARGET))
+    rows = [row for row in _sums(both).collect() if any(_values(row))]
+    ours, theirs = ({row["vnode"]: row for row in rows if row["side"] == side} for side in (SOURCE, TARGET))
     wrong = tuple(
         VnodeMismatch(vnode, _count(ours.get(vnode)), _count(theirs.get(vnode)))
         for vnode in sorted(ours.keys() | theirs.keys())
         if _values(ours.get(vnode)) != _values(theirs.get(vnode))
     )
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(HASH_FORMAT)
     for vnode in sorted(ours):
         digest.update(f"{vnode}:{_values(ours[vnode])}\n".encode())
     return Receipt(
@@ -149,17 +159,22 @@ def _as_typed(source: DataFrame, fields: list[StructField]) -> DataFrame:
     return source.select(*(F.col(quoted(one.name)).cast(nullable(one.dataType)).alias(one.name) for one in fields))
 
 
-def _sums(rows: DataFrame, names: list[str], key: tuple[str, ...], vnodes: int, sign: Column | None) -> DataFrame:
+def _hashed(
+    rows: DataFrame, names: list[str], key: tuple[str, ...], vnodes: int, sign: Column | None, side: int
+) -> DataFrame:
+    """Return vnode, hash and sign of each row, and the side they are of."""
     row_hash = _hash([(F.col(quoted(name)), rows.schema[name].dataType) for name in names])
     vnode = _vnode(rows, names, key, vnodes).alias("vnode")
-    low = F.col("hash").bitwiseAND(F.lit(LOW_HALF).cast("long"))
-    high = F.shiftrightunsigned("hash", 32)
-    if sign is None:
-        hashed, count = rows.select(vnode, row_hash.alias("hash")), F.count(F.lit(1))
-    else:
-        hashed, count = rows.select(vnode, row_hash.alias("hash"), sign.alias("sign")), F.sum("sign")
-        low, high = low * F.col("sign"), high * F.col("sign")
-    return hashed.groupBy("vnode").agg(count.alias("rows"), F.sum(low).alias("low"), F.sum(high).alias("high"))
+    sign = F.lit(1) if sign is None else sign
+    return rows.select(F.lit(side).alias("side"), vnode, row_hash.alias("hash"), sign.cast("long").alias("sign"))
+
+
+def _sums(hashed: DataFrame) -> DataFrame:
+    low = F.col("hash").bitwiseAND(F.lit(LOW_HALF).cast("long")) * F.col("sign")
+    high = F.shiftrightunsigned("hash", 32) * F.col("sign")
+    return hashed.groupBy("side", "vnode").agg(
+        F.sum("sign").alias("rows"), F.sum(low).alias("low"), F.sum(high).alias("high")
+    )
 
 
 def _vnode(rows: DataFrame, names: list[str], key: tuple[str, ...], vnodes: int) -> Column:
@@ -173,16 +188,27 @@ def _vnode(rows: DataFrame, names: list[str], key: tuple[str, ...], vnodes: int)
 def _hash(columns: list[tuple[Column, DataType]]) -> Column:
     """Hash columns so that moving a null changes the result: Spark's own hash skips nulls."""
     values = [_comparable(column, data_type) for column, data_type in columns]
-    mask = F.concat(*(F.when(column.isNull(), "0").otherwise("1") for column, _ in columns))
-    nulls = F.when(_any_null([column for column, _ in columns]), mask)
-    return F.xxhash64(*values, nulls)
+    bare = [column for column, _ in columns]
+    masks = [_mask(bare[at : at + MASK_BITS]) for at in range(0, len(bare), MASK_BITS)]
+    # Without any null there is nothing to add, and the hash is Spark's own.
+    mask = masks[0] if len(masks) == 1 else F.when(_tree(masks) != 0, F.xxhash64(*masks))
+    return F.xxhash64(*values, F.nullif(mask, F.lit(0).cast("long")))
 
 
-def _any_null(columns: list[Column]) -> Column:
-    found = columns[0].isNull()
-    for column in columns[1:]:
-        found = found | column.isNull()
-    return found
+def _mask(columns: list[Column]) -> Column:
+    """Return a bit for each column that is null. A column that cannot be null costs nothing: Spark knows its bit."""
+    bits = [
+        F.when(column.isNull(), F.lit(1 << at).cast("long")).otherwise(F.lit(0).cast("long"))
+        for at, column in enumerate(columns)
+    ]
+    return _tree(bits)
+
+
+def _tree(numbers: list[Column]) -> Column:
+    """Return the bits of all; nested as deep as there are columns it would end in a StackOverflowError."""
+    while len(numbers) > 1:
+        numbers = [reduce(Column.bitwiseOR, numbers[at : at + 2]) for at in range(0, len(numbers), 2)]
+    return numbers[0]
 
 
 def _comparable(column: Column, data_type: DataType) -> Column:

@@ -63,6 +63,9 @@ def receipt_words(receipt: Receipt) -> words.Receipt:
         ),
         verified_at=None if receipt.verified_ms is None else moment_words(receipt.verified_ms),
         seconds=receipt.seconds,
+        complete=receipt.complete,
+        rows_filtered=receipt.rows_filtered,
+        rows_total=receipt.rows_total,
     )
 
 

@@ -21,7 +21,6 @@ from backfill_core.messages import (
     Event,
     Head,
     KeyProven,
-    Piece,
     ProveKey,
     ReadSplit,
     Result,
@@ -39,12 +38,13 @@ from backfill_core.owner import Claim
 from backfill_core.sizing import pieces
 from backfill_spark import changes as change_rows
 from backfill_spark.commits import commits_of_others
+from backfill_spark.comparing import Comparison
 from backfill_spark.counting import CountedRows
 from backfill_spark.crash import crash_point
 from backfill_spark.java_death import death, java_died
 from backfill_spark.java_errors import without_values
 from backfill_spark.priorities import CopyPriority
-from backfill_spark.verify import check_one_row_a_key, take_receipt
+from backfill_spark.verify import check_one_row_a_key
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -261,24 +261,19 @@ class SparkHands:
     # ------------------------------------------------------------------ verification
     def _verify(self, work: Verify) -> Verified:
         parts = self._parts
-        if work.done is None:
-            rows = parts.source.at(work.source_version)
-        else:
-            rows = parts.source.read(self._pieces_of(work.done))
-        receipt = take_receipt(
-            parts.sink.as_stored(parts.transform.apply(rows)),
-            parts.sink.at(work.target_version),
+        compared = Comparison(
+            source=parts.source,
+            sink=parts.sink,
+            transform=parts.transform,
             key=parts.key,
             vnodes=parts.vnodes,
+            prefix=parts.prefix,
+            changelog=parts.write_mode == CHANGELOG,
             source_version=work.source_version,
             target_version=work.target_version,
-            epoch=work.epoch,
-            changelog=parts.write_mode == CHANGELOG,
+            done=work.done,
         )
-        return Verified(work.work_id, receipt)
-
-    def _pieces_of(self, done: tuple[tuple[int, int], ...]) -> tuple[Piece, ...]:
-        return tuple(piece for start, stop in done for piece in pieces(self._parts.prefix, start, stop))
+        return Verified(work.work_id, compared.receipt(epoch=work.epoch))
 
     # ------------------------------------------------------------------ the loop's other needs
     def seal(self, action: Seal) -> int:

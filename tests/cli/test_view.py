@@ -153,6 +153,25 @@ class TestAReceipt:
         for fact in ("are equal", "12,345", "source version 9, target version 40", "256 vnodes", "1.5 s"):
             assert fact in shown
 
+    def test_on_the_way_says_how_far_it_looked(self):
+        """At 31 % copied the two sides are not equal yet."""
+        receipt = Receipt(
+            source_version=8, target_version=9, epoch=7, rows=1800, vnodes=256, digest="ab" * 32, seconds=0.5,
+            complete=False, rows_filtered=69, rows_total=6000,
+        )  # fmt: skip
+        shown = text(show_receipt(receipt))
+
+        assert "equal so far: 1,869 of 6,000 rows (31 %)" in shown
+        assert "69 filtered out" in shown
+        assert "source and target are equal" not in shown
+
+    def test_rows_that_a_filter_left_out_are_no_loss(self):
+        line = one_line(
+            Progress(attempt=1, percent=100, rows_total=1_999_980, rows_done=1_999_980, rows_filtered=9_785)
+        )
+
+        assert "1,999,980 of 1,999,980 rows, 9,785 filtered out" in line
+
     def test_different(self):
         """A difference names the vnode and both counts; many are cut, and said to be."""
         wrong = tuple(Mismatch(vnode=vnode, source_rows=5, target_rows=4) for vnode in range(25))

@@ -216,3 +216,24 @@ class TestAnyName:
         shown = differing_rows(left, right, key=key, vnodes=16, wrong=wrong)
         others = dict.fromkeys(self.NAMES, 3)
         assert [row for _, row in shown] == [{**others, "x": 4}, {**others, "x": 5}]
+
+
+class TestWideTables:
+    """From 400 columns on a receipt ended in a StackOverflowError, after the whole copy."""
+
+    @pytest.fixture(scope="class")
+    def wide(self, spark):
+        wide = [f"if(id = 7, null, id + {at}) AS c{at}" for at in range(2000)]
+        return spark.range(20, numPartitions=1).selectExpr("id", *wide).localCheckpoint()
+
+    def test_of_2000_columns_are_compared(self, wide):
+        assert receipt(wide, wide).equal
+
+    def test_a_null_that_moved_by_sixty_columns_is_seen(self, spark):
+        """Two numbers tell the nulls of so many columns; which of them it is counts."""
+        names = [f"c{at}" for at in range(61)]
+        left = spark.createDataFrame([(None, *[None] * 59, 5)], ", ".join(f"{name} int" for name in names))
+        right = spark.createDataFrame([(5, *[None] * 59, None)], ", ".join(f"{name} int" for name in names))
+
+        assert receipt(left, left, ()).equal
+        assert not receipt(left, right, ()).equal

@@ -36,10 +36,18 @@ class HandDriven:
     """One attempt; `acks`, `cancelled` and `finish` are what it said, `sealed` the rows of each seal and its moment."""
 
     def __init__(
-        self, *rows: int, follow: bool = False, reads_ahead: bool = True, settings: JobSettings | None = None
+        self,
+        *rows: int,
+        follow: bool = False,
+        reads_ahead: bool = True,
+        filtered: bool = False,
+        settings: JobSettings | None = None,
     ) -> None:
         """Make a job over files of so many rows; it has fenced when this returns."""
         self.now_s = 0.0
+        self._passing = 10 if filtered else 1
+        """Of so many rows one passes the filter."""
+
         self.head = Head(3, WALL_MS)
         self.running: dict[int, ReadSplit] = {}
         self.begun: list[ReadSplit] = []
@@ -53,7 +61,7 @@ class HandDriven:
         self.finish: Finish | None = None
         pinned = Pinned(3, WALL_MS, "table", "files", rows, sum(rows))
         strategy = SnapshotStrategy(
-            pinned, SnapshotSettings(merges=True, filtered=False, follow=follow, reads_ahead=reads_ahead)
+            pinned, SnapshotSettings(merges=True, filtered=filtered, follow=follow, reads_ahead=reads_ahead)
         )
         self.job = Job(JobState("a/b", "h", 1, 0, "Snapshot"), strategy, settings or JobSettings(), self.now)
         self._carry_out(self.job.start(self.now))
@@ -86,7 +94,7 @@ class HandDriven:
         """The oldest split under way is staged."""
         work = self.running.pop(min(self.running))
         files = tuple(
-            StagedFile(f"s{work.work_id}/{part}", stop - start, stop - start, part=part)
+            StagedFile(f"s{work.work_id}/{part}", stop - start, (stop - start) // self._passing, part=part)
             for part, (start, stop) in enumerate(work.parts)
         )
         self.send(WorkFinished(SplitStaged(work.work_id, files, work.stop - work.start)))

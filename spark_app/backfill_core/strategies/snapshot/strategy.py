@@ -138,6 +138,7 @@ class SnapshotStrategy:
             "fingerprint": self._pinned.fingerprint,
             "rows": self._total,
             "rowsRead": self._rows,
+            "rowsLive": self._pinned.rows_live,
             "splits": self._splits,
             "files": len(self._pinned.rows),
             "phase": self._phase,
@@ -491,7 +492,8 @@ class SnapshotStrategy:
         return StrategyView(
             phase=self._phase,
             rows_total=self._pinned.rows_live,
-            rows_done=self._rows_sealed,
+            rows_done=self._rows_sealed + self._rows_filtered,
+            rows_filtered=self._rows_filtered,
             splits_done=self._splits,
             splits_left=-(-left // per_split),
             consumed=self._consumed,
@@ -508,6 +510,13 @@ class SnapshotStrategy:
             reason=self._reason(),
             warnings=(*self._warnings(now), *self._divergence()),
         )
+
+    @property
+    def _rows_filtered(self) -> int:
+        """Rows of the source that passed by and are not in the target: known by the line, of which every row has its turn."""
+        if not self._settings.filtered or not self._total:
+            return 0
+        return max(0, self._pinned.rows_live * self._sealed.size // self._total - self._rows_sealed)
 
     def _warnings(self, now: Now) -> tuple[str, ...]:
         """Say in time that what is still needed will be gone; after catching up only what is known to be old counts."""

@@ -287,9 +287,21 @@ class DeltaSource:
         frame = self._frame(piece.file, piece.file + 1)
         return frame.where(within(residue(frame, self._key, piece.of), piece))
 
+    @property
+    def pinned_rows(self) -> int:
+        """Rows of the pinned version that a reader sees."""
+        return self.pinned.live_rows
+
+    def rows_at(self, version: int) -> int:
+        """Return how many rows a version has; from its metadata, where that says so."""
+        return self._load(version).count()
+
+    def _load(self, version: int) -> DataFrame:
+        return self._spark.read.format("delta").option("versionAsOf", version).load(self.path)
+
     def at(self, version: int) -> DataFrame:
         """Return all rows as of a version, with the pinned columns; lazy."""
-        frame = self._spark.read.format("delta").option("versionAsOf", version).load(self.path)
+        frame = self._load(version)
         return frame.select(*(F.col(quoted(name)) for name in self.pinned.schema.names))
 
     # ------------------------------------------------------------------ changes
