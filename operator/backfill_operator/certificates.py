@@ -57,6 +57,8 @@ class Credentials:
     """PEM."""
 
     token: str
+    rpc_secret: str
+    """With it a driver and its executors know each other."""
 
     def __repr__(self) -> str:
         """Show nothing: what is logged by mistake must not be worth stealing."""
@@ -110,7 +112,10 @@ async def mint(number: int, *, within_s: float = MINT_S) -> list[Credentials]:
     pairs = [one.partition(BEGIN_CERTIFICATE) for one in said.decode().split(BEGIN_KEY)[1:]]
     if process.returncode or len(pairs) != number or not all(begin for _, begin, _ in pairs):
         raise NoCertificateError(f"openssl: {complaint.decode(errors='replace')[-500:]}", cure="Mend openssl.")
-    return [Credentials(BEGIN_KEY + key, begin + rest, secrets.token_urlsafe(32)) for key, begin, rest in pairs]
+    return [
+        Credentials(BEGIN_KEY + key, begin + rest, secrets.token_urlsafe(32), secrets.token_urlsafe(32))
+        for key, begin, rest in pairs
+    ]
 
 
 def _end(process: asyncio.subprocess.Process) -> None:

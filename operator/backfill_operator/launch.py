@@ -57,7 +57,7 @@ def manifests_of(installation: Installation) -> Manifests:
             paused=action.paused,
             rows_per_second=action.rows_per_second,
         )
-        identity = Identity(credentials.certificate, credentials.key, credentials.token)
+        identity = Identity(credentials.certificate, credentials.key, credentials.token, credentials.rpc_secret)
         return AttemptObjects(config_map(launch), secret(launch, identity), service(launch), driver_pod(launch))
 
     return build
@@ -147,7 +147,7 @@ class Launcher:
             ApiError: the server will not have one of them, or nobody knows.
         """
         try:
-            made = self._manifests(seen, action, Credentials("", "", ""))
+            made = self._manifests(seen, action, Credentials("", "", "", ""))
         except ManifestRefusedError:
             return  # the spec asks for what cannot be by now: the next attempt says so
         for one in (made.config_map, made.service):

@@ -27,7 +27,7 @@ MODELS_ALONE = ("stands twice",)
 """What only the models refuse: a CEL rule for it would cost more than a server allows."""
 
 NOW = Now(1_800_000_000_000)
-CREDENTIALS = Credentials("key", "certificate", "token")
+CREDENTIALS = Credentials("key", "certificate", "token", "rpc")
 BUILD = manifests_of(Installation("backfill-spark:test", limits=Limits(images=("*",), conf=("*",))))
 
 RICH = SPEC | {

@@ -20,7 +20,7 @@ from backfill_operator.manifests.secret import Identity, secret
 from backfill_operator.manifests.service import service
 from backfill_operator.manifests.spark_conf import driver_size, properties, properties_text
 
-IDENTITY = Identity("certificate", "key", "token")
+IDENTITY = Identity("certificate", "key", "token", "rpc")
 
 
 def launch(name: str = "orders", attempt: int = 1, **fields: Any) -> Launch:
@@ -137,6 +137,22 @@ class TestSpark:
         assert (made["spark.executor.instances"], made["spark.authenticate"]) == ("3", "true")
         assert made["spark.kubernetes.executor.enablePollingWithResourceVersion"] == "true"
         assert made["spark.kubernetes.executor.label.backfill.dev/role"] == "executor"
+
+    def test_executors_know_their_driver_by_a_file(self) -> None:
+        """A secret in a variable is read by whoever may read pods; of the Secret an executor has this and nothing else."""
+        made = properties(launch(executor={"instances": 3}))
+        pod = executor_template(launch())
+        (volume,) = [one for one in pod["spec"]["volumes"] if "secret" in one]
+        (mount,) = [one for one in container(pod, "executor")["volumeMounts"] if one["name"] == volume["name"]]
+        (item,) = volume["secret"]["items"]
+
+        assert made["spark.authenticate.secret.file"] == f"{mount['mountPath']}/{item['path']}"
+        assert secret(launch(), IDENTITY)["stringData"][item["key"]] == "rpc"
+        # Spark reads the file on Kubernetes only, and an executor does not know its master before it has talked to it.
+        assert {"name": "JAVA_TOOL_OPTIONS", "value": f"-Dspark.master={made['spark.master']}"} in container(
+            pod, "executor"
+        )["env"]
+        assert volume["secret"]["secretName"] == secret(launch(), IDENTITY)["metadata"]["name"]
 
     @pytest.mark.parametrize("fields", [{"executor": {"instances": 0}}, {"kind": "Plan"}])
     def test_without_executors_the_driver_does_the_work(self, fields: dict[str, Any]) -> None:

@@ -32,7 +32,7 @@ from backfill_operator.manifests.names import (
 )
 from backfill_operator.manifests.pod_rules import check_account, check_image, check_resources, check_template
 from backfill_operator.manifests.resources import DRIVER_DEFAULT, EXECUTOR_DEFAULT, with_defaults
-from backfill_operator.manifests.secret import TOKEN_KEY
+from backfill_operator.manifests.secret import RPC_SECRET_KEY, TOKEN_KEY
 from backfill_operator.manifests.spark_conf import cores
 from backfill_operator.manifests.template import merge
 
@@ -228,8 +228,21 @@ def _executor_musts(launch: Launch) -> dict[str, Any]:
         "name": EXECUTOR_CONTAINER,
         **_container_musts(launch),
         "resources": resources,
-        "env": [{"name": "HOME", "value": SCRATCH_DIR}],
-        "volumeMounts": [{"name": name, "mountPath": path} for name, path in EXECUTOR_MOUNTS.items()],
+        "env": [
+            {"name": "HOME", "value": SCRATCH_DIR},
+            # Spark reads the secret's file only where it knows that it is on Kubernetes, and tells executors that too late.
+            {"name": "JAVA_TOOL_OPTIONS", "value": f"-Dspark.master={launch.installation.master}"},
+        ],
+        "volumeMounts": [
+            {"name": "backfill-control", "mountPath": CONTROL_DIR, "readOnly": True},
+            *({"name": name, "mountPath": path} for name, path in EXECUTOR_MOUNTS.items()),
+        ],
+    }
+    # Of the attempt's Secret nothing else: an executor commands nobody.
+    items = [{"key": RPC_SECRET_KEY, "path": RPC_SECRET_KEY}]
+    rpc_secret = {
+        "name": "backfill-control",
+        "secret": {"secretName": object_name(launch), "items": items, "defaultMode": 0o440},
     }
     return {
         "metadata": {"labels": labels(launch, "executor")},
@@ -238,6 +251,6 @@ def _executor_musts(launch: Launch) -> dict[str, Any]:
             # Executors talk to their driver, never to the API server.
             "automountServiceAccountToken": False,
             "containers": [container],
-            "volumes": [{"name": name, "emptyDir": {}} for name in EXECUTOR_MOUNTS],
+            "volumes": [rpc_secret, *({"name": name, "emptyDir": {}} for name in EXECUTOR_MOUNTS)],
         },
     }

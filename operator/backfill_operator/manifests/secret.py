@@ -1,4 +1,4 @@
-"""What lets the operator, and nobody else, command one attempt's driver."""
+"""What lets the operator, and nobody else, command one attempt's driver; and what its executors know it by."""
 
 from __future__ import annotations
 
@@ -6,20 +6,24 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from backfill_operator.manifests.launch import Launch
-from backfill_operator.manifests.names import metadata
+from backfill_operator.manifests.names import CONTROL_DIR, metadata
 
 CERTIFICATE_KEY: Final = "tls.crt"
 PRIVATE_KEY: Final = "tls.key"
 TOKEN_KEY: Final = "token"  # noqa: S105 - the name of an entry
+RPC_SECRET_KEY: Final = "rpc-secret"  # noqa: S105 - the name of an entry
+RPC_SECRET_FILE: Final = f"{CONTROL_DIR}/{RPC_SECRET_KEY}"
+"""The same path in the driver and in executors, because Spark has one setting for the first word that they exchange."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A driver's certificate with its key, and the token that commands it; made once for each attempt."""
+    """A driver's certificate with its key, the token that commands it, and Spark's secret; made once for each attempt."""
 
     certificate_pem: str
     key_pem: str
     token: str
+    rpc_secret: str
 
 
 def secret(launch: Launch, identity: Identity) -> dict[str, Any]:
@@ -34,5 +38,6 @@ def secret(launch: Launch, identity: Identity) -> dict[str, Any]:
             CERTIFICATE_KEY: identity.certificate_pem,
             PRIVATE_KEY: identity.key_pem,
             TOKEN_KEY: identity.token,
+            RPC_SECRET_KEY: identity.rpc_secret,
         },
     }

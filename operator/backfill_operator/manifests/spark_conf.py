@@ -19,6 +19,7 @@ from backfill_operator.manifests.names import (
     service_host,
 )
 from backfill_operator.manifests.resources import DRIVER_DEFAULT, EXECUTOR_DEFAULT, Size, size, with_defaults
+from backfill_operator.manifests.secret import RPC_SECRET_FILE
 
 INSTANCES_DEFAULT = 1
 CORES_MAX = 512
@@ -114,8 +115,9 @@ def _musts(launch: Launch) -> dict[str, str]:
         "spark.driver.port": str(DRIVER_PORT),
         "spark.driver.blockManager.port": str(BLOCK_MANAGER_PORT),
         "spark.blockManager.port": str(BLOCK_MANAGER_PORT),
-        # The secret itself is made by Spark's driver, one for each attempt, and handed to its executors.
+        # From a file of the attempt's Secret: a variable would show it to whoever may read pods.
         "spark.authenticate": "true",
+        "spark.authenticate.secret.file": RPC_SECRET_FILE,
         "spark.kubernetes.container.image.pullPolicy": launch.spec.spark.image_pull_policy,
         "spark.kubernetes.executor.podTemplateFile": f"{SPEC_DIR}/{EXECUTOR_KEY}",
         "spark.kubernetes.executor.podTemplateContainerName": EXECUTOR_CONTAINER,
