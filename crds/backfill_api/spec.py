@@ -10,7 +10,7 @@ from pydantic import Field, StrictBool, StrictInt, StringConstraints, model_vali
 
 from backfill_api import meaning
 from backfill_api.bounds import DAY_S, Drain, Name, Rate, Seconds
-from backfill_api.model import Model, cel, refused, unchanged
+from backfill_api.model import Model, cel, member_of, refused, unchanged
 from backfill_api.names import API_VERSION, DEFAULT_NAMESPACE, KIND
 from backfill_api.pods import Backoff, DriverSpec, ExecutorSpec, SparkSpec
 from backfill_api.status import BackfillStatus
@@ -205,6 +205,11 @@ class Backfill(Model):
         """Hash of what must not change while a state of this job exists."""
         return spec_hash(self.spec, self.job_id)
 
+    @property
+    def spec_fields(self) -> dict[str, str]:
+        """Hash of each such field, by its path."""
+        return spec_fields(self.spec, self.job_id)
+
 
 def spec_hash(spec: BackfillSpec, job_id: str) -> str:
     """Hash what must not change while a state exists: job, source, transform, target, strategy, and what expressions mean.
@@ -216,6 +221,42 @@ def spec_hash(spec: BackfillSpec, job_id: str) -> str:
     Returns:
         SHA-256, 64 hexadecimal digits.
     """
+    return hashlib.sha256(_canonical(_identity(spec, job_id)).encode()).hexdigest()
+
+
+def spec_fields(spec: BackfillSpec, job_id: str) -> dict[str, str]:
+    """Hash each field that `spec_hash` is made of, by its path: it tells which one differs, and holds none of them.
+
+    Returns:
+        The first 12 hexadecimal digits of SHA-256 by path; fields that hold their defaults are left out.
+    """
+    found: dict[str, str] = {}
+    for name, part in _identity(spec, job_id).items():
+        _hash_fields(f"spec.{name}", part, found)
+    return {_place(name, spec): digest for name, digest in found.items()}
+
+
+def _place(name: str, spec: BackfillSpec) -> str:
+    """Return where a document has what the hash has elsewhere."""
+    if name == "spec.target.key":
+        return "spec.target.delta.key"
+    if name.startswith("spec.conf."):
+        return name.replace("spec.conf.", "spec.spark.conf.", 1)
+    if name.startswith("spec.strategy.") and name != "spec.strategy.type":
+        return name.replace("spec.strategy.", f"spec.strategy.{member_of(spec.strategy.type)}.", 1)
+    return name
+
+
+def _hash_fields(path: str, part: Any, found: dict[str, str]) -> None:
+    # What a user names freely is one field: a state must not grow with it.
+    if isinstance(part, dict) and not path.endswith(".properties"):
+        for name, below in part.items():
+            _hash_fields(f"{path}.{name}", below, found)
+        return
+    found[path] = hashlib.sha256(_canonical(part).encode()).hexdigest()[:12]
+
+
+def _identity(spec: BackfillSpec, job_id: str) -> dict[str, Any]:
     source = _written(spec.source)
     source.get("delta", {}).pop("schemaChange", None)
     target = _written(spec.target)
@@ -231,8 +272,11 @@ def spec_hash(spec: BackfillSpec, job_id: str) -> str:
     }
     if said := meaning.given(spec.spark.conf):
         document["conf"] = said
-    canonical = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return hashlib.sha256(canonical.encode()).hexdigest()
+    return document
+
+
+def _canonical(part: Any) -> str:
+    return json.dumps(part, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
 def _written(model: Model) -> dict[str, Any]:

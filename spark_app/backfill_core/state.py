@@ -7,6 +7,7 @@ holds a list of rows or files, so it does not grow with the table.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,6 +44,9 @@ class JobState:
     key_proven: bool = False
     """Did the snapshot bring one row a key? Nothing is merged before."""
 
+    spec_fields: Mapping[str, str] = field(default_factory=dict)
+    """Hash of each field of the spec that must not change, by its path; empty in states of earlier releases."""
+
     percent: int = 0
     """Part of the whole job that was done, as it was shown; what is shown next is never less."""
 
@@ -72,6 +76,7 @@ class JobState:
             "finished": self.finished,
             "keyProven": self.key_proven,
             "percent": self.percent,
+            "specFields": dict(self.spec_fields),
             "driver": self.driver,
         }
         text = json.dumps(document, separators=(",", ":"))
@@ -109,6 +114,7 @@ class JobState:
             finished=document["finished"],
             key_proven=document.get("keyProven", False),
             percent=document.get("percent", 0),
+            spec_fields=document.get("specFields", {}),
             driver=document.get("driver", ""),
         )
 
@@ -121,17 +127,27 @@ def txn_version(attempt: int, epoch: int) -> int:
     return attempt << 32 | epoch
 
 
-def check_same_spec(stored: JobState, *, job_id: str, spec_hash: str) -> None:
-    """Refuse to go on with the state of another spec.
+def check_same_spec(
+    stored: JobState, *, job_id: str, spec_hash: str, spec_fields: Mapping[str, str] | None = None
+) -> None:
+    """Refuse to go on with the state of another spec, and name the fields that differ.
 
     Raises:
         StateMismatchError: job, source, transform, target or strategy differ from those of the state.
     """
     if stored.job_id == job_id and stored.spec_hash == spec_hash:
         return
+    then, now = stored.spec_fields, spec_fields or {}
+    changed = sorted(name for name in {*then, *now} if then.get(name) != now.get(name)) if then and now else []
+    whose = f"the state of job {stored.job_id!r} (attempt {stored.attempt}, epoch {stored.epoch})"
+    words = (
+        f"the target holds {whose}, and {', '.join(changed)} changed since that job began."
+        if changed
+        else f"the target holds {whose} with spec {stored.spec_hash[:12]}; "
+        f"this is job {job_id!r} with spec {spec_hash[:12]}."
+    )
     raise StateMismatchError(
-        f"the target holds the state of job {stored.job_id!r} with spec {stored.spec_hash[:12]} "
-        f"(attempt {stored.attempt}, epoch {stored.epoch}); this is job {job_id!r} with spec {spec_hash[:12]}.",
+        words,
         cure="Source, transform, target and strategy of a job cannot change: restore them, "
         "or give the changed job another jobId and another target.",
     )

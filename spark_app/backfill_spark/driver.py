@@ -262,6 +262,7 @@ class _Attempt:
             attempt=state.attempt + 1,
             controls=state.controls.under_spec(paused, spec.throttle.rows_per_second).at(moment.wall_ms),
             receipt=receipt,
+            spec_fields=self._backfill.spec_fields,
             driver=secrets.token_hex(8),
         )
 

@@ -11,7 +11,7 @@ from py4j.protocol import Py4JError
 
 from backfill_api.spec import Backfill
 from backfill_core import strategies
-from backfill_core.errors import SnapshotExpiredError, SourceReplacedError
+from backfill_core.errors import SnapshotExpiredError, SourceReplacedError, StateMismatchError
 from backfill_core.messages import Piece
 from backfill_core.owner import PREFIX, Claim, check_claim
 from backfill_core.plugins import choose
@@ -130,12 +130,32 @@ def open_target(spark: SparkSession, backfill: Backfill) -> OpenedTarget:
     stored = sealer.read_state()
     state = None if stored.text is None else JobState.decode(stored.text)
     if state is not None:
-        check_same_spec(state, job_id=backfill.job_id, spec_hash=backfill.spec_hash)
+        try:
+            check_same_spec(
+                state, job_id=backfill.job_id, spec_hash=backfill.spec_hash, spec_fields=backfill.spec_fields
+            )
+        except StateMismatchError:
+            # A spec that was changed may have been changed to one that could never run: a typing error is said first.
+            _read_what_is_named(spark, backfill)
+            raise
     shares = spec.target.delta.existing_rows == "Keep"
     claim = Claim(domain, backfill.job_id, shares, begins=state is None)
     if state is None or not state.finished:
         check_claim(claim, stored.claims, path=sink.path)
     return OpenedTarget(sink, sealer, stored, state, claim)
+
+
+def _read_what_is_named(spark: SparkSession, backfill: Backfill) -> None:
+    """Open the source and check the transform.
+
+    Raises:
+        BackfillError: the spec names what is not there, or what no row can be made of.
+    """
+    spec = backfill.spec
+    source = choose(sources.discover(), spec.source.type, "spec.source.type").open(spark, spec.source)
+    source.pin(None)
+    transform = Transform(tuple(spec.transform.select) or None, spec.transform.where)
+    transform.check(source.read(()), changelog=spec.target.delta.write_mode == "Changelog")
 
 
 def open_job(spark: SparkSession, backfill: Backfill, target: OpenedTarget | None = None) -> Opened:

@@ -45,6 +45,36 @@ class TestTheStateComesBackAsItWas:
         with pytest.raises(StateMismatchError, match="cannot change"):
             check_same_spec(JobState("a/b", "h", 1, 1, "Snapshot"), job_id=job_id, spec_hash=spec_hash)
 
+    def test_the_field_that_differs_is_named(self):
+        """Two hashes tell nobody what to restore."""
+        began, now = job("/a", "/b", transform={"where": "x > 1"}), job("/a", "/c", source={"version": 3})
+        stored = JobState("default/job", began.spec_hash, 1, 1, "Snapshot", spec_fields=began.spec_fields)
+
+        with pytest.raises(StateMismatchError) as refused:
+            check_same_spec(
+                JobState.decode(stored.encode()),
+                job_id=now.job_id, spec_hash=now.spec_hash, spec_fields=now.spec_fields,
+            )  # fmt: skip
+        named = "spec.source.delta.version, spec.target.delta.path, spec.transform.where changed"
+        assert named in refused.value.message
+
+    def test_a_state_of_an_earlier_release_names_none(self):
+        """It holds one hash; that it differs is said as before."""
+        text = JobState("a/b", "h", 1, 1, "Snapshot").encode().replace(',"specFields":{}', "")
+        assert "specFields" not in text
+
+        with pytest.raises(StateMismatchError, match="this is job 'a/b' with spec other"):
+            check_same_spec(JobState.decode(text), job_id="a/b", spec_hash="other", spec_fields={"spec.jobId": "1"})
+
+    def test_fields_are_those_of_the_hash(self):
+        """What may change is in neither, and a state does not grow with what a user names freely."""
+        properties = {f"delta.x{n}": "v" for n in range(60)}
+        one = job("/a", "/b", throttle={"rowsPerSecond": 5}, target={"properties": properties})
+        other = job("/a", "/b", verify="Final", target={"properties": properties})
+
+        assert (one.spec_hash, one.spec_fields) == (other.spec_hash, other.spec_fields)
+        assert len(one.spec_fields) < 12
+
     def test_two_thousand_spans_fit_and_what_does_not_is_refused(self):
         """At 100,000 files the state is as small as at one: it holds spans, not files."""
         spans = IntervalSet(tuple((n * 10**9, n * 10**9 + 5) for n in range(2000)))

@@ -118,6 +118,9 @@ class TestStartingAgain:
         outcome = world.run(transform={"where": "id > 5"})
 
         assert (outcome.exit_code, outcome.reason) == (40, "StateMismatch")
+        assert "spec.transform.where changed" in outcome.message
+        # A typing error is said before that: a spec that can never run is not a question of which state it has.
+        assert world.run(transform={"where": "idd > 5"}).reason == "InvalidTransform"
         assert seals(world.target)[-1].version == before
 
     def test_a_planted_difference_fails_the_next_receipt_and_is_named(self, spark, world):
