@@ -10,6 +10,7 @@ from backfill_cli.amounts import parse_memory
 from backfill_cli.control import pause, resume, stop, throttle, verify
 from backfill_cli.look import jobs, plan, status, validate
 from backfill_cli.options import FILE, Commands, leave, parsed, read, spark_settings
+from backfill_cli.release import release
 from backfill_spark.settings import DriverSettings
 
 
@@ -73,7 +74,7 @@ def demo(folder: Path | None, rows: int) -> None:
     leave(run_demo(folder, rows))
 
 
-for command in (validate, plan, status, jobs, pause, resume, throttle, verify, stop):
+for command in (validate, plan, status, jobs, pause, resume, throttle, verify, stop, release):
     cli.add_command(command)
 
 

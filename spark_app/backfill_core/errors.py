@@ -125,6 +125,13 @@ class JavaMissingError(BackfillError):
     exit_code = 29
 
 
+class NotFinishedError(BackfillError):
+    """What was asked for needs a job that is finished."""
+
+    reason = "NotFinished"
+    exit_code = 38
+
+
 class JarsMissingError(BackfillError):
     """Delta's jars are not there and cannot be fetched; the message names them."""
 
@@ -196,7 +203,7 @@ class SourceNotAppendOnlyError(BackfillError):
 
 
 class FencedError(BackfillError):
-    """A newer attempt of the same job has sealed; this one must not write again."""
+    """A newer attempt of the same job has committed; this one must not write again."""
 
     reason = "Fenced"
     exit_code = 47

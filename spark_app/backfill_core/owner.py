@@ -74,6 +74,12 @@ def claimed(ours: Claim, claims: Iterable[Claim], stored: str | None) -> str | N
     return json.dumps({"format": FORMAT, "jobs": jobs}, separators=(",", ":"), sort_keys=True)
 
 
+def released(domain: str, stored: str | None) -> str | None:
+    """Return what to store of all claims once a job's is taken back; None where no job is left."""
+    jobs = {name: one for name, one in _mapping(stored or "").get("jobs", {}).items() if name != domain}
+    return json.dumps({"format": FORMAT, "jobs": jobs}, separators=(",", ":"), sort_keys=True) if jobs else None
+
+
 def _others(ours: Claim, claims: Iterable[Claim]) -> list[Claim]:
     return [one for one in claims if one.domain != ours.domain and not one.finished]
 

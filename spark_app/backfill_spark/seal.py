@@ -28,7 +28,7 @@ from backfill_core.errors import (
     UnsupportedTargetFeatureError,
 )
 from backfill_core.messages import StagedFile
-from backfill_core.owner import OWNER_DOMAIN, Claim, check_claim, claimed, claims_in
+from backfill_core.owner import OWNER_DOMAIN, Claim, check_claim, claimed, claims_in, released
 from backfill_spark.commits import commits_of_others
 from backfill_spark.delta_log import logged_files
 from backfill_spark.java_errors import JAVA_ERRORS, causes, first_line, is_a, is_no_access, is_no_room, is_no_table
@@ -127,6 +127,11 @@ class Sealer:
             claims_in(domains),
             domains.get(OWNER_DOMAIN),
         )
+
+    def domains(self) -> tuple[str, ...]:
+        """Return the names of everything that is kept in the newest version's domains, of whomever."""
+        snapshot = self._newest()
+        return () if snapshot is None else tuple(sorted(snapshot.getActiveDomainMetadataMap().keys()))
 
     def _has_rows(self, snapshot: Any) -> bool:
         """Has a version any row that a reader sees? What the log does not count is one."""
@@ -270,6 +275,29 @@ class Sealer:
             )
         return self._commit(txn, files, state)
 
+    def release(self, txn_version: int, stored: StoredState) -> SealedCommit:
+        """Take the job's state and its claim out of the table, in one commit that no driver of the job can follow.
+
+        Args:
+            txn_version: Above that of every attempt.
+            stored: What was read.
+
+        Raises:
+            FencedError, PermissionDeniedError, TransientError: as `seal`.
+        """
+        owner = released(self._domain, stored.owner)
+        try:
+            txn = self._begin(txn_version)
+            txn.removeDomainMetadata(self._domain)
+            if owner is not None:
+                txn.addDomainMetadata(OWNER_DOMAIN, owner)
+            elif stored.owner is not None:
+                txn.removeDomainMetadata(OWNER_DOMAIN)
+            nothing = self._kernel.utils.CloseableIterable.emptyIterable()
+            return SealedCommit(txn.commit(self._engine, nothing).getVersion())
+        except JAVA_ERRORS as error:
+            raise explain(error) from error
+
     def _begun(self, txn_version: int, retries: int | None = None) -> Any:
         try:
             return self._begin(txn_version, retries)
@@ -350,15 +378,15 @@ def explain(error: Exception) -> BackfillError:
     # Kernel names whichever it meets first: our transaction id, or our domain; nobody else writes either.
     if is_a(error, "ConcurrentTransactionException") or "domainMetadata action for the same domain" in text:
         return FencedError(
-            "a newer attempt of this job has sealed.",
+            "a newer attempt of this job has committed.",
             cure="Nothing to do if another driver runs; else start it again.",
         )
     if any("Unsupported" in name or "unsupported" in message.lower() for name, message in said):
         return UnsupportedTargetFeatureError(
-            f"the target cannot be sealed: {words}.", cure="Use a target without this table feature."
+            f"the target cannot be committed to: {words}.", cure="Use a target without this table feature."
         )
     if is_no_room(text):
         return StorageFullError(f"the target's storage is full: {words}.", cure="Free some room; nothing is lost.")
     if is_no_access(text):
         return PermissionDeniedError(f"the target cannot be written: {words}.", cure="Grant write access to the table.")
-    return TransientError(f"the seal failed: {said[0][0].rsplit('.', 1)[-1]}: {words}")
+    return TransientError(f"the commit failed: {said[0][0].rsplit('.', 1)[-1]}: {words}")
