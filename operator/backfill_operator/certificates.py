@@ -111,7 +111,9 @@ async def mint(number: int, *, within_s: float = MINT_S) -> list[Credentials]:
         _end(process)
     pairs = [one.partition(BEGIN_CERTIFICATE) for one in said.decode().split(BEGIN_KEY)[1:]]
     if process.returncode or len(pairs) != number or not all(begin for _, begin, _ in pairs):
-        raise NoCertificateError(f"openssl: {complaint.decode(errors='replace')[-500:]}", cure="Mend openssl.")
+        raise NoCertificateError(
+            f"openssl: {complaint.decode(errors='replace')[-500:]}", cure="Repair or replace openssl."
+        )
     return [
         Credentials(BEGIN_KEY + key, begin + rest, secrets.token_urlsafe(32), secrets.token_urlsafe(32))
         for key, begin, rest in pairs

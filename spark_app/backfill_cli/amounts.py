@@ -24,7 +24,7 @@ def parse_rate(text: str) -> int | None:
         return None
     match = re.fullmatch(r"([0-9][0-9_,]*(?:\.[0-9]+)?)([km]?)", word)
     if match is None:
-        raise ValueError(f"{text!r} is no rate; write 50000, 200k, 1.5M, 0 or none")
+        raise ValueError(f"invalid rate {text!r}: write 50000, 200k, 1.5M, 0 or none")
     rate = round(float(re.sub("[_,]", "", match[1])) * UNITS[match[2]])
     if rate > RATE_MAX_ROWS_PER_S:
         raise ValueError(f"{text!r} is above {RATE_MAX_ROWS_PER_S:,} rows/s; for no limit write none")
@@ -39,7 +39,7 @@ def parse_duration_s(text: str) -> int:
     """
     match = re.fullmatch(r"([0-9]{1,9})([smhd]?)", text.strip().lower())
     if match is None or int(match[1]) == 0:
-        raise ValueError(f"{text!r} is no duration; write 90s, 30m or 2h")
+        raise ValueError(f"invalid duration {text!r}: write 90s, 30m or 2h")
     seconds = int(match[1]) * SECONDS[match[2]]
     if seconds > DURATION_MAX_S:
         raise ValueError(f"{text!r} is more than a week; leave --for out to keep it")
@@ -53,7 +53,7 @@ def parse_memory(text: str) -> str:
         ValueError: it is no such thing.
     """
     if re.fullmatch(MEMORY_PATTERN, text) is None or not text.isalnum():
-        raise ValueError(f"{text!r} is no memory size; write 4g or 512m")
+        raise ValueError(f"invalid memory size {text!r}: write 4g or 512m")
     return text
 
 

@@ -55,10 +55,10 @@ def _send(file: Path | None, job: str | None, wait_s: float, command: Command) -
 @FILE
 @JOB
 @WAIT
-@click.option("--all", "everything", is_flag=True, help="Hold changes too, not only history.")
+@click.option("--all", "everything", is_flag=True, help="Hold changes too, not only the snapshot.")
 @click.option("--force", is_flag=True, help="Cancel what runs instead of waiting for it.")
 def pause(file: Path | None, job: str | None, wait_s: float, everything: bool, force: bool) -> None:
-    """Hold history (or everything) from the next barrier on."""
+    """Hold the snapshot (or everything) from the next barrier on."""
     scope: Any = "All" if everything else "History"
     _send(file, job, wait_s, Command(type="Pause", pause=PauseCommand(scope=scope, force=force)))
 
@@ -81,7 +81,7 @@ def resume(file: Path | None, job: str | None, wait_s: float) -> None:
     "--for", "for_s", callback=parsed(parse_duration_s), metavar="DURATION", help="90s, 30m, 2h; then what was before."
 )
 def throttle(rate: int | None, file: Path | None, job: str | None, wait_s: float, for_s: int | None) -> None:
-    """Limit history to RATE rows a second: 50000, 200k, 1.5M, 0 (none at all), none (no limit)."""
+    """Limit the snapshot to RATE rows a second: 50000, 200k, 1.5M, 0 (none at all), none (no limit)."""
     limit = ThrottleCommand(rows_per_second=rate, for_seconds=for_s)
     _send(file, job, wait_s, Command(type="Throttle", throttle=limit))
 

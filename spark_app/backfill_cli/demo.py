@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -38,6 +40,28 @@ HISTORY_SECONDS = 12
 SLOWER = 3
 THROTTLE_SECONDS = 10
 PAUSE_SECONDS = 5.0
+
+
+BARRIERS_UNTIL_STILL = 3
+STEPS = (
+    (
+        "KeyProof",
+        "all of the snapshot is there; now the proof that each key stands in one row, before changes are merged",
+    ),
+    ("CatchUp", "then the changes since the start, until the copy has caught up"),
+    ("Receipt", "then the receipt: every row of both sides is hashed and compared"),
+)
+"""What follows the copy, and takes most of the time of so small a table."""
+
+
+def copies(progress: Progress) -> bool:
+    """Is it at work on history, and nothing holds it?"""
+    return progress.paused is None and not progress.quiet and progress.rows_per_second > 0
+
+
+def is_over(progress: Progress, *, step: str) -> bool:
+    """Is a step done?"""
+    return all(one.state == "Done" for one in progress.steps if one.name == step)
 
 
 class DemoError(Exception):
@@ -203,33 +227,36 @@ class Demo:
         }
 
     def _first_attempt(self) -> None:
-        self._start("the driver fills a copy of it; the file limits history so that you can watch")
-        self._until("the first tenth is sealed", lambda progress: progress.percent >= 10)
+        self._start("the driver fills a copy of it; the file limits the snapshot so that you can watch")
+        self._until("the first tenth is committed", lambda progress: progress.rows_done * 10 >= progress.rows_total > 0)
         slower = self._rows // HISTORY_SECONDS // SLOWER
         self._type("slower, for a while", "throttle", str(slower), "--for", f"{THROTTLE_SECONDS}s")
         self._until("the limit ends by itself", lambda progress: progress.throttle_until is None)
-        self._type("nothing more of history, please; changes go on", "pause")
+        self._type("nothing more of the snapshot; changes go on", "pause")
         self._until("nothing runs", lambda progress: progress.quiet)
+        # What was read when the pause came is committed by the barriers that follow; from then on nothing moves.
+        still = self._progress.epoch + BARRIERS_UNTIL_STILL
+        self._until("all that was read is committed", lambda progress: progress.epoch >= still)
         held = self._progress.rows_done
         self._running().pause(PAUSE_SECONDS)
         self._where()
         self._note(f"{self._progress.rows_done - held:,} rows in {PAUSE_SECONDS:g} s of pause; the writer went on")
         self._type("go on", "resume")
-        self._until("more is sealed", lambda progress: progress.rows_done > held)
+        self._until("it copies again", lambda progress: copies(progress) and progress.rows_done > held)
         self._say(f"$ kill -9 {self._running().pid}   [dim]# no warning, in the middle of its work[/]")
         self._running().kill()
         self._where()
-        self._note(f"last seen: {self._progress.rows_done:,} rows sealed at epoch {self._progress.epoch}")
+        self._note(f"last seen: {self._progress.rows_done:,} rows committed at epoch {self._progress.epoch}")
 
     def _second_attempt(self) -> dict[str, Any]:
         before = self._progress
         self._start("again: the target itself is the checkpoint")
-        self._until("the next attempt has sealed", lambda progress: progress.attempt > before.attempt)
+        self._until("the next attempt has committed", lambda progress: progress.attempt > before.attempt)
         self._note(f"attempt {self._progress.attempt} began at {self._progress.rows_done:,} rows")
         if self._progress.phase == "Snapshot" and "outcome" not in self._running().newest:
             self._type("and now as fast as it can", "throttle", "none")
-        self._until("history is complete", lambda progress: progress.phase != "Snapshot")
-        self._say("then the changes since the start, until the copy has caught up; then the proof")
+        self._until("the snapshot is complete", lambda progress: progress.step not in {"Start", "Copy"})
+        self._tell_steps()
         if not self._running().wait_for(lambda words: "outcome" in words):
             raise DemoError(f"the driver ended without an outcome; its log is {self._folder}/driver.log")
         outcome = self._running().newest
@@ -237,16 +264,24 @@ class Demo:
             raise DemoError(f"{outcome['reason']}: {outcome['message']} {outcome['cure']}")
         return outcome
 
+    def _tell_steps(self) -> None:
+        for step, words in STEPS:
+            if not is_over(self._progress, step=step):
+                self._say(words)
+                self._until(f"{step} is done", partial(is_over, step=step))
+
     def _show_end(self, outcome: dict[str, Any]) -> None:
         assert self._writer is not None
         self._say(f"complete, while the writer went on to version {self._writer.newest['version']}")
         self._writer.end()
         self._console.print(show_receipt(Receipt.model_validate(outcome["receipt"])))
         self._console.print("[bold cyan]what to try next[/]")
+        backfill = shlex.join(typed())
         for command, why in (
-            (f"backfill verify -f {self._spec}", "look for a difference again, without a driver"),
-            (f"backfill status -f {self._spec} --offline", "what the target itself knows"),
-            (f"backfill run -f {self._spec}", "it is finished, and says so at once"),
+            (f"{backfill} verify -f {self._spec}", "look for a difference again, without a driver"),
+            (f"{backfill} status -f {self._spec} --offline", "what the target itself knows"),
+            (f"{backfill} run -f {self._spec}", "it is finished, and says so at once"),
+            (f"{backfill} release -f {self._spec}", "take its state out of the copy, so that any writer may use it"),
             (f"less {self._spec}", "the same file is for kubectl apply, later"),
             (f"rm -r {self._folder}", "take it all away"),
         ):
@@ -280,6 +315,15 @@ class Demo:
         self._note((done.stdout or done.stderr).strip())
         if done.returncode != 0:
             raise DemoError(f"`backfill {shlex.join(words)}` ended with {done.returncode}; logs are in {self._folder}")
+
+
+def typed() -> list[str]:
+    """Return what to type for this very command in another terminal: its name where that finds it, else where it lies."""
+    beside = Path(sys.executable).with_name("backfill")
+    found = shutil.which("backfill")
+    if found is not None and Path(found).resolve() == beside.resolve():
+        return ["backfill"]
+    return [str(beside)] if beside.is_file() else [sys.executable, "-m", "backfill_cli"]
 
 
 def run_demo(folder: Path | None, rows: int) -> int:

@@ -17,6 +17,8 @@ from rich.console import Console
 from backfill_api.load import SpecError, load_backfill
 from backfill_api.spec import Backfill
 from backfill_core.errors import EXIT_UNEXPECTED, EXIT_USAGE, BackfillError, InvalidSpecError
+from backfill_spark.rendezvous import running
+from backfill_spark.settings import DriverSettings
 
 TIMEOUT_S = 10.0
 EXIT_INTERRUPTED = 130
@@ -24,7 +26,18 @@ EXIT_INTERRUPTED = 130
 FILE = click.option(
     "-f", "--file", "file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="The Backfill, as YAML."
 )
-JOB = click.option("--job", metavar="ID", help="Job id; without it and without a file: the only job that runs.")
+
+
+def _running_jobs(_ctx: click.Context, _param: click.Parameter, begun: str) -> list[str]:
+    """Return the jobs that run on this machine and begin like what was typed; for the shell."""
+    state_dir = DriverSettings.from_environ().state_dir
+    return [one.job_id for one in running(state_dir) if one.job_id.startswith(begun)]
+
+
+JOB = click.option(
+    "--job", metavar="ID", shell_complete=_running_jobs,
+    help="Job id; without it and without a file: the only job that runs.",
+)  # fmt: skip
 WAIT = click.option(
     "--timeout", "wait_s", type=click.FloatRange(min=0), default=TIMEOUT_S, show_default=True, metavar="SECONDS",
     help="How long to wait for the acknowledgement.",

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from backfill_spark.driver import RunOutcome
 
 STOPPING = "stopping at a barrier; Ctrl-C again: at once"
-ENDED_AT_ONCE = "ended at once; `backfill run` goes on from the last seal"
+ENDED_AT_ONCE = "ended at once; `backfill run` goes on from the last commit"
 NOBODY_READS = "nobody reads standard output any more: stopping at a barrier"
 
 
@@ -267,7 +267,7 @@ def conclude(console: Console, outcome: RunOutcome, elapsed_s: float) -> None:
     if not message and outcome.progress is not None:
         done = outcome.progress
         message = (
-            f"{done.rows_done:,} rows of history{filtered_words(done.rows_filtered)} and {done.changes_done:,} changes, "
+            f"{done.rows_done:,} rows of the snapshot{filtered_words(done.rows_filtered)} and {done.changes_done:,} changes, "
             f"up to source version {done.consumed_version}, in target version {done.table_version}"
         )
     said = message.removeprefix(word) if message.startswith(word) else f": {message}"

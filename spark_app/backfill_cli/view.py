@@ -19,7 +19,7 @@ from backfill_api.wire import Ack
 from backfill_cli.amounts import show_bytes, show_clock, show_rows, show_seconds
 
 SHADES = "·░▒▓█"
-PHASE_WORDS = {"Snapshot": "reading history", "CatchUp": "replaying changes", "Live": "following changes"}
+PHASE_WORDS = {"Snapshot": "reading the snapshot", "CatchUp": "replaying changes", "Live": "following changes"}
 STEP_WORDS = {"Start": "start", "Copy": "copy", "KeyProof": "key proof", "CatchUp": "catch-up", "Receipt": "receipt"}
 ACKS_SHOWN_MAX = 3
 MISMATCHES_SHOWN_MAX = 10
@@ -203,12 +203,12 @@ def _left(progress: Progress) -> list[tuple[int, str, str]]:
 
 def _right(progress: Progress) -> list[tuple[int, str, str]]:
     seals = "-" if progress.seal_ms_p50 is None else f"{progress.seal_ms_p50} ms, p99 {progress.seal_ms_p99} ms"
-    sealed = "" if progress.table_version is None else f", sealed as version {progress.table_version}"
+    sealed = "" if progress.table_version is None else f", committed as version {progress.table_version}"
     behind = progress.lag_versions or progress.lag_seconds
     lag = f"{progress.lag_versions} versions, {show_seconds(progress.lag_seconds)}" if behind else "none"
     return [
         (6, "barrier", f"epoch {progress.epoch}{sealed}"),
-        (7, "seal", seals),
+        (7, "commit", seals),
         (3, "lag", lag),
         (5, "changes", f"{show_rows(progress.changes_done)} applied"),
     ]
@@ -220,7 +220,7 @@ def _state(progress: Progress) -> str:
     if progress.stopping:
         return "stopping"
     if progress.paused is not None:
-        what = "everything" if progress.paused == "All" else "history"
+        what = "everything" if progress.paused == "All" else "snapshot"
         return f"{what} paused{', quiet' if progress.quiet else ''}{by}"
     return ("caught up" if progress.caught_up else "running" if progress.attempt else "starting") + by
 

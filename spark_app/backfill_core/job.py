@@ -667,7 +667,7 @@ class Job:
         if self._proof_id is not None:
             return "proving that each key stands in one row of the target; changes wait"
         if self._controls.paused is not None:
-            what = "everything" if self._controls.changes_held else "history"
+            what = "everything" if self._controls.changes_held else "the snapshot"
             return f"{what} is paused {by}" + ("" if not self._running else "; work under way is ending")
         if self._controls.rows_per_s is not None and strategy.phase == "Snapshot":
             until_ms = self._controls.until_ms

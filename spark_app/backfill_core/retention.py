@@ -32,7 +32,7 @@ def warn(version: int, committed_ms: int, newest_version: int, kept_s: int | Non
 
 
 def warn_short(needed_s: float | None, kept_s: int | None) -> str | None:
-    """Return what to say when history may take longer than the source keeps it, or None.
+    """Return what to say when the snapshot may take longer than the source keeps it, or None.
 
     Args:
         needed_s: How long the rest of it is estimated to take; None: not known.
@@ -41,7 +41,7 @@ def warn_short(needed_s: float | None, kept_s: int | None) -> str | None:
     if needed_s is None or kept_s is None or kept_s >= SHORT * needed_s:
         return None
     return (
-        f"the source keeps what the job needs for {_hours(kept_s)}, history may take {_hours(round(needed_s))} more: raise "
+        f"the source keeps what the job needs for {_hours(kept_s)}, the snapshot may take {_hours(round(needed_s))} more: raise "
         "delta.deletedFileRetentionDuration and delta.logRetentionDuration of the source, or the limit"
     )
 

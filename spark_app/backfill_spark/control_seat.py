@@ -55,7 +55,7 @@ class ControlSeat(ControlServer):
             )
         except OSError as error:
             raise InvalidSettingError(
-                f"the control server cannot start: {error}.", cure="Mend the BACKFILL_CONTROL_… variables."
+                f"the control server cannot start: {error}.", cure="Correct the BACKFILL_CONTROL_… variables."
             ) from error
 
     def acknowledge(self, ack: Acknowledge) -> None:

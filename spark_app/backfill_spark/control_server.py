@@ -161,7 +161,7 @@ class ControlServer:
                     self._unread = [*self._unread[1 - ACKS_KEPT_MAX :], self.receipt()]
                 self._submit(received(request))
             self._changed.wait_for(lambda: self._closed or revision in self._acks, timeout=min(wait_s, WAIT_MAX_S))
-            return self._acks.get(revision) or self._answer(request, "Pending", "not sealed yet")
+            return self._acks.get(revision) or self._answer(request, "Pending", "not committed yet")
 
     def _answer(self, request: CommandRequest, outcome: Any, message: str) -> Ack:
         epoch = self.progress().epoch
@@ -218,7 +218,7 @@ def _handler(server: ControlServer) -> type[BaseHTTPRequestHandler]:
                 return self._send(200, b"ok\n", "text/plain")
             if parts.path == "/readyz":
                 ready = server.ready()
-                return self._send(200 if ready else 503, b"ok\n" if ready else b"not sealed yet\n", "text/plain")
+                return self._send(200 if ready else 503, b"ok\n" if ready else b"not committed yet\n", "text/plain")
             if not server.allowed(self.headers.get("Authorization")):
                 return self._error(401, "token", "is missing or wrong")
             match parts.path:

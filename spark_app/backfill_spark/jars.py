@@ -1,7 +1,7 @@
 """Delta's jars, each with the checksum that this release was tested with.
 
-Where they come from, in this order: the folder that somebody named, an image that has them among Spark's own, a folder in
-the user's cache. The last one is filled once, from a package cache that an earlier Spark left in the home folder or by
+Where they come from, in this order: the folder that somebody named, an image that has them among Spark's own, the clone
+that was set up, a folder in the user's cache. The last one is filled once, from a package cache that an earlier Spark left in the home folder or by
 Spark's own package resolver, which looks wherever this machine's mirrors are set up; what that says stays in a log.
 """
 
@@ -22,6 +22,9 @@ _HERE = Path(__file__).parent
 _CLONE = _HERE.parent.parent / "requirements" / "jars.sha256"
 CHECKSUMS = _CLONE if _CLONE.is_file() else _HERE / "jars.sha256"
 """Of a clone; a wheel holds a copy."""
+
+OF_THE_CLONE = _CLONE.parent.parent / ".cache" / "jars"
+"""Where the setup of a clone puts them, and an archive of classes."""
 
 RESOLVE_END_S = 600
 

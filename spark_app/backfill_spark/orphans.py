@@ -61,7 +61,7 @@ class OrphanRemoval:
             self._remove()
         except Exception as error:  # noqa: BLE001 - a thread's border
             # They cost space, never rows: the next attempt tries again, and VACUUM does in the end.
-            words = "%s: files that were staged and never sealed stay"
+            words = "%s: files that were staged and never committed stay"
             logging.getLogger(__name__).warning(words, str(error).partition("\n")[0] or type(error).__name__)
         crash_point("after_orphan_removal")
 

@@ -197,7 +197,7 @@ def _warnings(
     if unique is False:
         warn("KeyNotUnique", "the key is not unique: the job will refuse to start.", "Choose another key.")
     if limit == 0:
-        warn("HistoryHeld", "throttle.rowsPerSecond is 0: history will not be read.", "Raise it.")
+        warn("HistoryHeld", "throttle.rowsPerSecond is 0: the snapshot will not be read.", "Raise it.")
     if files > 100 and size_bytes / files < TINY_FILE_BYTES:
         words = f"{files} files of {size_bytes / files / 1e3:.0f} kB each read slowly."
         warn("TinyFiles", words, "OPTIMIZE the source first.")

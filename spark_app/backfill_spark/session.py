@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from backfill_api import meaning
 from backfill_core.errors import JavaMissingError
 from backfill_spark import class_archive, stopping
-from backfill_spark.jars import DELTA_PACKAGE, fill
+from backfill_spark.jars import DELTA_PACKAGE, OF_THE_CLONE, fill, missing
 from backfill_spark.java_packages import know_packages
 from backfill_spark.settings import default_jars_dir
 
@@ -101,6 +101,8 @@ def _jars(jars_dir: Path | None, conf: Mapping[str, str]) -> Path | None:
         return jars_dir
     if any(class_archive.SPARK_JARS.glob("*delta-spark*.jar")) or DELTA_PACKAGE in conf.values():
         return None
+    if not missing(OF_THE_CLONE):
+        return OF_THE_CLONE
     folder = default_jars_dir()
     fill(folder)
     return folder

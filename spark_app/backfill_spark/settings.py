@@ -106,7 +106,7 @@ class DriverSettings(BaseModel):
             variable = f"BACKFILL_{field.upper()}"
             raise InvalidSettingError(
                 f"{variable}={values[field]!r}: {first['msg'][:1].lower()}{first['msg'][1:]}.",
-                cure=f"Mend or unset {variable}.",
+                cure=f"Correct or unset {variable}.",
             ) from error
 
 

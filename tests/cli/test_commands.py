@@ -1,6 +1,7 @@
 """The `backfill` command against a driver without Spark: the real server, the real rendezvous."""
 
 import json
+import os
 import re
 import socket
 import subprocess
@@ -326,3 +327,20 @@ class TestSettingsOfSpark:
 
         assert done.exit_code == code
         assert words in done.output
+
+
+class TestCompletion:
+    def test_of_a_job_are_those_that_run(self, state_dir):
+        """Ids are long, and nobody remembers them; what click's own script asks is asked here."""
+        with running(state_dir, "default/orders"), running(state_dir, "shop/items"):
+            environ = {
+                "_BACKFILL_COMPLETE": "bash_complete",
+                "COMP_WORDS": "backfill pause --job shop",
+                "COMP_CWORD": "3",
+            }
+            code = "from backfill_cli.__main__ import main; main()"
+            done = subprocess.run(
+                [sys.executable, "-c", code], env={**os.environ, **environ}, capture_output=True, text=True
+            )
+
+        assert done.stdout.split() == ["plain,shop/items"], done.stderr

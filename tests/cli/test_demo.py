@@ -1,14 +1,18 @@
 """The parts of the demo, without Spark: its file, its processes, and what it says when a step goes wrong."""
 
+import io
 import json
 import os
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from backfill_api.load import load_backfill
-from backfill_cli.demo import HISTORY_SECONDS, Child, Demo, DemoError, run_demo
+from backfill_api.progress import Progress
+from backfill_cli.demo import HISTORY_SECONDS, Child, Demo, DemoError, copies, run_demo, typed
 from backfill_cli.demo_writer import Writer
 
 PROGRESS = {"attempt": 1, "epoch": 4, "phase": "Snapshot", "percent": 30, "rowsDone": 300, "rowsTotal": 1000}
@@ -127,6 +131,42 @@ class TestAStepThatFails:
 
         assert run_demo(tmp_path, 100_000) == 2
         assert "has a lake already" in " ".join(capsys.readouterr().out.split())
+
+
+class TestWhatItSays:
+    def test_kills_a_driver_that_copies(self):
+        """One that waits shows nothing by dying."""
+        at_work = Progress(rows_per_second=5, quiet=False)
+
+        assert copies(at_work)
+        assert not copies(at_work.model_copy(update={"paused": "History"}))
+        assert not copies(at_work.model_copy(update={"quiet": True}))
+        assert not copies(at_work.model_copy(update={"rows_per_second": 0}))
+
+    def test_what_to_try_next_can_be_typed_anywhere(self, demo, tmp_path, monkeypatch):
+        """From a clone the command is not on the path: then it is said where it lies."""
+        monkeypatch.setenv("PATH", str(tmp_path))
+        outside = typed()
+        done = subprocess.run([*outside, "--version"], cwd=tmp_path, capture_output=True, text=True)
+
+        assert outside != ["backfill"]
+        assert Path(outside[0]).is_absolute()
+        assert done.returncode == 0, done.stderr
+
+    def test_each_step_after_the_copy_is_told(self, demo, start):
+        """They take most of the time; silence looks like a hang."""
+        said = io.StringIO()
+        demo._console = Console(file=said, width=200)
+        steps = [{"name": name, "state": "Done"} for name in ("Start", "Copy", "KeyProof")]
+        rest = [{"name": name, "state": "Pending"} for name in ("CatchUp", "Receipt")]
+        demo._progress = Progress.model_validate(PROGRESS | {"steps": steps + rest})
+        demo._driver = start(says({"outcome": "Complete", "exitCode": 0}))
+
+        demo._tell_steps()
+
+        assert "until the copy has caught up" in said.getvalue()
+        assert "every row of both sides" in said.getvalue()
+        assert "each key stands in one row" not in said.getvalue()
 
 
 class TestTheWriter:

@@ -104,7 +104,7 @@ class TestHowItEnds:
             "Snapshot 50 %",
             "Live 100 %",
             "source and target are equal",
-            "complete: 10 rows of history and 2 changes",
+            "complete: 10 rows of the snapshot and 2 changes",
             "default/job  Snapshot 50 % 5 of 10 rows",
             "running for",
             "(after",

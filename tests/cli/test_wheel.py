@@ -1,6 +1,7 @@
 """What somebody has who installed the wheel, and no clone: each command works, or names the line that installs what it lacks."""
 
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -67,6 +68,14 @@ class TestTheWheel:
         assert {f"backfill_spark/{name}" for name in ("jars.sha256", "pools.xml", "log4j2.properties")} <= held
         text = zipfile.ZipFile(wheel).read("backfill_spark/jars.sha256").decode()
         assert text == (ROOT / "requirements" / "jars.sha256").read_text()
+
+    def test_shows_a_page_without_links_into_the_repository(self, wheel):
+        """A package index has no such files: links and the picture would be dead."""
+        held = zipfile.ZipFile(wheel)
+        shown = held.read(next(name for name in held.namelist() if name.endswith("METADATA"))).decode()
+
+        assert "# backfill" in shown
+        assert [link for link in re.findall(r"\]\(([^)]+)\)", shown) if "://" not in link] == []
 
     def test_says_what_to_install_for_the_command(self, installed):
         """Without an extra there is no click to say it with."""

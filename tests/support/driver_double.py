@@ -171,7 +171,7 @@ class DriverDouble:
             return 200, "text/plain", b"ok\n", True
         if method == "GET" and parts.path == "/readyz":
             ready = not self._closed and self.progress.table_version is not None
-            return 200 if ready else 503, "text/plain", b"ok\n" if ready else b"not sealed yet\n", True
+            return 200 if ready else 503, "text/plain", b"ok\n" if ready else b"not committed yet\n", True
         given = headers.get("authorization", "").encode("latin-1")
         if not hmac.compare_digest(given, f"Bearer {self.token}".encode()):
             return _error(401, "token", "is missing or wrong", keep=method == "GET")
@@ -234,7 +234,7 @@ class DriverDouble:
             async with asyncio.timeout(min(wait_s, WAIT_MAX_S)):
                 while not self._closed and revision not in self.acks:
                     await self._changed.wait()
-        return self.acks.get(revision) or self._ack(request, "Pending", "not sealed yet")
+        return self.acks.get(revision) or self._ack(request, "Pending", "not committed yet")
 
     def _ack(self, request, outcome, message):
         epoch = self.progress.epoch

@@ -205,7 +205,7 @@ class SnapshotStrategy:
         if self._phase == SNAPSHOT or self._settings.filtered or self._rows == self._pinned.rows_live:
             return None
         return AccountingError(
-            f"the snapshot of version {self._pinned.version} sealed {self._rows} rows, "
+            f"the snapshot of version {self._pinned.version} committed {self._rows} rows, "
             f"the source has {self._pinned.rows_live}.",
             cure="The target is incomplete: do not use it, and report this as a bug.",
         )
@@ -552,8 +552,8 @@ class SnapshotStrategy:
             return ""
         if self._applying is not None:
             _, batch, _ = self._applying
-            deed = "merging" if self._settings.merges else "reading"
-            return f"{deed} the changes of versions {batch.after + 1} to {batch.upto}"
+            doing = "merging" if self._settings.merges else "reading"
+            return f"{doing} the changes of versions {batch.after + 1} to {batch.upto}"
         return "waiting for the first look at the source" if self._head is None else ""
 
 

@@ -182,7 +182,7 @@ def check_schema(wanted: StructType, table: StructType) -> None:
         if not field.nullable:
             words = "must not be null"
         elif DEFAULT in field.metadata:
-            words = f"has the default {field.metadata[DEFAULT]}, which a seal does not fill in"
+            words = f"has the default {field.metadata[DEFAULT]}, which a commit of staged files does not fill in"
         else:
             continue
         raise TargetSchemaMismatchError(
@@ -206,7 +206,9 @@ def every_field(data_type: DataType, inside: str = "") -> Iterator[tuple[str, St
 
 
 def _unsupported(what: str, feature: str, cure: str) -> UnsupportedTargetFeatureError:
-    return UnsupportedTargetFeatureError(f"{what} has {feature}, which a seal cannot honour.", cure=cure)
+    return UnsupportedTargetFeatureError(
+        f"{what} has {feature}, which a commit of staged files cannot honour.", cure=cure
+    )
 
 
 def _plain(data_type: DataType) -> str:
