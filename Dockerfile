@@ -32,7 +32,7 @@ RUN python3 -m venv /opt/backfill \
 RUN cd /opt/backfill/lib/python3*/site-packages/pyspark \
     && rm -rf ml mllib pandas examples data licenses jars/connect-repl \
     && cd jars && rm -f rocksdbjni* spark-connect* hive-* spark-hive* datanucleus-* derby* spark-mllib* spark-graphx* breeze* \
-        spire* algebra* lapack* blas* arpack* spark-yarn* spark-repl* scala-compiler* jline* libthrift* HikariCP* ST4* tink-*
+        spire* algebra* lapack* blas* arpack* spark-yarn* spark-repl* scala-compiler* jline* libthrift* HikariCP* ST4*
 COPY build/image/jars /tmp/jars
 RUN cp /tmp/jars/*.jar /opt/backfill/lib/python3*/site-packages/pyspark/jars/
 

@@ -75,7 +75,10 @@ class Operator:
             tell=self.events.note, now_ms=clock.now_ms, monotonic=time.monotonic,
         )  # fmt: skip
         installation = Installation(
-            image=settings.default_image, service_account=settings.service_account, limits=settings.limits
+            image=settings.default_image,
+            service_account=settings.service_account,
+            limits=settings.limits,
+            encrypt=settings.encrypt_spark,
         )
         self.reconcile = Reconciler(
             cluster=self.cluster,

@@ -125,6 +125,9 @@ class OperatorSettings(BaseModel):
     allow_sidecars: bool = False
     """May a template bring containers and init containers? Their images must be in `allowed_images`."""
 
+    encrypt_spark: bool = False
+    """Encrypt rows on their way between driver and executors, and where Spark spills them."""
+
     cluster_domain: str = "cluster.local"
     """Suffix of the cluster's service names."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -137,6 +138,19 @@ class TestSpark:
         assert (made["spark.executor.instances"], made["spark.authenticate"]) == ("3", "true")
         assert made["spark.kubernetes.executor.enablePollingWithResourceVersion"] == "true"
         assert made["spark.kubernetes.executor.label.backfill.dev/role"] == "executor"
+
+    def test_rows_are_encrypted_where_the_administrator_says_so(self) -> None:
+        """Between pods and on disk; a driver without executors has its disk only. A spec cannot take it back."""
+        conf = {"spark.network.crypto.enabled": "false", "spark.io.encryption.enabled": "false"}
+        one = launch(spark={"conf": conf}, limits=Limits(conf=("*",)))
+        made = properties(replace(one, installation=replace(one.installation, encrypt=True)))
+        alone = launch(executor={"instances": 0})
+        disk = properties(replace(alone, installation=replace(alone.installation, encrypt=True)))
+
+        assert (made["spark.network.crypto.enabled"], made["spark.io.encryption.enabled"]) == ("true", "true")
+        assert made["spark.network.crypto.saslFallback"] == "false"
+        assert ("spark.network.crypto.enabled" in disk, disk["spark.io.encryption.enabled"]) == (False, "true")
+        assert "spark.io.encryption.enabled" not in properties(launch())
 
     def test_executors_know_their_driver_by_a_file(self) -> None:
         """A secret in a variable is read by whoever may read pods; of the Secret an executor has this and nothing else."""

@@ -38,6 +38,9 @@ class Installation:
     labels: dict[str, str] = field(default_factory=dict)
     """On every object, below what the operator sets."""
 
+    encrypt: bool = False
+    """Are rows encrypted between pods, and where they spill?"""
+
     limits: Limits = field(default_factory=Limits)
     """What a spec may ask for."""
 

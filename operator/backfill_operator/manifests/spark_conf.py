@@ -104,6 +104,8 @@ def _musts(launch: Launch) -> dict[str, str]:
         "spark.kubernetes.container.image": launch.image,
         "spark.kubernetes.driver.pod.name": object_name(launch),
     }
+    if launch.installation.encrypt:
+        made |= {"spark.io.encryption.enabled": "true"}
     if launch.local:
         local = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
         return made | local | {"spark.master": f"local[{driver_size(launch).cores}]"}
@@ -130,6 +132,12 @@ def _musts(launch: Launch) -> dict[str, str]:
         for name, value in labels(launch, "executor").items()
         if not name.startswith("spark-")  # those are Spark's own, it refuses to be told
     }
+    if launch.installation.encrypt:
+        made |= {
+            "spark.network.crypto.enabled": "true",
+            "spark.network.crypto.cipher": "AES/GCM/NoPadding",
+            "spark.network.crypto.saslFallback": "false",
+        }
     return made | _executors(launch)
 
 
