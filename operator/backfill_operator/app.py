@@ -93,14 +93,18 @@ class Operator:
             now_ms=clock.now_ms,
         )
         self.relist = Relist(
-            self.cluster, self.cache, settings, self.metrics, changed=self.queue.add, monotonic=time.monotonic
-        )
+            self.cluster, self.cache, settings, self.metrics, changed=self.queue.add, monotonic=time.monotonic,
+            unreadable=self._unreadable,
+        )  # fmt: skip
         self.election = Election(self.cluster, settings, now_ms=clock.now_ms) if settings.leader_election else None
         self.health = Health(settings, self.relist, self.election, self.metrics)
         self.watching = asyncio.Event()
         """Set when kopf has begun."""
 
-        self._registry = registry_of(configuration, self.cache, self.queue.add, self.relist.heard)
+        self._registry = registry_of(
+            configuration, self.cache, self.queue.add, self.relist.heard, since=self.relist.since,
+            unreadable=self._unreadable,
+        )  # fmt: skip
 
     async def run(self) -> None:
         """Work until cancelled, or until a part cannot go on; the others end with it.
@@ -122,7 +126,7 @@ class Operator:
             logging.getLogger(WATCHING_LOGGER).removeHandler(counter)
 
     async def _watch(self) -> None:
-        # kopf lists too, before it watches, and ends when a list of its is answered 410: our own begins anew.
+        # kopf watches from the version at which our own list began.
         await self.relist.complete.wait()
         namespaces = self.settings.namespaces
         await kopf.operator(
@@ -147,6 +151,11 @@ class Operator:
             await self.drivers.close()
             if self.election is not None:
                 await self.election.release()
+
+    def _unreadable(self, plural: str, error: object) -> None:
+        """Count what was left out, and say it; the others are none the worse."""
+        self.metrics.unreadable.labels(plural).inc()
+        _log.warning("one of the %s cannot be read and is left out: %s", plural, str(error)[:500])
 
     def _failed(self, key: Key, error: Exception) -> None:
         self.metrics.reconcile_errors.labels(type(error).__name__).inc()

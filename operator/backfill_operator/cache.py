@@ -1,6 +1,7 @@
 """What the watches have shown: Backfills and driver pods, small enough that ten thousand of each are no burden.
 
-A Backfill is kept as lean JSON text and parsed when it is looked at; a pod as the value that the rules read.
+A Backfill is kept as lean JSON text and parsed when it is looked at, a large one as a stub, which says only where to find
+it; a pod as the value that the rules read.
 Never newer than the cluster, often older: whoever must not be wrong asks the API server.
 """
 
@@ -9,18 +10,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from backfill_api.names import BACKFILL_LABEL
 from backfill_core.lifecycle.naming import base_name
 from backfill_core.lifecycle.words import DriverPod
+from backfill_operator.lean import Marks, dumps, marks_of, slim
 from backfill_operator.observe import label_of, owner_name, pod_ip, pod_of
 from backfill_operator.resources import Raw, key_of
 
 Key = tuple[str, str]
 """Namespace and name."""
-
-LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +29,12 @@ class StoredBackfill:
 
     uid: str
     version: int
-    phase: str
+    generation: int
+    marks: Marks
     text: bytes
 
     def raw(self) -> Raw:
-        """Return the object."""
+        """Return the object, or its stub."""
         parsed: Raw = json.loads(self.text)
         return parsed
 
@@ -60,6 +61,12 @@ class Cache:
         self._backfills: dict[Key, StoredBackfill] = {}
         self._pods: dict[Key, StoredPod] = {}
         self._pods_of: dict[Key, dict[Key, StoredPod]] = {}
+        self._writers_of: dict[str, set[Key]] = {}
+        """Backfills that write a target and are not done with it."""
+
+        self._flying: dict[str, set[Key]] = {}
+        """Backfills with an attempt on record that has not ended, by namespace."""
+
         self._gone: set[str] | None = None
         """UIDs that went while a relist runs: its pages may still show them."""
 
@@ -69,18 +76,30 @@ class Cache:
 
     # ------------------------------------------------------------ reads
     def backfill(self, key: Key) -> Raw | None:
-        """Return the newest known form of a Backfill."""
+        """Return the newest known form of a Backfill; of a large one it is a stub."""
         stored = self._backfills.get(key)
         return None if stored is None else stored.raw()
+
+    def marks(self, key: Key) -> Marks:
+        """Return what is known of a Backfill without reading it."""
+        stored = self._backfills.get(key)
+        return Marks() if stored is None else stored.marks
+
+    def beside(self, key: Key) -> tuple[Key, ...]:
+        """Return the other Backfills that write the same target and are not done with it."""
+        marks = self.marks(key)
+        if marks.target is None or marks.phase == "Succeeded":
+            return ()
+        return tuple(sorted(self._writers_of.get(marks.target, set()) - {key}))
 
     def keys(self) -> list[Key]:
         """Return all Backfills."""
         return list(self._backfills)
 
     def phases(self) -> Iterator[str]:
-        """Yield the phase of each Backfill."""
-        for stored in self._backfills.values():
-            yield stored.phase
+        """Yield the phase of each Backfill; also from another thread."""
+        for stored in list(self._backfills.values()):
+            yield stored.marks.phase
 
     def pods(self, key: Key, pod_name: str | None = None) -> tuple[DriverPod, ...]:
         """Return the pods that carry a Backfill's label, and the one that has its driver's name, whoever owns it."""
@@ -103,8 +122,14 @@ class Cache:
         known = self._backfills.get(key)
         if self._forgotten(uid) or (known is not None and known.version >= version):
             return False
-        phase = (raw.get("status") or {}).get("phase")
-        self._backfills[key] = StoredBackfill(uid, version, phase if isinstance(phase, str) else "", _lean(raw))
+        generation = metadata.get("generation")
+        generation = generation if isinstance(generation, int) else 0
+        # What was applied changes with the generation only, and is long.
+        told = known is not None and known.uid == uid and known.generation == generation
+        marks = marks_of(raw, ignored=known.marks.ignored if known is not None and told else None)
+        self._forget_marks(key)
+        self._backfills[key] = StoredBackfill(uid, version, generation, marks, dumps(slim(raw)))
+        self._note_marks(key, marks)
         return True
 
     def drop_backfill(self, key: Key, uid: str) -> bool:
@@ -113,8 +138,25 @@ class Cache:
         known = self._backfills.get(key)
         if known is None or known.uid != uid:
             return False
+        self._forget_marks(key)
         del self._backfills[key]
         return True
+
+    def _note_marks(self, key: Key, marks: Marks) -> None:
+        if marks.target is not None and marks.phase != "Succeeded":
+            self._writers_of.setdefault(marks.target, set()).add(key)
+        if marks.flying:
+            self._flying.setdefault(key[0], set()).add(key)
+
+    def _forget_marks(self, key: Key) -> None:
+        known = self._backfills.get(key)
+        if known is None:
+            return
+        for index, name in ((self._writers_of, known.marks.target), (self._flying, key[0])):
+            if name is not None and (keys := index.get(name)) is not None:
+                keys.discard(key)
+                if not keys:
+                    del index[name]
 
     def put_pod(self, raw: Raw) -> Key | None:
         """Take what was seen of a driver pod; return the Backfill to look at, None when nothing is new."""
@@ -173,12 +215,3 @@ def _version(metadata: dict[str, Any]) -> int:
     """Return a resourceVersion as a number: since Kubernetes 1.35 they may be compared, and they always were etcd's."""
     text = str(metadata.get("resourceVersion", ""))
     return int(text) if text.isascii() and text.isdigit() else 0
-
-
-def _lean(raw: Raw) -> bytes:
-    """Leave out who wrote which field, and kubectl's copy of the whole: half of the object, and nobody reads them."""
-    metadata = {name: value for name, value in raw["metadata"].items() if name != "managedFields"}
-    annotations = metadata.get("annotations")
-    if isinstance(annotations, dict) and LAST_APPLIED in annotations:
-        metadata["annotations"] = {name: value for name, value in annotations.items() if name != LAST_APPLIED}
-    return json.dumps({**raw, "metadata": metadata}, separators=(",", ":")).encode()

@@ -35,9 +35,10 @@ from backfill_operator.clock import ServerClock
 from backfill_operator.pacing import TokenBucket, wait
 from backfill_operator.resources import Raw, Resource
 from backfill_operator.settings import OperatorSettings
+from backfill_operator.shallow import loads_aside
 
-RESPONSE_BYTES_MAX: Final = 64 * 1024 * 1024
-"""A page of 500 Backfills of the largest size that etcd takes is larger; of any size that people write, it is not."""
+RESPONSE_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Of a page; some times what 500 Backfills need that people write, and five of the largest that etcd takes."""
 
 TRIES_MAX: Final = 4
 RETRY_FIRST_S: Final = 0.2
@@ -123,26 +124,42 @@ class Cluster:
             return None
 
     async def pages(
-        self, resource: Resource, namespace: str | None = None, *, labels: str = ""
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        labels: str = "",
+        began: Callable[[str], None] = lambda _: None,
     ) -> AsyncIterator[list[Raw]]:
         """Yield all objects, page by page, so that never more than a page of them is held; a page too large is halved.
+
+        Args:
+            resource: Of what kind.
+            namespace: Where; None: everywhere.
+            labels: Which of them.
+            began: Told the version at which they were listed, before the first page.
 
         Raises:
             GoneError: the list is older than the server remembers; begin anew.
         """
         query = {"labelSelector": labels} if labels else {}
+        size = self._page_size
         while True:
-            query["limit"] = str(self._page_size)
+            query["limit"] = str(size)
             try:
                 page = await self._request("list", "GET", resource, namespace, query=query, again=True)
             except ResponseTooLargeError as error:
-                if self._page_size == 1:
+                if size == 1:
                     raise
-                self._page_size //= 2
-                _log.warning("%s: %s; from now on %d a page", resource.plural, error, self._page_size)
+                size //= 2
+                _log.info("%s: %s; the next page has %d", resource.plural, error, size)
                 continue
+            if "continue" not in query:
+                began(str((page.get("metadata") or {}).get("resourceVersion", "")))
             kind = {"apiVersion": resource.api_version, "kind": resource.kind}
-            yield [{**kind, **item} for item in page.get("items") or []]
+            yield [{**kind, **item} for item in page.get("items") or [] if isinstance(item, dict)]
+            # Large ones stand where they stand; the others are not asked for one by one.
+            size = min(self._page_size, 2 * size)
             token = (page.get("metadata") or {}).get("continue")
             if not token:
                 return
@@ -266,7 +283,7 @@ class Cluster:
             text = await self._read(response)
             retry_after = _seconds(response.headers.get("Retry-After"))
             try:
-                return response.status, json.loads(text), retry_after
+                return response.status, await loads_aside(text), retry_after
             except ValueError:
                 if response.status < 400:
                     raise

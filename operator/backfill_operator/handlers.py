@@ -12,18 +12,26 @@ from typing import Any
 
 import kopf
 from kubernetes.aio.client.configuration import Configuration
+from kubernetes.aio.client.rest import RESTClientObject
 
 from backfill_api.names import GROUP, PLURAL, ROLE_LABEL, VERSION
 from backfill_operator.cache import Cache, Key
 from backfill_operator.metrics import Metrics
 from backfill_operator.resources import PODS, Raw, key_of
 from backfill_operator.settings import OperatorSettings
+from backfill_operator.watching import ITEMS_OF_A_LIST, Since, session
 
 WATCHING_LOGGER = "kopf._cogs.clients.watching"
 
 
 def registry_of(
-    configuration: Configuration, cache: Cache, changed: Callable[[Key], None], heard: Callable[[str], None]
+    configuration: Configuration,
+    cache: Cache,
+    changed: Callable[[Key], None],
+    heard: Callable[[str], None],
+    *,
+    since: Since,
+    unreadable: Callable[[str, object], None],
 ) -> kopf.OperatorRegistry:
     """Return kopf's registry with our handlers in it.
 
@@ -32,22 +40,19 @@ def registry_of(
         cache: Takes what is seen.
         changed: Told which Backfill to look at.
         heard: Told of which resource a watch said anything.
+        since: Says from which version on a watch begins.
+        unreadable: Told of what a watch shows and nobody can read.
     """
     registry = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=registry)
-    async def login(**_: Any) -> kopf.ConnectionInfo:
+    async def login(**_: Any) -> kopf.AiohttpSession:
         header = await configuration.get_api_key_with_prefix("BearerToken", alias="authorization") or ""
-        scheme, _space, token = header.rpartition(" ")
-        return kopf.ConnectionInfo(
-            server=configuration.host,
-            ca_path=configuration.ssl_ca_cert,
-            insecure=not configuration.verify_ssl,
-            certificate_path=configuration.cert_file,
-            private_key_path=configuration.key_file,
-            scheme=(scheme or "Bearer") if token else None,
-            token=token or None,
-        )
+        # As our own client: the library reads kubeconfigs and makes the TLS context.
+        context = RESTClientObject(configuration).ssl_context
+        headers = {"Authorization": header} if header else {}
+        http = session(ssl=context, headers=headers, since=since, unreadable=unreadable)
+        return kopf.AiohttpSession(server=configuration.host, aiohttp_session=http)
 
     # Coroutines: kopf runs plain functions in threads, and cache and queue belong to the loop.
     @kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)
@@ -78,7 +83,7 @@ def kopf_settings(settings: OperatorSettings) -> kopf.OperatorSettings:
     made.posting.enabled = False
     made.peering.standalone = True
     made.scanning.disabled = True
-    made.watching.chunk_size = settings.page_size
+    made.watching.chunk_size = ITEMS_OF_A_LIST
     made.watching.inactivity_timeout = settings.watch_silence_seconds
     made.watching.label_selectors["", "v1", "pods"] = f"{ROLE_LABEL}=driver"
     made.networking.request_timeout = settings.request_timeout_seconds

@@ -43,6 +43,7 @@ from backfill_operator.cluster import Cluster
 from backfill_operator.drivers import Drivers, Target
 from backfill_operator.event_recorder import EventRecorder
 from backfill_operator.launch import Launcher
+from backfill_operator.lean import is_stub
 from backfill_operator.logs import about
 from backfill_operator.metrics import Metrics
 from backfill_operator.observe import StatusUnreadableError, observation_of, pod_of
@@ -126,6 +127,8 @@ class Reconciler:
                 self._forget(key)
                 return None
             try:
+                if is_stub(raw):
+                    raw = await self._whole(key)
                 return await self._look(key, raw)
             except ConflictError as conflict:
                 await self._refresh(key)
@@ -137,6 +140,18 @@ class Reconciler:
                 raise RetryLaterError(str(trouble), after_s=trouble.retry_after or 0.0) from trouble
             except StatusUnreadableError as error:
                 return self._told(raw, error.reason, error)
+
+    async def _whole(self, key: Key) -> Raw:
+        """Return a Backfill that is too large to be kept.
+
+        Raises:
+            NotFoundError: it is gone.
+        """
+        raw = await self._cluster.get(BACKFILLS, *key)
+        if raw is None:
+            raise NotFoundError(404, "NotFound", f"{key[0]}/{key[1]} is gone")
+        self._cache.put_backfill(raw)
+        return raw
 
     def _told(self, raw: Raw, reason: str, error: Exception) -> float:
         """Say by event and log what cannot be said in a status that cannot be kept or read."""
@@ -194,17 +209,21 @@ class Reconciler:
     async def _live_pods(self, seen: Observation, pod_name: str) -> tuple[DriverPod, ...]:
         """Ask for the pods by label, and for the one by name; what is heard is news for the cache too."""
         labels = f"{DRIVERS_SELECTOR},{BACKFILL_LABEL}={base_name(seen.name)}"
-        found = {one["metadata"]["name"]: one for one in await self._cluster.list(PODS, seen.namespace, labels=labels)}
+        found: dict[str, DriverPod] = {}
+        # A page at a time, and of each pod what the rules read: whoever may make pods may make large ones.
+        async for page in self._cluster.pages(PODS, seen.namespace, labels=labels):
+            for one in page:
+                self._cache.put_pod(one)
+                found[one["metadata"]["name"]] = pod_of(one)
         if pod_name not in found:
             named = await self._cluster.get(PODS, seen.namespace, pod_name)
             if named is not None:
-                found[pod_name] = named
+                self._cache.put_pod(named)
+                found[pod_name] = pod_of(named)
         for pod in self._cache.pods((seen.namespace, seen.name), pod_name):
             if pod.name not in found:
                 self._cache.drop_pod((seen.namespace, pod.name), pod.uid)
-        for one in found.values():
-            self._cache.put_pod(one)
-        return tuple(pod_of(one) for one in found.values())
+        return tuple(found.values())
 
     async def _refresh(self, key: Key) -> None:
         """Take the object as it is now: the watch may need a while to say so."""
