@@ -65,7 +65,7 @@ def explain(root: type[BaseModel], error: ErrorDetails) -> FieldError:
     secret = any(isinstance(part, str) and holds_a_secret(part) for part in location)
     path, value = path_of(location), "" if secret else shown(error["input"])
     if kind == REFUSED:
-        inner = f"{path}.{context['path']}" if path else context["path"]
+        inner = ".".join(part for part in (path, context["path"]) if part)
         found = context["value"]
         return FieldError(inner, context["message"], "" if found is None else shown(found), context["cure"])
     if kind == "extra_forbidden":

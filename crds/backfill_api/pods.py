@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, StrictInt, model_validator
 
 from backfill_api.bounds import Name, Seconds, Value
+from backfill_api.free import Resources, Template
 from backfill_api.model import Model, cel, refused
 from backfill_api.secrets_in_names import HARMLESS, NAMES_OF_SECRETS, holds_a_secret
 
@@ -103,10 +104,10 @@ class SparkSpec(Model):
 class DriverSpec(Model):
     """The driver pod."""
 
-    template: dict[str, Any] = Field(default={})
+    template: Template = Field(default={})
     """Pod template, merged under what the operator sets."""
 
-    resources: dict[str, Any] = Field(default={})
+    resources: Resources = Field(default={})
     """Container resources."""
 
     service_account_name: Name | None = None
@@ -142,10 +143,10 @@ class ExecutorSpec(Model):
     dynamic: DynamicExecutors | None = None
     """By demand instead."""
 
-    template: dict[str, Any] = Field(default={})
+    template: Template = Field(default={})
     """Pod template, merged under what the operator sets."""
 
-    resources: dict[str, Any] = Field(default={})
+    resources: Resources = Field(default={})
     """Container resources."""
 
     @model_validator(mode="after")

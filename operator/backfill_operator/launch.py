@@ -24,6 +24,9 @@ from backfill_operator.manifests.service import service
 from backfill_operator.resources import CONFIG_MAPS, PODS, SECRETS, SERVICES, Raw, Resource, resource_of
 
 COLLISION = "NameCollision"
+MESSAGE_CHARACTERS_MAX = 1024
+UNBUILDABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What a builder may raise of words that no check foresaw."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +89,7 @@ class Launcher:
             RefusedError: the server will not have one of them.
             UnavailableError: nobody knows how far it came.
         """
-        try:
-            made = self._manifests(seen, action, await self._mint.take())
-        except ManifestRefusedError as refused:
-            raise RefusedError(422, "Invalid", str(refused)) from refused
+        made = self._made(seen, action, await self._mint.take())
         if seen.namespace in self._doubted:
             await self._cluster.create(PODS, seen.namespace, made.pod, dry_run=True)
         await self._ensure(seen, made.config_map, mend=True)
@@ -103,6 +103,20 @@ class Launcher:
             raise
         self._doubted.discard(seen.namespace)
         return pod
+
+    def _made(self, seen: Observation, action: LaunchDriver, credentials: Credentials) -> AttemptObjects:
+        """Build them; whatever stands in the spec, it is the spec that is refused, and in the status.
+
+        Raises:
+            RefusedError: the spec asks for what cannot be built.
+        """
+        try:
+            return self._manifests(seen, action, credentials)
+        except ManifestRefusedError as refused:
+            raise RefusedError(422, "Invalid", str(refused)) from refused
+        except UNBUILDABLE as error:
+            words = f"the driver's objects cannot be made of this spec: {type(error).__name__}: {error}"
+            raise RefusedError(422, "Invalid", words[:MESSAGE_CHARACTERS_MAX]) from error
 
     async def _take_back(self, seen: Observation, attempt: int) -> None:
         """Remove what was made for a pod that cannot be; what stays in spite of that is ours, and goes with the attempt."""
@@ -147,8 +161,8 @@ class Launcher:
             ApiError: the server will not have one of them, or nobody knows.
         """
         try:
-            made = self._manifests(seen, action, Credentials("", "", "", ""))
-        except ManifestRefusedError:
+            made = self._made(seen, action, Credentials("", "", "", ""))
+        except RefusedError:
             return  # the spec asks for what cannot be by now: the next attempt says so
         for one in (made.config_map, made.service):
             if one["kind"] in kinds:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -22,6 +23,9 @@ STARTING: Final = frozenset({"ContainerCreating", "PodInitializing"})
 """Waiting of every container that is well."""
 
 MESSAGE_CHARACTERS_MAX: Final = 1024
+SPEC_BYTES_MAX: Final = 256 * 1024
+"""A ConfigMap has room for four of them, and a hundred of them in a page still fit into memory."""
+
 _PHASES: Final[Mapping[str, PodPhase]] = {
     "Pending": "Pending", "Running": "Running", "Succeeded": "Succeeded", "Failed": "Failed",
 }  # fmt: skip
@@ -84,6 +88,10 @@ def spec_of(raw: Raw) -> BackfillSpec | SpecRefused:
         "metadata": {"name": metadata.get("name"), "namespace": metadata.get("namespace")},
         "spec": raw.get("spec"),
     }
+    size = len(json.dumps(raw.get("spec"), separators=(",", ":")))
+    if size > SPEC_BYTES_MAX:
+        words = f"spec: has {size:,} bytes, and may have {SPEC_BYTES_MAX:,}"
+        return SpecRefused((f"{words}; put what is long into the source or into the image",))
     try:
         return load_backfill(document).spec
     except SpecError as error:

@@ -4,9 +4,10 @@ import tracemalloc
 
 from support.operator_rig import NAMESPACE, SPEC
 
-from backfill_api.names import ATTEMPT_LABEL, BACKFILL_LABEL, ROLE_LABEL
+from backfill_api.names import ATTEMPT_LABEL, BACKFILL_LABEL, RESTART_ANNOTATION, ROLE_LABEL
 from backfill_core.lifecycle.naming import base_name
-from backfill_operator.cache import LAST_APPLIED, Cache
+from backfill_operator.cache import Cache
+from backfill_operator.ignored import LAST_APPLIED
 
 KEY = (NAMESPACE, "orders")
 
@@ -96,10 +97,13 @@ class TestItIsSmall:
     def test_what_nobody_reads_is_left_out(self):
         """Half of an object is who wrote which field."""
         cache = Cache()
-        applied = {"annotations": {LAST_APPLIED: "x" * 10_000, "mine": "yes"}, "managedFields": [{"a": "b" * 10_000}]}
+        applied = {
+            "annotations": {LAST_APPLIED: "x" * 10_000, RESTART_ANNOTATION: "now", "mine": "yes"},
+            "managedFields": [{"a": "b" * 10_000}],
+        }
         cache.put_backfill(backfill(5, **applied))
         metadata = cache.backfill(KEY)["metadata"]
-        assert (metadata["annotations"], "managedFields" in metadata) == ({"mine": "yes"}, False)
+        assert (metadata["annotations"], "managedFields" in metadata) == ({RESTART_ANNOTATION: "now"}, False)
 
     def test_ten_thousand_of_each_are_no_burden(self):
         """A twentieth of the bar of 512 MiB for all of the operator."""
