@@ -31,6 +31,7 @@ CONDITION_TYPES: Final = {
     "NonConvergent": "The lag does not fall: the source changes faster than changes are applied.",
     "Verified": "The newest receipt found no difference.",
     "AwaitingApproval": "The plan is made and waits for `spec.approved`.",
+    "SharedTarget": "Another Backfill writes the same target; present only when true.",
 }
 """Every condition type, and what it means when it is True."""
 
@@ -55,6 +56,8 @@ REASONS: Final = {
     "SpecRefused": "The spec cannot be used: by its own rules, or in the API server's words.",
     "QuotaExceeded": "The namespace's quota has no room for the driver; tried again until it has.",
     "LaunchRefused": "The API server refuses the driver's objects; tried again, the message has its words.",
+    "DriversLimited": "As many drivers run as the operator may make; this one waits for its turn.",
+    "SharedTarget": "Another Backfill writes the same target: only one of them can have it.",
     "NotRequested": "Nobody asks for it.",
     "NoDriver": "No driver is wanted, or none is there yet.",
     "DriverMissing": "The driver's pod was not seen; it is looked for before it is given up.",

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
+from backfill_api.names import UID_LABEL
 from backfill_core.lifecycle.naming import driver_name
 from backfill_core.lifecycle.words import LaunchDriver, Observation, SpecRefused
 from backfill_operator.api_errors import AlreadyExistsError, ApiError, RefusedError
@@ -185,6 +186,10 @@ class Launcher:
 
 
 def owned(raw: Raw, uid: str) -> bool:
-    """Does the Backfill of this UID own the object?"""
-    owners = raw["metadata"].get("ownerReferences") or ()
-    return any(owner.get("uid") == uid and owner.get("controller") is True for owner in owners)
+    """Does the Backfill of this UID own the object, or did it, until somebody deleted it without what it owns?"""
+    metadata = raw["metadata"]
+    controllers = [
+        owner.get("uid") for owner in metadata.get("ownerReferences") or () if owner.get("controller") is True
+    ]
+    labels = metadata.get("labels") or {}
+    return uid in controllers or (not controllers and labels.get(UID_LABEL) == uid)

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from backfill_api.ending import Ending
 from backfill_api.explain import path_of
 from backfill_api.load import SpecError, load_backfill
-from backfill_api.names import API_VERSION, ATTEMPT_LABEL, KIND, KIND_LABEL
+from backfill_api.names import API_VERSION, ATTEMPT_LABEL, KIND, KIND_LABEL, UID_LABEL
 from backfill_api.spec import BackfillSpec
 from backfill_api.status import AttemptKind, BackfillStatus
 from backfill_core.lifecycle.moments import ms_of
@@ -180,6 +180,7 @@ def pod_of(raw: Raw) -> DriverPod:
         uid=str(metadata.get("uid", "")),
         owner_uid=_owner(metadata),
         attempt=_attempt(labels.get(ATTEMPT_LABEL)),
+        backfill_uid=_text(labels.get(UID_LABEL)),
         kind=_kind(labels.get(KIND_LABEL)),
         phase=phase,
         ready=_says(conditions, "Ready"),

@@ -9,6 +9,7 @@ from support.lifecycle import T0, checked, conditions
 from support.lifecycle_space import SPECS, STATUSES, looks_at
 
 from backfill_core.lifecycle.decide import decide
+from backfill_core.lifecycle.naming import number_of
 from backfill_core.lifecycle.words import (
     DeleteObject,
     DeletePod,
@@ -64,7 +65,10 @@ class TestTheEnd:
     def test_what_is_over_stays_over(self, spec: str, status: str) -> None:
         """Without an edit a finished job is never launched again, unless the status is older than a pod."""
         for name, observation in looks_at(spec, status):
-            if observation.deletion_ms is None and max((pod.attempt or 0 for pod in observation.pods), default=0) < 2:
+            if (
+                observation.deletion_ms is None
+                and max((number_of(observation.name, pod.name) or 0 for pod in observation.pods), default=0) < 2
+            ):
                 decision = checked(observation, T0)
                 assert conditions(decision.status)["Finished"] == "True", name
                 assert decision.status.attempts == observation.status.attempts, name

@@ -12,7 +12,7 @@ from backfill_api.progress import Progress
 from backfill_api.spec import BackfillSpec
 from backfill_api.status import BackfillStatus
 from backfill_core.lifecycle.decide import decide
-from backfill_core.lifecycle.naming import driver_name
+from backfill_core.lifecycle.naming import driver_name, number_of
 from backfill_core.lifecycle.words import Decision, DriverLook, DriverPod, LaunchDriver, Now, Observation
 
 NAME, UID = "orders", "uid-1"
@@ -87,7 +87,8 @@ def checked(observation: Observation, now_ms: int = T0) -> Decision:
     launches = [one for one in decision.actions if isinstance(one, LaunchDriver)]
     assert len(launches) <= 1
     if launches:
-        alive = [one for one in observation.pods if not one.over and one.owner_uid == observation.uid]
+        drivers = [one for one in observation.pods if number_of(observation.name, one.name)]
+        alive = [one for one in drivers if not one.over and one.owner_uid == observation.uid]
         assert alive == []
         assert observation.deletion_ms is None
         assert decision.status.attempt is not None

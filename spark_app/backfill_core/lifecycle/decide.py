@@ -6,8 +6,10 @@ that must outlive this call is in the status, and what must not be done twice is
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from backfill_api.status import BackfillStatus
-from backfill_core.lifecycle.face import conditions_of
+from backfill_core.lifecycle.face import Face, Fact, conditions_of
 from backfill_core.lifecycle.flight import fly
 from backfill_core.lifecycle.ground import stand
 from backfill_core.lifecycle.leaving import depart, rest
@@ -16,6 +18,8 @@ from backfill_core.lifecycle.turn import Turn
 from backfill_core.lifecycle.words import Decision, EventNote, Now, Observation
 
 NOTEWORTHY = frozenset({"AwaitingApproval", "Paused", "Suspended", "Running", "Succeeded"})
+SHARED_TARGET = "SharedTarget"
+BESIDE_SHOWN_MAX = 3
 ALARMING = frozenset({"Retrying", "Failed"})
 
 
@@ -26,6 +30,8 @@ def decide(observation: Observation, now: Now) -> Decision:
     requeue_after_s = None if turn.requeue_ms is None else turn.requeue_ms / 1000
     if turn.face is None:
         return Decision(observation.status, turn.actions, requeue_after_s)
+    turn = replace(turn, face=turn.face.showing(_beside(observation, turn.face)))
+    assert turn.face is not None
     status = turn.status.model_copy(
         update={
             "observed_generation": observation.generation,
@@ -36,6 +42,16 @@ def decide(observation: Observation, now: Now) -> Decision:
         }
     )
     return Decision(status, turn.actions, requeue_after_s, _events(sight, status, turn))
+
+
+def _beside(observation: Observation, face: Face) -> dict[str, Fact]:
+    """Tell of others that write the same target; a job that is over writes no more."""
+    if not observation.beside or face.over is not None:
+        return {}
+    more = len(observation.beside) - BESIDE_SHOWN_MAX
+    names = ", ".join(observation.beside[:BESIDE_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
+    words = f"{names} write the same target: only one of them can have it; delete the others, or give each its own"
+    return {SHARED_TARGET: Fact("True", SHARED_TARGET, words)}
 
 
 def _turn(sight: Sight) -> Turn:
@@ -56,6 +72,9 @@ def _events(sight: Sight, status: BackfillStatus, turn: Turn) -> tuple[EventNote
         notes.append(EventNote("Warning", "OverrideIgnored", sight.wanted.override_error))
     if face is None:
         return tuple(notes)
+    shared = face.details.get(SHARED_TARGET)
+    if shared is not None and not any(one.type == SHARED_TARGET for one in before.conditions):
+        notes.append(EventNote("Warning", shared.reason, shared.message))
     if face.stalled is not None and not any(one.type == "Stalled" for one in before.conditions):
         notes.append(EventNote("Warning", face.stalled.reason, face.stalled.message))
     elif status.phase != before.phase and status.phase in NOTEWORTHY | ALARMING:

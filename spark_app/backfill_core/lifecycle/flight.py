@@ -32,6 +32,12 @@ from backfill_core.lifecycle.words import (
 MISSING_GRACE_MS = 5_000
 """So long a pod that was there may be unseen before it is asked for live."""
 
+LOST_MS = 600_000
+"""So long a driver may be neither ready nor heard of. On a live node its kubelet had ended it after one minute of it, so that
+its node is lost; and a pod that tolerates that for ever is never taken away by the cluster. Should the driver still run
+there, its next seal is refused: the target's fence is the second wall.
+"""
+
 LAST_GRACE_S = 5
 """For a driver that was told to stop and did not within its time."""
 
@@ -56,7 +62,7 @@ def fly(sight: Sight, attempt: Attempt, *, stop: StopReason | None = None) -> Tu
     if pod is None:
         return _unseen(sight, attempt, stop)
     if pod.over:
-        return _landed(sight, attempt, judge(pod))
+        return _landed(sight, attempt, _vouched(attempt, pod, judge(pod)))
     return _aloft(sight, attempt, pod, stop or _why_stop(sight, attempt, pod))
 
 
@@ -100,6 +106,14 @@ def _landed(sight: Sight, attempt: Attempt, end: End) -> Turn:
     else:
         turn = stand(after, just_ended=end)
     return replace(turn, actions=(DeleteAttemptObjects(attempt.number), *turn.actions))
+
+
+def _vouched(attempt: Attempt, pod: DriverPod, end: End) -> End:
+    """Believe that a job is complete only to the pod that is on record, or to a driver's last words."""
+    if end.outcome != "Complete" or pod.ending is not None or pod.uid == attempt.pod_uid:
+        return end
+    words = f"pod {pod.name} ended well before anybody saw it run, and left no last words"
+    return End("Retry", "Unexpected", words, end.exit_code)
 
 
 def _as_asked(sight: Sight, attempt: Attempt, end: End) -> End:
@@ -167,6 +181,8 @@ def _aloft(sight: Sight, attempt: Attempt, pod: DriverPod, stop: StopReason | No
 def _actions(sight: Sight, attempt: Attempt, pod: DriverPod, talk: Exchange, *, first: bool) -> tuple[Action, ...]:
     made: list[Action] = [WriteStatusFirst()] if first else []
     grace_s = _pod_grace_s(sight, attempt)
+    if grace_s is None and _lost_in_ms(sight, attempt, pod) == 0:
+        grace_s = sight.rules.drain_s
     made += [SendCommand(request) for request in talk.requests if pod.deletion_ms is None and grace_s is None]
     gone = removal(sight, pod, grace_s)
     if gone is not None:
@@ -203,7 +219,18 @@ def _limits(sight: Sight, attempt: Attempt, pod: DriverPod, talk: Exchange) -> t
         _startup_left_ms(sight, attempt, pod) if attempt.ready_time is None and stop is None else None,
         stuck_ms(sight, (pod, *sight.strays)),
         sight.patience_left_ms,
+        _lost_in_ms(sight, attempt, pod),
     )
+
+
+def _lost_in_ms(sight: Sight, attempt: Attempt, pod: DriverPod) -> int | None:
+    """Return when a silent driver will be given up, 0: now; None: it is not silent, or goes for another reason."""
+    known = sight.condition("DriverReady")
+    if attempt.ready_time is None or attempt.stop is not None or pod.deletion_ms is not None:
+        return None
+    if pod.ready or sight.reachable or known is None or known.status == "True":
+        return None
+    return max(0, min(sight.left_ms(known.last_transition_time, LOST_MS), LOST_MS))
 
 
 def _startup_left_ms(sight: Sight, attempt: Attempt, pod: DriverPod) -> int:

@@ -15,6 +15,9 @@ from backfill_core.lifecycle.words import Action, RemoveFinalizer
 AT_ONCE = frozenset({"Suspended", "Restarted", "Planned"})
 """Ends that were asked for: the next attempt need not wait."""
 
+NO_ROOM_MS = 60_000
+"""Whoever waits for another driver's end is told of it; this is for what is missed."""
+
 
 def stand(sight: Sight, *, just_ended: End | None = None) -> Turn:
     """Decide what happens while no attempt is in flight.
@@ -57,6 +60,9 @@ def _stand(sight: Sight, just_ended: End | None) -> Turn:
         again = _ended_as(sight) in AT_ONCE
         face = Face.moves("Launching", _ended_as(sight)) if again else Face.moves("Retrying", "BackingOff", why)
         return Turn(status, face.showing(details.without_driver(sight))).within(left_ms, deadline_left_ms)
+    if sight.seen.no_room:
+        face = Face.moves("Pending", "DriversLimited", sight.seen.no_room)
+        return Turn(status, face.showing(details.without_driver(sight))).within(NO_ROOM_MS, deadline_left_ms)
     return plan_attempt(sight)
 
 

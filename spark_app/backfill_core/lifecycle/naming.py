@@ -9,6 +9,8 @@ from typing import Final
 BASE_CHARACTERS_MAX: Final = 46
 """63 of a Service's name, less `-driver` and an attempt of up to nine digits with its hyphen."""
 
+DIGITS_MAX: Final = 9
+
 _HASH_CHARACTERS = 8
 _DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 
@@ -23,6 +25,16 @@ def base_name(backfill: str) -> str:
         plain = f"b-{plain}"
     kept = plain[: BASE_CHARACTERS_MAX - _HASH_CHARACTERS - 1].strip("-")
     return f"{kept}-{digest}"
+
+
+def number_of(backfill: str, pod: str) -> int | None:
+    """Return the attempt whose driver has this name; None: no driver of this Backfill has it."""
+    base = base_name(backfill)
+    digits = pod.removeprefix(f"{base}-").removesuffix("-driver")
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= DIGITS_MAX):
+        return None
+    number = int(digits)
+    return number if number >= 1 and driver_name(backfill, number) == pod else None
 
 
 def driver_name(backfill: str, attempt: int) -> str:

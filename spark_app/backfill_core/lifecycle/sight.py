@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from backfill_api.progress import Progress
 from backfill_api.status import Attempt, BackfillStatus, Condition
 from backfill_core.lifecycle.moments import ms_of, rfc3339
-from backfill_core.lifecycle.naming import driver_name
+from backfill_core.lifecycle.naming import driver_name, number_of
 from backfill_core.lifecycle.rules import Rules
 from backfill_core.lifecycle.wanted import Wanted, wanted_of
 from backfill_core.lifecycle.words import DriverLook, DriverPod, Observation
+
+ADOPTED_AHEAD_MAX = 1000
+"""So much newer than what is on record may a pod's attempt be: more have not been lost, and numbers are not to be used up."""
 
 UNREACHABLE_MS = 15_000
 """So long a control server may be silent before it is said: a garbage collection is no news."""
@@ -35,6 +38,9 @@ class Sight:
 
     strangers: tuple[DriverPod, ...]
     """Somebody else's under our label or name, still there."""
+
+    ours: tuple[DriverPod, ...]
+    """All drivers' pods of this Backfill, each with the attempt that its name says."""
 
     look: DriverLook | None
     """Of the current attempt; what another one says is left out."""
@@ -104,8 +110,11 @@ class Sight:
 
 def see(seen: Observation, now_ms: int) -> Sight:
     """Sort what was seen."""
-    ours = [pod for pod in seen.pods if pod.owner_uid == seen.uid]
-    status = _with_newest_attempt(seen.status, [pod for pod in ours if (pod.attempt or 0) >= 1])
+    drivers = [
+        replace(pod, attempt=number) for pod in seen.pods if (number := number_of(seen.name, pod.name)) is not None
+    ]
+    ours = [pod for pod in drivers if _is_ours(pod, seen)]
+    status = _with_newest_attempt(seen.status, ours)
     current = status.attempt
     mine = [pod for pod in ours if current is not None and _is_of(pod, current)]
     # The one that is on record first; else one that can still run. By name at the end, so that order does not matter.
@@ -124,24 +133,30 @@ def see(seen: Observation, now_ms: int) -> Sight:
         status=status,
         pod=pod,
         strays=tuple(sorted(strays, key=lambda one: (one.name, one.uid))),
-        strangers=tuple(one for one in seen.pods if one.owner_uid != seen.uid and _in_the_way(one, seen, status)),
+        strangers=tuple(one for one in drivers if not _is_ours(one, seen) and _in_the_way(one, seen, status)),
+        ours=tuple(ours),
         look=look,
     )
+
+
+def _is_ours(pod: DriverPod, seen: Observation) -> bool:
+    """Was it made for this very Backfill? Only pods with a driver's name come here: another name is no driver's."""
+    return pod.owner_uid == seen.uid or (pod.owner_uid is None and pod.backfill_uid == seen.uid)
 
 
 def _with_newest_attempt(status: BackfillStatus, pods: list[DriverPod]) -> BackfillStatus:
     """Adopt the newest attempt that has a pod, when the status knows of none so new: it was lost, or written over."""
     newest = max(pods, key=lambda pod: (pod.attempt or 0, not pod.over, pod.uid), default=None)
     known = max(status.attempts, status.attempt.number if status.attempt else 0)
-    if newest is None or newest.attempt is None or newest.attempt <= known:
+    if newest is None or newest.attempt is None or not known < newest.attempt <= known + ADOPTED_AHEAD_MAX:
         return status
     attempt = Attempt(number=newest.attempt, kind=newest.kind, state="Planned", pod_name=newest.name[:253])
     return status.model_copy(update={"attempt": attempt, "attempts": newest.attempt})
 
 
 def _is_of(pod: DriverPod, attempt: Attempt) -> bool:
-    """Is it the attempt's pod? Its UID or its name says so too: labels are for people, and people edit them."""
-    return pod.attempt == attempt.number or pod.uid == attempt.pod_uid or pod.name == attempt.pod_name
+    """Is it the attempt's pod? By the UID that is on record, else by its name: labels are for people, and people edit them."""
+    return pod.uid == attempt.pod_uid if attempt.pod_uid else pod.attempt == attempt.number
 
 
 def _in_the_way(pod: DriverPod, seen: Observation, status: BackfillStatus) -> bool:

@@ -77,10 +77,10 @@ def not_retained(sight: Sight) -> tuple[Action, ...]:
     stored = sight.seen.status
     recorded = {one.number for one in stored.history}
     made = []
-    for pod in sight.seen.pods:
+    for pod in sight.ours:
         number = pod.attempt or 0
         current = sight.status.attempt is not None and number == sight.status.attempt.number
-        if pod.owner_uid != sight.seen.uid or not pod.over or pod.deletion_ms is not None:
+        if not pod.over or pod.deletion_ms is not None:
             continue
         if current and number not in recorded:
             continue

@@ -48,6 +48,9 @@ class DriverPod:
     attempt: int | None
     """Of its label; None: it has none, or no number."""
 
+    backfill_uid: str = ""
+    """Of its label: it is still there when `kubectl delete --cascade=orphan` has taken the owner away."""
+
     kind: AttemptKind = "Run"
     phase: PodPhase = "Pending"
     ready: bool = False
@@ -145,6 +148,12 @@ class Observation:
     annotations: Mapping[str, str] = field(default_factory=dict)
     pods: tuple[DriverPod, ...] = ()
     """By label, and the one that has the name of the current attempt's driver, whoever owns it."""
+
+    beside: tuple[str, ...] = ()
+    """Other Backfills that write the same target, as people may be told of them."""
+
+    no_room: str = ""
+    """Why no further driver may be made now; empty: one may."""
 
     live: bool = False
     """Were `pods` asked of the API server for this look? False: they are what the cache holds."""
