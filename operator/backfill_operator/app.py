@@ -28,6 +28,7 @@ from backfill_operator.health import Health
 from backfill_operator.launch import Launcher, manifests_of
 from backfill_operator.manifests.launch import Installation
 from backfill_operator.metrics import Metrics
+from backfill_operator.places import Places
 from backfill_operator.reconcile import Reconciler
 from backfill_operator.relist import Relist
 from backfill_operator.settings import OperatorSettings
@@ -88,6 +89,12 @@ class Operator:
             events=self.events,
             metrics=self.metrics,
             objects=self.objects,
+            places=Places(
+                self.cache,
+                in_all=settings.max_drivers,
+                in_namespace=settings.max_drivers_per_namespace,
+                again=self.queue.add,
+            ),
             again=self.queue.add,
             keep_every_s=settings.relist_max_seconds,
             now_ms=clock.now_ms,

@@ -17,7 +17,7 @@ from backfill_core.lifecycle.naming import base_name
 from backfill_core.lifecycle.words import DriverPod
 from backfill_operator.lean import Marks, dumps, marks_of, slim
 from backfill_operator.observe import label_of, owner_name, pod_ip, pod_of
-from backfill_operator.resources import Raw, key_of
+from backfill_operator.resources import BACKFILLS, PODS, Raw, key_of
 
 Key = tuple[str, str]
 """Namespace and name."""
@@ -61,6 +61,9 @@ class Cache:
         self._backfills: dict[Key, StoredBackfill] = {}
         self._pods: dict[Key, StoredPod] = {}
         self._pods_of: dict[Key, dict[Key, StoredPod]] = {}
+        self.newest = dict.fromkeys((BACKFILLS.plural, PODS.plural), 0)
+        """The newest version that was seen, by resource."""
+
         self._writers_of: dict[str, set[Key]] = {}
         """Backfills that write a target and are not done with it."""
 
@@ -92,6 +95,16 @@ class Cache:
             return ()
         return tuple(sorted(self._writers_of.get(marks.target, set()) - {key}))
 
+    def flies(self, key: Key) -> bool:
+        """Has a Backfill an attempt on record that has not ended?"""
+        return key in self._flying.get(key[0], ())
+
+    def flying(self, namespace: str | None) -> int:
+        """Return how many have; None: in all namespaces."""
+        if namespace is not None:
+            return len(self._flying.get(namespace, ()))
+        return sum(len(keys) for keys in self._flying.values())
+
     def keys(self) -> list[Key]:
         """Return all Backfills."""
         return list(self._backfills)
@@ -120,6 +133,7 @@ class Cache:
         key, metadata = key_of(raw), raw["metadata"]
         version, uid = _version(metadata), str(metadata.get("uid", ""))
         known = self._backfills.get(key)
+        self.newest[BACKFILLS.plural] = max(self.newest[BACKFILLS.plural], version)
         if self._forgotten(uid) or (known is not None and known.version >= version):
             return False
         generation = metadata.get("generation")
@@ -162,6 +176,7 @@ class Cache:
         """Take what was seen of a driver pod; return the Backfill to look at, None when nothing is new."""
         key, metadata = key_of(raw), raw["metadata"]
         version = _version(metadata)
+        self.newest[PODS.plural] = max(self.newest[PODS.plural], version)
         known = self._pods.get(key)
         if self._forgotten(str(metadata.get("uid", ""))) or (known is not None and known.version >= version):
             return None

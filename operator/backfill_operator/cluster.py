@@ -40,6 +40,9 @@ from backfill_operator.shallow import loads_aside
 RESPONSE_BYTES_MAX: Final = 8 * 1024 * 1024
 """Of a page; some times what 500 Backfills need that people write, and five of the largest that etcd takes."""
 
+WELL_PAGES: Final = 8
+"""After so many a page may be twice as large again."""
+
 TRIES_MAX: Final = 4
 RETRY_FIRST_S: Final = 0.2
 RETRY_MAX_S: Final = 5.0
@@ -92,7 +95,10 @@ class Cluster:
         """
         self._configuration = configuration
         self._timeout_s = settings.request_timeout_seconds
-        self._page_size = settings.page_size
+        self._page_size = self._size = settings.page_size
+        self._well = 0
+        """Pages in a row that were not too large."""
+
         self._bucket = TokenBucket(settings.queries_per_second, settings.query_burst)
         self._observe = observe
         self._clock = clock or ServerClock()
@@ -143,23 +149,24 @@ class Cluster:
             GoneError: the list is older than the server remembers; begin anew.
         """
         query = {"labelSelector": labels} if labels else {}
-        size = self._page_size
         while True:
-            query["limit"] = str(size)
+            query["limit"] = str(self._size)
             try:
                 page = await self._request("list", "GET", resource, namespace, query=query, again=True)
             except ResponseTooLargeError as error:
-                if size == 1:
+                if self._size == 1:
                     raise
-                size //= 2
-                _log.info("%s: %s; the next page has %d", resource.plural, error, size)
+                self._size, self._well = self._size // 2, 0
+                _log.info("%s: %s; the next page has %d", resource.plural, error, self._size)
                 continue
             if "continue" not in query:
                 began(str((page.get("metadata") or {}).get("resourceVersion", "")))
             kind = {"apiVersion": resource.api_version, "kind": resource.kind}
             yield [{**kind, **item} for item in page.get("items") or [] if isinstance(item, dict)]
-            # Large ones stand where they stand; the others are not asked for one by one.
-            size = min(self._page_size, 2 * size)
+            self._well += 1
+            if self._well >= WELL_PAGES and self._size < self._page_size:
+                # A few large ones among many small ones would make every later list a crawl.
+                self._size, self._well = min(self._page_size, 2 * self._size), 0
             token = (page.get("metadata") or {}).get("continue")
             if not token:
                 return

@@ -24,6 +24,9 @@ from backfill_operator.settings import OperatorSettings
 LAG_EVERY_S: Final = 0.5
 LAG_MAX_S: Final = 10.0
 RELISTS_MISSED_MAX: Final = 3
+METRICS_EVERY_S: Final = 1.0
+"""However often they are asked for."""
+
 WATCHES_MISSED_MAX: Final = 3
 """Lists in a row; one may be quicker than the watch."""
 
@@ -38,6 +41,9 @@ class Health:
         self._election = election
         self._metrics = metrics
         self.lag_s = 0.0
+        self._rendering = asyncio.Lock()
+        self._rendered: tuple[float, bytes] | None = None
+        """When the metrics were rendered last, and how."""
 
     async def watch_the_loop(self) -> None:
         """Measure how late the event loop is, until cancelled."""
@@ -97,7 +103,12 @@ class Health:
         return _answer(self.unready())
 
     async def _metrics_text(self, _: web.Request) -> web.Response:
-        body = generate_latest(self._metrics.registry)
+        async with self._rendering:
+            now = asyncio.get_running_loop().time()
+            if self._rendered is None or now - self._rendered[0] >= METRICS_EVERY_S:
+                # A thread of its own: with many series it takes longer than the loop may stand still, and anybody may ask.
+                self._rendered = now, await asyncio.to_thread(generate_latest, self._metrics.registry)
+        body = self._rendered[1]
         return web.Response(body=body, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
 

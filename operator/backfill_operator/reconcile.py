@@ -46,7 +46,9 @@ from backfill_operator.launch import Launcher
 from backfill_operator.lean import is_stub
 from backfill_operator.logs import about
 from backfill_operator.metrics import Metrics
+from backfill_operator.neighbours import Neighbours
 from backfill_operator.observe import StatusUnreadableError, observation_of, pod_of
+from backfill_operator.places import Places
 from backfill_operator.resources import BACKFILLS, PODS, Raw
 from backfill_operator.workqueue import RetryLaterError
 
@@ -84,6 +86,7 @@ class Reconciler:
         events: EventRecorder,
         metrics: Metrics,
         objects: BackfillWriter,
+        places: Places,
         again: Callable[[Key], None],
         keep_every_s: float,
         now_ms: Callable[[], int],
@@ -98,6 +101,7 @@ class Reconciler:
             events: Who tells people.
             metrics: Who counts.
             objects: Who writes Backfills.
+            places: Knows whether there is room for a driver.
             again: Has a Backfill looked at once more.
             keep_every_s: How often the objects of a running attempt are looked for.
             now_ms: Wall time.
@@ -105,11 +109,13 @@ class Reconciler:
         self._cluster = cluster
         self._cache = cache
         self._drivers = drivers
-        self._launcher = launcher
+        self.launcher = launcher
         self._events = events
         self._metrics = metrics
         self.objects = objects
         self._again = again
+        self._places = places
+        self._neighbours = Neighbours(cache, events, again)
         self._keep_every_s = keep_every_s
         self._now_ms = now_ms
         self._memories: dict[Key, _Memory] = {}
@@ -161,6 +167,8 @@ class Reconciler:
 
     def _forget(self, key: Key) -> None:
         self._memories.pop(key, None)
+        self._neighbours.forget(key)
+        self._places.forget(key)
         self._drivers.leave(key)
 
     async def _look(self, key: Key, raw: Raw) -> float | None:
@@ -174,21 +182,34 @@ class Reconciler:
                 return self._told(raw, error.reason, error)
 
     async def _decide(self, key: Key, raw: Raw, seen: Observation) -> float | None:
-        decision = decide(seen, Now(self._now_ms()))
+        decision = self._decided(key, seen)
         if decision.actions and isinstance(decision.actions[0], LookLive):
             pods = await self._live_pods(seen, decision.actions[0].pod_name)
             seen = replace(seen, pods=pods, live=True)
-            decision = decide(seen, Now(self._now_ms()))
+            decision = self._decided(key, seen)
         try:
             return await self._carry_out(key, raw, seen, decision)
+        finally:
+            self._places.give_back(key)
+
+    def _decided(self, key: Key, seen: Observation) -> Decision:
+        """Decide; a launch has its place from here on, with nobody in between."""
+        decision = decide(replace(seen, no_room=self._places.no_room(key)), Now(self._now_ms()))
+        if any(isinstance(one, LaunchDriver) for one in decision.actions):
+            self._places.take(key)
+        return decision
+
+    async def _carry_out(self, key: Key, raw: Raw, seen: Observation, decision: Decision) -> float | None:
+        try:
+            return await self._act(key, raw, seen, decision)
         except (RefusedError, CrdOutdatedError):
             if seen.deletion_ms is None:
                 raise
         # Whatever its status write says: an object that somebody wants gone goes.
         seen = replace(seen, recordable=False)
-        return await self._carry_out(key, raw, seen, decide(seen, Now(self._now_ms())))
+        return await self._act(key, raw, seen, decide(seen, Now(self._now_ms())))
 
-    async def _carry_out(self, key: Key, raw: Raw, seen: Observation, decision: Decision) -> float | None:
+    async def _act(self, key: Key, raw: Raw, seen: Observation, decision: Decision) -> float | None:
         self._touch_base(key, seen, decision)
         for note in decision.events:
             self._events.note(raw, note)
@@ -204,7 +225,8 @@ class Reconciler:
         attempt = seen.status.attempt
         number = attempt.number if attempt is not None else 1
         pods = self._cache.pods(key, driver_name(seen.name, number))
-        return replace(seen, pods=pods, look=self._drivers.look(key, number))
+        self._neighbours.tell_what_was_dropped(key, raw)
+        return replace(seen, pods=pods, look=self._drivers.look(key, number), beside=self._neighbours.of(key))
 
     async def _live_pods(self, seen: Observation, pod_name: str) -> tuple[DriverPod, ...]:
         """Ask for the pods by label, and for the one by name; what is heard is news for the cache too."""
@@ -253,7 +275,7 @@ class Reconciler:
         began = time.monotonic()
         memory = self._memories[key]
         try:
-            pod = await self._launcher.launch(seen, action)
+            pod = await self.launcher.launch(seen, action)
         except (ApiError, NoCertificateError) as error:
             memory.unanswered += 1
             if isinstance(error, UnavailableError) and memory.unanswered <= UNANSWERED_MAX:
@@ -279,10 +301,6 @@ class Reconciler:
         except ConflictError:
             _log.info("pod %s is another one by now", action.name)
 
-    async def remove_objects(self, seen: Observation, attempt: int) -> None:
-        """Delete what an attempt was made of, its pod excepted."""
-        await self._launcher.remove(seen, attempt)
-
     def keep_in_s(self, key: Key) -> float:
         """Return when the objects of an attempt are to be looked for again; a restart spreads them over one period."""
         memory, now = self._memories[key], time.monotonic()
@@ -292,12 +310,12 @@ class Reconciler:
 
     async def keep(self, key: Key, raw: Raw, seen: Observation, decision: Decision, action: KeepObjects) -> Raw:
         """Make again what of a running attempt's objects is gone; return the Backfill, which is written before that."""
-        lost = await self._launcher.lost(seen, action.of.attempt)
+        lost = await self.launcher.lost(seen, action.of.attempt)
         if lost:
             pod_name = driver_name(seen.name, action.of.attempt)
             # An attempt may have ended since this look began, and its objects with it: then this is a conflict.
             raw = await self.objects.write(raw, decision.status, fence=True)
-            await self._launcher.make_again(seen, action.of, lost)
+            await self.launcher.make_again(seen, action.of, lost)
             if "Secret" in lost:
                 words = (
                     f"Secret {pod_name} was deleted: after the operator's next restart nobody can command this driver"
@@ -364,7 +382,7 @@ class _Round:
             case DeletePod():
                 await hands.delete_pod(seen.namespace, action)
             case DeleteAttemptObjects():
-                await hands.remove_objects(seen, action.attempt)
+                await hands.launcher.remove(seen, action.attempt)
             case AddFinalizer():
                 self.raw = await hands.objects.set_finalizer(self.raw, there=True)
             case RemoveFinalizer():

@@ -137,14 +137,15 @@ class Relist:
         quiet_s = min(FAILED_AGAIN_S, self._settings.relist_min_seconds)
         return random.uniform(self._settings.relist_min_seconds, self._settings.relist_max_seconds) - quiet_s
 
-    def _began(self, resource: Resource, namespace: str | None, version: str) -> None:
-        """Take the version of a list; one before the last list's is one of another past."""
+    def _began(self, resource: Resource, namespace: str | None, newest: int, version: str) -> None:
+        """Take the version of a list; one before what was seen when it began is of another past."""
         if not version.isdigit():
             return
-        path, known = resource.path(namespace), self._versions.get(resource.path(namespace), 0)
-        if int(version) < known:
-            raise ClusterRestoredError(f"{resource.plural} are listed at version {version}, and were at {known} before")
-        self._versions[path] = int(version)
+        if int(version) < newest:
+            raise ClusterRestoredError(
+                f"{resource.plural} are listed at version {version}, and {newest} was seen before"
+            )
+        self._versions[resource.path(namespace)] = int(version)
 
     def _take(self, raw: Raw, resource: Resource, known: dict[Key, str]) -> Key | None:
         """Take one object of a page; return the Backfill to look at. One that cannot be read hides no other."""
@@ -164,7 +165,7 @@ class Relist:
             ApiError: not everything was listed; what was is known nevertheless.
             ClusterRestoredError: the cluster is older than what is known of it.
         """
-        first = not self.synced
+        first, newest = not self.synced, dict(self._cache.newest)
         backfills, pods = self._cache.begin_relist()
         repaired = {BACKFILLS.plural: 0, PODS.plural: 0}
         try:
@@ -172,7 +173,7 @@ class Relist:
                 for resource, labels, known in (
                     (BACKFILLS, "", backfills), (PODS, f"{ROLE_LABEL}=driver", pods),
                 ):  # fmt: skip
-                    began = partial(self._began, resource, namespace)
+                    began = partial(self._began, resource, namespace, newest[resource.plural])
                     async for page in self._cluster.pages(resource, namespace, labels=labels, began=began):
                         for raw in page:
                             if (key := self._take(raw, resource, known)) is not None:

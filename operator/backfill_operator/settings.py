@@ -87,6 +87,12 @@ class OperatorSettings(BaseModel):
     )
     """This process, in the lease and in events."""
 
+    max_drivers: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    """Drivers at the same time, of all namespaces together; the others wait, and say so. 0: no limit."""
+
+    max_drivers_per_namespace: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    """Drivers at the same time in one namespace. 0: no limit."""
+
     default_image: str = "backfill-spark:0.1.0"
     """Image of drivers whose spec names none."""
 

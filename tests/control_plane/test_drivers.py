@@ -112,12 +112,12 @@ class TestWhateverADriverSays:
             assert room.looks("answered") >= 1
             assert room.look().unreachable == ""
 
-    async def test_what_the_operator_itself_does_not_foresee_is_counted(self):
-        """The border of the task: the reason is in the log, the driver is asked again."""
+    async def test_a_receipt_that_no_status_can_hold_is_no_answer(self):
+        """It is looked at where it comes in, and the driver is asked again."""
         async with Room(1) as room:
             room.doubles[0].instead["/v1/receipt"] = UNUSABLE["a receipt that no status can hold"][1]
             room.follow()
-            await room.until(lambda: room.looks("unusable") >= 2)
+            await room.until(lambda: room.looks("unreachable") >= 2)
 
 
 class TestDeafDrivers:

@@ -1,6 +1,8 @@
 """What the probes answer. Alive and ready are two questions: a standby is ready, a deaf process is not alive."""
 
+import asyncio
 import contextlib
+import threading
 from types import SimpleNamespace
 
 from support.fake_api import FakeApi
@@ -112,3 +114,23 @@ class TestReady:
             assert "who leads" in made.health.unready()
             made.election.leader = "somebody else"
             assert made.health.unready() == ""
+
+
+class TestMetrics:
+    async def test_are_rendered_beside_the_loop_and_once_a_second(self):
+        """Anybody may ask, as often as he likes; the loop steers drivers meanwhile."""
+        threads = []
+
+        class Collects:
+            def collect(self):
+                threads.append(threading.get_ident())
+                return []
+
+        async with parts() as made:
+            made.metrics.registry.register(Collects())
+            threads.clear()
+            answers = await asyncio.gather(*(made.health._metrics_text(None) for _ in range(20)))
+
+        assert len(threads) == 1
+        assert threads != [threading.get_ident()]
+        assert len({one.body for one in answers}) == 1
