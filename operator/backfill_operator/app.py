@@ -75,26 +75,15 @@ class Operator:
             self.cluster, self.cache, self.metrics, settings.progress_writes_per_second,
             tell=self.events.note, now_ms=clock.now_ms, monotonic=time.monotonic,
         )  # fmt: skip
-        installation = Installation(
-            image=settings.default_image,
-            service_account=settings.service_account,
-            limits=settings.limits,
-            encrypt=settings.encrypt_spark,
-        )
         self.reconcile = Reconciler(
             cluster=self.cluster,
             cache=self.cache,
             drivers=self.drivers,
-            launcher=Launcher(self.cluster, manifests_of(installation)),
+            launcher=Launcher(self.cluster, manifests_of(_installation(settings))),
             events=self.events,
             metrics=self.metrics,
             objects=self.objects,
-            places=Places(
-                self.cache,
-                in_all=settings.max_drivers,
-                in_namespace=settings.max_drivers_per_namespace,
-                again=self.queue.add,
-            ),
+            places=Places(self.cache, settings, self.queue.add),
             again=self.queue.add,
             keep_every_s=settings.relist_max_seconds,
             now_ms=clock.now_ms,
@@ -108,7 +97,10 @@ class Operator:
         self.watching = asyncio.Event()
         """Set when kopf has begun."""
 
-        self._registry = registry_of(
+        self._registry = self._registry_of(configuration)
+
+    def _registry_of(self, configuration: Configuration) -> kopf.OperatorRegistry:
+        return registry_of(
             configuration, self.cache, self.queue.add, self.relist.heard, since=self.relist.since,
             unreadable=self._unreadable,
         )  # fmt: skip
@@ -180,3 +172,12 @@ class Operator:
             observe(call)
 
         return both
+
+
+def _installation(settings: OperatorSettings) -> Installation:
+    return Installation(
+        image=settings.default_image,
+        service_account=settings.service_account,
+        limits=settings.limits,
+        encrypt=settings.encrypt_spark,
+    )

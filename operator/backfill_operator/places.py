@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from backfill_operator.cache import Cache, Key
+from backfill_operator.settings import OperatorSettings
 
 
 class Places:
     """Counts attempts on record, and those that are about to be; the first that came is the first that is told of room."""
 
-    def __init__(self, cache: Cache, *, in_all: int, in_namespace: int, again: Callable[[Key], None]) -> None:
+    def __init__(self, cache: Cache, settings: OperatorSettings, again: Callable[[Key], None]) -> None:
         """Take the limits.
 
         Args:
             cache: Knows which attempts are on record.
-            in_all: At most; 0: as many as there are.
-            in_namespace: At most in each; 0: as many as there are.
+            settings: How many drivers there may be.
             again: Has a Backfill looked at that waited.
         """
         self._cache = cache
-        self._in_all = in_all
-        self._in_namespace = in_namespace
+        self._in_all = settings.max_drivers
+        self._in_namespace = settings.max_drivers_per_namespace
         self._again = again
         self._taken: set[Key] = set()
         """Places that a look has decided to use, and that are not on record yet."""
