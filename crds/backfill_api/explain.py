@@ -132,7 +132,9 @@ def _bound(kind: str, context: Mapping[str, Any], words: str, value: str) -> tup
         case "string_pattern_mismatch" if context["pattern"] == r"\S":
             return "must not be blank", value, "write something, or leave it out"
         case "string_pattern_mismatch":
-            return f"must match {context['pattern']}", value, "use small letters, digits and -"
+            dots = ", . and -" if "." in context["pattern"] else " and -"
+            words = f"must be of small letters, digits{dots}, and begin and end with a letter or digit"
+            return words, value, "write it as my-orders"
         case _:
             return words[:1].lower() + words[1:], value, "see docs/fields.md"
 

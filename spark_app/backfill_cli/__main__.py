@@ -9,7 +9,7 @@ import click
 from backfill_cli.amounts import parse_memory
 from backfill_cli.control import pause, resume, stop, throttle, verify
 from backfill_cli.look import jobs, plan, status, validate
-from backfill_cli.options import FILE, Commands, leave, parsed, read, spark_settings
+from backfill_cli.options import FILE, Commands, beside, leave, parsed, read, spark_settings
 from backfill_cli.release import release
 from backfill_spark.settings import DriverSettings
 
@@ -54,9 +54,16 @@ def run(
     from backfill_spark import driver
 
     shown = Shown(
-        json_lines=output == "json", colour=not no_color, log_file=driver_log, grid=grid, quiet=quiet, verbose=verbose
+        json_lines=output == "json",
+        colour=not no_color,
+        log_file=driver_log and driver_log.absolute(),
+        grid=grid,
+        quiet=quiet,
+        verbose=verbose,
     )
-    leave(Run(driver, backfill, settings, shown).to_end())
+    with beside(file):
+        code = Run(driver, backfill, settings, shown).to_end()
+    leave(code)
 
 
 @cli.command()

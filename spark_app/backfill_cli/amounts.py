@@ -32,15 +32,19 @@ def parse_rate(text: str) -> int | None:
 
 
 def parse_duration_s(text: str) -> int:
-    """Return seconds: `30m`, `90s`, `2h`, `45`.
+    """Return seconds: `30m`, `90s`, `2h`, `1h30m`, `45`.
 
     Raises:
         ValueError: it is no such thing, nothing, or more than a week.
     """
-    match = re.fullmatch(r"([0-9]{1,9})([smhd]?)", text.strip().lower())
-    if match is None or int(match[1]) == 0:
-        raise ValueError(f"invalid duration {text!r}: write 90s, 30m or 2h")
-    seconds = int(match[1]) * SECONDS[match[2]]
+    word = text.strip().lower()
+    parts = re.findall(r"([0-9]{1,9})([smhd]?)", word)
+    sizes = [SECONDS[unit] for _, unit in parts]
+    # 1h30m is one and a half hours; 30m1h and 1h30 could mean anything.
+    falling = sizes == sorted(set(sizes), reverse=True) and (len(parts) == 1 or all(unit for _, unit in parts))
+    seconds = sum(int(number) * size for (number, _), size in zip(parts, sizes, strict=True))
+    if not re.fullmatch(r"(?:[0-9]{1,9}[smhd]?)+", word) or not falling or seconds == 0:
+        raise ValueError(f"invalid duration {text!r}: write 90s, 30m, 2h or 1h30m")
     if seconds > DURATION_MAX_S:
         raise ValueError(f"{text!r} is more than a week; leave --for out to keep it")
     return seconds

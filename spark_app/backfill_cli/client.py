@@ -127,6 +127,6 @@ def find(state_dir: Path, job_id: str | None) -> Client:
     cure = (
         f"There is: {names}."
         if names
-        else "Start it with `backfill run -f FILE`; it goes on from the target's own state."
+        else "What the target holds: `backfill status -f FILE`; to go on with it: `backfill run -f FILE`."
     )
     raise NotRunningError(f"{wanted} on this machine{last}.", cure=cure)

@@ -14,7 +14,7 @@ from backfill_api.receipt import Receipt
 from backfill_api.wire import Ack, Command, PauseCommand, StopCommand, ThrottleCommand
 from backfill_cli.amounts import parse_duration_s, parse_rate
 from backfill_cli.client import Client, CommandRefusedError, NotAcknowledgedError, NotRunningError, find
-from backfill_cli.options import FILE, JOB, WAIT, job_of, leave, parsed, read, spark_settings
+from backfill_cli.options import FILE, JOB, WAIT, beside, job_of, leave, parsed, read, spark_settings
 from backfill_cli.view import show_receipt
 from backfill_core.errors import VerificationFailedError
 from backfill_spark.rendezvous import running
@@ -24,7 +24,7 @@ RECEIPT_WAIT_S = 3600.0
 RECEIPT_LOOK_S = 0.2
 
 
-def send(client: Client, command: Command, wait_s: float) -> Ack:
+def send(client: Client, command: Command, wait_s: float, *, err: bool = False) -> Ack:
     """Send a command, wait for its acknowledgement, and say it.
 
     Raises:
@@ -37,7 +37,7 @@ def send(client: Client, command: Command, wait_s: float) -> Ack:
     took_ms = round((time.monotonic() - began_s) * 1000)
     if ack.outcome == "Applied":
         where = f"epoch {ack.epoch} (attempt {ack.attempt}, revision {ack.revision})"
-        click.echo(f"acknowledged at {where} in {took_ms} ms")
+        click.echo(f"acknowledged at {where} in {took_ms} ms", err=err)
         return ack
     if ack.outcome == "Pending":
         raise NotAcknowledgedError(
@@ -106,24 +106,26 @@ def stop(file: Path | None, job: str | None, wait_s: float, force: bool) -> None
 def verify(file: Path | None, job: str | None, wait_s: float, explain: bool, output: str, conf: dict[str, str]) -> None:
     """Compare source and target by vnode, now: through the running driver, or without one."""
     settings = DriverSettings.from_environ()
-    job_id = job_of(file, job)
+    backfill = None if file is None else read(file, conf=conf)
+    job_id = job if backfill is None else backfill.job_id
     examples: list[tuple[str, dict[str, Any]]] = []
-    receipt = None
-    if any(job_id in (None, one.job_id) for one in running(settings.state_dir)) or file is None:
+    receipt: Receipt | None = None
+    if any(job_id in (None, one.job_id) for one in running(settings.state_dir)) or backfill is None:
         try:
             receipt = _verify_running(find(settings.state_dir, job_id), wait_s)
         except NotRunningError as gone:
-            if file is None:
+            if backfill is None:
                 raise
             click.echo(f"{gone.message}; the tables are compared without it", err=True)
     if receipt is None or (explain and receipt.mismatches):
-        if file is None:
+        if backfill is None:
             click.echo("rows that differ are shown with -f FILE", err=True)
         else:
             from backfill_spark.offline import verify_offline
 
             # A driver says which vnodes differ; to show rows the tables are compared here.
-            receipt, examples = verify_offline(read(file, conf=conf), settings=settings, explain=explain)
+            with beside(file):
+                receipt, examples = verify_offline(backfill, settings=settings, explain=explain)
     assert receipt is not None
     if output == "json":
         click.echo(receipt.model_dump_json(by_alias=True))
@@ -137,7 +139,7 @@ def verify(file: Path | None, job: str | None, wait_s: float, explain: bool, out
 
 def _verify_running(client: Client, wait_s: float) -> Receipt:
     before = client.receipt()
-    send(client, Command(type="Verify"), wait_s)
+    send(client, Command(type="Verify"), wait_s, err=True)  # standard output is for the receipt
     deadline_s = time.monotonic() + RECEIPT_WAIT_S
     while (receipt := client.receipt()) is None or receipt == before:
         if time.monotonic() > deadline_s:

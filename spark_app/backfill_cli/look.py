@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,24 @@ from rich.table import Table
 
 from backfill_api.spec import Backfill
 from backfill_cli.client import Client, NotRunningError, find
-from backfill_cli.options import FILE, JOB, OUTPUT, job_of, read, spark_settings
+from backfill_cli.options import FILE, JOB, OUTPUT, beside, read, spark_settings
+from backfill_cli.telling import progress_words
 from backfill_cli.view import one_line, show_plan, show_progress
 from backfill_spark.rendezvous import running
 from backfill_spark.settings import DriverSettings
 
 WATCH_EVERY_S = 0.5
+
+
+def tables_of(backfill: Backfill) -> list[tuple[str, str]]:
+    """Return source and target with the place that each would be at, seen from where we are."""
+    source, target = backfill.spec.source.delta, backfill.spec.target.delta
+    named = (("source", source and source.path, source and source.table), ("target", target.path, target.table))
+    return [(name, _place(path) if path else f"table {table}") for name, path, table in named if path or table]
+
+
+def _place(path: str) -> str:
+    return path if "://" in path or path.startswith("file:") else str(Path(path).expanduser().absolute())
 
 
 def say(words: Any, output: str) -> None:
@@ -33,7 +46,18 @@ def say(words: Any, output: str) -> None:
 def validate(file: Path | None) -> None:
     """Check a file without touching any table."""
     backfill = read(file)
+    settings = DriverSettings.from_environ()
+    unread = "Spark is not installed"
+    if _spark_is_there():
+        from backfill_spark.sql_parser import check_sql
+
+        unread = check_sql(backfill.spec.transform, settings)
     click.echo(f"{backfill.job_id}: valid ({backfill.spec.strategy.type}, {backfill.spec.target.delta.write_mode})")
+    if unread and (backfill.spec.transform.select or backfill.spec.transform.where):
+        click.echo(f"the SQL was not parsed: {unread}", err=True)
+    with beside(file):
+        for name, place in tables_of(backfill):
+            click.echo(f"{name}: {place}")
 
 
 @click.command()
@@ -46,9 +70,12 @@ def plan(file: Path | None, output: str, check_unique: bool, conf: dict[str, str
     backfill = read(file, conf=conf)
     from backfill_spark.plan import plan_job
 
-    made = plan_job(backfill, settings=DriverSettings.from_environ(), check_unique=check_unique)
+    settings = DriverSettings.from_environ()
+    with beside(file):
+        places = tables_of(backfill)
+        made = plan_job(backfill, settings=settings, check_unique=check_unique)
     if output == "table":
-        Console().print(show_plan(backfill.job_id, made))
+        Console().print(show_plan(backfill.job_id, made, places))
     else:
         say(made.model_dump(mode="json", by_alias=True), output)
 
@@ -58,38 +85,44 @@ def plan(file: Path | None, output: str, check_unique: bool, conf: dict[str, str
 @JOB
 @OUTPUT
 @click.option("--watch", is_flag=True, help="Go on until the driver ends.")
-@click.option("--offline", is_flag=True, help="Without a driver: read the state that the target holds (starts Spark).")
+@click.option("--offline", is_flag=True, help="Do not look for a driver: read the state that the target holds.")
+@click.option("--grid", is_flag=True, help="With -o json or yaml: the parts of the snapshot too.")
 @spark_settings
-def status(file: Path | None, job: str | None, output: str, watch: bool, offline: bool, conf: dict[str, str]) -> None:
-    """Show how far a job is."""
+def status(
+    file: Path | None, job: str | None, output: str, watch: bool, offline: bool, grid: bool, conf: dict[str, str]
+) -> None:
+    """Show how far a job is: from its driver, or from the target itself when none runs (-f FILE; takes seconds)."""
     settings = DriverSettings.from_environ()
-    job_id = job_of(file, job)
+    backfill = None if file is None else read(file, conf=conf)
+    if offline and backfill is None:
+        raise click.UsageError("give the Backfill with -f FILE")
     try:
+        if offline:
+            raise NotRunningError("no driver is looked for.")
         # The driver may end between being found and being asked: that is no driver, too.
-        client = find(settings.state_dir, job_id)
-        words = _words(client)
+        client = find(settings.state_dir, job if backfill is None else backfill.job_id)
+        words = progress_words(client.address.job_id, client.progress(), grid=grid)
         shown = show_progress(client.address.job_id, client.progress(), acks=client.acks())
-    except NotRunningError:
-        if not offline:
+    except NotRunningError as gone:
+        if backfill is None or not _spark_is_there():
             raise
-        _show_stored(read(file, conf=conf), output, settings)
+        click.echo(f"{gone.message.rstrip('.')}; the target is asked, which takes seconds", err=True)
+        with beside(file):
+            _show_stored(backfill, output, settings)
         return
     if watch:
-        _watch(client, output)
+        _watch(client, output, grid=grid)
     elif output == "table":
         Console().print(shown)
     else:
         say(words, output)
 
 
-def _words(client: Client) -> dict[str, Any]:
-    return {
-        "jobId": client.address.job_id,
-        **client.progress().model_dump(mode="json", by_alias=True, exclude_none=True),
-    }
+def _spark_is_there() -> bool:
+    return find_spec("pyspark") is not None
 
 
-def _watch(client: Client, output: str) -> None:
+def _watch(client: Client, output: str, *, grid: bool) -> None:
     """Show a job until its driver ends or Ctrl-C."""
     console = Console()
     job = client.address.job_id
@@ -97,7 +130,9 @@ def _watch(client: Client, output: str) -> None:
     try:
         if output != "table" or not console.is_terminal:
             while True:
-                click.echo(json.dumps(_words(client)) if output == "json" else one_line(client.progress()))
+                progress = client.progress()
+                words = progress_words(job, progress, grid=grid)
+                click.echo(json.dumps(words) if output == "json" else f"{words['time']} {job}  {one_line(progress)}")
                 pause.wait(WATCH_EVERY_S)
         with Live(show_progress(job, client.progress(), acks=client.acks()), console=console) as live:
             while not pause.wait(WATCH_EVERY_S):
@@ -128,13 +163,15 @@ def jobs(output: str) -> None:
     found = []
     for address in running(DriverSettings.from_environ().state_dir):
         try:
-            line = one_line(Client(address).progress())
+            progress = Client(address).progress()
+            line, words = one_line(progress), progress.model_dump(mode="json", by_alias=True, exclude={"grid"})
         except NotRunningError as error:
-            line = error.message
-        found.append({"jobId": address.job_id, "attempt": address.attempt, "pid": address.pid, "progress": line})
+            line, words = error.message, None
+        about = {"jobId": address.job_id, "attempt": address.attempt, "pid": address.pid}
+        found.append((about, line, {**about, "progress": words, "message": "" if words else line}))
     if output == "json":
-        click.echo(json.dumps(found))
+        click.echo(json.dumps([words for _, _, words in found]))
     elif not found:
         click.echo("no backfill runs on this machine")
-    for one in found if output == "table" else []:
-        click.echo(f"{one['jobId']}  attempt {one['attempt']}  pid {one['pid']}  {one['progress']}")
+    for about, line, _ in found if output == "table" else []:
+        click.echo(f"{about['jobId']}  attempt {about['attempt']}  pid {about['pid']}  {line}")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import io
+import re
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import chdir, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, TextIO, cast
 
@@ -24,7 +26,11 @@ TIMEOUT_S = 10.0
 EXIT_INTERRUPTED = 130
 
 FILE = click.option(
-    "-f", "--file", "file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="The Backfill, as YAML."
+    "-f",
+    "--file",
+    "file",
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
+    help="The Backfill, as YAML; - is standard input. Relative paths in it are relative to the file.",
 )
 
 
@@ -87,6 +93,8 @@ class Commands(click.Group):
         except SpecError as error:
             for one in error.errors:
                 say_error(InvalidSpecError.reason, str(one))
+            if error.excerpt:
+                click.echo(error.excerpt, err=True)
             ctx.exit(InvalidSpecError.exit_code)
         except BackfillError as error:
             say_error(error.reason, error.message, error.cure)
@@ -100,8 +108,11 @@ class Commands(click.Group):
         except (KeyboardInterrupt, click.Abort):
             click.echo("interrupted", err=True)
             ctx.exit(EXIT_INTERRUPTED)
-        except (click.ClickException, click.exceptions.Exit, BrokenPipeError):
+        except (click.exceptions.Exit, BrokenPipeError):
             raise  # a reader who has gone, as of `| head`, is no error: click ends quietly
+        except click.ClickException as error:
+            say_usage(error)
+            ctx.exit(error.exit_code)
         except Exception as error:  # noqa: BLE001 - the process's border: people get a line, --debug gets all of it
             if ctx.params.get("debug"):
                 traceback.print_exc()
@@ -116,6 +127,16 @@ class Commands(click.Group):
 def pip_line(extra: str) -> str:
     """Return what to type for an extra that is missing; the command line comes with it, else it would go."""
     return f"pip install 'backfill-operator[{','.join(dict.fromkeys(('cli', extra)))}]'"
+
+
+def say_usage(error: click.ClickException) -> None:
+    """Say what is wrong with the words of a command, in the shape of all other errors."""
+    context = getattr(error, "ctx", None)
+    message = error.format_message()
+    extra = re.fullmatch(r"Got unexpected extra arguments? \((\S+\.ya?ml)\)", message)
+    path = "backfill" if context is None else context.command_path
+    cure = f"Write it as `{path} -f {extra[1]}`." if extra else f"See `{path} --help`."
+    say_error("InvalidUsage", message, cure)
 
 
 def say_error(reason: str, message: str, cure: str = "") -> None:
@@ -141,7 +162,7 @@ def read(file: Path | None, changes: Sequence[str] = (), conf: Mapping[str, str]
     if file is None:
         raise click.UsageError("give the Backfill with -f FILE")
     try:
-        text = file.read_text(encoding="utf-8")
+        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise click.UsageError(f"{file} is not text in UTF-8: {error.reason}") from error
     backfill = load_backfill(text)
@@ -152,10 +173,25 @@ def read(file: Path | None, changes: Sequence[str] = (), conf: Mapping[str, str]
         path, equals, value = change.partition("=")
         if not equals or not path:
             raise click.UsageError(f"--set {change!r}: write it as spec.field=value")
-        _put(document, path.split("."), yaml.safe_load(value))
+        _put(document, path.split("."), _value(change, value))
     for name, value in (conf or {}).items():
         _put(document, ["spec", "spark", "conf", name], value)
     return load_backfill(document)
+
+
+def _value(change: str, text: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError) as error:
+        raise click.UsageError(f"--set {change!r}: {text!r} is not YAML; put it in quotes") from error
+
+
+@contextmanager
+def beside(file: Path | None) -> Iterator[None]:
+    """Work in the folder of a file, so that relative paths in it are relative to it; of standard input, where we are."""
+    here = file is None or str(file) == "-"
+    with nullcontext() if here or file is None else chdir(file.resolve().parent):
+        yield
 
 
 def _put(document: dict[str, Any], path: list[str], value: Any) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from backfill_cli.options import FILE, read, spark_settings
+from backfill_cli.options import FILE, beside, read, spark_settings
 from backfill_spark.settings import DriverSettings
 
 
@@ -21,7 +21,9 @@ def release(file: Path | None, force: bool, output: str, conf: dict[str, str]) -
     backfill = read(file, conf=conf)
     from backfill_spark.release import release as take_out
 
-    done = take_out(backfill, settings=DriverSettings.from_environ(), force=force)
+    settings = DriverSettings.from_environ()
+    with beside(file):
+        done = take_out(backfill, settings=settings, force=force)
     if output == "json":
         words = {"path": done.path, "tableVersion": done.table_version, "tableFeatures": list(done.features)}
         click.echo(json.dumps(words))

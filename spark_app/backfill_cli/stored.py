@@ -6,7 +6,7 @@ from typing import Any
 
 from backfill_api.spec import Backfill
 from backfill_core.state import JobState
-from backfill_spark.opening import as_pinned, open_job
+from backfill_spark.opening import open_target
 from backfill_spark.session import open_session
 from backfill_spark.settings import DriverSettings
 
@@ -26,8 +26,9 @@ def stored_words(backfill: Backfill, settings: DriverSettings) -> dict[str, Any]
         spec_conf=backfill.spec.spark.conf,
     )
     try:
-        opened = open_job(spark, backfill)
-        state = opened.state
+        # The target alone: its state is read by Kernel without a Spark job, and the source may be gone by now.
+        target = open_target(spark, backfill)
+        state = target.state
         if state is None:
             return {"jobId": backfill.job_id, "state": "not started: the target holds no state of this job"}
         receipt = state.receipt
@@ -37,12 +38,13 @@ def stored_words(backfill: Backfill, settings: DriverSettings) -> dict[str, Any]
             "phase": state.progress.get("phase", ""),
             "attempt": state.attempt,
             "epoch": state.epoch,
-            "rowsTotal": as_pinned(opened.pinned, state).rows_live,
+            "percent": 100 if state.finished else state.percent,
+            "rowsTotal": state.progress.get("rowsLive", state.progress.get("rows")),
             "rowsDone": state.rows_done,
-            **_filtered(state, opened.pinned.live_rows),
+            **_filtered(state),
             "changesDone": state.changes_done,
             "consumedVersion": state.consumed,
-            "targetVersion": opened.stored.table_version,
+            "targetVersion": target.stored.table_version,
             "paused": state.controls.paused,
             "throttleRowsPerSecond": state.controls.rows_per_s,
             "receipt": None if receipt is None else ("equal" if receipt.equal else "different") + f", {receipt.rows:,} rows",
@@ -51,10 +53,10 @@ def stored_words(backfill: Backfill, settings: DriverSettings) -> dict[str, Any]
         spark.stop()
 
 
-def _filtered(state: JobState, rows_live: int) -> dict[str, int]:
-    """Return how many rows the filter left out, once every row of history had its turn."""
+def _filtered(state: JobState) -> dict[str, int]:
+    """Return how many rows the filter left out, once every row of history had its turn; of older states nobody knows."""
     progress = state.progress
-    if progress["phase"] == "Snapshot":
+    if progress["phase"] == "Snapshot" or "rowsLive" not in progress:
         return {}
-    left_out = progress.get("rowsLive", rows_live) - progress["rowsRead"]
+    left_out = progress["rowsLive"] - progress["rowsRead"]
     return {"rowsFiltered": left_out} if left_out > 0 else {}

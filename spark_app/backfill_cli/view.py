@@ -215,14 +215,13 @@ def _right(progress: Progress) -> list[tuple[int, str, str]]:
 
 
 def _state(progress: Progress) -> str:
-    """Return what is held, and by which command."""
-    by = f" (revision {progress.revision})" if progress.revision else ""
+    """Return what is held; the reason says by whom."""
     if progress.stopping:
         return "stopping"
     if progress.paused is not None:
         what = "everything" if progress.paused == "All" else "snapshot"
-        return f"{what} paused{', quiet' if progress.quiet else ''}{by}"
-    return ("caught up" if progress.caught_up else "running" if progress.attempt else "starting") + by
+        return f"{what} paused{', quiet' if progress.quiet else ''}"
+    return "caught up" if progress.caught_up else "running" if progress.attempt else "starting"
 
 
 def _left_words(progress: Progress) -> str:
@@ -293,7 +292,7 @@ def show_receipt(receipt: Receipt) -> RenderableType:
     return Panel(table, title="receipt", title_align="left", border_style="green" if equal else "red")
 
 
-def show_plan(job: str, plan: Plan) -> RenderableType:
+def show_plan(job: str, plan: Plan, places: Sequence[tuple[str, str]] = ()) -> RenderableType:
     """Return a plan as a table, with what is doubtful below it."""
     table = Table.grid(padding=(0, 2))
     low, high = plan.estimated_seconds_low, plan.estimated_seconds_high
@@ -301,6 +300,7 @@ def show_plan(job: str, plan: Plan) -> RenderableType:
     retention = "not known" if plan.retention_seconds is None else show_seconds(plan.retention_seconds)
     resumes = "" if plan.resumes_attempt is None else f"; goes on after attempt {plan.resumes_attempt}"
     for name, value in (
+        *places,
         ("rows", f"{show_rows(plan.rows)} in {plan.files} files, {show_bytes(plan.bytes)}"),
         ("version", str(plan.version)),
         ("time", f"about {show_seconds(plan.estimated_seconds)} ({show_seconds(low)} to {show_seconds(high)})"),
@@ -310,7 +310,7 @@ def show_plan(job: str, plan: Plan) -> RenderableType:
         ("transform", "row-wise and deterministic" if plan.deterministic else "NOT deterministic"),
         ("change feed", "yes" if plan.change_feed else "no: appends only"),
         ("retention", retention),
-        ("target", ("is there" if plan.target_exists else "will be made") + resumes),
+        ("", ("the target is there" if plan.target_exists else "the target will be made") + resumes),
     ):
         table.add_row(Text(name, style="dim"), Text(value))
     parts: list[RenderableType] = [table]

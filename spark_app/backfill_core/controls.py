@@ -47,20 +47,35 @@ class Controls:
     spec_paused: str | None = None
     spec_rows_per_s: int | None = None
 
+    paused_by: int = 0
+    """Revision of the command that set `paused`; 0: the spec."""
+
+    limited_by: int = 0
+    """Revision of the command that set `rows_per_s`; 0: the spec."""
+
+    after_limited_by: int = 0
+    """The same of the limit that comes back."""
+
     def after(self, command: Command, revision: int, now_ms: int) -> Controls:
         """Return the controls with one more command in force."""
         match command:
             case Pause(everything=everything):
-                return replace(self, paused=ALL if everything else HISTORY, revision=revision)
+                scope = ALL if everything else HISTORY
+                return replace(self, paused=scope, paused_by=revision, revision=revision)
             case Resume():
-                return replace(self, paused=None, revision=revision)
+                return replace(self, paused=None, paused_by=revision, revision=revision)
             case Throttle(rows_per_s=rate, for_s=None):
-                return replace(self, rows_per_s=rate, until_ms=None, after_rows_per_s=None, revision=revision)
+                return replace(self._limited(rate, revision), revision=revision)
             case Throttle(rows_per_s=rate, for_s=float() | int() as for_s):
                 # A second limit with an expiry does not make the first one permanent.
-                back = self.after_rows_per_s if self.until_ms is not None else self.rows_per_s
-                until_ms = now_ms + round(for_s * 1000)
-                return replace(self, rows_per_s=rate, until_ms=until_ms, after_rows_per_s=back, revision=revision)
+                before = self.at(self.until_ms) if self.until_ms is not None else self
+                return replace(
+                    self._limited(rate, revision),
+                    until_ms=now_ms + round(for_s * 1000),
+                    after_rows_per_s=before.rows_per_s,
+                    after_limited_by=before.limited_by,
+                    revision=revision,
+                )
             case VerifyNow() | Stop():
                 return replace(self, revision=revision)
         raise TypeError(f"not a command: {command!r}")
@@ -69,7 +84,13 @@ class Controls:
         """Return the controls as they are at a moment: a limit past its expiry is gone."""
         if self.until_ms is None or now_ms < self.until_ms:
             return self
-        return replace(self, rows_per_s=self.after_rows_per_s, until_ms=None, after_rows_per_s=None)
+        return self._limited(self.after_rows_per_s, self.after_limited_by)
+
+    def _limited(self, rows_per_s: int | None, by: int) -> Controls:
+        """Return the same with a limit that does not end."""
+        return replace(
+            self, rows_per_s=rows_per_s, limited_by=by, until_ms=None, after_rows_per_s=None, after_limited_by=0
+        )
 
     def under_spec(self, paused: str | None, rows_per_s: int | None) -> Controls:
         """Return what is in force when an attempt starts.
@@ -79,11 +100,9 @@ class Controls:
         """
         controls = self
         if paused != self.spec_paused:
-            controls = replace(controls, paused=paused, spec_paused=paused)
+            controls = replace(controls, paused=paused, spec_paused=paused, paused_by=0)
         if rows_per_s != self.spec_rows_per_s:
-            controls = replace(
-                controls, rows_per_s=rows_per_s, until_ms=None, after_rows_per_s=None, spec_rows_per_s=rows_per_s
-            )
+            controls = replace(controls._limited(rows_per_s, 0), spec_rows_per_s=rows_per_s)
         return controls
 
     @property
@@ -106,13 +125,23 @@ class Controls:
             "revision": self.revision or None,
             "specPaused": self.spec_paused,
             "specRowsPerSecond": self.spec_rows_per_s,
+            "pausedBy": self.paused_by or None,
+            "limitedBy": self.limited_by or None,
+            "afterLimitedBy": self.after_limited_by or None,
         }
         return {name: value for name, value in pairs.items() if value is not None}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Controls:
         """Read what `to_json` wrote."""
+        revision, until = value.get("revision", 0), value.get("untilMs")
+        # A state of before these were kept: what differs from the spec was commanded, by the newest for all we know.
+        held = revision if value.get("paused") != value.get("specPaused") else 0
+        limited = revision if until or value.get("rowsPerSecond") != value.get("specRowsPerSecond") else 0
         return cls(
+            paused_by=value.get("pausedBy", held),
+            limited_by=value.get("limitedBy", limited),
+            after_limited_by=value.get("afterLimitedBy", 0),
             paused=value.get("paused"),
             rows_per_s=value.get("rowsPerSecond"),
             until_ms=value.get("untilMs"),

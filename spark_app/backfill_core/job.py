@@ -656,7 +656,6 @@ class Job:
 
     def _reason(self, strategy: StrategyView, now: Now) -> str:
         """Say in words why the job is not faster than it is; what people want to know first."""
-        by = f"by command (revision {self._controls.revision})" if self._controls.revision else "by the spec"
         if self._stopping:
             return "stopping at a barrier"
         if self._hold_until_s is not None:
@@ -668,9 +667,15 @@ class Job:
             return "proving that each key stands in one row of the target; changes wait"
         if self._controls.paused is not None:
             what = "everything" if self._controls.changes_held else "the snapshot"
-            return f"{what} is paused {by}" + ("" if not self._running else "; work under way is ending")
+            return f"{what} is paused {_by(self._controls.paused_by)}" + (
+                "" if not self._running else "; work under way is ending"
+            )
         if self._controls.rows_per_s is not None and strategy.phase == "Snapshot":
             until_ms = self._controls.until_ms
             until = "" if until_ms is None else f", for {max(0, until_ms - now.wall_ms) // 1000} s more"
-            return f"throttled to {self._controls.rows_per_s:,} rows/s {by}{until}"
+            return f"throttled to {self._controls.rows_per_s:,} rows/s {_by(self._controls.limited_by)}{until}"
         return strategy.reason
+
+
+def _by(revision: int) -> str:
+    return f"by command (revision {revision})" if revision else "by the spec"

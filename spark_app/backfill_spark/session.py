@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from pyspark import SparkConf, SparkContext
@@ -42,6 +44,7 @@ SHIPPED_BY_PYSPARK = ",".join(
     ]
 )
 JAVA_VERSIONS = (17, 21)
+WAREHOUSE = "spark-warehouse"
 LISTS = {"spark.driver.extraJavaOptions": " ", "spark.driver.extraClassPath": ":", "spark.sql.extensions": ","}
 """Settings that are lists, by what stands between two entries: a spec adds to ours."""
 
@@ -87,7 +90,8 @@ def find_java(java_home: str | None = None) -> int:
     )
     java = f"{java_home}/bin/java" if java_home else shutil.which("java")
     if java is None or not Path(java).exists():
-        raise JavaMissingError("no Java was found.", cure=cure)
+        where = f"JAVA_HOME is {java_home}, where no Java is" if java_home else "no Java was found"
+        raise JavaMissingError(f"{where}.", cure=cure)
     said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
     match = re.search(r'version "(\d+)', said)
     if match is None or int(match[1]) not in JAVA_VERSIONS:
@@ -194,11 +198,25 @@ def open_session(
     builder = SparkSession.builder
     for name, value in settings.items():
         builder = builder.config(name, value)
+    if not cluster:
+        _leave_no_empty_warehouse(settings)
     # On the main thread pyspark would take Ctrl-C for itself: every job cancelled, and no seal.
     stopping.started_aside(lambda: _start_context(settings))
     spark = builder.getOrCreate()
     know_packages(spark)
     return spark
+
+
+def _leave_no_empty_warehouse(settings: Mapping[str, str]) -> None:
+    """Take the folder away in the end that Spark makes where we are, unless there was one or something is in it."""
+    folder = Path(WAREHOUSE).absolute()
+
+    def remove() -> None:
+        with suppress(OSError):  # it is not there, or not empty
+            folder.rmdir()
+
+    if "spark.sql.warehouse.dir" not in settings and not folder.exists():
+        atexit.register(remove)
 
 
 def _start_context(settings: Mapping[str, str]) -> None:

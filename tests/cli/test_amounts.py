@@ -45,13 +45,16 @@ class TestRates:
 
 class TestDurations:
     @pytest.mark.parametrize(
-        ("text", "seconds"), [("90s", 90), ("30m", 1800), ("2h", 7200), ("45", 45), ("1d", 86_400)]
+        ("text", "seconds"),
+        [("90s", 90), ("30m", 1800), ("2h", 7200), ("1h30m", 5400), ("1d2h3m4s", 93_784), ("45", 45), ("1d", 86_400)],
     )
     def test_read(self, text, seconds):
         """The units that people use for a while."""
         assert parse_duration_s(text) == seconds
 
-    @pytest.mark.parametrize("text", ["0", "0s", "-1m", "", "1.5h", "soon", "8d", "1w", "9999999999"])
+    @pytest.mark.parametrize(
+        "text", ["0", "0s", "-1m", "", "1.5h", "soon", "30m1h", "1h30", "1h1h", "3d5d", "8d", "1w", "9999999999"]
+    )
     def test_refused(self, text):
         """A limit that ends at once, or in a year, is a typing error."""
         with pytest.raises(ValueError, match=r"duration|week"):

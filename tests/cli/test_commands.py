@@ -44,7 +44,7 @@ def job(state_dir):
 
 
 def backfill(*words):
-    return CliRunner().invoke(cli, [str(word) for word in words], catch_exceptions=False)
+    return CliRunner().invoke(cli, [str(word) for word in words], catch_exceptions=False, prog_name="backfill")
 
 
 class TestACommandIsSentAndItsAcknowledgementShown:
@@ -94,15 +94,14 @@ class TestACommandIsSentAndItsAcknowledgementShown:
         with running(state_dir, different=True):
             done = backfill("verify", "-o", "json")
         assert done.exit_code == 48
-        assert json.loads(done.stdout.splitlines()[-1])["mismatches"] == [
-            {"vnode": 7, "sourceRows": 10, "targetRows": 9}
-        ]
+        assert json.loads(done.stdout)["mismatches"] == [{"vnode": 7, "sourceRows": 10, "targetRows": 9}]
 
     def test_verify_that_ends_the_job_fails_for_the_difference(self, state_dir):
         """The job is over a moment after its receipt; the exit code must be the receipt's, not that nobody runs."""
         with running(state_dir, different=True, ends=True):
             done = backfill("verify")
-        assert (done.exit_code, done.stderr) == (48, "")
+        assert done.exit_code == 48
+        assert ACKNOWLEDGED.fullmatch(done.stderr)
         assert "1 of 256 vnodes differ" in done.stdout
 
     def test_a_driver_that_ends_without_a_receipt(self, state_dir):
@@ -207,7 +206,9 @@ class TestStatus:
         assert "no backfill runs" in backfill("jobs").stdout
         with running(state_dir, "a/1"), running(state_dir, "a/2"):
             assert sorted(line.split()[0] for line in backfill("jobs").stdout.splitlines()) == ["a/1", "a/2"]
-            assert {one["jobId"] for one in json.loads(backfill("jobs", "-o", "json").stdout)} == {"a/1", "a/2"}
+            found = json.loads(backfill("jobs", "-o", "json").stdout)
+            assert {one["jobId"] for one in found} == {"a/1", "a/2"}
+            assert {type(one["progress"]["epoch"]) for one in found} == {int}
 
     def test_watch_ends_with_the_driver(self, job):
         """A watch that outlives its job hangs a script."""
@@ -267,9 +268,66 @@ class TestWrongInputEndsWithItsCode:
         assert (done.exit_code, "BACKFILL_CORES='many'" in done.stderr) == (2, True)
 
     def test_validate(self, tmp_path):
-        """Without Spark, without tables."""
-        done = backfill("validate", "-f", self.write(tmp_path))
-        assert (done.exit_code, done.stdout) == (0, "default/job: valid (Snapshot, Upsert)\n")
+        """Without tables; it says where they would be, because a relative path is one from the file's folder."""
+        done = backfill("validate", "-f", write_yaml(tmp_path / "job.yaml", "./lake/s", "s3a://b/t"))
+        places = f"source: {tmp_path}/lake/s\ntarget: s3a://b/t\n"
+        assert (done.exit_code, done.stdout) == (0, f"default/job: valid (Snapshot, Upsert)\n{places}")
+
+    def test_a_file_from_standard_input(self, tmp_path, monkeypatch):
+        """A pipe has no folder: its paths are seen from where we are."""
+        monkeypatch.chdir(tmp_path)
+        text = write_yaml(tmp_path / "job.yaml", "./s", "/t").read_text()
+        done = CliRunner().invoke(cli, ["validate", "-f", "-"], input=text)
+        assert (done.exit_code, f"source: {tmp_path}/s\n" in done.stdout) == (0, True)
+
+    def test_sql_that_is_none(self, tmp_path):
+        """Spark's own parser says so: field, text and place, before anything is opened."""
+        bad = write_yaml(
+            tmp_path / "job.yaml", "/s", "/t", transform={"select": ["id", "upper(a) AS b"], "where": "amount > "}
+        )
+        done = backfill("validate", "-f", bad)
+        assert (done.exit_code, done.stdout) == (21, "")
+        assert "error: InvalidTransform: spec.transform.where: 'amount > ' is not SQL: " in done.stderr
+
+    def test_yaml_that_is_none_shows_the_place(self, tmp_path):
+        """A caret below the character, as every compiler does."""
+        (tmp_path / "job.yaml").write_text("spec:\n  source: {type: Delta\n  target: 1\n")
+        done = backfill("validate", "-f", tmp_path / "job.yaml")
+        assert done.exit_code == 20
+        assert "is not YAML: while parsing a flow mapping" in done.stderr
+        assert re.search(r"\(line 3, column \d+\).*\n    target: 1\n {4,}\^\n$", done.stderr)
+
+    @pytest.mark.parametrize(
+        "words", [["run", "orders.yaml"], ["run"], ["throttle", "fast"], ["nothing"]], ids=" ".join
+    )
+    def test_every_error_has_one_shape(self, words):
+        """Reason, message, cure: a script that looks for `error:` finds all of them."""
+        done = backfill(*words)
+        assert done.exit_code == 2
+        assert re.match(r"error: InvalidUsage: .+\ncure: .+\n$", done.stderr)
+
+    def test_a_file_without_its_option(self):
+        """What everybody types first."""
+        assert "Write it as `backfill run -f orders.yaml`." in backfill("run", "orders.yaml").stderr
+
+    def test_a_java_home_without_java(self, tmp_path, monkeypatch):
+        """The variable is named: it is what must be mended."""
+        monkeypatch.setenv("JAVA_HOME", "/nope")
+        spec = write_yaml(tmp_path / "job.yaml", "/s", "/t", transform={"where": "id > 1"})
+        assert "JAVA_HOME is /nope, where no Java is" in backfill("validate", "-f", spec).stderr
+        assert "JAVA_HOME is /nope, where no Java is" in backfill("plan", "-f", spec).stderr
+
+
+class TestAReaderWhoHasGone:
+    def test_is_no_bug(self, state_dir):
+        """`backfill jobs | head` ends in silence, as other tools do."""
+        reads, writes = os.pipe()
+        os.close(reads)
+        done = subprocess.run(
+            [sys.executable, "-m", "backfill_cli", "jobs"], stdout=writes, stderr=subprocess.PIPE, check=False
+        )
+        os.close(writes)
+        assert (done.returncode, done.stderr) == (1, b"")
 
 
 class TestASetChangesTheFile:
@@ -278,6 +336,8 @@ class TestASetChangesTheFile:
         spec = write_yaml(tmp_path / "job.yaml", "/s", "/t")
         done = backfill("run", "-f", spec, "--set", "spec.throtle.rowsPerSecond=5")
         assert (done.exit_code, "spec.throtle" in done.stderr) == (20, True)
+        done = backfill("run", "-f", spec, "--set", "spec.after=[")
+        assert (done.exit_code, "InvalidUsage: --set 'spec.after=[': '[' is not YAML" in done.stderr) == (2, True)
         assert backfill("run", "-f", spec, "--set", "spec.after").exit_code == 2
 
     def test_values_are_yaml(self, tmp_path):

@@ -1,6 +1,7 @@
 """What the target remembers, and the controls in it."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -28,7 +29,8 @@ class TestTheStateComesBackAsItWas:
     @given(some.integers(1, 100), some.integers(0, 2**31), some.integers(0, 10**12), some.booleans())
     def test_every_field_survives(self, attempt, epoch, rows, finished):
         state = JobState(
-            "a/b", "h", attempt, epoch, "Snapshot", {"done": [[0, 4]]}, 5, rows, 2, 3, Controls(HISTORY, 5, 9, None, 4),
+            "a/b", "h", attempt, epoch, "Snapshot", {"done": [[0, 4]]}, 5, rows, 2, 3,
+            Controls(HISTORY, 5, 9, None, 4, paused_by=3, limited_by=4, after_limited_by=2),
             RECEIPT, finished,
         )  # fmt: skip
 
@@ -97,7 +99,7 @@ class TestTheStateComesBackAsItWas:
         wrong = tuple(VnodeMismatch(vnode, 10**9, 10**9) for vnode in range(256))
         state = JobState(
             "n" * 63 + "/" + "n" * 253, "h" * 64, 999, 10**9, "Snapshot", strategy.to_json(), 9, 10**11, 10**11, 10**13,
-            Controls(HISTORY, 10**9, 10**13, 10**9, 10**6, HISTORY, 10**9),
+            Controls(HISTORY, 10**9, 10**13, 10**9, 10**6, HISTORY, 10**9, 10**6, 10**6, 10**6),
             Receipt(9, 10**9, 10**9, 10**11, 256, "d" * 64, wrong, 1000.5, verified_ms=10**13), False, "d" * 16,
         )  # fmt: skip
 
@@ -106,6 +108,49 @@ class TestTheStateComesBackAsItWas:
 
     def test_a_later_attempt_is_above_every_epoch_of_an_earlier_one(self):
         assert txn_version(2, 0) > txn_version(1, 2**32 - 1)
+
+
+class TestWhoSetIt:
+    """A limit of the file must not be said to be a command's: people look for a command that nobody gave."""
+
+    def test_each_control_keeps_its_own(self):
+        """A pause that is taken back leaves the file's limit the file's."""
+        controls = Controls().under_spec(None, 5).after(Pause(), 1, 0).after(Resume(), 2, 0)
+
+        assert (controls.revision, controls.paused_by, controls.limited_by) == (2, 2, 0)
+
+    def test_what_comes_back_is_whose_it_was(self):
+        """A limit with an end gives the limit of before back, with who set it."""
+        spec = Controls().under_spec(None, 5)
+        once = spec.after(Throttle(3, 10), 4, 0)
+        twice = once.after(Throttle(2, 20), 5, 0)
+
+        assert (once.limited_by, twice.limited_by) == (4, 5)
+        assert [later.at(10**6) for later in (once, twice)] == [replace(spec, revision=4), replace(spec, revision=5)]
+        command = spec.after(Throttle(7), 1, 0).after(Throttle(3, 10), 2, 0).at(10**6)
+        assert (command.rows_per_s, command.limited_by) == (7, 1)
+
+    def test_an_edited_file_is_the_newest(self):
+        """Whatever was commanded before."""
+        controls = Controls().after(Throttle(3), 4, 0).after(Pause(), 5, 0).under_spec("History", 9)
+
+        assert (controls.rows_per_s, controls.limited_by, controls.paused_by) == (9, 0, 0)
+
+    @pytest.mark.parametrize(
+        ("stored", "limited_by", "paused_by"),
+        [
+            ({"rowsPerSecond": 5, "specRowsPerSecond": 5, "revision": 2}, 0, 0),
+            ({"rowsPerSecond": 3, "specRowsPerSecond": 5, "revision": 2}, 2, 0),
+            ({"rowsPerSecond": 5, "untilMs": 9, "specRowsPerSecond": 5, "revision": 2}, 2, 0),
+            ({"paused": "All", "revision": 2}, 0, 2),
+            ({}, 0, 0),
+        ],
+    )
+    def test_a_state_of_before_this_was_kept_is_read(self, stored, limited_by, paused_by):
+        """What differs from the file was commanded."""
+        read = Controls.from_json(stored)
+
+        assert (read.limited_by, read.paused_by) == (limited_by, paused_by)
 
 
 class TestControls:

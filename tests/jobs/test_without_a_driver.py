@@ -98,7 +98,7 @@ class TestADriverThatIsJustEnding:
     def test_status_is_that_of_the_target(self, filled):
         """`connection refused` is no answer to a look at the target."""
         with filled.ended():
-            done = filled.backfill("status", "--offline", "-o", "json")
+            done = filled.backfill("status", "-o", "json")
         words = json.loads(done.stdout)
 
         assert (done.returncode, words["state"], words["rowsDone"], words["attempt"]) == (0, "finished", ROWS, 1)

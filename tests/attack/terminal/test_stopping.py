@@ -96,9 +96,10 @@ class Place:
         self.source, self.target = f"{folder}/source", f"{folder}/target"
         for first in range(0, ROWS, ROWS // 3):
             append(self.source, ORDERS, first, ROWS // 3)
-        self.file = write_yaml(folder / "job.yaml", self.source, self.target, verify="Final")
-        self.state = folder / "state"
-        self.log = ""
+        # Seen from the file's folder; the commands are typed somewhere else.
+        self.file = write_yaml(folder / "job.yaml", "./source", "target", verify="Final")
+        self.state, self.elsewhere = folder / "state", folder / "elsewhere"
+        self.elsewhere.mkdir()
 
     def command(self, *words):
         return [sys.executable, "-m", "backfill_cli", *words, "-f", str(self.file)]
@@ -113,7 +114,9 @@ class Place:
         more = {"TERM": case.term, **({"NO_COLOR": "1"} if case.no_color else {})}
         rate = "4000" if case.slow or case.moment == "copy" else "null"
         command = [*self.command("run"), "--set", f"spec.throttle.rowsPerSecond={rate}"]
-        with Terminal(command, columns=case.columns, lines=case.lines, env=self.env(**more), cwd=self.folder) as there:
+        with Terminal(
+            command, columns=case.columns, lines=case.lines, env=self.env(**more), cwd=self.elsewhere
+        ) as there:
             with contextlib.suppress(EndedFirst):
                 wait(there, MOMENTS[case.moment] if case.lines > 6 else "starting")
             there.process.poll() is None and self._let_pass(case.later_s)
@@ -149,7 +152,7 @@ class Place:
     def completed(self):
         """Run the job to its end, into a pipe; return what it said and the exit code."""
         done = subprocess.run(
-            [*self.command("run"), "-o", "json"], env=self.env(), cwd=self.folder, capture_output=True, text=True,
+            [*self.command("run"), "-o", "json"], env=self.env(), cwd=self.elsewhere, capture_output=True, text=True,
             check=False, timeout=280,
         )  # fmt: skip
         return done
@@ -220,6 +223,19 @@ class TestItStopsInOrder:
         lines = [json.loads(line) for line in done.stdout.splitlines()]
         assert (done.returncode, lines[-1]["outcome"], done.stderr) == (0, "Complete", "")
         assert place.rows(place.source) == place.rows(place.target)
+        assert os.listdir(place.elsewhere) == []
+        assert sorted(os.listdir(place.folder)) == ["elsewhere", "job.yaml", "source", "state", "target"]
+        self.looked_at(place)
+
+    def looked_at(self, place):
+        """When it is over, what is asked is answered from the target; standard output holds data and nothing else."""
+        asked = subprocess.run(
+            place.command("status", "-o", "json"), env=place.env(), cwd=place.elsewhere, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        words = json.loads(asked.stdout)
+        assert (asked.returncode, words["state"], words["percent"]) == (0, "finished", 100)
+        assert words["rowsDone"] == words["rowsTotal"] == ROWS
+        assert asked.stderr.startswith("job 'default/job' is not running on this machine; the target is asked")
 
     @pytest.mark.skipif(not attack.SECONDS, reason="the long form: make attack")
     def test_at_any_moment_of_any_job(self, tmp_path):
