@@ -1,11 +1,13 @@
 """The page about errors, made from the classes of errors: reason, exit code, meaning, cure."""
 
+import tomllib
 from pathlib import Path
 
 from backfill_cli import client
 from backfill_core import errors
 from backfill_spark import settings
 
+RAISED_FILE = Path(__file__).parent / "raised.toml"
 ERRORS_FILE = Path(__file__).parent.parent / "docs" / "errors.md"
 
 INTRODUCTION = """\
@@ -84,6 +86,38 @@ CURES = {
 """What the reader can do, by reason; a reason without a cure does not build."""
 
 
+RAISED_WORDS = (
+    "Whatever Spark, Delta, Kernel or a file system raises gets its reason by the step and by the table that it names. "
+    "Each row is provoked by a test."
+)
+STEPS = {
+    "pin": "a version of the source is pinned",
+    "check": "the target is checked, before anything is written",
+    "create": "the target is made",
+    "stage": "history is read and staged",
+    "changes": "changes are read",
+    "seal": "a commit is made",
+    "merge": "changes are merged",
+    "verify": "source and target are compared",
+}
+"""Steps of a job, in their order."""
+
+
+def raised() -> list[str]:
+    """Return the table of what is raised at each step; a step or a reason that is not known does not build."""
+    known = {kind.reason for kind in classes()}
+    lines = ["| while | what is raised or found | reason |", "|---|---|---|"]
+    table = tomllib.loads(RAISED_FILE.read_text())
+    if list(table) != list(STEPS):
+        raise KeyError(f"steps {list(table)}")
+    for step, rows in table.items():
+        for what, reason in rows.values():
+            if reason not in known:
+                raise KeyError(reason)
+            lines.append(f"| {STEPS[step]} | {what} | `{reason}` |")
+    return lines
+
+
 def classes() -> list[type[errors.BackfillError]]:
     """Return every error that has a reason of its own, by exit code."""
     found: list[type[errors.BackfillError]] = []
@@ -114,4 +148,5 @@ def render() -> str:
     for heading, words, _ in SECTIONS:
         table = ["| reason | exit code | retryable | meaning | cure |", "|---|---|---|---|---|"]
         lines += [f"## {heading}", "", words, "", *table, *rows[heading], ""]
+    lines += ["## What is raised, by step", "", RAISED_WORDS, "", *raised(), ""]
     return "\n".join(lines)

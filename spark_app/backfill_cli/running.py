@@ -32,8 +32,8 @@ from backfill_cli.telling import (
     progress_words,
 )
 from backfill_cli.view import filtered_words, one_line, show_progress, show_receipt
-from backfill_spark.rendezvous import control_file
-from backfill_spark.settings import DriverSettings, InvalidSettingError
+from backfill_spark.rendezvous import control_file, make_state_folder
+from backfill_spark.settings import DriverSettings
 from backfill_spark.wire_commands import receipt_words
 
 if TYPE_CHECKING:
@@ -124,14 +124,7 @@ class Run:
     def _log_file(self) -> Path | None:
         if self._shown.log_file is not None or self._shown.verbose:
             return self._shown.log_file
-        folder = self._settings.state_dir
-        try:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        except OSError as error:
-            raise InvalidSettingError(
-                f"the state folder {folder} cannot be made: {error.strerror}.",
-                cure="Set BACKFILL_STATE_DIR to a folder that you may write to.",
-            ) from error
+        make_state_folder(self._settings.state_dir)
         return control_file(self._settings.state_dir, self._backfill.job_id).with_suffix(".log")
 
     def _console(self, out: Out) -> Console:

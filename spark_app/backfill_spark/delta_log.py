@@ -20,6 +20,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+class EmptyCommitError(Exception):
+    """A commit is an empty file: Delta writes none without an action, so it was cut off."""
+
+
+LOG_ERRORS = (*JAVA_ERRORS, EmptyCommitError)
+"""What looks at a log raise; only the caller knows whose it is."""
+
+
 @dataclass(frozen=True, slots=True)
 class LoggedFile:
     """A data file of one version."""
@@ -61,7 +69,7 @@ def table_now(spark: SparkSession, path: str) -> LoggedTable | None:
     newest version has no checksum, so does its `isDeltaTable`.
 
     Raises:
-        Whatever else Kernel or the storage say (`JAVA_ERRORS`).
+        Whatever else Kernel or the storage say (`LOG_ERRORS`).
     """
     engine, table = _open(spark, path)
     try:
@@ -70,6 +78,7 @@ def table_now(spark: SparkSession, path: str) -> LoggedTable | None:
         if is_no_table(error):
             return None
         raise
+    _check_commits(snapshot)
     metadata, protocol = snapshot.getMetadata(), snapshot.getProtocol()
     return LoggedTable(
         schema=str(metadata.getSchemaString()),
@@ -83,7 +92,7 @@ def newest_version(spark: SparkSession, path: str) -> Head:
     """Return the newest version of a table and its commit time.
 
     Raises:
-        Whatever Kernel or the storage say (`JAVA_ERRORS`): only the caller knows whose table it is.
+        Whatever Kernel or the storage say (`LOG_ERRORS`): only the caller knows whose table it is.
     """
     engine, table = _open(spark, path)
     snapshot = table.getLatestSnapshot(engine)
@@ -102,15 +111,24 @@ def files_at(spark: SparkSession, path: str, version: int, *, nulls_of: Sequence
         nulls_of: Physical names of the columns whose nulls are asked for.
 
     Raises:
-        Whatever Kernel or the storage say (`JAVA_ERRORS`).
+        Whatever Kernel or the storage say (`LOG_ERRORS`).
     """
     engine, table = _open(spark, path)
-    scan = table.getSnapshotAsOfVersion(engine, version).getScanBuilder().build()
+    snapshot = table.getSnapshotAsOfVersion(engine, version)
+    _check_commits(snapshot)
+    scan = snapshot.getScanBuilder().build()
     batches = scan.getScanFiles(engine, True)  # with statistics
     try:
         return sorted(logged_files(spark, batches, nulls_of), key=lambda file: file.path)
     finally:
         batches.close()
+
+
+def _check_commits(snapshot: Any) -> None:
+    """Refuse empty commits: for Kernel they change nothing."""
+    for file in snapshot.getLogSegment().getDeltas():
+        if file.getSize() == 0:
+            raise EmptyCommitError(f"{file.getPath()} is empty")
 
 
 def logged_files(spark: SparkSession, batches: Any, nulls_of: Sequence[str] = ()) -> Iterator[LoggedFile]:

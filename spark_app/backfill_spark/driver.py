@@ -21,7 +21,6 @@ from backfill_core.errors import (
     BackfillError,
     StagedFilesGoneError,
     StateMovedError,
-    TransientError,
 )
 from backfill_core.job import Job, JobSettings, JobView
 from backfill_core.messages import Acknowledge, Finish, Receipt
@@ -32,7 +31,6 @@ from backfill_core.steps import KEY_PROOF, START
 from backfill_spark import crash, stopping
 from backfill_spark.control_seat import ControlSeat
 from backfill_spark.java_death import death, java_died
-from backfill_spark.java_errors import without_values
 from backfill_spark.loop import Loop, now
 from backfill_spark.metrics import LoopMeter, progress_registry
 from backfill_spark.opening import Opened, as_pinned, open_job, open_target, session_for
@@ -40,6 +38,7 @@ from backfill_spark.orphans import OrphanRemoval
 from backfill_spark.progress import progress_of
 from backfill_spark.rendezvous import Rendezvous
 from backfill_spark.settings import DriverSettings
+from backfill_spark.troubles import unexplained
 from backfill_spark.work import UPSERT, Parts, SparkHands
 
 if TYPE_CHECKING:
@@ -154,10 +153,10 @@ def _run_attempt(
     except Exception as error:
         if java_died(spark, error):
             raise death(error) from error
-        # The JVM speaks in its own exceptions; only those nobody knows leave as they are.
+        # Source and target explain what they raise themselves; what is left is a Spark job's, such as the proof of a key.
         there = locals().get("opened")
         known = (there.transform.explain_failure(error) or there.source.explain_failure(error)) if there else None
-        raise (known or TransientError(f"{type(error).__name__}: {without_values(str(error))[:600]}")) from error
+        raise (known or unexplained(error, doing="the start")) from error
     # A proof before the first write is a step of its own, not part of the start.
     spent = {START: now().mono_s - began_s - proof_s} | ({KEY_PROOF: proof_s} if proof_s else {})
     attempt = _Attempt(

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import IO, Self
 
 from backfill_core.errors import AlreadyRunningError
+from backfill_spark.settings import InvalidSettingError
 
 LOCK_TRIES = 5
 LOCK_AGAIN_S = 0.05
@@ -49,9 +50,13 @@ class Rendezvous:
 
         Raises:
             AlreadyRunningError: another driver of this job runs on this machine.
+            InvalidSettingError: the folder cannot be written.
         """
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._lock = _take(self._file.with_suffix(".lock"))
+        make_state_folder(self._folder)
+        try:
+            self._lock = _take(self._file.with_suffix(".lock"))
+        except OSError as error:
+            raise _unwritable(self._folder, error) from error
         if self._lock is None:
             raise AlreadyRunningError(
                 f"another driver of job {self._job_id!r} runs on this machine.",
@@ -80,6 +85,25 @@ class Rendezvous:
             self.withdraw()
             self._lock.close()
             self._lock = None
+
+
+def make_state_folder(folder: Path) -> None:
+    """Make the folder of the drivers of this machine.
+
+    Raises:
+        InvalidSettingError: it cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+
+
+def _unwritable(folder: Path, error: OSError) -> InvalidSettingError:
+    return InvalidSettingError(
+        f"BACKFILL_STATE_DIR: {folder} cannot be written: {error.strerror}.",
+        cure="Set BACKFILL_STATE_DIR to a folder that this user may write.",
+    )
 
 
 def control_file(state_dir: Path, job_id: str) -> Path:

@@ -18,21 +18,20 @@ from backfill_core.accounts import GONE_CURE
 from backfill_core.errors import (
     BackfillError,
     FencedError,
-    PermissionDeniedError,
     StagedFilesGoneError,
     StateMovedError,
-    StorageFullError,
     TargetChangedError,
+    TargetGoneError,
     TargetNotEmptyError,
     TransientError,
-    UnsupportedTargetFeatureError,
 )
 from backfill_core.messages import StagedFile
 from backfill_core.owner import OWNER_DOMAIN, Claim, check_claim, claimed, claims_in, released
 from backfill_spark.commits import commits_of_others
 from backfill_spark.delta_log import logged_files
-from backfill_spark.java_errors import JAVA_ERRORS, causes, first_line, is_a, is_no_access, is_no_room, is_no_table
+from backfill_spark.java_errors import JAVA_ERRORS, first_line, is_a, is_no_table, whole_text
 from backfill_spark.table_layout import Layout
+from backfill_spark.target_failures import BEGIN_ANEW, explain_target
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -96,6 +95,8 @@ class Sealer:
         self._hooks: list[Any] = []
         self._lock = threading.Lock()
         self._layout: Layout | None = None
+        self._sealed = -1
+        """Version of our newest commit."""
 
     # ------------------------------------------------------------------ reading
     def read_state(self) -> StoredState:
@@ -110,7 +111,7 @@ class Sealer:
         except JAVA_ERRORS as error:
             if is_no_table(error):
                 return None
-            raise explain(error) from error
+            raise explain(error, self._path) from error
 
     def _state_in(self, snapshot: Any) -> StoredState:
         try:
@@ -118,7 +119,7 @@ class Sealer:
             txn = snapshot.getLatestTransactionVersion(self._engine, self.app_id)
             version = snapshot.getVersion()
         except JAVA_ERRORS as error:
-            raise explain(error) from error
+            raise explain(error, self._path) from error
         domains = {str(name): str(one.getConfiguration()) for name, one in stored.items()}
         return StoredState(
             domains.get(self._domain),
@@ -142,7 +143,7 @@ class Sealer:
             finally:
                 files.close()
         except JAVA_ERRORS as error:
-            raise explain(error) from error
+            raise explain(error, self._path) from error
 
     def check(self) -> None:
         """Begin a commit and drop it, so that Kernel names what it cannot write before anything is written.
@@ -166,7 +167,7 @@ class Sealer:
         except JAVA_ERRORS as error:
             if is_a(error, "FileNotFoundException"):
                 raise StagedFilesGoneError(f"a staged file is gone: {first_line(error)}.", cure=GONE_CURE) from error
-            raise explain(error) from error
+            raise explain(error, self._path) from error
 
     def _known_layout(self) -> Layout:
         with self._lock:
@@ -174,7 +175,7 @@ class Sealer:
                 try:
                     self._layout = Layout(self._begin(None), self._kernel, self._engine, self._jvm)
                 except JAVA_ERRORS as error:
-                    raise explain(error) from error
+                    raise explain(error, self._path) from error
             return self._layout
 
     def _measure(self, path: str, layout: Layout) -> StagedFile:
@@ -296,13 +297,21 @@ class Sealer:
             nothing = self._kernel.utils.CloseableIterable.emptyIterable()
             return SealedCommit(txn.commit(self._engine, nothing).getVersion())
         except JAVA_ERRORS as error:
-            raise explain(error) from error
+            raise explain(error, self._path) from error
 
     def _begun(self, txn_version: int, retries: int | None = None) -> Any:
         try:
-            return self._begin(txn_version, retries)
+            txn = self._begin(txn_version, retries)
         except JAVA_ERRORS as error:
-            raise explain(error) from error
+            raise explain(error, self._path) from error
+        if txn.getReadTableVersion() < self._sealed:
+            # Another table would take our files, without those that the dropped one took along.
+            raise TargetGoneError(
+                f"the target {self._path} was dropped and made again: it is at version {txn.getReadTableVersion()}, "
+                f"and version {self._sealed} was ours.",
+                cure=BEGIN_ANEW,
+            )
+        return txn
 
     def _commit(self, txn: Any, files: Sequence[StagedFile], state: str, *, owner: str | None = None) -> SealedCommit:
         try:
@@ -313,10 +322,11 @@ class Sealer:
             iterable = self._kernel.utils.CloseableIterable.inMemoryIterable(actions)
             result = txn.commit(self._engine, iterable)
         except JAVA_ERRORS as error:
-            raise explain(error) from error
+            raise explain(error, self._path) from error
         with self._lock:
             self._hooks += list(result.getPostCommitHooks())
-        return SealedCommit(result.getVersion())
+        self._sealed = result.getVersion()
+        return SealedCommit(self._sealed)
 
     def run_hooks(self) -> None:
         """Run what past commits left to do (checkpoints, checksums), each; those that fail are tried again next time.
@@ -336,7 +346,7 @@ class Sealer:
             with self._lock:
                 # Where none ever succeeds the oldest are given up: a newer checkpoint says all that they would.
                 self._hooks = [*(hook for hook, _ in late), *self._hooks][-HOOKS_MAX:]
-            raise explain(late[0][1]) from late[0][1]
+            raise explain(late[0][1], self._path) from late[0][1]
 
     def _begin(self, txn_version: int | None, retries: int | None = None) -> Any:
         table = self._kernel.Table.forPath(self._engine, self._path)
@@ -370,23 +380,14 @@ class Sealer:
         return utils.toCloseableIterator(actions.iterator())
 
 
-def explain(error: Exception) -> BackfillError:
+def explain(error: Exception, path: str) -> BackfillError:
     """Say in our words what Kernel or the storage refused."""
-    said = causes(error)
-    words = said[-1][1] or said[0][0]
-    text = "\n".join(f"{name}: {message}" for name, message in said)
     # Kernel names whichever it meets first: our transaction id, or our domain; nobody else writes either.
-    if is_a(error, "ConcurrentTransactionException") or "domainMetadata action for the same domain" in text:
+    if is_a(error, "ConcurrentTransactionException") or "domainMetadata action for the same domain" in whole_text(
+        error
+    ):
         return FencedError(
             "a newer attempt of this job has committed.",
             cure="Nothing to do if another driver runs; else start it again.",
         )
-    if any("Unsupported" in name or "unsupported" in message.lower() for name, message in said):
-        return UnsupportedTargetFeatureError(
-            f"the target cannot be committed to: {words}.", cure="Use a target without this table feature."
-        )
-    if is_no_room(text):
-        return StorageFullError(f"the target's storage is full: {words}.", cure="Free some room; nothing is lost.")
-    if is_no_access(text):
-        return PermissionDeniedError(f"the target cannot be written: {words}.", cure="Grant write access to the table.")
-    return TransientError(f"the commit failed: {said[0][0].rsplit('.', 1)[-1]}: {words}")
+    return explain_target(error, path=path, doing="the commit")

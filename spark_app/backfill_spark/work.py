@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from backfill_core.accounts import check_read, check_staged
-from backfill_core.errors import BackfillError, ForeignCommit, StateMovedError, TransientError
+from backfill_core.errors import BackfillError, ForeignCommit, StateMovedError
 from backfill_core.messages import (
     ApplyChanges,
     ChangesApplied,
@@ -42,8 +42,8 @@ from backfill_spark.comparing import Comparison
 from backfill_spark.counting import CountedRows
 from backfill_spark.crash import crash_point
 from backfill_spark.java_death import death, java_died
-from backfill_spark.java_errors import without_values
 from backfill_spark.priorities import CopyPriority
+from backfill_spark.troubles import unexplained
 from backfill_spark.verify import check_one_row_a_key
 
 if TYPE_CHECKING:
@@ -341,8 +341,7 @@ class SparkHands:
         )
         if known is not None:
             return known
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        return TransientError(f"{type(error).__name__}: {without_values(' '.join(lines[:3]))[:600]}")
+        return unexplained(error, doing="a Spark job")
 
 
 def _rows_of(work: ReadSplit | ApplyChanges) -> str:

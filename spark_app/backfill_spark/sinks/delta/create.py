@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import LongType, StringType, StructType
 
+from backfill_core.errors import InvalidSpecError
 from backfill_spark.changes import EPOCH, OP, VERSION
 from backfill_spark.columns import nullable
+from backfill_spark.java_errors import JAVA_ERRORS
+from backfill_spark.troubles import in_words
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+FEATURE = "delta.feature."
 
 
 def with_changelog_columns(schema: StructType) -> StructType:
@@ -49,6 +55,31 @@ def create_table(
     for key, value in {**ours, **properties}.items():
         builder = builder.property(key, value)
     builder.execute()
+
+
+def check_known(spark: SparkSession, properties: Mapping[str, str]) -> None:
+    """Refuse table properties that Delta would refuse, with Delta's own words; nothing is written.
+
+    Raises:
+        InvalidSpecError: names the property.
+    """
+    jvm: Any = spark._jvm
+    delta = jvm.org.apache.spark.sql.delta
+    for name, value in properties.items():
+        field = f'spec.target.delta.properties["{name}"]'
+        if name.lower().startswith(FEATURE):
+            if not delta.TableFeature.featureNameToFeature(name[len(FEATURE) :]).isDefined():
+                raise InvalidSpecError(f"{field}: this release of Delta has no such feature.", cure="Remove it.")
+            if value.lower() != "supported":
+                raise InvalidSpecError(f"{field}: {value!r} is no state of a feature.", cure="Write supported.")
+            continue
+        one = jvm.java.util.HashMap()
+        one.put(name, value)
+        try:
+            delta.DeltaConfigs.validateConfigurations(jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(one))
+        except JAVA_ERRORS as error:
+            words = in_words(error).partition("To disable this check")[0].strip()
+            raise InvalidSpecError(f"{field}: {value!r} is refused: {words}", cure="Correct or remove it.") from error
 
 
 def name_table(spark: SparkSession, path: str, name: str) -> None:

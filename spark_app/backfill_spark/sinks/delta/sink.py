@@ -19,28 +19,32 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructFi
 from backfill_core.errors import (
     BackfillError,
     KeyInvalidError,
-    PermissionDeniedError,
+    StagedFilesGoneError,
+    TargetGoneError,
     TargetNotEmptyError,
     TargetSchemaMismatchError,
-    TransientError,
 )
 from backfill_core.messages import StagedFile
 from backfill_spark.changes import DELETE
 from backfill_spark.columns import nullable, quoted, unused
+from backfill_spark.delta_log import LOG_ERRORS
 from backfill_spark.delta_properties import PHYSICAL_NAME
-from backfill_spark.java_errors import JAVA_ERRORS, first_line, is_no_access, whole_text
+from backfill_spark.java_errors import JAVA_ERRORS, first_line, whole_text
 from backfill_spark.location import in_one_store
-from backfill_spark.sinks.delta import checks, dictionaries
-from backfill_spark.sinks.delta.create import create_table, name_table, with_changelog_columns
+from backfill_spark.sinks.delta import checks, dictionaries, new_table
+from backfill_spark.sinks.delta.create import check_known, create_table, name_table, with_changelog_columns
+from backfill_spark.sinks.delta.folder import TargetFolder
 from backfill_spark.sinks.delta.staging import PART, StagingFolder, part_of
 from backfill_spark.sinks.delta.table import TargetTable, delta_snapshot, read_table
+from backfill_spark.target_failures import BEGIN_ANEW, explain_job, explain_making, explain_target
+from backfill_spark.troubles import Trouble, trouble_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NULL_FOUND = "backfill: null in column "
-_COMMITTED = re.compile(r"\d{20}\.")
-"""Names of commits, checkpoints and checksums."""
+MADE_MAX = 3
+"""Times that a table is made or looked for, when others make it too."""
 
 _NULL_FOUND = re.compile(re.escape(NULL_FOUND) + r"(\d+)")
 
@@ -74,7 +78,7 @@ class DeltaSink:
         self._properties = dict(properties or {})
         self._existing_rows = existing_rows
         self.job_hash = hashlib.sha256(job_id.encode()).hexdigest()[:12]
-        self._fs = self._file_system(self.path)
+        self._folder = TargetFolder(spark, self.path)
         self._staging = StagingFolder(spark, self.path, self.job_hash)
         self._dictionaries = dictionaries.Dictionaries()
         self._known: TargetTable | None = None
@@ -82,7 +86,7 @@ class DeltaSink:
     # ------------------------------------------------------------------ checks
     def exists(self) -> bool:
         """Is there a Delta table?"""
-        return read_table(self._spark, self.path) is not None
+        return self._look() is not None
 
     def check(self, schema: StructType, *, source_path: str, has_state: bool) -> None:
         """Refuse a target that cannot be filled, before anything is written.
@@ -95,13 +99,17 @@ class DeltaSink:
         upserts = self._write_mode == "Upsert"
         if upserts:
             checks.check_key(schema, self._key)
-        self._check_writable()
+        self._folder.check_writable()
         wanted = self._wanted(schema)
         checks.check_layout(wanted, partition_by=self._partition_by, cluster_by=self._cluster_by)
-        table = read_table(self._spark, self.path)
+        table = self._look()
         if table is None:
             checks.check_properties("spec.target.delta.properties", self._properties, upserts=upserts)
-            self._check_foreign_files()
+            check_known(self._spark, self._properties)
+            new_table.check_new(
+                wanted, partition_by=self._partition_by, cluster_by=self._cluster_by, properties=self._properties
+            )
+            self._folder.check_foreign_files()
             return
         checks.check_table(table, upserts=upserts)
         checks.check_schema(wanted, table.schema)
@@ -118,45 +126,6 @@ class DeltaSink:
     def _wanted(self, schema: StructType) -> StructType:
         return with_changelog_columns(schema) if self._write_mode == "Changelog" else schema
 
-    def _check_writable(self) -> None:
-        path = self._jvm.org.apache.hadoop.fs.Path(self.path)
-        action = self._jvm.org.apache.hadoop.fs.permission.FsAction.WRITE
-        try:
-            while path.getParent() is not None and not self._fs.exists(path):
-                path = path.getParent()
-            self._fs.access(path, action)
-        except JAVA_ERRORS as error:
-            if not is_no_access(whole_text(error)):
-                raise TransientError(
-                    f"the target {path.toString()} cannot be looked at: {first_line(error)}"
-                ) from error
-            raise PermissionDeniedError(
-                f"{path.toString()} is not writable for this user.",
-                cure="Grant write access, or choose another target.",
-            ) from error
-
-    def _check_foreign_files(self) -> None:
-        path = self._jvm.org.apache.hadoop.fs.Path(self.path)
-        if self._fs.exists(path) and any(self._is_foreign(one) for one in self._fs.listStatus(path)):
-            raise TargetNotEmptyError(
-                f"{self.path} holds files and is no Delta table.", cure="Choose an empty or missing folder."
-            )
-
-    def _is_foreign(self, entry: Any) -> bool:
-        """Is it more than a log without commits? Whoever is killed while the table is made leaves that."""
-        if entry.getPath().getName() != "_delta_log":
-            return True
-        return any(_COMMITTED.match(one.getPath().getName()) for one in self._fs.listStatus(entry.getPath()))
-
-    def _remove_begun_log(self) -> None:
-        """Remove a log without commits: Delta makes no table over one. A commit that lands meanwhile keeps its folder."""
-        path = self._jvm.org.apache.hadoop.fs.Path(f"{self.path}/_delta_log")
-        if self._fs.exists(path):
-            for one in self._fs.listStatus(path):
-                if not _COMMITTED.match(one.getPath().getName()):
-                    self._fs.delete(one.getPath(), False)
-            self._fs.delete(path, False)
-
     def _file_system(self, path: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(path).getFileSystem(self._spark._jsc.hadoopConfiguration())
 
@@ -170,29 +139,60 @@ class DeltaSink:
 
     # ------------------------------------------------------------------ making
     def prepare(self, schema: StructType) -> None:
-        """Make the table when it is missing, and look at it as it is now."""
-        self._known = read_table(self._spark, self.path)
+        """Make the table when it is missing, and look at it as it is now.
+
+        Raises:
+            InvalidSpecError: Delta refuses the table.
+            UnsupportedTargetFeatureError, TargetSchemaMismatchError: somebody else made another one just now.
+            PermissionDeniedError, StorageFullError, TransientError: the storage refused.
+        """
+        self._known = self._look()
         if self._known is None:
-            self._remove_begun_log()
-            create_table(
-                self._spark,
-                self.path,
-                self._name,
-                self._wanted(schema),
-                partition_by=self._partition_by,
-                cluster_by=self._cluster_by,
-                properties=self._properties,
-                deletion_vectors=self._write_mode == "Upsert",
-            )
-            self._known = read_table(self._spark, self.path)
+            self._known = self._made(schema)
         elif self._name is not None and not self._spark.catalog.tableExists(self._name):
             # Killed between the two, a table has its first commit and no name.
             name_table(self._spark, self.path, self._name)
 
+    def _made(self, schema: StructType) -> TargetTable:
+        """Make the table, or find the one that another driver makes at the same moment: each may undo the other's begin."""
+        wanted = self._wanted(schema)
+        failure: Exception | None = None
+        for _ in range(MADE_MAX):
+            try:
+                self._folder.remove_begun_log()
+                create_table(
+                    self._spark,
+                    self.path,
+                    self._name,
+                    wanted,
+                    partition_by=self._partition_by,
+                    cluster_by=self._cluster_by,
+                    properties=self._properties,
+                    deletion_vectors=self._write_mode == "Upsert",
+                )
+            except JAVA_ERRORS as error:
+                failure = error
+            found = self._look()
+            if found is not None:
+                checks.check_table(found, upserts=self._write_mode == "Upsert")
+                checks.check_schema(wanted, found.schema)
+                return found
+            if failure is not None and not _may_be_others(failure):
+                break
+        if failure is None:
+            raise TargetGoneError(f"the target {self.path} was dropped as soon as it was made.", cure=BEGIN_ANEW)
+        raise explain_making(failure, path=self.path) from failure
+
+    def _look(self) -> TargetTable | None:
+        try:
+            return read_table(self._spark, self.path)
+        except LOG_ERRORS as error:
+            raise explain_target(error, path=self.path, doing="the look at the target") from error
+
     @property
     def _table(self) -> TargetTable:
         if self._known is None:
-            self._known = read_table(self._spark, self.path)
+            self._known = self._look()
         assert self._known is not None
         return self._known
 
@@ -271,7 +271,13 @@ class DeltaSink:
         try:
             self._staging.check(files)
         except JAVA_ERRORS as error:
-            raise TransientError(f"the staged files cannot be listed: {first_line(error)}") from error
+            raise explain_target(error, path=self.path, doing="the look at the staged files") from error
+        except StagedFilesGoneError:
+            if self._look() is None:
+                raise TargetGoneError(
+                    f"the target {self.path} was dropped while it was filled.", cure=BEGIN_ANEW
+                ) from None
+            raise
 
     def discard(self, paths: Sequence[str]) -> None:
         """Remove staged files; those that are gone already are fine."""
@@ -335,7 +341,7 @@ class DeltaSink:
             )
         found = _NULL_FOUND.search(text)
         if found is None:
-            return None
+            return explain_job(error, path=self.path)
         field = self._table.schema[int(found[1])]
         if field.nullable:
             return KeyInvalidError(
@@ -347,6 +353,11 @@ class DeltaSink:
             f"column {field.name!r} of the target must not be null, and the transform yields a null.",
             cure=NOT_NULL_CURE,
         )
+
+
+def _may_be_others(error: Exception) -> bool:
+    """May another driver, which makes the same table, be the reason?"""
+    return trouble_of(error) in (Trouble.CONFLICT, Trouble.NO_TABLE, Trouble.GONE, Trouble.UNKNOWN)
 
 
 NOT_NULL_CURE = "Give it a value in spec.transform.select, for example with coalesce, or leave such rows out."

@@ -1,4 +1,4 @@
-"""Why a Spark job on a source failed, in our words."""
+"""Why a source could not be looked at, or a Spark job on it failed, in our words."""
 
 from __future__ import annotations
 
@@ -9,61 +9,87 @@ from backfill_core.errors import (
     ChangeFeedExpiredError,
     PermissionDeniedError,
     SnapshotExpiredError,
+    SourceDamagedError,
     SourceNotFoundError,
     StorageFullError,
     TransientError,
     UnsupportedSourceFeatureError,
 )
-from backfill_spark.java_errors import causes, first_line, is_no_access, is_no_room, is_no_table, whole_text
+from backfill_spark.java_errors import causes, first_line, whole_text
+from backfill_spark.troubles import Trouble, in_words, is_about, trouble_of
 
-_FILE_GONE = re.compile(
-    r"FileNotFoundException|FILE_NOT_EXIST|DELTA_FILE_NOT_FOUND|does not exist|FAILED_READ_FILE.FILE_NOT_EXIST"
+VERSION_GONE = re.compile(
+    r"FileNotFoundException|FILE_NOT_EXIST|FILE_NOT_FOUND|does not exist|VersionNotFound|VERSION_NOT_FOUND|"
+    r"VERSION_NOT_CONTIGUOUS|VERSIONS_NOT_CONTIGUOUS|TRUNCATED_TRANSACTION_LOG|NO_RECREATABLE_HISTORY|"
+    r"STATE_RECOVER_ERROR|NO_COMMITS|CANNOT_TIME_TRAVEL|Missing checkpoint|Missing delta file"
 )
+"""What Delta and Kernel say of an old version whose log was cleaned."""
 
 
 def explain_look(error: Exception, *, path: str) -> BackfillError:
     """Say why a source could not be opened or looked at; the target is not to blame."""
-    if is_no_table(error):
-        return SourceNotFoundError(f"{path} is not a Delta table.", cure="Check spec.source.delta.path.")
-    text = whole_text(error)
-    if is_no_access(text):
-        return PermissionDeniedError(
-            f"the source {path} cannot be read: {first_line(error)}", cure="Grant this user read access to the source."
+    words = f"the source {path} cannot be read: {in_words(error)}"
+    match trouble_of(error):
+        case Trouble.NO_TABLE:
+            return SourceNotFoundError(f"{path} is not a Delta table.", cure="Check spec.source.delta.path.")
+        case Trouble.DENIED:
+            return PermissionDeniedError(words, cure="Grant this user read access to the source.")
+        case Trouble.UNSUPPORTED:
+            return UnsupportedSourceFeatureError(
+                f"the source {path} cannot be read: {causes(error)[-1][1] or first_line(error)}.",
+                cure="Drop the feature from the source, or read a copy without it.",
+            )
+        case Trouble.DAMAGED | Trouble.REFUSED:
+            return SourceDamagedError(words, cure="Restore the source's _delta_log from a backup.")
+        case _:
+            return TransientError(words)
+
+
+def explain_version(error: Exception, *, path: str, version: int, newest: int) -> BackfillError:
+    """Say why a version of a source that is there could not be opened."""
+    if version < newest and VERSION_GONE.search(whole_text(error)) and trouble_of(error) != Trouble.DENIED:
+        return SnapshotExpiredError(
+            f"version {version} of {path} cannot be read any more: {in_words(error)}",
+            cure="Its log was cleaned: start a new job from a newer version.",
         )
-    if any("Unsupported" in name or "unsupported" in message.lower() for name, message in causes(error)):
-        return UnsupportedSourceFeatureError(
-            f"the source {path} cannot be read: {causes(error)[-1][1] or first_line(error)}.",
-            cure="Drop the feature from the source, or read a copy without it.",
-        )
-    return TransientError(f"the source {path} cannot be read: {first_line(error)}")
+    # What is not known to be gone may be there again in a moment: expired is for ever.
+    found = explain_look(error, path=path)
+    return type(found)(f"version {version}: {found.message}", cure=found.cure)
 
 
 def explain(error: Exception, *, path: str, version: int) -> BackfillError | None:
-    """Return the failure by its name, or None when nobody knows it.
+    """Return the failure of a job by its name, or None when nobody knows it, or it is another table's.
 
     Args:
         error: What pyspark or py4j raised.
         path: The source's path.
         version: The pinned version; -1 before there is one.
     """
-    text = whole_text(error)
-    # `/lake/orders` is neither `/lake/orders_copy` nor `/other/lake/orders`.
-    ours = re.search(rf"(?<![\w.%-]){re.escape(path.removeprefix('file:').rstrip('/'))}/", text) is not None
-    if is_no_room(text):
-        return StorageFullError("no space left while staging.", cure="Free some room; nothing is lost.")
-    # Java's FileNotFoundException also says `(Permission denied)`: that file is there.
-    if is_no_access(text):
-        return PermissionDeniedError(first_line(error), cure="Grant this user access.")
-    if "_change_data" in text and _FILE_GONE.search(text) and ours:
-        return ChangeFeedExpiredError(
-            f"files of the change feed of {path} are gone: {first_line(error)}",
-            cure="VACUUM removed them: start a new job on a new target.",
-        )
-    if _FILE_GONE.search(text) and ours:
-        return SnapshotExpiredError(
-            f"a file of version {version} of {path} is gone: {first_line(error)}",
-            cure="VACUUM removed it: start a new job on a new target, or keep deleted files for longer.",
-        )
-    if "TABLE_NOT_FOUND" in text or "DELTA_MISSING_DELTA_TABLE" in text or "DELTA_PATH_DOES_NOT_EXIST" in text:
-        return SourceNotFoundError(f"{path} is not a Delta table any more.", cure="Restore it.")
-    return TransientError(first_line(error)) if "Concurrent" in text else None
+    text, trouble, ours = whole_text(error), trouble_of(error), is_about(error, path)
+    match trouble:
+        case Trouble.FULL:
+            return StorageFullError("no space left while staging.", cure="Free some room; nothing is lost.")
+        case Trouble.DENIED:
+            # Java's FileNotFoundException also says `(Permission denied)`: that file is there.
+            return PermissionDeniedError(in_words(error), cure="Grant this user access.")
+        case Trouble.GONE if ours and "_change_data" in text:
+            return ChangeFeedExpiredError(
+                f"files of the change feed of {path} are gone: {in_words(error)}",
+                cure="VACUUM removed them: start a new job on a new target.",
+            )
+        case Trouble.GONE if ours:
+            return SnapshotExpiredError(
+                f"a file of version {version} of {path} is gone: {in_words(error)}",
+                cure="VACUUM removed it: start a new job on a new target, or keep deleted files for longer.",
+            )
+        case Trouble.NO_TABLE if ours:
+            return SourceNotFoundError(f"{path} is not a Delta table any more.", cure="Restore it.")
+        case Trouble.DAMAGED if ours:
+            return SourceDamagedError(
+                f"a file of {path} cannot be read: {in_words(error)}", cure="Restore the file that the message names."
+            )
+        case Trouble.UNSUPPORTED if ours:
+            return explain_look(error, path=path)
+        case Trouble.CONFLICT | Trouble.AWAY:
+            return TransientError(in_words(error))
+    return None

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.types import StructType
 
 from backfill_core.errors import (
+    BackfillError,
     ChangeFeedExpiredError,
     ChangeFeedMissingError,
-    PermissionDeniedError,
     SchemaChangedError,
     SourceDamagedError,
     SourceReplacedError,
-    TransientError,
 )
 from backfill_spark.columns import nullable
 from backfill_spark.delta_log import lines_of, without_statistics
 from backfill_spark.delta_properties import CHANGE_FEED, PHYSICAL_NAME, is_on
-from backfill_spark.java_errors import JAVA_ERRORS, first_line, is_a, is_no_access, whole_text
+from backfill_spark.java_errors import JAVA_ERRORS, is_a
+from backfill_spark.sources.delta.failures import explain_version
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -187,6 +187,8 @@ class VersionLog:
         stream = self._open(number)
         try:
             return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        except JAVA_ERRORS as error:
+            raise self._unread(error, number) from error
         finally:
             stream.close()
 
@@ -200,10 +202,11 @@ class VersionLog:
                     f"version {number} of {self._path} is gone before it was consumed.",
                     cure="The source's log was cleaned: start a new job on a new target, and keep the log for longer.",
                 ) from error
-            # Only a file that is not there is gone for good; the rest must not end a job that could go on.
-            if is_no_access(whole_text(error)):
-                raise PermissionDeniedError(first_line(error), cure="Grant this user access to the source.") from error
-            raise TransientError(f"version {number} of {self._path} cannot be read: {first_line(error)}") from error
+            raise self._unread(error, number) from error
+
+    def _unread(self, error: Exception, number: int) -> BackfillError:
+        # Only a file that is not there is gone for good; the rest must not end a job that could go on.
+        return explain_version(error, path=self._path, version=number, newest=-1)
 
 
 def parse(text: str) -> Version:

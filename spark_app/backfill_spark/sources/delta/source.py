@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -21,20 +20,17 @@ from pyspark.sql.types import StructField, StructType
 from backfill_core.errors import (
     BackfillError,
     KeyInvalidError,
-    PermissionDeniedError,
     SnapshotExpiredError,
     SourceReplacedError,
-    TransientError,
     UnsupportedSourceFeatureError,
 )
 from backfill_core.messages import Head, Piece
 from backfill_spark.columns import instead, quoted, unused
-from backfill_spark.delta_log import files_at, newest_version
+from backfill_spark.delta_log import LOG_ERRORS, files_at, newest_version
 from backfill_spark.delta_properties import CHANGE_FEED, PHYSICAL_NAME, is_on
 from backfill_spark.java_bulk import delta_actions
-from backfill_spark.java_errors import JAVA_ERRORS, first_line, is_no_access, whole_text
 from backfill_spark.ports import PinnedTable
-from backfill_spark.sources.delta.failures import explain, explain_look
+from backfill_spark.sources.delta.failures import explain, explain_look, explain_version
 from backfill_spark.sources.delta.log import VersionLog
 from backfill_spark.sources.delta.slices import LABEL, labelled, residue, within
 
@@ -80,7 +76,7 @@ class DeltaSource:
         """
         try:
             head = newest_version(self._spark, self.path)
-        except JAVA_ERRORS as error:
+        except LOG_ERRORS as error:
             raise explain_look(error, path=self.path) from error
         pinned = self._pinned
         if pinned is not None and (head.table_id != pinned.table_id or head.version < pinned.version):
@@ -97,6 +93,7 @@ class DeltaSource:
             SourceNotFoundError: there is no Delta table.
             UnsupportedSourceFeatureError: it cannot be read, or a column has a name of the change feed.
             SnapshotExpiredError: the version is gone, or was never there.
+            SourceDamagedError: a file of its log cannot be read.
             PermissionDeniedError, TransientError: it is there, and cannot be read now.
             KeyInvalidError: a key column is missing.
         """
@@ -107,24 +104,19 @@ class DeltaSource:
                 f"version {wanted} of {self.path} does not exist, the newest is {head.version}.",
                 cure="Set spec.source.delta.version to an existing one, or leave it out.",
             )
-        self._delta_log = self._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self._spark._jsparkSession, self.path)
-        newest = self._newest_loaded(head)
-        if version is None:
-            wanted = int(newest.version())
         try:
+            self._delta_log = self._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(
+                self._spark._jsparkSession, self.path
+            )
+            newest = self._newest_loaded(head)
+            if version is None:
+                wanted = int(newest.version())
             self._snapshot = self._delta_log.getSnapshotAt(wanted, self._none, self._none, False)
             self._pinned = self._describe(wanted)
+        except BackfillError:
+            raise
         except Exception as error:
-            text = whole_text(error)
-            if is_no_access(text):
-                raise PermissionDeniedError(first_line(error), cure="Grant this user access to the source.") from error
-            if not _VERSION_GONE.search(text):
-                # What is not known to be gone may be there again in a moment: expired is for ever.
-                raise TransientError(f"version {wanted} of {self.path} cannot be read: {first_line(error)}") from error
-            raise SnapshotExpiredError(
-                f"version {wanted} of {self.path} cannot be read any more: {first_line(error)}",
-                cure="Its log was cleaned: start a new job from a newer version.",
-            ) from error
+            raise explain_version(error, path=self.path, version=wanted, newest=head.version) from error
         self._check_names(self._pinned.schema)
         self._check_key(self._pinned.schema)
         self._log = VersionLog(self._spark, self.path, self._pinned, self._schema_change, feed_at=self._feed_at)
@@ -362,13 +354,6 @@ class DeltaSource:
         """Say in our words why a job on this source failed, or None when nobody knows."""
         version = -1 if self._pinned is None else self._pinned.version
         return explain(error, path=self.path, version=version)
-
-
-_VERSION_GONE = re.compile(
-    r"FileNotFoundException|FILE_NOT_EXIST|FILE_NOT_FOUND|does not exist|VersionNotFound|VERSION_NOT_FOUND|"
-    r"VERSION_NOT_CONTIGUOUS|VERSIONS_NOT_CONTIGUOUS|TRUNCATED_TRANSACTION_LOG|NO_RECREATABLE_HISTORY|"
-    r"STATE_RECOVER_ERROR|NO_COMMITS|CANNOT_TIME_TRAVEL"
-)
 
 
 def _runs(indexes: Sequence[int]) -> list[tuple[int, int]]:

@@ -1,0 +1,89 @@
+"""The folder of a target that may not be there yet: may it be written, and is it free?"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from backfill_core.errors import InvalidSpecError, PermissionDeniedError, TargetNotEmptyError
+from backfill_spark.java_errors import JAVA_ERRORS
+from backfill_spark.target_failures import explain_making
+from backfill_spark.troubles import Trouble, trouble_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_COMMITTED = re.compile(r"\d{20}\.")
+"""Names of commits, checkpoints and checksums."""
+
+_STAGED = re.compile(r"backfill-[0-9a-f]{12}")
+"""Folders of staged files, of any job."""
+
+
+class TargetFolder:
+    """What lies where a target is, or is to be."""
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        """Take the table's path; nothing is read yet."""
+        self._jvm: Any = spark._jvm
+        self._path = path
+        self._fs = self._jvm.org.apache.hadoop.fs.Path(path).getFileSystem(spark._jsc.hadoopConfiguration())  # type: ignore[union-attr]
+
+    def check_writable(self) -> None:
+        """Refuse a folder that cannot be made or written.
+
+        Raises:
+            InvalidSpecError: it lies below a file.
+            PermissionDeniedError: this user may not write there.
+        """
+        path = self._jvm.org.apache.hadoop.fs.Path(self._path)
+        action = self._jvm.org.apache.hadoop.fs.permission.FsAction.WRITE
+        try:
+            while path.getParent() is not None and not self._fs.exists(path):
+                path = path.getParent()
+            if self._fs.getFileStatus(path).isFile():
+                raise InvalidSpecError(
+                    f"spec.target.delta.path: {path.toString()} is a file, and a table is a folder.",
+                    cure="Choose a path that is none, nor lies below one.",
+                )
+            self._fs.access(path, action)
+        except JAVA_ERRORS as error:
+            if trouble_of(error) != Trouble.DENIED:
+                raise explain_making(error, path=self._path) from error
+            raise PermissionDeniedError(
+                f"{path.toString()} is not writable for this user.",
+                cure="Grant write access, or choose another target.",
+            ) from error
+
+    def check_foreign_files(self) -> None:
+        """Refuse a folder with files that no table explains.
+
+        Raises:
+            TargetNotEmptyError: it has some.
+        """
+        path = self._jvm.org.apache.hadoop.fs.Path(self._path)
+        if self._fs.exists(path) and any(self._is_foreign(one) for one in self._fs.listStatus(path)):
+            raise TargetNotEmptyError(
+                f"{self._path} holds files and is no Delta table.", cure="Choose an empty or missing folder."
+            )
+
+    def _is_foreign(self, entry: Any) -> bool:
+        """Is it more than a log without commits, or staged files of ours?
+
+        Whoever is killed while the table is made leaves the one, whoever fills a table that is dropped the other.
+        """
+        name = entry.getPath().getName()
+        if _STAGED.fullmatch(name):
+            return False
+        if name != "_delta_log":
+            return True
+        return any(_COMMITTED.match(one.getPath().getName()) for one in self._fs.listStatus(entry.getPath()))
+
+    def remove_begun_log(self) -> None:
+        """Remove a log without commits: Delta makes no table over one. A commit that lands meanwhile keeps its folder."""
+        path = self._jvm.org.apache.hadoop.fs.Path(f"{self._path}/_delta_log")
+        if self._fs.exists(path):
+            for one in self._fs.listStatus(path):
+                if not _COMMITTED.match(one.getPath().getName()):
+                    self._fs.delete(one.getPath(), False)
+            self._fs.delete(path, False)
