@@ -26,6 +26,7 @@ from backfill_spark.sinks.delta.sink import DeltaSink
 from backfill_spark.sources.delta.failures import explain_look
 from backfill_spark.sources.delta.source import DeltaSource
 from backfill_spark.target_failures import explain_making
+from backfill_spark.transform import Transform
 from backfill_spark.work import Parts, SparkHands
 
 TABLE = tomllib.loads((ROOT / "build-tools" / "raised.toml").read_text())
@@ -92,7 +93,9 @@ class World:
         """Run a Spark job as the hands do, and explain what it raises."""
         hands = SparkHands(Parts(**dict.fromkeys(field.name for field in fields(Parts)) | {"spark": self.spark}))
         source, sink = DeltaSource(self.spark, self.at, key=()), self.sink()
-        hands._parts = type("Both", (), {"source": source, "sink": sink, "spark": self.spark})()
+        hands._parts = type(
+            "All", (), {"source": source, "sink": sink, "transform": Transform(None, None), "spark": self.spark}
+        )()
         try:
             run()
         except Exception as error:
