@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 from py4j.protocol import Py4JJavaError
-from pyspark.sql.types import StructType
+from pyspark.sql.types import LongType, StringType, StructType
 
 from backfill_core.errors import TargetSchemaMismatchError, TransientError
 from backfill_spark.rendezvous import Rendezvous
@@ -14,7 +14,7 @@ from backfill_spark.sinks.delta import sink as sinks
 from backfill_spark.sinks.delta.create import create_table
 from backfill_spark.sinks.delta.sink import DeltaSink
 
-SCHEMA = StructType.fromDDL("id LONG, n LONG")
+SCHEMA = StructType().add("id", LongType()).add("n", LongType())
 
 
 def sink_at(spark, path):
@@ -55,7 +55,7 @@ class TestOthersMakeItToo:
         assert DeltaTable(str(tmp_path / "t")).version() == 0
 
     def test_unless_it_is_another_one(self, spark, tmp_path, monkeypatch):
-        other = StructType.fromDDL("id STRING")
+        other = StructType().add("id", StringType())
         monkeypatch.setattr(
             sinks, "create_table", Quicker(spark, other, "io.delta.exceptions.ProtocolChangedException")
         )
