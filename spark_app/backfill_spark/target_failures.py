@@ -50,7 +50,9 @@ def explain_making(error: Exception, *, path: str) -> BackfillError:
 def _known(error: Exception, *, path: str, words: str) -> BackfillError | None:
     match trouble_of(error):
         case Trouble.FULL:
-            return StorageFullError(f"the target's storage is full: {words}.", cure="Free some room; nothing is lost.")
+            return StorageFullError(
+                f"no space left on the target's storage: {words}.", cure="Free some room; nothing is lost."
+            )
         case Trouble.DENIED:
             return PermissionDeniedError(
                 f"the target cannot be written: {words}.", cure="Grant write access to the table."

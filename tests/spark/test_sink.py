@@ -93,7 +93,7 @@ class TestTargetsAreCheckedFirst:
         for name in ("ipc.client.connect.max.retries", "ipc.client.connect.max.retries.on.timeouts"):
             conf.set(name, "0")
 
-        with pytest.raises(TransientError, match="cannot be looked at"):
+        with pytest.raises(TransientError, match=r"the target .* cannot be made: ConnectException"):
             self.check(spark, "hdfs://127.0.0.1:1/t", spark.range(1))
 
 

@@ -16,15 +16,13 @@ if TYPE_CHECKING:
 _COMMITTED = re.compile(r"\d{20}\.")
 """Names of commits, checkpoints and checksums."""
 
-_STAGED = re.compile(r"backfill-[0-9a-f]{12}")
-"""Folders of staged files, of any job."""
-
 
 class TargetFolder:
     """What lies where a target is, or is to be."""
 
-    def __init__(self, spark: SparkSession, path: str) -> None:
-        """Take the table's path; nothing is read yet."""
+    def __init__(self, spark: SparkSession, path: str, *, staging: str) -> None:
+        """Take the table's path and the name of the job's folder of staged files; nothing is read yet."""
+        self._staging = staging
         self._jvm: Any = spark._jvm
         self._path = path
         self._fs = self._jvm.org.apache.hadoop.fs.Path(path).getFileSystem(spark._jsc.hadoopConfiguration())  # type: ignore[union-attr]
@@ -73,14 +71,18 @@ class TargetFolder:
         Whoever is killed while the table is made leaves the one, whoever fills a table that is dropped the other.
         """
         name = entry.getPath().getName()
-        if _STAGED.fullmatch(name):
+        if name == self._staging:
             return False
         if name != "_delta_log":
             return True
         return any(_COMMITTED.match(one.getPath().getName()) for one in self._fs.listStatus(entry.getPath()))
 
-    def remove_begun_log(self) -> None:
-        """Remove a log without commits: Delta makes no table over one. A commit that lands meanwhile keeps its folder."""
+    def clear(self) -> None:
+        """Remove a log without commits, and what this job staged in a table that is gone: Delta makes no table over either.
+
+        A commit that lands meanwhile keeps its folder; who staged for it stages again.
+        """
+        self._fs.delete(self._jvm.org.apache.hadoop.fs.Path(f"{self._path}/{self._staging}"), True)
         path = self._jvm.org.apache.hadoop.fs.Path(f"{self._path}/_delta_log")
         if self._fs.exists(path):
             for one in self._fs.listStatus(path):

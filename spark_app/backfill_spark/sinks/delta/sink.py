@@ -78,8 +78,8 @@ class DeltaSink:
         self._properties = dict(properties or {})
         self._existing_rows = existing_rows
         self.job_hash = hashlib.sha256(job_id.encode()).hexdigest()[:12]
-        self._folder = TargetFolder(spark, self.path)
         self._staging = StagingFolder(spark, self.path, self.job_hash)
+        self._folder = TargetFolder(spark, self.path, staging=self._staging.name)
         self._dictionaries = dictionaries.Dictionaries()
         self._known: TargetTable | None = None
 
@@ -159,7 +159,7 @@ class DeltaSink:
         failure: Exception | None = None
         for _ in range(MADE_MAX):
             try:
-                self._folder.remove_begun_log()
+                self._folder.clear()
                 create_table(
                     self._spark,
                     self.path,
