@@ -55,7 +55,7 @@ def node():
 def lake():
     """The folder of the example, empty, in which root writes the source and user 185 the target."""
     shutil.rmtree(LAKE, ignore_errors=True)
-    LAKE.mkdir(parents=True)
+    LAKE.mkdir(parents=True, exist_ok=True)
     LAKE.chmod(0o777)
     yield LAKE
     shutil.rmtree(LAKE, ignore_errors=True)
