@@ -86,7 +86,8 @@ class SparkSpec(Model):
     """When to pull it."""
 
     conf: Conf = Field(default={})
-    """Spark settings; master, namespace, image, service accounts and pod templates belong to the operator."""
+    """Spark settings; master, namespace, image, service accounts and pod templates belong to the operator. Those that change what
+    SQL means (time zone, ANSI, case of names, …) belong to the job, like the transform."""
 
     @model_validator(mode="after")
     def _checked(self) -> Self:

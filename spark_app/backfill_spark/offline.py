@@ -43,6 +43,7 @@ def verify_offline(
             target_version=opened.stored.table_version,
             done=tuple((start, stop) for start, stop in progress["done"]) if progress["phase"] == "Snapshot" else None,
         )
-        receipt = compared.receipt(epoch=state.epoch)
-        examples = compared.examples(receipt) if explain and not receipt.equal else []
+        with opened.in_our_words():
+            receipt = compared.receipt(epoch=state.epoch)
+            examples = compared.examples(receipt) if explain and not receipt.equal else []
         return receipt_words(replace(receipt, verified_ms=now().wall_ms)), examples

@@ -65,13 +65,12 @@ def plan_job(
     """
     began_s = time.monotonic()
     with session_for(backfill, settings, app_name="backfill plan", given=spark) as session:
-        return _plan(session, backfill, settings, began_s, check_unique=check_unique)
+        opened = open_job(session, backfill)
+        with opened.in_our_words():
+            return _plan(opened, backfill, settings, began_s, check_unique=check_unique)
 
 
-def _plan(
-    spark: SparkSession, backfill: Backfill, settings: DriverSettings, began_s: float, *, check_unique: bool
-) -> Plan:
-    opened = open_job(spark, backfill)
+def _plan(opened: Opened, backfill: Backfill, settings: DriverSettings, began_s: float, *, check_unique: bool) -> Plan:
     # A run opens the same: what it took here it takes there.
     start_s = time.monotonic() - began_s + FENCE_SECONDS
     pinned, spec = opened.pinned, backfill.spec

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from support.jobs import job, make_orders, write_yaml
 
-from backfill_core.errors import KeyInvalidError, SourceNotFoundError
+from backfill_core.errors import InvalidTransformError, KeyInvalidError, SourceNotFoundError
 from backfill_spark.plan import plan_job
 from backfill_spark.settings import DriverSettings
 
@@ -55,6 +55,11 @@ class TestAPlan:
         assert found.key_unique is None
         assert found.change_feed
         assert found.estimated_seconds_low <= found.estimated_seconds <= found.estimated_seconds_high
+
+    def test_names_the_expression_that_cannot_compute_a_row(self, plan):
+        """As a run would, also where it is not among the first rows."""
+        with pytest.raises(InvalidTransformError, match=r"spec\.transform\.select\[1\] = .* DIVIDE_BY_ZERO"):
+            plan(transform={"select": ["id", "100 / (id - 500) AS x"]})
 
     def test_counts_live_rows(self, spark, plan):
         spark.sql(f"ALTER TABLE delta.`{plan.source}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")

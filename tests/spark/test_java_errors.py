@@ -3,7 +3,7 @@
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from backfill_spark.java_errors import first_line
+from backfill_spark.java_errors import RowFailure, first_line, row_failure, without_values
 
 
 class TestFirstLine:
@@ -26,3 +26,20 @@ class TestFirstLine:
         """Shortened."""
         assert first_line(ValueError("  a\nb")) == "a"
         assert len(first_line(ValueError("x" * 1000))) == 400
+
+
+class TestValuesOfRows:
+    """Stand in what Spark says, and in nothing that we say."""
+
+    def test_in_the_names_of_folders_are_left_out(self):
+        words = "file:/lake/t/email=a b@c.example/day=2024-01-01/part-0.parquet does not exist; see /tmp/x=1"
+
+        assert without_values(words) == "file:/lake/t/email=…/day=…/part-0.parquet does not exist; see /tmp/x=1"
+        assert first_line(OSError("/lake/name=Alice/f is gone\nmore")) == "/lake/name=…/f is gone"
+
+    def test_of_a_row_that_cannot_be_computed_condition_and_sql_are_told(self):
+        said = "[CAST_INVALID_INPUT] The value 'secret' is malformed. SQLSTATE: 22018\n== SQL (line 1, position 1) ==\nCAST(s AS int)\n^^^\n"
+
+        assert row_failure(ValueError(said)) == RowFailure("CAST_INVALID_INPUT", "22018", "CAST(s AS int)")
+        assert row_failure(ValueError("[UNRESOLVED_COLUMN] `x`. SQLSTATE: 42703")) is None
+        assert row_failure(ValueError("SQLSTATE: 22018, says somebody")) is None
