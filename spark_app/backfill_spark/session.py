@@ -68,6 +68,8 @@ NEVER_OTHERWISE = {
     "spark.sql.files.ignoreMissingFiles": "false",
     # Without this timestamps are written as INT96, which has no statistics in the footer.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # Delta hands a change feed over as values of Java's classes; the older ones move the days from 1582-10-05 to 14.
+    "spark.sql.datetime.java8API.enabled": "true",
 }
 """Above whatever a spec, an image or a cluster says."""
 

@@ -193,6 +193,20 @@ class TestTheVersionsAfter:
 
         assert rows_of(source.changes(0, 1).select("id", "p")) == rows_of(source.read(pieces(prefix_of(source), 0, 10)))
 
+    def test_days_that_an_older_calendar_has_not_come_through(self, spark, tmp_path):
+        """Delta hands a change feed over as Java's own values, which know no 1582-10-05 unless they are the newer ones."""
+        path, day = str(tmp_path / "days"), "date_from_unix_date(cast(id AS int) - 141450)"
+        at = f"cast({day} AS timestamp)"
+        rows = spark.range(40).selectExpr(
+            "id", f"{day} AS d", f"{at} AS t", f"array({day}) AS a", f"struct({at} AS x) AS s"
+        )
+        for _ in range(2):
+            rows.write.format("delta").option("delta.enableChangeDataFeed", "true").mode("append").save(path)
+        source = DeltaSource(spark, path, key=())
+        source.pin(0)
+
+        assert rows_of(source.changes(0, 1).select(*rows.columns)) == rows_of(rows)
+
     @pytest.mark.parametrize(
         ("change", "column"),
         [("DROP COLUMN note", "note"), ("RENAME COLUMN note TO remark", "note"), ("ADD COLUMN extra INT", "extra")],
