@@ -1,0 +1,138 @@
+"""Random tables through whole jobs: types, names, layouts, engines, zones, transforms, commits and stops, drawn from a seed.
+
+What must be there is computed from plain Python rows; what is there is read by delta-rs, or by plain Spark where delta-rs
+cannot. The product's own receipt is taken too, but proves nothing here. `BACKFILL_ATTACK_SEED=n` tries one seed again.
+"""
+
+import os
+import shutil
+import time
+from random import Random
+
+import pytest
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from support import attack
+from support.jobs import job
+from support.odd_tables import NoExampleError, OddTable, badly_skipped, draw_target, draw_transform, held
+
+from backfill_core.errors import EXIT_COMPLETE, EXIT_STOPPED
+from backfill_spark.driver import request_stop, run_driver
+from backfill_spark.settings import DriverSettings
+
+ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Pacific/Apia", "America/St_Johns")
+STARTS_MAX = 6
+FINAL = range(20, 60)
+"""Exit codes of a spec, a table or a world that no further try would change."""
+
+TOLD = 1_500
+"""Letters of what is wrong with one example."""
+
+pytestmark = pytest.mark.timeout(0)
+
+
+@pytest.fixture
+def zones(spark):
+    """Set the zones of the JVM and of the session; both are put back. Python's own is UTC, for what Spark hands to it."""
+    java = spark._jvm.java.util.TimeZone
+    before = java.getDefault(), spark.conf.get("spark.sql.session.timeZone"), os.environ.get("TZ")
+
+    def choose(jvm, session):
+        java.setDefault(java.getTimeZone(jvm))
+        spark.conf.set("spark.sql.session.timeZone", session)
+
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    yield choose
+    java.setDefault(before[0])
+    spark.conf.set("spark.sql.session.timeZone", before[1])
+    os.environ.pop("TZ") if before[2] is None else os.environ.update(TZ=before[2])
+    time.tzset()
+
+
+class Example:
+    """One job over one random table, from a seed."""
+
+    def __init__(self, spark, tmp_path, seed, choose_zones):
+        self.rng = Random(seed)
+        self.spark, self.folder = spark, tmp_path / str(seed)
+        self.source, self.target = str(self.folder / "source"), str(self.folder / "target")
+        self.mode = self.rng.choice(("Upsert", "Upsert", "Append", "Changelog"))
+        zones = self.rng.choice(ZONES), self.rng.choice(ZONES)
+        choose_zones(*zones)
+        self.table = OddTable(spark, self.rng, self.source, append_only=self.mode == "Append")
+        self.transform = draw_transform(self.rng, self.table)
+        key = self.rng.choice((["id"], ["k\u00e9y"], ["id", "k\u00e9y"]))
+        limit = {"throttle": {"rowsPerSecond": 60}} if self.rng.random() < 0.2 else {}
+        self.spec = {
+            "source": {"key": key},
+            "target": {"writeMode": self.mode, **draw_target(self.rng, self.transform)},
+            "transform": self.transform.spec,
+            "barrier": {"intervalMs": 150},
+            "verify": self.rng.choice(("Final", "None")),
+            **limit,
+        }
+        self.left = self.rng.randrange(3)
+        self.stops = self.rng.randrange(2)
+        self.table.story += [
+            f"zones {zones}",
+            f"spec {self.spec}",
+            f"{self.left} commits while it runs, {self.stops} stops",
+        ]
+
+    def disturb(self, _):
+        """Change the source, or stop the driver, while it runs."""
+        if self.left:
+            self.left -= 1
+            self.table.change()
+        elif self.stops:
+            self.stops -= 1
+            self.table.story.append("stop")
+            request_stop(force=self.rng.random() < 0.5)
+
+    def readable(self):
+        """Can plain Spark read the source? Other engines leave out a table feature at times."""
+        try:
+            self.spark.read.format("delta").load(self.source).count()
+        except (PySparkException, Py4JError):
+            return False
+        return True
+
+    def run(self):
+        """Run it to its end; return what is wrong, or nothing."""
+        settings = DriverSettings(state_dir=self.folder / "state", cores=2)
+        for _ in range(STARTS_MAX):
+            outcome = run_driver(
+                job(self.source, self.target, **self.spec), settings=settings, observe=self.disturb, spark=self.spark
+            )
+            if outcome.exit_code != EXIT_STOPPED:
+                break
+        if outcome.exit_code != EXIT_COMPLETE:
+            refused = outcome.exit_code in FINAL and not self.readable()
+            return "" if refused else f"ended with {outcome.reason}: {outcome.message}"
+        should = self.transform.expected(list(self.table.rows.values()))
+        there = held(self.spark, self.target, self.transform.outputs)
+        if there != should:
+            return f"missing {should - there}, too many {there - should}"
+        if self.mode == "Changelog":
+            return ""
+        kept = [row for row in self.table.rows.values() if self.transform.passes(row)]
+        return badly_skipped(self.spark, self.rng, self.target, self.transform.outputs, kept)
+
+
+def test_any_table_arrives_as_it_is(spark, tmp_path, zones):
+    """Every row once, every value as it was, whatever the types, names, engines, zones, changes and stops."""
+    found = []
+    for seed in attack.seeds(4):
+        try:
+            example = Example(spark, tmp_path, seed, zones)
+        except NoExampleError as refused:
+            print(f"seed {seed} is no example: {refused}", flush=True)
+            continue
+        wrong = example.run()
+        if wrong:
+            found.append("\n".join([f"seed {seed}: {wrong[:TOLD]}", *example.table.story]))
+            print(found[-1], flush=True)
+        shutil.rmtree(example.folder)
+
+    assert not found, "\n\n".join(found)
