@@ -18,6 +18,9 @@ from backfill_api.places import without_user
 from backfill_api.secrets_in_names import holds_a_secret
 
 VALUE_CHARACTERS_MAX: Final = 80
+NAME_CHARACTERS_MAX: Final = 64
+"""Of a word that may be misspelt; to compare a longer one takes minutes."""
+
 PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 TYPES: Final = {
@@ -110,7 +113,9 @@ def shown(value: object) -> str:
 
 
 def nearest(name: str, names: Sequence[str]) -> str | None:
-    """Return the name that was probably meant; None: none is near."""
+    """Return the name that was probably meant; None: none is near, or it is too long to be one."""
+    if len(name) > NAME_CHARACTERS_MAX:
+        return None
     small = {one.lower(): one for one in reversed(names)}
     plain = name.lower().replace("_", "").replace("-", "")
     near = difflib.get_close_matches(plain, small, n=1, cutoff=0.6)

@@ -11,7 +11,7 @@ _NEEDS_BUCKET = {"s3", "s3a", "s3n", "gs", "abfs", "abfss", "wasb", "wasbs", "os
 _NO_FOLDERS = {"http", "https", "ftp", "jar", "data"}
 
 
-_USER_AND_SECRET = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*:/*)[^\s@\"]*:[^\s@\"]*@")
+_USER_AND_SECRET = re.compile(r"((?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,31}:/*)[^\s@\"]*:[^\s@\"]*@")
 _CONTAINER_AT_ACCOUNT = {"abfs", "abfss", "wasb", "wasbs"}
 """Before their @ stands a container."""
 

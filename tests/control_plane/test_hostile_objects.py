@@ -109,7 +109,7 @@ class TestOneThatIsLarge:
             rig.create("template", driver={"template": {"spec": {"containers": containers}}})
             rig.create("spec", spark={"conf": {f"spark.sql.{number}": "x" * 4000 for number in range(70)}})
             for name, words in (("template", "spec.driver.template: has 70,"), ("spec", "spec: has 2")):
-                await rig.until(lambda name=name: rig.condition("Stalled", name) == ("True", "SpecRefused"))
+                await rig.until(lambda name=name: rig.condition("Stalled", name) == ("True", "SpecRefused"), 30)
                 assert words in str(rig.status(name))
             assert rig.objects() == []
 
