@@ -101,7 +101,7 @@ class TestTheWheel:
         [
             (["plan", "-f", "orders.yaml"], [], "prometheus_client"),
             (["run", "-f", "orders.yaml"], [], "prometheus_client"),
-            (["verify", "-f", "orders.yaml"], ["prometheus_client"], "py4j"),
+            (["verify", "-f", "orders.yaml"], ["prometheus_client"], "pyspark"),
         ],
         ids=["plan", "run", "verify"],
     )

@@ -169,7 +169,7 @@ class EndedFirst(Exception):
 
 def wait(there, words):
     try:
-        return there.wait_for(words)
+        return there.wait_for(words, 240.0)
     except AssertionError as error:
         if there.process.poll() is None and "ended without" not in str(error):
             raise
@@ -210,7 +210,7 @@ class TestItStopsInOrder:
         """While Spark starts, while it copies, during a MERGE, during the receipt: then it completes, and both sides are equal."""
         for number, case in enumerate(STEADY):
             if case.moment == "changes":
-                update(place.source, "id % 2 = 0", amount="amount + 1")
+                update(place.source, "id % 10 = 0", amount="amount + 1")
 
             there, code, seconds = place.stopped(case)
 
