@@ -6,8 +6,9 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from backfill_core.errors import ForeignCommit, TransientError
-from backfill_spark.java_errors import JAVA_ERRORS, first_line
+from backfill_core.errors import ForeignCommit
+from backfill_spark.java_errors import JAVA_ERRORS
+from backfill_spark.target_failures import explain_target
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,7 +28,7 @@ def commits_of_others(
         friends: How application ids begin that do not count either.
 
     Raises:
-        TransientError: a commit cannot be read now.
+        BackfillError: a commit cannot be read; says whether it may be later.
     """
     jvm: Any = spark._jvm
     conf = spark._jsc.hadoopConfiguration()  # type: ignore[union-attr]
@@ -41,7 +42,7 @@ def commits_of_others(
             finally:
                 stream.close()
         except JAVA_ERRORS as error:
-            raise TransientError(f"version {version} of {path} cannot be read: {first_line(error)}") from error
+            raise explain_target(error, path=path, doing=f"the look at version {version}") from error
         one = foreign(version, text.split("\n"), app_id, friends)
         found += [] if one is None else [one]
     return tuple(found)

@@ -124,7 +124,7 @@ class TestTheFence:
         txn = zombie._begin(3)
         target.sealer.seal(9, (), "new")
 
-        zombie._begin = lambda _version: txn
+        zombie._begin = lambda *_: txn
         with pytest.raises(FencedError):
             zombie.seal(3, (), "old")
         assert target.sealer.read_state().text == "new"
@@ -202,7 +202,7 @@ class TestOtherWriters:
             spark.sql(
                 f"MERGE INTO delta.`{target.path}` t USING (SELECT 100L + id AS id FROM range(3)) s ON t.id = s.id WHEN NOT MATCHED THEN INSERT *"
             )
-        target.sealer._begin = lambda _version: txn
+        target.sealer._begin = lambda *_: txn
         target.sealer.seal(2, files, "two")
 
         assert target.read().count() == 13
