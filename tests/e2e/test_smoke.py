@@ -271,7 +271,7 @@ def test_an_installation_is_upgraded_and_leaves(node, lake, request):
     node.kubectl("apply", "-f", "-", stdin=json.dumps(stays()), namespace=node.restricted)
 
     node.helm("uninstall", RELEASE, "--wait")
-    assert node.operators() == []
+    node.until("the operator gone", lambda: node.operators() == [], 60 * SLOW)
     assert [one["metadata"]["name"] for one in node.list("backfills", namespace=node.restricted)] == ["stays"]
     kinds = (
         "roles,rolebindings,networkpolicies,resourcequotas,validatingadmissionpolicies,clusterroles,clusterrolebindings"
