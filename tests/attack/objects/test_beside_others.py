@@ -1,0 +1,212 @@
+"""Objects that anybody may make, beside one Backfill that is sound: no other one waits, and every deletion goes through.
+
+A seed makes a crowd: Backfills that are nested, large, out of range or in odd letters, in any field of them; pods that look
+like drivers; drivers that say anything. Whatever the API server takes of it, the operator must live with.
+"""
+
+import contextlib
+import copy
+import random
+
+import urllib3
+from support import attack
+from support.fake_store import Refusal
+from support.operator_rig import SPEC
+
+from backfill_api.names import (
+    API_VERSION,
+    ATTEMPT_LABEL,
+    BACKFILL_LABEL,
+    KIND,
+    OVERRIDE_ANNOTATION,
+    RESTART_ANNOTATION,
+    ROLE_LABEL,
+    UID_LABEL,
+    VERIFY_ANNOTATION,
+)
+from backfill_api.progress import Progress
+from backfill_core.lifecycle.naming import driver_name
+from backfill_operator.ignored import LAST_APPLIED
+
+CROWD = 10
+WITHIN_S = 40
+DEEPEST = 250
+"""As deep as the test's own tools can say it; tests/control_plane/test_hostile_objects.py goes on to 4,000."""
+
+RICH = SPEC | {
+    "jobId": "a", "transform": {"select": ["id"], "where": "id > 5"}, "barrier": {"intervalMs": 1000, "sealEvery": 1},
+    "throttle": {"rowsPerSecond": 5}, "pause": {"scope": "All"}, "desiredState": "Running", "suspend": False, "after": "Follow",
+    "verify": "None", "approval": "Automatic", "backoffLimit": 3, "activeDeadlineSeconds": 600, "startupTimeoutSeconds": 60,
+    "ttlSecondsAfterFinished": 60, "deletionPolicy": "Drain", "drainTimeoutSeconds": 5, "retainDriver": "OnFailure",
+    "strategy": {"type": "Snapshot", "snapshot": {"splitTargetSeconds": 4}},
+    "spark": {"conf": {"spark.sql.shuffle.partitions": "8"}},
+    "executor": {"instances": 2, "resources": {"limits": {"memory": "2Gi"}}, "template": {"spec": {"nodeSelector": {"a": "b"}}}},
+    "driver": {
+        "resources": {"requests": {"cpu": "1"}},
+        "template": {
+            "metadata": {"labels": {"a": "b"}, "annotations": {"a": "b"}},
+            "spec": {
+                "tolerations": [{"key": "a", "operator": "Exists"}],
+                "containers": [{"name": "driver", "env": [{"name": "A", "value": "b"}]}],
+            },
+        },
+    },
+}  # fmt: skip
+NUMBERS = [0, -1, 2**31, 2**53 + 1, 2**63 - 1, -(2**63), 10**30, 1.5, 1e308, -0.0]
+TEXTS = [
+    "", " ", "\x00", "\u0085\u2028\u2029", "\ufeff", "\u202egnirts", "\U0001f9e8" * 50, "e\u0301" * 200, "\uffff", "ß" * 300,
+    "../../..", "${env:HOME}", "{{.}}", "%s%n", "'; DROP TABLE x; --", "9" * 400, "None", "true", "a" * 300,
+    "10Gi", "-1", "1e999", "\t\r\n", "*", "file:/x", "s3a://[::1", "http://[", "a" * 20_000,
+]  # fmt: skip
+
+
+def paths(node, here=()):
+    """Yield the path of everything in a document."""
+    pairs = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    for name, value in pairs:
+        yield (*here, name)
+        yield from paths(value, (*here, name))
+
+
+def nested(chance, levels):
+    """Return a value that is nested so deep, in mappings and lists."""
+    value = 1
+    for _ in range(levels):
+        value = {"a": value} if chance.random() < 0.7 else [value]
+    return value
+
+
+def odd(chance):
+    """Return anything."""
+    match chance.randrange(8):
+        case 0:
+            return chance.choice(NUMBERS)
+        case 1 | 2:
+            return chance.choice(TEXTS)
+        case 3:
+            return nested(chance, chance.choice([5, 60, 70, 130, 190, DEEPEST]))
+        case 4:
+            return [chance.choice(TEXTS) for _ in range(chance.choice([0, 3, 700]))]
+        case 5:
+            return {
+                f"{chance.choice(TEXTS)[:60]}{number}": chance.choice(TEXTS)
+                for number in range(chance.choice([0, 3, 300]))
+            }
+        case 6:
+            return chance.choice([None, True, False, {}, []])
+        case _:
+            return "x" * chance.choice([10, 5_000, 70_000, 400_000])
+
+
+def mutated(chance, document):
+    """Return a document in which one to four things are something else, or have something else beside them."""
+    made = copy.deepcopy(document)
+    for _ in range(chance.randint(1, 4)):
+        where = chance.choice(sorted(paths(made), key=str))
+        node = made
+        for step in where[:-1]:
+            node = node[step]
+        if chance.random() < 0.3 and isinstance(node, dict):
+            node[chance.choice(["later", "spark.plugins", "hostPath", "verfy", *TEXTS])] = odd(chance)
+        else:
+            node[where[-1]] = odd(chance)
+    return made
+
+
+def backfill(chance, name):
+    """Return a Backfill that somebody made to see what happens."""
+    annotations = {}
+    for one in (OVERRIDE_ANNOTATION, RESTART_ANNOTATION, VERIFY_ANNOTATION, LAST_APPLIED):
+        if chance.random() < 0.3:
+            annotations[one] = chance.choice([*TEXTS, "[" * 5000, '{"spec":{"a":' * 2000, '{"desiredState":"Paused"}'])
+    spec = mutated(chance, RICH) if chance.random() < 0.9 else odd(chance)
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": {"name": name, "annotations": annotations},
+        "spec": spec,
+    }
+
+
+def forged_pod(chance, victim):
+    """Return a pod that says that it is a driver of somebody's."""
+    number = chance.choice([1, 2, 3, 999_999_999])
+    metadata = victim["metadata"]
+    labels = {
+        BACKFILL_LABEL: metadata["name"], ROLE_LABEL: "driver", ATTEMPT_LABEL: str(chance.choice([number, "x", "-1"])),
+        UID_LABEL: metadata["uid"],
+    }  # fmt: skip
+    owner = {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+        "controller": True,
+    }
+    made = {"name": chance.choice([f"forged-{number}", driver_name(metadata["name"], 7)]), "labels": labels}
+    if chance.random() < 0.7:
+        made["ownerReferences"] = [owner]
+    return {"metadata": made, "spec": {"containers": [{"name": "a", "image": "b"}]}}
+
+
+def says_anything(chance, double):
+    """Have a driver say what no driver says."""
+    update = {}
+    for name, field in Progress.model_fields.items():
+        if chance.random() < 0.3:
+            update[name] = chance.choice([*NUMBERS[:7], *TEXTS[:8], None, [], {}, nested(chance, 50)])
+        if field.annotation is int and chance.random() < 0.3:
+            update[name] = chance.choice(NUMBERS[:7])
+    double.progress = double.progress.model_copy(update=update)
+
+
+def let(store, plural, namespace, body):
+    """Make an object, if the API server takes it; return it."""
+    with contextlib.suppress(Refusal, urllib3.exceptions.HTTPError, UnicodeError, ValueError):
+        return store.create(plural, namespace, body)
+    return None
+
+
+async def attacked(rig, chance):
+    """Let a crowd loose beside one that is sound; hold that it does not notice, and that all of them can go."""
+    rig.create("sound")
+    await rig.until_holds("Running", "sound", within_s=WITHIN_S)
+    made = []
+    for number in range(CROWD):
+        one = let(rig.store, "backfills", rig.namespace, backfill(chance, f"odd-{number}"))
+        if one is not None:
+            made.append(one)
+            if chance.random() < 0.4:
+                let(rig.store, "pods", rig.namespace, forged_pod(chance, one))
+        if chance.random() < 0.3:
+            for double in list(rig.kubelet.running.values()):
+                if double is not rig.double("sound"):
+                    says_anything(chance, double)
+    rig.create("late", target={"type": "Delta", "delta": {"path": "/data/late"}})
+    await rig.until_holds("Running", "late", within_s=WITHIN_S)
+    rig.edit("sound", desiredState="Paused")
+    await rig.until_holds("Paused", "sound", within_s=WITHIN_S)
+    if chance.random() < 0.5:
+        rig.restart()
+        rig.edit("sound", desiredState="Running")
+        await rig.until_holds("Running", "sound", within_s=WITHIN_S)
+    assert rig.attempt("sound") == 1
+    for one in made:
+        rig.delete(one["metadata"]["name"])
+    names = [one["metadata"]["name"] for one in made]
+    await rig.until(
+        lambda: not any(rig.get(name) for name in names), WITHIN_S,
+        what=lambda: f"the end of {[name for name in names if rig.get(name)]}",
+    )  # fmt: skip
+    assert rig.running.alive
+    # Forged pods are somebody's driver to who counts owners; of those nobody forged there is never a second.
+    sound = (driver_name("sound", 1), driver_name("late", 1))
+    rig.oracle.violations = [one for one in rig.oracle.violations if any(name in one for name in sound)]
+
+
+class TestBesideACrowd:
+    async def test_no_other_waits_and_every_deletion_goes_through(self, rigs):
+        """Of whatever the API server takes."""
+        for seed in attack.seeds(2, share=0.5):
+            async with rigs() as rig:
+                await attacked(rig, random.Random(seed))
