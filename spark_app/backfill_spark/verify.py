@@ -66,7 +66,7 @@ def take_receipt(
     view = _as_typed(source, fields)
     # One job for both sides: neither waits for the other's last task.
     both = _hashed(view, names, key, vnodes, None, SOURCE).unionAll(_hashed(target, names, key, vnodes, sign, TARGET))
-    rows = [row for row in _sums(both).collect() if any(_values(row))]
+    rows = [row for row in _sums(both, signed=changelog).collect() if any(_values(row))]
     ours, theirs = ({row["vnode"]: row for row in rows if row["side"] == side} for side in (SOURCE, TARGET))
     wrong = tuple(
         VnodeMismatch(vnode, _count(ours.get(vnode)), _count(theirs.get(vnode)))
@@ -169,12 +169,12 @@ def _hashed(
     return rows.select(F.lit(side).alias("side"), vnode, row_hash.alias("hash"), sign.cast("long").alias("sign"))
 
 
-def _sums(hashed: DataFrame) -> DataFrame:
-    low = F.col("hash").bitwiseAND(F.lit(LOW_HALF).cast("long")) * F.col("sign")
-    high = F.shiftrightunsigned("hash", 32) * F.col("sign")
-    return hashed.groupBy("side", "vnode").agg(
-        F.sum("sign").alias("rows"), F.sum(low).alias("low"), F.sum(high).alias("high")
-    )
+def _sums(hashed: DataFrame, *, signed: bool) -> DataFrame:
+    low = F.col("hash").bitwiseAND(F.lit(LOW_HALF).cast("long"))
+    high, count = F.shiftrightunsigned("hash", 32), F.count(F.lit(1))
+    if signed:
+        low, high, count = low * F.col("sign"), high * F.col("sign"), F.sum("sign")
+    return hashed.groupBy("side", "vnode").agg(count.alias("rows"), F.sum(low).alias("low"), F.sum(high).alias("high"))
 
 
 def _vnode(rows: DataFrame, names: list[str], key: tuple[str, ...], vnodes: int) -> Column:
