@@ -1,0 +1,17 @@
+"""A folder in which drivers are found, and one driver in it."""
+
+import pytest
+from support.command_line import running
+
+
+@pytest.fixture
+def state_dir(tmp_path, monkeypatch):
+    folder = tmp_path / "state"
+    monkeypatch.setenv("BACKFILL_STATE_DIR", str(folder))
+    return folder
+
+
+@pytest.fixture
+def job(state_dir):
+    with running(state_dir) as scripted:
+        yield scripted
