@@ -11,7 +11,7 @@ from py4j.protocol import Py4JError
 
 from backfill_api.spec import Backfill
 from backfill_core import strategies
-from backfill_core.errors import SnapshotExpiredError, SourceReplacedError, StateMismatchError, TransientError
+from backfill_core.errors import SnapshotExpiredError, SourceReplacedError, StateMismatchError
 from backfill_core.messages import Piece
 from backfill_core.owner import PREFIX, Claim, check_claim
 from backfill_core.plugins import choose
@@ -19,12 +19,13 @@ from backfill_core.ports import Pinned
 from backfill_core.state import JobState, check_same_spec
 from backfill_spark import sinks, sources
 from backfill_spark.java_death import death, java_died
-from backfill_spark.java_errors import JAVA_ERRORS, first_line
+from backfill_spark.java_errors import JAVA_ERRORS
 from backfill_spark.ports import PinnedTable, Sink, Source
 from backfill_spark.seal import Sealer, StoredState
 from backfill_spark.session import open_session
 from backfill_spark.settings import DriverSettings
 from backfill_spark.transform import Transform
+from backfill_spark.troubles import unexplained
 from backfill_spark.verify import check_one_row_a_key
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class Opened:
 
     @contextmanager
     def in_our_words(self) -> Iterator[None]:
-        """Say of what Spark raises inside which of the three is to blame; what nobody knows is worth another try."""
+        """Say of what Spark raises inside which of the three is to blame; only what may pass is worth another try."""
         try:
             yield
         except JAVA_ERRORS as error:
@@ -63,7 +64,7 @@ class Opened:
                 or self.transform.explain_failure(error)
                 or self.source.explain_failure(error)
             )
-            raise (known or TransientError(first_line(error))) from error
+            raise (known or unexplained(error, doing="a Spark job")) from error
 
     def check_one_row_a_key(self, key: tuple[str, ...]) -> None:
         """Prove a key on what the transform makes of the pinned version: the target will hold just that.

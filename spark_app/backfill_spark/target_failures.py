@@ -13,7 +13,7 @@ from backfill_core.errors import (
     UnsupportedTargetFeatureError,
 )
 from backfill_spark.java_errors import causes, is_a
-from backfill_spark.troubles import Trouble, in_words, is_about, trouble_of
+from backfill_spark.troubles import Trouble, in_words, is_about, long_name, trouble_of
 
 BEGIN_ANEW = "Start the job again: it begins anew, in a table of its own making."
 
@@ -39,6 +39,11 @@ def explain_making(error: Exception, *, path: str) -> BackfillError:
         "DeltaIOException",
     )
     trouble = trouble_of(error)
+    if trouble == Trouble.TOO_LONG:  # no row is written yet
+        return InvalidSpecError(
+            f"spec.target.delta.path: {path} has a part that is longer than its file system takes.",
+            cure="Choose a shorter path.",
+        )
     if trouble in (Trouble.REFUSED, Trouble.UNSUPPORTED) or (
         trouble == Trouble.UNKNOWN and any(is_a(error, name) for name in odd)
     ):
@@ -53,6 +58,8 @@ def _known(error: Exception, *, path: str, words: str) -> BackfillError | None:
             return StorageFullError(
                 f"no space left on the target's storage: {words}.", cure="Free some room; nothing is lost."
             )
+        case Trouble.TOO_LONG:
+            return long_name()
         case Trouble.DENIED:
             return PermissionDeniedError(
                 f"the target cannot be written: {words}.", cure="Grant write access to the table."

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from backfill_core.errors import (
     BackfillError,
+    InvalidSpecError,
     PermissionDeniedError,
     StorageFullError,
     TargetSchemaMismatchError,
@@ -24,6 +25,7 @@ class Trouble(StrEnum):
     """Kinds of trouble."""
 
     FULL = "the storage is full"
+    TOO_LONG = "the name of a file or folder is longer than the storage takes"
     DENIED = "this user may not, or nobody may"
     AWAY = "the storage does not answer"
     NO_TABLE = "there is no table"
@@ -52,6 +54,12 @@ class Sign:
 
 SIGNS = (
     Sign(Trouble.FULL, words="|".join(NO_ROOM)),
+    Sign(
+        Trouble.TOO_LONG,  # before GONE: Java's FileNotFoundException says it too
+        classes=("FSLimitException$PathComponentTooLongException",),
+        words=r"File name too long|ENAMETOOLONG|Pathname too long|KeyTooLong|[Yy]our key is too long|"
+        "maximum object length is 1024|resource name length is not within the permissible limits",
+    ),
     Sign(Trouble.DENIED, words="|".join((*NO_ACCESS, "Read-only file system", "403 Forbidden", r"Status Code: 403"))),
     Sign(
         Trouble.AWAY,
@@ -146,6 +154,12 @@ SIGNS = (
 """In the order in which they are looked for: what says more comes first."""
 
 _CONDITION = re.compile(r"\[([A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
+_NOT_MADE = re.compile(r"(?:Mkdirs failed|Cannot) (?:to )?create (?:path )?([^\n]+?)(?: \(exists=|$)", re.MULTILINE)
+"""What Hadoop says of a folder that Java could not make: Java keeps the reason for itself."""
+
+NAME_MAX = 255
+"""Bytes of a name in the file systems of Linux and in HDFS."""
+
 _VALUES = re.compile(r"(Could not parse JSON): .*", re.DOTALL)
 
 
@@ -155,6 +169,8 @@ def trouble_of(error: Exception) -> Trouble:
         return Trouble.NO_TABLE
     said = causes(error)
     text = whole_text(error)
+    if any(is_long(path) for path in _NOT_MADE.findall(text)):
+        return Trouble.TOO_LONG
     conditions = tuple(found[1] for _, message in said if (found := _CONDITION.match(message.strip())))
     for sign in SIGNS:
         if (
@@ -166,6 +182,11 @@ def trouble_of(error: Exception) -> Trouble:
     if any("io.delta.kernel" in name and "unsupported" in message.lower() for name, message in said):
         return Trouble.UNSUPPORTED
     return Trouble.UNKNOWN
+
+
+def is_long(path: str) -> bool:
+    """Has a path a part that is longer than most file systems take?"""
+    return any(len(part.encode()) > NAME_MAX for part in path.split("/"))
 
 
 def is_about(error: Exception, path: str) -> bool:
@@ -180,12 +201,22 @@ def in_words(error: Exception) -> str:
     return _VALUES.sub(r"\1", first_line(error))
 
 
+def long_name() -> InvalidSpecError:
+    """Return why a file cannot be written: its name holds a value of a row, hence it is not repeated."""
+    return InvalidSpecError(
+        "spec.target.delta.partitionBy: a value is longer than the target's file system takes for the name of a folder.",
+        cure="Partition by a shorter expression, such as substring(name, 1, 40) AS part in spec.transform.select.",
+    )
+
+
 def unexplained(error: Exception, *, doing: str) -> BackfillError:
     """Return what is left when neither source nor target knows an exception; only what may pass is worth another try."""
     words = f"{doing} failed: {in_words(error)}"
     match trouble_of(error):
         case Trouble.FULL:
             return StorageFullError(f"{words}.", cure="Free some room; nothing is lost.")
+        case Trouble.TOO_LONG:
+            return long_name()
         case Trouble.DENIED:
             return PermissionDeniedError(f"{words}.", cure="Grant this user access.")
         case Trouble.REFUSED:

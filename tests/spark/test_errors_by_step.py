@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from py4j.protocol import Py4JJavaError
-from pyspark.sql.types import StructType
+from pyspark.sql.types import LongType, StructType
 from support import other_engine
 from support.house import ROOT
 from support.jobs import forget_before, make_orders
@@ -225,6 +225,21 @@ def column_dropped(world):
     world.sink(mode="Upsert", key=("id",)).prepare(StructType.fromDDL("id LONG"))
 
 
+def long_partition(mode):
+    """A file of a partition has the value in the name of its folder."""
+
+    def provoke(world):
+        sink = world.sink(mode=mode, key=("id",), partition_by=("p",))
+        sink.prepare(StructType.fromDDL("id LONG, p STRING"))
+        rows = world.spark.range(1).selectExpr("id", f"'{LONG}' AS p")
+        if mode == "Append":
+            world.job(lambda: sink.stage(rows, attempt=1, work_id=1))
+        else:
+            world.job(lambda: world.merge(sink, "id", f"'{LONG}' AS p"))
+
+    return provoke
+
+
 def verified_target(world):
     sink, _ = world.target()
     for file in world.data(world.to):
@@ -243,6 +258,9 @@ def source_at(source):
     source.pin(None)
     source.at(0).selectExpr("sum(hash(*))").collect()
 
+
+LONG, ONE = "ü" * 300, StructType().add("id", LongType())
+"""Of more than 255 bytes, and a table of one column."""
 
 IO = "java.io.IOException"
 DENIED = "org.apache.hadoop.security.AccessControlException"
@@ -266,6 +284,7 @@ PROVOKE = {
     "check: below-a-file": lambda w: (Path(w.to).write_text("x"), w.check(path=f"{w.to}/t")),
     "check: odd-name": lambda w: w.check("`(amount * 2)` LONG"),
     "check: doubled-name": lambda w: w.check("a LONG, A LONG"),
+    "check: long-path": lambda w: (w.check(path=f"{w.to}/{LONG}"), w.sink(path=f"{w.to}/{LONG}").prepare(ONE)),
     "check: interval": lambda w: w.check("a STRUCT<b: INTERVAL DAY TO SECOND>, c LONG"),
     "check: time": lambda w: w.sink().check(
         w.spark.sql("SELECT TIME'10:00:00' AS at").schema, source_path="/no", has_state=False
@@ -297,6 +316,10 @@ PROVOKE = {
     "stage: row": lambda w: w.job(lambda: w.spark.range(1).selectExpr("1 / id").collect()),
     "stage: no-room": job_raises(IO, FULL),
     "stage: read-only": job_raises(IO, READ_ONLY),
+    "stage: long-partition": long_partition("Append"),
+    "stage: long-key": job_raises(
+        IO, "Your key is too long (Service: S3, Status Code: 400, Error Code: KeyTooLongError)"
+    ),
     "stage: no-answer": job_raises(SLOW, "Read timed out"),
     "changes: commit-gone": changes(lambda w: w.commit(w.at, 1).unlink()),
     "changes: commit-cut": changes(lambda w: cut(w.commit(w.at, 1))),
@@ -314,6 +337,7 @@ PROVOKE = {
     "merge: file-gone": merged(lambda w: [file.unlink() for file in w.data(w.to)]),
     "merge: file-cut": merged(lambda w: [cut(file) for file in w.data(w.to)]),
     "merge: column-dropped": merged(column_dropped),
+    "merge: long-partition": long_partition("Upsert"),
     "merge: quicker": job_raises("io.delta.exceptions.ConcurrentAppendException", "no"),
     "verify: file-gone": verified_target,
     "verify: source-gone": verified_source,
@@ -340,6 +364,7 @@ class TestEachHasItsReason:
         assert "Py4JJavaError" not in error.message
         assert "\tat " not in error.message
         assert "\n" not in error.message
+        assert "ü" not in error.message or "path" in error.message
 
     def test_the_table_and_this_suite_have_the_same_rows(self):
         assert PROVOKE.keys() == ROWS.keys()
