@@ -22,6 +22,7 @@ CHANGE_TYPE, COMMIT_VERSION = "_change_type", "_commit_version"
 OP, EPOCH, VERSION = "_op", "_epoch", "_version"
 INSERTED, DELETED, BEFORE, AFTER = "insert", "delete", "update_preimage", "update_postimage"
 REMOVALS = (DELETED, BEFORE)
+_FEED_TYPE, _FEED_AT = "__backfill_feed_type", "__backfill_feed_at"
 _TYPE, _AT, _ADD = "__backfill_type", "__backfill_at", "__backfill_add"
 _REMOVE, _ROW, _LAST, _STEPS = "__backfill_remove", "__backfill_row", "__backfill_last", "__backfill_steps"
 
@@ -38,10 +39,12 @@ def _images(changes: DataFrame, transform: Transform) -> DataFrame:
 
     Shape: the output columns, `__backfill_type`, `__backfill_at` (version).
     """
-    passing = changes if transform.where is None else changes.where(transform.where)
+    # Under names that no transform yields: one of the feed's own may be a column of the target, and another one's source.
+    images = changes.withColumnsRenamed({CHANGE_TYPE: _FEED_TYPE, COMMIT_VERSION: _FEED_AT})
+    passing = images if transform.where is None else images.where(transform.where)
     expressions = [F.expr(one) for one in (transform.select or ("*",))]
-    labels = (F.col(CHANGE_TYPE).alias(_TYPE), F.col(COMMIT_VERSION).alias(_AT))
-    return passing.select(*expressions, *labels).drop(CHANGE_TYPE, COMMIT_VERSION)  # a `*` brings them along
+    labels = (F.col(_FEED_TYPE).alias(_TYPE), F.col(_FEED_AT).alias(_AT))
+    return passing.select(*expressions, *labels).drop(_FEED_TYPE, _FEED_AT)  # a `*` brings them along
 
 
 def net_changes(changes: DataFrame, transform: Transform, key: tuple[str, ...]) -> DataFrame:

@@ -275,6 +275,18 @@ class TestColumns:
         ]  # fmt: skip
         assert append_rows(changes).columns == ["id", "amount"]
 
+    def test_names_of_the_feed_may_be_columns_of_the_target(self, spark):
+        """Also where an expression uses what another one gives under such a name: history knows no column of the feed."""
+        renamed = Transform(("id", "amount * 2 AS _change_type", "_change_type + 1 AS _commit_version"))
+        changes = spark.createDataFrame([(1, 5, "insert", 4)], COLUMNS)
+
+        merged, logged = net(spark, [(1, 5, "insert", 4)], renamed), changelog_rows(changes, renamed, key=("id",), epoch=1)
+        images = merged.select("id", "_change_type", "_commit_version").unionAll(
+            logged.select("id", "_change_type", "_commit_version")
+        )
+        assert images.collect() == [(1, 10, 11), (1, 10, 11)]
+        assert [(row["_op"], row["_version"]) for row in logged.collect()] == [("insert", 4)]
+
     @pytest.mark.parametrize("name", ["a.b", "a b", "a`b", "ä-ö", "select", "row", "1"])
     def test_any_name_will_do(self, spark, name):
         columns = ["id", name, "_change_type", "_commit_version"]
