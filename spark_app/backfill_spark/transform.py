@@ -124,6 +124,8 @@ class Transform:
         Raises:
             InvalidTransformError: a value differs, or a row cannot be computed.
         """
+        if self.select is None and self.where is None:
+            return  # nothing is computed, and a start has no time to lose
         try:
             sample = _local(rows.limit(SAMPLE_ROWS))
             first, second = (self._values(sample) for _ in range(2))

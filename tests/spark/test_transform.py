@@ -151,7 +151,11 @@ class TestASampleComputedTwice:
         Transform(None, "n % 2 = 0").check_sample(rows)
         Transform(("*", "100 / (n + 1) AS x", "transform(a, e -> e + 1) AS y")).check_sample(rows)
         Transform(("100 / n AS x",), "n <> 0").check_sample(rows)
-        Transform().check_sample(rows.where("false"))
+        Transform(("id",)).check_sample(rows.where("false"))
+
+    def test_where_nothing_is_computed_nothing_is_read(self, rows):
+        """A copy without a transform pays for no sample at its start."""
+        Transform().check_sample(rows.selectExpr("raise_error('read') AS x"))
 
     @pytest.mark.parametrize(
         "expression", ["aes_encrypt(s, '0000111122223333') AS r", "uuid() AS r", "named_struct('t', now()) AS r"]
