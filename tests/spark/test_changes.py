@@ -280,7 +280,10 @@ class TestColumns:
         renamed = Transform(("id", "amount * 2 AS _change_type", "_change_type + 1 AS _commit_version"))
         changes = spark.createDataFrame([(1, 5, "insert", 4)], COLUMNS)
 
-        merged, logged = net(spark, [(1, 5, "insert", 4)], renamed), changelog_rows(changes, renamed, key=("id",), epoch=1)
+        merged, logged = (
+            net(spark, [(1, 5, "insert", 4)], renamed),
+            changelog_rows(changes, renamed, key=("id",), epoch=1),
+        )
         images = merged.select("id", "_change_type", "_commit_version").unionAll(
             logged.select("id", "_change_type", "_commit_version")
         )

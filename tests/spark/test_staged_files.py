@@ -1,0 +1,31 @@
+"""What a seal names is there as it was staged."""
+
+from dataclasses import replace
+
+import pytest
+
+from backfill_core.errors import StagedFilesGoneError
+from backfill_core.messages import StagedFile
+from backfill_spark.sinks.delta.staging import StagingFolder
+
+
+class TestFilesThatASealNames:
+    """They are looked at before each seal: on a local disk one by one, elsewhere by a listing."""
+
+    @pytest.mark.parametrize("table", ["{0}", "viewfs://staged{0}"])
+    def test_are_there_as_they_were_staged(self, spark, tmp_path, table):
+        conf = spark._jsc.hadoopConfiguration()
+        conf.set(f"fs.viewfs.mounttable.staged.link.{tmp_path}", f"file://{tmp_path}")
+        folder = StagingFolder(spark, table.format(tmp_path), "0f")
+        paths = [tmp_path / "backfill-0f" / "a1" / f"s{work}" / "d=a b%25é" / f"{work}.parquet" for work in (1, 2)]
+        for path in paths:
+            path.parent.mkdir(parents=True)
+            path.write_bytes(b"rows")
+        files = [StagedFile(str(path), 4, 1) for path in paths]
+
+        folder.check(files)
+        with pytest.raises(StagedFilesGoneError, match="1 of 2 staged files are gone or changed"):
+            folder.check([files[0], replace(files[1], size_bytes=5)])
+        paths[0].unlink()
+        with pytest.raises(StagedFilesGoneError, match="s1/"):
+            folder.check(files)
