@@ -119,6 +119,7 @@ def _run_until_fenced(
     for _ in range(REOPENED_MAX):
         with suppress(StateMovedError, StagedFilesGoneError):
             return _run_attempt(spark, backfill, settings, meeting, observe, starting, began_s)
+        began_s = now().mono_s
     return _run_attempt(spark, backfill, settings, meeting, observe, starting, began_s)
 
 
@@ -131,6 +132,7 @@ def _run_attempt(
     starting: Callable[[str], None],
     began_s: float,
 ) -> RunOutcome:
+    opened: Opened | None = None
     try:
         with stopping.jobs_end_on_stop(spark):
             starting("looking at the tables")
@@ -154,9 +156,8 @@ def _run_attempt(
         if java_died(spark, error):
             raise death(error) from error
         # Source and target explain what they raise themselves; what is left is a Spark job's, such as the proof of a key.
-        there = locals().get("opened")
-        known = (there.transform.explain_failure(error) or there.source.explain_failure(error)) if there else None
-        raise (known or unexplained(error, doing="the start")) from error
+        doing = "the start"
+        raise (opened.explain(error, doing=doing) if opened else unexplained(error, doing=doing)) from error
     # A proof before the first write is a step of its own, not part of the start.
     spent = {START: now().mono_s - began_s - proof_s} | ({KEY_PROOF: proof_s} if proof_s else {})
     attempt = _Attempt(

@@ -11,7 +11,7 @@ from py4j.protocol import Py4JError
 
 from backfill_api.spec import Backfill
 from backfill_core import strategies
-from backfill_core.errors import SnapshotExpiredError, SourceReplacedError, StateMismatchError
+from backfill_core.errors import BackfillError, SnapshotExpiredError, SourceReplacedError, StateMismatchError
 from backfill_core.messages import Piece
 from backfill_core.owner import PREFIX, Claim, check_claim
 from backfill_core.plugins import choose
@@ -55,16 +55,21 @@ class Opened:
 
     @contextmanager
     def in_our_words(self) -> Iterator[None]:
-        """Say of what Spark raises inside which of the three is to blame; only what may pass is worth another try."""
+        """Say of what Spark raises inside which of the three is to blame."""
         try:
             yield
         except JAVA_ERRORS as error:
-            known = (
-                self.sink.explain_failure(error)
-                or self.transform.explain_failure(error)
-                or self.source.explain_failure(error)
-            )
-            raise (known or unexplained(error, doing="a Spark job")) from error
+            raise self.explain(error, doing="a Spark job") from error
+
+    def explain(self, error: Exception, *, doing: str) -> BackfillError:
+        """Say in our words what a Spark job met; of what nobody knows, only what may pass is worth another try."""
+        # What the sink raises in a row itself looks like what a transform raises.
+        known = (
+            self.sink.explain_failure(error)
+            or self.transform.explain_failure(error)
+            or self.source.explain_failure(error)
+        )
+        return known or unexplained(error, doing=doing)
 
     def check_one_row_a_key(self, key: tuple[str, ...]) -> None:
         """Prove a key on what the transform makes of the pinned version: the target will hold just that.
