@@ -1,11 +1,13 @@
 """What a seal names is there as it was staged."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from backfill_core.errors import StagedFilesGoneError
 from backfill_core.messages import StagedFile
+from backfill_spark.sinks.delta.sink import DeltaSink
 from backfill_spark.sinks.delta.staging import StagingFolder
 
 
@@ -29,3 +31,24 @@ class TestFilesThatASealNames:
         paths[0].unlink()
         with pytest.raises(StagedFilesGoneError, match="s1/"):
             folder.check(files)
+
+
+class VacuumedAtOnce(StagingFolder):
+    """Somebody takes the files away as soon as they are written."""
+
+    def files(self, folder):
+        found = super().files(folder)
+        for path in found:
+            Path(path).unlink()
+        return found
+
+
+class TestFilesThatGoBeforeTheirFooterIsRead:
+    def test_are_staged_again(self, spark, tmp_path):
+        """The target is not damaged: no commit names them yet."""
+        sink = DeltaSink(spark, str(tmp_path / "t"), write_mode="Append", key=(), job_id="j")
+        sink.prepare(spark.range(1).schema)
+        sink._staging = VacuumedAtOnce(spark, sink.path, sink.job_hash)
+
+        with pytest.raises(StagedFilesGoneError, match="a staged file is gone"):
+            sink.stage(spark.range(5), attempt=1, work_id=1)

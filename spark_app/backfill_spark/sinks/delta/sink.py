@@ -16,6 +16,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
+from backfill_core.accounts import GONE_CURE
 from backfill_core.errors import (
     BackfillError,
     KeyInvalidError,
@@ -37,7 +38,7 @@ from backfill_spark.sinks.delta.folder import TargetFolder
 from backfill_spark.sinks.delta.staging import PART, StagingFolder, part_of
 from backfill_spark.sinks.delta.table import TargetTable, delta_snapshot, read_table
 from backfill_spark.target_failures import BEGIN_ANEW, explain_job, explain_making, explain_target
-from backfill_spark.troubles import Trouble, trouble_of
+from backfill_spark.troubles import Trouble, is_about, trouble_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -233,10 +234,16 @@ class DeltaSink:
         spared = self._dictionaries.next_write()
         # The names of folders are values: of a timestamp in the zone that the log means, whatever the session's is.
         writer = chosen.write.mode("overwrite").option("timeZone", "UTC").options(**dictionaries.options(spared or ()))
-        (writer.partitionBy(*folders) if folders else writer).parquet(folder)
-        files = self._staging.files(folder)
-        if files and spared is None:
-            self._dictionaries.learn(*dictionaries.read_chunks(self._spark, files[0]))
+        try:
+            (writer.partitionBy(*folders) if folders else writer).parquet(folder)
+            files = self._staging.files(folder)
+            if files and spared is None:
+                self._dictionaries.learn(*dictionaries.read_chunks(self._spark, files[0]))
+        except JAVA_ERRORS as error:
+            if trouble_of(error) == Trouble.GONE and is_about(error, folder):
+                # A file of the target is none of these: nothing of it is read here.
+                raise StagedFilesGoneError(f"a staged file is gone: {first_line(error)}.", cure=GONE_CURE) from error
+            raise
         return files
 
     def _column(self, index: int, field: StructField, rows: DataFrame) -> Column:
