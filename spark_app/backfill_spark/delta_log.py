@@ -7,12 +7,13 @@ The first Spark jobs of a JVM take seconds each, and a driver that was killed is
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from backfill_core.messages import Head
-from backfill_spark.java_bulk import static_method
+from backfill_spark.java_bulk import static_method, text_of
 from backfill_spark.java_errors import JAVA_ERRORS, is_no_table
 from backfill_spark.retention import kept_seconds
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 class EmptyCommitError(Exception):
     """A commit is an empty file: Delta writes none without an action, so it was cut off."""
 
+
+_COUNT_FIRST = re.compile(r'\{"numRecords":(\d+)[,}]')
+"""How Delta and Kernel begin statistics: what follows, a kilobyte a file, need not be parsed for the count alone."""
 
 LOG_ERRORS = (*JAVA_ERRORS, EmptyCommitError)
 """What looks at a log raise; only the caller knows whose it is."""
@@ -133,11 +137,10 @@ def _check_commits(snapshot: Any) -> None:
 
 def logged_files(spark: SparkSession, batches: Any, nulls_of: Sequence[str] = ()) -> Iterator[LoggedFile]:
     """Yield the files of a Kernel scan, batch by batch, as they come; the caller closes it."""
-    jvm: Any = spark._jvm
     as_json = static_method(spark, "io.delta.kernel.defaults.internal.json.JsonUtils", "rowToJson")
     while batches.hasNext():
         lines = batches.next().getRows().map(as_json).toInMemoryList()
-        yield from (_parse(line, nulls_of) for line in lines_of(jvm.java.lang.String.join("\n", lines)))
+        yield from (_parse(line, nulls_of) for line in lines_of(text_of(spark, lines)))
 
 
 def lines_of(text: str) -> list[str]:
@@ -161,7 +164,9 @@ def _open(spark: SparkSession, path: str) -> tuple[Any, Any]:
 
 def _parse(line: str, nulls_of: Sequence[str]) -> LoggedFile:
     add = json.loads(line)["add"]
-    stats = json.loads(add.get("stats") or "{}")
+    said = add.get("stats") or "{}"
+    counted = None if nulls_of else _COUNT_FIRST.match(said)
+    stats = {"numRecords": int(counted[1])} if counted else json.loads(said)
     nulls = stats.get("nullCount", {})
     return LoggedFile(
         path=add["path"],
