@@ -34,6 +34,9 @@ COUNT_MAX = 2**53
 Count = Annotated[int, Field(ge=0, le=COUNT_MAX)]
 """A number that somebody else may have written: a driver, or a person in a status."""
 
+Balance = Annotated[int, Field(ge=-COUNT_MAX, le=COUNT_MAX)]
+"""Rows that came minus rows that went: below zero where a changelog has lost what came."""
+
 
 def count(value: float) -> int:
     """Return a measured number as a Count: clocks go back, and a rate of nearly nothing makes times without end."""
@@ -48,4 +51,5 @@ ExitCode = Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]
 Moment = Annotated[str, Field(max_length=40)]
 """RFC 3339."""
 
-Message = Annotated[str, Field(max_length=4096)]
+MESSAGE_MAX = 4096
+Message = Annotated[str, Field(max_length=MESSAGE_MAX)]

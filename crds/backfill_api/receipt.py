@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from backfill_api.bounds import Count, Moment
+from backfill_api.bounds import Balance, Count, Moment
 from backfill_api.model import Model
 
 VNODES_MAX = 32768
@@ -21,8 +21,8 @@ class Mismatch(Model):
     source_rows: Count
     """Rows of the source's view in it."""
 
-    target_rows: Count
-    """Rows of the target in it."""
+    target_rows: Balance
+    """Rows of the target in it; of a changelog additions minus removals."""
 
 
 class Receipt(Model):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backfill_api.bounds import count
+from backfill_api.bounds import MESSAGE_MAX, count
 from backfill_api.progress import Progress, StepProgress
 from backfill_core.job import JobView
 from backfill_core.ports import Now
@@ -40,8 +40,8 @@ def progress_of(view: JobView, moment: Now) -> Progress:
         eta_seconds_low=None if eta is None else count(eta.low),
         eta_seconds_high=None if eta is None else count(eta.high),
         eta=None if eta is None else moment_words(moment.wall_ms + round(eta.seconds * 1000)),
-        reason=view.reason,
-        warnings=view.warnings,
+        reason=view.reason[:MESSAGE_MAX],
+        warnings=tuple(one[:MESSAGE_MAX] for one in view.warnings),
         last_seal_time=None if view.sealed_ms is None else moment_words(view.sealed_ms),
         stopping=view.stopping,
         caught_up=strategy.caught_up,

@@ -1,8 +1,10 @@
 """The core's view in the words that people and programs read."""
 
+from dataclasses import replace
+
 from support.hand_driven import HandDriven
 
-from backfill_core.messages import CommandReceived, Pause, Receipt, StopRequested
+from backfill_core.messages import CommandReceived, Pause, Receipt, StopRequested, VnodeMismatch
 from backfill_spark.progress import progress_of
 from backfill_spark.wire_commands import receipt_words
 
@@ -48,3 +50,16 @@ class TestWhatIsShown:
 
         assert receipt_words(receipt).verified_at == "2023-11-14T22:13:20Z"
         assert receipt_words(Receipt(3, 9, 12, 100, 256, "ab", (), 1.5)).verified_at is None
+
+    def test_a_changelog_that_lost_what_came(self):
+        """Its removals are left, so that a vnode has fewer rows than none: a difference to be named, not an error of ours."""
+        receipt = Receipt(3, 9, 12, 100, 256, "ab", (VnodeMismatch(7, 0, -2),), 1.5)
+
+        assert receipt_words(receipt).mismatches[0].target_rows == -2
+
+    def test_words_without_end_are_cut(self):
+        """What a storage says may be a page; a look at the job must not end the job."""
+        job = HandDriven(*LONG)
+        view = replace(job.view, reason="x" * 5000, warnings=("y" * 5000,))
+
+        assert (len(progress_of(view, job.now).reason), len(progress_of(view, job.now).warnings[0])) == (4096, 4096)
