@@ -28,9 +28,9 @@ from rich.text import Text
 
 from backfill_api.progress import Progress
 from backfill_api.receipt import Receipt
-from backfill_cli.telling import progress_in
 from backfill_cli.view import one_line, show_progress, show_receipt
 from backfill_core.errors import EXIT_USAGE
+from backfill_spark.lines import progress_in
 
 STEP_TIMEOUT_S = 180.0
 DRIVER_MEMORY = "2g"

@@ -17,8 +17,8 @@ from rich.table import Table
 from backfill_api.spec import Backfill
 from backfill_cli.client import Client, NotRunningError, find
 from backfill_cli.options import FILE, JOB, OUTPUT, beside, read, spark_settings
-from backfill_cli.telling import progress_words
 from backfill_cli.view import one_line, show_plan, show_progress
+from backfill_spark.lines import progress_words
 from backfill_spark.rendezvous import running
 from backfill_spark.settings import DriverSettings
 

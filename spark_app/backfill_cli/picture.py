@@ -14,8 +14,8 @@ from pathlib import Path
 from rich.console import Console
 
 from backfill_api.receipt import Receipt
-from backfill_cli.telling import progress_in
 from backfill_cli.view import show_progress, show_receipt
+from backfill_spark.lines import progress_in
 
 WIDTH_COLUMNS = 96
 

@@ -21,17 +21,9 @@ from backfill_cli.amounts import show_seconds
 from backfill_cli.options import EXIT_INTERRUPTED, terminal
 from backfill_cli.screen import SHOW_CURSOR, Screen
 from backfill_cli.streams import Out, own_streams
-from backfill_cli.telling import (
-    JSON_EVERY_S,
-    LINE_EVERY_S,
-    Lines,
-    Redrawn,
-    Teller,
-    clock,
-    json_line,
-    progress_words,
-)
+from backfill_cli.telling import JSON_EVERY_S, LINE_EVERY_S, Redrawn, Teller
 from backfill_cli.view import filtered_words, one_line, show_progress, show_receipt
+from backfill_spark.lines import Lines, clock, json_line, progress_words
 from backfill_spark.rendezvous import control_file, make_state_folder
 from backfill_spark.settings import DriverSettings
 from backfill_spark.wire_commands import receipt_words

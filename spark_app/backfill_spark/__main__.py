@@ -1,5 +1,6 @@
 """`python -m backfill_spark -f job.yaml`: one attempt, progress as JSON lines on standard output.
 
+Each line has its time; one comes when something turns, else every ten seconds.
 With `BACKFILL_MODE=plan` it only says what would happen. The last line says how it ended, also when it could not start; in
 a pod the termination log says it too. What went wrong stands on standard error.
 """
@@ -7,9 +8,9 @@ a pod the termination log says it too. What went wrong stands on standard error.
 from __future__ import annotations
 
 import argparse
-import json
 import signal
 import sys
+import time
 import traceback
 from pathlib import Path
 from types import FrameType
@@ -21,6 +22,7 @@ from backfill_api.spec import Backfill
 from backfill_core.errors import EXIT_COMPLETE, BackfillError, InvalidSpecError
 from backfill_spark import last_words
 from backfill_spark.driver import request_stop, run_driver
+from backfill_spark.lines import POD_EVERY_S, Lines, clock, json_line, progress_words
 from backfill_spark.plan import plan_job
 from backfill_spark.settings import DriverSettings, InvalidSettingError
 from backfill_spark.wire_commands import receipt_words
@@ -58,7 +60,18 @@ def _run(backfill: Backfill, settings: DriverSettings) -> int:
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
-    outcome = run_driver(backfill, settings=settings, observe=_print)
+    began_s = time.monotonic()
+    lines = Lines(
+        lambda progress: _print(progress_words(backfill.job_id, progress, time.monotonic() - began_s, grid=False)),
+        POD_EVERY_S,
+    )
+    try:
+        lines.see(Progress(reason="starting Spark"))
+        outcome = run_driver(
+            backfill, settings=settings, observe=lines.see, starting=lambda step: lines.see(Progress(reason=step))
+        )
+    finally:
+        lines.close()
     receipt = None if outcome.receipt is None else receipt_words(outcome.receipt).model_dump(mode="json", by_alias=True)
     _say_end(outcome.outcome, outcome.reason, outcome.message, outcome.cure, receipt)
     last_words.leave(settings, last_words.of_outcome(outcome))
@@ -83,12 +96,13 @@ def _say_end(outcome: str, reason: str, message: str, cure: str, receipt: dict[s
     """Say how it ended, to programs; and what went wrong, to people."""
     if outcome == "Failed":
         print(f"error: {reason}: {message} {cure}".rstrip(), file=sys.stderr)
-    words = {"outcome": outcome, "reason": reason, "message": message, "cure": cure, "receipt": receipt}
-    print(json.dumps(words), flush=True)
+    _print(
+        {"time": clock(), "outcome": outcome, "reason": reason, "message": message, "cure": cure, "receipt": receipt}
+    )
 
 
-def _print(progress: Progress) -> None:
-    print(progress.model_dump_json(by_alias=True, exclude_none=True), flush=True)
+def _print(words: dict[str, Any]) -> None:
+    print(json_line(words), end="", flush=True)
 
 
 if __name__ == "__main__":

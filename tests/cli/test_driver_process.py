@@ -28,6 +28,7 @@ class TestItSaysWhyItDoesNotStart:
     def ends(self, done, code, reason, *facts):
         last = json.loads(done.stdout.splitlines()[-1])
         assert (done.returncode, last["outcome"], last["reason"]) == (code, "Failed", reason)
+        assert last["time"].endswith("Z")
         assert done.stderr.startswith(f"error: {reason}: ")
         assert "Traceback" not in done.stderr
         assert [fact for fact in facts if fact not in done.stderr] == []

@@ -39,7 +39,7 @@ class ScriptedDriver:
         )
         observe(progress)
         if self.script == "chatty":
-            for rows in range(30_000):
+            for rows in range(1, 30_000):
                 observe(progress.model_copy(update={"rows_done": rows}))
             os.write(2, b"SAID ALL\\n")
             self.stop.wait()
