@@ -20,8 +20,10 @@ __all__ = [
 ]  # fmt: skip
 
 HISTORY_MAX = 5
+TOKEN_HASHES_MAX = 8
 
 PodName = Annotated[str, Field(max_length=253)]
+TokenHash = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 
 
 AttemptKind = Literal["Run", "Plan"]
@@ -62,6 +64,12 @@ class Attempt(Model):
 
     start_time: Moment | None = None
     """When the attempt was planned, RFC 3339."""
+
+    token_hashes: Annotated[tuple[TokenHash, ...], Field(min_length=1, max_length=TOKEN_HASHES_MAX)] | None = None
+    """SHA-256, shortened, of the tokens that its Secret may hold; a Secret with another one is not the operator's.
+
+    Absent: a version before them made it.
+    """
 
     ready_time: Moment | None = None
     """When its driver was ready first, RFC 3339; from then on the startup timeout does not count."""

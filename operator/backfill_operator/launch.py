@@ -2,14 +2,15 @@
 
 A pod that the API server refuses leaves nothing behind, and from then on, in that namespace, a pod is asked for without
 being made before anything is: a quota that is full is found out by one request a try. What is there already is ours when
-the Backfill owns it, by UID; anything else of that name is a collision, and is not touched.
+the Backfill owns it, by UID, and a Secret only when the hash of its token is on record; anything else of that name is a
+collision, and is not touched.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from backfill_api.names import UID_LABEL
 from backfill_core.lifecycle.naming import driver_name
@@ -20,12 +21,17 @@ from backfill_operator.cluster import Cluster
 from backfill_operator.manifests.config_map import config_map
 from backfill_operator.manifests.driver_pod import driver_pod
 from backfill_operator.manifests.launch import Installation, Launch, ManifestRefusedError
-from backfill_operator.manifests.secret import Identity, secret
+from backfill_operator.manifests.secret import Identity, secret, token_of
 from backfill_operator.manifests.service import service
+from backfill_operator.memory import hash_of
 from backfill_operator.resources import CONFIG_MAPS, PODS, SECRETS, SERVICES, Raw, Resource, resource_of
 
 COLLISION = "NameCollision"
 MESSAGE_CHARACTERS_MAX = 1024
+NOT_OURS = (
+    "Secret {} was not made by the operator, although it names this Backfill as its owner: who made it could command the "
+    "driver; delete it"
+)
 UNBUILDABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """What a builder may raise of words that no check foresaw."""
 
@@ -78,11 +84,16 @@ class Launcher:
         self._doubted: set[str] = set()
         """Namespaces whose newest pod was refused: to ask first costs each launch an eighth of its requests."""
 
-    async def launch(self, seen: Observation, action: LaunchDriver) -> Raw:
+    async def launch(self, seen: Observation, action: LaunchDriver, token: str) -> Raw:
         """Make an attempt's objects; return its pod.
 
         Doing it again after any failure is safe: what is there is taken as it is, or brought up to date before the pod
         can read it.
+
+        Args:
+            seen: The look.
+            action: The attempt, which is on record.
+            token: What will command its driver; its hash is on record too.
 
         Raises:
             AlreadyExistsError: the pod is there, whoever owns it; or, with the reason `NameCollision`, another object
@@ -90,12 +101,14 @@ class Launcher:
             RefusedError: the server will not have one of them.
             UnavailableError: nobody knows how far it came.
         """
-        made = self._made(seen, action, await self._mint.take())
+        made = self._made(seen, action, replace(await self._mint.take(), token=token))
         if seen.namespace in self._doubted:
             await self._cluster.create(PODS, seen.namespace, made.pod, dry_run=True)
         await self._ensure(seen, made.config_map, mend=True)
-        # A Secret that is there stays: this attempt's driver has no other, and whoever made it may have made the pod.
-        await self._ensure(seen, made.secret, mend=False)
+        # A Secret of ours that is there stays: this attempt's driver has no other, and its maker may have made the pod.
+        there = await self._ensure(seen, made.secret, mend=False)
+        if there is not None and action.token_hashes and hash_of(token_of(there) or "") not in action.token_hashes:
+            raise AlreadyExistsError(409, COLLISION, NOT_OURS.format(made.secret["metadata"]["name"]))
         await self._ensure(seen, made.service, mend=False)
         try:
             pod = await self._cluster.create(PODS, seen.namespace, made.pod)
@@ -128,8 +141,8 @@ class Launcher:
             if there is None or not owned(there, seen.uid):
                 await self.remove(seen, attempt)
 
-    async def _ensure(self, seen: Observation, wanted: Raw, *, mend: bool) -> None:
-        """Make an object, or take the one that is there; `mend`: with what is in it now, when that differs."""
+    async def _ensure(self, seen: Observation, wanted: Raw, *, mend: bool) -> Raw | None:
+        """Make an object, or return the one that is there; `mend`: with what is in it now, when that differs."""
         resource, name = resource_of(wanted), wanted["metadata"]["name"]
         try:
             await self._cluster.create(resource, seen.namespace, wanted)
@@ -144,6 +157,8 @@ class Launcher:
                 # It is immutable, and no pod reads it yet.
                 await self._cluster.delete(resource, seen.namespace, name, uid=there["metadata"]["uid"])
                 await self._cluster.create(resource, seen.namespace, wanted)
+            return there
+        return None
 
     async def lost(self, seen: Observation, attempt: int) -> frozenset[str]:
         """Return the kinds of an attempt's objects that are not there, its pod excepted.

@@ -45,6 +45,7 @@ from backfill_operator.event_recorder import EventRecorder
 from backfill_operator.launch import Launcher
 from backfill_operator.lean import is_stub
 from backfill_operator.logs import about
+from backfill_operator.memory import Memory
 from backfill_operator.metrics import Metrics
 from backfill_operator.neighbours import Neighbours
 from backfill_operator.observe import StatusUnreadableError, observation_of, pod_of
@@ -58,19 +59,6 @@ UNANSWERED_MAX = 3
 """So often a launch without an answer is tried again at once; then it is worth showing."""
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class _Memory:
-    """What is worth knowing of one Backfill between looks; none of it is needed for being right."""
-
-    uid: str
-    launch_failed: LaunchFailed | None = None
-    kept_at: float | None = None
-    """When the objects of its attempt were looked for last; monotonic."""
-
-    unanswered: int = 0
-    """Launches in a row to which there was no answer."""
 
 
 class Reconciler:
@@ -118,7 +106,7 @@ class Reconciler:
         self._neighbours = Neighbours(cache, events, again)
         self._keep_every_s = keep_every_s
         self._now_ms = now_ms
-        self._memories: dict[Key, _Memory] = {}
+        self._memories: dict[Key, Memory] = {}
 
     async def __call__(self, key: Key) -> float | None:
         """Look once; return after how long to look again at the latest.
@@ -220,13 +208,15 @@ class Reconciler:
         uid = raw["metadata"]["uid"]
         memory = self._memories.get(key)
         if memory is None or memory.uid != uid:
-            memory = self._memories[key] = _Memory(uid)
+            memory = self._memories[key] = Memory(uid)
         seen = observation_of(raw, (), launch_failed=memory.launch_failed)
         attempt = seen.status.attempt
         number = attempt.number if attempt is not None else 1
         pods = self._cache.pods(key, driver_name(seen.name, number))
         self._neighbours.tell_what_was_dropped(key, raw)
-        return replace(seen, pods=pods, look=self._drivers.look(key, number), beside=self._neighbours.of(key))
+        token_hash = memory.token_hash(number if attempt is not None and attempt.state == "Planned" else None)
+        look, beside = self._drivers.look(key, number), self._neighbours.of(key)
+        return replace(seen, pods=pods, look=look, beside=beside, token_hash=token_hash)
 
     async def _live_pods(self, seen: Observation, pod_name: str) -> tuple[DriverPod, ...]:
         """Ask for the pods by label, and for the one by name; what is heard is news for the cache too."""
@@ -275,7 +265,8 @@ class Reconciler:
         began = time.monotonic()
         memory = self._memories[key]
         try:
-            pod = await self.launcher.launch(seen, action)
+            memory.token_of = action.attempt
+            pod = await self.launcher.launch(seen, action, memory.token)
         except (ApiError, NoCertificateError) as error:
             memory.unanswered += 1
             if isinstance(error, UnavailableError) and memory.unanswered <= UNANSWERED_MAX:

@@ -1,11 +1,48 @@
 """Launches that the API server, the kubelet or a name in the way refuses: said, waited for, and nothing left behind."""
 
 import json
+from base64 import b64encode
 from collections import Counter
 
+import pytest
 from support.fake_api import Fault
 from support.fake_store import Refusal
 from support.operator_rig import NAMESPACE, Rig
+
+from backfill_api.names import API_VERSION, KIND
+from backfill_operator.manifests.secret import token_of
+from backfill_operator.memory import Memory, hash_of
+
+
+def owned_secret(rig, *, token):
+    """Return the Secret of the first attempt, as its Backfill's owner may write it."""
+    owner = {"apiVersion": API_VERSION, "kind": KIND, "name": "orders", "uid": rig.uid(), "controller": True}
+    metadata = {"name": rig.driver()[1], "ownerReferences": [owner]}
+    return {"metadata": metadata, "data": {"token": b64encode(token.encode()).decode()}}
+
+
+class TestTheTokenOfASecret:
+    def test_is_kept_for_one_attempt(self):
+        """A try that is made again finds the Secret of the one before it."""
+        memory = Memory("uid")
+        first = memory.token_hash(None)
+        memory.token_of = 1
+        assert [memory.token_hash(1), memory.token_hash(1)] == [first, first]
+
+    @pytest.mark.parametrize("planned", [None, 2])
+    def test_is_not_given_to_another_attempt(self, planned):
+        """Whoever may read the first Secret could make the second one beforehand."""
+        memory = Memory("uid")
+        first = memory.token_hash(None)
+        memory.token_of = 1
+        second = memory.token_hash(planned)
+        assert second != first
+        assert memory.token_hash(planned) == second
+
+    @pytest.mark.parametrize("data", [None, {}, {"token": 7}, {"token": "%"}, {"token": "/w=="}])
+    def test_is_none_where_anything_stands(self, data):
+        """Its maker may have written whatever he liked."""
+        assert token_of({"data": data}) is None
 
 
 class TestWhatCannotBeLaunched:
@@ -137,6 +174,51 @@ class TestWhatCannotBeLaunched:
             rig.delete()
             await rig.until(lambda: rig.get() is None)
             assert rig.store.get("secrets", *rig.driver()) == stranger
+
+    async def test_a_secret_that_was_made_beforehand_in_our_name(self):
+        """Whoever may make Secrets may write our owner on one; with its token he would command the driver."""
+        async with Rig() as rig:
+            rig.create(suspend=True)
+            await rig.until_holds("Suspended")
+            forged = rig.store.create("secrets", NAMESPACE, owned_secret(rig, token="known"))
+            rig.edit(suspend=False)
+            await rig.until(lambda: rig.condition("Stalled") == ("True", "NameCollision"))
+
+            assert rig.pods() == {}
+            assert rig.store.get("secrets", *rig.driver()) == forged
+            rig.store.delete("secrets", *rig.driver())
+            rig.edit(backoffLimit=5)
+            await rig.until_holds("Running")
+            assert rig.has_one_driver()
+
+    @pytest.mark.parametrize("what", ["lose the request", "lose the answer"])
+    async def test_a_secret_of_the_operator_before_it_is_taken(self, what):
+        """It died between the Secret and the pod; the next one finds the hash on record, and adds its own."""
+        async with Rig() as rig:
+            rig.api.faults.append(Fault(what, verb="create", plural="secrets", deed=rig.kill))
+            rig.create()
+            await rig.until(lambda: not rig.running.alive)
+            before = rig.store.objects["secrets"].get(rig.driver())
+            rig.restart()
+            await rig.until_holds("Running")
+
+            after = rig.store.get("secrets", *rig.driver())
+            assert before is None or after["metadata"]["uid"] == before["metadata"]["uid"]
+            assert hash_of(token_of(after)) in rig.status()["attempt"]["tokenHashes"]
+            assert rig.has_one_driver()
+
+    async def test_a_secret_of_an_earlier_version_is_taken(self):
+        """Its attempt is on record without a hash, and its driver may be on its way."""
+        async with Rig(start=False) as rig:
+            rig.create()
+            rig.store.create("secrets", NAMESPACE, owned_secret(rig, token="of before"))
+            planned = {"attempts": 1, "attempt": {"number": 1, "state": "Planned"}}
+            rig.store.patch("backfills", *rig.driver()[:1], "orders", {"status": planned}, subresource="status")
+            rig.start()
+            await rig.until(lambda: rig.pods())
+
+            assert rig.attempt() == 1
+            assert "tokenHashes" not in rig.status()["attempt"]
 
     async def test_a_name_that_is_too_long_for_a_pod(self):
         """Shortened, and still its own."""

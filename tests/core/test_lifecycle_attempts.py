@@ -24,6 +24,8 @@ from backfill_core.lifecycle.words import (
     WriteStatusFirst,
 )
 
+OURS, THEIRS = "0f" * 16, "1e" * 16
+
 
 def minutes_later(minutes: float) -> int:
     return T0 + round(minutes * 60_000)
@@ -70,6 +72,49 @@ class TestTheFirstLaunch:
         assert decision.status.attempt is not None
         assert decision.status.attempt.number == 4
         assert decision.status.phase == "Running"
+
+
+class TestTheTokenOfAnAttempt:
+    """Its hash is on record before any Secret has it, so that a Secret that somebody made is known."""
+
+    def test_is_on_record_with_the_attempt(self) -> None:
+        """In the same write."""
+        decision = checked(seen(token_hash=OURS))
+
+        assert decision.actions == (WriteStatusFirst(), LaunchDriver(1, "Run", token_hashes=(OURS,)))
+        assert decision.status.attempt is not None
+        assert decision.status.attempt.token_hashes == (OURS,)
+
+    def test_of_an_operator_that_is_no_more_stays_good(self) -> None:
+        """It may have made the Secret; so may its successor, once."""
+        first = seen(token_hash=OURS)
+        second = checked(after(first, checked(first), token_hash=THEIRS))
+        again = checked(after(first, second, token_hash=THEIRS))
+
+        for one in (second, again):
+            assert one.actions == (WriteStatusFirst(), LaunchDriver(1, "Run", token_hashes=(OURS, THEIRS)))
+            assert one.status.attempt is not None
+            assert one.status.attempt.token_hashes == (OURS, THEIRS)
+
+    def test_is_no_more_of_too_many(self) -> None:
+        """An operator that dies at each launch fills no status."""
+        decision = checked(seen(token_hash=OURS))
+        for number in range(20):
+            decision = checked(after(seen(), decision, token_hash=f"{number:032x}"))
+        assert decision.status.attempt is not None
+        assert decision.status.attempt.token_hashes == tuple(f"{number:032x}" for number in range(12, 20))
+
+    def test_is_asked_of_no_attempt_of_an_earlier_version(self) -> None:
+        """Its Secret has a token that nobody put on record."""
+        decision = checked(seen(status=STATUSES["planned"], token_hash=OURS))
+
+        assert decision.actions == (WriteStatusFirst(), LaunchDriver(1, "Run"))
+
+    def test_is_another_one_of_the_next_attempt(self) -> None:
+        """What the first Secret says is no secret to whoever may read it."""
+        failed = checked(seen(status=STATUSES["failed"], generation=2, live=True, token_hash=THEIRS))
+
+        assert failed.actions == (WriteStatusFirst(), LaunchDriver(2, "Run", token_hashes=(THEIRS,)))
 
 
 class TestWhatIsInTheWay:

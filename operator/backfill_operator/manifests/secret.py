@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -41,3 +44,11 @@ def secret(launch: Launch, identity: Identity) -> dict[str, Any]:
             RPC_SECRET_KEY: identity.rpc_secret,
         },
     }
+
+
+def token_of(there: Mapping[str, Any]) -> str | None:
+    """Return the token that a Secret holds; None: it holds none that could be ours."""
+    try:
+        return base64.b64decode(there["data"][TOKEN_KEY], validate=True).decode("ascii")
+    except (KeyError, TypeError, ValueError, binascii.Error):
+        return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from backfill_api.conditions import Phase
 from backfill_api.names import RESTART_ANNOTATION
-from backfill_api.status import Attempt, AttemptKind, Control
+from backfill_api.status import TOKEN_HASHES_MAX, Attempt, AttemptKind, Control
 from backfill_core.lifecycle import details
 from backfill_core.lifecycle.commands import TOKEN_CHARACTERS_MAX
 from backfill_core.lifecycle.face import Face
@@ -42,7 +42,7 @@ def plan_attempt(sight: Sight) -> Turn:
     kind: AttemptKind = "Plan" if sight.plan_first else "Run"
     attempt = Attempt(
         number=number, kind=kind, state="Planned", pod_name=driver_name(sight.seen.name, number),
-        start_time=sight.moment,
+        start_time=sight.moment, token_hashes=(sight.seen.token_hash,) if sight.seen.token_hash else None,
     )  # fmt: skip
     control = status.control or Control()
     # Whatever asked for a restart before there was anything to restart has got it.
@@ -120,9 +120,21 @@ def _mendable(words: str) -> bool:
 
 
 def _again(sight: Sight, attempt: Attempt, face: Face) -> Turn:
+    attempt = _known_by(attempt, sight.seen.token_hash)
     turn = _waits(sight, attempt, face)
     # On record already, but perhaps no longer: without the fence a stale look would bring a dead attempt back.
     return turn.and_do(WriteStatusFirst(), _launch(sight, attempt)).within(SOON_MS)
+
+
+def _known_by(attempt: Attempt, token_hash: str) -> Attempt:
+    """Put on record that its Secret may hold another token: the operator that made the first one may be no more.
+
+    An attempt without any is of an earlier version, and so is its Secret, which must stay good.
+    """
+    known = attempt.token_hashes
+    if not known or not token_hash or token_hash in known:
+        return attempt
+    return attempt.model_copy(update={"token_hashes": (*known, token_hash)[-TOKEN_HASHES_MAX:]})
 
 
 def _waits(sight: Sight, attempt: Attempt, face: Face) -> Turn:
@@ -138,7 +150,10 @@ def _asked(sight: Sight, control: Control) -> Control:
 
 
 def _launch(sight: Sight, attempt: Attempt) -> LaunchDriver:
-    return LaunchDriver(attempt.number, attempt.kind, sight.wanted.paused, sight.wanted.rows_per_second)
+    wanted = sight.wanted
+    return LaunchDriver(
+        attempt.number, attempt.kind, wanted.paused, wanted.rows_per_second, token_hashes=attempt.token_hashes or ()
+    )
 
 
 def _face(sight: Sight, attempt: Attempt) -> Face:

@@ -163,6 +163,8 @@ class Observation:
 
     look: DriverLook | None = None
     launch_failed: LaunchFailed | None = None
+    token_hash: str = ""
+    """Of the token that the next Secret will hold."""
 
 
 # ------------------------------------------------------------------ what is to be done
@@ -198,6 +200,8 @@ class LaunchDriver:
     """Controls that the attempt starts with: spec and override together."""
 
     rows_per_second: int | None = None
+    token_hashes: tuple[str, ...] = ()
+    """Of tokens that its Secret may hold; another Secret of its name is somebody else's. Empty: not on record."""
 
 
 @dataclass(frozen=True, slots=True)

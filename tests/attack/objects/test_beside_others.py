@@ -191,9 +191,9 @@ async def attacked(rig, chance):
         rig.edit("sound", desiredState="Running")
         await rig.until_holds("Running", "sound", within_s=WITHIN_S)
     assert rig.attempt("sound") == 1
-    for one in made:
-        rig.delete(one["metadata"]["name"])
-    names = [one["metadata"]["name"] for one in made]
+    names = [*(one["metadata"]["name"] for one in made), "sound", "late"]
+    for name in names:
+        rig.delete(name)
     await rig.until(
         lambda: not any(rig.get(name) for name in names), WITHIN_S,
         what=lambda: f"the end of {[name for name in names if rig.get(name)]}",
