@@ -1,4 +1,4 @@
-"""What the reference machine of snapshot backfill speaks of: barriers, chunks, stored progress, and its upstream table."""
+"""What the reference machines speak of: barriers, chunks, reports; and what snapshot backfill stores and reads."""
 
 from __future__ import annotations
 
@@ -15,6 +15,17 @@ class Fatal(Exception):
 
 # ------------------------------------------------------------------ messages
 @dataclass(frozen=True, slots=True)
+class Splits:
+    """The partitions that an actor of source backfill owns after a barrier.
+
+    `rescaled`: what it loses goes to another actor (`Update`); else it is gone from the topic (`SourceChangeSplit`).
+    """
+
+    owned: frozenset[int]
+    rescaled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Mutation:
     """What a barrier may carry for this executor."""
 
@@ -23,6 +34,7 @@ class Mutation:
     """New rate limit in a 1-tuple; None is unlimited, 0 reads nothing."""
 
     vnodes: frozenset[int] | None = None
+    splits: Splits | None = None
 
 
 @dataclass(frozen=True, slots=True)
