@@ -27,8 +27,12 @@ class ReferenceSnapshot:
         chunk_size: int = 256,
         rate_limit: int | None = None,
         project: Callable[[Row], Row] = lambda row: row,
+        slowable: bool = True,
     ) -> None:
-        """Begin with what a former run stored, if any; nothing is emitted before both first barriers."""
+        """Begin with what a former run stored, if any; nothing is emitted before both first barriers.
+
+        `slowable`: an upstream that is not drained waits. One that cannot be slowed comes in whatever the limit says.
+        """
         self.upstream: deque[Message] = deque()
         self.injected: deque[Barrier] = deque()
         self.emitted: list[Message] = []
@@ -42,7 +46,7 @@ class ReferenceSnapshot:
         self.discarded = 0
         self.paused = False
         self._table, self._epoch, self._vnodes = table, snapshot_epoch, frozenset(vnodes)
-        self._chunk_size, self._rate, self._project = chunk_size, rate_limit, project
+        self._chunk_size, self._rate, self._project, self._slowable = chunk_size, rate_limit, project, slowable
         self._permits = rate_limit
         self._chain: int | None = None
         self._readers: dict[int, deque[Row]] = {}
@@ -133,8 +137,8 @@ class ReferenceSnapshot:
         needed = first.pair != own.pair
         if needed and self._epoch is None:
             raise Fatal("a backfill needs a snapshot epoch")
-        if needed and self._epoch is not None and self._epoch > first.prev:
-            raise Fatal("the snapshot is younger than the upstream (R-SNAP-4)")
+        if needed and self._epoch is not None:
+            self._check_epoch(self._epoch, first)
         self._next_in_chain(own)
         self._close(own)
         self._apply(own.mutation)
@@ -143,13 +147,20 @@ class ReferenceSnapshot:
                 raise Fatal("not backfilled up to the first barrier (R-SNAP-2)")
             self._owes_finish, self.phase = True, "live"
             return True
-        self._keep(first)
+        self._hold_first(first)
         assert self._epoch is not None
         if own.prev >= self._epoch:
             self._begin_log(own.prev)
         else:
             self._open_readers(self._epoch)
         return True
+
+    def _check_epoch(self, epoch: int, first: Barrier) -> None:
+        if epoch > first.prev:
+            raise Fatal("the snapshot is younger than the upstream (R-SNAP-4)")
+
+    def _hold_first(self, first: Barrier) -> None:
+        self._keep(first)
 
     def _open_readers(self, epoch: int) -> None:
         """Start each vnode at its stored position, inclusive; finished ones are not read (R-SNAP-6)."""
@@ -177,7 +188,7 @@ class ReferenceSnapshot:
     def _drain_allowed(self) -> bool:
         if self.phase in ("snapshot", "passing"):
             return True
-        return self.polling or self.lag < self.limit
+        return self.polling or self.lag < self.limit or not self._slowable
 
     @property
     def lag(self) -> int:
@@ -187,6 +198,11 @@ class ReferenceSnapshot:
     @property
     def _groups(self) -> int:
         return sum(barrier.checkpoint for barrier in self.pending)
+
+    @property
+    def _is_due(self) -> bool:
+        """Tell whether a checkpoint group waits to be consumed."""
+        return self._groups > 0
 
     # -------------------------------------------------------------- phase 1
     def _read_row(self) -> bool:
@@ -251,13 +267,16 @@ class ReferenceSnapshot:
         self.consumed = consumed
         if self.pending and self.pending[0].prev == consumed:
             self.pending.pop(0)
+        self._enter_log()
+
+    def _enter_log(self) -> None:
         self.phase = "log"
-        if self._groups == 0 and not self.polling:
+        if not self._is_due and not self.polling:
             self._owes_finish, self.phase = True, "live"
 
     def _log_step(self, barrier: Barrier) -> bool:
         if self._stepped is None:
-            if self._groups == 0:
+            if not self._is_due:
                 if not self.upstream:
                     return False
                 self._drain()
@@ -301,17 +320,19 @@ class ReferenceSnapshot:
                     counted += 1
             self._store(vnode, Progress(barrier.prev, counted, finished=True, position=None))
         builder.flush()
-        finished = self._groups == 0 and not self.polling
-        if finished and self.lag:
-            raise Fatal("finished with a lag")
-        kind = "finish log" if finished else "update log"
-        self.reports.append(Report(kind, barrier.curr, self.lag))
+        finished = not self._is_due and not self.polling
+        self._report_log(barrier, finished=finished)
         self._close(barrier)
         self._apply(barrier.mutation)
         if barrier.mutation.vnodes is not None:
             raise Fatal("vnodes cannot change while the log is replayed (R-SNAP-33)")
         if finished:
             self.phase = "live"
+
+    def _report_log(self, barrier: Barrier, *, finished: bool) -> None:
+        if finished and self.lag:
+            raise Fatal("finished with a lag")
+        self.reports.append(Report("finish log" if finished else "update log", barrier.curr, self.lag))
 
     # -------------------------------------------------------------- phase 3
     def _live(self) -> bool:
