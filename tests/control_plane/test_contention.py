@@ -103,7 +103,9 @@ def multiply(rig, number):
     names = [f"job-{one}" for one in range(number)]
     for name in names:
         metadata = {"name": name, "finalizers": first["metadata"].get("finalizers", [])}
-        made = rig.store.create("backfills", NAMESPACE, {"metadata": metadata, "spec": first["spec"]})
+        spec = copy.deepcopy(first["spec"])
+        spec["target"]["delta"]["path"] += f"-{name}"  # two with one target would be told so
+        made = rig.store.create("backfills", NAMESPACE, {"metadata": metadata, "spec": spec})
         driver = rig.store.create("pods", NAMESPACE, another(pod, name, made))
         for plural, one in children:
             rig.store.create(plural, NAMESPACE, another(one, name, made))
@@ -131,7 +133,7 @@ class TestThousandsAtOnce:
             known = ["first", *multiply(rig, MANY - NEW - 1)]
             new = [f"new-{one}" for one in range(NEW)]
             for name in new:
-                rig.create(name)
+                rig.create(name, target={"type": "Delta", "delta": {"path": f"/data/{name}"}})
             rig.api.requests.clear()
             rig.start(queries_per_second=10_000, query_burst=10_000)
             await rig.until(
