@@ -16,7 +16,7 @@ A barrier waits for no split. While a MERGE runs barriers go on and seals wait f
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from backfill_core.controls import Controls
@@ -182,6 +182,10 @@ class Job:
         self._barrier_now = False
         self._stopping = False
         self._stop_asked: StopRequested | None = None
+        self._awaited = False
+        """Does somebody wait for the end, who pressed Ctrl-C or runs the pod?"""
+
+        self._leave_at_s: float | None = None
         self._failures = self._seals_lost = 0
         self._last_error: BackfillError | None = None
         self._hold_until_s: float | None = None
@@ -217,7 +221,8 @@ class Job:
         """Return when a `Tick` is due at the latest, in monotonic seconds."""
         # Before the fence is durable no barrier passes, so none needs a wake-up.
         barrier_s = self._next_barrier_s if self._fenced else None
-        times = (barrier_s, self._cancel_at_s, self._hold_until_s, self._seal_again_s)
+        leave_s = self._leave_at_s if self._may_leave() else None
+        times = (barrier_s, self._cancel_at_s, leave_s, self._hold_until_s, self._seal_again_s)
         return min((time for time in times if time is not None), default=math.inf)
 
     # ------------------------------------------------------------------ events
@@ -428,7 +433,11 @@ class Job:
             actions += self._barrier(now, due=due)
         if self._cancel_at_s is not None and now.mono_s >= self._cancel_at_s:
             self._cancel_at_s = None
-            actions += self._cancel_running()
+            actions += self._cancel_running(now)
+        late = self._leave_at_s is not None and now.mono_s >= self._leave_at_s
+        if late and self._outcome is None and self._may_leave():
+            self._outcome = Finish("Stopped")
+            actions.append(self._outcome)
         if self._outcome is None:
             actions += self._begin_work(now, at_barrier=due)
         return tuple(actions)
@@ -534,7 +543,7 @@ class Job:
                 self._set_deadline(now, force=one.command.force)
         self._received = []
         if self._stop_asked is not None:
-            self._stopping = True
+            self._stopping = self._awaited = True
             self._set_deadline(now, force=self._stop_asked.force)
             self._stop_asked = None
         if self._controls.rows_per_s != before.rows_per_s:
@@ -552,19 +561,33 @@ class Job:
             self._cancel_at_s = None
         if self._cancel_at_s is not None and now.mono_s >= self._cancel_at_s:
             self._cancel_at_s = None
-            return self._cancel_running()
-        return []
+            return self._cancel_running(now)
+        # A proof that is nearly done is worth nothing to a job that ends, so it gets no time.
+        return self._cancel([self._verify_id, self._proof_id]) if self._stopping else []
 
-    def _cancel_running(self) -> list[Action]:
+    def _cancel_running(self, now: Now) -> list[Action]:
         """End what a pause or stop does not let go on: log replay goes on in a pause of history (R-SNAP-43)."""
         all_of_it = self._stopping or self._controls.changes_held
         if not all_of_it and self._strategy.done is None:
             return []
-        ids = [work_id for work_id, asked in self._running.items() if not asked]
-        ids = [work_id for work_id in ids if self._stopping or work_id != self._verify_id]
-        for work_id in ids:
+        if self._awaited:
+            self._leave_at_s = now.mono_s + self._settings.pause_budget_s
+        return self._cancel([one for one in self._running if self._stopping or one != self._verify_id])
+
+    def _cancel(self, ids: Sequence[int | None]) -> list[Action]:
+        """Ask what is under way for its end, once."""
+        fresh = [work_id for work_id in ids if work_id is not None and self._running.get(work_id) is False]
+        for work_id in fresh:
             self._running[work_id] = True
-        return [CancelWork(work_id) for work_id in ids]
+        return [CancelWork(work_id) for work_id in fresh]
+
+    def _may_leave(self) -> bool:
+        """May the job end beside work that does not?
+
+        That is a MERGE on its way to its commit. Nothing is sealed meanwhile, and its number is announced: like after a
+        kill, the next attempt knows by that number whether it came. A command that waits to be sealed keeps the job here.
+        """
+        return bool(self._running) and self._sealing is None and not self._to_ack and not self._received
 
     # ------------------------------------------------------------------ actions
     def _seal(self, files: tuple[StagedFile, ...], *, verify: bool, reserves: bool, fences: bool = False) -> Seal:

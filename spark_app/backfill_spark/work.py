@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -45,6 +44,7 @@ from backfill_spark.java_death import death, java_died
 from backfill_spark.priorities import CopyPriority
 from backfill_spark.troubles import unexplained
 from backfill_spark.verify import check_one_row_a_key
+from backfill_spark.workers import Workers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -53,9 +53,9 @@ if TYPE_CHECKING:
     from backfill_spark.seal import Sealer
     from backfill_spark.transform import Transform
 
+THREADS_MAX = 8
 UPSERT, APPEND, CHANGELOG = "Upsert", "Append", "Changelog"
 POOLS = {ReadSplit: "splits", ApplyChanges: "changes", Verify: "verify", ProveKey: "verify"}
-THREADS_MAX = 8
 OF_ANY_JOB = "backfill-"
 """How the application ids of all jobs begin; those that share a target are no strangers."""
 
@@ -86,13 +86,24 @@ class Parts:
     """What the job says of the target."""
 
 
+class _CancelledError(Exception):
+    """Work was cancelled between two of its jobs."""
+
+
 class SparkHands:
     """Satisfies `loop.Hands` on Spark and Delta."""
 
     def __init__(self, parts: Parts) -> None:
         """Take the parts; start nothing."""
         self._parts = parts
-        self._pool = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="work")
+        # Nobody waits for what was cancelled, not even the end of the process.
+        self._workers = Workers(THREADS_MAX, "work")
+        self._under_way: dict[int, Callable[[Event], None]] = {}
+        """Who waits for the answer of which work."""
+
+        self._merging: set[int] = set()
+        """Work that may have changed the target: only its own end tells."""
+
         self._cancelled: set[int] = set()
         self._copies = CopyPriority(parts.spark)
         self._lock = threading.Lock()
@@ -105,17 +116,32 @@ class SparkHands:
     # ------------------------------------------------------------------ background work
     def start(self, work: Work, answer: Callable[[Event], None]) -> None:
         """Begin work in the background and answer once."""
-        self._pool.submit(self._run, work, answer)
+        with self._lock:
+            self._under_way[work.work_id] = answer
+        self._workers.submit(lambda: self._run(work))
 
     def cancel(self, work_id: int) -> None:
-        """End the Spark jobs of one piece of work, also those it has not submitted yet."""
+        """End the Spark jobs of one piece of work, also those it has not submitted yet, and answer for it.
+
+        Java may plan for seconds yet before it submits one that is refused. What comes of it then counts no more. Only for
+        what has begun to change the target its own answer is waited for.
+        """
         with self._lock:
             self._cancelled.add(work_id)
+            waits = work_id in self._merging
         self._parts.spark.sparkContext._jsc.sc().cancelJobGroupAndFutureJobs(self._group(work_id))
+        if not waits:
+            self._answer(WorkCancelled(work_id))
+
+    def _answer(self, event: WorkFinished | WorkFailed | WorkCancelled) -> None:
+        work_id = event.result.work_id if isinstance(event, WorkFinished) else event.work_id
+        with self._lock:
+            answer = self._under_way.pop(work_id, None)
+        if answer is not None:
+            answer(event)
 
     def close(self) -> None:
         """Wait for nothing: what still runs is cancelled by the session's end or by the caller."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
         self._copies.restore()
 
     def tidy(self) -> None:
@@ -125,15 +151,15 @@ class SparkHands:
     def _group(self, work_id: int) -> str:
         return f"backfill-{self._parts.app_id}-{self._parts.attempt}-{work_id}"
 
-    def _run(self, work: Work, answer: Callable[[Event], None]) -> None:
+    def _run(self, work: Work) -> None:
         """Answer once, whatever happens: the core waits for ever for work that says nothing."""
         try:
             event = self._event(work)
         except Exception as error:  # noqa: BLE001 - a thread's border: whatever it was becomes an event
             event = WorkFailed(work.work_id, self.explain(error))
-        answer(event)
+        self._answer(event)
 
-    def _event(self, work: Work) -> Event:
+    def _event(self, work: Work) -> WorkFinished | WorkFailed | WorkCancelled:
         work_id = work.work_id
         try:
             context = self._parts.spark.sparkContext
@@ -157,7 +183,7 @@ class SparkHands:
                 check_one_row_a_key(self._parts.sink.at(work.target_version), self._parts.key, what="the target")
                 return KeyProven(work.work_id)
 
-    def _after_failure(self, work: Work, error: Exception) -> Event:
+    def _after_failure(self, work: Work, error: Exception) -> WorkFinished | WorkFailed | WorkCancelled:
         with self._lock:
             cancelled = work.work_id in self._cancelled
         if isinstance(work, ApplyChanges) and self._merge_landed(work):
@@ -253,6 +279,10 @@ class SparkHands:
         changed = change_rows.check_net_changes(net, parts.key)
         if changed == 0:
             return ChangesApplied(work.work_id, 0)
+        with self._lock:
+            if work.work_id in self._cancelled:
+                raise _CancelledError
+            self._merging.add(work.work_id)
         crash_point("before_merge")
         parts.sink.merge(net, app_id=parts.app_id, txn_version=work.txn_version)
         crash_point("after_merge")

@@ -1,6 +1,7 @@
 """Parts of a split: read together, staged apart, sealed one by one; each is what it would be alone (ADR 0018)."""
 
 import itertools
+import queue
 import random
 from collections import Counter
 from functools import reduce
@@ -19,6 +20,8 @@ from backfill_spark.sinks.delta.sink import DeltaSink
 from backfill_spark.sources.delta.source import DeltaSource
 from backfill_spark.transform import Transform
 from backfill_spark.work import Parts, SparkHands
+
+WAITS_S = 240
 
 
 def rows_of(frame):
@@ -91,12 +94,11 @@ def world(spark, tmp_path):
                 app_id="a", attempt=attempt, write_mode=self.mode, key=(), vnodes=8, prefix=tuple(self.prefix),
                 opened_at=None,
             )  # fmt: skip
-            hands, found = SparkHands(parts), []
+            hands, found = SparkHands(parts), queue.SimpleQueue()
             self.hands = hands
             made.append(hands)
-            hands.start(ReadSplit(work_id, pieces(self.prefix, start, stop), start, stop, 1, cuts), found.append)
-            hands._pool.shutdown(wait=True)
-            return found[0]
+            hands.start(ReadSplit(work_id, pieces(self.prefix, start, stop), start, stop, 1, cuts), found.put)
+            return found.get(timeout=WAITS_S)
 
         def seal(self, *files):
             self.txn += 1

@@ -1,5 +1,8 @@
 """The hands answer once for every piece of work, also when what they look after in a failure fails too."""
 
+import queue
+import threading
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -14,6 +17,7 @@ from backfill_spark.transform import Transform
 from backfill_spark.work import Parts, SparkHands
 
 APP, TXN = "backfill-x", (1 << 32) + 2
+WAITS_S = 240
 
 
 class SealerOfAStorageThatIsAway(Sealer):
@@ -70,10 +74,17 @@ def hands(spark, tmp_path):
 
 def answers(hands, work):
     """Return all answers to one piece of work."""
-    found = []
-    hands.start(work, found.append)
-    hands._pool.shutdown(wait=True)
-    return found
+    found = queue.SimpleQueue()
+    hands.start(work, found.put)
+    first = found.get(timeout=WAITS_S)
+    return [first, *(found.get() for _ in range(found.qsize()))]
+
+
+def run_whole(work):
+    """Run on another thread, and return when nothing of it comes any more."""
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
 
 
 BATCH = ApplyChanges(7, 0, 1, 2, TXN)
@@ -109,6 +120,29 @@ class TestEveryPieceOfWorkIsAnsweredOnce:
         one._cancelled.add(SPLIT.work_id)
 
         assert answers(one, SPLIT) == [WorkCancelled(SPLIT.work_id)]
+
+    @pytest.mark.parametrize(
+        ("moment", "answer", "landed"),
+        [("as_stored", WorkCancelled, False), ("merge", WorkFinished, True)],
+        ids=["before its MERGE: at once, and none comes", "in its MERGE: what became of it"],
+    )
+    def test_when_a_batch_is_cancelled(self, hands, moment, answer, landed):
+        """Java plans for seconds before it notices; but what may be in the target is waited for."""
+        one, batch = hands(), replace(BATCH, work_id=70 + landed)  # what is cancelled stays so in this session
+        sink = one._parts.sink
+        original = getattr(sink, moment)
+
+        def cancelled(*given, **named):
+            done = original(*given, **named)
+            one.cancel(batch.work_id)
+            return done
+
+        setattr(sink, moment, cancelled)
+        one._workers = SimpleNamespace(submit=run_whole)
+        [event] = answers(one, batch)
+
+        assert isinstance(event, answer)
+        assert (one._parts.sealer.read_state().txn_version == TXN) is landed
 
 
 class TestAMergeWhoseAnswerWasLost:

@@ -59,6 +59,9 @@ class HandDriven:
         self.seals = 0
         self.sealed: list[tuple[float, int]] = []
         self.finish: Finish | None = None
+        self.ends_when_cancelled = True
+        """Does work answer at once when it is cancelled? A MERGE does not."""
+
         pinned = Pinned(3, WALL_MS, "table", "files", rows, sum(rows))
         strategy = SnapshotStrategy(
             pinned, SnapshotSettings(merges=True, filtered=filtered, follow=follow, reads_ahead=reads_ahead)
@@ -111,8 +114,9 @@ class HandDriven:
                     self.begun.append(work)
                 case CancelWork(work_id=work_id):
                     self.cancelled.append(work_id)
-                    self.running.pop(work_id, None)
-                    self.send(WorkCancelled(work_id))
+                    if self.ends_when_cancelled:
+                        self.running.pop(work_id, None)
+                        self.send(WorkCancelled(work_id))
                 case Seal():
                     self.seals += 1
                     self.sealed.append((self.now_s, sum(file.rows for file in action.files)))

@@ -1,0 +1,31 @@
+"""Threads that nobody waits for: they are kept, because each has a thread of Java's, and end with the process."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+
+
+class Workers:
+    """Runs what it is given, each on a thread that is free; those of the standard library hold up the end of a process."""
+
+    def __init__(self, most: int, name: str) -> None:
+        """Start none before there is work."""
+        self._most = most
+        self._name = name
+        self._waiting: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._free = threading.Semaphore(0)
+        self._count = 0
+
+    def submit(self, run: Callable[[], None]) -> None:
+        """Run it soon; it must raise nothing. Only one thread may call this."""
+        self._waiting.put(run)
+        if not self._free.acquire(blocking=False) and self._count < self._most:
+            self._count += 1
+            threading.Thread(target=self._run, name=f"{self._name} {self._count}", daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            self._waiting.get()()
+            self._free.release()
