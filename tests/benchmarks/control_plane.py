@@ -1,6 +1,6 @@
 """The operator alone on one core, against a real API server on the same machine.
 
-    python tests/benchmarks/control_plane.py --out build/bench/operator.json [--objects 10000] [--only launch,control,scale]
+    python tests/benchmarks/control_plane.py --out build/bench/operator.json [--objects 10000] [--only launch,control,scale,beside]
 
 Not called `operator.py`: a script's own folder comes first on the path, and the standard library has a module of that name.
 """
@@ -36,10 +36,12 @@ from backfill_operator.settings import PREFIX, OperatorSettings  # noqa: E402
 BARS = {
     "launches_per_minute": ("1/min", 1500, "higher"), "launch_p99": ("s", 1.0, "lower"), "ack_p99": ("s", 2.0, "lower"),
     "status_lag_p99": ("s", 5.0, "lower"), "rss_10k_mib": ("MiB", 512, "lower"), "startup_10k": ("s", 45, "lower"),
-    "idle_cpu": ("percent", 5, "lower"),
+    "idle_cpu": ("percent", 5, "lower"), "beside_startup": ("times", 1.25, "lower"), "beside_launch": ("times", 1.25, "lower"),
 }  # fmt: skip
 OFFERED_PER_MINUTE = 300
 STARTUP_TIMEOUT_S = 86_400
+UNREADABLE_LEVELS = 1500
+"""So deep nested, a template ended the operator's JSON parser."""
 
 
 def p99(values):
@@ -263,24 +265,69 @@ class Bench:
                 self.put("idle_cpu", 100 * (operator.cpu_s() - cpu) / (time.monotonic() - at))
                 self.put("rss_10k_mib", operator.rss_mib())
 
-    async def _settled(self, operator):
-        """Wait until it has launched every Backfill, or knows that it is, and its queue is empty."""
+    # ------------------------------------------------------------ beside
+    async def beside(self, number=40):
+        """With so many that are suspended: are a start and a launch as fast beside one that cannot be read as without it?"""
+        async with self.place() as (namespace, cluster, configuration):
+            await self._populate(cluster, namespace, suspend=True)
+            with_it, without = [], []
+            await self._started(cluster, namespace, configuration, "warm", 1)
+            for figures, turn in ((without, "a"), (with_it, "b"), (with_it, "c"), (without, "d")):
+                await self._unreadable(configuration, namespace, there=figures is with_it)
+                figures.append(await self._started(cluster, namespace, configuration, turn, number))
+            for place, name in enumerate(("beside_startup", "beside_launch")):
+                alone, beside = (sum(one[place] for one in figures) / 2 for figures in (without, with_it))
+                self.extra[name] = {"alone_s": round(alone, 3), "beside_s": round(beside, 3)}
+                print(f"  {name}: {alone:.3f} s alone, {beside:.3f} s beside", flush=True)
+                self.put(name, beside / alone)
+
+    async def _started(self, cluster, namespace, configuration, turn, number):
+        """Start the operator; return how long until all are known and settled, and how long a launch takes (median)."""
+        async with Process(self.borrowed.kubeconfig, namespace) as operator:
+            await self._settled(operator, "Suspended")
+            took, waits = time.monotonic() - operator.began, []
+            async with self.pods_seen(configuration, namespace) as seen:
+                for one in range(number):
+                    name = f"{turn}-{one}"
+                    await cluster.create(BACKFILLS, namespace, self.backfill(name))
+                    began = time.monotonic()
+                    await self._all(seen, {f"{name}-1-driver"}, 60)
+                    waits.append(seen[f"{name}-1-driver"] - began)
+        return took, sorted(waits)[len(waits) // 2]
+
+    async def _unreadable(self, configuration, namespace, *, there):
+        """Make the one that no parser reads, or take it away; as text, because ours would not write it either."""
+        body = json.dumps(self.backfill("unreadable", driver={"template": {"metadata": "@deep@"}}))
+        body = body.replace('"@deep@"', '{"a":' * UNREADABLE_LEVELS + "1" + "}" * UNREADABLE_LEVELS)
+        token = await configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
+        headers = {"Content-Type": "application/json"} | ({"Authorization": token} if token else {})
+        connector = aiohttp.TCPConnector(ssl=RESTClientObject(configuration).ssl_context)
+        url = configuration.host + BACKFILLS.path(namespace)
+        async with aiohttp.ClientSession(connector=connector, headers=headers) as http:
+            sent = http.post(url, data=body) if there else http.delete(f"{url}/unreadable")
+            async with sent as answer:
+                assert answer.status in (200, 201, 404, 409), await answer.text()
+
+    async def _settled(self, operator, phase="Launching"):
+        """Wait until the operator has put every Backfill into this phase, or knows that it is there, and its queue is empty."""
         await operator.ready(within_s=600)
         while True:
-            flying = await asyncio.to_thread(operator.metric, 'backfill_operator_backfills{phase="Launching"}')
+            flying = await asyncio.to_thread(operator.metric, f'backfill_operator_backfills{{phase="{phase}"}}')
             depth = await asyncio.to_thread(operator.metric, "backfill_operator_queue_depth")
             if flying == self.objects and not depth:
                 break
             await asyncio.sleep(0.5)
 
-    async def _populate(self, cluster, namespace):
+    async def _populate(self, cluster, namespace, **spec):
         """Make Backfills whose pods no node will ever take, and which nobody gives up for that."""
         gate = asyncio.Semaphore(32)
 
         async def one(number):
             async with gate:
                 await cluster.create(
-                    BACKFILLS, namespace, self.backfill(f"job-{number}", startupTimeoutSeconds=STARTUP_TIMEOUT_S)
+                    BACKFILLS,
+                    namespace,
+                    self.backfill(f"job-{number}", startupTimeoutSeconds=STARTUP_TIMEOUT_S, **spec),
                 )
 
         await asyncio.gather(*map(one, range(self.objects)))
@@ -294,7 +341,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", default="build/bench/operator.json")
     parser.add_argument("--objects", type=int, default=10_000)
-    parser.add_argument("--only", default="launch,control,scale")
+    parser.add_argument("--only", default="launch,control,scale,beside")
     args = parser.parse_args()
     with cluster_harness.borrowed_cluster(os.environ) as borrowed:
         bench = Bench(borrowed, args.objects)
