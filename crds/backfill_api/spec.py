@@ -206,6 +206,11 @@ class Backfill(Model):
         return spec_hash(self.spec, self.job_id)
 
     @property
+    def spec_hash_before_conf(self) -> str:
+        """The same hash as earlier releases stored it: what `spark.conf` says of expressions was no part of it."""
+        return _hashed(_identity(self.spec, self.job_id, conf=False))
+
+    @property
     def spec_fields(self) -> dict[str, str]:
         """Hash of each such field, by its path."""
         return spec_fields(self.spec, self.job_id)
@@ -221,7 +226,11 @@ def spec_hash(spec: BackfillSpec, job_id: str) -> str:
     Returns:
         SHA-256, 64 hexadecimal digits.
     """
-    return hashlib.sha256(_canonical(_identity(spec, job_id)).encode()).hexdigest()
+    return _hashed(_identity(spec, job_id))
+
+
+def _hashed(identity: dict[str, Any]) -> str:
+    return hashlib.sha256(_canonical(identity).encode()).hexdigest()
 
 
 def spec_fields(spec: BackfillSpec, job_id: str) -> dict[str, str]:
@@ -256,7 +265,7 @@ def _hash_fields(path: str, part: Any, found: dict[str, str]) -> None:
     found[path] = hashlib.sha256(_canonical(part).encode()).hexdigest()[:12]
 
 
-def _identity(spec: BackfillSpec, job_id: str) -> dict[str, Any]:
+def _identity(spec: BackfillSpec, job_id: str, *, conf: bool = True) -> dict[str, Any]:
     source = _written(spec.source)
     source.get("delta", {}).pop("schemaChange", None)
     target = _written(spec.target)
@@ -270,7 +279,7 @@ def _identity(spec: BackfillSpec, job_id: str) -> dict[str, Any]:
         "target": target | {"key": list(spec.key)},
         "strategy": {"type": spec.strategy.type} | strategy,
     }
-    if said := meaning.given(spec.spark.conf):
+    if conf and (said := meaning.given(spec.spark.conf)):
         document["conf"] = said
     return document
 

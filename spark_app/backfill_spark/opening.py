@@ -151,9 +151,9 @@ def open_target(spark: SparkSession, backfill: Backfill) -> OpenedTarget:
     state = None if stored.text is None else JobState.decode(stored.text)
     if state is not None:
         try:
-            check_same_spec(
-                state, job_id=backfill.job_id, spec_hash=backfill.spec_hash, spec_fields=backfill.spec_fields
-            )
+            # A state without fields is of an earlier release.
+            same = backfill.spec_hash if state.spec_fields else backfill.spec_hash_before_conf
+            check_same_spec(state, job_id=backfill.job_id, spec_hash=same, spec_fields=backfill.spec_fields)
         except StateMismatchError:
             # A spec that was changed may have been changed to one that could never run: a typing error is said first.
             _read_what_is_named(spark, backfill)

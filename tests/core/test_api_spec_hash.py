@@ -66,6 +66,13 @@ class TestTheHash:
         """Going on from such a state would mix two jobs in one table."""
         assert hash_with(path, value) != GOLDEN
 
+    def test_an_earlier_release_knew_no_settings_of_spark(self) -> None:
+        """Its states go on with such a setting, as they did."""
+        document = copy.deepcopy(DOCUMENT)
+        document["spec"]["spark"] = {"conf": {"spark.sql.ansi.enabled": "false"}}
+
+        assert load_backfill(document).spec_hash_before_conf == GOLDEN
+
     @pytest.mark.parametrize(
         ("path", "value"),
         [
