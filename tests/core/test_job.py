@@ -3,6 +3,7 @@
 import pytest
 from support.hand_driven import WALL_MS, HandDriven
 
+from backfill_core.controls import Controls
 from backfill_core.errors import ChangeFeedExpiredError, DuplicateKeyError, StateMovedError, TransientError
 from backfill_core.job import JobSettings
 from backfill_core.messages import (
@@ -160,6 +161,27 @@ class TestAHeldHistoryTellsNoTime:
         job.let_pass(30.0, split_s=2.0)
 
         assert job.view.strategy.rows_per_s > job.view.strategy.rows_done / 50
+
+
+class TestItSaysWhoSetWhatIsInForce:
+    """Whoever wonders why it is slow must know where to change it: in the file, or by another command."""
+
+    def test_a_limit(self):
+        """That of the file has no revision, and is back in force when a command's ends."""
+        job = HandDriven(*LONG, controls=Controls().under_spec(None, 5_000))
+        job.let_pass(1.2)
+        assert job.view.reason == "throttled to 5,000 rows/s by the spec"
+        job.send(command(2, Throttle(7_000)))
+        job.let_pass(1.2)
+        assert job.view.reason == "throttled to 7,000 rows/s by command (revision 2)"
+        job.send(command(3, Resume()))
+        job.let_pass(1.2)
+        assert "revision 3" not in job.view.reason
+
+    def test_a_pause(self):
+        job = HandDriven(*LONG, controls=Controls().under_spec("History", None))
+        job.let_pass(1.2)
+        assert job.view.reason == "the snapshot is paused by the spec"
 
 
 class TestWhenThingsHappened:

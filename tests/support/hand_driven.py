@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from backfill_core.controls import Controls
 from backfill_core.job import Job, JobSettings, JobView
 from backfill_core.messages import (
     Acknowledge,
@@ -42,6 +45,7 @@ class HandDriven:
         reads_ahead: bool = True,
         filtered: bool = False,
         settings: JobSettings | None = None,
+        controls: Controls | None = None,
     ) -> None:
         """Make a job over files of so many rows; it has fenced when this returns."""
         self.now_s = 0.0
@@ -66,7 +70,8 @@ class HandDriven:
         strategy = SnapshotStrategy(
             pinned, SnapshotSettings(merges=True, filtered=filtered, follow=follow, reads_ahead=reads_ahead)
         )
-        self.job = Job(JobState("a/b", "h", 1, 0, "Snapshot"), strategy, settings or JobSettings(), self.now)
+        state = replace(JobState("a/b", "h", 1, 0, "Snapshot"), controls=controls or Controls())
+        self.job = Job(state, strategy, settings or JobSettings(), self.now)
         self._carry_out(self.job.start(self.now))
 
     @property
