@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,12 +89,14 @@ class Cache:
         stored = self._backfills.get(key)
         return Marks() if stored is None else stored.marks
 
-    def beside(self, key: Key) -> tuple[Key, ...]:
-        """Return the other Backfills that write the same target and are not done with it."""
+    def target(self, key: Key) -> str | None:
+        """Return what a Backfill writes; None: it is done with it, or it cannot be told."""
         marks = self.marks(key)
-        if marks.target is None or marks.phase == "Succeeded":
-            return ()
-        return tuple(sorted(self._writers_of.get(marks.target, set()) - {key}))
+        return None if marks.phase == "Succeeded" else marks.target
+
+    def writers(self, target: str) -> AbstractSet[Key]:
+        """Return the Backfills that write a target and are not done with it."""
+        return self._writers_of.get(target, set())
 
     def flies(self, key: Key) -> bool:
         """Has a Backfill an attempt on record that has not ended?"""

@@ -36,6 +36,38 @@ class TestOneTarget:
             rig.delete("b")
             await rig.until(lambda: rig.get("b") is None and rig.condition("SharedTarget", "a") is None)
 
+    async def test_of_many_costs_no_more_than_that_of_a_few(self):
+        """One more of three hundred had all of them looked at and written: the launches of others took five seconds."""
+        names = [f"job-{number:02}" for number in range(20)]
+        async with Rig(relist_min_seconds=60, relist_max_seconds=60) as rig:
+            for name in names[:-1]:
+                rig.create(name, suspend=True)
+            await self.told(rig, names[:-1], "more than 3 other")
+            versions = {name: rig.get(name)["metadata"]["resourceVersion"] for name in names[:-1]}
+            rig.create(names[-1], suspend=True)
+            await self.told(rig, names[-1:], "more than 3 other")
+            await rig.still(
+                lambda: all(rig.get(name)["metadata"]["resourceVersion"] == versions[name] for name in versions),
+                for_s=0.5,
+            )
+            for name in names[4:]:
+                rig.delete(name)
+            await self.told(rig, names[:4], "")
+            await self.told(rig, names[:1], "job-01, job-02, job-03 write")
+            rig.create("late", suspend=True)
+            await self.told(rig, [*names[:4], "late"], "more than 3 other")
+
+    @staticmethod
+    async def told(rig, names, words):
+        """Wait until each says who writes its target; no words: by name."""
+
+        def says(name):
+            conditions = rig.status(name).get("conditions", [])
+            [message] = [one["message"] for one in conditions if one["type"] == "SharedTarget"] or [""]
+            return words in message if words else message and "more than" not in message
+
+        await rig.until(lambda: all(says(name) for name in names), 15)
+
     @pytest.mark.parametrize(
         ("one", "other"),
         [
