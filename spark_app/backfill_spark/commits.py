@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from backfill_core.errors import ForeignCommit
+from backfill_spark.delta_log import lines_of
 from backfill_spark.java_errors import JAVA_ERRORS
 from backfill_spark.target_failures import explain_target
 
@@ -43,7 +44,7 @@ def commits_of_others(
                 stream.close()
         except JAVA_ERRORS as error:
             raise explain_target(error, path=path, doing=f"the look at version {version}") from error
-        one = foreign(version, text.split("\n"), app_id, friends)
+        one = foreign(version, lines_of(text), app_id, friends)
         found += [] if one is None else [one]
     return tuple(found)
 
