@@ -215,11 +215,13 @@ class Sealer:
             before = self._look_before_fence(opened_at, txn_version, claim)
             owner = None if claim is None else claimed(claim, before.claims, before.owner)
             return self._commit(txn, (), state, owner=owner)
-        except (FencedError, TransientError):
+        except (FencedError, TransientError) as refused:
             # A commit that lands meanwhile is in conflict with ours by its transaction (a newer attempt), by the
             # state that both write (an older one) or by the claim (another job): Kernel has a word for the first only.
             after = self._look_before_fence(opened_at, txn_version, claim)
-            if before is not None and after.owner != before.owner:
+            # No newer attempt is there: the other job's claim may have landed before the first look or after it.
+            by_claim = isinstance(refused, FencedError) and (after.txn_version or 0) < txn_version
+            if by_claim or (before is not None and after.owner != before.owner):
                 raise StateMovedError(
                     "another job made its first commit to the target just now.", cure="Start the job again."
                 ) from None

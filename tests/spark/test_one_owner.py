@@ -73,6 +73,22 @@ class TestTheFirstCommitOfAJob:
         second()
         assert [one.shares for one in late.read_state().claims] == [True, True]
 
+    def test_looks_again_when_another_that_shares_was_quicker_than_the_look(self, table):
+        """The transaction was begun, the other's claim landed, and only then was the table looked at."""
+        (_, first), (late, second) = table.job("a", shares=True), table.job("b", shares=True)
+
+        class SlowToLook(type(late)):
+            def _look_before_fence(self, *args, **kwargs):
+                self.__class__ = Sealer
+                first()
+                return self._look_before_fence(*args, **kwargs)
+
+        late.__class__ = SlowToLook
+        with pytest.raises(StateMovedError):
+            second()
+        second()
+        assert [one.shares for one in late.read_state().claims] == [True, True]
+
     def test_finds_rows_that_came_after_the_target_was_looked_at(self, spark, table):
         spark.range(3).write.format("delta").mode("append").save(table.path)
 
