@@ -55,13 +55,13 @@ RUN apt-get update && apt-get install -y --no-install-recommends procps && rm -r
 COPY --from=java /opt/java /opt/java
 COPY --from=spark-build /opt/backfill /opt/backfill
 COPY --chmod=755 spark_app/entrypoint.sh /opt/backfill/entrypoint.sh
-COPY --chmod=644 spark_app/backfill_spark/log4j2.properties /opt/backfill/log4j2.properties
+COPY --chmod=644 spark_app/backfill_spark/jvm/log4j2.properties /opt/backfill/log4j2.properties
 # A link, made here: copied from another stage it would be the whole folder once more.
 RUN ln -s /opt/backfill/lib/python3*/site-packages/pyspark /opt/spark
 ENV JAVA_HOME=/opt/java SPARK_HOME=/opt/spark PATH=/opt/backfill/bin:/opt/java/bin:/usr/local/bin:/usr/bin:/bin
 # Here, not in a stage before: Java uses the archive only of the very files that it was made of, down to their times.
 # While an image is built its machine's name may lead nowhere.
-RUN SPARK_LOCAL_IP=127.0.0.1 SPARK_LOCAL_HOSTNAME=localhost python -m backfill_spark.class_archive
+RUN SPARK_LOCAL_IP=127.0.0.1 SPARK_LOCAL_HOSTNAME=localhost python -m backfill_spark.jvm.class_archive
 USER 185:185
 ENTRYPOINT ["/usr/bin/tini", "--", "/opt/backfill/entrypoint.sh"]
 CMD ["driver", "--help"]

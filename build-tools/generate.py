@@ -6,7 +6,7 @@ from pathlib import Path
 import errors_page
 import lifecycle_page
 
-from backfill_api import fields, schema
+from backfill_api.crd import fields, schema
 
 CHART_CRD = Path(__file__).parent.parent / "charts" / "backfill-operator" / "files" / "backfills.yaml"
 """A chart reads only files of its own folder: so it has a copy."""

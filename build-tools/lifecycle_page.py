@@ -7,17 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from backfill_api.conditions import CONDITION_TYPES, REASONS
-from backfill_api.ending import Ending
 from backfill_api.names import DRAIN_FINALIZER
-from backfill_api.plan import Plan
-from backfill_api.progress import Progress
-from backfill_api.spec import BackfillSpec
-from backfill_api.status import BackfillStatus
+from backfill_api.spec.spec import BackfillSpec
+from backfill_api.status.conditions import CONDITION_TYPES, REASONS
+from backfill_api.status.ending import Ending
+from backfill_api.status.plan import Plan
+from backfill_api.status.progress import Progress
+from backfill_api.status.status import BackfillStatus
 from backfill_api.wire import Ack
 from backfill_core.lifecycle.decide import decide
 from backfill_core.lifecycle.naming import driver_name
-from backfill_core.lifecycle.words import DriverLook, DriverPod, LookLive, Now, Observation
+from backfill_core.lifecycle.observation import DriverLook, DriverPod, LookLive, Now, Observation
 
 ROOT = Path(__file__).parent.parent
 LIFECYCLE_FILE = ROOT / "docs" / "operator-lifecycle.md"

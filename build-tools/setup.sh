@@ -73,7 +73,7 @@ fi
 verified=.cache/jars/.verified-$(digest requirements/jars.sha256)
 if [ ! -f "$verified" ]; then
     say "setup: fetching Delta's jars"
-    .venv/bin/python -m backfill_spark.jars .cache/jars
+    .venv/bin/python -m backfill_spark.jvm.jars .cache/jars
     rm -f .cache/jars/.verified-*
     touch "$verified"
 fi
@@ -84,7 +84,7 @@ fi
 archived=.cache/jars/.archived-$(digest <(java_says) <(pwd))
 if [ ! "$archived" -nt "$locked" ] || [ ! "$archived" -nt "$verified" ]; then
     say "setup: laying out Spark's classes for faster starts; once, a minute"
-    .venv/bin/python -m backfill_spark.class_archive .cache/jars >.cache/class_archive.log 2>&1 ||
+    .venv/bin/python -m backfill_spark.jvm.class_archive .cache/jars >.cache/class_archive.log 2>&1 ||
         say "setup: no class archive could be made, so Spark starts slower; .cache/class_archive.log says why"
     rm -f .cache/jars/.archived-*
     touch "$archived"

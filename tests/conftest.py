@@ -36,7 +36,7 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory):
     """One session for all tests: starting one takes seconds."""
-    from backfill_spark.session import open_session
+    from backfill_spark.jvm.session import open_session
 
     session = open_session(
         app_name="tests",

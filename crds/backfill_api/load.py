@@ -9,9 +9,9 @@ from typing import Any, Final
 import yaml
 from pydantic import ValidationError
 
-from backfill_api.explain import FieldError, child, explain, nearest, shown
+from backfill_api.crd.explain import FieldError, child, explain, nearest, shown
 from backfill_api.names import API_VERSION, KIND
-from backfill_api.spec import Backfill
+from backfill_api.spec.spec import Backfill
 
 __all__ = ["FieldError", "SpecError", "load_backfill"]
 

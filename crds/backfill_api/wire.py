@@ -6,10 +6,10 @@ from typing import Literal, Self
 
 from pydantic import Field, StrictBool, StrictInt, model_validator
 
-from backfill_api.bounds import COUNT_MAX, Count, Message, Rate, Revision, Seconds
 from backfill_api.model import Model, refused
-from backfill_api.progress import Progress
-from backfill_api.receipt import Mismatch, Receipt
+from backfill_api.spec.bounds import COUNT_MAX, Count, Message, Rate, Revision, Seconds
+from backfill_api.status.progress import Progress
+from backfill_api.status.receipt import Mismatch, Receipt
 
 __all__ = [
     "Ack", "Command", "CommandRequest", "Mismatch", "PauseCommand", "Progress", "Receipt", "StopCommand", "ThrottleCommand",

@@ -13,7 +13,7 @@ from kubernetes.aio.config.config_exception import ConfigException
 
 from backfill_core.errors import EXIT_USAGE
 from backfill_operator.app import Operator
-from backfill_operator.election import LeadershipLostError
+from backfill_operator.kube.election import LeadershipLostError
 from backfill_operator.logs import set_up
 from backfill_operator.settings import InvalidOperatorSettingError, OperatorSettings
 

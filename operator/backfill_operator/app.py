@@ -14,25 +14,25 @@ from collections.abc import Callable
 import kopf
 from kubernetes.aio.client.configuration import Configuration
 
-from backfill_operator.addresses import AddressBook, Reach, by_pod_ip
-from backfill_operator.backfill_writer import BackfillWriter
-from backfill_operator.cache import Cache, Key
-from backfill_operator.clock import ServerClock, wall_ms
-from backfill_operator.cluster import Call, Cluster
-from backfill_operator.control_client import ControlClient
-from backfill_operator.drivers import Drivers
-from backfill_operator.election import Election
-from backfill_operator.event_recorder import EventRecorder
-from backfill_operator.handlers import WATCHING_LOGGER, count_reconnects, kopf_settings, registry_of
+from backfill_operator.drivers.addresses import AddressBook, Reach, by_pod_ip
+from backfill_operator.drivers.control_client import ControlClient
+from backfill_operator.drivers.poller import Drivers
 from backfill_operator.health import Health
-from backfill_operator.launch import Launcher, manifests_of
-from backfill_operator.manifests.launch import Installation
+from backfill_operator.informer.cache import Cache, Key
+from backfill_operator.informer.kopf_watches import WATCHING_LOGGER, count_reconnects, kopf_settings, registry_of
+from backfill_operator.informer.relist import Relist
+from backfill_operator.kube.client import Call, Cluster
+from backfill_operator.kube.election import Election
+from backfill_operator.kube.event_recorder import EventRecorder
+from backfill_operator.kube.server_clock import ServerClock, wall_ms
+from backfill_operator.manifests.attempt import Installation
 from backfill_operator.metrics import Metrics
-from backfill_operator.places import Places
-from backfill_operator.reconcile import Reconciler
-from backfill_operator.relist import Relist
+from backfill_operator.reconcile.launcher import Launcher, manifests_of
+from backfill_operator.reconcile.reconciler import Reconciler
+from backfill_operator.reconcile.slots import Places
+from backfill_operator.reconcile.status_writer import BackfillWriter
+from backfill_operator.reconcile.workqueue import RetryLaterError, WorkQueue
 from backfill_operator.settings import OperatorSettings
-from backfill_operator.workqueue import RetryLaterError, WorkQueue
 
 _log = logging.getLogger(__name__)
 

@@ -15,10 +15,10 @@ from typing import Final
 from aiohttp import web
 from prometheus_client import generate_latest
 
-from backfill_operator.election import Election
+from backfill_operator.informer.relist import Relist
+from backfill_operator.kube.election import Election
+from backfill_operator.kube.rate import wait
 from backfill_operator.metrics import Metrics
-from backfill_operator.pacing import wait
-from backfill_operator.relist import Relist
 from backfill_operator.settings import OperatorSettings
 
 LAG_EVERY_S: Final = 0.5

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from backfill_cli.amounts import parse_memory
-from backfill_cli.control import pause, resume, stop, throttle, verify
-from backfill_cli.look import jobs, plan, status, validate
-from backfill_cli.options import FILE, Commands, beside, leave, parsed, read, spark_settings
-from backfill_cli.release import release
+from backfill_cli.commands.control import pause, resume, stop, throttle, verify
+from backfill_cli.commands.look import jobs, plan, status, validate
+from backfill_cli.commands.options import FILE, Commands, beside, leave, parsed, read, spark_settings
+from backfill_cli.commands.release import release
+from backfill_cli.terminal.amounts import parse_memory
 from backfill_spark.settings import DriverSettings
 
 
@@ -50,8 +50,8 @@ def run(
     backfill = read(file, changes, conf)
     given = {name: value for name, value in (("cores", cores), ("memory", memory)) if value is not None}
     settings = DriverSettings.from_environ().model_copy(update=given)
-    from backfill_cli.running import Run, Shown
-    from backfill_spark import driver
+    from backfill_cli.commands.run import Run, Shown
+    from backfill_spark.driver import attempt as driver
 
     shown = Shown(
         json_lines=output == "json",
@@ -76,7 +76,7 @@ def run(
 @click.option("--rows", type=click.IntRange(min=100_000), default=3_000_000, show_default=True)
 def demo(folder: Path | None, rows: int) -> None:
     """Show the product on real tables with real live changes, in two to three minutes."""
-    from backfill_cli.demo import run_demo
+    from backfill_cli.commands.demo import run_demo
 
     leave(run_demo(folder, rows))
 

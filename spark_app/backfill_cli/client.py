@@ -10,11 +10,11 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
-from backfill_api.progress import Progress
-from backfill_api.receipt import Receipt
+from backfill_api.status.progress import Progress
+from backfill_api.status.receipt import Receipt
 from backfill_api.wire import Ack, Command, CommandRequest
 from backfill_core.errors import BackfillError
-from backfill_spark.rendezvous import Address, left_behind, running
+from backfill_spark.control.local_registry import Address, left_behind, running
 
 LOOK_TIMEOUT_S = 5.0
 REVISIONS_TRIED_MAX = 10

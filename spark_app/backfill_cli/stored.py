@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from backfill_api.spec import Backfill
-from backfill_core.state import JobState
-from backfill_spark.opening import open_target
-from backfill_spark.session import open_session
+from backfill_api.spec.spec import Backfill
+from backfill_core.job.state import JobState
+from backfill_spark.driver.job_context import open_target
+from backfill_spark.jvm.session import open_session
 from backfill_spark.settings import DriverSettings
 
 

@@ -17,15 +17,15 @@ from types import FrameType
 from typing import Any
 
 from backfill_api.load import SpecError, load_backfill
-from backfill_api.progress import Progress
-from backfill_api.spec import Backfill
+from backfill_api.spec.spec import Backfill
+from backfill_api.status.progress import Progress
 from backfill_core.errors import EXIT_COMPLETE, BackfillError, InvalidSpecError
-from backfill_spark import last_words
-from backfill_spark.driver import request_stop, run_driver
-from backfill_spark.lines import POD_EVERY_S, Lines, clock, json_line, progress_words
-from backfill_spark.plan import plan_job
+from backfill_spark.control.wire import receipt_words
+from backfill_spark.driver import termination_message as last_words
+from backfill_spark.driver.attempt import request_stop, run_driver
+from backfill_spark.driver.lines import POD_EVERY_S, Lines, clock, json_line, progress_words
+from backfill_spark.driver.plan import plan_job
 from backfill_spark.settings import DriverSettings, InvalidSettingError
-from backfill_spark.wire_commands import receipt_words
 
 
 def main() -> int:

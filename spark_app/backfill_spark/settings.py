@@ -10,8 +10,8 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from backfill_core.errors import EXIT_USAGE, BackfillError
-from backfill_spark import crash
-from backfill_spark.jars import DELTA_PACKAGE
+from backfill_spark import crash_points as crash
+from backfill_spark.jvm.jars import DELTA_PACKAGE
 
 LOOPBACK = "127.0.0.1"
 MEMORY_PATTERN = r"^[1-9][0-9]{0,5}[mMgG]$"

@@ -6,8 +6,8 @@ import sys
 import pytest
 from support.house import ROOT, SPARK, attribute_chains, name, packaged
 
-KERNEL = {SPARK / "seal.py", SPARK / "delta_log.py"}
-SESSION = {SPARK / "session.py"}
+KERNEL = {SPARK / "sinks" / "delta" / "committer.py", SPARK / "delta" / "log.py"}
+SESSION = {SPARK / "jvm" / "session.py"}
 SETTINGS = {path for path in packaged() if path.name == "settings.py"}
 
 

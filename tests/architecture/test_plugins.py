@@ -11,8 +11,8 @@ from support.crd_rows import SCHEMA
 from support.house import CORE, ROOT, SOURCE_ROOTS, SPARK, name, plugins
 
 from backfill_api.model import member_of
-from backfill_api.strategies import STRATEGIES
-from backfill_api.tables import SOURCES
+from backfill_api.spec.strategies import STRATEGIES
+from backfill_api.spec.tables import SOURCES
 from backfill_core import strategies
 from backfill_core.errors import InvalidSpecError
 from backfill_core.plugins import choose, discover
@@ -86,10 +86,10 @@ class TestAPluginIsAFolder:
 class TestNobodyNamesAPlugin:
     """The driver asks the registry; a list of names would be edited by hand, or forgotten."""
 
-    @pytest.mark.parametrize("file", ["driver.py", "plan.py", "work.py", "loop.py", "offline.py"])
+    @pytest.mark.parametrize("file", ["attempt.py", "plan.py", "action_executor.py", "event_loop.py", "offline_verify.py"])
     def test_the_hands_load_none_by_name(self, file):
         """Not even for the checker of types: what is asked of a source and a sink is in ports.py."""
-        text = (SPARK / file).read_text()
+        text = (SPARK / "driver" / file).read_text()
 
         loaded = re.findall(
             r"^ *from backfill_(?:core\.strategies|spark\.s(?:ources|inks))\.\S+", text, flags=re.MULTILINE
@@ -114,8 +114,8 @@ class TestNobodyNamesAPlugin:
 
 
 PLANTED_STRATEGY = '''"""Planted."""
-from backfill_api.strategies import SnapshotParams
-from backfill_core.ports import StrategyPlugin
+from backfill_api.spec.strategies import SnapshotParams
+from backfill_core.protocol.strategy import StrategyPlugin
 
 STRATEGY = StrategyPlugin(name="Planted", params=SnapshotParams, build=lambda spec, pinned: None)
 '''

@@ -184,5 +184,5 @@ class TestTheWheel:
 
         ours = {path.relative_to(ROOT).as_posix().split("/", 1)[1] for path in packaged()}
         assert ours <= names
-        assert {"backfill_spark/log4j2.properties", "backfill_spark/pools.xml"} <= names
+        assert {"backfill_spark/jvm/log4j2.properties", "backfill_spark/jvm/pools.xml"} <= names
         assert any(name.endswith("licenses/LICENSE") for name in names)

@@ -29,8 +29,8 @@ from support.bench_report import write_report  # noqa: E402
 from support.operator_rig import SPEC, RealApi, Rig  # noqa: E402
 
 from backfill_api.names import API_VERSION, KIND  # noqa: E402
-from backfill_operator.cluster import Cluster  # noqa: E402
-from backfill_operator.resources import BACKFILLS, PODS  # noqa: E402
+from backfill_operator.kube.client import Cluster  # noqa: E402
+from backfill_operator.kube.resources import BACKFILLS, PODS  # noqa: E402
 from backfill_operator.settings import PREFIX, OperatorSettings  # noqa: E402
 
 BARS = {

@@ -56,7 +56,7 @@ def peak_mib(process: str) -> float:
 
 def measure(path: str, heap: str) -> None:
     """Pin the table with the code that is on the path, and print what it took."""
-    from backfill_spark.session import open_session
+    from backfill_spark.jvm.session import open_session
     from backfill_spark.sources.delta.source import DeltaSource
 
     began_s = time.monotonic()

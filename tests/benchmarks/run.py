@@ -30,10 +30,10 @@ from support.oracle import seals  # noqa: E402
 
 from backfill_api.wire import Command, PauseCommand, ThrottleCommand  # noqa: E402
 from backfill_cli.client import NotRunningError, find  # noqa: E402
-from backfill_spark.driver import run_driver  # noqa: E402
-from backfill_spark.session import open_session  # noqa: E402
+from backfill_spark.driver.attempt import run_driver  # noqa: E402
+from backfill_spark.jvm.session import open_session  # noqa: E402
+from backfill_spark.rows.verification import take_receipt  # noqa: E402
 from backfill_spark.settings import DriverSettings  # noqa: E402
-from backfill_spark.verify import take_receipt  # noqa: E402
 
 BARS = {
     "vs_plain_delta": ("ratio", 1.30, "higher"), "vs_plain_parquet": ("ratio", 0.90, "higher"),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from backfill_cli.amounts import (
+from backfill_cli.terminal.amounts import (
     parse_duration_s,
     parse_memory,
     parse_rate,

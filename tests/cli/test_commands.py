@@ -10,8 +10,8 @@ import pytest
 from support.command_line import backfill, running
 from support.jobs import write_yaml
 
-from backfill_core.messages import Pause, Resume, Stop, Throttle
-from backfill_spark.rendezvous import control_file
+from backfill_core.protocol.messages import Pause, Resume, Stop, Throttle
+from backfill_spark.control.local_registry import control_file
 
 ACKNOWLEDGED = re.compile(r"acknowledged at epoch \d+ \(attempt 1, revision (\d+)\) in \d+ ms\n")
 

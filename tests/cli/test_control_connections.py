@@ -13,7 +13,7 @@ import pytest
 from support.certificates import certificate
 from support.fake_driver import ScriptedJob
 
-from backfill_spark.control_connections import CONNECTIONS_MAX, HEADER_S, REQUEST_S, Connections
+from backfill_spark.control.connections import CONNECTIONS_MAX, HEADER_S, REQUEST_S, Connections
 
 STRANGERS = 3 * CONNECTIONS_MAX
 

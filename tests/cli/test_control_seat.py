@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from backfill_api.ending import Ending
-from backfill_api.progress import Progress
+from backfill_api.status.ending import Ending
+from backfill_api.status.progress import Progress
 from backfill_core.errors import StateMismatchError
-from backfill_core.messages import Acknowledge, CommandReceived, Receipt, VnodeMismatch
-from backfill_spark import last_words
-from backfill_spark.control_seat import ControlSeat
-from backfill_spark.driver import RunOutcome
+from backfill_core.protocol.messages import Acknowledge, CommandReceived, Receipt, VnodeMismatch
+from backfill_spark.control.operator_binding import ControlSeat
+from backfill_spark.driver import termination_message as last_words
+from backfill_spark.driver.attempt import RunOutcome
 from backfill_spark.settings import DriverSettings, InvalidSettingError
 
 

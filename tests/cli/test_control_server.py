@@ -11,8 +11,8 @@ import pytest
 from support.driver_double import DoubleInAThread
 from support.fake_driver import ScriptedJob
 
-from backfill_core.messages import Acknowledge, Pause, Throttle
-from backfill_spark.control_server import ACKS_KEPT_MAX, BODY_MAX_BYTES, GOODBYE_S
+from backfill_core.protocol.messages import Acknowledge, Pause, Throttle
+from backfill_spark.control.server import ACKS_KEPT_MAX, BODY_MAX_BYTES, GOODBYE_S
 
 
 @pytest.fixture(params=[ScriptedJob, DoubleInAThread], ids=["real", "double"])

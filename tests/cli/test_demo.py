@@ -11,9 +11,9 @@ import pytest
 from rich.console import Console
 
 from backfill_api.load import load_backfill
-from backfill_api.progress import Progress
-from backfill_cli.demo import HISTORY_SECONDS, Child, Demo, DemoError, copies, run_demo, typed
-from backfill_cli.demo_writer import Writer
+from backfill_api.status.progress import Progress
+from backfill_cli.commands.demo import HISTORY_SECONDS, Child, Demo, DemoError, copies, run_demo, typed
+from backfill_cli.commands.demo_writer import Writer
 
 PROGRESS = {"attempt": 1, "epoch": 4, "phase": "Snapshot", "percent": 30, "rowsDone": 300, "rowsTotal": 1000}
 FAILED = {"outcome": "Failed", "reason": "SourceNotFound", "message": "no table at /x.", "cure": "Look at the path."}

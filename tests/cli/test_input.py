@@ -6,7 +6,7 @@ import pytest
 from support.command_line import backfill
 from support.jobs import write_yaml
 
-from backfill_cli.options import read
+from backfill_cli.commands.options import read
 
 
 class TestWrongInputEndsWithItsCode:

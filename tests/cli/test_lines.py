@@ -2,8 +2,8 @@
 
 import json
 
-from backfill_api.progress import Progress
-from backfill_spark.lines import POD_EVERY_S, Lines, json_line, progress_words, turning
+from backfill_api.status.progress import Progress
+from backfill_spark.driver.lines import POD_EVERY_S, Lines, json_line, progress_words, turning
 
 COPIES = Progress(attempt=1, phase="Snapshot", step="Copy", rows_done=10, rows_total=100, grid=(50, 0), reason="copies")
 

@@ -6,9 +6,9 @@ import pytest
 from prometheus_client import generate_latest
 from support.house import ROOT
 
-from backfill_api.progress import Progress
+from backfill_api.status.progress import Progress
 from backfill_core.errors import TransientError
-from backfill_core.messages import (
+from backfill_core.protocol.messages import (
     Acknowledge,
     ApplyChanges,
     ChangesApplied,
@@ -30,8 +30,8 @@ from backfill_core.messages import (
     WorkFailed,
     WorkFinished,
 )
-from backfill_core.ports import Now
-from backfill_spark.metrics import LoopMeter, progress_registry
+from backfill_core.protocol.strategy import Now
+from backfill_spark.control.metrics import LoopMeter, progress_registry
 
 PAGE = (ROOT / "docs" / "driver-metrics.md").read_text()
 KNOWN = Progress(

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from support.hand_driven import HandDriven
 
-from backfill_core.messages import CommandReceived, Pause, Receipt, StopRequested, VnodeMismatch
-from backfill_spark.progress import progress_of
-from backfill_spark.wire_commands import receipt_words
+from backfill_core.protocol.messages import CommandReceived, Pause, Receipt, StopRequested, VnodeMismatch
+from backfill_spark.control.wire import receipt_words
+from backfill_spark.driver.progress import progress_of
 
 LONG = [1_000_000] * 40
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from backfill_core.errors import AlreadyRunningError
-from backfill_spark.rendezvous import Rendezvous, control_file, left_behind, running
+from backfill_spark.control.local_registry import Rendezvous, control_file, left_behind, running
 from backfill_spark.settings import DriverSettings
 
 TESTS = Path(__file__).parent.parent

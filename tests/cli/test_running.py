@@ -18,10 +18,10 @@ SCRIPT = """
 import sys, threading
 from pathlib import Path
 from backfill_api.load import load_backfill
-from backfill_api.progress import Progress
-from backfill_cli.running import Run, Shown
-from backfill_core.messages import Receipt
-from backfill_spark.driver import RunOutcome
+from backfill_api.status.progress import Progress
+from backfill_cli.commands.run import Run, Shown
+from backfill_core.protocol.messages import Receipt
+from backfill_spark.driver.attempt import RunOutcome
 from backfill_spark.settings import DriverSettings
 
 class ScriptedDriver:

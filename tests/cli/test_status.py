@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from support.command_line import backfill, running
 
-from backfill_spark.rendezvous import Rendezvous
+from backfill_spark.control.local_registry import Rendezvous
 
 
 class TestStatus:

@@ -13,9 +13,9 @@ SCRIPT = """
 import sys
 from pathlib import Path
 from backfill_api.load import load_backfill
-from backfill_api.progress import Progress
-from backfill_cli.running import Run, Shown
-from backfill_spark.driver import RunOutcome
+from backfill_api.status.progress import Progress
+from backfill_cli.commands.run import Run, Shown
+from backfill_spark.driver.attempt import RunOutcome
 from backfill_spark.settings import DriverSettings
 
 class Driver:

@@ -65,8 +65,8 @@ class TestTheWheel:
         """The checksums of the jars lie outside of the packages in a clone."""
         held = set(zipfile.ZipFile(wheel).namelist())
 
-        assert {f"backfill_spark/{name}" for name in ("jars.sha256", "pools.xml", "log4j2.properties")} <= held
-        text = zipfile.ZipFile(wheel).read("backfill_spark/jars.sha256").decode()
+        assert {f"backfill_spark/jvm/{name}" for name in ("jars.sha256", "pools.xml", "log4j2.properties")} <= held
+        text = zipfile.ZipFile(wheel).read("backfill_spark/jvm/jars.sha256").decode()
         assert text == (ROOT / "requirements" / "jars.sha256").read_text()
 
     def test_shows_a_page_without_links_into_the_repository(self, wheel):

@@ -12,7 +12,7 @@ from support import cluster_harness
 from support.fake_api import FakeApi
 from support.operator_rig import RealApi, Rig
 
-from backfill_operator.cluster import Cluster
+from backfill_operator.kube.client import Cluster
 from backfill_operator.settings import OperatorSettings
 
 

@@ -6,14 +6,14 @@ import contextlib
 import pytest
 from support.fake_api import FakeApi, Fault
 
-from backfill_operator.api_errors import (
+from backfill_operator.kube.errors import (
     AlreadyExistsError,
     ConflictError,
     RefusedError,
     ResponseTooLargeError,
     UnavailableError,
 )
-from backfill_operator.resources import BACKFILLS, CONFIG_MAPS, PODS, SERVICES
+from backfill_operator.kube.resources import BACKFILLS, CONFIG_MAPS, PODS, SERVICES
 from backfill_operator.settings import OperatorSettings
 
 SPEC = {

@@ -5,13 +5,13 @@ import time
 import pytest
 from support.fake_api import FakeApi
 
-from backfill_api.progress import ProgressSummary
-from backfill_api.status import BackfillStatus
-from backfill_operator.api_errors import ConflictError
-from backfill_operator.backfill_writer import BackfillWriter
-from backfill_operator.cache import Cache
+from backfill_api.status.progress import ProgressSummary
+from backfill_api.status.status import BackfillStatus
+from backfill_operator.informer.cache import Cache
+from backfill_operator.kube.errors import ConflictError
+from backfill_operator.kube.resources import BACKFILLS
 from backfill_operator.metrics import Metrics
-from backfill_operator.resources import BACKFILLS
+from backfill_operator.reconcile.status_writer import BackfillWriter
 from backfill_operator.settings import OperatorSettings
 
 SPEC = {

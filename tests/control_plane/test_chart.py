@@ -14,9 +14,9 @@ from support.operator_rig import SPEC
 from backfill_api.load import load_backfill
 from backfill_api.names import API_VERSION, GROUP, KIND, PLURAL, ROLE_LABEL
 from backfill_operator.manifests import names
+from backfill_operator.manifests.attempt import Installation, Launch, ManifestRefusedError
 from backfill_operator.manifests.driver_pod import driver_pod, executor_template
-from backfill_operator.manifests.launch import Installation, Launch, ManifestRefusedError
-from backfill_operator.manifests.pod_rules import POD_FIELDS
+from backfill_operator.manifests.rules.pod_rules import POD_FIELDS
 from backfill_operator.settings import PREFIX, OperatorSettings
 
 SETTINGS = OperatorSettings()

@@ -14,9 +14,9 @@ from support.charts import RELEASE
 from support.limit_rows import ACCEPTED, LIMITS, REFUSED
 from support.operator_rig import SPEC, RealApi, Rig
 
-from backfill_operator.api_errors import RefusedError
-from backfill_operator.cluster import Cluster
-from backfill_operator.resources import BACKFILLS, PODS, SECRETS
+from backfill_operator.kube.client import Cluster
+from backfill_operator.kube.errors import RefusedError
+from backfill_operator.kube.resources import BACKFILLS, PODS, SECRETS
 
 
 @pytest.fixture

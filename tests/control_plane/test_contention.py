@@ -10,7 +10,7 @@ from support.operator_rig import NAMESPACE, Rig
 
 from backfill_api.names import BACKFILL_LABEL
 from backfill_core.lifecycle.naming import driver_name
-from backfill_operator.election import LeadershipLostError
+from backfill_operator.kube.election import LeadershipLostError
 
 ELECTED = {
     "leader_election": True,

@@ -9,8 +9,8 @@ import pytest
 from support.driver_double import DriverDouble, server_context
 
 from backfill_api.wire import Command, CommandRequest, PauseCommand
-from backfill_operator.certificates import BATCH, Mint, NoCertificateError, fingerprint, mint
-from backfill_operator.control_client import ControlClient, DriverAddress, DriverUnreachableError
+from backfill_operator.drivers.certificates import BATCH, Mint, NoCertificateError, fingerprint, mint
+from backfill_operator.drivers.control_client import ControlClient, DriverAddress, DriverUnreachableError
 
 PAUSE = Command(type="Pause", pause=PauseCommand(scope="All"))
 

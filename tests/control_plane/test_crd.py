@@ -25,8 +25,8 @@ from support.crd_rows import (
 from support.house import ROOT
 
 from backfill_api.load import SpecError, load_backfill
-from backfill_operator.api_errors import RefusedError
-from backfill_operator.resources import BACKFILLS
+from backfill_operator.kube.errors import RefusedError
+from backfill_operator.kube.resources import BACKFILLS
 
 KUBECTL = cluster_harness.tool("kubectl")
 

@@ -8,10 +8,10 @@ import pytest
 from support.driver_double import RECEIPT, DriverDouble, server_context
 
 from backfill_api.wire import Command, CommandRequest, PauseCommand
-from backfill_operator.certificates import fingerprint, mint
-from backfill_operator.clock import wall_ms
-from backfill_operator.control_client import ControlClient, DriverAddress
-from backfill_operator.drivers import DEAF_EVERY_S, Drivers, Target
+from backfill_operator.drivers.certificates import fingerprint, mint
+from backfill_operator.drivers.control_client import ControlClient, DriverAddress
+from backfill_operator.drivers.poller import DEAF_EVERY_S, Drivers, Target
+from backfill_operator.kube.server_clock import wall_ms
 from backfill_operator.metrics import Metrics
 from backfill_operator.settings import OperatorSettings
 

@@ -7,8 +7,8 @@ import time
 import pytest
 from support.fake_api import FakeApi, Fault
 
-from backfill_operator.clock import wall_ms
-from backfill_operator.election import Election, LeadershipLostError
+from backfill_operator.kube.election import Election, LeadershipLostError
+from backfill_operator.kube.server_clock import wall_ms
 from backfill_operator.settings import OperatorSettings
 
 QUICK = {"lease_seconds": 1.0, "lease_renew_deadline_seconds": 0.7, "lease_retry_seconds": 0.1}

@@ -11,17 +11,17 @@ from support.crd_strategies import sound_specs, specs, statuses
 from support.operator_rig import NAMESPACE, SPEC, Rig
 
 from backfill_api.names import ATTEMPT_LABEL, BACKFILL_LABEL, DRAIN_FINALIZER, OVERRIDE_ANNOTATION, ROLE_LABEL
-from backfill_api.spec import BackfillSpec
-from backfill_api.status import PendingCommand
+from backfill_api.spec.spec import BackfillSpec
+from backfill_api.status.status import PendingCommand
 from backfill_core.lifecycle.decide import decide
 from backfill_core.lifecycle.naming import driver_name
-from backfill_core.lifecycle.words import DriverPod, LaunchDriver, Now, SpecRefused
-from backfill_operator.cache import Cache
-from backfill_operator.certificates import Credentials
-from backfill_operator.launch import manifests_of
-from backfill_operator.manifests.launch import Installation, ManifestRefusedError
-from backfill_operator.manifests.limits import Limits
-from backfill_operator.observe import StatusUnreadableError, observation_of, pod_of
+from backfill_core.lifecycle.observation import DriverPod, LaunchDriver, Now, SpecRefused
+from backfill_operator.drivers.certificates import Credentials
+from backfill_operator.informer.cache import Cache
+from backfill_operator.informer.parse import StatusUnreadableError, observation_of, pod_of
+from backfill_operator.manifests.attempt import Installation, ManifestRefusedError
+from backfill_operator.manifests.rules.limits import Limits
+from backfill_operator.reconcile.launcher import manifests_of
 
 MODELS_ALONE = ("stands twice",)
 """What only the models refuse: a CEL rule for it would cost more than a server allows."""

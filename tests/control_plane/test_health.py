@@ -8,13 +8,13 @@ from types import SimpleNamespace
 from support.fake_api import FakeApi
 from support.operator_rig import API_VERSION, KIND, NAMESPACE, SPEC, Rig
 
-from backfill_operator.cache import Cache
-from backfill_operator.clock import wall_ms
-from backfill_operator.election import Election
 from backfill_operator.health import LAG_MAX_S, RELISTS_MISSED_MAX, WATCHES_MISSED_MAX, Health
+from backfill_operator.informer.cache import Cache
+from backfill_operator.informer.relist import Relist
+from backfill_operator.kube.election import Election
+from backfill_operator.kube.resources import BACKFILLS, PODS
+from backfill_operator.kube.server_clock import wall_ms
 from backfill_operator.metrics import Metrics
-from backfill_operator.relist import Relist
-from backfill_operator.resources import BACKFILLS, PODS
 from backfill_operator.settings import OperatorSettings
 
 

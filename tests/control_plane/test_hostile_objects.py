@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 from support.fake_api import FakeApi
 from support.operator_rig import NAMESPACE, SPEC, Rig
 
-from backfill_operator.api_errors import RefusedError
-from backfill_operator.cache import Cache
-from backfill_operator.launch import Launcher
-from backfill_operator.lean import is_stub
+from backfill_operator.informer.cache import Cache
+from backfill_operator.informer.lean import is_stub
+from backfill_operator.informer.relist import Relist
+from backfill_operator.informer.shallow_json import DEPTH_MAX, loads
+from backfill_operator.informer.watch_session import GONE, Lines
+from backfill_operator.kube.errors import RefusedError
+from backfill_operator.kube.resources import BACKFILLS
 from backfill_operator.metrics import Metrics
-from backfill_operator.relist import Relist
-from backfill_operator.resources import BACKFILLS
+from backfill_operator.reconcile.launcher import Launcher
 from backfill_operator.settings import OperatorSettings
-from backfill_operator.shallow import DEPTH_MAX, loads
-from backfill_operator.watching import GONE, Lines
 
 DEEP = "@deep@"
 

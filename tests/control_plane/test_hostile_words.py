@@ -8,10 +8,10 @@ from support.fake_store import Refusal
 from support.operator_rig import Rig
 
 from backfill_api.names import DRAIN_FINALIZER
-from backfill_api.progress import ProgressSummary
-from backfill_api.status import BackfillStatus
-from backfill_operator.control_client import ControlClient, DriverAddress, DriverUnreachableError
-from backfill_operator.observe import StatusUnreadableError, observation_of, status_of
+from backfill_api.status.progress import ProgressSummary
+from backfill_api.status.status import BackfillStatus
+from backfill_operator.drivers.control_client import ControlClient, DriverAddress, DriverUnreachableError
+from backfill_operator.informer.parse import StatusUnreadableError, observation_of, status_of
 
 STATUS = CRD["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]
 ENDLESS = {"rows_done": 10**30, "rows_total": 2**63, "revision": 2**63 - 1, "lag_seconds": -(10**19)}

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.operator_rig import NAMESPACE, SPEC, Rig
 
-from backfill_operator.ignored import LAST_APPLIED, ignored_fields
-from backfill_operator.targets import target_of
+from backfill_operator.reconcile.dropped_fields import LAST_APPLIED, ignored_fields
+from backfill_operator.reconcile.targets import target_of
 
 
 def target(path):

@@ -3,7 +3,7 @@
 import pytest
 from support.operator_rig import Rig
 
-from backfill_operator.backfill_writer import left_out
+from backfill_operator.reconcile.status_writer import left_out
 
 
 def without(*names):

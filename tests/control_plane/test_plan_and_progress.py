@@ -2,10 +2,10 @@
 
 import pytest
 
-from backfill_api.ending import Ending
 from backfill_api.names import KIND_LABEL
-from backfill_api.plan import Plan, PlanWarning
-from backfill_api.progress import ProgressSummary, StepProgress
+from backfill_api.status.ending import Ending
+from backfill_api.status.plan import Plan, PlanWarning
+from backfill_api.status.progress import ProgressSummary, StepProgress
 
 PLAN = Plan(
     rows=4000, bytes=123_456, files=3, splits=2, version=7, estimated_seconds=40, estimated_seconds_low=30,

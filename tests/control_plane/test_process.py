@@ -10,7 +10,7 @@ import pytest
 from support.operator_rig import QUICK, Rig
 
 from backfill_core.errors import EXIT_USAGE
-from backfill_operator.manifests.limits import VOLUMES
+from backfill_operator.manifests.rules.limits import VOLUMES
 from backfill_operator.settings import PREFIX, InvalidOperatorSettingError, OperatorSettings
 
 

@@ -5,7 +5,7 @@ from support.charts import RULES, allowed
 from support.fake_api import Fault
 from support.operator_rig import NAMESPACE, Rig
 
-from backfill_operator.resources import Resource
+from backfill_operator.kube.resources import Resource
 
 OPERATOR = (RULES["operator"], RULES["lease"])
 NO_CALL = {("backfill.dev", "backfills/finalizers", "update")}

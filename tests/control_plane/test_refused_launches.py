@@ -11,7 +11,7 @@ from support.operator_rig import NAMESPACE, Rig
 
 from backfill_api.names import API_VERSION, KIND
 from backfill_operator.manifests.secret import token_of
-from backfill_operator.memory import Memory, hash_of
+from backfill_operator.reconcile.memory import Memory, hash_of
 
 
 def owned_secret(rig, *, token):

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.virtual_time import run_virtually
 
-from backfill_operator.pacing import TokenBucket, jittered, wait
-from backfill_operator.workqueue import BACKOFF_FIRST_S, BACKOFF_MAX_S, STALE_MAX, RetryLaterError, WorkQueue
+from backfill_operator.kube.rate import TokenBucket, jittered, wait
+from backfill_operator.reconcile.workqueue import BACKOFF_FIRST_S, BACKOFF_MAX_S, STALE_MAX, RetryLaterError, WorkQueue
 
 
 class Bench:

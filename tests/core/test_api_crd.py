@@ -8,10 +8,10 @@ from typing import Any, get_args
 import pytest
 import yaml
 
-from backfill_api import fields, schema
-from backfill_api.conditions import Condition
+from backfill_api.crd import fields, schema
 from backfill_api.model import Model, member_of
-from backfill_api.strategies import STRATEGIES, Strategy
+from backfill_api.spec.strategies import STRATEGIES, Strategy
+from backfill_api.status.conditions import Condition
 
 CRD: dict[str, Any] = yaml.safe_load(schema.CRD_FILE.read_text(encoding="utf-8"))
 VERSION: dict[str, Any] = CRD["spec"]["versions"][0]

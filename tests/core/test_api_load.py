@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backfill_api.load import FieldError, SpecError, load_backfill
-from backfill_api.pods import CONF_RESERVED, CONF_RESERVED_PREFIXES
-from backfill_api.spec import Backfill
+from backfill_api.spec.pods import CONF_RESERVED, CONF_RESERVED_PREFIXES
+from backfill_api.spec.spec import Backfill
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
 

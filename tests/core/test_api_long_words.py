@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from backfill_api.explain import nearest, shown
+from backfill_api.crd.explain import nearest, shown
 
 
 @pytest.mark.parametrize("text", ["v" * 200_000, "Follow " * 30_000])

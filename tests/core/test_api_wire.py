@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from backfill_api.conditions import REASONS
-from backfill_api.status import Progress, ProgressSummary
+from backfill_api.status.conditions import REASONS
+from backfill_api.status.status import Progress, ProgressSummary
 from backfill_api.wire import CommandRequest
 from backfill_core import errors
 

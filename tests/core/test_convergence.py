@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backfill_core.convergence import STEPS_WATCHED, Yardstick
+from backfill_core.pacing.convergence import STEPS_WATCHED, Yardstick
 
 steps = st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 1000)), min_size=1, max_size=40)
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from backfill_core.messages import Head
-from backfill_core.ports import Gate, Now, WorkIds
+from backfill_core.pacing.throttle import TokenBucket
+from backfill_core.protocol.messages import Head
+from backfill_core.protocol.strategy import Gate, Now, WorkIds
 from backfill_core.strategies.snapshot.strategy import Pinned, SnapshotSettings, SnapshotStrategy
-from backfill_core.throttle import TokenBucket
 
 OPEN = Gate(history=True, changes=True, at_barrier=True)
 NOW = Now(1.0, 1000)

@@ -3,10 +3,10 @@
 import pytest
 
 from backfill_core.errors import FencedError, StateMovedError, TransientError
-from backfill_core.job import Job, JobSettings
-from backfill_core.messages import Finish, Seal, SealFailed, Tick
-from backfill_core.ports import Now
-from backfill_core.state import JobState, txn_version
+from backfill_core.job.job import Job, JobSettings
+from backfill_core.job.state import JobState, txn_version
+from backfill_core.protocol.messages import Finish, Seal, SealFailed, Tick
+from backfill_core.protocol.strategy import Now
 from backfill_core.strategies.snapshot.strategy import Pinned, SnapshotSettings, SnapshotStrategy
 
 START = Now(0.0, 0)

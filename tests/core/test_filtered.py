@@ -2,8 +2,8 @@
 
 from support.hand_driven import HandDriven
 
-from backfill_core.messages import Receipt
-from backfill_core.state import receipt_from_json, receipt_to_json
+from backfill_core.job.state import receipt_from_json, receipt_to_json
+from backfill_core.protocol.messages import Receipt
 
 
 class TestACompleteJobWithAFilter:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backfill_core.intervals import IntervalSet
+from backfill_core.positions.intervals import IntervalSet
 
 LINE = 40
 

@@ -5,7 +5,7 @@ import hashlib
 import pytest
 
 from backfill_core.errors import JarsMissingError
-from backfill_spark import jars
+from backfill_spark.jvm import jars
 
 WORDS = {"one.jar": b"one", "two.jar": b"two"}
 

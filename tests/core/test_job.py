@@ -3,10 +3,10 @@
 import pytest
 from support.hand_driven import WALL_MS, HandDriven
 
-from backfill_core.controls import Controls
 from backfill_core.errors import ChangeFeedExpiredError, DuplicateKeyError, StateMovedError, TransientError
-from backfill_core.job import JobSettings
-from backfill_core.messages import (
+from backfill_core.job.controls import Controls
+from backfill_core.job.job import JobSettings
+from backfill_core.protocol.messages import (
     ChangesApplied,
     CommandReceived,
     Head,

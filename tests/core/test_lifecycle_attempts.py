@@ -8,12 +8,12 @@ import pytest
 from support.lifecycle import T0, after, checked, conditions, ended, look, pod, reason, running, seen, spec
 from support.lifecycle_space import STATUSES
 
-from backfill_api.ending import Ending
-from backfill_api.progress import ProgressSummary
-from backfill_api.receipt import ReceiptSummary
-from backfill_api.status import BackfillStatus
+from backfill_api.status.ending import Ending
+from backfill_api.status.progress import ProgressSummary
+from backfill_api.status.receipt import ReceiptSummary
+from backfill_api.status.status import BackfillStatus
 from backfill_core import errors
-from backfill_core.lifecycle.words import (
+from backfill_core.lifecycle.observation import (
     DeleteAttemptObjects,
     DeletePod,
     KeepObjects,

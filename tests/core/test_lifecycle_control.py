@@ -8,9 +8,9 @@ import pytest
 from support.lifecycle import T0, after, checked, conditions, ended, look, reason, running, seen, spec
 from support.lifecycle_space import STATUSES
 
-from backfill_api.status import Control
+from backfill_api.status.status import Control
 from backfill_api.wire import Ack
-from backfill_core.lifecycle.words import Decision, Observation, SendCommand, WriteStatusFirst
+from backfill_core.lifecycle.observation import Decision, Observation, SendCommand, WriteStatusFirst
 
 UP = seen(status=STATUSES["running"], pods=(running(),), look=look(), finalizers=("backfill.dev/drain",))
 PAUSED = spec(desiredState="Paused")

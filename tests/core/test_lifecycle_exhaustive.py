@@ -10,7 +10,7 @@ from support.lifecycle_space import SPECS, STATUSES, looks_at
 
 from backfill_core.lifecycle.decide import decide
 from backfill_core.lifecycle.naming import number_of
-from backfill_core.lifecycle.words import (
+from backfill_core.lifecycle.observation import (
     DeleteObject,
     DeletePod,
     LaunchDriver,

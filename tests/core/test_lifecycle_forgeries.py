@@ -8,9 +8,9 @@ import pytest
 from support.lifecycle import T0, after, checked, conditions, ended, look, pod, reason, running, seen
 from support.lifecycle_space import STATUSES
 
-from backfill_api.ending import Ending
+from backfill_api.status.ending import Ending
 from backfill_core.lifecycle.naming import BASE_CHARACTERS_MAX, driver_name, number_of
-from backfill_core.lifecycle.words import DeletePod, LaunchDriver, RemoveFinalizer
+from backfill_core.lifecycle.observation import DeletePod, LaunchDriver, RemoveFinalizer
 
 RUNNING = STATUSES["running"]
 

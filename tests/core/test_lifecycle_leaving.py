@@ -9,8 +9,8 @@ from support.kstatus import kstatus
 from support.lifecycle import T0, after, checked, conditions, ended, look, pod, reason, resource, running, seen, spec
 from support.lifecycle_space import PLAN, SPECS, STATUSES
 
-from backfill_api.ending import Ending
-from backfill_core.lifecycle.words import (
+from backfill_api.status.ending import Ending
+from backfill_core.lifecycle.observation import (
     AddFinalizer,
     DeleteObject,
     DeletePod,

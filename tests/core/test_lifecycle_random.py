@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from support.lifecycle import NAME, T0, UID, checked, pod, seen
 from support.lifecycle_space import LOOKS, PODS, SPECS, STATUSES
 
-from backfill_api.status import Attempt, Control, PendingCommand, StopRequest
+from backfill_api.status.status import Attempt, Control, PendingCommand, StopRequest
 from backfill_api.wire import Command
-from backfill_core.lifecycle.words import DriverPod, LaunchFailed
+from backfill_core.lifecycle.observation import DriverPod, LaunchFailed
 
 texts = st.text(max_size=12)
 moments = st.sampled_from(

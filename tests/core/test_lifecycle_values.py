@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from support.lifecycle import T0
 from support.lifecycle_space import PLAN
 
-from backfill_api.ending import ENDING_BYTES_MAX, Ending
-from backfill_api.plan import PlanWarning
-from backfill_api.progress import ProgressSummary
-from backfill_api.status import BackfillStatus
-from backfill_core.lifecycle.backoff import backoff_ms
-from backfill_core.lifecycle.moments import ms_of, rfc3339
+from backfill_api.status.ending import ENDING_BYTES_MAX, Ending
+from backfill_api.status.plan import PlanWarning
+from backfill_api.status.progress import ProgressSummary
+from backfill_api.status.status import BackfillStatus
+from backfill_core.lifecycle.inputs.backoff import backoff_ms
+from backfill_core.lifecycle.inputs.policy import Rules
+from backfill_core.lifecycle.inputs.timestamps import ms_of, rfc3339
 from backfill_core.lifecycle.naming import base_name, driver_name
-from backfill_core.lifecycle.pace import pace
-from backfill_core.lifecycle.rules import Rules
+from backfill_core.lifecycle.status.status_pace import pace
 
 DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 LAST_MS = 253_402_300_799_000

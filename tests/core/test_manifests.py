@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from support.lifecycle import TABLES, spec
 
 from backfill_api.load import load_backfill
+from backfill_operator.manifests.attempt import Installation, Launch, ManifestRefusedError
 from backfill_operator.manifests.config_map import config_map
+from backfill_operator.manifests.container_sizes import quantity
 from backfill_operator.manifests.driver_pod import driver_pod, executor_template
-from backfill_operator.manifests.launch import Installation, Launch, ManifestRefusedError
-from backfill_operator.manifests.limits import Limits
-from backfill_operator.manifests.resources import quantity
+from backfill_operator.manifests.rules.limits import Limits
 from backfill_operator.manifests.secret import Identity, secret
 from backfill_operator.manifests.service import service
 from backfill_operator.manifests.spark_conf import driver_size, properties, properties_text

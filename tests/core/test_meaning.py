@@ -1,7 +1,7 @@
 """Settings of Spark that change what an expression means: the same in every attempt, or another job."""
 
-from backfill_api import meaning
-from backfill_spark.session import NEVER_OTHERWISE, settled
+from backfill_api.spec import session_conf as meaning
+from backfill_spark.jvm.session import NEVER_OTHERWISE, settled
 
 ZONE, ANSI = "spark.sql.session.timeZone", "spark.sql.ansi.enabled"
 

@@ -3,7 +3,6 @@
 import pytest
 from support.hand_driven import WALL_MS, HandDriven
 
-from backfill_core.accounts import check_read, check_staged
 from backfill_core.errors import (
     AccountingError,
     ForeignCommit,
@@ -11,8 +10,9 @@ from backfill_core.errors import (
     StagedFilesGoneError,
     TargetChangedError,
 )
-from backfill_core.job import COMPARED_AGAIN_MAX, JobSettings
-from backfill_core.messages import (
+from backfill_core.job.accounting import check_read, check_staged
+from backfill_core.job.job import COMPARED_AGAIN_MAX, JobSettings
+from backfill_core.protocol.messages import (
     Head,
     LookFailed,
     OthersCommitted,

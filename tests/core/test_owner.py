@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from backfill_core.errors import TargetTakenError
-from backfill_core.owner import OWNER_DOMAIN, Claim, check_claim, claimed, claims_in
+from backfill_core.job.owner import OWNER_DOMAIN, Claim, check_claim, claimed, claims_in
 
 OURS = Claim("backfill.a", "ns/a", shares=False, begins=True)
 OTHER = Claim("backfill.b", "ns/b", shares=False)

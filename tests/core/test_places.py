@@ -5,7 +5,7 @@ import re
 import pytest
 
 from backfill_api.load import SpecError, load_backfill
-from backfill_api.places import PlaceError, place
+from backfill_api.spec.locations import PlaceError, place
 
 
 class TestOneMeaning:

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.lifecycle import spec
 
+from backfill_operator.manifests.attempt import Installation, Launch, ManifestRefusedError
 from backfill_operator.manifests.config_map import config_map
 from backfill_operator.manifests.driver_pod import driver_pod
-from backfill_operator.manifests.env_rules import NEVER
-from backfill_operator.manifests.launch import Installation, Launch, ManifestRefusedError
-from backfill_operator.manifests.limits import OPTIONAL_POD_FIELDS, Limits, below, image_allowed
+from backfill_operator.manifests.rules.env_rules import NEVER
+from backfill_operator.manifests.rules.limits import OPTIONAL_POD_FIELDS, Limits, below, image_allowed
 from backfill_operator.settings import PREFIX, OperatorSettings
 
 PLAIN = Installation("registry/backfill:1")

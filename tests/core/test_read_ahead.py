@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from support.hand_driven import STEP_S, HandDriven
 
 from backfill_core.errors import TransientError
-from backfill_core.job import JobSettings
-from backfill_core.messages import (
+from backfill_core.job.job import JobSettings
+from backfill_core.pacing.throttle import TokenBucket
+from backfill_core.phases.prefetch import PARTS_A_SECOND, SNAP_S, Stock, cuts, parts_of
+from backfill_core.protocol.messages import (
     CommandReceived,
     Pause,
     ReadSplit,
@@ -21,8 +23,6 @@ from backfill_core.messages import (
     Tick,
     WorkFailed,
 )
-from backfill_core.strategies.snapshot.ahead import PARTS_A_SECOND, SNAP_S, Stock, cuts, parts_of
-from backfill_core.throttle import TokenBucket
 
 FILE = 312_500
 RATES = [100_000, 500_000, 2_000_000]

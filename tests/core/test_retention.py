@@ -3,9 +3,9 @@
 import pytest
 from support.hand_driven import WALL_MS, HandDriven
 
-from backfill_core.messages import CommandReceived, Head, HeadMoved, Throttle
-from backfill_core.retention import NEAR, warn
-from backfill_spark.retention import DEFAULT_FILE_SECONDS, kept_seconds
+from backfill_core.pacing.retention import NEAR, warn
+from backfill_core.protocol.messages import CommandReceived, Head, HeadMoved, Throttle
+from backfill_spark.delta.retention import DEFAULT_FILE_SECONDS, kept_seconds
 
 DAY_MS = 86_400_000
 LONG = [1_000_000] * 40

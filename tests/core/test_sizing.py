@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from backfill_core.messages import Piece
-from backfill_core.sizing import BatchSizer, SplitSizer, cut, pieces, tapered
+from backfill_core.pacing.sizing import BatchSizer, SplitSizer, cut, pieces, tapered
+from backfill_core.protocol.messages import Piece
 
 files = st.lists(st.integers(0, 9), min_size=1, max_size=12)
 

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as some
 from support.jobs import job
 
-from backfill_core.controls import ALL, HISTORY, Controls
 from backfill_core.errors import StateMismatchError
-from backfill_core.intervals import IntervalSet
-from backfill_core.messages import Pause, Receipt, Resume, Throttle, VnodeMismatch
-from backfill_core.ports import Pinned
-from backfill_core.state import SIZE_MAX_BYTES, JobState, check_same_spec, txn_version
+from backfill_core.job.controls import ALL, HISTORY, Controls
+from backfill_core.job.state import SIZE_MAX_BYTES, JobState, check_same_spec, txn_version
+from backfill_core.positions.intervals import IntervalSet
+from backfill_core.protocol.messages import Pause, Receipt, Resume, Throttle, VnodeMismatch
+from backfill_core.protocol.strategy import Pinned
 from backfill_core.strategies.snapshot.strategy import SPANS_MAX, build
 
 RECEIPT = Receipt(3, 9, 12, 100, 256, "ab", (VnodeMismatch(7, 5, 4),), 1.5, verified_ms=7)

@@ -6,10 +6,12 @@ from dataclasses import replace
 import pytest
 from support.hand_driven import HandDriven
 
-from backfill_api.progress import Progress
-from backfill_core.eta import Eta
-from backfill_core.job import JobSettings
-from backfill_core.messages import (
+from backfill_api.status.progress import Progress
+from backfill_core.job.job import JobSettings
+from backfill_core.job.state import JobState
+from backfill_core.job.steps import CATCH_UP, COPY, KEY_PROOF, RECEIPT, START, Facts, begin, scan_s
+from backfill_core.pacing.eta import Eta
+from backfill_core.protocol.messages import (
     ApplyChanges,
     ChangesApplied,
     CommandReceived,
@@ -24,12 +26,10 @@ from backfill_core.messages import (
     Verify,
     WorkFinished,
 )
-from backfill_core.ports import Pinned
-from backfill_core.state import JobState
-from backfill_core.steps import CATCH_UP, COPY, KEY_PROOF, RECEIPT, START, Facts, begin, scan_s
+from backfill_core.protocol.strategy import Pinned
 from backfill_core.strategies.snapshot.params import SnapshotSettings
 from backfill_core.strategies.snapshot.strategy import SnapshotStrategy
-from backfill_spark.progress import progress_of
+from backfill_spark.driver.progress import progress_of
 
 WHOLE = (START, COPY, KEY_PROOF, CATCH_UP, RECEIPT)
 FILES = [1_000_000] * 20

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backfill_core.throttle import TokenBucket
+from backfill_core.pacing.throttle import TokenBucket
 
 pauses_s = st.floats(0, 5, allow_nan=False)
 wishes = st.lists(st.tuples(pauses_s, st.integers(0, 400)), min_size=1, max_size=60)

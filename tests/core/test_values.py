@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from backfill_core.convergence import Yardstick
-from backfill_core.eta import RateMeter, estimate
-from backfill_core.intervals import IntervalSet
-from backfill_core.sizing import SplitSizer, cut, pieces
-from backfill_core.throttle import TokenBucket
+from backfill_core.pacing.convergence import Yardstick
+from backfill_core.pacing.eta import RateMeter, estimate
+from backfill_core.pacing.sizing import SplitSizer, cut, pieces
+from backfill_core.pacing.throttle import TokenBucket
+from backfill_core.positions.intervals import IntervalSet
 
 SPANS = some.lists(some.tuples(some.integers(0, 60), some.integers(0, 60)), max_size=12)
 

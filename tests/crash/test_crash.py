@@ -27,7 +27,7 @@ from support.other_engine import append
 
 from backfill_api.wire import Command, StopCommand, ThrottleCommand
 from backfill_cli.client import NotRunningError, find
-from backfill_spark.crash import CRASH_POINTS
+from backfill_spark.crash_points import CRASH_POINTS
 
 KILLS = int(os.environ.get("BACKFILL_KILLS", "60"))
 ROWS, FILES = 48_000, 6

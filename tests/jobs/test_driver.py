@@ -10,8 +10,8 @@ from support.oracle import ALL, rows_in, seals, violations
 from support.other_engine import delete, update
 
 from backfill_core.errors import EXIT_COMPLETE
-from backfill_spark.driver import run_driver
-from backfill_spark.location import target_location
+from backfill_spark.delta.location import target_location
+from backfill_spark.driver.attempt import run_driver
 from backfill_spark.settings import DriverSettings
 from backfill_spark.sinks.delta.sink import DeltaSink
 
@@ -135,7 +135,7 @@ class TestStartingAgain:
 
 
 def stop_once(progress):
-    from backfill_spark.driver import request_stop
+    from backfill_spark.driver.attempt import request_stop
 
     if progress.table_version is not None and progress.table_version >= 0:
         request_stop(force=True)

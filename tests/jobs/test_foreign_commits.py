@@ -7,12 +7,12 @@ import pytest
 from support.jobs import job, make_orders
 from support.oracle import rows_in, seals, violations
 
-from backfill_spark import driver
-from backfill_spark.commits import commits_of_others, foreign
+from backfill_spark.delta.foreign_commits import commits_of_others, foreign
+from backfill_spark.driver import attempt as driver
+from backfill_spark.driver.action_executor import SparkHands
 from backfill_spark.settings import DriverSettings
 from backfill_spark.sinks.delta import sink
 from backfill_spark.sinks.delta.staging import StagingFolder
-from backfill_spark.work import SparkHands
 
 ROWS = 4000
 

@@ -4,7 +4,7 @@ import pytest
 from support.jobs import job, make_orders
 from support.other_engine import delete, insert
 
-from backfill_spark.driver import run_driver
+from backfill_spark.driver.attempt import run_driver
 from backfill_spark.settings import DriverSettings
 
 

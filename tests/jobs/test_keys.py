@@ -5,7 +5,8 @@ from support.jobs import job, make_orders
 from support.oracle import rows_in, seals
 from support.other_engine import insert
 
-from backfill_spark import driver, plan
+from backfill_spark.driver import attempt as driver
+from backfill_spark.driver import plan
 from backfill_spark.settings import DriverSettings
 
 ROWS = 1000

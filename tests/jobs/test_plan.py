@@ -11,7 +11,7 @@ import yaml
 from support.jobs import job, make_orders, write_yaml
 
 from backfill_core.errors import InvalidTransformError, KeyInvalidError, SourceNotFoundError
-from backfill_spark.plan import plan_job
+from backfill_spark.driver.plan import plan_job
 from backfill_spark.settings import DriverSettings
 
 ROWS = 3000

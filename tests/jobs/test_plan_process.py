@@ -7,7 +7,7 @@ import sys
 from support.jobs import make_orders, write_yaml
 
 from backfill_core.errors import EXIT_COMPLETE, EXIT_USAGE
-from backfill_operator.observe import pod_of
+from backfill_operator.informer.parse import pod_of
 
 ROWS = 500
 

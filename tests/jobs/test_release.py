@@ -5,11 +5,11 @@ from support.jobs import job, make_orders
 from support.other_engine import update
 
 from backfill_core.errors import FencedError, NotFinishedError, StateMismatchError
-from backfill_core.owner import released
-from backfill_core.state import txn_version
-from backfill_spark.driver import request_stop, run_driver
-from backfill_spark.opening import open_target
-from backfill_spark.release import release
+from backfill_core.job.owner import released
+from backfill_core.job.state import txn_version
+from backfill_spark.driver.attempt import request_stop, run_driver
+from backfill_spark.driver.job_context import open_target
+from backfill_spark.driver.release import release
 from backfill_spark.settings import DriverSettings
 
 ROWS = 500

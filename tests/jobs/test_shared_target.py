@@ -7,8 +7,8 @@ from support.jobs import job, make_orders
 from support.oracle import rows_in
 
 from backfill_core.errors import TargetTakenError
-from backfill_spark.driver import run_driver
-from backfill_spark.opening import open_target
+from backfill_spark.driver.attempt import run_driver
+from backfill_spark.driver.job_context import open_target
 from backfill_spark.settings import DriverSettings
 from backfill_spark.sinks.delta.sink import DeltaSink
 

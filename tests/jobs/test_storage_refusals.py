@@ -16,9 +16,9 @@ import pytest
 from support.jobs import job, make_orders, write_yaml
 
 from backfill_core.errors import PermissionDeniedError, StorageFullError, TransientError
-from backfill_spark.driver import run_driver
-from backfill_spark.seal import Sealer
+from backfill_spark.driver.attempt import run_driver
 from backfill_spark.settings import DriverSettings
+from backfill_spark.sinks.delta.committer import Sealer
 from backfill_spark.sinks.delta.sink import DeltaSink
 from backfill_spark.sources.delta.source import DeltaSource
 

@@ -5,7 +5,7 @@ from support.jobs import job, make_orders
 from support.oracle import rows_in, seals
 from support.other_engine import insert, update
 
-from backfill_spark.driver import request_stop, run_driver
+from backfill_spark.driver.attempt import request_stop, run_driver
 from backfill_spark.settings import DriverSettings
 
 GUARDED = {"select": ["id", "100 / amount AS share"], "where": "amount <> 0"}

@@ -12,8 +12,8 @@ import pytest
 from support.fake_driver import ScriptedJob
 from support.jobs import job, make_orders, write_yaml
 
-from backfill_spark import driver
-from backfill_spark.rendezvous import Rendezvous
+from backfill_spark.control.local_registry import Rendezvous
+from backfill_spark.driver import attempt as driver
 from backfill_spark.settings import DriverSettings
 
 ROWS = 5_000

@@ -8,7 +8,7 @@ from support.jobs import job, make_orders, vacuum
 from support.oracle import rows_in, seals, strangers, violations
 from support.other_engine import delete, update
 
-from backfill_spark.driver import request_stop, run_driver
+from backfill_spark.driver.attempt import request_stop, run_driver
 from backfill_spark.settings import DriverSettings
 
 ROWS = 200

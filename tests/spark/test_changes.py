@@ -6,9 +6,9 @@ import re
 import pytest
 
 from backfill_core.errors import DuplicateKeyError, KeyInvalidError, SourceNotAppendOnlyError
-from backfill_spark.changes import DELETE, append_rows, changelog_rows, check_net_changes, net_changes
+from backfill_spark.rows.changes import DELETE, append_rows, changelog_rows, check_net_changes, net_changes
+from backfill_spark.rows.transform import Transform
 from backfill_spark.sinks.delta.sink import DeltaSink
-from backfill_spark.transform import Transform
 
 ALL, PASSING = Transform(), Transform(None, "amount > 10")
 COLUMNS = "id long, amount long, _change_type string, _commit_version long"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from conftest import JARS
 
-from backfill_spark.class_archive import java_option, path_of
+from backfill_spark.jvm.class_archive import java_option, path_of
 
 ARCHIVED, WHY = path_of(JARS).is_file(), "no class archive here; `make setup` makes one"
 

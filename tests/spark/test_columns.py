@@ -2,7 +2,7 @@
 
 import pytest
 
-from backfill_spark.columns import DOUBTFUL_MAX, doubled_key
+from backfill_spark.rows.columns import DOUBTFUL_MAX, doubled_key
 
 KEYS = {
     "whole numbers in their order": ["id - 100 AS k"],

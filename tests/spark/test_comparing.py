@@ -5,10 +5,10 @@ from itertools import accumulate
 import pytest
 from support.jobs import make_kind
 
-from backfill_spark.comparing import Comparison
+from backfill_spark.rows.comparison import Comparison
+from backfill_spark.rows.transform import Transform
 from backfill_spark.sinks.delta.sink import DeltaSink
 from backfill_spark.sources.delta.source import DeltaSource
-from backfill_spark.transform import Transform
 
 
 @pytest.fixture

@@ -18,16 +18,16 @@ from support.house import ROOT
 from support.jobs import forget_before, make_orders
 
 from backfill_core.errors import BackfillError
-from backfill_spark.changes import DELETE
-from backfill_spark.location import location, target_location
-from backfill_spark.seal import Sealer
-from backfill_spark.seal import explain as explain_seal
+from backfill_spark.delta.location import location, target_location
+from backfill_spark.driver.action_executor import Parts, SparkHands
+from backfill_spark.rows.changes import DELETE
+from backfill_spark.rows.transform import Transform
+from backfill_spark.sinks.delta.committer import Sealer
+from backfill_spark.sinks.delta.committer import explain as explain_seal
+from backfill_spark.sinks.delta.failures import explain_making
 from backfill_spark.sinks.delta.sink import DeltaSink
 from backfill_spark.sources.delta.failures import explain_look
 from backfill_spark.sources.delta.source import DeltaSource
-from backfill_spark.target_failures import explain_making
-from backfill_spark.transform import Transform
-from backfill_spark.work import Parts, SparkHands
 
 TABLE = tomllib.loads((ROOT / "build-tools" / "raised.toml").read_text())
 ROWS = {f"{step}: {name}": row[1] for step, rows in TABLE.items() for name, row in rows.items()}

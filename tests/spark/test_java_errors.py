@@ -3,7 +3,7 @@
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from backfill_spark.java_errors import RowFailure, first_line, row_failure, without_values
+from backfill_spark.jvm.errors import RowFailure, first_line, row_failure, without_values
 
 
 class TestFirstLine:

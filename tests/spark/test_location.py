@@ -8,7 +8,7 @@ from support.jobs import job, make_orders
 
 from backfill_core.errors import InvalidSpecError, TargetIsSourceError, TransientError
 from backfill_spark import sinks, sources
-from backfill_spark.location import in_one_store, location, one_spelling, target_location
+from backfill_spark.delta.location import in_one_store, location, one_spelling, target_location
 
 
 @pytest.fixture

@@ -1,10 +1,10 @@
 """The loop: what it tells those who look, and when."""
 
-from backfill_core.job import Job, JobSettings
-from backfill_core.messages import CommandReceived, Event, Head, Pause, Stop, WorkCancelled
-from backfill_core.state import JobState
+from backfill_core.job.job import Job, JobSettings
+from backfill_core.job.state import JobState
+from backfill_core.protocol.messages import CommandReceived, Event, Head, Pause, Stop, WorkCancelled
 from backfill_core.strategies.snapshot.strategy import Pinned, SnapshotSettings, SnapshotStrategy
-from backfill_spark.loop import Loop, now
+from backfill_spark.driver.event_loop import Loop, now
 
 ROWS = (1000, 1000)
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from backfill_core.errors import StateMovedError, TargetNotEmptyError, TargetTakenError
-from backfill_core.owner import Claim
-from backfill_spark.seal import Sealer
+from backfill_core.job.owner import Claim
+from backfill_spark.sinks.delta.committer import Sealer
 from backfill_spark.sinks.delta.sink import DeltaSink
 
 TXN = 1 << 32 | 1

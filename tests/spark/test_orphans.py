@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from support.hand_driven import HandDriven
 
-from backfill_spark.orphans import WAITS_EPOCHS, OrphanRemoval
+from backfill_spark.driver.orphan_cleanup import WAITS_EPOCHS, OrphanRemoval
 
 FENCED = replace(HandDriven(100).view, table_version=3, epoch=7)
 BEFORE = replace(FENCED, table_version=-1)

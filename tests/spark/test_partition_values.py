@@ -3,9 +3,9 @@
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
-from backfill_spark import session
-from backfill_spark.partition_values import instant, partition_of
-from backfill_spark.seal import Sealer
+from backfill_spark.delta.partition_values import instant, partition_of
+from backfill_spark.jvm import session
+from backfill_spark.sinks.delta.committer import Sealer
 from backfill_spark.sinks.delta.sink import DeltaSink
 
 ZONES = ("Europe/Berlin", "America/New_York", "Pacific/Apia")

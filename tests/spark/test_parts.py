@@ -13,13 +13,13 @@ from pyspark.sql import functions as F
 from support.jobs import make_kind, vacuum
 
 from backfill_core.errors import AccountingError
-from backfill_core.messages import ReadSplit, Seal, WorkFailed, WorkFinished
-from backfill_core.sizing import pieces
-from backfill_spark.seal import Sealer
+from backfill_core.pacing.sizing import pieces
+from backfill_core.protocol.messages import ReadSplit, Seal, WorkFailed, WorkFinished
+from backfill_spark.driver.action_executor import Parts, SparkHands
+from backfill_spark.rows.transform import Transform
+from backfill_spark.sinks.delta.committer import Sealer
 from backfill_spark.sinks.delta.sink import DeltaSink
 from backfill_spark.sources.delta.source import DeltaSource
-from backfill_spark.transform import Transform
-from backfill_spark.work import Parts, SparkHands
 
 WAITS_S = 240
 

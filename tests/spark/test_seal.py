@@ -7,8 +7,8 @@ import pytest
 from py4j.protocol import Py4JJavaError
 
 from backfill_core.errors import FencedError, StateMovedError, TransientError, UnsupportedTargetFeatureError
-from backfill_spark.delta_log import newest_version
-from backfill_spark.seal import Sealer
+from backfill_spark.delta.log import newest_version
+from backfill_spark.sinks.delta.committer import Sealer
 from backfill_spark.sinks.delta.sink import DeltaSink
 
 COLUMNS = {

@@ -14,7 +14,7 @@ from backfill_core.errors import (
     TransientError,
     UnsupportedTargetFeatureError,
 )
-from backfill_spark.seal import Sealer
+from backfill_spark.sinks.delta.committer import Sealer
 from backfill_spark.sinks.delta.sink import DeltaSink
 
 

@@ -22,7 +22,7 @@ from backfill_core.errors import (
     SourceNotFoundError,
     SourceReplacedError,
 )
-from backfill_core.sizing import pieces
+from backfill_core.pacing.sizing import pieces
 from backfill_spark.sources.delta.source import DeltaSource
 
 

@@ -9,8 +9,8 @@ from support.jobs import make_kind, make_orders
 from support.oracle import rows_in
 
 from backfill_core.errors import SchemaChangedError, SourceDamagedError
-from backfill_spark.delta_log import files_at, lines_of
-from backfill_spark.delta_properties import is_on, value
+from backfill_spark.delta.log import files_at, lines_of
+from backfill_spark.delta.properties import is_on, value
 from backfill_spark.sources.delta.source import DeltaSource
 
 ODD = ("next\u0085line", "line\u2028", "\u2029paragraph", "form\x0cfeed", "group\x1dseparator", "a\r\nb")

@@ -19,7 +19,7 @@ from backfill_core.errors import (
     TargetSchemaMismatchError,
     UnsupportedTargetFeatureError,
 )
-from backfill_spark.columns import nullable
+from backfill_spark.rows.columns import nullable
 from backfill_spark.sinks.delta import checks
 from backfill_spark.sinks.delta.table import TargetTable
 

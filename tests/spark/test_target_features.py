@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from backfill_core.errors import KeyInvalidError, TargetSchemaMismatchError, UnsupportedTargetFeatureError
-from backfill_spark.changes import net_changes
-from backfill_spark.seal import Sealer
+from backfill_spark.rows.changes import net_changes
+from backfill_spark.rows.transform import Transform
+from backfill_spark.rows.verification import take_receipt
+from backfill_spark.sinks.delta.committer import Sealer
 from backfill_spark.sinks.delta.sink import DeltaSink
-from backfill_spark.transform import Transform
-from backfill_spark.verify import take_receipt
 
 CHANGES = "id long, p string, _change_type string, _commit_version long"
 

@@ -8,7 +8,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql.types import LongType, StringType, StructType
 
 from backfill_core.errors import TargetSchemaMismatchError, TransientError
-from backfill_spark.rendezvous import Rendezvous
+from backfill_spark.control.local_registry import Rendezvous
 from backfill_spark.settings import InvalidSettingError
 from backfill_spark.sinks.delta import sink as sinks
 from backfill_spark.sinks.delta.create import create_table

@@ -8,9 +8,9 @@ from pyspark.errors import PySparkException
 from support.expressions import ANOTHER_EACH_TIME, NOT_OF_ONE_ROW, ORDINARY, SCHEMA, VOID
 
 from backfill_core.errors import InvalidTransformError
-from backfill_spark.java_errors import JAVA_ERRORS
-from backfill_spark.row_wise import find_fault
-from backfill_spark.transform import Transform
+from backfill_spark.jvm.errors import JAVA_ERRORS
+from backfill_spark.rows.row_wise import find_fault
+from backfill_spark.rows.transform import Transform
 
 GROUPS = {"misc_funcs", "datetime_funcs"}
 CONSTANTS = {"make_dt_interval", "make_interval", "make_ym_interval"}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from backfill_spark.verify import differing_rows, take_receipt
+from backfill_spark.rows.verification import differing_rows, take_receipt
 
 
 def receipt(left, right, key=("id",), **options):

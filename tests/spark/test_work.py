@@ -9,12 +9,12 @@ import pytest
 from support.jobs import make_orders
 
 from backfill_core.errors import StateMovedError, TransientError
-from backfill_core.messages import ApplyChanges, Piece, ReadSplit, WorkCancelled, WorkFailed, WorkFinished
-from backfill_spark.seal import Sealer
+from backfill_core.protocol.messages import ApplyChanges, Piece, ReadSplit, WorkCancelled, WorkFailed, WorkFinished
+from backfill_spark.driver.action_executor import Parts, SparkHands
+from backfill_spark.rows.transform import Transform
+from backfill_spark.sinks.delta.committer import Sealer
 from backfill_spark.sinks.delta.sink import DeltaSink
 from backfill_spark.sources.delta.source import DeltaSource
-from backfill_spark.transform import Transform
-from backfill_spark.work import Parts, SparkHands
 
 APP, TXN = "backfill-x", (1 << 32) + 2
 WAITS_S = 240

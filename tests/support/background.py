@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from backfill_api.wire import Command
 from backfill_cli.client import find
-from backfill_spark import driver
+from backfill_spark.driver import attempt as driver
 from backfill_spark.settings import DriverSettings
 
 DEADLINE_S = 90

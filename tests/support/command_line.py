@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from support.fake_driver import ScriptedJob
 
 from backfill_cli.__main__ import cli
-from backfill_spark.rendezvous import Rendezvous
+from backfill_spark.control.local_registry import Rendezvous
 
 
 @contextmanager

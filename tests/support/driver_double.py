@@ -22,12 +22,12 @@ from urllib.parse import parse_qs, urlsplit
 from prometheus_client import generate_latest
 from pydantic import ValidationError
 
-from backfill_api.progress import Progress
+from backfill_api.status.progress import Progress
 from backfill_api.wire import Ack, CommandRequest
-from backfill_core.messages import Pause, Resume, Stop, Throttle, VerifyNow
-from backfill_spark.control_server import ACKS_KEPT_MAX, BODY_MAX_BYTES, WAIT_MAX_S, _first
-from backfill_spark.metrics import progress_registry
-from backfill_spark.wire_commands import received
+from backfill_core.protocol.messages import Pause, Resume, Stop, Throttle, VerifyNow
+from backfill_spark.control.metrics import progress_registry
+from backfill_spark.control.server import ACKS_KEPT_MAX, BODY_MAX_BYTES, WAIT_MAX_S, _first
+from backfill_spark.control.wire import received
 
 RECEIPT = {
     "sourceVersion": 3, "targetVersion": 5, "epoch": 1, "rows": 4000, "vnodes": 256, "digest": "ab" * 32,

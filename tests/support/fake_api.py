@@ -18,8 +18,8 @@ from aiohttp import web
 from kubernetes.aio.client.configuration import Configuration
 from support.fake_store import RESOURCES, Refusal, Store, matches
 
-from backfill_operator.cluster import Cluster
-from backfill_operator.resources import Resource
+from backfill_operator.kube.client import Cluster
+from backfill_operator.kube.resources import Resource
 
 WRITES = {"create", "delete", "patch", "update"}
 ONLY_DISCOVERED = (

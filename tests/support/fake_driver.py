@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from backfill_api.progress import Progress
-from backfill_core.messages import (
+from backfill_api.status.progress import Progress
+from backfill_core.protocol.messages import (
     Acknowledge,
     CommandReceived,
     Pause,
@@ -27,9 +27,9 @@ from backfill_core.messages import (
     VerifyNow,
     VnodeMismatch,
 )
-from backfill_spark.control_connections import Connections
-from backfill_spark.control_server import ControlServer
-from backfill_spark.rendezvous import Rendezvous
+from backfill_spark.control.connections import Connections
+from backfill_spark.control.local_registry import Rendezvous
+from backfill_spark.control.server import ControlServer
 from backfill_spark.settings import DriverSettings
 
 BARRIER_S = 0.02

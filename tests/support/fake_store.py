@@ -12,7 +12,7 @@ import re
 import uuid
 from datetime import UTC, datetime
 
-from backfill_operator.resources import BACKFILLS, CONFIG_MAPS, EVENTS, LEASES, PODS, SECRETS, SERVICES
+from backfill_operator.kube.resources import BACKFILLS, CONFIG_MAPS, EVENTS, LEASES, PODS, SECRETS, SERVICES
 
 RESOURCES = {one.plural: one for one in (BACKFILLS, PODS, CONFIG_MAPS, SECRETS, SERVICES, LEASES, EVENTS)}
 WITH_STATUS = {"backfills", "pods", "services"}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from backfill_core.controls import Controls
-from backfill_core.job import Job, JobSettings, JobView
-from backfill_core.messages import (
+from backfill_core.job.controls import Controls
+from backfill_core.job.job import Job, JobSettings, JobView
+from backfill_core.job.state import JobState
+from backfill_core.protocol.messages import (
     Acknowledge,
     Action,
     ApplyChanges,
@@ -27,8 +28,7 @@ from backfill_core.messages import (
     WorkCancelled,
     WorkFinished,
 )
-from backfill_core.ports import Now
-from backfill_core.state import JobState
+from backfill_core.protocol.strategy import Now
 from backfill_core.strategies.snapshot.strategy import Pinned, SnapshotSettings, SnapshotStrategy
 
 STEP_S = 0.05

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from backfill_api.load import load_backfill
-from backfill_api.spec import Backfill
+from backfill_api.spec.spec import Backfill
 
 
 def document(source_path: str, target_path: str, **spec: Any) -> dict[str, Any]:

@@ -15,8 +15,8 @@ import yaml
 from support.driver_double import DriverDouble, server_context
 from support.fake_store import Refusal
 
-from backfill_api.ending import Ending
 from backfill_api.names import ATTEMPT_LABEL, ROLE_LABEL
+from backfill_api.status.ending import Ending
 from backfill_core.errors import EXIT_COMPLETE, EXIT_STOPPED
 from backfill_operator.manifests.names import CONTROL_PORT, SPEC_KEY
 from backfill_operator.manifests.secret import CERTIFICATE_KEY, PRIVATE_KEY, TOKEN_KEY

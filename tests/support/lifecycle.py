@@ -7,13 +7,13 @@ from typing import Any
 
 from support.kstatus import broken_rules
 
-from backfill_api.conditions import REASONS
-from backfill_api.progress import Progress
-from backfill_api.spec import BackfillSpec
-from backfill_api.status import BackfillStatus
+from backfill_api.spec.spec import BackfillSpec
+from backfill_api.status.conditions import REASONS
+from backfill_api.status.progress import Progress
+from backfill_api.status.status import BackfillStatus
 from backfill_core.lifecycle.decide import decide
 from backfill_core.lifecycle.naming import driver_name, number_of
-from backfill_core.lifecycle.words import Decision, DriverLook, DriverPod, LaunchDriver, Now, Observation
+from backfill_core.lifecycle.observation import Decision, DriverLook, DriverPod, LaunchDriver, Now, Observation
 
 NAME, UID = "orders", "uid-1"
 T0 = 1_800_000_000_000

@@ -9,13 +9,13 @@ from typing import Any
 
 from support.lifecycle import NAME, T0, ended, look, pod, running, seen, spec
 
-from backfill_api.conditions import Condition
 from backfill_api.names import DRAIN_FINALIZER
-from backfill_api.plan import Plan
-from backfill_api.status import Attempt, BackfillStatus, Control, PastAttempt, PendingCommand, StopRequest
+from backfill_api.status.conditions import Condition
+from backfill_api.status.plan import Plan
+from backfill_api.status.status import Attempt, BackfillStatus, Control, PastAttempt, PendingCommand, StopRequest
 from backfill_api.wire import Ack, Command
-from backfill_core.lifecycle.moments import rfc3339
-from backfill_core.lifecycle.words import DriverLook, DriverPod, Observation, SpecRefused
+from backfill_core.lifecycle.inputs.timestamps import rfc3339
+from backfill_core.lifecycle.observation import DriverLook, DriverPod, Observation, SpecRefused
 
 BEFORE, LONG_AGO = rfc3339(T0 - 5_000), rfc3339(T0 - 90_000)
 PLAN = Plan(

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from support.lifecycle import NAME, T0, UID, checked, spec
 
 from backfill_api.names import DRAIN_FINALIZER, OVERRIDE_ANNOTATION, RESTART_ANNOTATION, VERIFY_ANNOTATION
-from backfill_api.progress import Progress
-from backfill_api.status import BackfillStatus
+from backfill_api.status.progress import Progress
+from backfill_api.status.status import BackfillStatus
 from backfill_api.wire import Ack, CommandRequest
 from backfill_core.lifecycle.naming import driver_name
-from backfill_core.lifecycle.words import (
+from backfill_core.lifecycle.observation import (
     AddFinalizer,
     DeleteAttemptObjects,
     DeleteObject,

@@ -13,8 +13,17 @@ from typing import Any
 
 from support.sim_tables import APPEND, CHANGELOG, INSERT, UPSERT, Commit, Row, Target, Upstream
 
-from backfill_core.intervals import IntervalSet
-from backfill_core.messages import Acknowledge, ApplyChanges, Command, Pause, ReadSplit, Resume, Throttle, Verified
+from backfill_core.positions.intervals import IntervalSet
+from backfill_core.protocol.messages import (
+    Acknowledge,
+    ApplyChanges,
+    Command,
+    Pause,
+    ReadSplit,
+    Resume,
+    Throttle,
+    Verified,
+)
 
 AHEAD_RATE = 100_000
 """Limit from which on a split is no measure of the rate."""

@@ -11,8 +11,9 @@ from support.sim_tables import APPEND, UPSERT, Row
 
 from backfill_core import strategies
 from backfill_core.errors import BackfillError, StagedFilesGoneError, TargetChangedError, TransientError
-from backfill_core.job import Job
-from backfill_core.messages import (
+from backfill_core.job.job import Job
+from backfill_core.job.state import JobState
+from backfill_core.protocol.messages import (
     Acknowledge,
     Action,
     ApplyChanges,
@@ -46,8 +47,7 @@ from backfill_core.messages import (
     WorkFailed,
     WorkFinished,
 )
-from backfill_core.ports import Now, Pinned, Strategy
-from backfill_core.state import JobState
+from backfill_core.protocol.strategy import Now, Pinned, Strategy
 
 if TYPE_CHECKING:
     from support.sim_world import World

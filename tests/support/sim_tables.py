@@ -16,8 +16,8 @@ from typing import Any
 from zlib import crc32
 
 from backfill_core.errors import FencedError, ForeignCommit
-from backfill_core.messages import Piece
-from backfill_core.sizing import pieces
+from backfill_core.pacing.sizing import pieces
+from backfill_core.protocol.messages import Piece
 
 UPSERT, APPEND, CHANGELOG = "Upsert", "Append", "Changelog"
 INSERT, UPDATE, DELETE = "insert", "update", "delete"

@@ -1,7 +1,7 @@
 """The simulated world: the real core `Job` with a virtual clock, tables in memory, faults and crashes.
 
 One heap of deeds, one seed, no real time: the same seed is the same world. The world does what the loop and the
-hands do (spark_app/backfill_spark/loop.py, work.py), and every deed may be the last of an attempt: what is under
+hands do (spark_app/backfill_spark/driver/event_loop.py, work.py), and every deed may be the last of an attempt: what is under
 way is lost or lands, and a new attempt opens from what the target holds.
 """
 
@@ -18,10 +18,11 @@ from support.sim_oracle import Oracle, demand
 from support.sim_shell import Shell
 from support.sim_tables import APPEND, CHANGELOG, UPSERT, Target, Upstream
 
-from backfill_api.spec import BackfillSpec
-from backfill_core.controls import ALL, HISTORY
-from backfill_core.job import JobSettings
-from backfill_core.messages import (
+from backfill_api.spec.spec import BackfillSpec
+from backfill_core.job.controls import ALL, HISTORY
+from backfill_core.job.job import JobSettings
+from backfill_core.job.state import JobState
+from backfill_core.protocol.messages import (
     Command,
     CommandReceived,
     Finish,
@@ -32,7 +33,6 @@ from backfill_core.messages import (
     Throttle,
     VerifyNow,
 )
-from backfill_core.state import JobState
 
 WALL_MS = 1_700_000_000_000
 STEPS_MAX = 60_000

@@ -7,8 +7,8 @@ from typing import Any
 import yaml
 
 from backfill_api.names import API_VERSION, KIND
+from backfill_operator.manifests.attempt import Launch
 from backfill_operator.manifests.driver_pod import executor_template
-from backfill_operator.manifests.launch import Launch
 from backfill_operator.manifests.names import CONF_KEY, EXECUTOR_KEY, SPEC_KEY, metadata
 from backfill_operator.manifests.spark_conf import properties, properties_text
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from backfill_api import environment as env
-from backfill_operator.manifests.lasting import check_lasting
-from backfill_operator.manifests.launch import Launch
+from backfill_operator.manifests.attempt import Launch
+from backfill_operator.manifests.container_sizes import DRIVER_DEFAULT, EXECUTOR_DEFAULT, with_defaults
 from backfill_operator.manifests.names import (
     BLOCK_MANAGER_PORT,
     CONF_KEY,
@@ -30,8 +30,8 @@ from backfill_operator.manifests.names import (
     metadata,
     object_name,
 )
-from backfill_operator.manifests.pod_rules import check_account, check_image, check_resources, check_template
-from backfill_operator.manifests.resources import DRIVER_DEFAULT, EXECUTOR_DEFAULT, with_defaults
+from backfill_operator.manifests.rules.durable_targets import check_lasting
+from backfill_operator.manifests.rules.pod_rules import check_account, check_image, check_resources, check_template
 from backfill_operator.manifests.secret import RPC_SECRET_KEY, TOKEN_KEY
 from backfill_operator.manifests.spark_conf import cores
 from backfill_operator.manifests.template import merge

@@ -16,7 +16,7 @@ from backfill_api.names import (
     UID_LABEL,
 )
 from backfill_core.lifecycle.naming import base_name, driver_name
-from backfill_operator.manifests.launch import Launch
+from backfill_operator.manifests.attempt import Launch
 
 CONTROL_PORT: Final = 8443
 DRIVER_PORT: Final = 7078

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from backfill_operator.manifests.launch import Launch
+from backfill_operator.manifests.attempt import Launch
 from backfill_operator.manifests.names import CONTROL_DIR, metadata
 
 CERTIFICATE_KEY: Final = "tls.crt"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from backfill_api.names import ROLE_LABEL
-from backfill_operator.manifests.launch import Launch
+from backfill_operator.manifests.attempt import Launch
 from backfill_operator.manifests.names import BLOCK_MANAGER_PORT, CONTROL_PORT, DRIVER_PORT, identity, metadata
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from backfill_operator.manifests.conf_rules import check_conf
-from backfill_operator.manifests.launch import Launch
+from backfill_operator.manifests.attempt import Launch
+from backfill_operator.manifests.container_sizes import DRIVER_DEFAULT, EXECUTOR_DEFAULT, Size, size, with_defaults
 from backfill_operator.manifests.names import (
     BLOCK_MANAGER_PORT,
     DRIVER_PORT,
@@ -18,7 +18,7 @@ from backfill_operator.manifests.names import (
     object_name,
     service_host,
 )
-from backfill_operator.manifests.resources import DRIVER_DEFAULT, EXECUTOR_DEFAULT, Size, size, with_defaults
+from backfill_operator.manifests.rules.conf_rules import check_conf
 from backfill_operator.manifests.secret import RPC_SECRET_FILE
 
 INSTANCES_DEFAULT = 1

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any, Final
 
-from backfill_operator.manifests.launch import ManifestRefusedError
+from backfill_operator.manifests.attempt import ManifestRefusedError
 
 KEYED_BY: Final = {
     "containers": "name", "initContainers": "name", "volumes": "name", "env": "name", "imagePullSecrets": "name",

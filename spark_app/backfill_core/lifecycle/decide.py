@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from backfill_api.status import BackfillStatus
-from backfill_core.lifecycle.face import Face, Fact, conditions_of
-from backfill_core.lifecycle.flight import fly
-from backfill_core.lifecycle.ground import stand
-from backfill_core.lifecycle.leaving import depart, rest
-from backfill_core.lifecycle.sight import Sight, see
-from backfill_core.lifecycle.turn import Turn
-from backfill_core.lifecycle.words import Decision, EventNote, Now, Observation
+from backfill_api.status.status import BackfillStatus
+from backfill_core.lifecycle.inputs.context import Sight, see
+from backfill_core.lifecycle.observation import Decision, EventNote, Now, Observation
+from backfill_core.lifecycle.status.conditions import Face, Fact, conditions_of
+from backfill_core.lifecycle.steps.finalizing import depart, rest
+from backfill_core.lifecycle.steps.idle import stand
+from backfill_core.lifecycle.steps.running import fly
+from backfill_core.lifecycle.steps.step import Turn
 
 NOTEWORTHY = frozenset({"AwaitingApproval", "Paused", "Suspended", "Running", "Succeeded"})
 SHARED_TARGET = "SharedTarget"

@@ -6,7 +6,7 @@ A folder's `__init__` holds `STRATEGY`; strategies do not know each other, and n
 from collections.abc import Mapping
 
 from backfill_core import plugins
-from backfill_core.ports import StrategyPlugin
+from backfill_core.protocol.strategy import StrategyPlugin
 
 
 def discover() -> Mapping[str, StrategyPlugin]:

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from backfill_api.spec import Backfill
+from backfill_api.spec.spec import Backfill
 from backfill_core import plugins
-from backfill_spark.ports import Sink
+from backfill_spark.ports.tables import Sink
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from backfill_api import tables
+from backfill_api.spec import tables
 from backfill_core import plugins
-from backfill_spark.ports import Source
+from backfill_spark.ports.tables import Source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

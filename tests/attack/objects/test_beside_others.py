@@ -24,9 +24,9 @@ from backfill_api.names import (
     UID_LABEL,
     VERIFY_ANNOTATION,
 )
-from backfill_api.progress import Progress
+from backfill_api.status.progress import Progress
 from backfill_core.lifecycle.naming import driver_name
-from backfill_operator.ignored import LAST_APPLIED
+from backfill_operator.reconcile.dropped_fields import LAST_APPLIED
 
 CROWD = 10
 WITHIN_S = 40

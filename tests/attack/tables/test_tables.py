@@ -17,7 +17,7 @@ from support.jobs import job
 from support.odd_tables import NoExampleError, OddTable, badly_skipped, draw_target, draw_transform, held
 
 from backfill_core.errors import EXIT_COMPLETE, EXIT_STOPPED
-from backfill_spark.driver import request_stop, run_driver
+from backfill_spark.driver.attempt import request_stop, run_driver
 from backfill_spark.settings import DriverSettings
 
 ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Pacific/Apia", "America/St_Johns")

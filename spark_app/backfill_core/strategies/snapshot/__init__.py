@@ -1,7 +1,7 @@
 """Snapshot backfill: one pinned version, then its change log, then live."""
 
-from backfill_api.strategies import SnapshotParams
-from backfill_core.ports import StrategyPlugin
+from backfill_api.spec.strategies import SnapshotParams
+from backfill_core.protocol.strategy import StrategyPlugin
 from backfill_core.strategies.snapshot.strategy import build
 
 STRATEGY = StrategyPlugin(name="Snapshot", params=SnapshotParams, build=build)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from backfill_api.spec import BackfillSpec
+from backfill_api.spec.spec import BackfillSpec
 
 READS_AHEAD_INTERVAL_MS = 1500
 

@@ -20,12 +20,19 @@ import itertools
 from dataclasses import dataclass
 from typing import Any
 
-from backfill_api.spec import BackfillSpec
-from backfill_core.convergence import STEPS_WATCHED, STUCK, Yardstick
+from backfill_api.spec.spec import BackfillSpec
 from backfill_core.errors import AccountingError, BackfillError, StateMismatchError
-from backfill_core.eta import RateMeter, estimate
-from backfill_core.intervals import IntervalSet
-from backfill_core.messages import (
+from backfill_core.job.state import txn_version
+from backfill_core.job.steps import Facts
+from backfill_core.pacing.convergence import STEPS_WATCHED, STUCK, Yardstick
+from backfill_core.pacing.eta import RateMeter, estimate
+from backfill_core.pacing.retention import warn, warn_short
+from backfill_core.pacing.sizing import BatchSizer, SplitSizer, cut, pieces, tapered
+from backfill_core.pacing.throttle import TokenBucket
+from backfill_core.phases.prefetch import RATE_MIN, Charged
+from backfill_core.phases.split_tracker import Splits
+from backfill_core.positions.intervals import IntervalSet
+from backfill_core.protocol.messages import (
     ApplyChanges,
     ChangesApplied,
     Head,
@@ -34,15 +41,8 @@ from backfill_core.messages import (
     SplitStaged,
     Work,
 )
-from backfill_core.ports import Gate, Harvest, Now, Pinned, StrategyView, WorkIds
-from backfill_core.retention import warn, warn_short
-from backfill_core.sizing import BatchSizer, SplitSizer, cut, pieces, tapered
-from backfill_core.state import txn_version
-from backfill_core.steps import Facts
-from backfill_core.strategies.snapshot.ahead import RATE_MIN, Charged
+from backfill_core.protocol.strategy import Gate, Harvest, Now, Pinned, StrategyView, WorkIds
 from backfill_core.strategies.snapshot.params import SnapshotSettings
-from backfill_core.strategies.snapshot.splits import Splits
-from backfill_core.throttle import TokenBucket
 
 SNAPSHOT, CATCH_UP, LIVE = "Snapshot", "CatchUp", "Live"
 STORED_PHASES = {"LogStore": CATCH_UP}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from backfill_api.spec import Backfill
+from backfill_api.spec.spec import Backfill
 from backfill_spark.sinks import SinkPlugin
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def _open(spark: SparkSession, backfill: Backfill) -> DeltaSink:
-    from backfill_spark.location import target_location
+    from backfill_spark.delta.location import target_location
     from backfill_spark.sinks.delta.sink import DeltaSink
 
     target = backfill.spec.target.delta

@@ -16,8 +16,8 @@ from backfill_core.errors import (
     TargetSchemaMismatchError,
     UnsupportedTargetFeatureError,
 )
-from backfill_spark.columns import instead
-from backfill_spark.delta_properties import MAPPING_MODE, is_on, value
+from backfill_spark.delta.properties import MAPPING_MODE, is_on, value
+from backfill_spark.rows.columns import instead
 from backfill_spark.sinks.delta.table import TargetTable
 
 DEFAULT = "CURRENT_DEFAULT"

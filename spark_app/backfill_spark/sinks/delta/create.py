@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.types import LongType, StringType, StructType
 
 from backfill_core.errors import InvalidSpecError
-from backfill_spark.changes import EPOCH, OP, VERSION
-from backfill_spark.columns import nullable
-from backfill_spark.java_errors import JAVA_ERRORS
-from backfill_spark.troubles import in_words
+from backfill_spark.jvm.errors import JAVA_ERRORS
+from backfill_spark.jvm.failures import in_words
+from backfill_spark.rows.changes import EPOCH, OP, VERSION
+from backfill_spark.rows.columns import nullable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

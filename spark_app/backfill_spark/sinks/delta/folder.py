@@ -6,9 +6,9 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from backfill_core.errors import InvalidSpecError, PermissionDeniedError, TargetNotEmptyError
-from backfill_spark.java_errors import JAVA_ERRORS
-from backfill_spark.target_failures import explain_making
-from backfill_spark.troubles import Trouble, trouble_of
+from backfill_spark.jvm.errors import JAVA_ERRORS
+from backfill_spark.jvm.failures import Trouble, trouble_of
+from backfill_spark.sinks.delta.failures import explain_making
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

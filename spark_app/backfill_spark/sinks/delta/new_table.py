@@ -23,7 +23,7 @@ from pyspark.sql.types import (
 )
 
 from backfill_core.errors import TargetSchemaMismatchError
-from backfill_spark.delta_properties import MAPPING_MODE, value
+from backfill_spark.delta.properties import MAPPING_MODE, value
 from backfill_spark.sinks.delta.checks import every_field
 
 ODD_CHARACTERS = " ,;{}()\n\t="

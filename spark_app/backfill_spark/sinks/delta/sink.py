@@ -16,7 +16,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
-from backfill_core.accounts import GONE_CURE
 from backfill_core.errors import (
     BackfillError,
     KeyInvalidError,
@@ -25,20 +24,21 @@ from backfill_core.errors import (
     TargetNotEmptyError,
     TargetSchemaMismatchError,
 )
-from backfill_core.messages import StagedFile
-from backfill_spark.changes import DELETE
-from backfill_spark.columns import nullable, quoted, unused
-from backfill_spark.delta_log import LOG_ERRORS
-from backfill_spark.delta_properties import PHYSICAL_NAME
-from backfill_spark.java_errors import JAVA_ERRORS, first_line, whole_text
-from backfill_spark.location import in_one_store
+from backfill_core.job.accounting import GONE_CURE
+from backfill_core.protocol.messages import StagedFile
+from backfill_spark.delta.location import in_one_store
+from backfill_spark.delta.log import LOG_ERRORS
+from backfill_spark.delta.properties import PHYSICAL_NAME
+from backfill_spark.jvm.errors import JAVA_ERRORS, first_line, whole_text
+from backfill_spark.jvm.failures import Trouble, is_about, trouble_of
+from backfill_spark.rows.changes import DELETE
+from backfill_spark.rows.columns import nullable, quoted, unused
 from backfill_spark.sinks.delta import checks, dictionaries, new_table
 from backfill_spark.sinks.delta.create import check_known, create_table, name_table, with_changelog_columns
+from backfill_spark.sinks.delta.failures import BEGIN_ANEW, explain_job, explain_making, explain_target
 from backfill_spark.sinks.delta.folder import TargetFolder
 from backfill_spark.sinks.delta.staging import PART, StagingFolder, part_of
 from backfill_spark.sinks.delta.table import TargetTable, delta_snapshot, read_table
-from backfill_spark.target_failures import BEGIN_ANEW, explain_job, explain_making, explain_target
-from backfill_spark.troubles import Trouble, is_about, trouble_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

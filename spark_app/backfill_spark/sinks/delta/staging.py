@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from backfill_core.accounts import GONE_CURE
 from backfill_core.errors import StagedFilesGoneError
-from backfill_core.messages import StagedFile
-from backfill_spark.java_errors import JAVA_ERRORS, is_a
+from backfill_core.job.accounting import GONE_CURE
+from backfill_core.protocol.messages import StagedFile
+from backfill_spark.jvm.errors import JAVA_ERRORS, is_a
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import StructField, StructType
 
-from backfill_spark.delta_log import table_now
-from backfill_spark.delta_properties import MAPPING_MODE, PHYSICAL_NAME, value
+from backfill_spark.delta.log import table_now
+from backfill_spark.delta.properties import MAPPING_MODE, PHYSICAL_NAME, value
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

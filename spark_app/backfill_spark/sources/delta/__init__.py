@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from backfill_api.tables import Source
+from backfill_api.spec.tables import Source
 from backfill_spark.sources import SourcePlugin
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def _open(spark: SparkSession, spec: Source) -> DeltaSource:
-    from backfill_spark.location import location
+    from backfill_spark.delta.location import location
     from backfill_spark.sources.delta.source import DeltaSource
 
     assert spec.delta is not None

@@ -15,8 +15,8 @@ from backfill_core.errors import (
     TransientError,
     UnsupportedSourceFeatureError,
 )
-from backfill_spark.java_errors import causes, first_line, whole_text
-from backfill_spark.troubles import Trouble, in_words, is_about, trouble_of
+from backfill_spark.jvm.errors import causes, first_line, whole_text
+from backfill_spark.jvm.failures import Trouble, in_words, is_about, trouble_of
 
 VERSION_GONE = re.compile(
     r"FileNotFoundException|FILE_NOT_EXIST|FILE_NOT_FOUND|does not exist|VersionNotFound|VERSION_NOT_FOUND|"

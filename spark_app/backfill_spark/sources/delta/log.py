@@ -17,16 +17,16 @@ from backfill_core.errors import (
     SourceDamagedError,
     SourceReplacedError,
 )
-from backfill_spark.columns import nullable
-from backfill_spark.delta_log import lines_of, without_statistics
-from backfill_spark.delta_properties import CHANGE_FEED, PHYSICAL_NAME, is_on
-from backfill_spark.java_errors import JAVA_ERRORS, is_a
+from backfill_spark.delta.log import lines_of, without_statistics
+from backfill_spark.delta.properties import CHANGE_FEED, PHYSICAL_NAME, is_on
+from backfill_spark.jvm.errors import JAVA_ERRORS, is_a
+from backfill_spark.rows.columns import nullable
 from backfill_spark.sources.delta.failures import explain_version
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from backfill_spark.ports import PinnedTable
+    from backfill_spark.ports.tables import PinnedTable
 
 CACHE_MAX = 10_000
 """Versions whose facts are kept: a few hundred bytes each."""

@@ -13,8 +13,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import MapType, StructType, VariantType
 
-from backfill_core.messages import Piece
-from backfill_spark.columns import quoted
+from backfill_core.protocol.messages import Piece
+from backfill_spark.rows.columns import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

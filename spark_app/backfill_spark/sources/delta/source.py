@@ -24,12 +24,12 @@ from backfill_core.errors import (
     SourceReplacedError,
     UnsupportedSourceFeatureError,
 )
-from backfill_core.messages import Head, Piece
-from backfill_spark.columns import instead, quoted, unused
-from backfill_spark.delta_log import LOG_ERRORS, files_at, newest_version
-from backfill_spark.delta_properties import CHANGE_FEED, PHYSICAL_NAME, is_on
-from backfill_spark.java_bulk import delta_actions
-from backfill_spark.ports import PinnedTable
+from backfill_core.protocol.messages import Head, Piece
+from backfill_spark.delta.log import LOG_ERRORS, files_at, newest_version
+from backfill_spark.delta.properties import CHANGE_FEED, PHYSICAL_NAME, is_on
+from backfill_spark.jvm.bulk_calls import delta_actions
+from backfill_spark.ports.tables import PinnedTable
+from backfill_spark.rows.columns import instead, quoted, unused
 from backfill_spark.sources.delta.failures import explain, explain_look, explain_version
 from backfill_spark.sources.delta.log import VersionLog
 from backfill_spark.sources.delta.slices import LABEL, labelled, residue, within

@@ -1,0 +1,1 @@
+"""The CRD and the field reference, generated from the models."""

@@ -1,0 +1,182 @@
+"""What pydantic says, said for the person who wrote the YAML: path, value and cure."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import types
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic_core import ErrorDetails
+
+from backfill_api.model import REFUSED
+from backfill_api.spec.locations import without_user
+from backfill_api.spec.secret_settings import holds_a_secret
+
+VALUE_CHARACTERS_MAX: Final = 80
+NAME_CHARACTERS_MAX: Final = 64
+"""Of a word that may be misspelt; to compare a longer one takes minutes."""
+
+PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+
+TYPES: Final = {
+    "int_type": ("must be a whole number", "write it as 1000, without quotes, point or unit"),
+    "string_type": ("must be text", "put it in quotes"),
+    "bool_type": ("must be true or false", "write true or false, without quotes"),
+    "tuple_type": ("must be a list", "write it as [a, b]"),
+    "dict_type": ("must be a mapping", "write name: value pairs below it"),
+    "model_type": ("must be a mapping", "write its fields below it, or leave it out"),
+    "invalid_key": ("has a name that is no text", "put the name in quotes"),
+}
+"""Message and cure of a value of the wrong type, by pydantic's error type."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """One thing that is wrong with one field."""
+
+    path: str
+    """In camelCase, with `[i]` for items of a list."""
+
+    message: str
+    """What is wrong, without the path."""
+
+    value: str = ""
+    """What was found, as in JSON, shortened; empty where nothing was."""
+
+    cure: str = ""
+    """What the reader can do about it."""
+
+    def __str__(self) -> str:
+        """Say it on one line."""
+        got = f" (got {self.value})" if self.value else ""
+        return f"{self.path}: {self.message}{got}" + (f"; {self.cure}" if self.cure else "")
+
+
+def explain(root: type[BaseModel], error: ErrorDetails) -> FieldError:
+    """Turn one of pydantic's errors into ours.
+
+    Args:
+        root: The model that was validated.
+        error: What pydantic found, with camelCase locations.
+    """
+    location, kind, context = error["loc"], error["type"], error.get("ctx", {})
+    secret = any(isinstance(part, str) and holds_a_secret(part) for part in location)
+    path, value = path_of(location), "" if secret else shown(error["input"])
+    if kind == REFUSED:
+        inner = ".".join(part for part in (path, context["path"]) if part)
+        found = context["value"]
+        return FieldError(inner, context["message"], "" if found is None else shown(found), context["cure"])
+    if kind == "extra_forbidden":
+        return FieldError(path, "unknown field", value, _instead(str(location[-1]), _fields_at(root, location[:-1])))
+    if kind == "missing":
+        choices = _choices_at(root, location)
+        return FieldError(path, "is required", "", f"add {location[-1]}: {' or '.join(choices) or '…'}")
+    if kind == "literal_error":
+        choices = _choices_at(root, location)
+        return FieldError(path, f"must be {' or '.join(choices)}", value, _instead(str(error["input"]), choices))
+    if kind in TYPES:
+        message, cure = TYPES[kind]
+        return FieldError(path, message, value, cure)
+    return FieldError(path, *_bound(kind, context, error["msg"], value))
+
+
+def path_of(location: Sequence[int | str]) -> str:
+    """Write a location as a path: `spec.transform.select[2]`."""
+    path = ""
+    for part in location:
+        # pydantic marks errors in the key of a mapping by a part of its own.
+        path = path if part == "[key]" else child(path, part)
+    return path
+
+
+def child(path: str, part: int | str) -> str:
+    """Return the path of an item or a field of what is at `path`."""
+    if isinstance(part, int):
+        return f"{path}[{part}]"
+    if not PLAIN_NAME.fullmatch(part):
+        return f"{path}[{json.dumps(part, ensure_ascii=False)}]"
+    return f"{path}.{part}" if path else part
+
+
+def shown(value: object) -> str:
+    """Write a value as JSON, shortened to 80 characters."""
+    if isinstance(value, BaseModel):
+        value = value.model_dump(mode="json", by_alias=True)
+    text = json.dumps(value, ensure_ascii=False, default=str) if not isinstance(value, set) else str(value)
+    text = without_user(text)
+    return text if len(text) <= VALUE_CHARACTERS_MAX else text[: VALUE_CHARACTERS_MAX - 1] + "…"
+
+
+def nearest(name: str, names: Sequence[str]) -> str | None:
+    """Return the name that was probably meant; None: none is near, or it is too long to be one."""
+    if len(name) > NAME_CHARACTERS_MAX:
+        return None
+    small = {one.lower(): one for one in reversed(names)}
+    plain = name.lower().replace("_", "").replace("-", "")
+    near = difflib.get_close_matches(plain, small, n=1, cutoff=0.6)
+    return small[near[0]] if near else None
+
+
+def _bound(kind: str, context: Mapping[str, Any], words: str, value: str) -> tuple[str, str, str]:
+    """Return message, value and cure of a value beyond its bounds."""
+    match kind:
+        case "greater_than_equal":
+            return f"must be at least {context['ge']:,}", value, f"use {context['ge']} or more"
+        case "less_than_equal":
+            return f"must be at most {context['le']:,}", value, f"use {context['le']} or less"
+        case "string_too_long" | "too_long":
+            unit = "characters" if kind == "string_too_long" else "items"
+            return f"must have at most {context['max_length']:,} {unit}", value, "make it shorter"
+        case "string_too_short":
+            return "must not be empty", value, "write something, or leave it out"
+        case "string_pattern_mismatch" if context["pattern"] == r"\S":
+            return "must not be blank", value, "write something, or leave it out"
+        case "string_pattern_mismatch":
+            dots = ", . and -" if "." in context["pattern"] else " and -"
+            words = f"must be of small letters, digits{dots}, and begin and end with a letter or digit"
+            return words, value, "write it as my-orders"
+        case _:
+            return words[:1].lower() + words[1:], value, "see docs/fields.md"
+
+
+def _instead(name: str, names: Sequence[str]) -> str:
+    near = nearest(name, names)
+    return f"did you mean {near!r}?" if near else f"use one of {', '.join(names)}"
+
+
+def _fields_at(root: type[BaseModel], location: Sequence[int | str]) -> list[str]:
+    """Return the field names at a place in the document."""
+    found = _annotation_at(root, location)
+    return [field.alias or name for name, field in found.model_fields.items()] if _is_model(found) else []
+
+
+def _choices_at(root: type[BaseModel], location: Sequence[int | str]) -> list[str]:
+    found = _annotation_at(root, location)
+    return [str(one) for one in get_args(found)] if get_origin(found) is Literal else []
+
+
+def _annotation_at(root: type[BaseModel], location: Sequence[int | str]) -> Any:
+    """Return the type of the field at a location, without None and item types."""
+    here: Any = root
+    for part in location:
+        if _is_model(here) and isinstance(part, str):
+            fields = {field.alias or name: field.annotation for name, field in here.model_fields.items()}
+            here = _bare(fields.get(part))
+        elif get_origin(here) is tuple:
+            here = _bare(get_args(here)[0])
+    return here
+
+
+def _bare(annotation: Any) -> Any:
+    while get_origin(annotation) in (Annotated, Union, types.UnionType):
+        annotation = next(one for one in get_args(annotation) if one is not type(None))
+    return annotation
+
+
+def _is_model(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)

@@ -1,0 +1,292 @@
+"""What a Backfill asks for. Durations and rates are integers with the unit in their name."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, StrictBool, StrictInt, StringConstraints, model_validator
+
+from backfill_api.model import Model, cel, member_of, refused, unchanged
+from backfill_api.names import API_VERSION, DEFAULT_NAMESPACE, KIND
+from backfill_api.spec import session_conf as meaning
+from backfill_api.spec.bounds import DAY_S, Drain, Name, Rate, Seconds
+from backfill_api.spec.pods import Backoff, DriverSpec, ExecutorSpec, SparkSpec
+from backfill_api.spec.strategies import Strategy
+from backfill_api.spec.tables import Source, Target, TransformSpec
+from backfill_api.status.status import BackfillStatus
+
+
+class Barrier(Model):
+    """The pace of barriers."""
+
+    interval_ms: Annotated[StrictInt, Field(ge=100, le=60_000)] = 1000
+    """Milliseconds between barriers."""
+
+    seal_every: Annotated[StrictInt, Field(ge=1, le=3600)] = 1
+    """Commit at every n-th barrier only, where one commit an interval is too many."""
+
+
+class ThrottleSpec(Model):
+    """Limit of history; changes are never limited."""
+
+    rows_per_second: Rate | None = None
+    """Rows a second; absent: unlimited, 0: history is not read."""
+
+
+class PauseSpec(Model):
+    """What `desiredState: Paused` pauses."""
+
+    scope: Literal["History", "All"] = "History"
+    """`History`: changes are still applied. `All`: nothing is."""
+
+
+class BackfillSpec(Model):
+    """What is filled from what, how, and how fast."""
+
+    model_config = cel(
+        (unchanged("jobId"), "jobId is immutable: make a new Backfill"),
+        (
+            (
+                "self.target.delta.writeMode != 'Upsert'"
+                " || (has(self.target.delta.key) && self.target.delta.key.size() > 0)"
+                " || (has(self.source.delta) && has(self.source.delta.key) && self.source.delta.key.size() > 0)"
+            ),
+            "an Upsert target needs source.delta.key",
+        ),
+        (
+            "self.verify != 'Final' || self.target.delta.existingRows != 'Keep'",
+            "verify: Final compares whole tables: not with target.delta.existingRows: Keep",
+        ),
+    )
+
+    job_id: Name | None = None
+    """Identity of the state that is kept in the target; default: `<namespace>/<name>`."""
+
+    source: Source
+    """Where rows come from."""
+
+    transform: TransformSpec = TransformSpec()
+    """What becomes of each row."""
+
+    target: Target
+    """Where rows go."""
+
+    strategy: Strategy = Strategy()
+    """How it is done; of the result it changes nothing."""
+
+    barrier: Barrier = Barrier()
+    """The pace of barriers."""
+
+    throttle: ThrottleSpec = ThrottleSpec()
+    """Limit of history; changes are never limited."""
+
+    pause: PauseSpec = PauseSpec()
+    """What `desiredState: Paused` pauses."""
+
+    desired_state: Literal["Running", "Paused"] = "Running"
+    """`Paused`: the driver stays, at a barrier."""
+
+    suspend: StrictBool = False
+    """Release the pods; resume later from the target's own state."""
+
+    after: Literal["Exit", "Follow"] = "Exit"
+    """When caught up: end, or go on applying changes."""
+
+    verify: Literal["None", "Final"] = "None"
+    """`Final`: take a receipt at the end, and fail when source and target differ."""
+
+    approval: Literal["Automatic", "Manual"] = "Automatic"
+    """`Manual`: stop after the plan until `approved` is true."""
+
+    approved: StrictBool = False
+    """Go on after the plan."""
+
+    backoff_limit: Annotated[StrictInt, Field(ge=0, le=1000)] = 3
+    """Attempts after the first that may fail."""
+
+    backoff: Backoff = Backoff()
+    """Waiting between attempts."""
+
+    active_deadline_seconds: Seconds | None = None
+    """End the job after this long; default: never."""
+
+    startup_timeout_seconds: Seconds = 600
+    """End an attempt that does not start within this time."""
+
+    ttl_seconds_after_finished: Annotated[StrictInt, Field(ge=0, le=3650 * DAY_S)] | None = None
+    """Delete the object this long after its end; default: never."""
+
+    deletion_policy: Literal["Drain", "Immediate"] = "Drain"
+    """When the object is deleted: `Drain` stops at a barrier first."""
+
+    drain_timeout_seconds: Drain = 60
+    """How long a drain may take; so long a node that is emptied waits for the driver."""
+
+    retain_driver: Literal["Always", "OnFailure", "Never"] = "OnFailure"
+    """When to keep the driver pod after its end."""
+
+    spark: SparkSpec = SparkSpec()
+    """Spark on a cluster."""
+
+    driver: DriverSpec = DriverSpec()
+    """The driver pod."""
+
+    executor: ExecutorSpec = ExecutorSpec()
+    """The executor pods."""
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Columns of the target that identify a row: `target.delta.key`, else the source's key."""
+        return self.target.delta.key or (self.source.delta.key if self.source.delta else ())
+
+    @model_validator(mode="after")
+    def _upsert_has_key(self) -> Self:
+        if self.target.delta.write_mode == "Upsert" and not self.key:
+            field = "source.delta.key" if self.source.delta else "target.delta.key"
+            cure = "name the columns that identify a row, as [order_id], or set target.delta.writeMode: Append or Changelog"
+            raise refused(field, "is required, because the target's writeMode is Upsert", cure=cure)
+        return self
+
+    @model_validator(mode="after")
+    def _verified_alone(self) -> Self:
+        if self.verify == "Final" and self.target.delta.existing_rows == "Keep":
+            words = "a receipt compares whole tables, and rows that are kept (target.delta.existingRows) are not in the source"
+            raise refused("verify", words, cure="set verify: None, or use an empty target", value=self.verify)
+        return self
+
+
+class Metadata(Model):
+    """Name and namespace; what a cluster adds is accepted and not read."""
+
+    name: Annotated[str, StringConstraints(strict=True, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
+    """Name of the Backfill: small letters, digits, `-` and `.`."""
+
+    namespace: Annotated[
+        str, StringConstraints(strict=True, max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
+    ] = DEFAULT_NAMESPACE
+    """Namespace of the Backfill."""
+
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    uid: str | None = None
+    generation: int | None = None
+    resource_version: str | None = None
+    creation_timestamp: Any = None
+    deletion_timestamp: Any = None
+    deletion_grace_period_seconds: int | None = None
+    finalizers: tuple[str, ...] | None = None
+    generate_name: str | None = None
+    owner_references: tuple[dict[str, Any], ...] | None = None
+    managed_fields: tuple[dict[str, Any], ...] | None = None
+    self_link: str | None = None
+
+
+class Backfill(Model):
+    """Fills a table from another one that keeps changing: exactly once, sealed every second, under control."""
+
+    api_version: Literal["backfill.dev/v1alpha1"] = API_VERSION
+    kind: Literal["Backfill"] = KIND
+    metadata: Metadata
+    spec: BackfillSpec
+    """What is wanted."""
+
+    status: BackfillStatus | None = None
+    """What was observed; written by the operator."""
+
+    @property
+    def job_id(self) -> str:
+        """Identity of the state in the target."""
+        return self.spec.job_id or f"{self.metadata.namespace}/{self.metadata.name}"
+
+    @property
+    def spec_hash(self) -> str:
+        """Hash of what must not change while a state of this job exists."""
+        return spec_hash(self.spec, self.job_id)
+
+    @property
+    def spec_hash_before_conf(self) -> str:
+        """The same hash as earlier releases stored it: what `spark.conf` says of expressions was no part of it."""
+        return _hashed(_identity(self.spec, self.job_id, conf=False))
+
+    @property
+    def spec_fields(self) -> dict[str, str]:
+        """Hash of each such field, by its path."""
+        return spec_fields(self.spec, self.job_id)
+
+
+def spec_hash(spec: BackfillSpec, job_id: str) -> str:
+    """Hash what must not change while a state exists: job, source, transform, target, strategy, and what expressions mean.
+
+    Left out are `source.delta.schemaChange` (changing it is the cure of SchemaChanged) and what only changes
+    the strategy's pace (changing it is the cure of a driver without memory). Fields that hold their defaults are
+    left out too, so a field that a later version adds does not orphan the states of this one.
+
+    Returns:
+        SHA-256, 64 hexadecimal digits.
+    """
+    return _hashed(_identity(spec, job_id))
+
+
+def _hashed(identity: dict[str, Any]) -> str:
+    return hashlib.sha256(_canonical(identity).encode()).hexdigest()
+
+
+def spec_fields(spec: BackfillSpec, job_id: str) -> dict[str, str]:
+    """Hash each field that `spec_hash` is made of, by its path: it tells which one differs, and holds none of them.
+
+    Returns:
+        The first 12 hexadecimal digits of SHA-256 by path; fields that hold their defaults are left out.
+    """
+    found: dict[str, str] = {}
+    for name, part in _identity(spec, job_id).items():
+        _hash_fields(f"spec.{name}", part, found)
+    return {_place(name, spec): digest for name, digest in found.items()}
+
+
+def _place(name: str, spec: BackfillSpec) -> str:
+    """Return where a document has what the hash has elsewhere."""
+    if name == "spec.target.key":
+        return "spec.target.delta.key"
+    if name.startswith("spec.conf."):
+        return name.replace("spec.conf.", "spec.spark.conf.", 1)
+    if name.startswith("spec.strategy.") and name != "spec.strategy.type":
+        return name.replace("spec.strategy.", f"spec.strategy.{member_of(spec.strategy.type)}.", 1)
+    return name
+
+
+def _hash_fields(path: str, part: Any, found: dict[str, str]) -> None:
+    # What a user names freely is one field: a state must not grow with it.
+    if isinstance(part, dict) and not path.endswith(".properties"):
+        for name, below in part.items():
+            _hash_fields(f"{path}.{name}", below, found)
+        return
+    found[path] = hashlib.sha256(_canonical(part).encode()).hexdigest()[:12]
+
+
+def _identity(spec: BackfillSpec, job_id: str, *, conf: bool = True) -> dict[str, Any]:
+    source = _written(spec.source)
+    source.get("delta", {}).pop("schemaChange", None)
+    target = _written(spec.target)
+    target["delta"].pop("key", None)
+    params = spec.strategy.params
+    strategy = params.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude=set(params.PACE))
+    document: dict[str, Any] = {
+        "jobId": job_id,
+        "source": source,
+        "transform": _written(spec.transform),
+        "target": target | {"key": list(spec.key)},
+        "strategy": {"type": spec.strategy.type} | strategy,
+    }
+    if conf and (said := meaning.given(spec.spark.conf)):
+        document["conf"] = said
+    return document
+
+
+def _canonical(part: Any) -> str:
+    return json.dumps(part, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+
+def _written(model: Model) -> dict[str, Any]:
+    return model.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True)

@@ -1,0 +1,175 @@
+"""The two ends and what happens between them: source, transform, target."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import Field, model_validator
+
+from backfill_api.model import Model, cel, check_union, refused, unchanged, union_rules
+from backfill_api.spec.bounds import Columns, Name, Path, Settings, Sql, Version
+from backfill_api.spec.locations import PlaceError, place
+
+NO_USER = (
+    "!has(self.path) || self.path.matches('(?i)^file:') || !self.path.matches('^[^/]*:/*[^/@]*:[^/@]*@')",
+    "path holds a user and a password: give credentials by env or envFrom of the templates, from a Secret",
+)
+ONE_PLACE = ("has(self.path) != has(self.table)", "give exactly one of path and table")
+
+
+class DeltaSourceSpec(Model):
+    """A Delta table that keeps changing."""
+
+    # Of a source, only the policy for later schema changes may change: it is the cure of SchemaChanged.
+    model_config = cel(
+        ONE_PLACE,
+        NO_USER,
+        (
+            unchanged("path", "table", "key", "version"),
+            "source is immutable, except schemaChange: make a new Backfill",
+        ),
+    )
+
+    path: Path | None = None
+    """Folder or URI of the table; give this or `table`."""
+
+    table: Name | None = None
+    """Name in the catalog; give this or `path`."""
+
+    key: Columns = ()
+    """Columns that identify a row; needed by `Upsert` targets."""
+
+    version: Version | None = None
+    """Version that the snapshot is read from; default: the newest when the job first starts."""
+
+    schema_change: Literal["Fail", "Ignore"] = "Fail"
+    """What to do when a column is added while the job runs; any other change of the schema always fails."""
+
+    @model_validator(mode="after")
+    def _checked(self) -> Self:
+        _one_place(self.path, self.table)
+        _no_repeats("key", self.key)
+        return self
+
+
+SOURCES: Final = ("Delta",)
+"""Each is a value of `Source.type` and a member of `Source`; a test says that they are the sources that are built."""
+
+
+class Source(Model):
+    """Where rows come from."""
+
+    model_config = cel(
+        *union_rules(*SOURCES),
+        *([("self.type == oldSelf.type", "source is immutable: make a new Backfill")] if len(SOURCES) > 1 else []),
+    )
+
+    type: Literal["Delta"]
+    """Which member is set."""
+
+    delta: DeltaSourceSpec | None = None
+    """A Delta table."""
+
+    @model_validator(mode="after")
+    def _checked(self) -> Self:
+        check_union(self, *SOURCES)
+        return self
+
+
+class TransformSpec(Model):
+    """A row-wise, deterministic transform; default: all rows and columns as they are."""
+
+    model_config = cel(("self == oldSelf", "transform is immutable: make a new Backfill"))
+
+    select: Annotated[tuple[Sql, ...], Field(max_length=512)] = ()
+    """SQL expressions, one a column; empty: all columns."""
+
+    where: Sql | None = None
+    """SQL condition; a row that fails it is not in the target."""
+
+
+class DeltaTarget(Model):
+    """The Delta table that is filled; made when it is missing."""
+
+    model_config = cel(
+        ONE_PLACE,
+        NO_USER,
+        (
+            "!has(self.partitionBy) || !has(self.clusterBy) || self.partitionBy.size() == 0 || self.clusterBy.size() == 0",
+            "give at most one of partitionBy and clusterBy",
+        ),
+        (
+            "self.existingRows != 'Keep' || self.writeMode != 'Upsert'",
+            "existingRows: Keep needs writeMode Append or Changelog: an Upsert target holds one row a key",
+        ),
+    )
+
+    path: Path | None = None
+    """Folder or URI of the table; give this or `table`."""
+
+    table: Name | None = None
+    """Name in Spark's catalog, where the table is made when it is missing; give this or `path`."""
+
+    write_mode: Literal["Upsert", "Append", "Changelog"] = "Upsert"
+    """`Upsert`: one row a key. `Append`: for sources that only append. `Changelog`: every change as a row."""
+
+    key: Columns = ()
+    """Columns of the target that identify a row; default: the source's key."""
+
+    partition_by: Columns = ()
+    """Partition columns, when the table is made."""
+
+    cluster_by: Columns = ()
+    """Clustering columns, when the table is made; not together with `partitionBy`."""
+
+    properties: Settings = Field(default={})
+    """Table properties, when the table is made."""
+
+    existing_rows: Literal["Refuse", "Keep"] = "Refuse"
+    """What to do with a table that has rows and no state of this job; `Keep` not with `Upsert`, nor `verify: Final`."""
+
+    @model_validator(mode="after")
+    def _checked(self) -> Self:
+        _one_place(self.path, self.table)
+        _no_repeats("key", self.key)
+        _no_repeats("partitionBy", self.partition_by)
+        _no_repeats("clusterBy", self.cluster_by)
+        if self.partition_by and self.cluster_by:
+            raise refused(
+                "clusterBy", "a table has partitions or clusters, not both", cure="remove clusterBy or partitionBy",
+                value=self.cluster_by,
+            )  # fmt: skip
+        if self.existing_rows == "Keep" and self.write_mode == "Upsert":
+            words = "an Upsert target holds one row a key, and a row that is kept may share its key with one that comes"
+            cure = "set writeMode: Append or Changelog, or use an empty target"
+            raise refused("existingRows", words, cure=cure, value=self.existing_rows)
+        return self
+
+
+class Target(Model):
+    """Where rows go."""
+
+    model_config = cel(("self == oldSelf", "target is immutable: make a new Backfill"))
+
+    type: Literal["Delta"] = "Delta"
+    """Which member is set."""
+
+    delta: DeltaTarget
+    """A Delta table."""
+
+
+def _one_place(path: str | None, table: str | None) -> None:
+    if path is None and table is None:
+        raise refused("path", "is required, where no table is given", cure="add path: <folder> or table: <name>")
+    if path is not None and table is not None:
+        raise refused("table", "path is given too", cure="remove path or table", value=table)
+    try:
+        place(path or "/")
+    except PlaceError as error:
+        raise refused("path", error.message, cure=error.cure, value=None if "@" in (path or "") else path) from error
+
+
+def _no_repeats(field: str, columns: tuple[str, ...]) -> None:
+    for number, column in enumerate(columns):
+        if column in columns[:number]:
+            raise refused(f"{field}[{number}]", "stands twice", cure="remove one of them", value=column)

@@ -1,0 +1,1 @@
+"""What the operator and the driver say about a Backfill."""

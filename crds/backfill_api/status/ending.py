@@ -1,0 +1,69 @@
+"""What a driver says last: the termination message of its pod, which outlives the process and the operator alike."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import Field, ValidationError
+
+from backfill_api.model import Model
+from backfill_api.status.plan import Plan
+from backfill_api.status.progress import ProgressSummary
+from backfill_api.status.receipt import ReceiptSummary
+
+ENDING_BYTES_MAX: Final = 4096
+"""A kubelet keeps so much of a termination message."""
+
+SHORT_CHARACTERS: Final = 600
+
+
+class Ending(Model):
+    """How an attempt ended, in the driver's own words."""
+
+    outcome: Literal["Complete", "Stopped", "Failed", "Planned"]
+    """`Planned`: it was only asked what would happen."""
+
+    reason: Annotated[str, Field(max_length=64)] = ""
+    """Why, in one CamelCase word."""
+
+    message: Annotated[str, Field(max_length=4096)] = ""
+    """What happened, for people."""
+
+    cure: Annotated[str, Field(max_length=4096)] = ""
+    """What can be done about it."""
+
+    progress: ProgressSummary | None = None
+    """How far it came."""
+
+    receipt: ReceiptSummary | None = None
+    """The newest proof."""
+
+    plan: Plan | None = None
+    """What would happen."""
+
+    def text(self) -> str:
+        """Return it as JSON of at most 4,096 bytes: long words are cut, then warnings are left out from the end."""
+        one = self
+        while len(text := one.model_dump_json(by_alias=True, exclude_defaults=True).encode()) > ENDING_BYTES_MAX:
+            one = one._shorter()
+        return text.decode()
+
+    def _shorter(self) -> Self:
+        if max(len(self.message), len(self.cure)) > SHORT_CHARACTERS:
+            return self.model_copy(
+                update={"message": self.message[:SHORT_CHARACTERS], "cure": self.cure[:SHORT_CHARACTERS]}
+            )
+        if self.plan is not None and self.plan.warnings:
+            plan = self.plan.model_copy(update={"warnings": self.plan.warnings[:-1]})
+            return self.model_copy(update={"plan": plan})
+        if self.plan is not None and self.plan.key_columns:
+            return self.model_copy(update={"plan": self.plan.model_copy(update={"key_columns": ()})})
+        return self.model_copy(update={"message": "", "cure": "", "progress": None, "receipt": None})
+
+    @classmethod
+    def read(cls, text: str) -> Self | None:
+        """Return what a termination message says, or None when no driver of ours wrote it."""
+        try:
+            return cls.model_validate_json(text)
+        except ValidationError:
+            return None

@@ -1,0 +1,94 @@
+"""What would happen."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from backfill_api.model import Model
+from backfill_api.spec.bounds import Columns, Count, Duration, Message
+
+
+class PlanWarning(Model):
+    """Something to think about before the start."""
+
+    reason: Annotated[str, Field(max_length=64)]
+    """Which warning, in one CamelCase word."""
+
+    message: Message
+    """What is doubtful."""
+
+    cure: Message = ""
+    """What would help."""
+
+
+class PlannedStep(Model):
+    """One step of the job that takes time."""
+
+    name: Annotated[str, Field(max_length=64)]
+    """Start, Copy, KeyProof, CatchUp or Receipt."""
+
+    seconds: Duration
+    """How long it would take here."""
+
+
+class Plan(Model):
+    """What a job would read, how long it would take on this machine, and what is doubtful about it."""
+
+    rows: Count
+    """Rows of the version that would be read."""
+
+    bytes: Count
+    """Bytes of its files."""
+
+    files: Count
+    """Number of its files."""
+
+    splits: Count
+    """Splits, estimated."""
+
+    version: Count
+    """Version that would be pinned."""
+
+    estimated_seconds: Count
+    """How long the whole job would take here; with `after: Follow`, until it has caught up."""
+
+    estimated_seconds_low: Count
+    """At least, nine times of ten."""
+
+    estimated_seconds_high: Count
+    """At most, nine times of ten."""
+
+    key_columns: Columns = ()
+    """Columns that identify a row."""
+
+    key_present: bool = True
+    """Are the key's columns in the source?"""
+
+    key_unique: bool | None = None
+    """Is the key unique in the source? Absent: not looked at."""
+
+    key_nulls: Count | None = None
+    """Rows whose key is null. Absent: not looked at."""
+
+    deterministic: bool = True
+    """Does the transform give the same rows each time?"""
+
+    change_feed: bool
+    """Does the source have a change feed?"""
+
+    retention_seconds: Count | None = None
+    """How long the source keeps what is needed; absent: not known."""
+
+    target_exists: bool = False
+    """Is the target there already?"""
+
+    resumes_attempt: Count | None = None
+    """Number of the last attempt, whose state would be taken up; absent: from the start."""
+
+    steps: Annotated[tuple[PlannedStep, ...], Field(max_length=8)] = ()
+    """What the job would do one after another, with the time of each."""
+
+    warnings: Annotated[tuple[PlanWarning, ...], Field(max_length=32)] = ()
+    """What to think about before the start."""

@@ -1,0 +1,102 @@
+"""The proof that source and target are equal."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from backfill_api.model import Model
+from backfill_api.spec.bounds import Balance, Count, Moment
+
+VNODES_MAX = 32768
+
+
+class Mismatch(Model):
+    """A vnode in which the sides differ."""
+
+    vnode: Count
+    """Which one."""
+
+    source_rows: Count
+    """Rows of the source's view in it."""
+
+    target_rows: Balance
+    """Rows of the target in it; of a changelog additions minus removals."""
+
+
+class Receipt(Model):
+    """Counts and hash sums of both sides by vnode, and where they differ."""
+
+    source_version: Count
+    """Version of the source that was compared."""
+
+    target_version: Count
+    """Version of the target that was compared."""
+
+    epoch: Count
+    """Barrier at which both belong together."""
+
+    rows: Count
+    """Rows of the source's view."""
+
+    vnodes: Count
+    """Vnodes that were compared."""
+
+    digest: Annotated[str, Field(max_length=128)]
+    """Hash over all vnodes' sums of the source side, hexadecimal."""
+
+    mismatches: Annotated[tuple[Mismatch, ...], Field(max_length=VNODES_MAX)] = ()
+    """Vnodes in which the sides differ; empty: they are equal."""
+
+    verified_at: Moment | None = None
+    """When, RFC 3339."""
+
+    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    """How long it took."""
+
+    complete: bool = True
+    """Is all of the source compared? While history is being copied, only what is sealed is."""
+
+    rows_filtered: Count | None = None
+    """Rows of the source, of those compared, that the filter left out; absent: there is no filter, or nobody counted."""
+
+    rows_total: Count | None = None
+    """Rows of the source in all, with those that the filter leaves out; absent: nobody counted."""
+
+
+class ReceiptSummary(Model):
+    """The newest receipt, short enough for a status."""
+
+    source_version: Count
+    """Version of the source that was compared."""
+
+    target_version: Count
+    """Version of the target that was compared."""
+
+    epoch: Count | None = None
+    """Barrier at which both belong together."""
+
+    rows: Count
+    """Rows of the source's view."""
+
+    mismatches: Count = 0
+    """Vnodes in which the sides differ; 0: they are equal."""
+
+    mismatched_vnodes: Annotated[tuple[Count, ...], Field(max_length=16)] = ()
+    """The first of them."""
+
+    digest: Annotated[str, Field(max_length=128)] = ""
+    """Hash over all vnodes' sums of the source side, hexadecimal."""
+
+    verified_at: Moment | None = None
+    """When, RFC 3339."""
+
+    complete: bool = True
+    """Is all of the source compared? While history is being copied, only what is sealed is."""
+
+    rows_filtered: Count | None = None
+    """Rows of the source, of those compared, that the filter left out; absent: there is no filter, or nobody counted."""
+
+    rows_total: Count | None = None
+    """Rows of the source in all, with those that the filter leaves out; absent: nobody counted."""

@@ -1,0 +1,190 @@
+"""What the operator says about a Backfill. No defaults but one: what is absent was not observed."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from backfill_api.model import Model
+from backfill_api.spec.bounds import Count, ExitCode, Generation, Moment, Revision
+from backfill_api.status.conditions import Condition, Phase
+from backfill_api.status.plan import Plan, PlanWarning
+from backfill_api.status.progress import Progress, ProgressSummary
+from backfill_api.status.receipt import Receipt, ReceiptSummary
+from backfill_api.wire import Command
+
+__all__ = [
+    "Attempt", "BackfillStatus", "Condition", "Control", "PastAttempt", "PendingCommand", "Phase", "Plan", "PlanWarning",
+    "Progress", "ProgressSummary", "Receipt", "ReceiptSummary", "StopRequest",
+]  # fmt: skip
+
+HISTORY_MAX = 5
+TOKEN_HASHES_MAX = 8
+
+PodName = Annotated[str, Field(max_length=253)]
+TokenHash = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
+
+
+AttemptKind = Literal["Run", "Plan"]
+StopReason = Literal["Suspended", "Deleted", "Restarted", "DeadlineExceeded", "StartupTimeout", "SubmissionFailed"]
+Token = Annotated[str, Field(max_length=256)]
+
+
+class StopRequest(Model):
+    """An attempt was asked to end; written before it is told."""
+
+    reason: StopReason
+    """Why."""
+
+    time: Moment
+    """When, RFC 3339; the drain is timed from here."""
+
+    revision: Revision | None = None
+    """Of the command that tells the driver; absent: it could not be told, so its pod is deleted."""
+
+
+class Attempt(Model):
+    """The current attempt; written before its pod is made."""
+
+    number: Count
+    """1 for the first."""
+
+    kind: AttemptKind = "Run"
+    """`Plan`: a short look at what would happen, because `approval` is Manual."""
+
+    state: Literal["Planned", "Created", "Ended"]
+    """`Planned`: the pod may or may not be there. `Created`: it was. `Ended`: it is in the history."""
+
+    pod_name: PodName | None = None
+    """The driver pod."""
+
+    pod_uid: Annotated[str, Field(max_length=64)] | None = None
+    """Its identity; a pod of the same name with another one is not ours."""
+
+    start_time: Moment | None = None
+    """When the attempt was planned, RFC 3339."""
+
+    token_hashes: Annotated[tuple[TokenHash, ...], Field(min_length=1, max_length=TOKEN_HASHES_MAX)] | None = None
+    """SHA-256, shortened, of the tokens that its Secret may hold; a Secret with another one is not the operator's.
+
+    Absent: a version before them made it.
+    """
+
+    ready_time: Moment | None = None
+    """When its driver was ready first, RFC 3339; from then on the startup timeout does not count."""
+
+    stop: StopRequest | None = None
+    """Set once the attempt was asked to end."""
+
+
+class PendingCommand(Model):
+    """A command that was not acknowledged yet; the same revision always stands for the same command."""
+
+    revision: Revision
+    """Its number."""
+
+    command: Command
+    """What is wanted."""
+
+
+class Control(Model):
+    """What was commanded, and what the driver confirmed."""
+
+    desired_revision: Revision = 0
+    """Newest command."""
+
+    acked_revision: Revision = 0
+    """Newest command that the driver confirmed after a seal."""
+
+    epoch: Count = 0
+    """Barrier of that seal."""
+
+    last_ack_time: Moment | None = None
+    """When, RFC 3339."""
+
+    paused: Literal["History", "All"] | None = None
+    """What the driver was last asked to pause, by its start or by a command; absent: nothing."""
+
+    rows_per_second: Count | None = None
+    """The limit that it was last asked for; absent: none."""
+
+    attempt: Count = 0
+    """The attempt that the pending commands are for."""
+
+    pending: Annotated[tuple[PendingCommand, ...], Field(max_length=4)] = ()
+    """Sent again until they are acknowledged, in this order; at most one of each kind."""
+
+    pending_since: Moment | None = None
+    """When the newest of them was decided, RFC 3339."""
+
+    verify_token: Token = ""
+    """Last value of the annotation `backfill.dev/verify-requested` that became a command."""
+
+    restart_token: Token = ""
+    """Last value of the annotation `backfill.dev/restart-requested` that was obeyed."""
+
+
+class PastAttempt(Model):
+    """An attempt that ended."""
+
+    number: Count
+    """1 for the first."""
+
+    kind: AttemptKind = "Run"
+    """`Plan`: it only looked."""
+
+    start: Moment | None = None
+    """When it was planned, RFC 3339."""
+
+    end: Moment | None = None
+    """When it ended, RFC 3339."""
+
+    reason: Annotated[str, Field(max_length=64)] = ""
+    """Why, in one CamelCase word."""
+
+    exit_code: ExitCode | None = None
+    """What the driver process ended with; absent: not known."""
+
+
+class BackfillStatus(Model):
+    """What was observed; written by the operator only."""
+
+    observed_generation: Generation = -1
+    """Generation of the spec that this status is about; -1: none yet."""
+
+    phase: Phase | None = None
+    """The conditions in one word, for people."""
+
+    conditions: Annotated[tuple[Condition, ...], Field(max_length=32)] = ()
+    """What holds, and why."""
+
+    start_time: Moment | None = None
+    """When the first attempt was planned, or the first after a suspension, RFC 3339; the deadline counts from here."""
+
+    completion_time: Moment | None = None
+    """When the job ended, RFC 3339."""
+
+    attempts: Count = 0
+    """Attempts so far."""
+
+    failures: Count = 0
+    """Failed attempts that count against `backoffLimit`; an attempt that ran for an hour starts the count anew."""
+
+    attempt: Attempt | None = None
+    """The current attempt."""
+
+    control: Control | None = None
+    """What was commanded, and what the driver confirmed."""
+
+    plan: Plan | None = None
+    """What would happen, or was about to."""
+
+    progress: ProgressSummary | None = None
+    """How far the job is."""
+
+    receipt: ReceiptSummary | None = None
+    """The newest proof."""
+
+    history: Annotated[tuple[PastAttempt, ...], Field(max_length=HISTORY_MAX)] = ()
+    """The last attempts that ended, oldest first."""

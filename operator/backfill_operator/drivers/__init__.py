@@ -1,0 +1,1 @@
+"""How the operator talks to running drivers."""

@@ -1,0 +1,58 @@
+"""Where drivers are and how they are known: one GET of one Secret by its name, when a driver is first asked."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable
+
+from backfill_operator.drivers.certificates import fingerprint
+from backfill_operator.drivers.control_client import DriverAddress, DriverUnreachableError
+from backfill_operator.drivers.poller import Target
+from backfill_operator.kube.client import Cluster
+from backfill_operator.kube.resources import SECRETS, Raw
+from backfill_operator.manifests.names import CONTROL_PORT
+from backfill_operator.manifests.secret import CERTIFICATE_KEY, TOKEN_KEY
+
+Reach = Callable[[Target], str | None]
+"""Returns `host:port` of a driver's control server; None: it has none yet."""
+
+
+def by_pod_ip(target: Target) -> str | None:
+    """Return the pod's own address: no name has to be resolved, and the pin says whether it is the right one."""
+    if target.ip is None:
+        return None
+    host = f"[{target.ip}]" if ":" in target.ip else target.ip
+    return f"{host}:{CONTROL_PORT}"
+
+
+class AddressBook:
+    """Finds drivers; the Secret of an attempt never changes, so that one GET is enough."""
+
+    def __init__(self, cluster: Cluster, reach: Reach = by_pod_ip) -> None:
+        """Take where Secrets are, and how drivers are reached."""
+        self._cluster = cluster
+        self._reach = reach
+
+    async def locate(self, target: Target) -> DriverAddress:
+        """Return the address of a driver.
+
+        Raises:
+            DriverUnreachableError: it has no address yet, or no Secret that says how it is known.
+            ApiError: the Secret cannot be read.
+        """
+        place = self._reach(target)
+        if place is None:
+            raise DriverUnreachableError(f"{target.pod_name} has no address yet")
+        secret = await self._cluster.get(SECRETS, target.namespace, target.pod_name)
+        if secret is None:
+            raise DriverUnreachableError(f"{target.pod_name} has no Secret")
+        try:
+            certificate, token = _entry(secret, CERTIFICATE_KEY), _entry(secret, TOKEN_KEY)
+            return DriverAddress(target.attempt, f"https://{place}", token, fingerprint(certificate))
+        except (KeyError, TypeError, ValueError, binascii.Error) as error:
+            raise DriverUnreachableError(f"the Secret {target.pod_name} is none of ours: {error!r}") from error
+
+
+def _entry(secret: Raw, name: str) -> str:
+    return base64.b64decode(secret["data"][name], validate=True).decode("ascii")

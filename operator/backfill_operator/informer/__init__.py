@@ -1,0 +1,1 @@
+"""What the cluster holds: watches, cache, relist, parsing."""

@@ -1,0 +1,112 @@
+"""What of a Backfill is worth keeping: all that the rules read, if it is small; else only where to find it.
+
+Left out are who wrote which field, kubectl's copy of the whole, labels, and the annotations of others. An object that is
+large in spite of that is kept as a stub, and asked for again when it is looked at: a hundred of them cost no more memory
+than a hundred small ones.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+from backfill_api.names import OVERRIDE_ANNOTATION, RESTART_ANNOTATION, VERIFY_ANNOTATION
+from backfill_operator.kube.resources import Raw
+from backfill_operator.reconcile.dropped_fields import LAST_APPLIED, ignored_fields
+from backfill_operator.reconcile.targets import target_of
+
+LARGE_BYTES: Final = 16 * 1024
+"""Ten times what people write; ten thousand of this size are 160 MiB."""
+
+ANNOTATION_CHARACTERS_MAX: Final = 8192
+ANNOTATIONS: Final = (OVERRIDE_ANNOTATION, RESTART_ANNOTATION, VERIFY_ANNOTATION)
+METADATA: Final = (
+    "name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "finalizers",
+)  # fmt: skip
+STUB_METADATA: Final = ("name", "namespace", "uid", "resourceVersion", "generation", "deletionTimestamp")
+
+MARK: Final = "backfill.dev/stub"
+"""In a stub, beside metadata: no API server keeps such a field, so nobody can forge it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What is looked up of all Backfills, without reading them."""
+
+    phase: str = ""
+    flying: bool = False
+    """Is an attempt on record that has not ended?"""
+
+    target: str | None = None
+    """The table that it writes, in one spelling; None: it cannot be told."""
+
+    ignored: tuple[str, ...] = ()
+    """Fields that somebody applied and the API server dropped."""
+
+
+def slim(raw: Raw) -> Raw:
+    """Return a Backfill without what nobody reads: whole if it is small then, else its stub."""
+    if MARK in raw:
+        return raw
+    small = lean(raw)
+    if len(dumps(small)) <= LARGE_BYTES:
+        return small
+    marks = marks_of(raw)
+    mark = {"phase": marks.phase, "flying": marks.flying, "target": marks.target, "ignored": list(marks.ignored)}
+    metadata = raw["metadata"]
+    return {"metadata": {name: metadata[name] for name in STUB_METADATA if name in metadata}, MARK: mark}
+
+
+def is_stub(raw: Raw) -> bool:
+    """Must the object be asked for before it can be looked at?"""
+    return MARK in raw
+
+
+def marks_of(raw: Raw, *, ignored: tuple[str, ...] | None = None) -> Marks:
+    """Return what is looked up of a Backfill, or of its stub; `ignored`: as it is known already."""
+    mark = raw.get(MARK)
+    if isinstance(mark, dict):
+        return Marks(mark["phase"], mark["flying"], mark["target"], tuple(mark["ignored"]))
+    status = _mapping(raw.get("status"))
+    phase, state = status.get("phase"), _mapping(status.get("attempt")).get("state")
+    return Marks(
+        phase=phase[:64] if isinstance(phase, str) else "",
+        flying=state in ("Planned", "Created"),
+        target=target_of(raw),
+        ignored=ignored_fields(raw) if ignored is None else ignored,
+    )
+
+
+def lean(raw: Raw) -> Raw:
+    """Return what the rules read of a Backfill."""
+    given = raw["metadata"]
+    metadata = {name: given[name] for name in METADATA if name in given}
+    annotations = _mapping(given.get("annotations"))
+    ours = {name: str(annotations[name])[:ANNOTATION_CHARACTERS_MAX] for name in ANNOTATIONS if name in annotations}
+    if ours:
+        metadata["annotations"] = ours
+    return {"metadata": metadata} | {name: raw[name] for name in ("spec", "status") if name in raw}
+
+
+def dumps(raw: Raw) -> bytes:
+    """Return an object as text."""
+    return json.dumps(raw, separators=(",", ":")).encode()
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+__all__ = [
+    "ANNOTATIONS",
+    "LARGE_BYTES",
+    "LAST_APPLIED",
+    "MARK",
+    "Marks",
+    "dumps",
+    "is_stub",
+    "lean",
+    "marks_of",
+    "slim",
+]

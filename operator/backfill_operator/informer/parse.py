@@ -1,0 +1,270 @@
+"""From what the API server says to what the rules read. Total: anything may stand in an object that people can edit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from backfill_api.crd.explain import path_of
+from backfill_api.load import SpecError, load_backfill
+from backfill_api.names import API_VERSION, ATTEMPT_LABEL, KIND, KIND_LABEL, UID_LABEL
+from backfill_api.spec.spec import BackfillSpec
+from backfill_api.status.ending import Ending
+from backfill_api.status.status import AttemptKind, BackfillStatus
+from backfill_core.lifecycle.inputs.timestamps import ms_of
+from backfill_core.lifecycle.observation import DriverLook, DriverPod, LaunchFailed, Observation, PodPhase, SpecRefused
+from backfill_operator.kube.resources import Raw
+
+DRIVER_CONTAINER: Final = "driver"
+STARTING: Final = frozenset({"ContainerCreating", "PodInitializing"})
+"""Waiting of every container that is well."""
+
+MESSAGE_CHARACTERS_MAX: Final = 1024
+SPEC_BYTES_MAX: Final = 256 * 1024
+"""A ConfigMap has room for four of them, and a hundred of them in a page still fit into memory."""
+
+_PHASES: Final[Mapping[str, PodPhase]] = {
+    "Pending": "Pending", "Running": "Running", "Succeeded": "Succeeded", "Failed": "Failed",
+}  # fmt: skip
+
+
+_UNREADABLE: Final = frozenset(
+    {(), ("attempts",), ("attempt",), ("attempt", "number"), ("attempt", "state"), ("attempt", "podUid")}
+)
+"""What a launch stands on: without it nobody knows whether a driver runs."""
+
+_ITEMS: Final = frozenset({"conditions", "history"})
+_WHOLE: Final = frozenset({"plan", "progress", "receipt"})
+_OVER: Final = ("Complete", "Failed")
+
+
+class StatusUnreadableError(Exception):
+    """The stored status is none of ours: who wrote it must mend it, because an attempt may be on record in it."""
+
+    reason = "StatusUnreadable"
+
+
+def observation_of(
+    raw: Raw,
+    pods: tuple[DriverPod, ...],
+    *,
+    live: bool = False,
+    look: DriverLook | None = None,
+    launch_failed: LaunchFailed | None = None,
+) -> Observation:
+    """Return one look at a Backfill.
+
+    Raises:
+        StatusUnreadableError: the rules must not decide on a status that nobody can read.
+    """
+    metadata = _mapping(raw.get("metadata"))
+    return Observation(
+        namespace=str(metadata.get("namespace", "")),
+        name=str(metadata.get("name", "")),
+        uid=str(metadata.get("uid", "")),
+        generation=_number(metadata.get("generation")) or 0,
+        spec=spec_of(raw),
+        status=_status_to_decide_on(raw),
+        resource_version=str(metadata.get("resourceVersion", "")),
+        deletion_ms=ms_of(_text(metadata.get("deletionTimestamp")) or None),
+        finalizers=tuple(str(one) for one in metadata.get("finalizers") or ()),
+        annotations={str(name): str(value) for name, value in _mapping(metadata.get("annotations")).items()},
+        pods=pods,
+        live=live,
+        look=look,
+        launch_failed=launch_failed,
+    )
+
+
+def spec_of(raw: Raw) -> BackfillSpec | SpecRefused:
+    """Return the spec, or why it is none: a CRD that is older or newer than the operator lets other things pass."""
+    metadata = _mapping(raw.get("metadata"))
+    document = {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": {"name": metadata.get("name"), "namespace": metadata.get("namespace")},
+        "spec": raw.get("spec"),
+    }
+    size = len(json.dumps(raw.get("spec"), separators=(",", ":")))
+    if size > SPEC_BYTES_MAX:
+        words = f"spec: has {size:,} bytes, and may have {SPEC_BYTES_MAX:,}"
+        return SpecRefused((f"{words}; put what is long into the source or into the image",))
+    try:
+        return load_backfill(document).spec
+    except SpecError as error:
+        return SpecRefused(tuple(str(one) for one in error.errors))
+    except (RecursionError, ValueError, TypeError) as error:
+        return SpecRefused((f"spec cannot be read: {type(error).__name__}: {error}"[:MESSAGE_CHARACTERS_MAX],))
+
+
+def status_of(raw: Raw) -> BackfillStatus:
+    """Return the stored status; what cannot be read is left out, as if it had not been observed.
+
+    A later version of the operator may have written it, or a person.
+
+    Raises:
+        StatusUnreadableError: what cannot be read is what a launch stands on: the attempt in flight, or that the job is over.
+    """
+    words = raw.get("status") or {}
+    while True:
+        try:
+            return BackfillStatus.model_validate(words)
+        except ValidationError as error:
+            errors = error.errors(include_url=False)
+            unknown = {_left_out(words, one["loc"], known=one["type"] != "extra_forbidden") for one in errors}
+            if () in unknown:
+                shown = "; ".join(f"{path_of(one['loc'])}: {one['msg']}" for one in errors)
+                raise StatusUnreadableError(f"status cannot be read: {shown[:MESSAGE_CHARACTERS_MAX]}") from error
+            words = _without(words, unknown)
+
+
+def _status_to_decide_on(raw: Raw) -> BackfillStatus:
+    try:
+        return status_of(raw)
+    except StatusUnreadableError:
+        if not _text(_mapping(raw.get("metadata")).get("deletionTimestamp")):
+            raise
+        # Nothing is launched for an object that goes; its pods are found by owner and label.
+        return BackfillStatus()
+
+
+def _left_out(words: Any, path: tuple[int | str, ...], *, known: bool) -> tuple[int | str, ...]:
+    """Return the path of what must go so that the rest can be read; empty: too much hangs on it."""
+    if not known:
+        return path
+    if path[:2] in _UNREADABLE:
+        return ()
+    top = path[0]
+    if top in _ITEMS and len(path) > 1 and isinstance(path[1], int):
+        item = words[top][path[1]]
+        over = top == "conditions" and isinstance(item, dict) and item.get("type") in _OVER
+        return () if over else path[:2]
+    if top == "control" and path[1:2] == ("pending",):
+        return path[:3]
+    return path[:1] if top in _WHOLE else path[:2]
+
+
+def _without(words: Any, paths: set[tuple[int | str, ...]], here: tuple[int | str, ...] = ()) -> Any:
+    if isinstance(words, dict):
+        kept = ((name, value) for name, value in words.items() if (*here, name) not in paths)
+        return {name: _without(value, paths, (*here, name)) for name, value in kept}
+    if isinstance(words, list):
+        left = ((number, value) for number, value in enumerate(words) if (*here, number) not in paths)
+        return [_without(value, paths, (*here, number)) for number, value in left]
+    return words
+
+
+# ------------------------------------------------------------------ pods
+def pod_of(raw: Raw) -> DriverPod:
+    """Return a pod as the rules see it.
+
+    A driver whose process ended is over, although a sidecar may keep its pod running: restartPolicy is Never.
+    """
+    metadata, status = _mapping(raw.get("metadata")), _mapping(raw.get("status"))
+    labels = _mapping(metadata.get("labels"))
+    conditions = {_text(one.get("type")): one for one in _mappings(status.get("conditions"))}
+    container = _driver_container(status)
+    state = _mapping(container.get("state"))
+    ended, waiting = _mapping(state.get("terminated")), _waiting(status, state)
+    phase: PodPhase = _PHASES.get(_text(status.get("phase")), "Unknown")
+    if ended and phase not in ("Succeeded", "Failed"):
+        phase = "Succeeded" if ended.get("exitCode") == 0 else "Failed"
+    said = _text(ended.get("message"))
+    ending = Ending.read(said) if said else None
+    unscheduled = _mapping(conditions.get("PodScheduled"))
+    return DriverPod(
+        name=str(metadata.get("name", "")),
+        uid=str(metadata.get("uid", "")),
+        owner_uid=_owner(metadata),
+        attempt=_attempt(labels.get(ATTEMPT_LABEL)),
+        backfill_uid=_text(labels.get(UID_LABEL)),
+        kind=_kind(labels.get(KIND_LABEL)),
+        phase=phase,
+        ready=_says(conditions, "Ready"),
+        created_ms=ms_of(_text(metadata.get("creationTimestamp")) or None) or 0,
+        started_ms=ms_of(_text(_mapping(state.get("running")).get("startedAt") or ended.get("startedAt")) or None),
+        ended_ms=ms_of(_text(ended.get("finishedAt")) or None),
+        deletion_ms=ms_of(_text(metadata.get("deletionTimestamp")) or None),
+        exit_code=_number(ended.get("exitCode")),
+        reason=_text(status.get("reason")) or _text(ended.get("reason")),
+        message=_text(status.get("message")) or ("" if ending else said),
+        waiting=_text(waiting.get("reason")),
+        waiting_message=_text(waiting.get("message")),
+        scheduled=_says(conditions, "PodScheduled"),
+        unscheduled=_text(unscheduled.get("message")) if unscheduled.get("status") == "False" else "",
+        oom_killed=ended.get("reason") == "OOMKilled",
+        disrupted=_says(conditions, "DisruptionTarget"),
+        ending=ending,
+    )
+
+
+def pod_ip(raw: Raw) -> str | None:
+    """Return where a pod is reached; None: it has no address yet."""
+    return _text(_mapping(raw.get("status")).get("podIP")) or None
+
+
+def label_of(raw: Raw, name: str) -> str:
+    """Return a label's value; empty: there is none."""
+    return _text(_mapping(_mapping(raw.get("metadata")).get("labels")).get(name))
+
+
+def owner_name(raw: Raw) -> str | None:
+    """Return the name of the Backfill that owns an object."""
+    for owner in _mappings(_mapping(raw.get("metadata")).get("ownerReferences")):
+        if owner.get("kind") == KIND and owner.get("apiVersion") == API_VERSION:
+            return _text(owner.get("name")) or None
+    return None
+
+
+def _driver_container(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    containers = _mappings(status.get("containerStatuses"))
+    named = [one for one in containers if one.get("name") == DRIVER_CONTAINER]
+    return (named or containers or [{}])[0]
+
+
+def _waiting(status: Mapping[str, Any], driver: Mapping[str, Any]) -> Mapping[str, Any]:
+    states = [_mapping(one.get("state")) for one in _mappings(status.get("initContainerStatuses"))]
+    for state in [*states, driver]:
+        waiting = _mapping(state.get("waiting"))
+        if waiting and _text(waiting.get("reason")) not in STARTING:
+            return waiting
+    return {}
+
+
+def _owner(metadata: Mapping[str, Any]) -> str | None:
+    for owner in _mappings(metadata.get("ownerReferences")):
+        if owner.get("controller") is True:
+            return str(owner.get("uid", ""))
+    return None
+
+
+def _attempt(label: Any) -> int | None:
+    text = _text(label)
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
+
+
+def _kind(label: Any) -> AttemptKind:
+    return "Plan" if label == "Plan" else "Run"
+
+
+def _says(conditions: Mapping[Any, Mapping[str, Any]], type_: str) -> bool:
+    return conditions.get(type_, {}).get("status") == "True"
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _mappings(value: Any) -> list[Mapping[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _text(value: Any) -> str:
+    return value[:4096] if isinstance(value, str) else ""
+
+
+def _number(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

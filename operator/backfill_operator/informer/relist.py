@@ -1,0 +1,199 @@
+"""Lists everything, every now and then: what a watch lost is found, and what it kept too long is dropped."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Final
+
+from backfill_api.names import ROLE_LABEL
+from backfill_core.errors import BackfillError
+from backfill_operator.informer.cache import Cache, Key
+from backfill_operator.kube.client import Cluster
+from backfill_operator.kube.errors import ApiError
+from backfill_operator.kube.rate import wait
+from backfill_operator.kube.resources import BACKFILLS, PODS, Raw, Resource, key_of
+from backfill_operator.metrics import Metrics
+from backfill_operator.settings import OperatorSettings
+
+FAILED_AGAIN_S: Final = 5.0
+
+UNREADABLE: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What parsing may raise of an object that is like no other."""
+
+_log = logging.getLogger(__name__)
+
+
+class ClusterRestoredError(BackfillError):
+    """The cluster is older than what is known of it: its store was restored. Nothing that is remembered may be believed."""
+
+    reason = "ClusterRestored"
+    exit_code = 1
+
+
+class Relist:
+    """Compares the cache with the cluster; the first time is how the cache is filled."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        cache: Cache,
+        settings: OperatorSettings,
+        metrics: Metrics,
+        *,
+        changed: Callable[[Key], None],
+        monotonic: Callable[[], float],
+        unreadable: Callable[[str, object], None] = lambda _plural, _error: None,
+    ) -> None:
+        """Take the hands.
+
+        Args:
+            cluster: What is.
+            cache: What is known.
+            settings: How often, and in which namespaces.
+            metrics: Where repairs are counted.
+            changed: Told which Backfills to look at.
+            monotonic: For the age of the last list.
+            unreadable: Told of what cannot be read: which resource, and why.
+        """
+        self._unreadable = unreadable
+        self._cluster = cluster
+        self._cache = cache
+        self._settings = settings
+        self._metrics = metrics
+        self._changed = changed
+        self._monotonic = monotonic
+        self._done_at: float | None = None
+        self._heard: set[str] = set()
+        """Resources of which a watch said anything since the last list."""
+
+        self._missed: Counter[str] = Counter()
+        """Lists in a row that found changes of a resource of which no watch said anything."""
+
+        self._versions: dict[str, int] = {}
+        """At which version each list began last, by its path."""
+
+        self._watched: set[str] = set()
+        self._nudged = asyncio.Event()
+        self.complete = asyncio.Event()
+        """Set when everything was listed once: before that, what is not in the cache may be there all the same."""
+
+    @property
+    def synced(self) -> bool:
+        """Was everything listed once?"""
+        return self.complete.is_set()
+
+    def heard(self, plural: str) -> None:
+        """Take that a watch said something."""
+        self._heard.add(plural)
+
+    @property
+    def missed(self) -> int:
+        """Lists in a row that found what a watch, which said nothing at all meanwhile, should have shown."""
+        return max(self._missed.values(), default=0)
+
+    def age_s(self) -> float | None:
+        """Return how long ago everything was listed last; None: never."""
+        return None if self._done_at is None else self._monotonic() - self._done_at
+
+    def since(self, path: str, version: str) -> str:
+        """Return from which version on a watch shows all that no list has shown.
+
+        Args:
+            path: Of the resource that is to be watched.
+            version: The newest one.
+        """
+        if path not in self._watched and path in self._versions:
+            self._watched.add(path)
+            return str(self._versions[path])
+        # It is watched anew, from now on: what happened in between is on a list that begins later.
+        self._nudged.set()
+        return version
+
+    async def run(self) -> None:
+        """List until cancelled.
+
+        Raises:
+            ClusterRestoredError: the cluster is older than what is known of it.
+        """
+        while True:
+            try:
+                self._nudged.clear()
+                await self.once()
+                await wait(min(FAILED_AGAIN_S, self._settings.relist_min_seconds))
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._pause_s()):
+                        await self._nudged.wait()
+            except ApiError as error:
+                _log.warning("the cluster could not be listed: %s", error)
+                await wait(min(FAILED_AGAIN_S, self._settings.relist_min_seconds))
+
+    def _pause_s(self) -> float:
+        quiet_s = min(FAILED_AGAIN_S, self._settings.relist_min_seconds)
+        return random.uniform(self._settings.relist_min_seconds, self._settings.relist_max_seconds) - quiet_s
+
+    def _began(self, resource: Resource, namespace: str | None, newest: int, version: str) -> None:
+        """Take the version of a list; one before what was seen when it began is of another past."""
+        if not version.isdigit():
+            return
+        if int(version) < newest:
+            raise ClusterRestoredError(
+                f"{resource.plural} are listed at version {version}, and {newest} was seen before"
+            )
+        self._versions[resource.path(namespace)] = int(version)
+
+    def _take(self, raw: Raw, resource: Resource, known: dict[Key, str]) -> Key | None:
+        """Take one object of a page; return the Backfill to look at. One that cannot be read hides no other."""
+        try:
+            known.pop(key_of(raw), None)
+            if resource is PODS:
+                return self._cache.put_pod(raw)
+            return key_of(raw) if self._cache.put_backfill(raw) else None
+        except UNREADABLE as error:
+            self._unreadable(resource.plural, error)
+            return None
+
+    async def once(self) -> None:
+        """List everything; changes that no watch had shown are counted, and looked at.
+
+        Raises:
+            ApiError: not everything was listed; what was is known nevertheless.
+            ClusterRestoredError: the cluster is older than what is known of it.
+        """
+        first, newest = not self.synced, dict(self._cache.newest)
+        backfills, pods = self._cache.begin_relist()
+        repaired = {BACKFILLS.plural: 0, PODS.plural: 0}
+        try:
+            for namespace in self._settings.namespaces or (None,):
+                for resource, labels, known in (
+                    (BACKFILLS, "", backfills), (PODS, f"{ROLE_LABEL}=driver", pods),
+                ):  # fmt: skip
+                    began = partial(self._began, resource, namespace, newest[resource.plural])
+                    async for page in self._cluster.pages(resource, namespace, labels=labels, began=began):
+                        for raw in page:
+                            if (key := self._take(raw, resource, known)) is not None:
+                                repaired[resource.plural] += 1
+                                self._changed(key)
+        finally:
+            self._cache.end_relist()
+        # What was known before the list began, and is on no page of it, is gone.
+        for key, uid in backfills.items():
+            if self._cache.drop_backfill(key, uid):
+                repaired[BACKFILLS.plural] += 1
+                self._changed(key)
+        for key, uid in pods.items():
+            if (owner := self._cache.drop_pod(key, uid)) is not None:
+                repaired[PODS.plural] += 1
+                self._changed(owner)
+        self._done_at = self._monotonic()
+        self.complete.set()
+        if not first:
+            for plural, number in repaired.items():
+                self._metrics.relist_repairs.labels(plural).inc(number)
+                self._missed[plural] = 0 if plural in self._heard else self._missed[plural] + bool(number)
+        self._heard.clear()

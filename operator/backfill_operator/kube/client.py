@@ -1,0 +1,323 @@
+"""The one door to the API server, watches excepted (those are kopf's): raw objects in and out, asyncio.
+
+Every request takes a token of the client's own bucket, has a deadline and a largest answer, and is told to `observe`.
+What may be repeated without asking is repeated here: everything after a 429, which says that nothing was done, and
+reads and deletions also after a 5xx or no answer. A create or a patch that got no answer is not: its caller must look
+first, because "already exists" and "conflict" mean something to it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, Self
+from urllib.parse import urlencode
+
+import aiohttp
+from kubernetes.aio.client.configuration import Configuration
+from kubernetes.aio.client.rest import RESTClientObject
+
+from backfill_api.names import FIELD_MANAGER
+from backfill_operator.informer.shallow_json import loads_aside
+from backfill_operator.kube.errors import (
+    ApiError,
+    GoneError,
+    NotFoundError,
+    ResponseTooLargeError,
+    UnavailableError,
+    error_of,
+)
+from backfill_operator.kube.rate import TokenBucket, wait
+from backfill_operator.kube.resources import Raw, Resource
+from backfill_operator.kube.server_clock import ServerClock
+from backfill_operator.settings import OperatorSettings
+
+RESPONSE_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Of a page; some times what 500 Backfills need that people write, and five of the largest that etcd takes."""
+
+WELL_PAGES: Final = 8
+"""After so many a page may be twice as large again."""
+
+TRIES_MAX: Final = 4
+RETRY_FIRST_S: Final = 0.2
+RETRY_MAX_S: Final = 5.0
+"""Also the longest Retry-After that is waited for here; the work queue waits for longer ones, without a worker."""
+
+CONNECTIONS_MAX: Final = 64
+MERGE_PATCH: Final = "application/merge-patch+json"
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request, as RBAC and metrics see it."""
+
+    verb: str
+    resource: str
+    group: str
+    namespace: str | None
+    status: int
+    """Of HTTP; 0: no answer."""
+
+    seconds: float
+
+
+def _nobody(_: Call) -> None:
+    """Observe nothing."""
+
+
+class Cluster:
+    """One API server, as one service account sees it."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        settings: OperatorSettings,
+        *,
+        observe: Callable[[Call], None] = _nobody,
+        clock: ServerClock | None = None,
+        response_bytes_max: int = RESPONSE_BYTES_MAX,
+    ) -> None:
+        """Connect at the first request; must be made inside the event loop.
+
+        Args:
+            configuration: Address, certificates and credentials.
+            settings: Rate, time-out and page size.
+            observe: Told of every request when it is over; must not block.
+            clock: Told the server's time.
+            response_bytes_max: A longer answer is refused, unread.
+        """
+        self._configuration = configuration
+        self._timeout_s = settings.request_timeout_seconds
+        self._page_size = self._size = settings.page_size
+        self._well = 0
+        """Pages in a row that were not too large."""
+
+        self._bucket = TokenBucket(settings.queries_per_second, settings.query_burst)
+        self._observe = observe
+        self._clock = clock or ServerClock()
+        self._bytes_max = response_bytes_max
+        # The library reads kubeconfigs and makes the TLS context; its models are slow and refuse unknown fields.
+        context = RESTClientObject(configuration).ssl_context
+        self._http = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=context, limit=CONNECTIONS_MAX),
+            timeout=aiohttp.ClientTimeout(total=self._timeout_s),
+            trust_env=False,
+        )
+
+    async def __aenter__(self) -> Self:
+        """Nothing to do: the first request connects."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the connections."""
+        await self._http.close()
+
+    # ------------------------------------------------------------ reads
+    async def get(self, resource: Resource, namespace: str, name: str) -> Raw | None:
+        """Return the object as it is now, or None when there is none."""
+        try:
+            return await self._request("get", "GET", resource, namespace, name, again=True)
+        except NotFoundError:
+            return None
+
+    async def pages(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        labels: str = "",
+        began: Callable[[str], None] = lambda _: None,
+    ) -> AsyncIterator[list[Raw]]:
+        """Yield all objects, page by page, so that never more than a page of them is held; a page too large is halved.
+
+        Args:
+            resource: Of what kind.
+            namespace: Where; None: everywhere.
+            labels: Which of them.
+            began: Told the version at which they were listed, before the first page.
+
+        Raises:
+            GoneError: the list is older than the server remembers; begin anew.
+        """
+        query = {"labelSelector": labels} if labels else {}
+        while True:
+            query["limit"] = str(self._size)
+            try:
+                page = await self._request("list", "GET", resource, namespace, query=query, again=True)
+            except ResponseTooLargeError as error:
+                if self._size == 1:
+                    raise
+                self._size, self._well = self._size // 2, 0
+                _log.info("%s: %s; the next page has %d", resource.plural, error, self._size)
+                continue
+            if "continue" not in query:
+                began(str((page.get("metadata") or {}).get("resourceVersion", "")))
+            kind = {"apiVersion": resource.api_version, "kind": resource.kind}
+            yield [{**kind, **item} for item in page.get("items") or [] if isinstance(item, dict)]
+            self._well += 1
+            if self._well >= WELL_PAGES and self._size < self._page_size:
+                # A few large ones among many small ones would make every later list a crawl.
+                self._size, self._well = min(self._page_size, 2 * self._size), 0
+            token = (page.get("metadata") or {}).get("continue")
+            if not token:
+                return
+            query["continue"] = token
+
+    async def list(self, resource: Resource, namespace: str | None = None, *, labels: str = "") -> list[Raw]:
+        """Return all objects; begins anew, once, when the server forgot what it was listing."""
+        try:
+            return [one async for page in self.pages(resource, namespace, labels=labels) for one in page]
+        except GoneError:
+            return [one async for page in self.pages(resource, namespace, labels=labels) for one in page]
+
+    # ------------------------------------------------------------ writes
+    async def create(self, resource: Resource, namespace: str, body: Raw, *, dry_run: bool = False) -> Raw:
+        """Make an object, or only ask whether it could be made.
+
+        Raises:
+            AlreadyExistsError: one of that name is there; a GET says whose it is.
+            RefusedError: the server will not have it, and says why.
+            UnavailableError: it may have been made, or not.
+        """
+        query = {"fieldManager": FIELD_MANAGER} | ({"dryRun": "All"} if dry_run else {})
+        return await self._request("create", "POST", resource, namespace, query=query, body=body)
+
+    async def replace(self, resource: Resource, namespace: str, name: str, body: Raw) -> Raw:
+        """Put an object in the place of the one whose resourceVersion it carries.
+
+        Raises:
+            ConflictError: somebody was quicker.
+        """
+        query = {"fieldManager": FIELD_MANAGER}
+        return await self._request("update", "PUT", resource, namespace, name, query=query, body=body)
+
+    async def patch(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        change: Mapping[str, Any],
+        *,
+        resource_version: str,
+        subresource: str | None = None,
+    ) -> Raw:
+        """Merge a change into exactly the object that was seen; one made again has never had its version.
+
+        Raises:
+            ConflictError: it is not what was seen any more.
+            NotFoundError: it is gone.
+        """
+        body = {**change, "metadata": {**change.get("metadata", {}), "resourceVersion": resource_version}}
+        query = {"fieldManager": FIELD_MANAGER}
+        return await self._request("patch", "PATCH", resource, namespace, name, subresource, query=query, body=body)
+
+    async def delete(
+        self, resource: Resource, namespace: str, name: str, *, uid: str | None = None, grace_s: int | None = None
+    ) -> bool:
+        """Delete the object if it still has this UID; False: it, or everything of that name, is gone already.
+
+        Raises:
+            ConflictError: another object has the name now.
+        """
+        body: Raw = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
+        if uid is not None:
+            body["preconditions"] = {"uid": uid}
+        if grace_s is not None:
+            body["gracePeriodSeconds"] = grace_s
+        try:
+            await self._request("delete", "DELETE", resource, namespace, name, body=body, again=True)
+        except NotFoundError:
+            return False
+        return True
+
+    # ------------------------------------------------------------ one request
+    async def _request(
+        self,
+        verb: str,
+        method: str,
+        resource: Resource,
+        namespace: str | None,
+        name: str | None = None,
+        subresource: str | None = None,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Raw | None = None,
+        again: bool = False,
+    ) -> Raw:
+        url = self._configuration.host + resource.path(namespace, name, subresource)
+        if query:
+            url += "?" + urlencode(query)
+        plural = resource.plural + (f"/{subresource}" if subresource else "")
+        for number in range(TRIES_MAX):
+            await self._bucket.take()
+            began = time.monotonic()
+            status = 0
+            try:
+                status, answer, retry_after = await self._once(method, url, body)
+                if status < 400:
+                    return dict(answer)
+                error: ApiError = error_of(method, status, answer, retry_after)
+            except (aiohttp.ClientError, TimeoutError, ValueError) as cause:
+                error = UnavailableError(0, "NoAnswer", f"{method} {plural}: {type(cause).__name__}: {cause}")
+            finally:
+                self._observe(Call(verb, plural, resource.group, namespace, status, time.monotonic() - began))
+            delay = _retry_delay(error, number, again=again)
+            if delay is None:
+                raise error
+            await wait(delay)
+        raise AssertionError("the last try returns or raises")
+
+    async def _once(self, method: str, url: str, body: Raw | None) -> tuple[int, Any, float | None]:
+        headers = {"Accept": "application/json"}
+        token = await self._configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
+        if token:
+            headers["Authorization"] = token
+        data = None
+        if body is not None:
+            data = json.dumps(body, separators=(",", ":")).encode()
+            headers["Content-Type"] = MERGE_PATCH if method == "PATCH" else "application/json"
+        async with self._http.request(method, url, data=data, headers=headers, allow_redirects=False) as response:
+            self._clock.heard(response.headers.get("Date"))
+            text = await self._read(response)
+            retry_after = _seconds(response.headers.get("Retry-After"))
+            try:
+                return response.status, await loads_aside(text), retry_after
+            except ValueError:
+                if response.status < 400:
+                    raise
+                return response.status, {"message": text[:1024].decode(errors="replace")}, retry_after
+
+    async def _read(self, response: aiohttp.ClientResponse) -> bytes:
+        chunks, size = [], 0
+        async for chunk in response.content.iter_any():
+            size += len(chunk)
+            if size > self._bytes_max:
+                response.close()
+                raise ResponseTooLargeError(response.status, "TooLarge", f"an answer exceeds {self._bytes_max:,} bytes")
+            chunks.append(chunk)
+        return b"".join(chunks)
+
+
+def _retry_delay(error: ApiError, number: int, *, again: bool) -> float | None:
+    """Return how long to wait before the same request may be made again; None: it may not."""
+    if not isinstance(error, UnavailableError) or number + 1 >= TRIES_MAX:
+        return None
+    if not again and error.status != 429:
+        return None
+    if error.retry_after is not None:
+        return error.retry_after if error.retry_after <= RETRY_MAX_S else None
+    return min(RETRY_MAX_S, RETRY_FIRST_S * 2.0**number) * random.uniform(0.5, 1.0)
+
+
+def _seconds(header: str | None) -> float | None:
+    """Return a Retry-After in seconds; API servers give no dates."""
+    return float(header) if header is not None and header.isascii() and header.isdigit() else None

@@ -1,0 +1,140 @@
+"""Who works: one process, by a Lease. Whoever loses it ends its process, because nothing else surely stops its hands.
+
+The holder's clock is never compared with ours: a lease is over when its record has not changed for its whole length *by
+our own clock*. And a holder gives up before that, so that there are never two.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from backfill_core.errors import BackfillError
+from backfill_operator.kube.client import Cluster
+from backfill_operator.kube.errors import AlreadyExistsError, ApiError, ConflictError
+from backfill_operator.kube.rate import jittered, wait
+from backfill_operator.kube.resources import LEASES, Raw
+from backfill_operator.settings import OperatorSettings
+
+_log = logging.getLogger(__name__)
+
+
+class LeadershipLostError(BackfillError):
+    """Another process may be leader by now; this one must end."""
+
+    reason = "LeadershipLost"
+    exit_code = 1
+
+
+class Election:
+    """One candidate."""
+
+    def __init__(self, cluster: Cluster, settings: OperatorSettings, *, now_ms: Callable[[], int]) -> None:
+        """Lead nothing yet."""
+        self._cluster = cluster
+        self._settings = settings
+        self._now_ms = now_ms
+        self._held: Raw | None = None
+        self._seen: tuple[str, float] | None = None
+        """Version of somebody else's lease, and when it was first seen."""
+
+        self.leading = asyncio.Event()
+        self.leader: str | None = None
+        """Who leads, as far as is known."""
+
+    async def run(self) -> None:
+        """Become leader, and stay it until cancelled.
+
+        Raises:
+            LeadershipLostError: the lease could not be renewed in time, or somebody else has it.
+        """
+        loop, deadline_s = asyncio.get_running_loop(), self._settings.lease_renew_deadline_seconds
+        # Always from before the request: others count from the write, which may be older than its answer by any time.
+        renewed_at = loop.time()
+        while not await self._try() or loop.time() - renewed_at >= deadline_s:
+            await wait(jittered(self._settings.lease_retry_seconds))
+            renewed_at = loop.time()
+        _log.info("%s leads", self._settings.identity)
+        self.leading.set()
+        while True:
+            await wait(self._settings.lease_retry_seconds)
+            asked_at = loop.time()
+            left_s = renewed_at + deadline_s - asked_at
+            try:
+                async with asyncio.timeout(max(left_s, 0.0)):
+                    if await self._try():
+                        renewed_at = asked_at
+            except TimeoutError:
+                left_s = 0.0
+            if self.leader != self._settings.identity or left_s <= 0:
+                raise LeadershipLostError(f"the lease is {self.leader or 'nobody'}'s, or could not be renewed")
+
+    async def release(self) -> None:
+        """Give the lease back, so that the next leader need not wait; failing is fine."""
+        if self._held is None:
+            return
+        spec = self._held["spec"] | {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": self._moment()}
+        try:
+            await self._cluster.replace(LEASES, *self._place(), {**self._held, "spec": spec})
+        except ApiError as error:
+            _log.info("the lease was not given back: %s", error)
+        self._held = None
+
+    async def _try(self) -> bool:
+        """Take or renew the lease if it may be; a failing request is no answer."""
+        try:
+            return await self._take()
+        except (ConflictError, AlreadyExistsError):
+            self._held = None  # somebody wrote it: the next try reads who
+            return False
+        except ApiError as error:
+            _log.warning("the lease cannot be reached: %s", error)
+            return False
+
+    async def _take(self) -> bool:
+        there = self._held or await self._cluster.get(LEASES, *self._place())
+        if there is None:
+            body = {
+                "apiVersion": LEASES.api_version,
+                "kind": LEASES.kind,
+                "metadata": {"name": self._settings.lease_name, "namespace": self._settings.lease_namespace},
+                "spec": self._spec({}),
+            }
+            self._held = await self._cluster.create(LEASES, self._settings.lease_namespace, body)
+        else:
+            spec = there.get("spec") or {}
+            holder = spec.get("holderIdentity") or ""
+            if holder not in ("", self._settings.identity) and not self._over(there, spec):
+                self.leader = holder
+                return False
+            self._held = await self._cluster.replace(LEASES, *self._place(), {**there, "spec": self._spec(spec)})
+        self.leader = self._settings.identity
+        return True
+
+    def _over(self, there: Raw, spec: dict[str, Any]) -> bool:
+        version, now = str(there["metadata"].get("resourceVersion")), asyncio.get_running_loop().time()
+        if self._seen is None or self._seen[0] != version:
+            self._seen = version, now
+        length = spec.get("leaseDurationSeconds")
+        length_s = float(length) if isinstance(length, int) else self._settings.lease_seconds
+        return now - self._seen[1] > length_s
+
+    def _spec(self, before: dict[str, Any]) -> dict[str, Any]:
+        mine = before.get("holderIdentity") == self._settings.identity
+        transitions = before.get("leaseTransitions") or 0
+        return {
+            "holderIdentity": self._settings.identity,
+            "leaseDurationSeconds": max(1, round(self._settings.lease_seconds)),
+            "acquireTime": before.get("acquireTime") if mine else self._moment(),
+            "renewTime": self._moment(),
+            "leaseTransitions": transitions if mine or not before else transitions + 1,
+        }
+
+    def _moment(self) -> str:
+        return datetime.fromtimestamp(self._now_ms() / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+    def _place(self) -> tuple[str, str]:
+        return self._settings.lease_namespace, self._settings.lease_name

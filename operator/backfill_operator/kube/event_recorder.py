@@ -1,0 +1,91 @@
+"""Events for `kubectl describe`: few, never twice within ten minutes, and never worth waiting for."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final
+
+from backfill_api.names import API_VERSION, FIELD_MANAGER, KIND
+from backfill_core.lifecycle.observation import EventNote
+from backfill_operator.kube.client import Cluster
+from backfill_operator.kube.errors import ApiError
+from backfill_operator.kube.rate import TokenBucket
+from backfill_operator.kube.resources import EVENTS, Raw
+
+SILENCE_MS: Final = 600_000
+"""So long the same words about the same object are not said again."""
+
+KNOWN_MAX: Final = 4096
+WAITING_MAX: Final = 1000
+NOTE_CHARACTERS_MAX: Final = 1024
+"""The API server's limit."""
+
+EVENTS_PER_S: Final = 10.0
+
+_log = logging.getLogger(__name__)
+
+
+class EventRecorder:
+    """Takes notes at once and writes them later, or never: status and conditions are the truth."""
+
+    def __init__(self, cluster: Cluster, identity: str, now_ms: Callable[[], int]) -> None:
+        """Remember nothing of an earlier process."""
+        self._cluster = cluster
+        self._identity = identity
+        self._now_ms = now_ms
+        self._said: OrderedDict[bytes, int] = OrderedDict()
+        self._waiting: asyncio.Queue[tuple[str, Raw]] = asyncio.Queue(WAITING_MAX)
+        self._bucket = TokenBucket(EVENTS_PER_S, 5 * EVENTS_PER_S)
+
+    def note(self, backfill: Raw, note: EventNote) -> None:
+        """Take a note about a Backfill, unless it was just taken."""
+        metadata, now_ms = backfill["metadata"], self._now_ms()
+        words = f"{metadata['uid']}\0{note.kind}\0{note.reason}\0{note.message}"
+        key = hashlib.sha256(words.encode(errors="replace")).digest()
+        before = self._said.pop(key, None)
+        self._said[key] = now_ms if before is None or now_ms - before >= SILENCE_MS else before
+        while len(self._said) > KNOWN_MAX:
+            self._said.popitem(last=False)
+        if self._said[key] != now_ms or before == now_ms or self._waiting.full():
+            return
+        self._waiting.put_nowait((metadata["namespace"], self._event(metadata, note, key, now_ms)))
+
+    async def run(self) -> None:
+        """Write what was noted until cancelled; what cannot be written is dropped."""
+        while True:
+            namespace, event = await self._waiting.get()
+            await self._bucket.take()
+            try:
+                await self._cluster.create(EVENTS, namespace, event)
+            except ApiError as error:
+                _log.debug("an event was dropped: %s", error)
+
+    def _event(self, metadata: Raw, note: EventNote, key: bytes, now_ms: int) -> Raw:
+        moment = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        return {
+            "apiVersion": EVENTS.api_version,
+            "kind": EVENTS.kind,
+            "metadata": {
+                "name": f"{metadata['name'][:200]}.{key.hex()[:10]}{now_ms:x}",
+                "namespace": metadata["namespace"],
+            },
+            "eventTime": moment,
+            "type": note.kind,
+            "reason": note.reason[:128],
+            "action": "Reconcile",
+            "note": note.message[:NOTE_CHARACTERS_MAX] or note.reason,
+            "regarding": {
+                "apiVersion": API_VERSION,
+                "kind": KIND,
+                "name": metadata["name"],
+                "namespace": metadata["namespace"],
+                "uid": metadata["uid"],
+            },
+            "reportingController": f"backfill.dev/{FIELD_MANAGER}",
+            "reportingInstance": self._identity[:128],
+        }

@@ -1,0 +1,101 @@
+"""From a container's resources, as Kubernetes says them, to heaps and cores, as Spark does."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final
+
+from backfill_operator.manifests.attempt import ManifestRefusedError
+
+MIB: Final = 1 << 20
+DRIVER_DEFAULT: Final = {"requests": {"cpu": "500m", "memory": "2Gi"}, "limits": {"memory": "2Gi"}}
+EXECUTOR_DEFAULT: Final = {"requests": {"cpu": "500m", "memory": "2Gi"}, "limits": {"memory": "2Gi"}}
+
+_QUANTITY = re.compile(r"([0-9]{1,15}(?:\.[0-9]{0,9})?|\.[0-9]{1,9})(m|k|[KMGTPE]i?|[eE][0-9]{1,2})?", flags=re.ASCII)
+_FACTORS: Final = {"": Decimal(1), "m": Decimal("0.001"), "k": Decimal(1000)} | {
+    f"{letter}{binary}": Decimal(1024 if binary else 1000) ** power
+    for power, letter in enumerate("KMGTPE", start=1)
+    for binary in ("", "i")
+    if letter + binary != "K"
+}
+
+MEMORY_MIB_MIN: Final = 768
+"""Below this no JVM of ours comes up: 450 MiB is the least heap that Spark takes, and it is not all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How large a container is."""
+
+    heap_mib: int
+    overhead_mib: int
+    """What the JVM and Python need beside the heap."""
+
+    cores: int
+    cpu_request: str
+    cpu_limit: str | None
+
+
+def quantity(text: object, path: str) -> Decimal:
+    """Return what a Kubernetes quantity stands for.
+
+    Raises:
+        ManifestRefusedError: it is none.
+    """
+    match = _QUANTITY.fullmatch(str(text))
+    if match is None or isinstance(text, bool):
+        raise ManifestRefusedError(path, f"is no quantity (got {text!r})"[:200], cure="write it as 500m, 2 or 2Gi")
+    suffix = match[2] or ""
+    factor = Decimal(10) ** int(suffix[1:]) if suffix[1:].isdigit() else _FACTORS[suffix]
+    return Decimal(match[1]) * factor
+
+
+def size(resources: Mapping[str, Any], path: str, *, beside_mib: int, beside_per_cent: int) -> Size:
+    """Return the heap and cores that fit into container resources.
+
+    Args:
+        resources: `requests` and `limits`.
+        path: Of the field, for refusals.
+        beside_mib: At least so much memory is left beside the heap.
+        beside_per_cent: And at least so much of the whole.
+
+    Raises:
+        ManifestRefusedError: a quantity cannot be read, or the memory is too small.
+    """
+    requests, limits = _part(resources, "requests", path), _part(resources, "limits", path)
+    # The limit kills, so the limit is what the heap must fit into.
+    memory = limits.get("memory", requests.get("memory", "2Gi"))
+    which = f"{path}.{'limits' if 'memory' in limits else 'requests'}.memory"
+    memory_mib = int(quantity(memory, which) / MIB)
+    if memory_mib < MEMORY_MIB_MIN:
+        raise ManifestRefusedError(which, f"is too small (got {memory!r})", cure=f"give at least {MEMORY_MIB_MIN}Mi")
+    beside = max(beside_mib, memory_mib * beside_per_cent // 100)
+    heap = max(memory_mib - beside, memory_mib * 6 // 10)
+    cpu = limits.get("cpu", requests.get("cpu", "1"))
+    cores = max(1, math.ceil(quantity(cpu, f"{path}.cpu")))
+    request = str(requests.get("cpu", cpu))
+    return Size(heap, memory_mib - heap, cores, request, str(limits["cpu"]) if "cpu" in limits else None)
+
+
+def with_defaults(resources: Mapping[str, Any], default: Mapping[str, Any], path: str) -> dict[str, Any]:
+    """Return resources in which what was not said is as by default; a given limit is not exceeded by a default request."""
+    if not resources:
+        return {name: dict(part) for name, part in default.items()}
+    made = {name: value for name, value in resources.items() if name not in ("requests", "limits")}
+    requests, limits = dict(_part(resources, "requests", path)), dict(_part(resources, "limits", path))
+    for name in ("cpu", "memory"):
+        if name not in requests:
+            requests[name] = limits.get(name, default["requests"][name])
+    limits.setdefault("memory", requests["memory"])
+    return made | {"requests": requests, "limits": limits}
+
+
+def _part(resources: Mapping[str, Any], name: str, path: str) -> Mapping[str, Any]:
+    part = resources.get(name) or {}
+    if not isinstance(part, Mapping):
+        raise ManifestRefusedError(f"{path}.{name}", "must be a mapping", cure="write cpu and memory below it")
+    return part

@@ -1,0 +1,79 @@
+"""Which Spark settings a spec may hold on a cluster: what concerns speed, memory and stores.
+
+Not what loads code, runs commands, makes pods or chooses identities. Where Spark grows a new setting, it is not allowed
+until somebody says so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from backfill_operator.manifests.attempt import ManifestRefusedError
+from backfill_operator.manifests.rules.limits import ask_for, named
+
+ALLOWED: Final = (
+    "spark.sql.*", "spark.databricks.delta.*", "spark.hadoop.fs.*", "spark.hadoop.parquet.*", "spark.memory.*", "spark.shuffle.*",
+    "spark.reducer.*", "spark.storage.*", "spark.broadcast.*", "spark.locality.wait*", "spark.speculation*", "spark.scheduler.*",
+    "spark.excludeOnFailure.*", "spark.cleaner.*", "spark.default.parallelism", "spark.task.cpus", "spark.task.maxFailures",
+    "spark.task.reaper.*", "spark.io.compression.*", "spark.rdd.compress", "spark.checkpoint.compress", "spark.serializer.objectStreamReset",
+    "spark.kryoserializer.buffer*", "spark.network.timeout*", "spark.network.maxRemoteBlockSizeFetchToMem", "spark.rpc.askTimeout",
+    "spark.rpc.lookupTimeout", "spark.rpc.message.maxSize", "spark.rpc.io.*", "spark.rpc.numRetries", "spark.rpc.retry.wait",
+    "spark.files.maxPartitionBytes", "spark.files.openCostInBytes",
+    "spark.driver.cores", "spark.driver.maxResultSize", "spark.driver.memory", "spark.driver.memoryOverhead*",
+    "spark.executor.cores", "spark.executor.heartbeat*", "spark.executor.memory", "spark.executor.memoryOverhead*",
+    "spark.dynamicAllocation.executorIdleTimeout", "spark.dynamicAllocation.cachedExecutorIdleTimeout",
+    "spark.dynamicAllocation.schedulerBacklogTimeout", "spark.dynamicAllocation.sustainedSchedulerBacklogTimeout",
+    "spark.dynamicAllocation.shuffleTracking.timeout", "spark.dynamicAllocation.executorAllocationRatio",
+    "spark.kubernetes.allocation.batch.*", "spark.kubernetes.executor.request.cores", "spark.kubernetes.executor.limit.cores",
+)  # fmt: skip
+"""What a spec may set, unless `EXCEPT` or `CODE` say otherwise."""
+
+EXCEPT: Final = (
+    "spark.sql.catalog.*", "spark.sql.catalogImplementation", "spark.sql.defaultCatalog", "spark.sql.extensions*", "spark.sql.hive.*",
+    "spark.sql.artifact.*", "spark.sql.warehouse.*", "spark.sql.streaming.*", "spark.sql.redaction.*", "spark.sql.event.*",
+    "spark.sql.globalTempDatabase", "spark.sql.defaultPath", "spark.sql.path.*", "spark.sql.ui.*", "spark.sql.legacy.*",
+    "spark.sql.execution.arrow.*", "spark.sql.thriftServer.*", "spark.sql.connect.*", "spark.sql.session.localRelation*",
+    "spark.sql.variable.*", "spark.sql.scripting.*", "spark.sql.files.ignore*", "spark.sql.test*", "spark.sql.debug*",
+    "spark.shuffle.manager", "spark.shuffle.service.*", "spark.shuffle.push.*", "spark.shuffle.sort.io.*",
+    "spark.storage.decommission.*", "spark.storage.replication.*", "spark.scheduler.allocation.*", "spark.io.compression.codec", "spark.shuffle.mapStatus.compression.codec",
+    "spark.hadoop.fs.defaultFS", "spark.hadoop.fs.AbstractFileSystem.*", "spark.hadoop.fs.permissions.*", "spark.hadoop.fs.file.*",
+)  # fmt: skip
+"""What would load code, answer for the data itself, or reach the machine."""
+
+CODE: Final = frozenset({
+    "binding", "bindings", "class", "classes", "classpath", "command", "commands", "extensions", "factory", "impl", "interceptors",
+    "jar", "jars", "listener", "listeners", "manager", "plugin", "plugins", "provider", "providers", "pandas", "pyspark", "python", "script", "serializer",
+    "evaluator",
+})  # fmt: skip
+"""Words of names whose values are classes or commands: credential providers, committers, caches, listeners; and other interpreters."""
+
+_WORDS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+
+
+def check_conf(conf: Mapping[str, str], allowed: tuple[str, ...]) -> None:
+    """Refuse the first setting that a spec may not hold.
+
+    Args:
+        conf: Of the spec.
+        allowed: Names and beginnings of names that the administrator allows beyond ours.
+
+    Raises:
+        ManifestRefusedError: with the path of the setting, and what would allow it.
+    """
+    for name, value in conf.items():
+        path = f'spec.spark.conf["{name[:200]}"]'
+        if not (harmless(name) or named(name, allowed)):
+            cure = f"remove it, {ask_for('ALLOWED_CONF', 'its name')}"
+            raise ManifestRefusedError(path, "is a setting that is not allowed", cure=cure)
+        if "${" in value:
+            # Spark and Hadoop put variables of the process there, which may be credentials.
+            raise ManifestRefusedError(path, "refers to a variable with ${", cure="write the value itself")
+
+
+def harmless(name: str) -> bool:
+    """May everybody set it?"""
+    if not named(name, ALLOWED) or named(name, EXCEPT):
+        return False
+    return CODE.isdisjoint(word.lower() for word in _WORDS.findall(name))

@@ -1,0 +1,64 @@
+"""A target must outlive the pods that fill it: a folder of a pod's own goes with the pod, and `Complete` would be said of nothing."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping
+from typing import Any, Final
+
+from backfill_api.spec.locations import place
+from backfill_operator.manifests.attempt import Launch, ManifestRefusedError
+from backfill_operator.manifests.names import SCRATCH_DIR, TEMPORARY_DIR
+from backfill_operator.manifests.rules.shapes import entries, mapping
+
+OWN: Final = (SCRATCH_DIR, TEMPORARY_DIR, "/dev")
+"""Where every pod may write: its scratch volumes, and the shared memory that each container has."""
+
+FLEETING: Final = frozenset({"configMap", "downwardAPI", "emptyDir", "ephemeral", "image", "projected", "secret"})
+"""Volumes that are made for one pod."""
+
+
+def check_lasting(launch: Launch, template: Mapping[str, Any], container: str) -> None:
+    """Refuse a target in a folder that goes with the pods of a template; what else may be there is not known here.
+
+    Args:
+        launch: The attempt.
+        template: Of the pod, checked.
+        container: Name of our container in it.
+
+    Raises:
+        ManifestRefusedError: with the path of the target's field.
+    """
+    text = launch.spec.target.delta.path
+    if text is None or not place(text).is_local or "spark.hadoop.fs.defaultFS" in launch.spec.spark.conf:
+        return
+    path = place(text).path
+    if path.startswith("~"):
+        path = f"{SCRATCH_DIR}/{path}"
+    path = posixpath.normpath(path)
+    where = max((one for one in _mounts(template, container) if _covers(one, path)), key=len, default="")
+    if any(_covers(one, path) for one in OWN) or _mounts(template, container).get(where, "") in FLEETING:
+        raise ManifestRefusedError(
+            "spec.target.delta.path",
+            f"{path[:200]} is in a folder that goes with its pod",
+            cure="use an object store, or a claim that driver.template and executor.template mount",
+        )
+
+
+def _mounts(template: Mapping[str, Any], container: str) -> dict[str, str]:
+    """Return the type of volume at each path at which our container has one."""
+    spec = mapping(template, "spec", "template")
+    types = {
+        one["name"]: next((kind for kind in one if kind != "name" and one[kind] is not None), "emptyDir")
+        for one in entries(spec, "volumes", "template")
+    }
+    return {
+        posixpath.normpath(mount["mountPath"]): types.get(mount["name"], "")
+        for one in entries(spec, "containers", "template")
+        if one["name"] == container
+        for mount in entries(one, "volumeMounts", "template")
+    }
+
+
+def _covers(folder: str, path: str) -> bool:
+    return path == folder or path.startswith(f"{folder.rstrip('/')}/")

@@ -1,0 +1,92 @@
+"""Which variables a template may set: a variable can be code, for the loader, for Java, for Python, for a shell.
+
+Allowed are names that the administrator lists. Some can be allowed by nobody: they would run code inside our process, or
+take the place of what the operator sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from backfill_api.spec.secret_settings import holds_a_secret
+from backfill_operator.manifests.attempt import ManifestRefusedError
+from backfill_operator.manifests.rules.limits import Limits, ask_for, named
+from backfill_operator.manifests.rules.shapes import mapping, text
+
+NEVER: Final = (
+    # ours and Spark's
+    "BACKFILL_*", "SPARK_*", "_SPARK_*", "PYSPARK_*", "HADOOP_*", "HIVE_*", "YARN_*", "LOCAL_DIRS", "MASTER",
+    # Java
+    "JAVA_*", "_JAVA_*", "JDK_*", "JRE_*", "JVM_*", "IBM_JAVA_*", "OPENJ9_*", "CLASSPATH", "SCALA_*",
+    # Python
+    "PYTHON*", "__PYVENV*", "VIRTUAL_ENV",
+    # the loader, the C library, OpenSSL, shells
+    "LD_*", "DYLD_*", "GLIBC_*", "MALLOC_*", "GCONV_PATH", "LOCPATH", "NLSPATH", "NIS_PATH", "RESOLV_*", "RES_OPTIONS",
+    "HOSTALIASES", "LOCALDOMAIN", "TZ", "TZDIR", "OPENSSL_*", "SSL_*", "PATH", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "TMPDIR",
+    "TMP", "TEMP", "IFS", "ENV", "BASH*", "SHELLOPTS", "PS1", "PS2", "PS4", "PROMPT_COMMAND", "CDPATH", "GLOBIGNORE",
+    "LC_*", "LANG", "LANGUAGE", "KUBERNETES_*", "KUBECONFIG",
+)  # fmt: skip
+"""What is read by somebody other than a store's client, and decides what runs or how values are computed."""
+
+SOURCES: Final = frozenset({"secretKeyRef", "configMapKeyRef", "fieldRef", "resourceFieldRef"})
+
+
+def check_env(env: Iterable[Mapping[str, Any]], path: str, limits: Limits) -> None:
+    """Refuse a variable that is not allowed, and a secret that stands in the spec itself.
+
+    Raises:
+        ManifestRefusedError: with the path of the first one.
+    """
+    for number, one in enumerate(env):
+        here = f"{path}[{number}]"
+        name = text(one, "name", here, cure="name the variable")
+        if named(name, NEVER):
+            raise ManifestRefusedError(
+                f"{here}.name", f"{name} decides what runs, or is the operator's", cure="remove it"
+            )
+        if not named(name, limits.env):
+            cure = f"remove it, {ask_for('ALLOWED_ENV', 'its name')}"
+            raise ManifestRefusedError(f"{here}.name", f"{name[:200]} is not allowed", cure=cure)
+        for field in one:
+            if field not in ("name", "value", "valueFrom"):
+                raise ManifestRefusedError(f"{here}.{field}", "is not for a template", cure="use value or valueFrom")
+        if one.get("value") and holds_a_secret(name):
+            cure = "put it into a Secret, and name that with valueFrom.secretKeyRef"
+            raise ManifestRefusedError(
+                f"{here}.value", "would be a secret that everybody reads with the Backfill", cure=cure
+            )
+        for source in mapping(one, "valueFrom", here):
+            if source not in SOURCES:
+                cure = f"use one of {', '.join(sorted(SOURCES))}"
+                raise ManifestRefusedError(f"{here}.valueFrom.{source}", "is not for a template", cure=cure)
+
+
+def check_env_from(sources: Iterable[Mapping[str, Any]], path: str, limits: Limits) -> None:
+    """Refuse a Secret or ConfigMap whose keys may become any variable: its prefix must keep them within what is allowed.
+
+    Raises:
+        ManifestRefusedError: with the path of the first one.
+    """
+    for number, one in enumerate(sources):
+        here = f"{path}[{number}]"
+        for field in one:
+            if field not in ("prefix", "secretRef", "configMapRef"):
+                raise ManifestRefusedError(
+                    f"{here}.{field}", "is not for a template", cure="use secretRef or configMapRef"
+                )
+        prefix = one.get("prefix")
+        if not isinstance(prefix, str) or not prefix or _may_reach(prefix) or not _within(prefix, limits.env):
+            cure = "add a prefix such as AWS_, or name each variable in env with valueFrom.secretKeyRef"
+            raise ManifestRefusedError(
+                f"{here}.prefix", "must be the beginning of variables that are allowed", cure=cure
+            )
+
+
+def _may_reach(prefix: str) -> bool:
+    """Can a name that begins so be one of those that nobody may set?"""
+    return any(prefix.startswith(one.rstrip("*")) or one.rstrip("*").startswith(prefix) for one in NEVER)
+
+
+def _within(prefix: str, patterns: Iterable[str]) -> bool:
+    return any(one.endswith("*") and prefix.startswith(one[:-1]) for one in patterns)

@@ -1,0 +1,256 @@
+"""What a pod template may say: a list of fields, never a list of what is forbidden, because every such list was one short.
+
+Two kinds of refusal. What an administrator may allow names the setting; what would take over our process, or widen what
+the pod may do, can be allowed by nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from backfill_operator.manifests.attempt import Installation, ManifestRefusedError
+from backfill_operator.manifests.rules.env_rules import check_env, check_env_from
+from backfill_operator.manifests.rules.limits import OPTIONAL_POD_FIELDS, Limits, ask_for, below, image_allowed, named
+from backfill_operator.manifests.rules.shapes import entries, mapping, text
+
+OURS: Final = "backfill-"
+"""Volumes whose name begins so are the operator's."""
+
+LABEL_PREFIXES: Final = ("backfill.dev/", "spark-")
+METADATA_FIELDS: Final = ("labels", "annotations")
+POD_FIELDS: Final = frozenset({
+    "affinity", "containers", "hostUsers", "imagePullSecrets", "initContainers", "nodeSelector", "priorityClassName",
+    "securityContext", "tolerations", "topologySpreadConstraints", "volumes",
+})  # fmt: skip
+CONTAINER_FIELDS: Final = frozenset({"name", "env", "envFrom", "securityContext", "volumeMounts"})
+SIDECAR_FIELDS: Final = CONTAINER_FIELDS | {
+    "image", "imagePullPolicy", "command", "args", "workingDir", "ports", "resources", "restartPolicy",
+}  # fmt: skip
+MOUNT_FIELDS: Final = frozenset({"name", "mountPath", "subPath", "readOnly", "recursiveReadOnly"})
+PORT_FIELDS: Final = frozenset({"name", "containerPort", "protocol"})
+RESOURCES: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
+
+ELSEWHERE: Final = {
+    "restartPolicy": "attempts are spec.backoffLimit",
+    "activeDeadlineSeconds": "use spec.activeDeadlineSeconds",
+    "terminationGracePeriodSeconds": "use spec.drainTimeoutSeconds",
+    "serviceAccountName": "use spec.driver.serviceAccountName",
+    "serviceAccount": "use spec.driver.serviceAccountName",
+    "ephemeralContainers": "use kubectl debug",
+    "image": "use spec.spark.image",
+    "imagePullPolicy": "use spec.spark.imagePullPolicy",
+    "resources": "use spec.driver.resources or spec.executor.resources",
+}
+"""Where what a template may not say is said."""
+
+SYSTEM_FOLDERS: Final = frozenset({
+    "bin", "boot", "dev", "etc", "home", "lib", "lib32", "lib64", "libx32", "opt", "proc", "root", "run", "sbin", "sys",
+    "tmp", "usr", "var",
+})  # fmt: skip
+"""What an image brings along, and what is ours, is below one of these."""
+
+PROFILE: Final = {"type": "RuntimeDefault"}
+Judge = Callable[[Any], bool]
+
+
+def _id(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _ids(value: Any) -> bool:
+    return isinstance(value, list) and all(_id(one) for one in value)
+
+
+_OF_BOTH: Final[Mapping[str, tuple[Judge, str]]] = {
+    "runAsUser": (_id, "use a user other than root, as a number"),
+    "runAsGroup": (_id, "use a group other than root's, as a number"),
+    "runAsNonRoot": (lambda value: value is True, "remove it"),
+    "seccompProfile": (lambda value: value == PROFILE, "remove it: it is RuntimeDefault"),
+}
+POD_SECURITY: Final[Mapping[str, tuple[Judge, str]]] = {
+    **_OF_BOTH,
+    "fsGroup": (_id, "use a group other than root's, as a number"),
+    "fsGroupChangePolicy": (lambda value: value in ("OnRootMismatch", "Always"), "use OnRootMismatch or Always"),
+    "supplementalGroups": (_ids, "use groups other than root's, as numbers"),
+}
+CONTAINER_SECURITY: Final[Mapping[str, tuple[Judge, str]]] = {
+    **_OF_BOTH,
+    "allowPrivilegeEscalation": (lambda value: value is False, "remove it"),
+    "privileged": (lambda value: value is False, "remove it"),
+    "readOnlyRootFilesystem": (lambda value: value is True, "remove it"),
+    "capabilities": (lambda value: value == {"drop": ["ALL"]}, "remove it: all are dropped"),
+}
+"""What may be said of security: what is so anyway, and which user and group other than root."""
+
+
+def check_template(template: Mapping[str, Any], path: str, container: str, installation: Installation) -> None:
+    """Refuse a template that says more than it may.
+
+    Args:
+        template: The user's.
+        path: Of the spec's field.
+        container: Name of the container that is ours.
+        installation: What the administrator says.
+
+    Raises:
+        ManifestRefusedError: with the path of the first field that is wrong.
+    """
+    limits = installation.limits
+    for name in template:
+        if name not in ("metadata", "spec", "apiVersion", "kind"):
+            raise ManifestRefusedError(f"{path}.{name}", "is no part of a pod template", cure="use metadata and spec")
+    _check_metadata(mapping(template, "metadata", path), f"{path}.metadata", limits)
+    spec, at = mapping(template, "spec", path), f"{path}.spec"
+    _check_pod_fields(spec, at, limits)
+    for number, one in enumerate(entries(spec, "containers", at)):
+        here = f"{at}.containers[{number}]"
+        if text(one, "name", here, cure="name the container") == container:
+            _check_ours(one, here, limits)
+        else:
+            check_sidecar(one, here, installation)
+    for number, one in enumerate(entries(spec, "initContainers", at)):
+        check_sidecar(one, f"{at}.initContainers[{number}]", installation)
+    for number, one in enumerate(entries(spec, "volumes", at)):
+        check_volume(one, f"{at}.volumes[{number}]", limits)
+
+
+def check_image(image: str, path: str, installation: Installation) -> None:
+    """Refuse an image that is neither the installation's own nor allowed: what runs in a pod has all that the pod has."""
+    if not image_allowed(image, (installation.image, *installation.limits.images)):
+        cure = f"use {installation.image}, {ask_for('ALLOWED_IMAGES', 'it')}"
+        raise ManifestRefusedError(path, f"names an image that is not allowed ({image[:200]})", cure=cure)
+
+
+def check_account(account: str, path: str, installation: Installation) -> None:
+    """Refuse a service account that is neither the installation's own nor allowed."""
+    if account != installation.service_account and not named(account, installation.limits.service_accounts):
+        cure = f"use {installation.service_account}, {ask_for('ALLOWED_SERVICE_ACCOUNTS', account)}"
+        raise ManifestRefusedError(path, f"names an account that is not allowed ({account})", cure=cure)
+
+
+def check_resources(resources: Mapping[str, Any], path: str) -> None:
+    """Refuse claims and devices: a backfill uses processors, memory and disk."""
+    _only(resources, frozenset({"requests", "limits"}), path)
+    for part in ("requests", "limits"):
+        given = resources.get(part)
+        _only(given if isinstance(given, Mapping) else {}, RESOURCES, f"{path}.{part}")
+
+
+# ------------------------------------------------------------------ the parts of a template
+def _check_metadata(meta: Mapping[str, Any], path: str, limits: Limits) -> None:
+    _only(meta, frozenset(METADATA_FIELDS), path)
+    for field in METADATA_FIELDS:
+        for name in mapping(meta, field, path):
+            here = f'{path}.{field}["{name}"]'
+            if str(name).startswith(LABEL_PREFIXES):
+                raise ManifestRefusedError(here, "is set by the operator", cure="use another prefix")
+            if not isinstance(name, str) or (("." in name or "/" in name) and not named(name, limits.metadata)):
+                cure = f"remove it, {ask_for('ALLOWED_METADATA', 'its name')}"
+                raise ManifestRefusedError(here, "is not allowed: controllers may act upon it", cure=cure)
+
+
+def _check_pod_fields(spec: Mapping[str, Any], path: str, limits: Limits) -> None:
+    for name, value in spec.items():
+        if value is None or name in POD_FIELDS or name in limits.pod_fields:
+            continue
+        cure = ELSEWHERE.get(name, "remove it")
+        if name in OPTIONAL_POD_FIELDS:
+            cure = f"remove it, {ask_for('ALLOWED_POD_FIELDS', name)}"
+        raise ManifestRefusedError(f"{path}.{name}", "is not for a template", cure=cure)
+    if spec.get("hostUsers") not in (None, False):
+        raise ManifestRefusedError(f"{path}.hostUsers", "can only be false", cure="remove it")
+    priority = spec.get("priorityClassName")
+    if priority is not None and not (isinstance(priority, str) and named(priority, limits.priority_classes)):
+        cure = f"remove it, {ask_for('ALLOWED_PRIORITY_CLASSES', str(priority)[:100])}"
+        raise ManifestRefusedError(f"{path}.priorityClassName", "names a class that is not allowed", cure=cure)
+    for number, one in enumerate(entries(spec, "imagePullSecrets", path)):
+        _only(one, frozenset({"name"}), f"{path}.imagePullSecrets[{number}]")
+    _check_security(mapping(spec, "securityContext", path), POD_SECURITY, f"{path}.securityContext")
+
+
+def _check_ours(container: Mapping[str, Any], path: str, limits: Limits) -> None:
+    _only(container, CONTAINER_FIELDS, path)
+    _check_security(mapping(container, "securityContext", path), CONTAINER_SECURITY, f"{path}.securityContext")
+    check_env(entries(container, "env", path), f"{path}.env", limits)
+    check_env_from(entries(container, "envFrom", path), f"{path}.envFrom", limits)
+    _check_mounts(container, path, ours=True)
+
+
+def check_sidecar(container: Mapping[str, Any], path: str, installation: Installation) -> None:
+    """Refuse a further container, or what it may not have: it shares our network and volumes, and has its own image."""
+    if not installation.limits.sidecars:
+        cure = "remove it, or have an administrator set BACKFILL_OPERATOR_ALLOW_SIDECARS"
+        raise ManifestRefusedError(path, "is a container of its own, which is not allowed", cure=cure)
+    text(container, "name", path, cure="name the container")
+    _only(container, SIDECAR_FIELDS, path)
+    check_image(text(container, "image", path, cure="name its image"), f"{path}.image", installation)
+    _check_security(mapping(container, "securityContext", path), CONTAINER_SECURITY, f"{path}.securityContext")
+    for number, one in enumerate(entries(container, "ports", path)):
+        _only(one, PORT_FIELDS, f"{path}.ports[{number}]")
+    check_resources(mapping(container, "resources", path), f"{path}.resources")
+    for field in ("env", "envFrom"):
+        entries(container, field, path)
+    _check_mounts(container, path, ours=False)
+
+
+def _check_mounts(container: Mapping[str, Any], path: str, *, ours: bool) -> None:
+    for number, one in enumerate(entries(container, "volumeMounts", path)):
+        here = f"{path}.volumeMounts[{number}]"
+        _only(one, MOUNT_FIELDS, here)
+        if text(one, "name", here, cure="name the volume").startswith(OURS):
+            raise ManifestRefusedError(f"{here}.name", "is a volume of the operator's", cure="use a volume of your own")
+        where = text(one, "mountPath", here, cure="say where")
+        parts = where.removeprefix("/").rstrip("/").split("/")
+        if not where.startswith("/") or any(part in ("", ".", "..") for part in parts):
+            raise ManifestRefusedError(f"{here}.mountPath", "is no plain path", cure="write it as /lake or /mnt/lake")
+        if ours and parts[0] in SYSTEM_FOLDERS:
+            words = f"would hide files of the image or of the operator in /{parts[0]}"
+            raise ManifestRefusedError(f"{here}.mountPath", words, cure="mount it elsewhere, as at /lake or /mnt/lake")
+
+
+def check_volume(volume: Mapping[str, Any], path: str, limits: Limits) -> None:
+    """Refuse a volume of a type that is not allowed."""
+    if text(volume, "name", path, cure="name the volume").startswith(OURS):
+        cure = f"use a name that does not begin with {OURS}"
+        raise ManifestRefusedError(f"{path}.name", "is set by the operator", cure=cure)
+    types = [one for one in volume if one != "name" and volume[one] is not None]
+    for kind in types:
+        source = mapping(volume, kind, path)
+        if kind == "hostPath":
+            _check_host_path(source, f"{path}.hostPath", limits)
+        elif kind not in limits.volumes:
+            cure = f"use another type, {ask_for('ALLOWED_VOLUMES', str(kind)[:100])}"
+            raise ManifestRefusedError(f"{path}.{kind}", "is a type of volume that is not allowed", cure=cure)
+        elif kind == "projected":
+            for number, one in enumerate(entries(source, "sources", f"{path}.projected")):
+                _check_projected(one, f"{path}.projected.sources[{number}]", limits)
+
+
+def _check_projected(source: Mapping[str, Any], path: str, limits: Limits) -> None:
+    for kind in source:
+        if kind not in limits.volumes:
+            cure = f"use another source, {ask_for('ALLOWED_VOLUMES', str(kind)[:100])}"
+            raise ManifestRefusedError(f"{path}.{kind}", "is a source that is not allowed", cure=cure)
+
+
+def _check_host_path(source: Mapping[str, Any], path: str, limits: Limits) -> None:
+    folder = text(source, "path", path, cure="name the folder")
+    if not below(folder, limits.host_paths):
+        cure = f"use a claim or an object store, {ask_for('ALLOWED_HOST_PATHS', 'the folder')}"
+        raise ManifestRefusedError(
+            f"{path}.path", f"is a folder of the node ({folder[:200]}), which is not allowed", cure=cure
+        )
+
+
+def _check_security(context: Mapping[str, Any], rules: Mapping[str, tuple[Judge, str]], path: str) -> None:
+    _only(context, frozenset(rules), path)
+    for name, (judge, cure) in rules.items():
+        if context.get(name) is not None and not judge(context[name]):
+            raise ManifestRefusedError(f"{path}.{name}", "would widen what the pod may do", cure=cure)
+
+
+def _only(holder: Mapping[str, Any], fields: frozenset[str], path: str) -> None:
+    for name, value in holder.items():
+        if value is not None and name not in fields:
+            raise ManifestRefusedError(f"{path}.{name}", "is not for a template", cure=ELSEWHERE.get(name, "remove it"))

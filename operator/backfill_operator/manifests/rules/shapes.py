@@ -1,0 +1,38 @@
+"""Parts of a template, as what they must be: a mapping, a list of mappings, a text; else refused with the path."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from backfill_operator.manifests.attempt import ManifestRefusedError
+
+REFERENCE = "see the Pod reference"
+
+
+def mapping(holder: Mapping[str, Any], name: str, path: str) -> Mapping[str, Any]:
+    """Return the mapping of that name; one that is missing is empty."""
+    value = holder.get(name)
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise ManifestRefusedError(f"{path}.{name}", "must be a mapping", cure=REFERENCE)
+    return value
+
+
+def entries(holder: Mapping[str, Any], name: str, path: str) -> list[Mapping[str, Any]]:
+    """Return the list of mappings of that name; one that is missing is empty."""
+    value = holder.get(name)
+    if value is None:
+        return []
+    if not isinstance(value, list) or not all(isinstance(one, Mapping) for one in value):
+        raise ManifestRefusedError(f"{path}.{name}", "must be a list of mappings", cure=REFERENCE)
+    return value
+
+
+def text(holder: Mapping[str, Any], name: str, path: str, *, cure: str) -> str:
+    """Return the text of that name, which must be there."""
+    value = holder.get(name)
+    if not isinstance(value, str) or not value:
+        raise ManifestRefusedError(f"{path}.{name}", "is required, as text", cure=cure)
+    return value

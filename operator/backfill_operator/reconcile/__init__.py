@@ -1,0 +1,1 @@
+"""One look at one Backfill: observe, decide, act, write the status."""

@@ -1,0 +1,181 @@
+"""Writes Backfills: status, finalizer, end. Always under the version that was seen, and only what differs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from backfill_api.names import DRAIN_FINALIZER
+from backfill_api.status.status import BackfillStatus
+from backfill_core.errors import BackfillError
+from backfill_core.lifecycle.observation import EventNote
+from backfill_core.lifecycle.status.status_pace import PROGRESS_EVERY_MS, pace
+from backfill_operator.informer.cache import Cache
+from backfill_operator.kube.client import Cluster
+from backfill_operator.kube.errors import RefusedError
+from backfill_operator.kube.rate import TokenBucket
+from backfill_operator.kube.resources import BACKFILLS, Raw
+from backfill_operator.metrics import Metrics
+
+STATUS_REFUSED: Final = "StatusRefused"
+INVALID: Final = frozenset({400, 413, 422})
+REPORTED: Final = ("progress", "receipt", "plan")
+"""Fields that a driver's words fill: neither a pause nor a deletion may hang on them."""
+
+LOST_SHOWN_MAX: Final = 5
+PROGRESS_AGAIN_S: Final = 1.0
+"""When to ask the bucket for progress again that had no token."""
+
+
+class CrdOutdatedError(BackfillError):
+    """The API server drops words of the status: its CRD is older than this operator, and nothing may stand on them."""
+
+    reason = "CrdOutdated"
+    exit_code = 1
+
+
+class BackfillWriter:
+    """The one writer of Backfills; what the API server answers is news for the cache."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        cache: Cache,
+        metrics: Metrics,
+        progress_per_s: float,
+        *,
+        tell: Callable[[Raw, EventNote], None],
+        now_ms: Callable[[], int],
+        monotonic: Callable[[], float],
+    ) -> None:
+        """Take the hands.
+
+        Args:
+            cluster: Where it is written.
+            cache: Told at once, because a watch may need a while.
+            metrics: Who counts progress writes.
+            progress_per_s: Writes for the sake of progress alone, of all Backfills together.
+            tell: Takes events about a Backfill.
+            now_ms: Wall time.
+            monotonic: For the bucket.
+        """
+        self._cluster = cluster
+        self._cache = cache
+        self._metrics = metrics
+        self._bucket = TokenBucket.capped(progress_per_s)
+        self._tell = tell
+        self._now_ms = now_ms
+        self._monotonic = monotonic
+        self._progress_ms: dict[str, int] = {}
+        """When the progress of a Backfill was written last, by UID; older entries say nothing and go."""
+
+    async def write(self, raw: Raw, status: BackfillStatus, *, fence: bool = False) -> Raw:
+        """Write a status; nothing is asked when nothing differs.
+
+        Args:
+            raw: The object as it was seen; its version is the condition of the write.
+            status: What it is to say.
+            fence: Ask in any case: whoever acts on a stale look must be told so, changed status or not.
+
+        Raises:
+            ConflictError: the object is not what was seen any more.
+            NotFoundError: it is gone.
+            CrdOutdatedError: it was written, but not all of it was kept.
+            RefusedError: the server will not have it, not even without what the driver reports.
+        """
+        words = status.model_dump(mode="json", by_alias=True, exclude_none=True)
+        change = changes(raw.get("status") or {}, words)
+        if not change and not fence:
+            return raw
+        if "progress" in change:
+            self._note_progress(raw["metadata"]["uid"])
+        try:
+            answer = await self._patch(raw, {"status": change}, subresource="status")
+        except RefusedError as refused:
+            if refused.status not in INVALID or not any(one in words for one in REPORTED):
+                raise
+            note = EventNote("Warning", STATUS_REFUSED, f"written without what the driver reports: {refused.message}")
+            self._tell(raw, note)
+            change = changes(raw.get("status") or {}, {k: v for k, v in words.items() if k not in REPORTED})
+            if not change and not fence:
+                return raw
+            answer = await self._patch(raw, {"status": change}, subresource="status")
+        if lost := left_out(change, answer.get("status") or {}):
+            raise CrdOutdatedError(
+                f"the API server does not keep {', '.join(f'status.{one}' for one in lost[:LOST_SHOWN_MAX])}: "
+                "its CRD is older than the operator",
+                cure="Upgrade the chart, or apply crds/backfills.yaml of the operator's version.",
+            )
+        return answer
+
+    async def write_at_pace(self, raw: Raw, stored: BackfillStatus, status: BackfillStatus) -> tuple[Raw, float | None]:
+        """Write a status if it is worth it; return the object, and after how long it will be worth it otherwise."""
+        written_ms = self._progress_ms.get(raw["metadata"]["uid"])
+        verdict = pace(stored, status, progress_written_ms=written_ms, now_ms=self._now_ms())
+        match verdict.write:
+            case "Never":
+                return raw, None
+            case "Later":
+                return raw, verdict.after_ms / 1000
+            case "Progress":
+                if not self._bucket.try_take(self._monotonic()):
+                    return raw, PROGRESS_AGAIN_S
+                self._metrics.progress_writes.inc()
+            case "Now":
+                pass
+        return await self.write(raw, status), None
+
+    async def set_finalizer(self, raw: Raw, *, there: bool) -> Raw:
+        """Add or remove ours; others' stay."""
+        others = [one for one in raw["metadata"].get("finalizers") or () if one != DRAIN_FINALIZER]
+        return await self._patch(raw, {"metadata": {"finalizers": [*others, DRAIN_FINALIZER] if there else others}})
+
+    async def delete(self, raw: Raw) -> None:
+        """Delete the Backfill that was seen, and no other of its name."""
+        metadata = raw["metadata"]
+        await self._cluster.delete(BACKFILLS, metadata["namespace"], metadata["name"], uid=metadata["uid"])
+
+    async def _patch(self, raw: Raw, change: Raw, *, subresource: str | None = None) -> Raw:
+        metadata = raw["metadata"]
+        answer = await self._cluster.patch(
+            BACKFILLS,
+            metadata["namespace"],
+            metadata["name"],
+            change,
+            resource_version=metadata["resourceVersion"],
+            subresource=subresource,
+        )
+        self._cache.put_backfill(answer)
+        return answer
+
+    def _note_progress(self, uid: str) -> None:
+        now_ms = self._now_ms()
+        self._progress_ms.pop(uid, None)
+        self._progress_ms[uid] = now_ms
+        for old, at_ms in list(self._progress_ms.items())[:2]:
+            if now_ms - at_ms > PROGRESS_EVERY_MS:
+                del self._progress_ms[old]
+
+
+def changes(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """Return the merge patch (RFC 7386) that makes one document of the other; empty: they are the same."""
+    patch: dict[str, Any] = {name: None for name in old if name not in new}
+    for name, value in new.items():
+        before = old.get(name)
+        if isinstance(before, dict) and isinstance(value, dict):
+            if inner := changes(before, value):
+                patch[name] = inner
+        elif name not in old or before != value:
+            patch[name] = value
+    return patch
+
+
+def left_out(patch: Any, answer: Any, path: str = "") -> list[str]:
+    """Return the paths of what a merge patch said and its answer does not: pruned, because no schema knows it."""
+    if isinstance(patch, dict) and isinstance(answer, dict):
+        inner = [(name, value) for name, value in patch.items() if value is not None]
+        return [one for name, value in inner for one in left_out(value, answer.get(name), f"{path}.{name}".lstrip("."))]
+    if isinstance(patch, list) and isinstance(answer, list) and len(patch) == len(answer):
+        pairs = enumerate(zip(patch, answer, strict=True))
+        return [one for number, (said, kept) in pairs for one in left_out(said, kept, f"{path}[{number}]")]
+    return [] if patch == answer else [path]

@@ -1,0 +1,45 @@
+"""Which table a Backfill writes, in one spelling: two that write the same one must be told of each other."""
+
+from __future__ import annotations
+
+from posixpath import normpath
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from backfill_operator.kube.resources import Raw
+
+SAME_SCHEMES: Final = {"s3": "s3a", "s3n": "s3a", "abfs": "abfss", "wasb": "wasbs"}
+LOCAL: Final = "file"
+
+
+def target_of(raw: Raw) -> str | None:
+    """Return the target of a Backfill; None: its spec does not say it.
+
+    A path without a scheme is one of a pod's own file system. What is mounted there differs from namespace to namespace, so
+    it is the same table within one namespace only; and so is a name in a catalog, which a spec's conf may set up.
+    """
+    spec = raw.get("spec")
+    delta: Any = spec
+    for name in ("target", "delta"):
+        delta = delta.get(name) if isinstance(delta, dict) else None
+    if not isinstance(delta, dict):
+        return None
+    namespace = str(raw["metadata"].get("namespace", ""))
+    path, table = delta.get("path"), delta.get("table")
+    if isinstance(path, str) and path.strip():
+        return _of_path(path.strip(), namespace)
+    if isinstance(table, str) and table.strip():
+        return f"table {namespace}/{table.strip().replace('`', '').lower()}"
+    return None
+
+
+def _of_path(path: str, namespace: str) -> str:
+    try:
+        parts = urlsplit(path)
+    except ValueError:
+        return f"path {namespace}/{path}"
+    scheme = SAME_SCHEMES.get(parts.scheme.lower(), parts.scheme.lower())
+    plain = normpath("/" + (unquote(parts.path) if scheme else path).lstrip("/"))
+    if scheme in ("", LOCAL):
+        return f"{LOCAL} {namespace}{plain}"
+    return f"{scheme}://{parts.netloc.lower()}{plain}"

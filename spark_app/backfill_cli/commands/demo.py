@@ -1,0 +1,338 @@
+"""`backfill demo`: the product on real tables with real live changes, in two to three minutes.
+
+Three processes, as in real life: a writer that keeps changing the source, the driver (`backfill run`), and this
+one, which types the commands that a person would type and shows what they answer. Every number is the product's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+import yaml
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from backfill_api.status.progress import Progress
+from backfill_api.status.receipt import Receipt
+from backfill_cli.terminal.view import one_line, show_progress, show_receipt
+from backfill_core.errors import EXIT_USAGE
+from backfill_spark.driver.lines import progress_in
+
+STEP_TIMEOUT_S = 180.0
+DRIVER_MEMORY = "2g"
+HISTORY_SECONDS = 12
+"""History is limited by the file so that it takes about this long: else a fast machine has nothing to show."""
+
+SLOWER = 3
+THROTTLE_SECONDS = 10
+PAUSE_SECONDS = 5.0
+
+
+BARRIERS_UNTIL_STILL = 3
+STEPS = (
+    (
+        "KeyProof",
+        "all of the snapshot is there; now the proof that each key stands in one row, before changes are merged",
+    ),
+    ("CatchUp", "then the changes since the start, until the copy has caught up"),
+    ("Receipt", "then the receipt: every row of both sides is hashed and compared"),
+)
+"""What follows the copy, and takes most of the time of so small a table."""
+
+
+def copies(progress: Progress) -> bool:
+    """Is it at work on history, and nothing holds it?"""
+    return progress.paused is None and not progress.quiet and progress.rows_per_second > 0
+
+
+def is_over(progress: Progress, *, step: str) -> bool:
+    """Is a step done?"""
+    return all(one.state == "Done" for one in progress.steps if one.name == step)
+
+
+class DemoError(Exception):
+    """A step did not do what it must; the message says which, and where the logs are."""
+
+
+class Child:
+    """A process that speaks JSON lines: all go to a file, the newest is kept, and who waits for one is woken."""
+
+    def __init__(self, command: list[str], log_file: Path) -> None:
+        """Start it in a group of its own, so that all of it can be killed."""
+        self._log = log_file.open("ab")
+        self._lines = log_file.with_suffix(".jsonl").open("ab")
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, start_new_session=True
+        )
+        self._changed = threading.Condition()
+        self.newest: dict[str, Any] = {}
+        self._ended = False
+        assert self._process.stdout is not None
+        self._reader = threading.Thread(target=self._read, args=(self._process.stdout,), daemon=True)
+        self._reader.start()
+
+    def _read(self, out: IO[bytes]) -> None:
+        for line in out:
+            self._lines.write(line)
+            try:
+                words = json.loads(line)
+            except ValueError:
+                continue  # cut off by a kill
+            with self._changed:
+                self.newest = words
+                self._changed.notify_all()
+        self._log.close()
+        self._lines.close()
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def wait_for(self, found: Callable[[dict[str, Any]], bool], timeout_s: float = STEP_TIMEOUT_S) -> bool:
+        """Wait until a line fits; False: it ended or took too long before one did."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._ended or found(self.newest), timeout=timeout_s)
+            return found(self.newest)
+
+    def pause(self, seconds: float) -> None:
+        """Let it run for a while."""
+        self.wait_for(lambda _: False, seconds)
+
+    def kill(self) -> None:
+        """End it as a machine's failure would: SIGKILL, the JVM too."""
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def end(self, timeout_s: float = 30.0) -> int:
+        """Close its standard input, and wait for the end; all that it said is in the files then."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            code = self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            code = -signal.SIGKILL
+        self._reader.join(timeout_s)
+        return code
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+
+class Demo:
+    """The script, and what the screen shows meanwhile."""
+
+    def __init__(self, folder: Path, rows: int, console: Console) -> None:
+        """Take the scratch folder; `play` does the rest."""
+        self._folder = folder
+        self._rows = rows
+        self._console = console
+        self._spec = folder / "orders.yaml"
+        self._job = f"demo/{folder.name}"
+        self._writer: Child | None = None
+        self._driver: Child | None = None
+        self._progress = Progress(reason="starting Spark")
+        self._began_s = time.monotonic()
+        self._step = 0
+
+    # ------------------------------------------------------------------ the screen
+    def _view(self) -> RenderableType:
+        newest = self._driver.newest if self._driver is not None else {}
+        if "epoch" in newest:
+            self._progress = progress_in(newest)
+        parts = [show_progress(self._job, self._progress)] if self._driver is not None else []
+        if self._writer is not None and self._writer.newest:
+            words = f"the writer: version {self._writer.newest['version']}, {self._writer.newest['what']}"
+            parts.append(Text(words, style="magenta"))
+        return Group(*parts)
+
+    def _say(self, words: str) -> None:
+        self._step += 1
+        seconds = time.monotonic() - self._began_s
+        self._console.print(f"[bold cyan]{self._step:2}[/] [dim]{seconds:4.0f} s[/]  {words}", soft_wrap=True)
+
+    def _note(self, words: str) -> None:
+        self._console.print(Text(f"            {words}", style="green"), soft_wrap=True)
+
+    def _where(self) -> None:
+        """On something that is no terminal there is no live view: say a line instead."""
+        self._view()
+        if not self._console.is_terminal:
+            self._note(one_line(self._progress))
+
+    # ------------------------------------------------------------------ the script
+    def play(self) -> int:
+        """Go through all of it, and return the exit code."""
+        try:
+            with Live(console=self._console, get_renderable=self._view, refresh_per_second=4, transient=True):
+                self._make_table()
+                self._first_attempt()
+                outcome = self._second_attempt()
+            self._show_end(outcome)
+        except DemoError as error:
+            self._console.print(f"[bold red]error[/]: {error}")
+            return 1
+        except KeyboardInterrupt:
+            self._console.print("ended")
+            return 130
+        finally:
+            for child in (self._driver, self._writer):
+                if child is not None:
+                    child.kill()
+        return int(outcome["exitCode"])
+
+    def _make_table(self) -> None:
+        self._say(f"a table of {self._rows:,} orders in {self._folder}/lake, and a writer that keeps changing it")
+        self._spec.write_text(yaml.safe_dump(self._document(), sort_keys=False))
+        command = [sys.executable, "-m", "backfill_cli.commands.demo_writer", f"{self._folder}/lake/orders"]
+        self._writer = Child([*command, "--rows", str(self._rows)], self._folder / "writer.log")
+        if not self._writer.wait_for(lambda words: "version" in words):
+            raise DemoError(f"the writer made no table; its log is {self._folder}/writer.log")
+
+    def _document(self) -> dict[str, Any]:
+        lake = f"{self._folder}/lake"
+        return {
+            "apiVersion": "backfill.dev/v1alpha1",
+            "kind": "Backfill",
+            "metadata": {"name": "orders"},
+            "spec": {
+                "jobId": self._job,
+                "source": {"type": "Delta", "delta": {"path": f"{lake}/orders", "key": ["order_id"]}},
+                "transform": {
+                    "select": ["order_id", "customer", "amount", "ordered_at", "upper(status) AS status"],
+                    "where": "amount > 0",
+                },
+                "target": {"type": "Delta", "delta": {"path": f"{lake}/orders_copy", "writeMode": "Upsert"}},
+                "strategy": {"type": "Snapshot"},
+                "throttle": {"rowsPerSecond": self._rows // HISTORY_SECONDS},
+                "after": "Exit",
+                "verify": "Final",
+            },
+        }
+
+    def _first_attempt(self) -> None:
+        self._start("the driver fills a copy of it; the file limits the snapshot so that you can watch")
+        self._until("the first tenth is committed", lambda progress: progress.rows_done * 10 >= progress.rows_total > 0)
+        slower = self._rows // HISTORY_SECONDS // SLOWER
+        self._type("slower, for a while", "throttle", str(slower), "--for", f"{THROTTLE_SECONDS}s")
+        self._until("the limit ends by itself", lambda progress: progress.throttle_until is None)
+        self._type("nothing more of the snapshot; changes go on", "pause")
+        self._until("nothing runs", lambda progress: progress.quiet)
+        # What was read when the pause came is committed by the barriers that follow; from then on nothing moves.
+        still = self._progress.epoch + BARRIERS_UNTIL_STILL
+        self._until("all that was read is committed", lambda progress: progress.epoch >= still)
+        held = self._progress.rows_done
+        self._running().pause(PAUSE_SECONDS)
+        self._where()
+        self._note(f"{self._progress.rows_done - held:,} rows in {PAUSE_SECONDS:g} s of pause; the writer went on")
+        self._type("go on", "resume")
+        self._until("it copies again", lambda progress: copies(progress) and progress.rows_done > held)
+        self._say(f"$ kill -9 {self._running().pid}   [dim]# no warning, in the middle of its work[/]")
+        self._running().kill()
+        self._where()
+        self._note(f"last seen: {self._progress.rows_done:,} rows committed at epoch {self._progress.epoch}")
+
+    def _second_attempt(self) -> dict[str, Any]:
+        before = self._progress
+        self._start("again: the target itself is the checkpoint")
+        self._until("the next attempt has committed", lambda progress: progress.attempt > before.attempt)
+        self._note(f"attempt {self._progress.attempt} began at {self._progress.rows_done:,} rows")
+        if self._progress.phase == "Snapshot" and "outcome" not in self._running().newest:
+            self._type("and now as fast as it can", "throttle", "none")
+        self._until("the snapshot is complete", lambda progress: progress.step not in {"Start", "Copy"})
+        self._tell_steps()
+        if not self._running().wait_for(lambda words: "outcome" in words):
+            raise DemoError(f"the driver ended without an outcome; its log is {self._folder}/driver.log")
+        outcome = self._running().newest
+        if outcome["outcome"] != "Complete":
+            raise DemoError(f"{outcome['reason']}: {outcome['message']} {outcome['cure']}")
+        return outcome
+
+    def _tell_steps(self) -> None:
+        for step, words in STEPS:
+            if not is_over(self._progress, step=step):
+                self._say(words)
+                self._until(f"{step} is done", partial(is_over, step=step))
+
+    def _show_end(self, outcome: dict[str, Any]) -> None:
+        assert self._writer is not None
+        self._say(f"complete, while the writer went on to version {self._writer.newest['version']}")
+        self._writer.end()
+        self._console.print(show_receipt(Receipt.model_validate(outcome["receipt"])))
+        self._console.print("[bold cyan]what to try next[/]")
+        backfill = shlex.join(typed())
+        for command, why in (
+            (f"{backfill} verify -f {self._spec}", "look for a difference again, without a driver"),
+            (f"{backfill} status -f {self._spec} --offline", "what the target itself knows"),
+            (f"{backfill} run -f {self._spec}", "it is finished, and says so at once"),
+            (f"{backfill} release -f {self._spec}", "take its state out of the copy, so that any writer may use it"),
+            (f"less {self._spec}", "the same file is for kubectl apply, later"),
+            (f"rm -r {self._folder}", "take it all away"),
+        ):
+            self._console.print(f"  {command}   [dim]# {why}[/]", soft_wrap=True)
+
+    # ------------------------------------------------------------------ hands
+    def _start(self, why: str) -> None:
+        self._say(f"$ backfill run -f {self._spec.name}   [dim]# {why}[/]")
+        command = [sys.executable, "-m", "backfill_cli", "run", "-f", str(self._spec), "-o", "json", "--grid"]
+        self._driver = Child([*command, "--memory", DRIVER_MEMORY], self._folder / "driver.log")
+
+    def _running(self) -> Child:
+        assert self._driver is not None
+        return self._driver
+
+    def _until(self, what: str, found: Callable[[Progress], bool]) -> None:
+        # Lines come faster than a waiter wakes: a job that is complete has passed every step.
+        if not self._running().wait_for(
+            lambda words: words.get("outcome") == "Complete" or ("epoch" in words and found(progress_in(words)))
+        ):
+            last = self._running().newest
+            words = f"{last.get('reason')}: {last.get('message')}" if "outcome" in last else "no answer"
+            raise DemoError(f"waited for “{what}”, got {words}; logs are in {self._folder}")
+        self._where()
+
+    def _type(self, why: str, *words: str) -> None:
+        """Run the command that a person would type in another terminal, and show its answer."""
+        self._say(f"$ backfill {shlex.join(words)}   [dim]# {why}[/]")
+        command = [sys.executable, "-m", "backfill_cli", *words, "-f", str(self._spec)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        self._note((done.stdout or done.stderr).strip())
+        if done.returncode != 0:
+            raise DemoError(f"`backfill {shlex.join(words)}` ended with {done.returncode}; logs are in {self._folder}")
+
+
+def typed() -> list[str]:
+    """Return what to type for this very command in another terminal: its name where that finds it, else where it lies."""
+    beside = Path(sys.executable).with_name("backfill")
+    found = shutil.which("backfill")
+    if found is not None and Path(found).resolve() == beside.resolve():
+        return ["backfill"]
+    return [str(beside)] if beside.is_file() else [sys.executable, "-m", "backfill_cli"]
+
+
+def run_demo(folder: Path | None, rows: int) -> int:
+    """Play the demo and return the exit code."""
+    console = Console(highlight=False)
+    scratch = (folder or Path(tempfile.mkdtemp(prefix="backfill-demo-"))).resolve()
+    if (scratch / "lake").exists():
+        console.print(f"[bold red]error[/]: {scratch} has a lake already; give another --dir, or remove it")
+        return EXIT_USAGE
+    scratch.mkdir(parents=True, exist_ok=True)
+    # The folder stays: what to try next is in it.
+    return Demo(scratch, rows, console).play()

@@ -1,0 +1,141 @@
+"""The other side of the demo: makes a table of orders, then keeps changing it until its standard input ends.
+
+A process of its own with a Spark of its own, as in real life; it knows nothing of the backfill. Says each
+commit as a line of JSON: `{"version": …, "what": …}`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from backfill_spark.jvm.session import open_session
+from backfill_spark.settings import DriverSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+COMMIT_EVERY_S = 2.0
+FILES = 16
+CORES = 2
+OPTIMIZE_AT_COMMIT = 7
+SMALL_FILE_BYTES = 1_000_000
+"""OPTIMIZE takes only what the commits made: a table of this size is not rewritten as a whole."""
+
+COLUMNS = (
+    "{id} AS order_id",
+    "concat('customer-', pmod(hash({id}), 50000)) AS customer",
+    "cast(pmod(hash({id}, 1), 100000) / 100 - 5 AS decimal(10, 2)) AS amount",
+    "timestamp_seconds(1760000000 + {id} % 31536000) AS ordered_at",
+    "element_at(array('new', 'paid', 'sent', 'returned'), cast(pmod(hash({id}, 2), 4) AS int) + 1) AS status",
+    "md5(cast({id} AS string)) AS note",
+)
+
+
+class Writer:
+    """Inserts, updates, deletes, changes keys, and compacts once."""
+
+    def __init__(self, spark: SparkSession, path: Path, rows: int) -> None:
+        """Take the place; `create` makes the table."""
+        self._spark = spark
+        self._path = path
+        self._table = f"delta.`{path}`"
+        self._rows = rows
+        self._next_id = rows
+        self._random = random.Random(7)
+
+    def create(self) -> str:
+        """Make the table, with a change feed."""
+        frame = self._spark.range(0, self._rows, 1, FILES).selectExpr(*(column.format(id="id") for column in COLUMNS))
+        frame.write.format("delta").option("delta.enableChangeDataFeed", "true").option(
+            "delta.enableDeletionVectors", "true"
+        ).save(str(self._path))
+        return f"made {self._rows:,} orders"
+
+    def commit(self, number: int) -> str:
+        """Make one change and return what it was."""
+        if number == OPTIMIZE_AT_COMMIT:
+            self._spark.sql(f"OPTIMIZE {self._table}")
+            return "compacted small files (OPTIMIZE)"
+        match number % 4:
+            case 0:
+                return self._insert(2_000)
+            case 1:
+                low = self._place(1_500)
+                self._spark.sql(
+                    f"UPDATE {self._table} SET status = 'sent', amount = amount + 1 "
+                    f"WHERE order_id >= {low} AND order_id < {low + 1_500}"
+                )
+                return "updated 1,500 orders"
+            case 2:
+                low = self._place(400)
+                self._spark.sql(f"DELETE FROM {self._table} WHERE order_id >= {low} AND order_id < {low + 400}")
+                return "deleted up to 400 orders"
+            case _:
+                low = self._place(300)
+                shift = self._next_id - low
+                self._next_id += 300
+                self._spark.sql(
+                    f"UPDATE {self._table} SET order_id = order_id + {shift} "
+                    f"WHERE order_id >= {low} AND order_id < {low + 300}"
+                )
+                return "gave up to 300 orders new keys"
+
+    def _insert(self, count: int) -> str:
+        first, self._next_id = self._next_id, self._next_id + count
+        new = self._spark.range(first, first + count, 1, 1).selectExpr(*(column.format(id="id") for column in COLUMNS))
+        new.write.format("delta").mode("append").save(str(self._path))
+        return f"inserted {count:,} orders"
+
+    def _place(self, width: int) -> int:
+        return self._random.randrange(0, self._rows - width)
+
+    def version(self) -> int:
+        """Return the newest version of the table."""
+        return max(int(file.stem) for file in (self._path / "_delta_log").glob("*.json") if file.stem.isdigit())
+
+
+def _set_at_end_of_input(over: threading.Event) -> None:
+    sys.stdin.read()
+    over.set()
+
+
+def main() -> None:
+    """Write until standard input ends."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("path", type=Path)
+    parser.add_argument("--rows", type=int, required=True)
+    given = parser.parse_args()
+    over = threading.Event()
+    threading.Thread(target=_set_at_end_of_input, args=(over,), daemon=True).start()
+    settings = DriverSettings.from_environ()
+    spark = open_session(
+        app_name="demo writer",
+        cores=CORES,
+        memory="1g",
+        jars_dir=settings.jars_dir,
+        java_home=settings.java_home,
+        conf={
+            "spark.databricks.delta.optimize.minFileSize": str(SMALL_FILE_BYTES),
+            "spark.sql.shuffle.partitions": "2",
+        },
+    )
+    writer = Writer(spark, given.path, given.rows)
+    what = writer.create()
+    number = 0
+    while True:
+        print(json.dumps({"version": writer.version(), "what": what}), flush=True)
+        if over.wait(COMMIT_EVERY_S):
+            break
+        what = writer.commit(number)
+        number += 1
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+"""Commands that only look: validate, plan, status, jobs."""
+
+from __future__ import annotations
+
+import json
+import threading
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from backfill_api.spec.spec import Backfill
+from backfill_cli.client import Client, NotRunningError, find
+from backfill_cli.commands.options import FILE, JOB, OUTPUT, beside, read, spark_settings
+from backfill_cli.terminal.view import one_line, show_plan, show_progress
+from backfill_spark.control.local_registry import running
+from backfill_spark.driver.lines import progress_words
+from backfill_spark.settings import DriverSettings
+
+WATCH_EVERY_S = 0.5
+
+
+def tables_of(backfill: Backfill) -> list[tuple[str, str]]:
+    """Return source and target with the place that each would be at, seen from where we are."""
+    source, target = backfill.spec.source.delta, backfill.spec.target.delta
+    named = (("source", source and source.path, source and source.table), ("target", target.path, target.table))
+    return [(name, _place(path) if path else f"table {table}") for name, path, table in named if path or table]
+
+
+def _place(path: str) -> str:
+    return path if "://" in path or path.startswith("file:") else str(Path(path).expanduser().absolute())
+
+
+def say(words: Any, output: str) -> None:
+    """Print a value as JSON or YAML."""
+    click.echo(json.dumps(words, indent=2) if output == "json" else yaml.safe_dump(words, sort_keys=False).rstrip())
+
+
+@click.command()
+@FILE
+def validate(file: Path | None) -> None:
+    """Check a file without touching any table."""
+    backfill = read(file)
+    settings = DriverSettings.from_environ()
+    unread = "Spark is not installed"
+    if _spark_is_there():
+        from backfill_spark.rows.sql_parser import check_sql
+
+        unread = check_sql(backfill.spec.transform, settings)
+    click.echo(f"{backfill.job_id}: valid ({backfill.spec.strategy.type}, {backfill.spec.target.delta.write_mode})")
+    if unread and (backfill.spec.transform.select or backfill.spec.transform.where):
+        click.echo(f"the SQL was not parsed: {unread}", err=True)
+    with beside(file):
+        for name, place in tables_of(backfill):
+            click.echo(f"{name}: {place}")
+
+
+@click.command()
+@FILE
+@OUTPUT
+@click.option("--check-unique", is_flag=True, help="Prove that the key is unique; reads the key columns once.")
+@spark_settings
+def plan(file: Path | None, output: str, check_unique: bool, conf: dict[str, str]) -> None:
+    """Say what would happen, and how long it would take here; writes nothing to source or target."""
+    backfill = read(file, conf=conf)
+    from backfill_spark.driver.plan import plan_job
+
+    settings = DriverSettings.from_environ()
+    with beside(file):
+        places = tables_of(backfill)
+        made = plan_job(backfill, settings=settings, check_unique=check_unique)
+    if output == "table":
+        Console().print(show_plan(backfill.job_id, made, places))
+    else:
+        say(made.model_dump(mode="json", by_alias=True), output)
+
+
+@click.command()
+@FILE
+@JOB
+@OUTPUT
+@click.option("--watch", is_flag=True, help="Go on until the driver ends.")
+@click.option("--offline", is_flag=True, help="Do not look for a driver: read the state that the target holds.")
+@click.option("--grid", is_flag=True, help="With -o json or yaml: the parts of the snapshot too.")
+@spark_settings
+def status(
+    file: Path | None, job: str | None, output: str, watch: bool, offline: bool, grid: bool, conf: dict[str, str]
+) -> None:
+    """Show how far a job is: from its driver, or from the target itself when none runs (-f FILE; takes seconds)."""
+    settings = DriverSettings.from_environ()
+    backfill = None if file is None else read(file, conf=conf)
+    if offline and backfill is None:
+        raise click.UsageError("give the Backfill with -f FILE")
+    try:
+        if offline:
+            raise NotRunningError("no driver is looked for.")
+        # The driver may end between being found and being asked: that is no driver, too.
+        client = find(settings.state_dir, job if backfill is None else backfill.job_id)
+        words = progress_words(client.address.job_id, client.progress(), grid=grid)
+        shown = show_progress(client.address.job_id, client.progress(), acks=client.acks())
+    except NotRunningError as gone:
+        if backfill is None or not _spark_is_there():
+            raise
+        click.echo(f"{gone.message.rstrip('.')}; the target is asked, which takes seconds", err=True)
+        with beside(file):
+            _show_stored(backfill, output, settings)
+        return
+    if watch:
+        _watch(client, output, grid=grid)
+    elif output == "table":
+        Console().print(shown)
+    else:
+        say(words, output)
+
+
+def _spark_is_there() -> bool:
+    return find_spec("pyspark") is not None
+
+
+def _watch(client: Client, output: str, *, grid: bool) -> None:
+    """Show a job until its driver ends or Ctrl-C."""
+    console = Console()
+    job = client.address.job_id
+    pause = threading.Event()
+    try:
+        if output != "table" or not console.is_terminal:
+            while True:
+                progress = client.progress()
+                words = progress_words(job, progress, grid=grid)
+                click.echo(json.dumps(words) if output == "json" else f"{words['time']} {job}  {one_line(progress)}")
+                pause.wait(WATCH_EVERY_S)
+        with Live(show_progress(job, client.progress(), acks=client.acks()), console=console) as live:
+            while not pause.wait(WATCH_EVERY_S):
+                live.update(show_progress(job, client.progress(), acks=client.acks()))
+    except KeyboardInterrupt:
+        return
+    except NotRunningError:
+        click.echo("the driver has ended", err=True)
+
+
+def _show_stored(backfill: Backfill, output: str, settings: DriverSettings) -> None:
+    from backfill_cli.stored import stored_words
+
+    words = stored_words(backfill, settings)
+    if output != "table":
+        say(words, output)
+        return
+    table = Table.grid(padding=(0, 2))
+    for name, value in words.items():
+        table.add_row(f"[dim]{name}[/]", str(value))
+    Console().print(table)
+
+
+@click.command()
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def jobs(output: str) -> None:
+    """List the jobs that run on this machine."""
+    found = []
+    for address in running(DriverSettings.from_environ().state_dir):
+        try:
+            progress = Client(address).progress()
+            line, words = one_line(progress), progress.model_dump(mode="json", by_alias=True, exclude={"grid"})
+        except NotRunningError as error:
+            line, words = error.message, None
+        about = {"jobId": address.job_id, "attempt": address.attempt, "pid": address.pid}
+        found.append((about, line, {**about, "progress": words, "message": "" if words else line}))
+    if output == "json":
+        click.echo(json.dumps([words for _, _, words in found]))
+    elif not found:
+        click.echo("no backfill runs on this machine")
+    for about, line, _ in found if output == "table" else []:
+        click.echo(f"{about['jobId']}  attempt {about['attempt']}  pid {about['pid']}  {line}")

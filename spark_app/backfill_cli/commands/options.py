@@ -1,0 +1,226 @@
+"""What the commands share: options, the job that is meant, and how errors are said."""
+
+from __future__ import annotations
+
+import functools
+import io
+import re
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import chdir, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any, TextIO, cast
+
+import click
+import yaml
+from rich.console import Console
+
+from backfill_api.load import SpecError, load_backfill
+from backfill_api.spec.spec import Backfill
+from backfill_core.errors import EXIT_UNEXPECTED, EXIT_USAGE, BackfillError, InvalidSpecError
+from backfill_spark.control.local_registry import running
+from backfill_spark.settings import DriverSettings
+
+TIMEOUT_S = 10.0
+EXIT_INTERRUPTED = 130
+
+FILE = click.option(
+    "-f",
+    "--file",
+    "file",
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
+    help="The Backfill, as YAML; - is standard input. Relative paths in it are relative to the file.",
+)
+
+
+def _running_jobs(_ctx: click.Context, _param: click.Parameter, begun: str) -> list[str]:
+    """Return the jobs that run on this machine and begin like what was typed; for the shell."""
+    state_dir = DriverSettings.from_environ().state_dir
+    return [one.job_id for one in running(state_dir) if one.job_id.startswith(begun)]
+
+
+JOB = click.option(
+    "--job", metavar="ID", shell_complete=_running_jobs,
+    help="Job id; without it and without a file: the only job that runs.",
+)  # fmt: skip
+WAIT = click.option(
+    "--timeout", "wait_s", type=click.FloatRange(min=0), default=TIMEOUT_S, show_default=True, metavar="SECONDS",
+    help="How long to wait for the acknowledgement.",
+)  # fmt: skip
+OUTPUT = click.option(
+    "-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True
+)
+
+EXTRAS = {
+    "pyspark": "spark",
+    "py4j": "spark",
+    "delta": "spark",
+    "prometheus_client": "spark",
+    "rich": "cli",
+    "kopf": "operator",
+}
+"""Packages that a command may lack, by the extra that brings them."""
+
+
+def spark_settings(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--conf` and `--packages` to a command, which gets both as `conf`: settings by name."""
+
+    @click.option(
+        "--conf", "given", multiple=True, metavar="NAME=VALUE", help="A setting of Spark, laid over spec.spark.conf."
+    )
+    @click.option("--packages", metavar="GROUP:NAME:VERSION,…", help="Jars that Spark fetches, with what they need.")
+    @functools.wraps(command)
+    def with_conf(*args: Any, given: tuple[str, ...], packages: str | None, **kwargs: Any) -> Any:
+        conf = {"spark.jars.packages": packages} if packages else {}
+        for one in given:
+            name, equals, value = one.partition("=")
+            if not equals or not name.startswith("spark."):
+                raise click.UsageError(f"--conf {one!r}: write it as spark.name=value")
+            conf[name] = value
+        return command(*args, conf=conf, **kwargs)
+
+    return with_conf
+
+
+class Commands(click.Group):
+    """Says errors in one red line and a cure, and ends with their exit codes."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command."""
+        try:
+            return super().invoke(ctx)
+        except SpecError as error:
+            for one in error.errors:
+                say_error(InvalidSpecError.reason, str(one))
+            if error.excerpt:
+                click.echo(error.excerpt, err=True)
+            ctx.exit(InvalidSpecError.exit_code)
+        except BackfillError as error:
+            say_error(error.reason, error.message, error.cure)
+            ctx.exit(error.exit_code)
+        except ModuleNotFoundError as error:
+            extra = EXTRAS.get(str(error.name).split(".")[0])
+            if extra is None:
+                raise
+            say_error("PackageMissing", f"this command needs {error.name}, which is not installed.", pip_line(extra))
+            ctx.exit(EXIT_USAGE)
+        except (KeyboardInterrupt, click.Abort):
+            click.echo("interrupted", err=True)
+            ctx.exit(EXIT_INTERRUPTED)
+        except (click.exceptions.Exit, BrokenPipeError):
+            raise  # a reader who has gone, as of `| head`, is no error: click ends quietly
+        except click.ClickException as error:
+            say_usage(error)
+            ctx.exit(error.exit_code)
+        except Exception as error:  # noqa: BLE001 - the process's border: people get a line, --debug gets all of it
+            if ctx.params.get("debug"):
+                traceback.print_exc()
+            first = str(error).strip().splitlines()
+            say_error(
+                BackfillError.reason, f"{type(error).__name__}: {first[0] if first else ''}",
+                "This is a bug or something that nobody thought of; `backfill --debug …` shows all of it.",
+            )  # fmt: skip
+            ctx.exit(EXIT_UNEXPECTED)
+
+
+def pip_line(extra: str) -> str:
+    """Return what to type for an extra that is missing; the command line comes with it, else it would go."""
+    return f"pip install 'backfill-operator[{','.join(dict.fromkeys(('cli', extra)))}]'"
+
+
+def say_usage(error: click.ClickException) -> None:
+    """Say what is wrong with the words of a command, in the shape of all other errors."""
+    context = getattr(error, "ctx", None)
+    message = error.format_message()
+    extra = re.fullmatch(r"Got unexpected extra arguments? \((\S+\.ya?ml)\)", message)
+    path = "backfill" if context is None else context.command_path
+    cure = f"Write it as `{path} -f {extra[1]}`." if extra else f"See `{path} --help`."
+    say_error("InvalidUsage", message, cure)
+
+
+def say_error(reason: str, message: str, cure: str = "") -> None:
+    """Say on standard error what is wrong and what helps."""
+    console = terminal(sys.stderr)
+    console.print(f"error: {reason}: {message}", style="red", markup=False, soft_wrap=True)
+    if cure:
+        console.print(f"cure: {cure}", markup=False, soft_wrap=True)
+
+
+def terminal(stream: TextIO | io.TextIOBase, *, colour: bool = True) -> Console:
+    """Return a console without guesses of its own; no colours where `NO_COLOR` or `TERM=dumb` says so."""
+    return Console(file=cast("TextIO", stream), no_color=None if colour else True, highlight=False)
+
+
+def read(file: Path | None, changes: Sequence[str] = (), conf: Mapping[str, str] | None = None) -> Backfill:
+    """Load a file, with `path=value` changes laid over it.
+
+    Raises:
+        SpecError: the file, or the file with the changes, is no Backfill.
+        click.UsageError: there is no file, or a change is not `path=value`.
+    """
+    if file is None:
+        raise click.UsageError("give the Backfill with -f FILE")
+    try:
+        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise click.UsageError(f"{file} is not text in UTF-8: {error.reason}") from error
+    backfill = load_backfill(text)
+    if not changes and not conf:
+        return backfill
+    document = backfill.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    for change in changes:
+        path, equals, value = change.partition("=")
+        if not equals or not path:
+            raise click.UsageError(f"--set {change!r}: write it as spec.field=value")
+        _put(document, path.split("."), _value(change, value))
+    for name, value in (conf or {}).items():
+        _put(document, ["spec", "spark", "conf", name], value)
+    return load_backfill(document)
+
+
+def _value(change: str, text: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError) as error:
+        raise click.UsageError(f"--set {change!r}: {text!r} is not YAML; put it in quotes") from error
+
+
+@contextmanager
+def beside(file: Path | None) -> Iterator[None]:
+    """Work in the folder of a file, so that relative paths in it are relative to it; of standard input, where we are."""
+    here = file is None or str(file) == "-"
+    with nullcontext() if here or file is None else chdir(file.resolve().parent):
+        yield
+
+
+def _put(document: dict[str, Any], path: list[str], value: Any) -> None:
+    place = document
+    for part in path[:-1]:
+        deeper = place.setdefault(part, {})
+        if not isinstance(deeper, dict):
+            raise click.UsageError(f"--set {'.'.join(path)}: {part} has no fields")
+        place = deeper
+    place[path[-1]] = value
+
+
+def job_of(file: Path | None, job: str | None) -> str | None:
+    """Return which job is meant; None: the only one."""
+    return read(file).job_id if file else job
+
+
+def parsed(parse: Callable[[str], Any]) -> Callable[[click.Context, click.Parameter, str | None], Any]:
+    """Return a click callback that parses, and says a `ValueError` as a usage error."""
+
+    def convert(_ctx: click.Context, _param: click.Parameter, value: str | None) -> Any:
+        try:
+            return None if value is None else parse(value)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from error
+
+    return convert
+
+
+def leave(code: int) -> None:
+    """End with an exit code."""
+    sys.exit(code)

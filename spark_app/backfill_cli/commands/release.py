@@ -1,0 +1,32 @@
+"""The command that takes a job's state out of its target."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from backfill_cli.commands.options import FILE, beside, read, spark_settings
+from backfill_spark.settings import DriverSettings
+
+
+@click.command()
+@FILE
+@click.option("--force", is_flag=True, help="Also of a job that is not finished: it can never go on.")
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@spark_settings
+def release(file: Path | None, force: bool, output: str, conf: dict[str, str]) -> None:
+    """Take the state of a finished job out of its target, so that any writer may use the table."""
+    backfill = read(file, conf=conf)
+    from backfill_spark.driver.release import release as take_out
+
+    settings = DriverSettings.from_environ()
+    with beside(file):
+        done = take_out(backfill, settings=settings, force=force)
+    if output == "json":
+        words = {"path": done.path, "tableVersion": done.table_version, "tableFeatures": list(done.features)}
+        click.echo(json.dumps(words))
+        return
+    click.echo(f"{backfill.job_id}: released in version {done.table_version} of {done.path}")
+    click.echo(f"table features that a writer must know: {', '.join(done.features) or 'none'}")

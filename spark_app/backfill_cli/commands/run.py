@@ -1,0 +1,268 @@
+"""Runs a job in this process with a view of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from rich.console import Console
+from rich.text import Text
+
+from backfill_api.spec.spec import Backfill
+from backfill_api.status.progress import Progress
+from backfill_cli.commands.options import EXIT_INTERRUPTED, terminal
+from backfill_cli.terminal.amounts import show_seconds
+from backfill_cli.terminal.screen import SHOW_CURSOR, Screen
+from backfill_cli.terminal.streams import Out, own_streams
+from backfill_cli.terminal.telling import JSON_EVERY_S, LINE_EVERY_S, Redrawn, Teller
+from backfill_cli.terminal.view import filtered_words, one_line, show_progress, show_receipt
+from backfill_spark.control.local_registry import control_file, make_state_folder
+from backfill_spark.control.wire import receipt_words
+from backfill_spark.driver.lines import Lines, clock, json_line, progress_words
+from backfill_spark.settings import DriverSettings
+
+if TYPE_CHECKING:
+    from backfill_spark.driver.attempt import RunOutcome
+
+STOPPING = "stopping at a barrier; Ctrl-C again: at once"
+ENDED_AT_ONCE = "ended at once; `backfill run` goes on from the last commit"
+NOBODY_READS = "nobody reads standard output any more: stopping at a barrier"
+
+
+class Driver(Protocol):
+    """What runs an attempt; the real one is `backfill_spark.driver.attempt`."""
+
+    def run_driver(
+        self,
+        backfill: Backfill,
+        *,
+        settings: DriverSettings,
+        observe: Callable[[Progress], None],
+        starting: Callable[[str], None],
+    ) -> RunOutcome:
+        """Run one attempt to its end."""
+
+    def request_stop(self, force: bool) -> None:
+        """Ask it to end at a barrier, also when it has only begun to start; safe in a signal handler."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Where and how to show a run."""
+
+    json_lines: bool = False
+    colour: bool = True
+    log_file: Path | None = None
+    """Where the JVM writes; None: a file in the state folder, or standard error with `verbose`."""
+
+    grid: bool = False
+    """Are the parts of the snapshot in each JSON line?"""
+
+    quiet: bool = False
+    """Is nothing said but how it ended?"""
+
+    verbose: bool = False
+    """Do the words of Spark and the JVM go to standard error?"""
+
+
+class Run:
+    """One attempt, its view, and the two presses of Ctrl-C."""
+
+    def __init__(self, driver: Driver, backfill: Backfill, settings: DriverSettings, shown: Shown) -> None:
+        """Take the parts; nothing starts before `to_end`."""
+        self._driver = driver
+        self._backfill = backfill
+        self._settings = settings
+        self._shown = shown
+        self._began_s = self._step_began_s = time.monotonic()
+        self._step = ""
+        self._presses = 0
+        self._reader_gone = False
+        self._drawn = False
+
+    def to_end(self) -> int:
+        """Run the attempt, show it, and return the exit code."""
+        log_file = self._log_file()
+        with own_streams(log_file, self._on_reader_gone) as (out, err), self._stopped_by_signals(err.fileno()):
+            console, errors = self._console(out), self._console(err)
+            teller = self._teller(out, console)
+            try:
+                outcome = self._driver.run_driver(
+                    self._backfill, settings=self._settings, observe=teller.see,
+                    starting=lambda step: teller.see(Progress(reason=step)),
+                )  # fmt: skip
+            finally:
+                teller.close()
+            elapsed_s = time.monotonic() - self._began_s
+            if self._shown.json_lines:
+                out.write(
+                    json_line({"time": clock(), "jobId": self._backfill.job_id, **outcome_words(outcome, elapsed_s)})
+                )
+            else:
+                conclude(console, outcome, elapsed_s)
+            if self._reader_gone:
+                errors.print(NOBODY_READS, markup=False)
+            if outcome.outcome == "Failed":
+                _complain(errors, outcome, log_file)
+        return outcome.exit_code
+
+    def _log_file(self) -> Path | None:
+        if self._shown.log_file is not None or self._shown.verbose:
+            return self._shown.log_file
+        make_state_folder(self._settings.state_dir)
+        return control_file(self._settings.state_dir, self._backfill.job_id).with_suffix(".log")
+
+    def _console(self, out: Out) -> Console:
+        return terminal(out, colour=self._shown.colour)
+
+    # ------------------------------------------------------------------ what is said meanwhile
+    def _teller(self, out: Out, console: Console) -> Teller:
+        job, first = self._backfill.job_id, Progress(reason="starting Spark")
+        if self._shown.quiet:
+            return Lines(lambda _: None, float("inf"))
+        if self._shown.json_lines:
+            teller = Lines(lambda progress: self._say_json(out, progress), JSON_EVERY_S)
+        elif console.is_terminal and not console.is_dumb_terminal:
+            self._drawn = True
+            return _Drawn(Screen(out, console), self, first)
+        else:
+            teller = Lines(
+                lambda progress: _say(out, f"{clock()} {job}  {one_line(progress, elapsed_s=self.elapsed_s)}"),
+                LINE_EVERY_S,
+            )
+        teller.see(first)
+        return teller
+
+    def _say_json(self, out: Out, progress: Progress) -> None:
+        out.write(json_line(progress_words(self._backfill.job_id, progress, self.elapsed_s, grid=self._shown.grid)))
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the command began."""
+        return time.monotonic() - self._began_s
+
+    def draw(self, screen: Screen, progress: Progress) -> None:
+        """Draw the block of a look at the job."""
+        now_s = time.monotonic()
+        if progress.reason != self._step:
+            self._step, self._step_began_s = progress.reason, now_s
+        screen.draw(
+            show_progress(
+                self._backfill.job_id,
+                progress,
+                STOPPING if self._presses else "",
+                elapsed_s=self.elapsed_s,
+                step_s=now_s - self._step_began_s,
+                lines=screen.room[1],
+            )
+        )
+
+    # ------------------------------------------------------------------ how it is ended
+    @contextmanager
+    def _stopped_by_signals(self, err: int) -> Iterator[None]:
+        """Stop at a barrier when asked to; a second press ends at once. A closed terminal asks once, however often it says so."""
+        before: dict[signal.Signals, Any] = {}
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            # What was ignored from the start (nohup) stays so, but for Ctrl-C: a shell starts background jobs without it.
+            if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
+                continue
+            before[number] = signal.signal(number, lambda number, frame: self._stop(number, frame, err))
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _stop(self, number: int, _frame: FrameType | None, err: int) -> None:
+        # No lock and no buffer here: the handler may run inside a print.
+        if number == signal.SIGHUP:
+            self._driver.request_stop(force=False)
+            return
+        self._presses += 1
+        if self._presses > 1:
+            _tell(err, f"{SHOW_CURSOR if self._drawn else ''}\n{ENDED_AT_ONCE}\n")
+            # The state is the target's; dying here loses the work in flight and nothing else.
+            os._exit(EXIT_INTERRUPTED)
+        if not self._drawn:
+            _tell(err, f"{STOPPING}\n")
+        self._driver.request_stop(force=False)
+
+    def _on_reader_gone(self) -> None:
+        # Of a terminal that was closed, or a pipe into `head`: a job that nobody watches is not what was asked for.
+        self._reader_gone = True
+        self._driver.request_stop(force=False)
+
+
+class _Drawn:
+    """The block on a terminal, drawn again and again."""
+
+    def __init__(self, screen: Screen, run: Run, first: Progress) -> None:
+        """Begin to draw."""
+        self._screen = screen
+        self._redrawn = Redrawn(lambda progress: run.draw(screen, progress), first)
+
+    def see(self, progress: Progress) -> None:
+        """Take a look at the job."""
+        self._redrawn.see(progress)
+
+    def close(self) -> None:
+        """Draw it as it is at the end, and leave it there."""
+        self._redrawn.close()
+        self._screen.close()
+
+
+def _say(out: Out, line: str) -> None:
+    out.write(" ".join(line.splitlines()) + "\n")
+
+
+def _tell(descriptor: int, words: str) -> None:
+    with suppress(OSError):  # the terminal may be what has gone
+        os.write(descriptor, words.encode())
+
+
+def outcome_words(outcome: RunOutcome, elapsed_s: float) -> dict[str, object]:
+    """Return the last line of JSON output."""
+    receipt = outcome.receipt
+    return {
+        "outcome": outcome.outcome,
+        "exitCode": outcome.exit_code,
+        "elapsedSeconds": round(elapsed_s, 1),
+        "reason": outcome.reason,
+        "message": outcome.message,
+        "cure": outcome.cure,
+        "receipt": None if receipt is None else receipt_words(receipt).model_dump(mode="json", by_alias=True),
+    }
+
+
+def conclude(console: Console, outcome: RunOutcome, elapsed_s: float) -> None:
+    """Say how an attempt ended that ended well, how long it took, and its receipt."""
+    if outcome.receipt is not None:
+        console.print(show_receipt(receipt_words(outcome.receipt)))
+    if outcome.outcome == "Failed":
+        return
+    word, style = outcome.outcome.lower(), "bold green" if outcome.outcome == "Complete" else "bold yellow"
+    message = outcome.message
+    if not message and outcome.progress is not None:
+        done = outcome.progress
+        message = (
+            f"{done.rows_done:,} rows of the snapshot{filtered_words(done.rows_filtered)} and {done.changes_done:,} changes, "
+            f"up to source version {done.consumed_version}, in target version {done.table_version}"
+        )
+    said = message.removeprefix(word) if message.startswith(word) else f": {message}"
+    took = f" (after {show_seconds(int(elapsed_s))})"
+    console.print(Text.assemble((word, style), said, took), soft_wrap=True)
+
+
+def _complain(console: Console, outcome: RunOutcome, log_file: Path | None) -> None:
+    console.print(f"error: {outcome.reason}: {outcome.message}", style="red", markup=False, soft_wrap=True)
+    if outcome.cure:
+        console.print(f"cure: {outcome.cure}", markup=False, soft_wrap=True)
+    if log_file is not None and log_file.exists() and log_file.stat().st_size:
+        console.print(f"log: {log_file}", markup=False, soft_wrap=True)

@@ -1,0 +1,319 @@
+"""What a job looks like in a terminal; every number is one that the driver said."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.box import ROUNDED
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from backfill_api.status.plan import Plan
+from backfill_api.status.progress import Progress, StepProgress
+from backfill_api.status.receipt import Receipt
+from backfill_api.wire import Ack
+from backfill_cli.terminal.amounts import show_bytes, show_clock, show_rows, show_seconds
+
+SHADES = "·░▒▓█"
+PHASE_WORDS = {"Snapshot": "reading the snapshot", "CatchUp": "replaying changes", "Live": "following changes"}
+STEP_WORDS = {"Start": "start", "Copy": "copy", "KeyProof": "key proof", "CatchUp": "catch-up", "Receipt": "receipt"}
+ACKS_SHOWN_MAX = 3
+MISMATCHES_SHOWN_MAX = 10
+FRAME_LINES, FRAME_COLUMNS = 2, 4
+FRAMED_LINES_MIN = 12
+"""Below, a frame would take the lines that say something."""
+
+TWO_COLUMNS_MIN = 96
+DONE, LEFT_OPEN = "green", "bright_black"
+
+
+@dataclass(frozen=True)
+class ProgressBlock:
+    """The status block of a job, as wide and as high as there is room: what matters least is left out first."""
+
+    job: str
+    progress: Progress
+    note: str = ""
+    acks: Sequence[Ack] = ()
+    elapsed_s: float | None = None
+    """Since the command began; None where nobody knows."""
+
+    step_s: float | None = None
+    """Since the step of the start began."""
+
+    lines: int | None = None
+    """Lines that there are; None: as many as it takes."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw it for the width of the console."""
+        framed = self.lines is None or self.lines >= FRAMED_LINES_MIN
+        columns = options.max_width - (FRAME_COLUMNS if framed else 0)
+        title = _title(self)
+        parts: list[tuple[int, RenderableType]] = [] if framed else [(1, _cut(title))]
+        parts += self._parts(columns, bordered=framed)
+        room = None if self.lines is None else self.lines - (FRAME_LINES if framed else 0)
+        block = Group(*_fitting(parts, room, console, columns))
+        if framed:
+            yield Panel(block, title=title, title_align="left", border_style=_colour(self.progress), box=ROUNDED)
+        else:
+            yield block
+
+    def _parts(self, columns: int, *, bordered: bool) -> list[tuple[int, RenderableType]]:
+        """Return the lines from top to bottom, each with its rank: the highest goes first when there is no room."""
+        progress = self.progress
+        parts: list[tuple[int, RenderableType]] = []
+        if not progress.attempt:
+            parts.append((0, _cut(Text(self._step(), style="yellow"))))
+        else:
+            parts.append((0, _bar(progress, columns)))
+            if progress.grid and len(progress.grid) <= columns:
+                parts.append((9, _cut(Text(show_grid(progress.grid), style="cyan"))))
+            parts += _facts(self, columns, compact=not bordered)
+            if progress.steps:
+                parts.append((6, Text(show_steps(progress.steps), style="dim")))
+        if progress.attempt and progress.reason:
+            parts.append((1, Text(progress.reason, style="yellow")))
+        parts += [(1, Text(f"warning: {words}", style="red")) for words in progress.warnings]
+        for ack in self.acks[-ACKS_SHOWN_MAX:]:
+            words = f"revision {ack.revision} {ack.outcome.lower()} at epoch {ack.epoch}"
+            parts.append((8, _cut(Text(words, style="dim"))))
+        if self.note:
+            parts.append((0, _cut(Text(self.note, style="bold yellow"))))
+        return parts
+
+    def _step(self) -> str:
+        since = "" if self.step_s is None else f"  {self.step_s:.0f} s"
+        return f"{self.progress.reason or 'starting'}{since}"
+
+
+def show_progress(
+    job: str,
+    progress: Progress,
+    note: str = "",
+    acks: Sequence[Ack] = (),
+    *,
+    elapsed_s: float | None = None,
+    step_s: float | None = None,
+    lines: int | None = None,
+) -> RenderableType:
+    """Return the one-screen status block of a job."""
+    return ProgressBlock(job, progress, note, acks, elapsed_s, step_s, lines)
+
+
+def _fitting(
+    parts: list[tuple[int, RenderableType]], room: int | None, console: Console, columns: int
+) -> list[RenderableType]:
+    """Leave out what matters least until the rest has room; long words wrap only where there is room for it."""
+    kept = list(parts)
+    while room is not None and len(kept) > max(1, room):
+        worst = max(range(len(kept)), key=lambda number: (kept[number][0], number))
+        del kept[worst]
+    shown = [part for _, part in kept]
+    heights = [len(part.wrap(console, columns)) if isinstance(part, Text) else 1 for part in shown]
+    if room is not None and sum(heights) > room:
+        return [_cut(part) if isinstance(part, Text) else part for part in shown]
+    return shown
+
+
+def _cut(text: Text) -> Text:
+    text.no_wrap, text.overflow = True, "ellipsis"
+    return text
+
+
+def _title(block: ProgressBlock) -> Text:
+    progress = block.progress
+    phase = PHASE_WORDS.get(progress.phase, progress.phase or "starting")
+    attempt = f"attempt {progress.attempt}  " if progress.attempt else ""
+    elapsed = "" if block.elapsed_s is None else f"  {show_seconds(int(block.elapsed_s))}"
+    return Text.assemble((block.job, "bold"), f"  {attempt}{phase}{elapsed}")
+
+
+def _bar(progress: Progress, columns: int) -> RenderableType:
+    long = f"{progress.percent} %  {show_rows(progress.rows_done)} of {show_rows(progress.rows_total)} rows"
+    longest = long + filtered_words(progress.rows_filtered)
+    words = next((one for one in (longest, long) if len(one) <= columns - 10), f"{progress.percent} %")
+    bar = Table.grid(padding=(0, 1), expand=True)
+    bar.add_column(ratio=1)
+    bar.add_column(justify="right", no_wrap=True)
+    drawn = ProgressBar(
+        total=100, completed=progress.percent, style=LEFT_OPEN, complete_style=DONE, finished_style=DONE
+    )
+    bar.add_row(drawn, words)
+    return bar
+
+
+def _facts(block: ProgressBlock, columns: int, *, compact: bool) -> list[tuple[int, RenderableType]]:
+    """Return name and value of each fact: two side by side where there is room, else one a line."""
+    left, right = _left(block.progress), _right(block.progress)
+    if compact:
+        known = [(rank, f"{name} {value}") for rank, name, value in sorted([*left, *right]) if value != "-"]
+        return [(rank, _cut(Text(words))) for rank, words in _packed(known, columns)]
+    if columns < TWO_COLUMNS_MIN - FRAME_COLUMNS:
+        return [(rank, _cut(Text.assemble((f"{name:<9}", "dim"), value))) for rank, name, value in [*left, *right]]
+    rows: list[tuple[int, RenderableType]] = []
+    for (rank, name, value), (_, other, its) in zip(left, right, strict=True):
+        row = Table.grid(padding=(0, 1))
+        for width in (8, columns // 2 - 10, 9, columns - columns // 2 - 11):
+            row.add_column(no_wrap=True, overflow="ellipsis", width=width)
+        row.add_row(Text(name, style="dim"), Text(value), Text(other, style="dim"), Text(its))
+        rows.append((rank, row))
+    return rows
+
+
+def _packed(words: list[tuple[int, str]], columns: int) -> list[tuple[int, str]]:
+    """Put as many on a line as it holds."""
+    lines: list[tuple[int, str]] = []
+    for rank, one in words:
+        if lines and len(lines[-1][1]) + 3 + len(one) <= columns:
+            lines[-1] = (lines[-1][0], f"{lines[-1][1]} · {one}")
+        else:
+            lines.append((rank, one))
+    return lines
+
+
+def show_steps(steps: Sequence[StepProgress]) -> str:
+    """Return each step with its time: what it took, or about how long it still takes."""
+    return " · ".join(f"{STEP_WORDS.get(one.name, one.name)} {_step_time(one)}".rstrip() for one in steps)
+
+
+def _step_time(step: StepProgress) -> str:
+    took = "" if step.seconds is None else show_seconds(step.seconds)
+    if step.state == "Done":
+        return took or "done"
+    left = "" if step.seconds_left is None else f"~{show_seconds(step.seconds_left)}"
+    return f"{took}, {left} left" if took and left else took or left
+
+
+def _left(progress: Progress) -> list[tuple[int, str, str]]:
+    """Return rank, name and value of what a person asks first."""
+    rate = f"{show_rows(progress.rows_per_second)} rows/s" if progress.rows_per_second else "-"
+    limit = progress.throttle_rows_per_second
+    until = f" until {show_clock(progress.throttle_until)}" if progress.throttle_until else ""
+    return [
+        (2, "rate", rate),
+        (4, "limit", "none" if limit is None else f"{show_rows(limit)} rows/s{until}"),
+        (2, "ETA", _left_words(progress)),
+        (3, "state", _state(progress)),
+    ]
+
+
+def _right(progress: Progress) -> list[tuple[int, str, str]]:
+    seals = "-" if progress.seal_ms_p50 is None else f"{progress.seal_ms_p50} ms, p99 {progress.seal_ms_p99} ms"
+    sealed = "" if progress.table_version is None else f", committed as version {progress.table_version}"
+    behind = progress.lag_versions or progress.lag_seconds
+    lag = f"{progress.lag_versions} versions, {show_seconds(progress.lag_seconds)}" if behind else "none"
+    return [
+        (6, "barrier", f"epoch {progress.epoch}{sealed}"),
+        (7, "commit", seals),
+        (3, "lag", lag),
+        (5, "changes", f"{show_rows(progress.changes_done)} applied"),
+    ]
+
+
+def _state(progress: Progress) -> str:
+    """Return what is held; the reason says by whom."""
+    if progress.stopping:
+        return "stopping"
+    if progress.paused is not None:
+        what = "everything" if progress.paused == "All" else "snapshot"
+        return f"{what} paused{', quiet' if progress.quiet else ''}"
+    return "caught up" if progress.caught_up else "running" if progress.attempt else "starting"
+
+
+def _left_words(progress: Progress) -> str:
+    if progress.eta_seconds is None:
+        return "-"
+    low, high = progress.eta_seconds_low, progress.eta_seconds_high
+    interval = f" ({show_seconds(low)} to {show_seconds(high)})" if low is not None and high is not None else ""
+    return show_seconds(progress.eta_seconds) + interval
+
+
+def show_grid(grid: Sequence[int]) -> str:
+    """Return one character for each part of the snapshot; any row sealed shows, and full means all of it."""
+    return "".join(SHADES[0 if cell <= 0 else 4 if cell >= 100 else 1 + cell * 3 // 100] for cell in grid)
+
+
+def _colour(progress: Progress) -> str:
+    return "yellow" if progress.paused else "green" if progress.caught_up else "blue"
+
+
+def one_line(progress: Progress, *, elapsed_s: float | None = None) -> str:
+    """Return the status as one line, for logs."""
+    if not progress.attempt:
+        words = [progress.reason or "starting"]
+    else:
+        rows = f"{show_rows(progress.rows_done)} of {show_rows(progress.rows_total)} rows"
+        words = [
+            f"{progress.step or progress.phase} {progress.percent} % {rows}{filtered_words(progress.rows_filtered)}",
+            f"{show_rows(progress.rows_per_second)} rows/s",
+        ]
+        if progress.eta_seconds is not None:
+            words.append(f"ETA {_left_words(progress)}")
+        behind = f"lag {progress.lag_versions} versions, {progress.lag_seconds} s"
+        words += [f"epoch {progress.epoch}", behind]
+    if elapsed_s is not None:
+        words.append(f"running for {show_seconds(int(elapsed_s))}")
+    reason = f"; {progress.reason}" if progress.attempt and progress.reason else ""
+    return ", ".join(words) + reason + "".join(f"; warning: {one}" for one in progress.warnings)
+
+
+def filtered_words(rows: int | None) -> str:
+    """Return how many rows a filter left out, to be put behind those that passed; nothing where there are none."""
+    return f", {rows:,} filtered out" if rows else ""
+
+
+def _verdict(receipt: Receipt) -> str:
+    if receipt.complete:
+        return "source and target are equal"
+    compared, total = receipt.rows + (receipt.rows_filtered or 0), receipt.rows_total or 0
+    percent = 100 * compared // total if total else 0
+    return f"equal so far: {compared:,} of {total:,} rows ({percent} %)"
+
+
+def show_receipt(receipt: Receipt) -> RenderableType:
+    """Return a receipt as something to keep."""
+    table = Table.grid(padding=(0, 2))
+    equal = not receipt.mismatches
+    verdict = _verdict(receipt) if equal else f"{len(receipt.mismatches)} of {receipt.vnodes} vnodes differ"
+    table.add_row("verdict", Text(verdict, style="bold green" if equal else "bold red"))
+    table.add_row("rows", show_rows(receipt.rows) + filtered_words(receipt.rows_filtered))
+    table.add_row("compared", f"source version {receipt.source_version}, target version {receipt.target_version}")
+    table.add_row("proof", f"{receipt.vnodes} vnodes, digest {receipt.digest[:16]}")
+    taken = f", at {show_clock(receipt.verified_at)}" if receipt.verified_at else ""
+    table.add_row("took", f"{receipt.seconds:.1f} s{taken}")
+    for one in receipt.mismatches[:MISMATCHES_SHOWN_MAX]:
+        table.add_row(f"vnode {one.vnode}", f"{one.source_rows} rows in the source, {one.target_rows} in the target")
+    if len(receipt.mismatches) > MISMATCHES_SHOWN_MAX:
+        table.add_row("", f"and {len(receipt.mismatches) - MISMATCHES_SHOWN_MAX} more")
+    return Panel(table, title="receipt", title_align="left", border_style="green" if equal else "red")
+
+
+def show_plan(job: str, plan: Plan, places: Sequence[tuple[str, str]] = ()) -> RenderableType:
+    """Return a plan as a table, with what is doubtful below it."""
+    table = Table.grid(padding=(0, 2))
+    low, high = plan.estimated_seconds_low, plan.estimated_seconds_high
+    unique = {None: "not checked (--check-unique)", True: "yes", False: "NO"}[plan.key_unique]
+    retention = "not known" if plan.retention_seconds is None else show_seconds(plan.retention_seconds)
+    resumes = "" if plan.resumes_attempt is None else f"; goes on after attempt {plan.resumes_attempt}"
+    for name, value in (
+        *places,
+        ("rows", f"{show_rows(plan.rows)} in {plan.files} files, {show_bytes(plan.bytes)}"),
+        ("version", str(plan.version)),
+        ("time", f"about {show_seconds(plan.estimated_seconds)} ({show_seconds(low)} to {show_seconds(high)})"),
+        *(("", f"{STEP_WORDS.get(one.name, one.name)} {show_seconds(one.seconds)}") for one in plan.steps),
+        ("splits", f"about {plan.splits}"),
+        ("key", f"{', '.join(plan.key_columns) or 'none'}; unique: {unique}"),
+        ("transform", "row-wise and deterministic" if plan.deterministic else "NOT deterministic"),
+        ("change feed", "yes" if plan.change_feed else "no: appends only"),
+        ("retention", retention),
+        ("", ("the target is there" if plan.target_exists else "the target will be made") + resumes),
+    ):
+        table.add_row(Text(name, style="dim"), Text(value))
+    parts: list[RenderableType] = [table]
+    for one in plan.warnings:
+        parts.append(Text.assemble((f"{one.reason}: ", "bold yellow"), one.message, " ", (one.cure, "dim")))
+    return Panel(Group(*parts), title=Text.assemble("plan of ", (job, "bold")), title_align="left", border_style="blue")

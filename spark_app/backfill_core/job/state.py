@@ -1,0 +1,191 @@
+"""The state of a job as its target keeps it: one JSON text in the domain metadata, at most 64 KiB.
+
+The target table is the checkpoint: this text is committed together with the rows it speaks of. It never
+holds a list of rows or files, so it does not grow with the table.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from backfill_core.errors import StateMismatchError
+from backfill_core.job.controls import Controls
+from backfill_core.protocol.messages import Receipt, VnodeMismatch
+
+FORMAT = 1
+SIZE_MAX_BYTES = 64 * 1024
+MISMATCHES_STORED_MAX = 64
+
+
+@dataclass(frozen=True, slots=True)
+class JobState:
+    """Everything that a new attempt needs to go on where the last seal left off."""
+
+    job_id: str
+    spec_hash: str
+    attempt: int
+    epoch: int
+    strategy: str
+    """Name of the strategy; its own state is `progress`, under the same name in the JSON."""
+
+    progress: dict[str, Any] = field(default_factory=dict)
+    consumed: int | None = None
+    """Source version whose rows the target holds; None before the snapshot is complete."""
+
+    rows_done: int = 0
+    changes_done: int = 0
+    bytes_done: int = 0
+    controls: Controls = field(default_factory=Controls)
+    receipt: Receipt | None = None
+    finished: bool = False
+    key_proven: bool = False
+    """Did the snapshot bring one row a key? Nothing is merged before."""
+
+    spec_fields: Mapping[str, str] = field(default_factory=dict)
+    """Hash of each field of the spec that must not change, by its path; empty in states of earlier releases."""
+
+    percent: int = 0
+    """Part of the whole job that was done, as it was shown; what is shown next is never less."""
+
+    driver: str = ""
+    """Random name of the process: two that took the same attempt number do not take each other's seal for theirs."""
+
+    def encode(self) -> str:
+        """Return the JSON text.
+
+        Raises:
+            ValueError: it is larger than 64 KiB; a strategy must bound its state before that.
+        """
+        document = {
+            "format": FORMAT,
+            "jobId": self.job_id,
+            "specHash": self.spec_hash,
+            "attempt": self.attempt,
+            "epoch": self.epoch,
+            "strategy": self.strategy,
+            self.strategy[:1].lower() + self.strategy[1:]: self.progress,
+            "consumed": self.consumed,
+            "rowsDone": self.rows_done,
+            "changesDone": self.changes_done,
+            "bytesDone": self.bytes_done,
+            "controls": self.controls.to_json(),
+            "receipt": None if self.receipt is None else receipt_to_json(self.receipt),
+            "finished": self.finished,
+            "keyProven": self.key_proven,
+            "percent": self.percent,
+            "specFields": dict(self.spec_fields),
+            "driver": self.driver,
+        }
+        text = json.dumps(document, separators=(",", ":"))
+        if len(text.encode()) > SIZE_MAX_BYTES:
+            raise ValueError(f"the state has {len(text.encode())} bytes, more than {SIZE_MAX_BYTES}")
+        return text
+
+    @classmethod
+    def decode(cls, text: str) -> JobState:
+        """Read what `encode` wrote.
+
+        Raises:
+            StateMismatchError: the text is of another format (a newer release wrote it).
+        """
+        document = json.loads(text)
+        if document.get("format") != FORMAT:
+            raise StateMismatchError(
+                f"the target's state has format {document.get('format')}, this release reads {FORMAT}.",
+                cure="Use the release that wrote it, or another target.",
+            )
+        strategy = document["strategy"]
+        return cls(
+            job_id=document["jobId"],
+            spec_hash=document["specHash"],
+            attempt=document["attempt"],
+            epoch=document["epoch"],
+            strategy=strategy,
+            progress=document[strategy[:1].lower() + strategy[1:]],
+            consumed=document["consumed"],
+            rows_done=document["rowsDone"],
+            changes_done=document["changesDone"],
+            bytes_done=document["bytesDone"],
+            controls=Controls.from_json(document["controls"]),
+            receipt=None if document["receipt"] is None else receipt_from_json(document["receipt"]),
+            finished=document["finished"],
+            key_proven=document.get("keyProven", False),
+            percent=document.get("percent", 0),
+            spec_fields=document.get("specFields", {}),
+            driver=document.get("driver", ""),
+        )
+
+
+def txn_version(attempt: int, epoch: int) -> int:
+    """Return the Delta transaction version of an epoch: later attempts are above all earlier ones.
+
+    Epochs go on counting over attempts, so 32 bits of them last 136 years of seconds.
+    """
+    return attempt << 32 | epoch
+
+
+def check_same_spec(
+    stored: JobState, *, job_id: str, spec_hash: str, spec_fields: Mapping[str, str] | None = None
+) -> None:
+    """Refuse to go on with the state of another spec, and name the fields that differ.
+
+    Raises:
+        StateMismatchError: job, source, transform, target or strategy differ from those of the state.
+    """
+    if stored.job_id == job_id and stored.spec_hash == spec_hash:
+        return
+    then, now = stored.spec_fields, spec_fields or {}
+    changed = sorted(name for name in {*then, *now} if then.get(name) != now.get(name)) if then and now else []
+    whose = f"the state of job {stored.job_id!r} (attempt {stored.attempt}, epoch {stored.epoch})"
+    words = (
+        f"the target holds {whose}, and {', '.join(changed)} changed since that job began."
+        if changed
+        else f"the target holds {whose} with spec {stored.spec_hash[:12]}; "
+        f"this is job {job_id!r} with spec {spec_hash[:12]}."
+    )
+    raise StateMismatchError(
+        words,
+        cure="Source, transform, target and strategy of a job cannot change: restore them, "
+        "or give the changed job another jobId and another target.",
+    )
+
+
+def receipt_to_json(receipt: Receipt) -> dict[str, Any]:
+    """Return the stored form of a receipt; of many mismatches only the first are kept."""
+    kept = receipt.mismatches[:MISMATCHES_STORED_MAX]
+    return {
+        "sourceVersion": receipt.source_version,
+        "targetVersion": receipt.target_version,
+        "epoch": receipt.epoch,
+        "rows": receipt.rows,
+        "vnodes": receipt.vnodes,
+        "digest": receipt.digest,
+        "mismatches": [[one.vnode, one.source_rows, one.target_rows] for one in kept],
+        "mismatchCount": len(receipt.mismatches),
+        "seconds": receipt.seconds,
+        "verifiedMs": receipt.verified_ms,
+        "complete": receipt.complete,
+        "rowsFiltered": receipt.rows_filtered,
+        "rowsTotal": receipt.rows_total,
+    }
+
+
+def receipt_from_json(value: dict[str, Any]) -> Receipt:
+    """Read what `receipt_to_json` wrote."""
+    return Receipt(
+        source_version=value["sourceVersion"],
+        target_version=value["targetVersion"],
+        epoch=value["epoch"],
+        rows=value["rows"],
+        vnodes=value["vnodes"],
+        digest=value["digest"],
+        mismatches=tuple(VnodeMismatch(*one) for one in value["mismatches"]),
+        seconds=value["seconds"],
+        verified_ms=value.get("verifiedMs"),
+        complete=value.get("complete", True),
+        rows_filtered=value.get("rowsFiltered"),
+        rows_total=value.get("rowsTotal"),
+    )

@@ -1,0 +1,273 @@
+"""The steps that a job pays for, how long each takes, and how much of the whole job is done.
+
+step       is paid for                                            its share of the whole is known from
+--------   ----------------------------------------------------   ------------------------------------------------
+Start      opening Spark and both tables, the fence               what it took
+Copy       every row of the pinned version                        rows, and the rate of the last seals or the limit
+KeyProof   one look at the key of every row of the target         rows, and what copying a row costs here
+CatchUp    the versions after the pinned one                      versions, and what a version cost so far
+Receipt    one look at every row of both sides                    rows, and what copying a row costs here
+
+An estimate begins as a guess from rows, and each step that was measured corrects those to come. Percent never falls:
+an estimate that grew shows as a percent that stands still.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from backfill_core.pacing.eta import Eta
+
+START, COPY, KEY_PROOF, CATCH_UP, RECEIPT = "Start", "Copy", "KeyProof", "CatchUp", "Receipt"
+STEPS = (START, COPY, KEY_PROOF, CATCH_UP, RECEIPT)
+
+ROWS_PER_S = 600_000.0
+"""Rows a second that a copy is guessed to make before one was measured: two cores, cold."""
+
+START_S = 10.0
+"""What a start takes on a machine that is not busy; one that took three times as long makes the fixed costs of all others so, too."""
+
+SLOWER_MAX = 10.0
+
+SCAN_S = 3.0
+"""What a look at a whole table costs, however small it is: planning, and code that is not compiled yet."""
+
+PROOF_SHARE, RECEIPT_SHARE = 0.38, 0.6
+"""Seconds of the proof and of the receipt in seconds of copying the same rows.
+
+Measured of a proof: 0.22 for a key of whole numbers, 0.66 for one of texts. Which one a job has is not known here: their middle
+is off by less than UNSURE for both."""
+
+BATCH_S = 3.0
+"""What a batch of changes costs, however few they are."""
+
+VERSION_S = 0.1
+"""What a version of the source is guessed to cost before one was applied."""
+
+UNSURE = 2.0
+"""An estimate that nothing measured is off by this factor, either way."""
+
+NEARLY = 0.95
+"""A step that takes longer than estimated is shown as almost done."""
+
+SEEN_EVERY_S = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of a job's size and speed at one moment."""
+
+    rows: int
+    rows_left: int
+    copy: Eta | None = None
+    """Time left of the copy by its measured rate; None: not measured, or held."""
+
+    rows_per_s: float = 0.0
+    """Measured; 0: not yet."""
+
+    limit_rows_per_s: int | None = None
+    versions_done: int = 0
+    versions_left: int = 0
+    version_s: float | None = None
+    """Seconds that a version took so far; None: none was applied."""
+
+    versions_per_s: float = 0.0
+    """How fast the source makes new ones."""
+
+    held: bool = False
+    """Is the step that it is in paused?"""
+
+    def later(self, seconds: float) -> Facts:
+        """Return what will be known after so long: the source goes on meanwhile."""
+        return replace(self, versions_left=self.versions_left + int(self.versions_per_s * seconds))
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a job at one moment."""
+
+    name: str
+    state: str
+    """Pending, Running or Done."""
+
+    spent_s: float | None
+    """Time in it so far, pauses left out; None: not begun by this attempt."""
+
+    left: Eta | None
+    """Time left of it; None: it is done, or nobody can tell."""
+
+    done: float
+    """Part of it that is done, 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """A job's way through its steps; `seen` is told of each moment."""
+
+    names: tuple[str, ...]
+    """The steps that this job has, in their order."""
+
+    at: str = START
+    """The step that it is in; empty: all are done."""
+
+    percent: int = 0
+    """Of the whole job, rounded down; it never falls."""
+
+    steps: tuple[Step, ...] = ()
+    spent: Mapping[str, float] = field(default_factory=dict)
+    """Seconds by step, of those that this attempt was in."""
+
+    seen_s: float = 0.0
+    speed: float = 1.0
+    """How much faster than guessed this machine looks at rows, as far as it was measured."""
+
+    @property
+    def eta(self) -> Eta | None:
+        """Return the time left of the whole job; None while nobody can tell, or when nothing is left."""
+        left = [one.left for one in self.steps if one.state != "Done"]
+        known = [one for one in left if one is not None]
+        if not left or len(known) < len(left):
+            return None
+        return Eta(sum(one.seconds for one in known), sum(one.low for one in known), sum(one.high for one in known))
+
+    def due(self, at: str, now_s: float) -> bool:
+        """Is it time to look again? At once when the step is another one."""
+        return at != self.at or now_s - self.seen_s >= SEEN_EVERY_S
+
+    def seen(self, at: str, facts: Facts, now_s: float) -> Course:
+        """Take a look: `at` is the step that the job is in now, empty when all are done."""
+        passed = 0.0 if facts.held else max(0.0, now_s - self.seen_s)
+        spent = dict(self.spent)
+        if self.at:
+            spent[self.at] = spent.get(self.at, 0.0) + passed
+        if at:
+            spent.setdefault(at, 0.0)
+        speed = self._corrected(at, facts, spent)
+        steps: list[Step] = []
+        for name in self.names:
+            before_s = sum(one.left.seconds for one in steps if one.left is not None)
+            steps.append(self._step(name, at, facts.later(before_s), spent, speed))
+        moved = replace(self, at=at, spent=spent, seen_s=now_s, speed=speed, steps=tuple(steps))
+        return replace(moved, percent=max(min(self.percent, 99), _percent(moved.steps)))
+
+    def _corrected(self, at: str, facts: Facts, spent: Mapping[str, float]) -> float:
+        """Return the speed of this machine by the newest step that says something about it."""
+        if self.at in (KEY_PROOF, RECEIPT) and at != self.at and facts.rows:
+            return scan_s(self.at, facts.rows) / max(spent[self.at], 1e-3)
+        # A limit says how fast the copy may be, not how fast it could be.
+        if at == COPY and facts.rows_per_s and facts.limit_rows_per_s is None:
+            return facts.rows_per_s / ROWS_PER_S
+        return self.speed
+
+    def _step(self, name: str, at: str, facts: Facts, spent: Mapping[str, float], speed: float) -> Step:
+        where = self.names.index(name)
+        now = self.names.index(at) if at else len(self.names)
+        if where < now:
+            return Step(name, "Done", spent.get(name), None, 1.0)
+        state = "Running" if where == now else "Pending"
+        so_far = spent.get(name)
+        if facts.held and state == "Running":
+            return Step(name, state, so_far, None, _done(name, facts, so_far or 0.0, speed))
+        left, done = _left(name, facts, so_far or 0.0, speed), _done(name, facts, so_far or 0.0, speed)
+        return Step(name, state, so_far, left, done)
+
+
+def begin(names: Sequence[str], spent: Mapping[str, float], *, percent: int, now_s: float) -> Course:
+    """Return the course of an attempt that has not fenced yet.
+
+    Args:
+        names: The steps that are before it, in their order.
+        spent: Seconds by step, of what was done before the job's own clock began.
+        percent: What an earlier attempt had reached.
+        now_s: The moment.
+    """
+    before = tuple(name for name in STEPS if name in spent and name not in names)
+    ordered = (START, *before, *(name for name in names if name != START))
+    steps = tuple(Step(name, "Running" if name == START else "Pending", spent.get(name), None, 0.0) for name in ordered)
+    speed = 1 / slower(spent.get(START, START_S))
+    return Course(ordered, percent=percent, steps=steps, spent={START: 0.0, **spent}, seen_s=now_s, speed=speed)
+
+
+def slower(start_s: float) -> float:
+    """Return how much slower than guessed a machine is whose start took so long; at least 1."""
+    return min(max(start_s / START_S, 1.0), SLOWER_MAX)
+
+
+def scan_s(name: str, rows: int, rows_per_s: float = ROWS_PER_S) -> float:
+    """Return the seconds that the proof or the receipt takes, on a machine that copies so many rows a second."""
+    share = PROOF_SHARE if name == KEY_PROOF else RECEIPT_SHARE
+    return SCAN_S + share * rows / rows_per_s
+
+
+def copy_s(rows: int, rows_per_s: float, limit_rows_per_s: int | None) -> float:
+    """Return the seconds that copying so many rows takes at a rate, or at a limit below it."""
+    if not rows:
+        return 0.0
+    return rows / min(rows_per_s, limit_rows_per_s or rows_per_s)
+
+
+def catch_up_s(versions: int, version_s: float | None) -> float:
+    """Return the seconds that applying so many versions takes."""
+    return 0.0 if not versions else BATCH_S + versions * (VERSION_S if version_s is None else version_s)
+
+
+def _left(name: str, facts: Facts, spent_s: float, speed: float) -> Eta | None:
+    match name:
+        case "Copy" if facts.copy is not None:
+            least_s = facts.rows_left / facts.limit_rows_per_s if facts.limit_rows_per_s else 0.0
+            # Right after a change the rate of the last seals is that of the limit before.
+            return facts.copy if facts.copy.high >= least_s else Eta(least_s, least_s, least_s * UNSURE)
+        case "Copy" if facts.limit_rows_per_s:
+            seconds = facts.rows_left / facts.limit_rows_per_s
+            return Eta(seconds, seconds, seconds * UNSURE)
+        case "Copy" if facts.rows_left:
+            return None
+        case "Copy" | "Start":
+            return Eta(0.0, 0.0, 0.0)
+        case "CatchUp":
+            # New versions come while old ones are applied.
+            gained = facts.versions_per_s * (facts.version_s or VERSION_S)
+            return _unsure(catch_up_s(facts.versions_left, facts.version_s) / max(1 - gained, 0.1))
+        case _:
+            whole_s = scan_s(name, facts.rows) / speed
+            return _unsure(max(whole_s - spent_s, whole_s * (1 - NEARLY)))
+
+
+def _done(name: str, facts: Facts, spent_s: float, speed: float) -> float:
+    match name:
+        case "Copy":
+            return 1 - facts.rows_left / facts.rows if facts.rows else 1.0
+        case "CatchUp":
+            versions = facts.versions_done + facts.versions_left
+            return facts.versions_done / versions if versions else 0.0
+        case "Start":
+            return 0.0
+        case _:
+            return min(NEARLY, spent_s / (scan_s(name, facts.rows) / speed))
+
+
+def _unsure(seconds: float) -> Eta:
+    return Eta(seconds, seconds / UNSURE, seconds * UNSURE)
+
+
+def _percent(steps: tuple[Step, ...]) -> int:
+    """Weigh each step by its seconds: those it took, or what is done of it at the pace of what is left."""
+    if all(one.state == "Done" for one in steps):
+        return 100
+    made = whole = 0.0
+    for one in steps:
+        weight = _weight(one)
+        if weight is None:
+            return 0
+        whole += weight
+        made += weight * one.done
+    return min(99, int(100 * made / whole)) if whole else 0
+
+
+def _weight(one: Step) -> float | None:
+    if one.state == "Done":
+        return one.spent_s or 0.0
+    if one.left is None:
+        return None
+    return one.left.seconds / (1 - one.done) if one.done < 1 else one.spent_s or 0.0

@@ -1,0 +1,67 @@
+"""What is wanted right now: the spec, and above it the override annotation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import ValidationError
+
+from backfill_api.names import OVERRIDE_ANNOTATION
+from backfill_api.spec.override import Override
+from backfill_api.spec.spec import BackfillSpec, PauseSpec
+from backfill_core.lifecycle.observation import SpecRefused
+
+Scope = Literal["History", "All"]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Controls that ought to be in force; the defaults are those of an empty spec."""
+
+    paused: Scope | None = None
+    rows_per_second: int | None = None
+    suspend: bool = False
+    pause_overridden: bool = False
+    throttle_overridden: bool = False
+    suspend_overridden: bool = False
+    override_error: str = ""
+    """Why the annotation was ignored; empty: it was not."""
+
+
+def wanted_of(spec: BackfillSpec | SpecRefused, annotations: Mapping[str, str]) -> Wanted:
+    """Lay the override above the spec; one that is not understood completely is ignored completely.
+
+    Half an emergency brake is worse than one that visibly does not work.
+    """
+    override, error = _override(annotations.get(OVERRIDE_ANNOTATION, ""))
+    state = pause = rate = None
+    suspend = False
+    if isinstance(spec, BackfillSpec):
+        state, pause, rate = spec.desired_state, spec.pause, spec.throttle.rows_per_second
+        suspend = spec.suspend
+    state = override.desired_state or state
+    pause = override.pause or pause or PauseSpec()
+    if override.throttle is not None:
+        rate = override.throttle.rows_per_second
+    return Wanted(
+        paused=pause.scope if state == "Paused" else None,
+        rows_per_second=rate,
+        suspend=suspend if override.suspend is None else override.suspend,
+        pause_overridden=override.desired_state is not None or override.pause is not None,
+        throttle_overridden=override.throttle is not None,
+        suspend_overridden=override.suspend is not None,
+        override_error=error,
+    )
+
+
+def _override(text: str) -> tuple[Override, str]:
+    if not text.strip():
+        return Override(), ""
+    try:
+        return Override.model_validate_json(text, by_alias=True, by_name=False), ""
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        path = ".".join(str(part) for part in first["loc"]) or "annotation"
+        return Override(), f"{OVERRIDE_ANNOTATION}: {path}: {first['msg']}"[:512]

@@ -1,0 +1,56 @@
+"""The part of a spec that the lifecycle goes by, with the defaults in place of a spec that cannot be read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from backfill_api.spec.spec import BackfillSpec
+from backfill_core.lifecycle.observation import SpecRefused
+
+ACK_TIMEOUT_MS = 30_000
+"""The least; a driver acknowledges after a seal, so that it may need longer where seals are far apart."""
+
+SEALS_WAITED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Limits and policies; the defaults are those of the spec's own fields."""
+
+    refused: str = ""
+    """Why the spec cannot be used; empty: it can."""
+
+    backoff_limit: int = 3
+    backoff_initial_s: int = 10
+    backoff_max_s: int = 600
+    deadline_s: int | None = None
+    startup_s: int = 600
+    drain_s: int = 60
+    ttl_s: int | None = None
+    drains: bool = True
+    retain: Literal["Always", "OnFailure", "Never"] = "OnFailure"
+    ack_timeout_ms: int = ACK_TIMEOUT_MS
+    """After this an unacknowledged command is called late; it is still sent, and nobody is killed for it."""
+
+    plan_first: bool = False
+    """Must somebody approve of a plan first, who has not done so?"""
+
+    @classmethod
+    def of(cls, spec: BackfillSpec | SpecRefused) -> Rules:
+        """Read them from a spec."""
+        if isinstance(spec, SpecRefused):
+            return cls(refused="; ".join(spec.errors) or "the spec cannot be read")
+        return cls(
+            backoff_limit=spec.backoff_limit,
+            backoff_initial_s=spec.backoff.initial_seconds,
+            backoff_max_s=spec.backoff.max_seconds,
+            deadline_s=spec.active_deadline_seconds,
+            startup_s=spec.startup_timeout_seconds,
+            drain_s=spec.drain_timeout_seconds,
+            ttl_s=spec.ttl_seconds_after_finished,
+            drains=spec.deletion_policy == "Drain",
+            retain=spec.retain_driver,
+            ack_timeout_ms=max(ACK_TIMEOUT_MS, SEALS_WAITED * spec.barrier.interval_ms * spec.barrier.seal_every),
+            plan_first=spec.approval == "Manual" and not spec.approved,
+        )

@@ -1,0 +1,1 @@
+"""What people and tools see: conditions, their details, and when they are written."""

@@ -1,0 +1,117 @@
+"""The conditions beside Ready: driver, pause, limit, commands, lag, proof."""
+
+from __future__ import annotations
+
+from backfill_api.status.status import Condition, Control
+from backfill_core.lifecycle.inputs.context import Sight
+from backfill_core.lifecycle.status.conditions import Fact
+from backfill_core.pacing.convergence import STUCK
+
+_KEPT = ("CaughtUp", "Verified")
+"""What an attempt found out is still true when it is over."""
+
+
+def without_driver(sight: Sight, *, suspended: str = "") -> dict[str, Fact]:
+    """Return the details while no driver can be there.
+
+    Args:
+        sight: The look.
+        suspended: The reason of `Suspended`; empty: it is not.
+    """
+    off = Fact("False", "NotRequested")
+    return {
+        **_kept(sight),
+        **_verified(sight),
+        "DriverReady": Fact("False", "NoDriver"),
+        "Paused": off,
+        "Throttled": off,
+        "Suspended": Fact("True", suspended) if suspended else off,
+    }
+
+
+def with_driver(sight: Sight, control: Control) -> dict[str, Fact]:
+    """Return the details of an attempt in flight."""
+    made = {
+        **_kept(sight, "NonConvergent"),
+        **_verified(sight),
+        "DriverReady": _driver(sight),
+        "Suspended": Fact("False", "NotRequested"),
+        "Paused": _in_force(sight, control, ("Pause", "Resume"), "Paused"),
+        "Throttled": _in_force(sight, control, ("Throttle",), "Throttled"),
+    }
+    if made["DriverReady"].status == "True":
+        made["ControlSynced"] = _synced(sight, control)
+    progress = sight.progress
+    if progress is not None and progress.table_version is not None:
+        made["CaughtUp"] = Fact("True", "CaughtUp") if progress.caught_up else Fact("False", "Behind")
+        rates = next((words for words in progress.warnings if words.startswith(STUCK)), "")
+        lags = progress.non_convergent
+        made["NonConvergent"] = Fact("True", "NonConvergent", rates) if lags else Fact("False", "Converging")
+    return made
+
+
+def _driver(sight: Sight) -> Fact:
+    pod = sight.pod
+    if pod is None:
+        return Fact("False", "NoDriver")
+    if sight.unreachable:
+        words = sight.look.unreachable if sight.look else ""
+        return Fact("False", "DriverUnreachable", f"its control server does not answer: {words}".removesuffix(": "))
+    if pod.ready:
+        return Fact("True", "Running")
+    why = pod.waiting or pod.unscheduled
+    return Fact("False", "Launching", f"{why}: {pod.waiting_message}" if pod.waiting and pod.waiting_message else why)
+
+
+def missing(sight: Sight) -> Fact:
+    """Return the fact whose time of transition is when the driver's pod was missed first."""
+    return Fact("Unknown", "DriverMissing", f"pod {sight.pod_name} was not seen")
+
+
+def _in_force(sight: Sight, control: Control, kinds: tuple[str, ...], type_: str) -> Fact:
+    """Tell of a pause or limit what the driver acknowledged; what is on its way is not in force."""
+    wanted, progress = sight.wanted, sight.progress
+    asked, overridden, told = wanted.paused is not None, wanted.pause_overridden, control.paused is not None
+    heard = None if progress is None else progress.paused is not None
+    if type_ == "Throttled":
+        asked, overridden = wanted.rows_per_second is not None, wanted.throttle_overridden
+        told = control.rows_per_second is not None
+        heard = None if progress is None else progress.throttle_rows_per_second is not None
+    under_way = any(one.command.type in kinds for one in control.pending)
+    before = sight.condition(type_)
+    if under_way or (heard is None and asked != told):
+        was = before is not None and before.status == "True"
+        return Fact("True" if was else "False", "AcknowledgementPending")
+    if heard is None:
+        # After a restart of the operator: what was acknowledged still is, until the driver says otherwise.
+        heard = before is not None and before.status == "True"
+    if not heard:
+        return Fact("False", "AcknowledgementPending" if asked else "NotRequested")
+    if not asked:
+        return Fact("True", "AcknowledgementPending")
+    return Fact("True", "Override" if overridden else "AsRequested")
+
+
+def _synced(sight: Sight, control: Control) -> Fact:
+    if not control.pending:
+        return Fact("True", "Acknowledged")
+    names = ", ".join(f"{one.command.type} (revision {one.revision})" for one in control.pending)
+    late = sight.left_ms(control.pending_since, sight.rules.ack_timeout_ms) <= 0
+    return Fact("False", "AcknowledgementTimeout" if late else "AcknowledgementPending", names)
+
+
+def _verified(sight: Sight) -> dict[str, Fact]:
+    receipt = sight.status.receipt
+    if receipt is None:
+        return {}
+    if receipt.mismatches:
+        return {"Verified": Fact("False", "VerificationFailed", f"{receipt.mismatches} vnodes differ")}
+    return {"Verified": Fact("True", "Equal")}
+
+
+def _kept(sight: Sight, *more: str) -> dict[str, Fact]:
+    return {type_: _fact(one) for type_ in (*_KEPT, *more) if (one := sight.condition(type_)) is not None}
+
+
+def _fact(one: Condition) -> Fact:
+    return Fact(one.status, one.reason, one.message)

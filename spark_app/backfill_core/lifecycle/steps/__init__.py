@@ -1,0 +1,1 @@
+"""One module for each situation of a Backfill; each returns one result."""

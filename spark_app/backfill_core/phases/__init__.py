@@ -1,0 +1,1 @@
+"""What strategies that copy and replay a table share."""

@@ -1,0 +1,1 @@
+"""What passes between the event loop and the job: work, events, actions and the contract of a strategy; frozen values."""

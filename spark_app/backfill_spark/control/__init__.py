@@ -1,0 +1,1 @@
+"""How a running driver is found, commanded and measured."""

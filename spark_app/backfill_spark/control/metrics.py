@@ -1,0 +1,182 @@
+"""The driver's metrics: gauges of the progress that people see, so that the two cannot disagree, and what the loop saw.
+
+docs/driver-metrics.md lists them; a test compares. A metric renamed is an alert that never fires again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from backfill_api.status.progress import Progress, StepProgress
+from backfill_core.protocol.messages import (
+    Acknowledge,
+    Action,
+    ApplyChanges,
+    ChangesApplied,
+    Event,
+    LookFailed,
+    ProveKey,
+    ReadSplit,
+    Seal,
+    Sealed,
+    SealFailed,
+    SplitStaged,
+    StagedFile,
+    StartWork,
+    Verify,
+    Work,
+    WorkCancelled,
+    WorkFailed,
+    WorkFinished,
+)
+from backfill_core.protocol.strategy import Now
+
+_GAUGES: tuple[tuple[str, str, Callable[[Progress], float | None]], ...] = (
+    ("backfill_attempt", "Number of the attempt.", lambda it: it.attempt),
+    ("backfill_epoch", "Newest barrier.", lambda it: it.epoch),
+    ("backfill_percent", "Part of the whole job that is done.", lambda it: it.percent),
+    ("backfill_rows", "Rows of the pinned version.", lambda it: it.rows_total),
+    (
+        "backfill_rows_done",
+        "Rows of history that are done: sealed, or left out by the filter.",
+        lambda it: it.rows_done,
+    ),
+    ("backfill_changes_done", "Row changes applied after the snapshot.", lambda it: it.changes_done),
+    ("backfill_bytes_done", "Bytes sealed.", lambda it: it.bytes_done),
+    ("backfill_splits", "Splits, sealed and estimated.", lambda it: it.splits_total),
+    ("backfill_splits_done", "Splits sealed.", lambda it: it.splits_done),
+    ("backfill_rows_per_second", "Mean over the last seals; 0 while history is held.", lambda it: it.rows_per_second),
+    ("backfill_eta_seconds", "Estimated time left of the whole job.", lambda it: it.eta_seconds),
+    ("backfill_lag_versions", "Versions that the target is behind.", lambda it: it.lag_versions),
+    ("backfill_lag_seconds", "Seconds that the target is behind.", lambda it: it.lag_seconds),
+    ("backfill_throttled", "1 while a limit is in force.", lambda it: it.throttle_rows_per_second is not None),
+    ("backfill_throttle_rows_per_second", "Limit in force.", lambda it: it.throttle_rows_per_second),
+    ("backfill_paused", "1 while history or everything is held.", lambda it: it.paused is not None),
+    ("backfill_quiet", "1 while nothing runs.", lambda it: it.quiet),
+    ("backfill_stopping", "1 once the attempt was asked to end.", lambda it: it.stopping),
+    ("backfill_caught_up", "1 once the target has reached the newest version.", lambda it: it.caught_up),
+    ("backfill_non_convergent", "1 while the lag does not fall.", lambda it: it.non_convergent),
+    ("backfill_command_revision", "Newest command in force.", lambda it: it.revision),
+    ("backfill_target_version", "Target version of the newest seal.", lambda it: it.table_version),
+    ("backfill_last_seal_timestamp_seconds", "When the newest seal was durable.", lambda it: _unix(it.last_seal_time)),
+)
+_STEP_GAUGES: tuple[tuple[str, str, Callable[[StepProgress], float | None]], ...] = (
+    ("backfill_step_running", "1 for the step that the job is in.", lambda it: it.state == "Running"),
+    ("backfill_step_seconds", "Time that the step took so far, pauses left out.", lambda it: it.seconds),
+    ("backfill_step_eta_seconds", "Estimated time left of the step.", lambda it: it.seconds_left),
+)
+_SEAL_BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1, 2.5, 5, 10, 30)
+_WORK_BUCKETS_S = (0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60, 120, 300, 900)
+_KINDS = {ReadSplit: "split", ApplyChanges: "changes", Verify: "receipt", ProveKey: "key"}
+
+
+def _unix(moment: str | None) -> float | None:
+    return None if moment is None else datetime.fromisoformat(moment).timestamp()
+
+
+class _Gauges(Collector):
+    def __init__(self, job_id: str, progress: Callable[[], Progress]) -> None:
+        self._job_id = job_id
+        self._progress = progress
+
+    def collect(self) -> Iterator[Metric]:
+        """Look once, and say all of it; what is not known yet is left out."""
+        progress = self._progress()
+        for name, words, value in _GAUGES:
+            number = value(progress)
+            if number is not None:
+                family = GaugeMetricFamily(name, words, labels=["job"])
+                family.add_metric([self._job_id], float(number))
+                yield family
+        for name, words, of_step in _STEP_GAUGES:
+            known = [(one.name, of_step(one)) for one in progress.steps]
+            family = GaugeMetricFamily(name, words, labels=["job", "step"])
+            for step, number in known:
+                if number is not None:
+                    family.add_metric([self._job_id, step], float(number))
+            yield family
+
+
+class LoopMeter:
+    """Counts and times what passes through the loop; called by the loop's thread only, and costs microseconds."""
+
+    def __init__(self, job_id: str, registry: CollectorRegistry) -> None:
+        """Add the instruments to a registry."""
+        self._job_id = job_id
+        self._sealing: dict[int, float] = {}
+        self._working: dict[int, tuple[Work, float]] = {}
+
+        def times(name: str, words: str, buckets: tuple[float, ...]) -> Histogram:
+            family = Histogram(name, words, labelnames=["job"], buckets=buckets, registry=registry)
+            return family.labels(job_id)
+
+        self._barrier_s = times("backfill_barrier_seconds", "From asking for a seal to durable.", _SEAL_BUCKETS_S)
+        self._seal_s = times("backfill_seal_seconds", "One commit.", _SEAL_BUCKETS_S)
+        self._work_s = {
+            ReadSplit: times("backfill_split_seconds", "Reading and staging one split.", _WORK_BUCKETS_S),
+            ApplyChanges: times("backfill_merge_seconds", "One batch of changes: MERGE, or staging.", _WORK_BUCKETS_S),
+            Verify: times("backfill_receipt_seconds", "Comparing source and target.", _WORK_BUCKETS_S),
+            ProveKey: times("backfill_key_seconds", "Proving that each key stands in one row.", _WORK_BUCKETS_S),
+        }
+
+        def counts(name: str, words: str) -> Counter:
+            return Counter(name, words, labelnames=["job"], registry=registry).labels(job_id)
+
+        self._staged_rows = counts("backfill_staged_rows", "Rows staged by this attempt, sealed or not.")
+        self._staged_bytes = counts("backfill_staged_bytes", "Bytes staged by this attempt, sealed or not.")
+        self._seals_lost = counts("backfill_seal_failures", "Commits that failed and were tried again.")
+        self._looks_lost = counts("backfill_look_failures", "Looks at the source that failed.")
+        self._work_lost = Counter(
+            "backfill_work_failures", "Work that failed or was cancelled.", ["job", "work", "why"], registry=registry
+        )
+        self._acks = Counter("backfill_acknowledgements", "Commands answered.", ["job", "outcome"], registry=registry)
+
+    def __call__(self, seen: Event | Action, moment: Now) -> None:
+        """Take what the loop is about to hand to the core, or to carry out."""
+        match seen:
+            case Seal(epoch=epoch):
+                self._sealing.setdefault(epoch, moment.mono_s)  # a second try is the same barrier
+            case Sealed(epoch=epoch, seconds=seconds):
+                self._seal_s.observe(seconds)
+                self._barrier_s.observe(moment.mono_s - self._sealing.pop(epoch, moment.mono_s))
+            case SealFailed():
+                self._seals_lost.inc()
+            case LookFailed():
+                self._looks_lost.inc()
+            case StartWork(work=work):
+                self._working[work.work_id] = (work, moment.mono_s)
+            case WorkFinished(result=result) if result.work_id in self._working:
+                work, since_s = self._working.pop(result.work_id)
+                self._work_s[type(work)].observe(moment.mono_s - since_s)
+                if isinstance(result, SplitStaged | ChangesApplied):
+                    self._count_files(result.files)
+            case WorkFailed(work_id=work_id):
+                self._lose(work_id, "failed")
+            case WorkCancelled(work_id=work_id):
+                self._lose(work_id, "cancelled")
+            case Acknowledge(outcome=outcome):
+                self._acks.labels(self._job_id, outcome).inc()
+            case _:
+                pass
+
+    def _count_files(self, files: tuple[StagedFile, ...]) -> None:
+        self._staged_rows.inc(sum(file.rows for file in files))
+        self._staged_bytes.inc(sum(file.size_bytes for file in files))
+
+    def _lose(self, work_id: int, why: str) -> None:
+        if work_id in self._working:
+            work, _ = self._working.pop(work_id)
+            self._work_lost.labels(self._job_id, _KINDS[type(work)], why).inc()
+
+
+def progress_registry(job_id: str, progress: Callable[[], Progress]) -> CollectorRegistry:
+    """Return a registry that shows one job's progress, read at each scrape."""
+    disable_created_metrics()  # type: ignore[no-untyped-call]
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Gauges(job_id, progress))
+    return registry

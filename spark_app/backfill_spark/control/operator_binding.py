@@ -1,0 +1,82 @@
+"""Where an attempt is commanded from: loopback for the command line, or the address and identity that an operator gave.
+
+An operator counts its own attempts. The number in the target's state is another one, because the state outlives the
+Backfill; so the seat answers to the operator's number and speaks to the core with the state's.
+"""
+
+from __future__ import annotations
+
+import secrets
+import ssl
+from collections.abc import Callable
+from dataclasses import replace
+
+from prometheus_client import CollectorRegistry
+
+from backfill_api.status.progress import Progress
+from backfill_core.protocol.messages import Acknowledge, CommandReceived, Receipt
+from backfill_spark.control.server import ControlServer
+from backfill_spark.settings import DriverSettings, InvalidSettingError
+
+
+class ControlSeat(ControlServer):
+    """The control server of one attempt, under the number that its commander knows."""
+
+    def __init__(
+        self,
+        settings: DriverSettings,
+        *,
+        attempt: int,
+        job_id: str,
+        submit: Callable[[CommandReceived], None],
+        progress: Callable[[], Progress],
+        receipt: Callable[[], Receipt | None],
+        registry: CollectorRegistry | None = None,
+    ) -> None:
+        """Bind where the settings say; `attempt` is the number in the target's state.
+
+        Raises:
+            InvalidSettingError: the token, the certificate or the key cannot be read, or the address not be bound.
+        """
+        self._inner = attempt
+        try:
+            self.token = _token(settings)
+            super().__init__(
+                attempt=settings.operator_attempt or attempt,
+                job_id=job_id,
+                token=self.token,
+                submit=lambda event: submit(replace(event, attempt=attempt)),
+                progress=progress,
+                receipt=receipt,
+                registry=registry,
+                host=settings.control_bind,
+                port=settings.control_port,
+                ssl_context=_ssl_context(settings),
+            )
+        except OSError as error:
+            raise InvalidSettingError(
+                f"the control server cannot start: {error}.", cure="Correct the BACKFILL_CONTROL_… variables."
+            ) from error
+
+    def acknowledge(self, ack: Acknowledge) -> None:
+        """Pass the core's answer on, under the number that was asked."""
+        super().acknowledge(replace(ack, attempt=self.attempt) if ack.attempt == self._inner else ack)
+
+
+def _token(settings: DriverSettings) -> str:
+    if settings.control_token_file is None:
+        return secrets.token_urlsafe(32)
+    token = settings.control_token_file.read_text().strip()
+    if not token:
+        raise InvalidSettingError(f"{settings.control_token_file} is empty.", cure="Put a token into it.")
+    return token
+
+
+def _ssl_context(settings: DriverSettings) -> ssl.SSLContext | None:
+    folder = settings.control_tls_dir
+    if folder is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.load_cert_chain(folder / "tls.crt", folder / "tls.key")
+    return context

@@ -1,0 +1,313 @@
+"""The driver's control server: commands in, acknowledgements and progress out. Loopback or TLS; always a token.
+
+POST /v1/command[?wait=seconds]     {attempt, revision, command}; 200 and the Ack; 202 and `Pending` when none came in
+                                    time; 409 and `WrongAttempt`
+GET  /v1/acks[?after=revision]      what was acknowledged, oldest first, at most 256
+GET  /v1/progress, /v1/receipt      what there is now
+GET  /metrics, /healthz, /readyz    for monitoring; the last two need no token
+
+Errors are `{"error": {"field": …, "message": …}}`: 400 wrong field, 401 token, 404 path, 413 body.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import math
+import ssl
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+from urllib.parse import SplitResult, parse_qs, urlsplit
+
+from prometheus_client import CollectorRegistry, generate_latest
+from pydantic import ValidationError
+
+from backfill_api.model import REFUSED
+from backfill_api.status.progress import Progress
+from backfill_api.wire import Ack, Command, CommandRequest
+from backfill_core.protocol.messages import Acknowledge, CommandReceived, Receipt
+from backfill_spark.control.connections import BoundedServer, Connections
+from backfill_spark.control.metrics import progress_registry
+from backfill_spark.control.wire import ack_words, receipt_words, received
+
+BODY_MAX_BYTES = 64 * 1024
+WAIT_MAX_S = 60.0
+ACKS_KEPT_MAX = 256
+GOODBYE_S = 2.0
+"""How long `close` lets answers leave: the last one is usually that of the command to stop."""
+
+
+class ControlServer:
+    """Serves one attempt from `start` to `close`; every method may be called from any thread."""
+
+    def __init__(
+        self,
+        *,
+        attempt: int,
+        job_id: str,
+        token: str,
+        submit: Callable[[CommandReceived], None],
+        progress: Callable[[], Progress],
+        receipt: Callable[[], Receipt | None],
+        registry: CollectorRegistry | None = None,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        ssl_context: ssl.SSLContext | None = None,
+        connections: Connections | None = None,
+    ) -> None:
+        """Bind the port at once (0: a free one), answer nothing yet.
+
+        Args:
+            attempt: Commands of any other are refused.
+            job_id: Shown with the progress.
+            token: What a request must carry as `Authorization: Bearer …`.
+            submit: Takes a command to the core; must not block.
+            progress: Newest look at the job.
+            receipt: Newest receipt.
+            registry: What `/metrics` shows; None: the progress as gauges.
+            host: Address to listen on.
+            port: Port to listen on.
+            ssl_context: Serve HTTPS with it.
+            connections: Who is connected; None: as many, and as patiently, as by default.
+        """
+        self.attempt = attempt
+        self.job_id = job_id
+        self.progress = progress
+        self.receipt = receipt
+        self.connections = Connections() if connections is None else connections
+        self._token = token
+        self._submit = submit
+        self._registry = registry or progress_registry(job_id, progress)
+        self._commands: dict[int, Command] = {}
+        self._acks: dict[int, Ack] = {}
+        self._changed = threading.Condition()
+        self._answering = 0
+        self._unread: list[Receipt | None] = []
+        """For each `Verify` whose receipt nobody has read: the receipt that there was before it."""
+        self._started = self._closed = False
+        self._http = BoundedServer(host, port, _handler(self), self.connections)
+        scheme = "http"
+        if ssl_context is not None:
+            # The handshake belongs to the request's thread: a silent client must not hold up the others.
+            self._http.socket = ssl_context.wrap_socket(
+                self._http.socket, server_side=True, do_handshake_on_connect=False
+            )
+            scheme = "https"
+        self.url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{self._http.server_address[1]}"
+
+    def start(self) -> None:
+        """Begin to answer."""
+        self._started = True
+        threading.Thread(
+            target=self._http.serve_forever, kwargs={"poll_interval": 0.1}, name="control", daemon=True
+        ).start()
+
+    def close(self) -> None:
+        """Answer who waits, let a receipt that was asked for be read, then stop.
+
+        A receipt that finds a difference ends the job: without this its reader would find nobody.
+        """
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: not (self._answering or self._owes_receipt()), timeout=GOODBYE_S)
+        if self._started:
+            self._http.shutdown()
+        self._http.server_close()
+
+    def acknowledge(self, ack: Acknowledge) -> None:
+        """Pass the core's answer to whoever waits for it."""
+        with self._changed:
+            if ack.attempt == self.attempt:
+                self._acks[ack.revision] = ack_words(ack)
+                for old in sorted(self._acks)[: -ACKS_KEPT_MAX or None]:
+                    del self._acks[old]
+                    self._commands.pop(old, None)
+            self._changed.notify_all()
+
+    def _owes_receipt(self) -> bool:
+        newest = self.receipt()
+        return newest is not None and any(before != newest for before in self._unread)
+
+    def receipt_read(self, receipt: Receipt | None) -> None:
+        """Know that somebody was told a receipt; the oldest `Verify` that waits for one is served."""
+        with self._changed:
+            served = next((index for index, before in enumerate(self._unread) if before != receipt), None)
+            if served is not None:
+                del self._unread[served]
+            self._changed.notify_all()
+
+    def command(self, request: CommandRequest, wait_s: float) -> Ack:
+        """Hand a command to the core once, and wait for its answer.
+
+        The same revision again is answered the same again, unless it asks for something else: then somebody was
+        quicker, and the answer is `Superseded`. So is a revision below one that was answered.
+        """
+        if request.attempt != self.attempt:
+            return self._answer(request, "WrongAttempt", f"this is attempt {self.attempt}")
+        revision = request.revision
+        with self._changed:
+            taken = self._commands.get(revision)
+            if taken is not None and taken != request.command:
+                return self._answer(request, "Superseded", f"revision {revision} is another command")
+            if revision not in self._acks and taken is None:
+                newest = max(self._acks, default=0)
+                if revision < newest:
+                    return self._answer(request, "Superseded", f"revision {newest} is newer")
+                self._commands[revision] = request.command
+                if request.command.type == "Verify":
+                    self._unread = [*self._unread[1 - ACKS_KEPT_MAX :], self.receipt()]
+                self._submit(received(request))
+            self._changed.wait_for(lambda: self._closed or revision in self._acks, timeout=min(wait_s, WAIT_MAX_S))
+            return self._acks.get(revision) or self._answer(request, "Pending", "not committed yet")
+
+    def _answer(self, request: CommandRequest, outcome: Any, message: str) -> Ack:
+        epoch = self.progress().epoch
+        return Ack(attempt=request.attempt, epoch=epoch, revision=request.revision, outcome=outcome, message=message)
+
+    def acks(self, after: int) -> list[Ack]:
+        """Return what was acknowledged with a revision above `after`, oldest first."""
+        with self._changed:
+            return [self._acks[revision] for revision in sorted(self._acks) if revision > after]
+
+    def ready(self) -> bool:
+        """Has the attempt sealed its fence, and is it not over?"""
+        return not self._closed and self.progress().table_version is not None
+
+    def allowed(self, header: str | None) -> bool:
+        """Does a request carry the token? Takes the same time whatever is wrong with it."""
+        return hmac.compare_digest((header or "").encode(), f"Bearer {self._token}".encode())
+
+    def metrics(self) -> bytes:
+        """Return the metrics as Prometheus reads them."""
+        return generate_latest(self._registry)
+
+    def __enter__(self) -> None:
+        """Begin an answer that `close` waits for."""
+        with self._changed:
+            self._answering += 1
+
+    def __exit__(self, *_: object) -> None:
+        """End it."""
+        with self._changed:
+            self._answering -= 1
+            self._changed.notify_all()
+
+
+def _handler(server: ControlServer) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        """One connection."""
+
+        protocol_version = "HTTP/1.1"
+        timeout = 70
+
+        def parse_request(self) -> bool:
+            """Read a header; a stranger is answered once, and then makes room."""
+            whole = super().parse_request()
+            known = whole and server.allowed(self.headers.get("Authorization"))
+            self.close_connection = self.close_connection or not known
+            server.connections.heard(self.connection, known=known)
+            return whole
+
+        def do_GET(self) -> None:
+            """Answer a look."""
+            parts = urlsplit(self.path)
+            if parts.path == "/healthz":
+                return self._send(200, b"ok\n", "text/plain")
+            if parts.path == "/readyz":
+                ready = server.ready()
+                return self._send(200 if ready else 503, b"ok\n" if ready else b"not committed yet\n", "text/plain")
+            if not server.allowed(self.headers.get("Authorization")):
+                return self._error(401, "token", "is missing or wrong")
+            match parts.path:
+                case "/v1/progress":
+                    words = {"jobId": server.job_id, **server.progress().model_dump(mode="json", by_alias=True)}
+                    return self._json(200, words)
+                case "/v1/receipt":
+                    receipt = server.receipt()
+                    shown = None if receipt is None else receipt_words(receipt).model_dump(mode="json", by_alias=True)
+                    self._json(200, shown)
+                    return server.receipt_read(receipt)
+                case "/v1/acks":
+                    return self._acks(parts)
+                case "/metrics":
+                    return self._send(200, server.metrics(), "text/plain; version=0.0.4; charset=utf-8")
+                case _:
+                    return self._error(404, "path", "there is nothing here")
+
+        def _acks(self, parts: SplitResult) -> None:
+            after = _number(parts, "after")
+            if after is None:
+                return self._error(400, "after", "must be a revision")
+            acks = [ack.model_dump(mode="json", by_alias=True) for ack in server.acks(int(after))]
+            return self._json(200, {"attempt": server.attempt, "acks": acks})
+
+        def do_POST(self) -> None:
+            """Take a command."""
+            # Whoever is refused before the body was read must not have it read as the next request.
+            self.close_connection = True
+            if not server.allowed(self.headers.get("Authorization")):
+                return self._error(401, "token", "is missing or wrong")
+            length = self.headers.get("Content-Length", "")
+            if not (length.isascii() and length.isdigit()) or len(length) > 9 or int(length) > BODY_MAX_BYTES:
+                return self._error(413, "body", f"must say its length, at most {BODY_MAX_BYTES} bytes")
+            body = self.rfile.read(int(length))
+            self.close_connection = False
+            parts = urlsplit(self.path)
+            if parts.path != "/v1/command":
+                return self._error(404, "path", "there is nothing here")
+            wait_s = _number(parts, "wait")
+            if wait_s is None:
+                return self._error(400, "wait", "must be seconds")
+            try:
+                request = CommandRequest.model_validate_json(body)
+            except ValidationError as error:
+                return self._error(400, *_first(error))
+            with server:
+                ack = server.command(request, wait_s)
+                status = {"WrongAttempt": 409, "Pending": 202}.get(ack.outcome, 200)
+                return self._json(status, ack.model_dump(mode="json", by_alias=True))
+
+        def _json(self, status: int, value: Any) -> None:
+            self._send(status, json.dumps(value).encode(), "application/json")
+
+        def _error(self, status: int, field: str, message: str) -> None:
+            self._json(status, {"error": {"field": field, "message": message}})
+
+        def _send(self, status: int, body: bytes, kind: str) -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            if self.close_connection:
+                self.send_header("Connection", "close")
+            self.end_headers()
+            try:
+                self.wfile.write(body)
+            except ConnectionError:
+                self.close_connection = True  # who asked has gone; the command counts all the same
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing: the terminal belongs to the progress view."""
+
+    return Handler
+
+
+def _first(error: ValidationError) -> tuple[str, str]:
+    """Return the path and the message of the first thing that is wrong with a body."""
+    first = error.errors(include_url=False)[0]
+    path = [str(part) for part in first["loc"]]
+    if first["type"] != REFUSED:
+        return ".".join(path) or "body", first["msg"]
+    context = first["ctx"]
+    return ".".join([*path, context["path"]]), f"{context['message']}; {context['cure']}"
+
+
+def _number(parts: SplitResult, name: str) -> float | None:
+    """Return a number of the query, 0 without one; None: it is no number, or below 0."""
+    try:
+        value = float(parse_qs(parts.query).get(name, ["0"])[0])
+    except ValueError:
+        return None
+    return value if math.isfinite(value) and value >= 0 else None

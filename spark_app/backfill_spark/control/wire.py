@@ -1,0 +1,78 @@
+"""Between the words on the wire and the core's commands."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from backfill_api.status import receipt as words
+from backfill_api.wire import Ack, CommandRequest, PauseCommand, StopCommand
+from backfill_api.wire import Command as WireCommand
+from backfill_core.protocol.messages import (
+    Acknowledge,
+    Command,
+    CommandReceived,
+    Pause,
+    Receipt,
+    Resume,
+    Stop,
+    Throttle,
+    VerifyNow,
+)
+
+
+def received(request: CommandRequest) -> CommandReceived:
+    """Return a request as the core's event."""
+    return CommandReceived(request.attempt, request.revision, _command(request.command))
+
+
+def _command(wire: WireCommand) -> Command:
+    match wire.type:
+        case "Pause":
+            pause = wire.pause or PauseCommand()
+            return Pause(everything=pause.scope == "All", force=pause.force)
+        case "Resume":
+            return Resume()
+        case "Throttle":
+            assert wire.throttle is not None
+            return Throttle(wire.throttle.rows_per_second, wire.throttle.for_seconds)
+        case "Verify":
+            return VerifyNow()
+        case "Stop":
+            return Stop(force=(wire.stop or StopCommand()).force)
+
+
+def ack_words(ack: Acknowledge) -> Ack:
+    """Return the core's acknowledgement in the words of the contract."""
+    outcome: Any = ack.outcome
+    return Ack(attempt=ack.attempt, epoch=ack.epoch, revision=ack.revision, outcome=outcome, message=ack.message)
+
+
+def receipt_words(receipt: Receipt) -> words.Receipt:
+    """Return the core's receipt in the words of the contract."""
+    return words.Receipt(
+        source_version=receipt.source_version,
+        target_version=receipt.target_version,
+        epoch=receipt.epoch,
+        rows=receipt.rows,
+        vnodes=receipt.vnodes,
+        digest=receipt.digest,
+        mismatches=tuple(
+            words.Mismatch(vnode=one.vnode, source_rows=one.source_rows, target_rows=one.target_rows)
+            for one in receipt.mismatches
+        ),
+        verified_at=None if receipt.verified_ms is None else moment_words(receipt.verified_ms),
+        seconds=receipt.seconds,
+        complete=receipt.complete,
+        rows_filtered=receipt.rows_filtered,
+        rows_total=receipt.rows_total,
+    )
+
+
+LAST_MS = 253_402_300_799_000
+"""9999-12-31T23:59:59Z."""
+
+
+def moment_words(ms: int) -> str:
+    """Return milliseconds since 1970 as RFC 3339; what is later than all years is the end of the last."""
+    return datetime.fromtimestamp(min(ms, LAST_MS) / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,168 @@
+"""Where a table is that a spec names by path or by its name in the catalog: one spelling for each place."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from backfill_api.spec.locations import Place, PlaceError, place
+from backfill_core.errors import InvalidSpecError, SourceNotFoundError, TargetNotFoundError, TransientError
+from backfill_spark.jvm.errors import JAVA_ERRORS, causes, first_line, is_a
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+SPARK_CATALOG = "spark_catalog"
+SOURCE_PATH, TARGET_PATH = "spec.source.delta.path", "spec.target.delta.path"
+ONE_STORE = {"s3": "s3a", "s3n": "s3a", "abfs": "abfss", "wasb": "wasbs"}
+"""Schemes of one object store, by the one that stands for both."""
+
+JARS = {
+    "s3a": "org.apache.hadoop:hadoop-aws",
+    "gs": "com.google.cloud.bigdataoss:gcs-connector",
+    "abfss": "org.apache.hadoop:hadoop-azure",
+    "wasbs": "org.apache.hadoop:hadoop-azure",
+    "oss": "org.apache.hadoop:hadoop-aliyun",
+    "cosn": "org.apache.hadoop:hadoop-cos",
+}
+
+
+def location(spark: SparkSession, path: str | None, table: str | None) -> str:
+    """Return the one spelling of the place of a source, given by path or by catalog name.
+
+    Raises:
+        SourceNotFoundError: no such table in the catalog.
+        InvalidSpecError: the path names no place, or one that this driver has no file system for.
+    """
+    from pyspark.errors import AnalysisException
+
+    if table is None:
+        return one_spelling(spark, str(path), field=SOURCE_PATH)
+    try:
+        return _of_table(spark, table, field="spec.source.delta.table")
+    except AnalysisException as error:
+        cure = "Give its path instead, or name the catalog in spec.spark.conf or with --conf (docs/operating.md)."
+        raise SourceNotFoundError(f"no table {table!r} in the catalog.", cure=cure) from error
+
+
+def target_location(spark: SparkSession, path: str | None, table: str | None) -> str:
+    """Return the same of a target, which may be missing: where the catalog would make it.
+
+    Raises:
+        TargetNotFoundError: the catalog does not know, or is not Spark's own.
+        InvalidSpecError: the path names no place, or one that no table can be at.
+    """
+    from pyspark.errors import AnalysisException
+
+    if table is None:
+        found = one_spelling(spark, str(path), field=TARGET_PATH)
+        if place(found).path == "/":
+            raise InvalidSpecError(
+                f"{TARGET_PATH}: {path!r} is the root of a file system.", cure="Name a folder for the table below it."
+            )
+        return found
+    field = "spec.target.delta.table"
+    with suppress(AnalysisException):
+        return _of_table(spark, table, field=field)
+    state: Any = spark._jsparkSession.sessionState()
+    try:
+        name = state.sqlParser().parseTableIdentifier(table)
+        if name.catalog().isDefined() and name.catalog().get() != SPARK_CATALOG:
+            raise _no_place(table)
+        return _of_uri(spark, state.catalog().defaultTablePath(name), field=field)
+    except JAVA_ERRORS as error:
+        raise _no_place(table) from error
+
+
+def one_spelling(spark: SparkSession, text: str, *, field: str) -> str:
+    """Return the one way to write a place: an absolute path without links, or a URI as Hadoop writes it.
+
+    Raises:
+        InvalidSpecError: it names none, or this driver has no file system for it.
+    """
+    try:
+        found = place(text)
+    except PlaceError as error:
+        raise InvalidSpecError(f"{field}: {text!r} {error.message}.", cure=f"{_sentence(error.cure)}") from error
+    local = spark._jvm.org.apache.hadoop.fs.FileSystem.getDefaultUri(_conf(spark)).getScheme() == "file"  # type: ignore[union-attr]
+    if found.is_local and (local or not found.scheme):
+        return _resolved(found.path, field)
+    # Hadoop writes its own scheme without an empty authority.
+    uri = f"file:{_resolved(found.path, field)}" if found.scheme == "file" else found.uri
+    return _qualified(spark, uri, found, field)
+
+
+def _resolved(path: str, field: str) -> str:
+    try:
+        # Two leading slashes are a host for some: POSIX leaves their meaning open.
+        return "/" + str(Path(path).expanduser().resolve()).lstrip("/")
+    except (RuntimeError, OSError) as error:
+        raise InvalidSpecError(f"{field}: {path!r} cannot be followed: {error}.", cure="Write it in full.") from error
+
+
+def _qualified(spark: SparkSession, uri: str, found: Place, field: str) -> str:
+    jvm: Any = spark._jvm
+    try:
+        hadoop = jvm.org.apache.hadoop.fs.Path(uri)
+        return str(hadoop.getFileSystem(_conf(spark)).makeQualified(hadoop).toString()).rstrip("/")
+    except JAVA_ERRORS as error:
+        jar = JARS.get(ONE_STORE.get(found.scheme, found.scheme))
+        missing = f"{field}: this driver has no file system for {found.scheme}:"
+        if is_a(error, "UnsupportedFileSystemException"):
+            cure = "Use a scheme that is there" + (
+                ", such as s3a." if found.scheme in ("s3", "s3n") else ", or add the jar that knows it."
+            )
+            raise InvalidSpecError(f"{missing} {causes(error)[-1][1]}.", cure=cure) from error
+        if is_a(error, "ClassNotFoundException"):
+            cure = _with_jar(spark, jar) if jar else "Add its jar to the driver's jars."
+            raise InvalidSpecError(f"{missing} {causes(error)[-1][1]}.", cure=cure) from error
+        words = f"{field}: {uri!r} cannot be opened: {first_line(error)}."
+        if is_a(error, "UnknownHostException") or is_a(error, "ConnectException"):
+            raise TransientError(words, cure="Check the name of the host, and that it answers.") from error
+        raise InvalidSpecError(words, cure="Correct it.") from error
+
+
+def _with_jar(spark: SparkSession, jar: str) -> str:
+    """Say which jar to add; those of Hadoop itself must be of the Hadoop that Spark has."""
+    jvm: Any = spark._jvm
+    of_hadoop = jar.startswith("org.apache.hadoop:")
+    version = str(jvm.org.apache.hadoop.util.VersionInfo.getVersion()) if of_hadoop else "<version>"
+    return (
+        f"Add its jar: --packages {jar}:{version}, or spec.spark.conf with spark.jars.packages; "
+        "on a cluster put it into the image (docs/operating.md)."
+    )
+
+
+def in_one_store(uri: str) -> str:
+    """Return a URI with the scheme that stands for its store: `s3://b/t` and `s3a://b/t` are one table."""
+    scheme, colon, rest = uri.partition(":")
+    return f"{ONE_STORE.get(scheme, scheme)}{colon}{rest}"
+
+
+def _conf(spark: SparkSession) -> Any:
+    return spark._jsc.hadoopConfiguration()  # type: ignore[union-attr]
+
+
+def _of_table(spark: SparkSession, table: str, *, field: str) -> str:
+    detail = spark.sql(f"DESCRIBE DETAIL {table}").first()
+    assert detail is not None
+    return one_spelling(spark, str(detail["location"]), field=field)
+
+
+def _of_uri(spark: SparkSession, uri: Any, *, field: str) -> str:
+    """Return a place of Java's own form, which escapes what a path may hold."""
+    jvm: Any = spark._jvm
+    return one_spelling(spark, str(jvm.org.apache.hadoop.fs.Path(uri).toString()), field=field)
+
+
+def _sentence(cure: str) -> str:
+    return f"{cure[:1].upper()}{cure[1:]}."
+
+
+def _no_place(table: str) -> TargetNotFoundError:
+    return TargetNotFoundError(
+        f"there is no table {table!r}, and the catalog does not say where it would be.",
+        cure="Make the table, or its database, or give spec.target.delta.path instead.",
+    )

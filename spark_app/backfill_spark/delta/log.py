@@ -1,0 +1,180 @@
+"""The log of a Delta table, read by Delta Kernel: the newest version, what it says of itself, and its files; no Spark job.
+
+The first Spark jobs of a JVM take seconds each, and a driver that was killed is waited for. Nothing here commits: that is
+`seal.py`, the only other file that touches Kernel.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from backfill_core.protocol.messages import Head
+from backfill_spark.delta.retention import kept_seconds
+from backfill_spark.jvm.bulk_calls import static_method, text_of
+from backfill_spark.jvm.errors import JAVA_ERRORS, is_no_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class EmptyCommitError(Exception):
+    """A commit is an empty file: Delta writes none without an action, so it was cut off."""
+
+
+_COUNT_FIRST = re.compile(r'\{"numRecords":(\d+)[,}]')
+"""How Delta and Kernel begin statistics: what follows, a kilobyte a file, need not be parsed for the count alone."""
+
+LOG_ERRORS = (*JAVA_ERRORS, EmptyCommitError)
+"""What looks at a log raise; only the caller knows whose it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedFile:
+    """A data file of one version."""
+
+    path: str
+    """As the log spells it: relative to the table or absolute, percent-encoded."""
+
+    bytes: int
+    rows: int | None
+    """With deleted ones; None when the log does not say."""
+
+    deleted: int
+    """Rows that its deletion vector hides."""
+
+    nulls: tuple[int | None, ...]
+    """Of each column that was asked for, with those of deleted rows; None when the log does not say."""
+
+    action: str
+    """The `add` action as a line of a commit, without its statistics."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedTable:
+    """What a version says of its table."""
+
+    schema: str
+    """As JSON, as the log has it."""
+
+    partitions: tuple[str, ...]
+    properties: dict[str, str]
+    features: frozenset[str]
+    """Of readers and writers, as far as the protocol names them."""
+
+
+def table_now(spark: SparkSession, path: str) -> LoggedTable | None:
+    """Return what the newest version says of its table; None where there is no commit.
+
+    Delta's own snapshot says the same, once it has rebuilt the whole state in Spark jobs; for a killed driver's target, whose
+    newest version has no checksum, so does its `isDeltaTable`.
+
+    Raises:
+        Whatever else Kernel or the storage say (`LOG_ERRORS`).
+    """
+    engine, table = _open(spark, path)
+    try:
+        snapshot = table.getLatestSnapshot(engine)
+    except JAVA_ERRORS as error:
+        if is_no_table(error):
+            return None
+        raise
+    _check_commits(snapshot)
+    metadata, protocol = snapshot.getMetadata(), snapshot.getProtocol()
+    return LoggedTable(
+        schema=str(metadata.getSchemaString()),
+        partitions=tuple(str(name) for name in snapshot.getPartitionColumnNames()),
+        properties={str(name): str(value) for name, value in dict(metadata.getConfiguration()).items()},
+        features=frozenset(str(name) for name in [*protocol.getReaderFeatures(), *protocol.getWriterFeatures()]),
+    )
+
+
+def newest_version(spark: SparkSession, path: str) -> Head:
+    """Return the newest version of a table and its commit time.
+
+    Raises:
+        Whatever Kernel or the storage say (`LOG_ERRORS`): only the caller knows whose table it is.
+    """
+    engine, table = _open(spark, path)
+    snapshot = table.getLatestSnapshot(engine)
+    metadata = snapshot.getMetadata()
+    kept_s = kept_seconds(metadata.getConfiguration().get)
+    return Head(snapshot.getVersion(), snapshot.getTimestamp(engine), metadata.getId(), kept_s)
+
+
+def files_at(spark: SparkSession, path: str, version: int, *, nulls_of: Sequence[str]) -> list[LoggedFile]:
+    """Return the data files of a version in the order of their paths.
+
+    Args:
+        spark: The session.
+        path: Absolute path or URI of the table.
+        version: Number of the version.
+        nulls_of: Physical names of the columns whose nulls are asked for.
+
+    Raises:
+        Whatever Kernel or the storage say (`LOG_ERRORS`).
+    """
+    engine, table = _open(spark, path)
+    snapshot = table.getSnapshotAsOfVersion(engine, version)
+    _check_commits(snapshot)
+    scan = snapshot.getScanBuilder().build()
+    batches = scan.getScanFiles(engine, True)  # with statistics
+    try:
+        return sorted(logged_files(spark, batches, nulls_of), key=lambda file: file.path)
+    finally:
+        batches.close()
+
+
+def _check_commits(snapshot: Any) -> None:
+    """Refuse empty commits: for Kernel they change nothing."""
+    for file in snapshot.getLogSegment().getDeltas():
+        if file.getSize() == 0:
+            raise EmptyCommitError(f"{file.getPath()} is empty")
+
+
+def logged_files(spark: SparkSession, batches: Any, nulls_of: Sequence[str] = ()) -> Iterator[LoggedFile]:
+    """Yield the files of a Kernel scan, batch by batch, as they come; the caller closes it."""
+    as_json = static_method(spark, "io.delta.kernel.defaults.internal.json.JsonUtils", "rowToJson")
+    while batches.hasNext():
+        lines = batches.next().getRows().map(as_json).toInMemoryList()
+        yield from (_parse(line, nulls_of) for line in lines_of(text_of(spark, lines)))
+
+
+def lines_of(text: str) -> list[str]:
+    """Return the actions of a commit, one each: a line ends with a line feed and nothing else.
+
+    JSON leaves U+0085, U+2028 and U+2029 as they are, at which Python's own lines end too.
+    """
+    return [line for line in text.split("\n") if line.strip()]
+
+
+def without_statistics(add: dict[str, Any]) -> str:
+    """Return an `add` action as a line of a commit, without its statistics: a kilobyte a file that a read does not need."""
+    return json.dumps({"add": {name: value for name, value in add.items() if name != "stats"}})
+
+
+def _open(spark: SparkSession, path: str) -> tuple[Any, Any]:
+    kernel: Any = spark._jvm.io.delta.kernel  # type: ignore[union-attr]
+    engine = kernel.defaults.engine.DefaultEngine.create(spark._jsc.hadoopConfiguration())  # type: ignore[union-attr]
+    return engine, kernel.Table.forPath(engine, path)
+
+
+def _parse(line: str, nulls_of: Sequence[str]) -> LoggedFile:
+    add = json.loads(line)["add"]
+    said = add.get("stats") or "{}"
+    counted = None if nulls_of else _COUNT_FIRST.match(said)
+    stats = {"numRecords": int(counted[1])} if counted else json.loads(said)
+    nulls = stats.get("nullCount", {})
+    return LoggedFile(
+        path=add["path"],
+        bytes=add["size"],
+        rows=stats.get("numRecords"),
+        deleted=(add.get("deletionVector") or {}).get("cardinality", 0),
+        nulls=tuple(
+            count if isinstance(count := nulls.get(name), int) else None for name in nulls_of
+        ),  # a struct's is none
+        action=without_statistics(add),
+    )

@@ -1,0 +1,1 @@
+"""One attempt at one job: open, check, run, report."""

@@ -1,0 +1,178 @@
+"""The one loop: next event -> core -> carry out the actions in order. It decides nothing.
+
+Seals and looks at the source have a thread each; work has its own pool (work.py). All answer through the
+queue, so the core sees one event at a time and needs no lock.
+"""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+from backfill_core.errors import BackfillError, ForeignCommit
+from backfill_core.job.job import Job, JobView
+from backfill_core.protocol.messages import (
+    Acknowledge,
+    Action,
+    CancelWork,
+    Discard,
+    Event,
+    Finish,
+    Head,
+    HeadMoved,
+    LookAtHead,
+    LookFailed,
+    OthersCommitted,
+    Seal,
+    Sealed,
+    SealFailed,
+    StagedFile,
+    StartWork,
+    Tick,
+    Work,
+)
+from backfill_core.protocol.strategy import Now
+from backfill_spark.crash_points import crash_point
+
+OBSERVE_EVERY_S = 0.25
+
+
+class Hands(Protocol):
+    """What the loop needs done; every method may block except `start` and `cancel`."""
+
+    def start(self, work: Work, answer: Callable[[Event], None]) -> None:
+        """Begin work in the background and answer once."""
+
+    def cancel(self, work_id: int) -> None:
+        """Ask work to end soon."""
+
+    def seal(self, action: Seal) -> int:
+        """Commit, and return the version of the table; the same action may be given again."""
+
+    def after_seal(self) -> tuple[ForeignCommit, ...]:
+        """Do what follows a commit but is not awaited by a barrier (checkpoints); return what others committed before it."""
+
+    def head(self, kept_after: int | None) -> Head:
+        """Look at the source's newest version, and whether the one after `kept_after` is still there."""
+
+    def discard(self, files: tuple[StagedFile, ...]) -> None:
+        """Remove staged files."""
+
+    def explain(self, error: Exception) -> BackfillError:
+        """Say in our words what went wrong."""
+
+
+def now() -> Now:
+    """Read both clocks; the only place that does."""
+    return Now(time.monotonic(), time.time_ns() // 1_000_000)
+
+
+class Loop:
+    """Runs one job to its end."""
+
+    def __init__(
+        self,
+        job: Job,
+        hands: Hands,
+        *,
+        acknowledge: Callable[[Acknowledge], None],
+        observe: Callable[[JobView], None],
+        watch: Callable[[Event | Action, Now], None] = lambda _seen, _moment: None,
+    ) -> None:
+        """Take the job and the hands; nothing starts before `run`.
+
+        Args:
+            job: The core.
+            hands: Carry out what it says.
+            acknowledge: Takes the answers to commands.
+            observe: Called about four times a second with a look at the job, and at once when a pause has become quiet.
+            watch: Shown every event before the core, and every action before it is carried out; must not block.
+        """
+        self._job = job
+        self._hands = hands
+        self._acknowledge = acknowledge
+        self._observe = observe
+        self._watch = watch
+        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._sealer = ThreadPoolExecutor(1, thread_name_prefix="seal")
+        self._side = ThreadPoolExecutor(2, thread_name_prefix="side")
+
+    def put(self, event: Event) -> None:
+        """Hand in an event from any thread or signal handler."""
+        self._events.put(event)
+
+    def run(self) -> Finish:
+        """Go on until the core says `Finish`, and return that."""
+        finish = self._carry_out(self._job.start(now()))
+        observed_s, rested = 0.0, False
+        while finish is None:
+            event, moment = self._next_event(), now()
+            self._watch(event, moment)
+            finish = self._carry_out(self._job.on(event, moment))
+            came_to_rest, rested = self._job.at_rest and not rested, self._job.at_rest
+            if time.monotonic() - observed_s >= OBSERVE_EVERY_S or came_to_rest or finish is not None:
+                observed_s = time.monotonic()
+                self._observe(self._job.view(now()))
+        self._sealer.shutdown(wait=True)
+        self._side.shutdown(wait=True, cancel_futures=True)
+        return finish
+
+    def _next_event(self) -> Event:
+        wait_s = min(OBSERVE_EVERY_S, self._job.wake_at_s() - time.monotonic())
+        try:
+            return self._events.get(timeout=max(0.0, wait_s)) if wait_s > 0 else self._events.get_nowait()
+        except queue.Empty:
+            return Tick()
+
+    def _carry_out(self, actions: tuple[Action, ...]) -> Finish | None:
+        for action in actions:
+            self._watch(action, now())
+            match action:
+                case StartWork(work=work):
+                    self._hands.start(work, self.put)
+                case CancelWork(work_id=work_id):
+                    self._hands.cancel(work_id)
+                case Seal():
+                    self._sealer.submit(self._seal, action)
+                case Acknowledge():
+                    crash_point("before_ack")
+                    self._acknowledge(action)
+                case Discard(files=files):
+                    self._side.submit(self._hands.discard, files)
+                case LookAtHead(kept_after=version):
+                    self._side.submit(self._look, version)
+                case Finish():
+                    crash_point("before_finish")
+                    return action
+        return None
+
+    def _seal(self, action: Seal) -> None:
+        crash_point("before_seal")
+        began_s = time.monotonic()
+        try:
+            version = self._hands.seal(action)
+        except Exception as error:  # noqa: BLE001 - a thread's border: whatever it was becomes an event
+            self.put(SealFailed(action.epoch, self._hands.explain(error)))
+            return
+        seconds = time.monotonic() - began_s
+        crash_point("after_seal_commit")
+        self.put(Sealed(action.epoch, version, seconds))
+        self._side.submit(self._after_seal)
+
+    def _after_seal(self) -> None:
+        try:
+            others = self._hands.after_seal()
+            if others:
+                self.put(OthersCommitted(others))
+        except Exception as error:  # noqa: BLE001 - a missed checkpoint costs readers time, never the job
+            self._hands.explain(error)
+
+    def _look(self, kept_after: int | None) -> None:
+        # An answer must come, good or bad: the core waits for it before it looks again.
+        try:
+            self.put(HeadMoved(self._hands.head(kept_after)))
+        except Exception as error:  # noqa: BLE001 - a thread's border: whatever it was becomes an event
+            self.put(LookFailed(self._hands.explain(error)))

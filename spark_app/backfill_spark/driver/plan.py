@@ -1,0 +1,208 @@
+"""What a job would do, how long it would take on this machine, and what is doubtful about it.
+
+Nothing is written to source or target: the calibration writes a sample into a temporary folder of this machine, twice,
+and the second time counts.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from typing import TYPE_CHECKING
+
+from backfill_api.spec.bounds import count as whole
+from backfill_api.spec.spec import Backfill
+from backfill_api.status.plan import Plan, PlannedStep, PlanWarning
+from backfill_core.errors import DuplicateKeyError
+from backfill_core.job.steps import (
+    CATCH_UP,
+    COPY,
+    KEY_PROOF,
+    RECEIPT,
+    ROWS_PER_S,
+    SCAN_S,
+    START,
+    catch_up_s,
+    copy_s,
+    scan_s,
+    slower,
+)
+from backfill_core.pacing.retention import SHORT
+from backfill_core.protocol.messages import Piece
+from backfill_spark.delta.retention import kept_seconds
+from backfill_spark.driver.action_executor import UPSERT
+from backfill_spark.driver.attempt import CHECK_UNIQUE_ROWS_MAX
+from backfill_spark.driver.job_context import Opened, open_job, session_for
+from backfill_spark.settings import DriverSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SAMPLE_ROWS_MAX = 400_000
+SPREAD = 0.35
+"""How far a sample of a second is off, measured over machines and tables: a third either way."""
+
+FENCE_SECONDS = 3
+"""The control server, the table that is made, the fence: what a run's start has and a plan has not."""
+
+TINY_FILE_BYTES = 1 << 20
+HUGE_FILE_BYTES = 4 << 30
+
+
+def plan_job(
+    backfill: Backfill, *, settings: DriverSettings, check_unique: bool = False, spark: SparkSession | None = None
+) -> Plan:
+    """Open everything that a job names, and say what would happen.
+
+    Args:
+        backfill: The job.
+        settings: Of this process.
+        check_unique: Prove the key unique; reads the key columns once.
+        spark: A session to use; else one is opened and closed again.
+
+    Raises:
+        BackfillError: the job could not start; the same errors as when it is run.
+    """
+    began_s = time.monotonic()
+    with session_for(backfill, settings, app_name="backfill plan", given=spark) as session:
+        opened = open_job(session, backfill)
+        with opened.in_our_words():
+            return _plan(opened, backfill, settings, began_s, check_unique=check_unique)
+
+
+def _plan(opened: Opened, backfill: Backfill, settings: DriverSettings, began_s: float, *, check_unique: bool) -> Plan:
+    # A run opens the same: what it took here it takes there.
+    start_s = time.monotonic() - began_s + FENCE_SECONDS
+    pinned, spec = opened.pinned, backfill.spec
+    rate = _calibrate(opened, settings.cores)
+    limit = spec.throttle.rows_per_second
+    steps = _steps(opened, backfill, settings, start_s, rate)
+    seconds = sum(one.seconds for one in steps)
+    opened.source.check_no_null_key(spec.transform.where)
+    unique = _is_unique(opened, spec.key) if check_unique and spec.source.delta and spec.source.delta.key else None
+    retention = kept_seconds(opened.source.properties().get)
+    params = spec.strategy.snapshot
+    per_split = max(1, int(rate * params.split_target_seconds / params.max_in_flight))
+    return Plan(
+        rows=pinned.live_rows,
+        bytes=sum(pinned.bytes),
+        files=len(pinned.rows),
+        splits=-(-pinned.live_rows // per_split),
+        version=pinned.version,
+        estimated_seconds=whole(seconds),
+        estimated_seconds_low=whole(seconds * (1 - SPREAD)),
+        estimated_seconds_high=whole(seconds * (1 + SPREAD) + 1),
+        key_columns=tuple(spec.source.delta.key if spec.source.delta else ()),
+        key_unique=unique,
+        key_nulls=0 if spec.source.delta and spec.source.delta.key else None,
+        change_feed=pinned.change_feed,
+        retention_seconds=retention,
+        target_exists=opened.sink.exists(),
+        resumes_attempt=None if opened.state is None else opened.state.attempt,
+        steps=steps,
+        warnings=(
+            *_warnings(opened, limit, seconds, retention, unique=unique),
+            *_key_unproven(backfill, settings, pinned.live_rows, unique=unique),
+        ),
+    )
+
+
+def _steps(
+    opened: Opened, backfill: Backfill, settings: DriverSettings, start_s: float, rate: float
+) -> tuple[PlannedStep, ...]:
+    """Return the steps of a whole job from its start, each with the time it takes at the rate of the sample."""
+    spec, rows, per_s = backfill.spec, opened.pinned.live_rows, rate or ROWS_PER_S
+    # The rate of the sample says how long rows take here; the start, how long the rest does.
+    fixed_s = SCAN_S * (slower(start_s) - 1)
+    times = {START: start_s, COPY: copy_s(rows, per_s, spec.throttle.rows_per_second)}
+    if spec.target.delta.write_mode == UPSERT and settings.check_unique is not False:
+        times[KEY_PROOF] = scan_s(KEY_PROOF, rows, per_s) + fixed_s
+    times[CATCH_UP] = catch_up_s(opened.source.head().version - opened.pinned.version, None)
+    if spec.verify == "Final" and spec.after == "Exit":
+        times[RECEIPT] = scan_s(RECEIPT, rows, per_s) + fixed_s
+    return tuple(PlannedStep(name=name, seconds=round(seconds)) for name, seconds in times.items())
+
+
+def _calibrate(opened: Opened, cores: int) -> float:
+    """Return rows a second that this machine reads, transforms and writes; 0 for an empty source."""
+    rows = 0
+    sample: list[Piece] = []
+    for index, count in enumerate(opened.pinned.rows):
+        if sample and rows + count > SAMPLE_ROWS_MAX:
+            break
+        if count:
+            sample.append(Piece(index, 0, min(count, SAMPLE_ROWS_MAX), count))
+            rows += min(count, SAMPLE_ROWS_MAX)
+    if not rows:
+        return 0.0
+    frame = opened.transform.apply(opened.source.read(sample))
+    with tempfile.TemporaryDirectory(prefix="backfill-plan-") as folder:
+        seconds = 0.0
+        for attempt in range(2):
+            began_s = time.monotonic()
+            frame.write.parquet(f"{folder}/{attempt}")
+            seconds = time.monotonic() - began_s
+    # A sample of one file keeps one core busy, a job all of them.
+    busy = min(cores, len(sample))
+    return rows / seconds * cores / busy
+
+
+def _key_unproven(
+    backfill: Backfill, settings: DriverSettings, rows: int, *, unique: bool | None
+) -> tuple[PlanWarning, ...]:
+    """Say that two rows with one key would be found late, or never."""
+    if backfill.spec.target.delta.write_mode != UPSERT or unique is not None or settings.check_unique:
+        return ()
+    if settings.check_unique is False:
+        words, cure = "nobody proves the key unique: two rows with one key stay two.", "Unset BACKFILL_CHECK_UNIQUE."
+    elif rows > CHECK_UNIQUE_ROWS_MAX:
+        words = f"the key of more than {CHECK_UNIQUE_ROWS_MAX:,} rows is proven unique after all of them were copied."
+        cure = "Prove it before with `backfill plan --check-unique`."
+    else:
+        return ()
+    return (PlanWarning(reason="KeyUnproven", message=words, cure=cure),)
+
+
+def _is_unique(opened: Opened, key: tuple[str, ...]) -> bool:
+    try:
+        opened.check_one_row_a_key(key)
+    except DuplicateKeyError:
+        return False
+    return True
+
+
+def _warnings(
+    opened: Opened, limit: int | None, seconds: float, retention: int, *, unique: bool | None
+) -> list[PlanWarning]:
+    pinned = opened.pinned
+    files, size_bytes = len(pinned.rows), sum(pinned.bytes)
+    found: list[PlanWarning] = []
+
+    def warn(reason: str, message: str, cure: str) -> None:
+        found.append(PlanWarning(reason=reason, message=message, cure=cure))
+
+    if not pinned.change_feed:
+        warn(
+            "NoChangeFeed",
+            "the source has no change feed: an update or delete will end the job.",
+            "Set delta.enableChangeDataFeed = true on the source before the start.",
+        )
+    if retention < SHORT * seconds:
+        warn(
+            "RetentionShort",
+            f"the source keeps what the job needs for {retention} s, it may take {seconds:.0f} s.",
+            "Raise delta.deletedFileRetentionDuration and delta.logRetentionDuration.",
+        )
+    if unique is False:
+        warn("KeyNotUnique", "the key is not unique: the job will refuse to start.", "Choose another key.")
+    if limit == 0:
+        warn("HistoryHeld", "throttle.rowsPerSecond is 0: the snapshot will not be read.", "Raise it.")
+    if files > 100 and size_bytes / files < TINY_FILE_BYTES:
+        words = f"{files} files of {size_bytes / files / 1e3:.0f} kB each read slowly."
+        warn("TinyFiles", words, "OPTIMIZE the source first.")
+    if pinned.bytes and max(pinned.bytes) > HUGE_FILE_BYTES:
+        words = (
+            f"a file of {max(pinned.bytes) / 1e9:.1f} GB is one split, and is read again for each slice under a limit."
+        )
+        warn("HugeFile", words, "Rewrite the source in files of about 1 GB.")
+    return found

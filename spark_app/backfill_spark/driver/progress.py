@@ -1,0 +1,67 @@
+"""The core's view in the words of the contract."""
+
+from __future__ import annotations
+
+from backfill_api.spec.bounds import MESSAGE_MAX, count
+from backfill_api.status.progress import Progress, StepProgress
+from backfill_core.job.job import JobView
+from backfill_core.job.steps import Step
+from backfill_core.protocol.strategy import Now
+from backfill_spark.control.wire import moment_words
+
+
+def progress_of(view: JobView, moment: Now) -> Progress:
+    """Return what people and the operator see; rounds down, so that 100 percent means all."""
+    strategy, controls = view.strategy, view.controls
+    grid = strategy.grid
+    course = view.course
+    eta = course.eta
+    seals = sorted(view.seal_seconds)
+    return Progress(
+        attempt=view.attempt,
+        epoch=view.epoch,
+        phase=strategy.phase,
+        step=course.at,
+        steps=tuple(_step_words(one) for one in course.steps),
+        percent=course.percent,
+        rows_total=strategy.rows_total,
+        rows_done=strategy.rows_done,
+        rows_filtered=strategy.rows_filtered,
+        changes_done=view.changes_done,
+        bytes_done=view.bytes_done,
+        splits_total=strategy.splits_done + strategy.splits_left,
+        splits_done=strategy.splits_done,
+        rows_per_second=count(strategy.rows_per_s),
+        consumed_version=strategy.consumed if strategy.phase != "Snapshot" else None,
+        head_version=None if strategy.head is None else strategy.head.version,
+        lag_versions=strategy.lag_versions,
+        lag_seconds=count(strategy.lag_ms // 1000),
+        eta_seconds=None if eta is None else count(eta.seconds),
+        eta_seconds_low=None if eta is None else count(eta.low),
+        eta_seconds_high=None if eta is None else count(eta.high),
+        eta=None if eta is None else moment_words(moment.wall_ms + round(eta.seconds * 1000)),
+        reason=view.reason[:MESSAGE_MAX],
+        warnings=tuple(one[:MESSAGE_MAX] for one in view.warnings),
+        last_seal_time=None if view.sealed_ms is None else moment_words(view.sealed_ms),
+        stopping=view.stopping,
+        caught_up=strategy.caught_up,
+        non_convergent=strategy.non_convergent,
+        paused=controls.paused,
+        quiet=view.quiet,
+        throttle_rows_per_second=controls.rows_per_s,
+        throttle_until=None if controls.until_ms is None else moment_words(controls.until_ms),
+        revision=controls.revision,
+        table_version=view.table_version if view.table_version >= 0 else None,
+        seal_ms_p50=count(seals[len(seals) // 2] * 1000) if seals else None,
+        seal_ms_p99=count(seals[min(len(seals) - 1, len(seals) * 99 // 100)] * 1000) if seals else None,
+        grid=grid,
+    )
+
+
+def _step_words(step: Step) -> StepProgress:
+    return StepProgress(
+        name=step.name,
+        state=step.state,
+        seconds=None if step.spent_s is None else count(step.spent_s),
+        seconds_left=None if step.left is None else count(step.left.seconds),
+    )

@@ -1,0 +1,90 @@
+"""Takes what a job left in its target out of it: the table is then one that any writer may use."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from backfill_api.spec.spec import Backfill
+from backfill_core.errors import NotFinishedError, StateMismatchError
+from backfill_core.job.state import txn_version
+from backfill_spark.control.local_registry import Rendezvous
+from backfill_spark.driver.job_context import OpenedTarget, open_target, session_for
+from backfill_spark.settings import DriverSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DOMAIN_FEATURE = "domainMetadata"
+
+
+@dataclass(frozen=True)
+class Released:
+    """What was done."""
+
+    path: str
+    table_version: int
+    """Of the commit that took the state out."""
+
+    features: tuple[str, ...]
+    """Writer features that the table still has."""
+
+
+def release(
+    backfill: Backfill, *, settings: DriverSettings, force: bool = False, spark: SparkSession | None = None
+) -> Released:
+    """Remove the job's state and its claim from the target, and the table feature that only they needed.
+
+    Args:
+        backfill: The job.
+        settings: Of this process.
+        force: Also of a job that is not finished: it can never go on.
+        spark: A session to use; else one is opened and closed again.
+
+    Raises:
+        AlreadyRunningError: a driver of the job runs on this machine.
+        NotFinishedError: the job is not finished.
+        StateMismatchError: the target holds no state of this job.
+    """
+    with (
+        Rendezvous(settings.state_dir, backfill.job_id),
+        session_for(backfill, settings, app_name="backfill release", given=spark) as session,
+    ):
+        target = open_target(session, backfill)
+        attempt = _attempt_after(target, force=force)
+        version = target.sealer.release(txn_version(attempt, 0), target.stored).version
+        # Dropping the feature would take the state of every other job along.
+        if not target.sealer.domains():
+            _drop_feature(session, target.sink.path)
+        return Released(target.sink.path, version, _features(session, target.sink.path))
+
+
+def _attempt_after(target: OpenedTarget, *, force: bool) -> int:
+    """Return a number above every attempt's; a driver on another machine is fenced by it."""
+    if target.state is None:
+        raise StateMismatchError(
+            "the target has no state of this job.", cure="Nothing to do: it was released, or never began."
+        )
+    if not target.state.finished and not force:
+        raise NotFinishedError(
+            f"the job is not finished: {target.state.rows_done:,} rows are in the target, attempt {target.state.attempt}.",
+            cure="Let it finish with `backfill run`, or give it up with --force: it can then never go on, "
+            "and its rows stay in the target.",
+        )
+    return target.state.attempt + 1
+
+
+def _drop_feature(spark: SparkSession, path: str) -> None:
+    """Drop the feature that domains need, where no other feature needs it."""
+    from pyspark.errors import PySparkException
+
+    # Row tracking and clustering need it too: then Delta refuses, and the table is as good as before.
+    with suppress(PySparkException):
+        spark.sql(f"ALTER TABLE delta.`{path}` DROP FEATURE {DOMAIN_FEATURE}")
+
+
+def _features(spark: SparkSession, path: str) -> tuple[str, ...]:
+    detail = spark.sql(f"DESCRIBE DETAIL delta.`{path}`").first()
+    assert detail is not None
+    return tuple(sorted(detail["tableFeatures"] or ()))

@@ -1,0 +1,227 @@
+"""What kind of trouble an exception of Spark, Delta, Kernel or a file system is: one table, by class, condition and words.
+
+Which side it is about, and hence which reason it gets, is the business of `sources/*/failures.py` and `sinks/*/failures.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from urllib.parse import quote
+
+from backfill_core.errors import (
+    BackfillError,
+    InvalidSpecError,
+    PermissionDeniedError,
+    StorageFullError,
+    TargetSchemaMismatchError,
+    TransientError,
+)
+from backfill_spark.jvm.errors import NO_ACCESS, NO_ROOM, causes, first_line, is_no_table, whole_text
+
+
+class Trouble(StrEnum):
+    """Kinds of trouble."""
+
+    FULL = "the storage is full"
+    TOO_LONG = "the name of a file or folder is longer than the storage takes"
+    DENIED = "this user may not, or nobody may"
+    AWAY = "the storage does not answer"
+    NO_TABLE = "there is no table"
+    GONE = "a file is not there"
+    CONFLICT = "another commit was quicker"
+    UNSUPPORTED = "the table has a feature or a protocol that this release does not know"
+    DAMAGED = "a file is there and cannot be read"
+    REFUSED = "Spark or Delta refuses what was asked"
+    UNKNOWN = "nobody knows"
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """What one kind of trouble looks like; any of the three will do."""
+
+    trouble: Trouble
+    classes: tuple[str, ...] = ()
+    """Ends of the names of classes of an exception or a cause."""
+
+    conditions: tuple[str, ...] = ()
+    """Beginnings of Spark's and Delta's names of a condition (`[FAILED_READ_FILE.NO_HINT]`)."""
+
+    words: str = ""
+    """A pattern in the text of an exception or a cause."""
+
+
+SIGNS = (
+    Sign(Trouble.FULL, words="|".join(NO_ROOM)),
+    Sign(
+        Trouble.TOO_LONG,  # before GONE: Java's FileNotFoundException says it too
+        classes=("FSLimitException$PathComponentTooLongException",),
+        words=r"File name too long|ENAMETOOLONG|Pathname too long|KeyTooLong|[Yy]our key is too long|"
+        "maximum object length is 1024|resource name length is not within the permissible limits",
+    ),
+    Sign(Trouble.DENIED, words="|".join((*NO_ACCESS, "Read-only file system", "403 Forbidden", r"Status Code: 403"))),
+    Sign(
+        Trouble.AWAY,
+        classes=(
+            *("SocketTimeoutException", "SocketException", "ConnectException", "ConnectTimeoutException"),
+            *("UnknownHostException", "NoRouteToHostException", "SSLException", "NoHttpResponseException"),
+            *("SdkClientException", "AWSServiceIOException", "AWSBadRequestException", "BlockMissingException"),
+        ),
+        words="Connection reset|Connection refused|timed out",
+    ),
+    Sign(
+        Trouble.CONFLICT,
+        classes=("ConcurrentWriteException", "ProtocolChangedException", "MetadataChangedException"),
+        conditions=(
+            "DELTA_CONCURRENT",
+            "DELTA_METADATA_CHANGED",
+            "DELTA_PROTOCOL_CHANGED",
+            "DELTA_SCHEMA_CHANGE_SINCE",
+        ),
+        words=r"Concurrent\w*(Exception|Modification)",
+    ),
+    Sign(
+        Trouble.NO_TABLE,
+        classes=("TableNotFoundException", "NoSuchTableException"),
+        conditions=(
+            *("DELTA_MISSING_DELTA_TABLE", "DELTA_PATH_DOES_NOT_EXIST", "DELTA_TABLE_NOT_FOUND"),
+            *("TABLE_OR_VIEW_NOT_FOUND", "PATH_NOT_FOUND"),
+        ),
+        words=r"_delta_log does not exist",
+    ),
+    Sign(
+        Trouble.GONE,
+        classes=("FileNotFoundException", "NoSuchFileException"),
+        conditions=("FAILED_READ_FILE.FILE_NOT_EXIST", "DELTA_FILE_NOT_FOUND", "FILE_NOT_EXIST"),
+        words="does not exist",
+    ),
+    Sign(
+        Trouble.UNSUPPORTED,
+        classes=(
+            *(
+                "UnsupportedProtocolVersionException",
+                "UnsupportedTableFeatureException",
+                "InvalidProtocolVersionException",
+            ),
+            "DeltaUnsupportedTableFeatureException",
+        ),
+        conditions=(
+            "DELTA_UNSUPPORTED_FEATURES_FOR",
+            "DELTA_INVALID_PROTOCOL_VERSION",
+            "DELTA_UNSUPPORTED_FEATURE_STATUS",
+        ),
+    ),
+    Sign(
+        Trouble.DAMAGED,
+        classes=(
+            *(
+                "EmptyCommitError",
+                "InvalidTableException",
+                "JsonEOFException",
+                "JsonParseException",
+                "ChecksumException",
+            ),
+            *("JsonProcessingException", "MismatchedInputException", "ParquetDecodingException", "TTransportException"),
+            *(
+                "TProtocolException",
+                "ZstdIOException",
+                "ZstdException",
+                "ParquetCryptoRuntimeException",
+                "JSONDecodeError",
+            ),
+        ),
+        conditions=(
+            *("DELTA_TRUNCATED_TRANSACTION_LOG", "DELTA_VERSIONS_NOT_CONTIGUOUS", "DELTA_STATE_RECOVER_ERROR"),
+            *("DELTA_LOG_FILE_MALFORMED", "CANNOT_READ_FILE_FOOTER", "DELTA_MISSING_PART_FILES"),
+        ),
+        words="is not a Parquet file|footer is too large|corrupted file|can not read class org.apache.parquet|"
+        "Could not parse JSON|Expected magic number",
+    ),
+    Sign(
+        Trouble.REFUSED,
+        classes=(
+            *(
+                "AnalysisException",
+                "ParseException",
+                "DeltaIllegalArgumentException",
+                "DeltaUnsupportedOperationException",
+            ),
+            *("DeltaTableFeatureException", "ColumnMappingUnsupportedException", "SparkUnsupportedOperationException"),
+        ),
+    ),
+)
+"""In the order in which they are looked for: what says more comes first."""
+
+_CONDITION = re.compile(r"\[([A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
+_NOT_MADE = re.compile(r"(?:Mkdirs failed|Cannot) (?:to )?create (?:path )?([^\n]+?)(?: \(exists=|$)", re.MULTILINE)
+"""What Hadoop says of a folder that Java could not make: Java keeps the reason for itself."""
+
+NAME_MAX = 255
+"""Bytes of a name in the file systems of Linux and in HDFS."""
+
+_VALUES = re.compile(r"(Could not parse JSON): .*", re.DOTALL)
+
+
+def trouble_of(error: Exception) -> Trouble:
+    """Return what kind of trouble an exception is."""
+    if is_no_table(error):
+        return Trouble.NO_TABLE
+    said = causes(error)
+    text = whole_text(error)
+    if any(is_long(path) for path in _NOT_MADE.findall(text)):
+        return Trouble.TOO_LONG
+    conditions = tuple(found[1] for _, message in said if (found := _CONDITION.match(message.strip())))
+    for sign in SIGNS:
+        if (
+            any(name.endswith(sign.classes) for name, _ in said if sign.classes)
+            or any(one.startswith(sign.conditions) for one in conditions if sign.conditions)
+            or (sign.words and re.search(sign.words, text))
+        ):
+            return sign.trouble
+    if any("io.delta.kernel" in name and "unsupported" in message.lower() for name, message in said):
+        return Trouble.UNSUPPORTED
+    return Trouble.UNKNOWN
+
+
+def is_long(path: str) -> bool:
+    """Has a path a part that is longer than most file systems take?"""
+    return any(len(part.encode()) > NAME_MAX for part in path.split("/"))
+
+
+def is_about(error: Exception, path: str) -> bool:
+    """Does an exception name a table, or a file of it? `/lake/orders` is neither `/lake/orders_copy` nor `/old/lake/orders`."""
+    plain = re.sub("^file:/+", "/", path).rstrip("/")
+    either = "|".join(re.escape(one) for one in {plain, quote(plain, safe="/:@=")})
+    return re.search(rf"(?<![\w.%-])({either})(?![\w.%-])", whole_text(error)) is not None
+
+
+def in_words(error: Exception) -> str:
+    """Return what an exception says in one line, without the lines of a log: they hold values of rows."""
+    return _VALUES.sub(r"\1", first_line(error))
+
+
+def long_name() -> InvalidSpecError:
+    """Return why a file cannot be written: its name holds a value of a row, hence it is not repeated."""
+    return InvalidSpecError(
+        "spec.target.delta.partitionBy: a value is longer than the target's file system takes for the name of a folder.",
+        cure="Partition by a shorter expression, such as substring(name, 1, 40) AS part in spec.transform.select.",
+    )
+
+
+def unexplained(error: Exception, *, doing: str) -> BackfillError:
+    """Return what is left when neither source nor target knows an exception; only what may pass is worth another try."""
+    words = f"{doing} failed: {in_words(error)}"
+    match trouble_of(error):
+        case Trouble.FULL:
+            return StorageFullError(f"{words}.", cure="Free some room; nothing is lost.")
+        case Trouble.TOO_LONG:
+            return long_name()
+        case Trouble.DENIED:
+            return PermissionDeniedError(f"{words}.", cure="Grant this user access.")
+        case Trouble.REFUSED:
+            return TargetSchemaMismatchError(
+                f"{words}.", cure="Compare the columns of source and target with spec.transform and the key."
+            )
+        case _:
+            return TransientError(words)

@@ -1,0 +1,119 @@
+"""Delta's jars, each with the checksum that this release was tested with.
+
+Where they come from, in this order: the folder that somebody named, an image that has them among Spark's own, the clone
+that was set up, a folder in the user's cache. The last one is filled once, from a package cache that an earlier Spark left in the home folder or by
+Spark's own package resolver, which looks wherever this machine's mirrors are set up; what that says stays in a log.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from backfill_core.errors import JarsMissingError
+
+DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
+_HERE = Path(__file__).parent
+_CLONE = Path(__file__).parents[3] / "requirements" / "jars.sha256"
+CHECKSUMS = _CLONE if _CLONE.is_file() else _HERE / "jars.sha256"
+"""Of a clone; a wheel holds a copy."""
+
+OF_THE_CLONE = _CLONE.parent.parent / ".cache" / "jars"
+"""Where the setup of a clone puts them, and an archive of classes."""
+
+RESOLVE_END_S = 600
+
+
+def wanted() -> dict[str, str]:
+    """Return the checksum of each jar by its name."""
+    return {name: digest for digest, name in map(str.split, CHECKSUMS.read_text(encoding="utf-8").splitlines())}
+
+
+def missing(folder: Path) -> list[str]:
+    """Return the names of the jars that a folder lacks, or has with another content."""
+    return [name for name, digest in wanted().items() if not _fits(folder / name, digest)]
+
+
+def fill(folder: Path, caches: Iterable[Path] | None = None) -> None:
+    """Put the jars into a folder; does nothing when they are there.
+
+    Args:
+        folder: Made when it is missing; other jars in it are removed, since all of them go onto the class path.
+        caches: Folders of jars to copy from; default: those of earlier Sparks in the home folder.
+
+    Raises:
+        JarsMissingError: some could not be had, or have another checksum.
+    """
+    if folder.is_dir() and not missing(folder):
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for jar in folder.glob("*.jar"):
+            if jar.name not in wanted():
+                jar.unlink()
+        _copy(folder, Path.home().glob(".ivy2*/jars") if caches is None else caches)
+        if missing(folder):
+            print(f"fetching Delta's jars into {folder}, once", file=sys.stderr)
+            with tempfile.TemporaryDirectory() as cache:
+                said = _resolve(cache)
+                _copy(folder, [Path(cache) / "jars"])
+            _refuse(folder, said)
+    except OSError as error:
+        raise JarsMissingError(
+            f"Delta's jars cannot be put into {folder}: {error}.",
+            cure="Set BACKFILL_JARS_DIR to a folder that has them.",
+        ) from error
+
+
+def _refuse(folder: Path, said: str) -> None:
+    lost = missing(folder)
+    if not lost:
+        return
+    log = folder / "fetch.log"
+    log.write_text(said, encoding="utf-8")
+    raise JarsMissingError(
+        f"{', '.join(lost)} with the checksums of {CHECKSUMS.name} could not be fetched; {log} says why.",
+        cure="Check the network and this machine's package mirrors, or set BACKFILL_JARS_DIR to a folder that has them.",
+    )
+
+
+def _fits(path: Path, digest: str) -> bool:
+    return path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == digest
+
+
+def _copy(folder: Path, caches: Iterable[Path]) -> None:
+    for cache in caches:
+        for name in missing(folder):
+            if _fits(cache / name, wanted()[name]):
+                # Another process may be at it too: each puts a whole file in its place.
+                with tempfile.TemporaryDirectory(dir=folder) as scratch:
+                    shutil.copyfile(cache / name, Path(scratch, name))
+                    Path(scratch, name).replace(folder / name)
+
+
+def _resolve(cache: str) -> str:
+    """Start Spark once in a process of its own, so that it fills `cache`; return what it said."""
+    code = f"from backfill_spark.jvm.session import resolve_packages; resolve_packages({cache!r})"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=RESOLVE_END_S
+    )
+    return done.stdout + done.stderr
+
+
+def main(folder: Path) -> int:
+    """Fill a folder, for the setup of a clone; return the exit code."""
+    try:
+        fill(folder)
+    except JarsMissingError as error:
+        print(f"setup: {error.message} {error.cure}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

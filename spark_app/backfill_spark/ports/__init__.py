@@ -1,0 +1,1 @@
+"""What the driver asks of a source and of a sink."""

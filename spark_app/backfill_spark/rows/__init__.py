@@ -1,0 +1,1 @@
+"""DataFrame in, DataFrame out: transform, changes, verification."""

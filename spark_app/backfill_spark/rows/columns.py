@@ -1,0 +1,106 @@
+"""Columns of any table: how SQL spells a name, which one was probably meant, what a type allows, whether they are a key."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, ByteType, DataType, IntegerType, LongType, MapType, ShortType, StructType
+
+from backfill_api.crd.explain import nearest
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+LISTED_MAX = 20
+_ROWS, _GROUP, _BIT = "__backfill_rows", "__backfill_group", "__backfill_bit"
+WHOLE = (ByteType, ShortType, IntegerType, LongType)
+BLOCK_BITS = 6
+"""Whole numbers that share a group: as many as a bigint has bits. Keys mostly come in their order, so that a task sends a
+sixty-fourth of what it reads."""
+
+DOUBTFUL_MAX = 100
+
+
+def quoted(name: str) -> str:
+    """Return a column's name as SQL spells it, whatever characters it has."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def unused(name: str, names: Sequence[str]) -> str:
+    """Return a name for a column of ours that none of these has, in any case of letters."""
+    there = {one.lower() for one in names}
+    while name in there:
+        name += "_"
+    return name
+
+
+def instead(name: str, names: Sequence[str]) -> str:
+    """Return the cure for a column that is not there."""
+    near = nearest(name, names)
+    return f"Did you mean {near!r}?" if near else f"There are {', '.join(names[:LISTED_MAX])}."
+
+
+def nullable(data_type: DataType) -> DataType:
+    """Return a type in which every part may be null: what cannot be null in one query may be in the next."""
+    match data_type:
+        case StructType():
+            result = StructType()
+            for field in data_type:
+                result.add(field.name, nullable(field.dataType), nullable=True)
+            return result
+        case ArrayType():
+            return ArrayType(nullable(data_type.elementType), containsNull=True)
+        case MapType():
+            return MapType(nullable(data_type.keyType), nullable(data_type.valueType), valueContainsNull=True)
+    return data_type
+
+
+def key_hash(key: Sequence[str]) -> Column:
+    """Return the hash by which messages name a key: its values are somebody's data, and messages go everywhere."""
+    return F.xxhash64(*(F.col(quoted(name)) for name in key))
+
+
+def said_key(key: Sequence[str], found: int) -> str:
+    """Return the condition that finds the rows of a key in its table, without its values."""
+    names = (name if re.fullmatch(r"[A-Za-z_]\w*", name) else quoted(name) for name in key)
+    return f"xxhash64({', '.join(names)}) = {found}"
+
+
+def doubled_key(rows: DataFrame, key: Sequence[str]) -> tuple[str, int] | None:
+    """Return a key that more than one row has (see `said_key`), and how many; None when each key stands in one row.
+
+    Runs a job that reads the key's columns once. What it shuffles is a number for each group of keys: of a whole number
+    64 neighbours, of other keys a hash. Only the groups that cannot be unique are looked at key by key, by another job.
+    """
+    group, bit = _groups_of(rows, key)
+    counted = rows.select(group.alias(_GROUP), bit.alias(_BIT)).groupBy(_GROUP)
+    marked = counted.agg(F.count(F.lit(1)).alias(_ROWS), F.bit_or(_BIT).alias(_BIT))
+    crowded = F.col(_ROWS) > F.coalesce(F.bit_count(_BIT), F.lit(0))
+    doubtful = [row[_GROUP] for row in marked.where(crowded).select(_GROUP).limit(DOUBTFUL_MAX).collect()]
+    if not doubtful:
+        return None
+    # Two keys may share a hash; so many pairs of them are no chance.
+    found = _doubled(rows.where(group.isin(*doubtful) | group.isNull()), key)
+    return found if found or len(doubtful) < DOUBTFUL_MAX else _doubled(rows, key)
+
+
+def _groups_of(rows: DataFrame, key: Sequence[str]) -> tuple[Column, Column]:
+    """Return the group of a row's key, and the bit that stands for the key within it."""
+    last = F.col(quoted(key[-1]))
+    if not isinstance(rows.schema[key[-1]].dataType, WHOLE):
+        return F.xxhash64(*(F.col(quoted(name)) for name in key)), F.lit(1).cast("bigint")
+    number = last.cast("bigint")
+    block = F.shiftright(number, BLOCK_BITS)
+    bit = F.call_function("shiftleft", F.lit(1).cast("bigint"), number.bitwiseAND(F.lit(2**BLOCK_BITS - 1)).cast("int"))
+    others = [F.col(quoted(name)) for name in key[:-1]]
+    return (F.xxhash64(*others, block) if others else block), bit
+
+
+def _doubled(rows: DataFrame, key: Sequence[str]) -> tuple[str, int] | None:
+    counted = rows.groupBy(*(F.col(quoted(name)) for name in key)).agg(F.count(F.lit(1)).alias(_ROWS))
+    doubled = counted.where(F.col(_ROWS) > 1).select(key_hash(key).alias("hash"), _ROWS)
+    found = doubled.limit(1).collect()
+    return (said_key(key, found[0]["hash"]), int(found[0][_ROWS])) if found else None

@@ -1,0 +1,84 @@
+"""Source and target of a job, made comparable: what the receipt reads on both sides, and how much of the source that is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from backfill_core.pacing.sizing import pieces
+from backfill_core.protocol.messages import Piece, Receipt
+from backfill_spark.rows.verification import differing_rows, take_receipt
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from backfill_spark.ports.tables import Sink, Source
+    from backfill_spark.rows.transform import Transform
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One source version and one target version of a job."""
+
+    source: Source
+    sink: Sink
+    transform: Transform
+    key: tuple[str, ...]
+    vnodes: int
+    prefix: Sequence[int]
+    """Prefix sums of the rows of the pinned version's files."""
+
+    changelog: bool
+    source_version: int
+    target_version: int
+    done: tuple[tuple[int, int], ...] | None
+    """Sealed intervals of the snapshot's line; None: all of it."""
+
+    def receipt(self, *, epoch: int) -> Receipt:
+        """Compare; reads both sides once."""
+        source, target = self._sides()
+        receipt = take_receipt(
+            source,
+            target,
+            key=self.key,
+            vnodes=self.vnodes,
+            source_version=self.source_version,
+            target_version=self.target_version,
+            epoch=epoch,
+            changelog=self.changelog,
+        )
+        complete = self.done is None
+        covered = receipt.rows if self.transform.where is None else self._source_rows()
+        return replace(
+            receipt,
+            complete=complete,
+            rows_filtered=None if self.transform.where is None else max(0, covered - receipt.rows),
+            rows_total=covered if complete else self.source.pinned_rows,
+        )
+
+    def examples(self, receipt: Receipt) -> list[tuple[str, dict[str, Any]]]:
+        """Return rows that differ; reads both sides again."""
+        source, target = self._sides()
+        wrong = tuple(one.vnode for one in receipt.mismatches)
+        return differing_rows(source, target, key=self.key, vnodes=self.vnodes, wrong=wrong, changelog=self.changelog)
+
+    def _sides(self) -> tuple[DataFrame, DataFrame]:
+        rows = self.source.at(self.source_version) if self.done is None else self.source.read(self._pieces())
+        return self.sink.as_stored(self.transform.apply(rows)), self.sink.at(self.target_version)
+
+    def _pieces(self) -> tuple[Piece, ...]:
+        return tuple(piece for start, stop in self.done or () for piece in pieces(self.prefix, start, stop))
+
+    def _source_rows(self) -> int:
+        """Return how many rows of the source are compared, with those that the filter leaves out.
+
+        A slice of a file has its rows in the mean only; of the rest the metadata knows.
+        """
+        if self.done is None:
+            return self.source.rows_at(self.source_version)
+        found = self._pieces()
+        whole = self.source.live_rows([one for one in found if one.whole])
+        return whole + sum(
+            (one.stop - one.start) * self.source.live_rows([one]) // one.of for one in found if not one.whole
+        )

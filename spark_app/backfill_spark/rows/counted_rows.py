@@ -1,0 +1,40 @@
+"""Rows counted by the Spark job that writes them: what a folder holds afterwards is no proof of what was written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
+
+from backfill_core.errors import TransientError
+from backfill_spark.jvm.errors import JAVA_ERRORS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+WAIT_S = 60
+"""Spark tells the count when the job has ended; an event that it dropped under load never comes."""
+
+
+class CountedRows:
+    """A frame whose rows are counted when a job has computed it, once."""
+
+    def __init__(self, spark: SparkSession, rows: DataFrame) -> None:
+        """Take the frame; nothing is computed."""
+        self._jvm: Any = spark._jvm
+        self._observation = Observation()
+        self.frame = rows.observe(self._observation, F.count(F.lit(1)).alias("rows"))
+
+    def rows(self) -> int:
+        """Return how many rows the job that used `frame` computed.
+
+        Raises:
+            TransientError: Spark does not say.
+        """
+        java: Any = self._observation._jo
+        limit = self._jvm.scala.concurrent.duration.Duration.apply(WAIT_S, "seconds")
+        try:
+            return int(self._jvm.scala.concurrent.Await.result(java.future(), limit).getLong(0))
+        except JAVA_ERRORS as error:
+            raise TransientError("Spark does not say how many rows it wrote.") from error

@@ -1,0 +1,169 @@
+"""The row-wise transform: SQL expressions and a filter, checked by Spark's own analyzer before anything runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from backfill_core.errors import InvalidTransformError
+from backfill_spark.jvm.errors import JAVA_ERRORS, RAISED, row_failure
+from backfill_spark.rows.columns import quoted
+from backfill_spark.rows.row_wise import FIXED_CURE, ROW_WISE_CURE, Fault, find_fault, stray_node, void
+from backfill_spark.rows.verification import deep_hash
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+OURS = "__backfill_"
+CHANGELOG_COLUMNS = ("_op", "_epoch", "_version")
+SAMPLE_ROWS = 8
+RAISED_CURE = (
+    "The expression itself refuses the row (raise_error, assert_true): leave such rows out with spec.transform.where."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Transform:
+    """`select` (None: all columns as they are) applied to the rows that pass `where`."""
+
+    select: tuple[str, ...] | None = None
+    where: str | None = None
+
+    def apply(self, rows: DataFrame, *kept: str) -> DataFrame:
+        """Filter, then project; columns of ours that are `kept` come along. Lazy."""
+        return self.project(rows if self.where is None else rows.where(self.where), *kept)
+
+    def project(self, rows: DataFrame, *kept: str) -> DataFrame:
+        """Project without the filter. Lazy."""
+        return rows if self.select is None else rows.selectExpr(*self.select, *map(quoted, kept))
+
+    def output_schema(self, spark: SparkSession, schema: StructType) -> StructType:
+        """Return the columns that rows of `schema` become."""
+        return self.apply(spark.createDataFrame([], schema)).schema
+
+    def check(self, empty: DataFrame, *, changelog: bool = False) -> None:
+        """Analyse the expressions against an empty frame with the source's columns.
+
+        Raises:
+            InvalidTransformError: names the field (`spec.transform.select[2]`), the expression and the cure.
+        """
+        # A relation of its own: the plan has one leaf, and no column that only files have (`_metadata`).
+        empty = empty.sparkSession.createDataFrame([], empty.schema)
+        if self.select is not None and not self.select:
+            raise InvalidTransformError("spec.transform.select is empty.", cure="Name a column, or leave it out.")
+        self._check_select(empty)
+        if self.where is not None:
+            _refuse(find_fault(empty, (self.where,), filters=True), f"spec.transform.where = {self.where!r}")
+        optimized: Any = self.apply(empty)._jdf.queryExecution().optimizedPlan()
+        stray = stray_node(optimized)
+        if stray is not None:
+            raise InvalidTransformError(
+                f"spec.transform is not row-wise: Spark makes a {stray} of it.", cure=ROW_WISE_CURE
+            )
+        self._check_names([name.lower() for name in self.project(empty).columns], changelog=changelog)
+
+    def _check_select(self, empty: DataFrame) -> None:
+        if self.select is None:
+            _refuse(void(empty.schema), "the source")
+            return
+        fault = find_fault(empty, self.select, filters=False)
+        if fault is None:
+            return
+        for index, expression in enumerate(self.select):
+            _refuse(find_fault(empty, (expression,), filters=False), f"spec.transform.select[{index}] = {expression!r}")
+        _refuse(fault, "spec.transform.select")
+
+    def _check_names(self, names: list[str], *, changelog: bool) -> None:
+        doubled = sorted({name for name in names if names.count(name) > 1})
+        if doubled:
+            raise InvalidTransformError(
+                f"spec.transform.select yields the column {doubled[0]!r} more than once.",
+                cure="Give each expression its own name with AS.",
+            )
+        ours = [name for name in names if name.startswith(OURS)]
+        if ours:
+            raise InvalidTransformError(
+                f"the column {ours[0]!r} has a name that is kept for the work itself ({OURS}…).",
+                cure="Give it another name with AS, in spec.transform.select.",
+            )
+        reserved = [name for name in CHANGELOG_COLUMNS if changelog and name in names]
+        if reserved:
+            raise InvalidTransformError(
+                f"spec.transform.select yields {reserved[0]!r}, which a Changelog target adds itself.",
+                cure="Rename it with AS.",
+            )
+
+    def explain_failure(self, error: Exception) -> InvalidTransformError | None:
+        """Say which expression could not compute a row, never of what values; None when that was not the matter."""
+        found = row_failure(error)
+        if found is None:
+            return None
+        fields = {f"spec.transform.select[{index}]": text for index, text in enumerate(self.select or ())}
+        if self.where is not None:
+            fields["spec.transform.where"] = self.where
+        blamed = [f"{name} = {text!r}" for name, text in fields.items() if found.sql and found.sql in text]
+        place = f" in {blamed[0]}" if blamed else " in spec.transform"
+        return InvalidTransformError(
+            f"a row cannot be computed{place}: {found.condition} (SQLSTATE {found.state}).",
+            cure=RAISED_CURE
+            if found.state == RAISED
+            else "Guard the expression, for example with try_cast, try_divide or nullif.",
+        )
+
+    def check_sample(self, rows: DataFrame) -> None:
+        """Compute a few rows twice, a moment apart and with other seeds, and refuse what is not the same again.
+
+        The rows are read once (the only Spark job), and computed by Spark's optimizer where the driver is: what a query
+        freezes for its own length (a clock, a seed) is frozen anew each time. `check` sees the causes that Spark knows of;
+        this sees what says that it is deterministic and is not.
+
+        Raises:
+            InvalidTransformError: a value differs, or a row cannot be computed.
+        """
+        if self.select is None and self.where is None:
+            return  # nothing is computed, and a start has no time to lose
+        try:
+            sample = _local(rows.limit(SAMPLE_ROWS))
+            first, second = (self._values(sample) for _ in range(2))
+        except JAVA_ERRORS as error:
+            known = self.explain_failure(error)
+            if known is None:
+                return  # not a matter of values; the work itself finds it and says it
+            raise known from error
+        for name, before, after in zip(first.columns, first.hashes, second.hashes, strict=True):
+            if before != after:
+                raise InvalidTransformError(
+                    f"the column {name!r} of spec.transform was computed twice from the same rows, and differs.",
+                    cure=FIXED_CURE,
+                )
+
+    def _values(self, rows: DataFrame) -> _Computed:
+        out = self.apply(rows)
+        hashed = out.select(
+            *(deep_hash(F.col(quoted(one.name)), one.dataType).alias(f"c{at}") for at, one in enumerate(out.schema))
+        ).collect()
+        return _Computed(tuple(out.columns), tuple(zip(*hashed, strict=True)) if hashed else ((),) * len(out.columns))
+
+
+@dataclass(frozen=True, slots=True)
+class _Computed:
+    """Hashes of the values of a few rows, column by column."""
+
+    columns: tuple[str, ...]
+    hashes: tuple[tuple[int, ...], ...]
+
+
+def _local(rows: DataFrame) -> DataFrame:
+    """Return rows as a relation that holds them."""
+    session = rows.sparkSession
+    made: Any = session._jsparkSession.createDataFrame(rows._jdf.collectAsList(), rows._jdf.schema())
+    return DataFrame(made, session)
+
+
+def _refuse(fault: Fault | None, what: str) -> None:
+    if fault is not None:
+        raise InvalidTransformError(f"{what}{fault.words}", cure=fault.cure)

@@ -1,0 +1,246 @@
+"""The receipt: per vnode, counts and hash sums of both sides; equal sums mean the same multiset of rows.
+
+A row's hash is 64 bits over all columns; each vnode keeps the sums of both 32-bit halves, so that neither
+overflows and an error in one cell moves two sums. Only partial sums are shuffled, never rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType, VariantType
+
+from backfill_core.errors import DuplicateKeyError
+from backfill_core.protocol.messages import Receipt, VnodeMismatch
+from backfill_spark.rows.changes import EPOCH, OP, REMOVALS, VERSION
+from backfill_spark.rows.columns import doubled_key, nullable, quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row
+
+LOW_HALF = 0xFFFFFFFF
+NULL_HASH = 42
+"""What Spark's xxhash64 says of a null: its seed."""
+
+HASH_FORMAT = b"2\n"
+"""How rows are hashed; part of the digest, which compares with those of the same format only."""
+
+SOURCE, TARGET = 0, 1
+MASK_BITS = 60
+"""Columns whose nulls one number tells."""
+
+
+def take_receipt(
+    source: DataFrame,
+    target: DataFrame,
+    *,
+    key: tuple[str, ...],
+    vnodes: int,
+    source_version: int,
+    target_version: int,
+    epoch: int,
+    changelog: bool = False,
+) -> Receipt:
+    """Compare the transformed source with the target, column by column of the target.
+
+    Args:
+        source: The view: transformed rows of the source at `source_version`.
+        target: The target's rows at `target_version`; its columns and types decide.
+        key: Distribution key; empty: all columns.
+        vnodes: Number of hash partitions of the key space.
+        source_version: Named in the receipt.
+        target_version: Named in the receipt.
+        epoch: The epoch that was open.
+        changelog: The target holds changes: its removals count negative, so the sums are those of the table
+            that a reader of all changes arrives at.
+    """
+    began_s = time.monotonic()
+    sign = _sign(changelog)
+    fields = _compared(source, target, changelog=changelog)
+    names = [field.name for field in fields]
+    view = _as_typed(source, fields)
+    # One job for both sides: neither waits for the other's last task.
+    both = _hashed(view, names, key, vnodes, None, SOURCE).unionAll(_hashed(target, names, key, vnodes, sign, TARGET))
+    rows = [row for row in _sums(both, signed=changelog).collect() if any(_values(row))]
+    ours, theirs = ({row["vnode"]: row for row in rows if row["side"] == side} for side in (SOURCE, TARGET))
+    wrong = tuple(
+        VnodeMismatch(vnode, _count(ours.get(vnode)), _count(theirs.get(vnode)))
+        for vnode in sorted(ours.keys() | theirs.keys())
+        if _values(ours.get(vnode)) != _values(theirs.get(vnode))
+    )
+    digest = hashlib.sha256(HASH_FORMAT)
+    for vnode in sorted(ours):
+        digest.update(f"{vnode}:{_values(ours[vnode])}\n".encode())
+    return Receipt(
+        source_version=source_version,
+        target_version=target_version,
+        epoch=epoch,
+        rows=sum(_count(row) for row in ours.values()),
+        vnodes=vnodes,
+        digest=digest.hexdigest(),
+        mismatches=wrong,
+        seconds=round(time.monotonic() - began_s, 3),
+    )
+
+
+def check_one_row_a_key(rows: DataFrame, key: tuple[str, ...], *, what: str) -> None:
+    """Refuse two rows with one key; reads the key's columns once and shuffles them. `what` has the rows, in the message.
+
+    A receipt cannot see them: where the source has both rows too, both sides are the same multiset.
+
+    Raises:
+        DuplicateKeyError: names one such key, by its hash.
+    """
+    found = doubled_key(rows, key)
+    if found:
+        raise DuplicateKeyError(
+            f"key ({', '.join(key)}) is not unique: {found[1]} rows of {what} have {found[0]}.",
+            cure="An Upsert target holds one row a key: choose another key, or writeMode Changelog, and an empty target.",
+        )
+
+
+def differing_rows(
+    source: DataFrame,
+    target: DataFrame,
+    *,
+    key: tuple[str, ...],
+    vnodes: int,
+    wrong: tuple[int, ...],
+    limit: int = 5,
+    changelog: bool = False,
+) -> list[tuple[str, dict[str, Any]]]:
+    """Return examples of rows that one side has more often, within the vnodes that differ; reads both sides again.
+
+    Args:
+        source: The view, as in `take_receipt`.
+        target: The target's rows.
+        key: Distribution key; empty: all columns.
+        vnodes: Number of hash partitions of the key space.
+        wrong: The vnodes to look at.
+        limit: Most examples of each side.
+        changelog: As in `take_receipt`.
+    """
+    fields = _compared(source, target, changelog=changelog)
+    names = [field.name for field in fields]
+    sign = _sign(changelog)
+    sides = ((_as_typed(source, fields), F.lit(1)), (target, F.lit(-1) if sign is None else -sign))
+    frames = []
+    for rows, sign in sides:
+        plain = [_comparable(F.col(quoted(one.name)), one.dataType).alias(f"c{at}") for at, one in enumerate(fields)]
+        whole = F.struct(*(F.col(quoted(name)) for name in names)).alias("row")
+        frames.append(
+            rows.where(_vnode(rows, names, key, vnodes).isin(*wrong)).select(*plain, whole, sign.alias("sign"))
+        )
+    grouped = frames[0].unionAll(frames[1]).groupBy(*(f"c{at}" for at in range(len(fields))))
+    counted = grouped.agg(F.sum("sign").alias("more"), F.any_value("row").alias("row"))
+    found = []
+    for where, words in ((F.col("more") > 0, "only in the source"), (F.col("more") < 0, "only in the target")):
+        found += [(words, one["row"].asDict()) for one in counted.where(where).limit(limit).collect()]
+    return found
+
+
+def _sign(changelog: bool) -> Column | None:
+    return F.when(F.col(OP).isin(*REMOVALS), -1).otherwise(1) if changelog else None
+
+
+def _compared(source: DataFrame, target: DataFrame, *, changelog: bool) -> list[StructField]:
+    """Return the target's columns that the source has too; others are not ours, and null in our rows."""
+    there = {name.lower() for name in source.columns}
+    ours = (OP, EPOCH, VERSION) if changelog else ()
+    return [field for field in target.schema if field.name.lower() in there and field.name not in ours]
+
+
+def _as_typed(source: DataFrame, fields: list[StructField]) -> DataFrame:
+    return source.select(*(F.col(quoted(one.name)).cast(nullable(one.dataType)).alias(one.name) for one in fields))
+
+
+def _hashed(
+    rows: DataFrame, names: list[str], key: tuple[str, ...], vnodes: int, sign: Column | None, side: int
+) -> DataFrame:
+    """Return vnode, hash and sign of each row, and the side they are of."""
+    row_hash = _hash([(F.col(quoted(name)), rows.schema[name].dataType) for name in names])
+    vnode = _vnode(rows, names, key, vnodes).alias("vnode")
+    sign = F.lit(1) if sign is None else sign
+    return rows.select(F.lit(side).alias("side"), vnode, row_hash.alias("hash"), sign.cast("long").alias("sign"))
+
+
+def _sums(hashed: DataFrame, *, signed: bool) -> DataFrame:
+    low = F.col("hash").bitwiseAND(F.lit(LOW_HALF).cast("long"))
+    high, count = F.shiftrightunsigned("hash", 32), F.count(F.lit(1))
+    if signed:
+        low, high, count = low * F.col("sign"), high * F.col("sign"), F.sum("sign")
+    return hashed.groupBy("side", "vnode").agg(count.alias("rows"), F.sum(low).alias("low"), F.sum(high).alias("high"))
+
+
+def _vnode(rows: DataFrame, names: list[str], key: tuple[str, ...], vnodes: int) -> Column:
+    """Return a row's vnode: of its key, or of all compared columns where not all of the key is among them."""
+    parts = key if key and set(key) <= set(names) else names
+    return F.pmod(_hash([(F.col(quoted(name)), rows.schema[name].dataType) for name in parts]), F.lit(vnodes)).cast(
+        "int"
+    )
+
+
+def _hash(columns: list[tuple[Column, DataType]]) -> Column:
+    """Hash columns so that moving a null changes the result: Spark's own hash skips nulls."""
+    values = [_comparable(column, data_type) for column, data_type in columns]
+    bare = [column for column, _ in columns]
+    masks = [_mask(bare[at : at + MASK_BITS]) for at in range(0, len(bare), MASK_BITS)]
+    # Without any null there is nothing to add, and the hash is Spark's own.
+    mask = masks[0] if len(masks) == 1 else F.when(_tree(masks) != 0, F.xxhash64(*masks))
+    return F.xxhash64(*values, F.nullif(mask, F.lit(0).cast("long")))
+
+
+def _mask(columns: list[Column]) -> Column:
+    """Return a bit for each column that is null. A column that cannot be null costs nothing: Spark knows its bit."""
+    bits = [
+        F.when(column.isNull(), F.lit(1 << at).cast("long")).otherwise(F.lit(0).cast("long"))
+        for at, column in enumerate(columns)
+    ]
+    return _tree(bits)
+
+
+def _tree(numbers: list[Column]) -> Column:
+    """Return the bits of all; nested as deep as there are columns it would end in a StackOverflowError."""
+    while len(numbers) > 1:
+        numbers = [reduce(Column.bitwiseOR, numbers[at : at + 2]) for at in range(0, len(numbers), 2)]
+    return numbers[0]
+
+
+def _comparable(column: Column, data_type: DataType) -> Column:
+    """Return flat values as they are, nested ones as a hash that sees every null and no order in maps."""
+    nested = isinstance(data_type, StructType | ArrayType | MapType | VariantType)
+    return F.when(column.isNotNull(), deep_hash(column, data_type)) if nested else column
+
+
+def deep_hash(value: Column, data_type: DataType) -> Column:
+    """Return 64 bits of a value of any type, never null."""
+    if isinstance(data_type, StructType):
+        parts = [deep_hash(value.getField(field.name), field.dataType) for field in data_type]
+        return F.when(value.isNull(), F.lit(NULL_HASH).cast("long")).otherwise(F.xxhash64(*parts))
+    if isinstance(data_type, ArrayType):
+        return F.xxhash64(F.size(value), F.transform(value, lambda item: deep_hash(item, data_type.elementType)))
+    if isinstance(data_type, MapType):
+        entries = F.transform(F.map_entries(value), lambda entry: _deep_entry(entry, data_type))
+        return F.xxhash64(F.size(value), F.sort_array(entries))
+    if isinstance(data_type, VariantType):
+        return F.xxhash64(F.to_json(value), F.schema_of_variant(value))
+    return F.xxhash64(value)
+
+
+def _deep_entry(entry: Column, data_type: MapType) -> Column:
+    return F.xxhash64(
+        deep_hash(entry.getField("key"), data_type.keyType), deep_hash(entry.getField("value"), data_type.valueType)
+    )
+
+
+def _count(row: Row | None) -> int:
+    return 0 if row is None else int(row["rows"])
+
+
+def _values(row: Row | None) -> tuple[int, int, int]:
+    return (0, 0, 0) if row is None else (row["rows"], row["low"], row["high"])

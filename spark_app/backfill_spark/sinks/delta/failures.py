@@ -1,0 +1,82 @@
+"""Why a target could not be looked at, made, written or committed to, in our words."""
+
+from __future__ import annotations
+
+from backfill_core.errors import (
+    BackfillError,
+    InvalidSpecError,
+    PermissionDeniedError,
+    StorageFullError,
+    TargetDamagedError,
+    TargetGoneError,
+    TransientError,
+    UnsupportedTargetFeatureError,
+)
+from backfill_spark.jvm.errors import causes, is_a
+from backfill_spark.jvm.failures import Trouble, in_words, is_about, long_name, trouble_of
+
+BEGIN_ANEW = "Start the job again: it begins anew, in a table of its own making."
+
+
+def explain_target(error: Exception, *, path: str, doing: str) -> BackfillError:
+    """Say why a step on the target failed: `the seal`, `the look at the target`; the source is not to blame."""
+    known = _known(error, path=path, words=f"{doing} failed: {in_words(error)}")
+    return known or TransientError(f"{doing} failed: {in_words(error)}")
+
+
+def explain_job(error: Exception, *, path: str) -> BackfillError | None:
+    """Say why a Spark job failed that reads or writes the target too; None where the target is not named."""
+    return _known(error, path=path, words=f"the target: {in_words(error)}") if is_about(error, path) else None
+
+
+def explain_making(error: Exception, *, path: str) -> BackfillError:
+    """Say why a target could not be made: what Delta refuses, the spec asked for."""
+    words = f"the target {path} cannot be made: {in_words(error)}"
+    odd = (
+        "IllegalArgumentException",
+        "UnsupportedOperationException",
+        "ParentNotDirectoryException",
+        "DeltaIOException",
+    )
+    trouble = trouble_of(error)
+    if trouble == Trouble.TOO_LONG:  # no row is written yet
+        return InvalidSpecError(
+            f"spec.target.delta.path: {path} has a part that is longer than its file system takes.",
+            cure="Choose a shorter path.",
+        )
+    if trouble in (Trouble.REFUSED, Trouble.UNSUPPORTED) or (
+        trouble == Trouble.UNKNOWN and any(is_a(error, name) for name in odd)
+    ):
+        cure = "Correct spec.target.delta (path, partitionBy, clusterBy, properties), or the columns of spec.transform."
+        return InvalidSpecError(f"spec.target.delta: Delta refuses the table: {in_words(error)}", cure=cure)
+    return _known(error, path=path, words=words) or TransientError(words)
+
+
+def _known(error: Exception, *, path: str, words: str) -> BackfillError | None:
+    match trouble_of(error):
+        case Trouble.FULL:
+            return StorageFullError(
+                f"no space left on the target's storage: {words}.", cure="Free some room; nothing is lost."
+            )
+        case Trouble.TOO_LONG:
+            return long_name()
+        case Trouble.DENIED:
+            return PermissionDeniedError(
+                f"the target cannot be written: {words}.", cure="Grant write access to the table."
+            )
+        case Trouble.NO_TABLE:
+            return TargetGoneError(f"the target {path} was dropped while it was filled.", cure=BEGIN_ANEW)
+        case Trouble.UNSUPPORTED:
+            said = causes(error)[-1]
+            return UnsupportedTargetFeatureError(
+                f"the target cannot be committed to: {said[1] or said[0]}.",
+                cure="Use a target without this table feature.",
+            )
+        case Trouble.DAMAGED | Trouble.GONE:
+            return TargetDamagedError(
+                f"a file of the target {path} cannot be read: {words}",
+                cure="Restore the file that the message names, or start again with a new target.",
+            )
+        case Trouble.CONFLICT | Trouble.AWAY:
+            return TransientError(words)
+    return None
