@@ -44,7 +44,7 @@ crash: setup ## kill the real driver KILLS times (1000) while the source changes
 
 crash-operator: setup ## kill the operator KILLS times (500) around its writes, while drivers fail and specs change
 	@BACKFILL_OPERATOR_KILLS=$(OPERATOR_KILLS) $(BIN)/python -m pytest -q -s --junit-xml=build/reports/crash-operator.xml \
-		tests/control_plane/test_killed_operators.py $(ARGS)
+		tests/control_plane/faults/test_killed_operators.py $(ARGS)
 
 attack: setup ## let three suites look for holes for MINUTES (60) in all: odd tables, hostile objects, a real terminal
 	@$(BIN)/python build-tools/attack.py $(MINUTES) -- $(ARGS)

@@ -7,7 +7,7 @@ import sys
 import tomllib
 
 import pytest
-from support.house import ROOT, SOURCE_ROOTS
+from support.repository import ROOT, SOURCE_ROOTS
 
 CONTRACTS = [
     contract["name"]

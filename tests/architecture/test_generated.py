@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import pytest
-from support.house import ROOT
+from support.repository import ROOT
 
 from backfill_cli import client
 from backfill_core import errors

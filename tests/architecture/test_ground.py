@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from support.house import ROOT, name, tracked
+from support.repository import ROOT, name, tracked
 
 BINARY = {".png", ".jpg", ".gif", ".ico", ".parquet", ".jar", ".whl"}
 # Put together from parts, or this file would contain what it forbids.

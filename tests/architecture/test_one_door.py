@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import pytest
-from support.house import ROOT, SPARK, attribute_chains, name, packaged
+from support.repository import ROOT, SPARK, attribute_chains, name, packaged
 
 KERNEL = {SPARK / "sinks" / "delta" / "committer.py", SPARK / "delta" / "log.py"}
 SESSION = {SPARK / "jvm" / "session.py"}

@@ -7,8 +7,8 @@ import subprocess
 import sys
 
 import pytest
-from support.crd_rows import SCHEMA
-from support.house import CORE, ROOT, SOURCE_ROOTS, SPARK, name, plugins
+from support.operators.crd_rows import SCHEMA
+from support.repository import CORE, ROOT, SOURCE_ROOTS, SPARK, name, plugins
 
 from backfill_api.model import member_of
 from backfill_api.spec.strategies import STRATEGIES
@@ -86,7 +86,9 @@ class TestAPluginIsAFolder:
 class TestNobodyNamesAPlugin:
     """The driver asks the registry; a list of names would be edited by hand, or forgotten."""
 
-    @pytest.mark.parametrize("file", ["attempt.py", "plan.py", "action_executor.py", "event_loop.py", "offline_verify.py"])
+    @pytest.mark.parametrize(
+        "file", ["attempt.py", "plan.py", "action_executor.py", "event_loop.py", "offline_verify.py"]
+    )
     def test_the_hands_load_none_by_name(self, file):
         """Not even for the checker of types: what is asked of a source and a sink is in ports.py."""
         text = (SPARK / "driver" / file).read_text()

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from support.house import CORE, ROOT
+from support.repository import CORE, ROOT
 
 README = CORE / "strategies" / "snapshot" / "README.md"
 RULES = [f"R-SNAP-{number}" for number in range(1, 49)]

@@ -3,7 +3,7 @@
 import tomllib
 
 import pytest
-from support.house import ROOT, functions, name, packaged, python
+from support.repository import ROOT, functions, name, packaged, python
 
 FILE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 60

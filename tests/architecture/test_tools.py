@@ -7,8 +7,9 @@ import sys
 import zipfile
 
 import pytest
-from support import attack, cluster_harness
-from support.house import ROOT, packaged
+from support import attack
+from support.cluster import harness as cluster_harness
+from support.repository import ROOT, packaged
 
 
 @pytest.fixture

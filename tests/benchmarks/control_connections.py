@@ -19,8 +19,8 @@ from urllib.parse import urlsplit
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from support.certificates import certificate
-from support.fake_driver import ScriptedJob
+from support.cluster.certificates import certificate
+from support.drivers.fake_driver import ScriptedJob
 
 CONNECTIONS = 10_000
 BAR_MIB = 20

@@ -26,7 +26,7 @@ sys.path[0] = str(ROOT / "tests")
 
 from support import cluster_harness  # noqa: E402
 from support.bench_report import write_report  # noqa: E402
-from support.operator_rig import SPEC, RealApi, Rig  # noqa: E402
+from support.operators.rig import SPEC, RealApi, Rig  # noqa: E402
 
 from backfill_api.names import API_VERSION, KIND  # noqa: E402
 from backfill_operator.kube.client import Cluster  # noqa: E402

@@ -25,8 +25,8 @@ ROOT = Path(__file__).parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
 from support.bench_report import write_report  # noqa: E402
-from support.jobs import job, write_yaml  # noqa: E402
-from support.oracle import seals  # noqa: E402
+from support.tables.jobs import job, write_yaml  # noqa: E402
+from support.tables.oracle import seals  # noqa: E402
 
 from backfill_api.wire import Command, PauseCommand, ThrottleCommand  # noqa: E402
 from backfill_cli.client import NotRunningError, find  # noqa: E402

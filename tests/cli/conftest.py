@@ -1,7 +1,7 @@
 """A folder in which drivers are found, and one driver in it."""
 
 import pytest
-from support.command_line import running
+from support.console.command_line import running
 
 
 @pytest.fixture

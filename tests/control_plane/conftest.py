@@ -8,9 +8,9 @@ import os
 import pytest
 from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.config import load_kube_config
-from support import cluster_harness
-from support.fake_api import FakeApi
-from support.operator_rig import RealApi, Rig
+from support.cluster import harness as cluster_harness
+from support.cluster.fake_api import FakeApi
+from support.operators.rig import RealApi, Rig
 
 from backfill_operator.kube.client import Cluster
 from backfill_operator.settings import OperatorSettings

@@ -21,9 +21,9 @@ from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
-from support.jobs import write_yaml
-from support.oracle import seals, violations
-from support.other_engine import append
+from support.tables.jobs import write_yaml
+from support.tables.oracle import seals, violations
+from support.tables.other_engine import append
 
 from backfill_api.wire import Command, StopCommand, ThrottleCommand
 from backfill_cli.client import NotRunningError, find

@@ -17,9 +17,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from support import cluster_harness, oracle
-from support.charts import RELEASE
-from support.real_node import IMAGES, ROOT, Node, Writer, build_images, make_orders, seconds
+from support.cluster import harness as cluster_harness
+from support.cluster.charts import RELEASE
+from support.cluster.real_node import IMAGES, ROOT, Node, Writer, build_images, make_orders, seconds
+from support.tables import oracle
 
 EXAMPLE = ROOT / "examples" / "orders-cluster.yaml"
 LAKE = Path("/var/tmp/backfill-lake")

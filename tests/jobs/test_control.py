@@ -6,10 +6,10 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from support.background import Running
-from support.jobs import job, make_orders
-from support.oracle import rows_in, seals, violations
-from support.other_engine import update
+from support.drivers.background import Running
+from support.tables.jobs import job, make_orders
+from support.tables.oracle import rows_in, seals, violations
+from support.tables.other_engine import update
 
 from backfill_core.errors import EXIT_STOPPED
 

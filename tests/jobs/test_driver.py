@@ -5,9 +5,9 @@ import threading
 from pathlib import Path
 
 import pytest
-from support.jobs import job, make_orders
-from support.oracle import ALL, rows_in, seals, violations
-from support.other_engine import delete, update
+from support.tables.jobs import job, make_orders
+from support.tables.oracle import ALL, rows_in, seals, violations
+from support.tables.other_engine import delete, update
 
 from backfill_core.errors import EXIT_COMPLETE
 from backfill_spark.delta.location import target_location

@@ -3,9 +3,9 @@
 import shutil
 
 import pytest
-from support.jobs import forget_before, job, make_orders
-from support.oracle import seals, violations
-from support.other_engine import update
+from support.tables.jobs import forget_before, job, make_orders
+from support.tables.oracle import seals, violations
+from support.tables.other_engine import update
 
 from backfill_spark.driver.attempt import request_stop, run_driver
 from backfill_spark.settings import DriverSettings

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from support.jobs import make_orders, write_yaml
+from support.tables.jobs import make_orders, write_yaml
 
 ROWS = 4000
 

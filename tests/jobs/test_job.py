@@ -1,8 +1,8 @@
 """Whole jobs on real tables, from the spec to the receipt: the cases in which source, changes and target must agree."""
 
 import pytest
-from support.jobs import job, make_orders
-from support.other_engine import delete, insert
+from support.tables.jobs import job, make_orders
+from support.tables.other_engine import delete, insert
 
 from backfill_spark.driver.attempt import run_driver
 from backfill_spark.settings import DriverSettings

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from support.jobs import job, make_orders, write_yaml
+from support.tables.jobs import job, make_orders, write_yaml
 
 from backfill_core.errors import InvalidTransformError, KeyInvalidError, SourceNotFoundError
 from backfill_spark.driver.plan import plan_job

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-from support.jobs import make_orders, write_yaml
+from support.tables.jobs import make_orders, write_yaml
 
 from backfill_core.errors import EXIT_COMPLETE, EXIT_USAGE
 from backfill_operator.informer.parse import pod_of

@@ -1,9 +1,9 @@
 """Transforms in whole jobs: rows that cannot be computed, settings that hold, and what messages say of values."""
 
 import pytest
-from support.jobs import job, make_orders
-from support.oracle import rows_in, seals
-from support.other_engine import insert, update
+from support.tables.jobs import job, make_orders
+from support.tables.oracle import rows_in, seals
+from support.tables.other_engine import insert, update
 
 from backfill_spark.driver.attempt import request_stop, run_driver
 from backfill_spark.settings import DriverSettings

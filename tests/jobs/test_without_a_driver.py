@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from support.fake_driver import ScriptedJob
-from support.jobs import job, make_orders, write_yaml
+from support.drivers.fake_driver import ScriptedJob
+from support.tables.jobs import job, make_orders, write_yaml
 
 from backfill_spark.control.local_registry import Rendezvous
 from backfill_spark.driver import attempt as driver

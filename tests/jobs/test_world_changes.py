@@ -4,9 +4,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from support.jobs import job, make_orders, vacuum
-from support.oracle import rows_in, seals, strangers, violations
-from support.other_engine import delete, update
+from support.tables.jobs import job, make_orders, vacuum
+from support.tables.oracle import rows_in, seals, strangers, violations
+from support.tables.other_engine import delete, update
 
 from backfill_spark.driver.attempt import request_stop, run_driver
 from backfill_spark.settings import DriverSettings

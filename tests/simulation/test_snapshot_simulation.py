@@ -11,9 +11,9 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
-from support.sim_oracle import Broken
-from support.sim_tables import APPEND, CHANGELOG, UPSERT
-from support.sim_world import Scenario, World, scenario
+from support.simulation.oracle import Broken
+from support.simulation.tables import APPEND, CHANGELOG, UPSERT
+from support.simulation.world import Scenario, World, scenario
 
 from backfill_core import strategies
 

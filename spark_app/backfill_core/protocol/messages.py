@@ -55,7 +55,7 @@ class StagedFile:
     size_bytes: int
     rows: int
     handle: object = field(default=None, compare=False, repr=False)
-    """What the sealer wants back (statistics); opaque to the core."""
+    """What the committer wants back (statistics); opaque to the core."""
 
     part: int = 0
     """Of its split, the index in `ReadSplit.parts`."""

@@ -49,9 +49,10 @@ from backfill_spark.rows.verification import check_one_row_a_key
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from backfill_spark.ports.tables import Sink, Source
+    from backfill_spark.ports.committer import Committer
+    from backfill_spark.ports.sink import Sink
+    from backfill_spark.ports.source import Source
     from backfill_spark.rows.transform import Transform
-    from backfill_spark.sinks.delta.committer import Sealer
 
 THREADS_MAX = 8
 UPSERT, APPEND, CHANGELOG = "Upsert", "Append", "Changelog"
@@ -67,7 +68,7 @@ class Parts:
     spark: SparkSession
     source: Source
     sink: Sink
-    sealer: Sealer
+    committer: Committer
     transform: Transform
     app_id: str
     attempt: int
@@ -205,7 +206,7 @@ class SparkHands:
         if self._parts.write_mode != UPSERT:
             return False
         try:
-            return self._parts.sealer.read_state().txn_version == work.txn_version
+            return self._parts.committer.read_state().txn_version == work.txn_version
         except Exception as error:
             # Whatever kept us from looking, nobody knows.
             raise StateMovedError(
@@ -231,7 +232,7 @@ class SparkHands:
         """Stage rows, which the job itself counts: files may be gone before their footers are read."""
         parts, counted = self._parts, CountedRows(self._parts.spark, rows)
         paths = parts.sink.stage(counted.frame, attempt=parts.attempt, work_id=work.work_id)
-        return self._known(work, counted, parts.sealer.measure(paths))
+        return self._known(work, counted, parts.committer.measure(paths))
 
     def _known(
         self, work: ReadSplit | ApplyChanges, counted: CountedRows, files: tuple[StagedFile, ...]
@@ -247,7 +248,7 @@ class SparkHands:
         read, label = parts.source.read_parts(spans)
         counted = CountedRows(parts.spark, self._told(work, parts.transform.apply(read, label)))
         staged = parts.sink.stage_parts(counted.frame, label=label, attempt=parts.attempt, work_id=work.work_id)
-        files = [(part, parts.sealer.measure(paths)) for part, paths in staged.items()]
+        files = [(part, parts.committer.measure(paths)) for part, paths in staged.items()]
         known = tuple(replace(file, part=part) for part, measured in files for file in measured)
         return self._known(work, counted, known)
 
@@ -317,14 +318,14 @@ class SparkHands:
         return version
 
     def _commit(self, action: Seal) -> int:
-        sealer = self._parts.sealer
+        committer = self._parts.committer
         try:
             if action.fences:
                 claim, opened_at = self._parts.claim, self._parts.opened_at
-                return sealer.fence(action.txn_version, action.state, opened_at=opened_at, claim=claim).version
-            return sealer.seal(action.txn_version, action.files, action.state, compared=action.compared).version
+                return committer.fence(action.txn_version, action.state, opened_at=opened_at, claim=claim).version
+            return committer.seal(action.txn_version, action.files, action.state, compared=action.compared).version
         except BackfillError:
-            stored = sealer.read_state()
+            stored = committer.read_state()
             if stored.txn_version == action.txn_version and stored.text == action.state:
                 return stored.table_version
             raise
@@ -333,7 +334,7 @@ class SparkHands:
         """Run the hooks of past commits (checkpoints, checksums); return what others committed between our seals."""
         self._copies.lower()
         with suppress(BackfillError):  # a missed checkpoint costs readers time, and is tried again
-            self._parts.sealer.run_hooks()
+            self._parts.committer.run_hooks()
         with self._lock:
             versions, self._sealed = sorted(self._sealed), self._sealed[-1:]
         parts = self._parts

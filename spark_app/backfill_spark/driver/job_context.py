@@ -22,11 +22,12 @@ from backfill_spark.jvm.death import death, java_died
 from backfill_spark.jvm.errors import JAVA_ERRORS
 from backfill_spark.jvm.failures import unexplained
 from backfill_spark.jvm.session import open_session
-from backfill_spark.ports.tables import PinnedTable, Sink, Source
+from backfill_spark.ports.committer import Committer, StoredState
+from backfill_spark.ports.sink import Sink
+from backfill_spark.ports.source import PinnedTable, Source
 from backfill_spark.rows.transform import Transform
 from backfill_spark.rows.verification import check_one_row_a_key
 from backfill_spark.settings import DriverSettings
-from backfill_spark.sinks.delta.committer import Sealer, StoredState
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,7 +38,7 @@ class OpenedTarget:
     """A target and what it says about the job; enough to know that it is finished."""
 
     sink: Sink
-    sealer: Sealer
+    committer: Committer
     stored: StoredState
     state: JobState | None
     claim: Claim
@@ -90,9 +91,9 @@ class Opened:
         return self.target.sink
 
     @property
-    def sealer(self) -> Sealer:
+    def committer(self) -> Committer:
         """What commits to it."""
-        return self.target.sealer
+        return self.target.committer
 
     @property
     def stored(self) -> StoredState:
@@ -146,8 +147,8 @@ def open_target(spark: SparkSession, backfill: Backfill) -> OpenedTarget:
     spec = backfill.spec
     sink = choose(sinks.discover(), spec.target.type, "spec.target.type").open(spark, backfill)
     domain = f"{PREFIX}{sink.job_hash}"
-    sealer = Sealer(spark, sink.path, app_id=f"backfill-{sink.job_hash}", domain=domain)
-    stored = sealer.read_state()
+    committer = sink.committer(app_id=f"backfill-{sink.job_hash}", domain=domain)
+    stored = committer.read_state()
     state = None if stored.text is None else JobState.decode(stored.text)
     if state is not None:
         try:
@@ -162,7 +163,7 @@ def open_target(spark: SparkSession, backfill: Backfill) -> OpenedTarget:
     claim = Claim(domain, backfill.job_id, shares, begins=state is None)
     if state is None or not state.finished:
         check_claim(claim, stored.claims, path=sink.path)
-    return OpenedTarget(sink, sealer, stored, state, claim)
+    return OpenedTarget(sink, committer, stored, state, claim)
 
 
 def _read_what_is_named(spark: SparkSession, backfill: Backfill) -> None:
@@ -201,7 +202,7 @@ def open_job(spark: SparkSession, backfill: Backfill, target: OpenedTarget | Non
     schema = transform.output_schema(spark, pinned.schema)
     target.sink.check(schema, source_path=source.path, has_state=target.state is not None)
     if target.stored.table_version >= 0:
-        target.sealer.check()
+        target.committer.check()
     return Opened(source, target, transform, pinned)
 
 

@@ -53,9 +53,9 @@ def release(
     ):
         target = open_target(session, backfill)
         attempt = _attempt_after(target, force=force)
-        version = target.sealer.release(txn_version(attempt, 0), target.stored).version
+        version = target.committer.release(txn_version(attempt, 0), target.stored).version
         # Dropping the feature would take the state of every other job along.
-        if not target.sealer.domains():
+        if not target.committer.domains():
             _drop_feature(session, target.sink.path)
         return Released(target.sink.path, version, _features(session, target.sink.path))
 

@@ -13,7 +13,8 @@ from backfill_spark.rows.verification import differing_rows, take_receipt
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from backfill_spark.ports.tables import Sink, Source
+    from backfill_spark.ports.sink import Sink
+    from backfill_spark.ports.source import Source
     from backfill_spark.rows.transform import Transform
 
 

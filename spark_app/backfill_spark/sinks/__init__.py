@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from backfill_api.spec.spec import Backfill
 from backfill_core import plugins
-from backfill_spark.ports.tables import Sink
+from backfill_spark.ports.sink import Sink
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from backfill_api.spec import tables
 from backfill_core import plugins
-from backfill_spark.ports.tables import Source
+from backfill_spark.ports.source import Source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

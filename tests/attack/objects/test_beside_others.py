@@ -10,8 +10,8 @@ import random
 
 import urllib3
 from support import attack
-from support.fake_store import Refusal
-from support.operator_rig import SPEC
+from support.cluster.fake_store import Refusal
+from support.operators.rig import SPEC
 
 from backfill_api.names import (
     API_VERSION,
@@ -31,7 +31,7 @@ from backfill_operator.reconcile.dropped_fields import LAST_APPLIED
 CROWD = 10
 WITHIN_S = 40
 DEEPEST = 250
-"""As deep as the test's own tools can say it; tests/control_plane/test_hostile_objects.py goes on to 4,000."""
+"""As deep as the test's own tools can say it; tests/control_plane/faults/test_hostile_objects.py goes on to 4,000."""
 
 RICH = SPEC | {
     "jobId": "a", "transform": {"select": ["id"], "where": "id > 5"}, "barrier": {"intervalMs": 1000, "sealEvery": 1},

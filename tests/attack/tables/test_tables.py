@@ -13,8 +13,8 @@ import pytest
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from support import attack
-from support.jobs import job
-from support.odd_tables import NoExampleError, OddTable, badly_skipped, draw_target, draw_transform, held
+from support.tables.jobs import job
+from support.tables.odd_tables import NoExampleError, OddTable, badly_skipped, draw_target, draw_transform, held
 
 from backfill_core.errors import EXIT_COMPLETE, EXIT_STOPPED
 from backfill_spark.driver.attempt import request_stop, run_driver

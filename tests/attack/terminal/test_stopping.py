@@ -20,9 +20,9 @@ from dataclasses import dataclass
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 from support import attack
-from support.jobs import write_yaml
-from support.other_engine import append, update
-from support.terminal import CTRL_C, CTRL_Z, Terminal
+from support.console.terminal import CTRL_C, CTRL_Z, Terminal
+from support.tables.jobs import write_yaml
+from support.tables.other_engine import append, update
 
 ROWS = 60_000
 ORDERS = """

@@ -1,6 +1,6 @@
 """The seal: data files + state + transaction id in one Delta commit, made by Delta Kernel without a Spark job.
 
-Beside `delta_log.py`, which only reads, this is the only file that touches Delta Kernel. The calls and their figures are measured: begin and footers
+Beside `delta/log.py`, which only reads, this is the only file that touches Delta Kernel. The calls and their figures are measured: begin and footers
 12-20 ms, commit 38-55 ms, so a barrier costs about 100 ms while all cores copy.
 
 A second writer with the same application id is refused: an older or equal transaction version when the
@@ -31,6 +31,7 @@ from backfill_spark.delta.foreign_commits import commits_of_others
 from backfill_spark.delta.log import logged_files
 from backfill_spark.delta.table_layout import Layout
 from backfill_spark.jvm.errors import JAVA_ERRORS, first_line, is_a, is_no_table, whole_text
+from backfill_spark.ports.committer import SealedCommit, StoredState
 from backfill_spark.sinks.delta.failures import BEGIN_ANEW, explain_target
 
 if TYPE_CHECKING:
@@ -44,27 +45,6 @@ LOCAL_LOG_STORE = ("io.delta.kernel.logStore.file.impl", "io.delta.storage.Local
 
 
 @dataclass(frozen=True, slots=True)
-class StoredState:
-    """What a target says about a job; `table_version` is -1 when there is no table."""
-
-    text: str | None
-    table_version: int
-    txn_version: int | None
-    claims: tuple[Claim, ...] = ()
-    """Of every job that has a state in the table, this one too."""
-
-    owner: str | None = None
-    """What the jobs said of themselves, as it is stored."""
-
-
-@dataclass(frozen=True, slots=True)
-class SealedCommit:
-    """A durable seal."""
-
-    version: int
-
-
-@dataclass(frozen=True, slots=True)
 class _Measured:
     """What `seal` wants back of a staged file."""
 
@@ -74,8 +54,8 @@ class _Measured:
     partition: tuple[tuple[str, str | None], ...]
 
 
-class Sealer:
-    """Seals one table for one application id; safe to use from several threads, one seal at a time."""
+class DeltaCommitter:
+    """Satisfies `ports.committer.Committer` on one Delta table, for one application id."""
 
     def __init__(self, spark: SparkSession, path: str, *, app_id: str, domain: str) -> None:
         """Take the table's path; nothing is read yet, the table may not exist."""

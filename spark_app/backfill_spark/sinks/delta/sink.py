@@ -34,6 +34,7 @@ from backfill_spark.jvm.failures import Trouble, is_about, trouble_of
 from backfill_spark.rows.changes import DELETE
 from backfill_spark.rows.columns import nullable, quoted, unused
 from backfill_spark.sinks.delta import checks, dictionaries, new_table
+from backfill_spark.sinks.delta.committer import DeltaCommitter
 from backfill_spark.sinks.delta.create import check_known, create_table, name_table, with_changelog_columns
 from backfill_spark.sinks.delta.failures import BEGIN_ANEW, explain_job, explain_making, explain_target
 from backfill_spark.sinks.delta.folder import TargetFolder
@@ -85,6 +86,10 @@ class DeltaSink:
         self._known: TargetTable | None = None
 
     # ------------------------------------------------------------------ checks
+    def committer(self, *, app_id: str, domain: str) -> DeltaCommitter:
+        """See `ports.sink.Sink`."""
+        return DeltaCommitter(self._spark, self.path, app_id=app_id, domain=domain)
+
     def exists(self) -> bool:
         """Is there a Delta table?"""
         return self._look() is not None

@@ -26,7 +26,7 @@ from backfill_spark.sources.delta.failures import explain_version
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from backfill_spark.ports.tables import PinnedTable
+    from backfill_spark.ports.source import PinnedTable
 
 CACHE_MAX = 10_000
 """Versions whose facts are kept: a few hundred bytes each."""

@@ -28,7 +28,7 @@ from backfill_core.protocol.messages import Head, Piece
 from backfill_spark.delta.log import LOG_ERRORS, files_at, newest_version
 from backfill_spark.delta.properties import CHANGE_FEED, PHYSICAL_NAME, is_on
 from backfill_spark.jvm.bulk_calls import delta_actions
-from backfill_spark.ports.tables import PinnedTable
+from backfill_spark.ports.source import PinnedTable
 from backfill_spark.rows.columns import instead, quoted, unused
 from backfill_spark.sources.delta.failures import explain, explain_look, explain_version
 from backfill_spark.sources.delta.log import VersionLog

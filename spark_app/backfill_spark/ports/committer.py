@@ -1,0 +1,84 @@
+"""What commits to a target: the job's state, its fence, and its seals; a sink brings its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from backfill_core.job.owner import Claim
+from backfill_core.protocol.messages import StagedFile
+
+
+@dataclass(frozen=True, slots=True)
+class StoredState:
+    """What a target says about a job; `table_version` is -1 when there is no table."""
+
+    text: str | None
+    table_version: int
+    txn_version: int | None
+    claims: tuple[Claim, ...] = ()
+    """Of every job that has a state in the table, this one too."""
+
+    owner: str | None = None
+    """What the jobs said of themselves, as it is stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class SealedCommit:
+    """A durable seal."""
+
+    version: int
+
+
+class Committer(Protocol):
+    """Commits to one target for one application id. Safe to use from several threads, one commit at a time.
+
+    Laws: a commit holds files, state and transaction version together, or nothing of them; a transaction version is
+    committed once, and none after a greater one; `read_state` after a commit returns its state.
+    """
+
+    app_id: str
+    """Name of the job in the target's transactions."""
+
+    def read_state(self) -> StoredState:
+        """Return the job's state, the newest version and the job's newest transaction version."""
+
+    def domains(self) -> tuple[str, ...]:
+        """Return the names of all states that the target keeps, of every job."""
+
+    def check(self) -> None:
+        """Refuse a target that cannot be committed to, before anything is written."""
+
+    def measure(self, paths: Sequence[str]) -> tuple[StagedFile, ...]:
+        """Return size, rows and statistics of staged files; files without rows are left out. From any thread."""
+
+    def fence(self, txn_version: int, state: str, *, opened_at: int | None, claim: Claim | None = None) -> SealedCommit:
+        """Make the first, empty commit of an attempt: no older attempt can commit after it.
+
+        Raises:
+            StateMovedError: the state that was read is not the newest; read it again.
+            FencedError: a newer attempt has committed.
+        """
+
+    def seal(
+        self, txn_version: int, files: Sequence[StagedFile], state: str, *, compared: int | None = None
+    ) -> SealedCommit:
+        """Make one commit of files, state and transaction version.
+
+        Args:
+            txn_version: Above that of every earlier commit of the job.
+            files: As `measure` returned them.
+            state: The job's.
+            compared: Version of the target that a receipt is about; refused when others changed the target after it.
+
+        Raises:
+            FencedError: this or a newer transaction version is in the target already.
+            TargetChangedError: others changed the target after `compared`.
+        """
+
+    def release(self, txn_version: int, stored: StoredState) -> SealedCommit:
+        """Take the job's state and claim out of the target."""
+
+    def run_hooks(self) -> None:
+        """Do what past commits left to do, such as checkpoints; what fails is tried again next time."""

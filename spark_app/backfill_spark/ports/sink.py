@@ -1,0 +1,63 @@
+"""What the driver asks of a sink: the promises that a folder below `sinks` keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from backfill_core.errors import BackfillError
+from backfill_core.protocol.messages import StagedFile
+from backfill_spark.ports.committer import Committer
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+
+class Sink(Protocol):
+    """One target of one job. Safe to stage from several threads; one MERGE at a time."""
+
+    path: str
+    job_hash: str
+
+    def committer(self, *, app_id: str, domain: str) -> Committer:
+        """Return what commits to this target: `app_id` names the job, `domain` the place of its state."""
+
+    def exists(self) -> bool:
+        """Is it there?"""
+
+    def check(self, schema: StructType, *, source_path: str, has_state: bool) -> None:
+        """Refuse a target that cannot be filled, before anything is written."""
+
+    def prepare(self, schema: StructType) -> None:
+        """Make the target when it is missing."""
+
+    def stage(self, rows: DataFrame, *, attempt: int, work_id: int) -> list[str]:
+        """Write files that no reader sees, and return their paths."""
+
+    def stage_parts(self, rows: DataFrame, *, label: str, attempt: int, work_id: int) -> dict[int, list[str]]:
+        """Write as `stage`, the rows of each value of column `label` into files of their own; return these by value."""
+
+    def as_stored(self, rows: DataFrame) -> DataFrame:
+        """Return rows as the target keeps them; lazy."""
+
+    def merge(self, net: DataFrame, *, app_id: str, txn_version: int) -> None:
+        """Apply the last image of each key in one commit, unless this transaction is in it already."""
+
+    def check_staged(self, files: Sequence[StagedFile]) -> None:
+        """Refuse staged files that are gone or changed."""
+
+    def discard(self, paths: Sequence[str]) -> None:
+        """Remove staged files."""
+
+    def discard_work(self, attempt: int, work_id: int) -> None:
+        """Remove what one piece of work staged."""
+
+    def remove_orphans(self, before_attempt: int) -> int:
+        """Remove what earlier attempts staged and never sealed."""
+
+    def at(self, version: int) -> DataFrame:
+        """Return the rows as of a version; lazy."""
+
+    def explain_failure(self, error: Exception) -> BackfillError | None:
+        """Say in our words why writing failed, or None when nobody knows."""

@@ -1,0 +1,94 @@
+"""What the driver asks of a source: the promises that a folder below `sources` keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from backfill_core.errors import BackfillError
+from backfill_core.protocol.messages import Head, Piece
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedTable:
+    """One version of a table, by file."""
+
+    version: int
+    timestamp_ms: int
+    rows: tuple[int, ...]
+    """Rows of each file in path order, deleted ones included."""
+
+    deleted: tuple[int, ...]
+    """How many of them a deletion vector hides."""
+
+    bytes: tuple[int, ...]
+    table_id: str
+    fingerprint: str
+    schema: StructType
+    change_feed: bool
+
+    @property
+    def live_rows(self) -> int:
+        """Rows that a reader sees."""
+        return sum(self.rows) - sum(self.deleted)
+
+
+class Source(Protocol):
+    """Something that keeps changing, with versions. `pin` comes first; the rest may be called from several threads."""
+
+    path: str
+
+    @property
+    def version(self) -> int:
+        """Number of the pinned version."""
+
+    def head(self) -> Head:
+        """Return the newest version; milliseconds."""
+
+    def pin(self, version: int | None) -> PinnedTable:
+        """Fix the version that the snapshot is read from; None is the newest."""
+
+    def properties(self) -> dict[str, str]:
+        """Return the table properties of the pinned version."""
+
+    def check_no_null_key(self, where: str | None = None) -> None:
+        """Refuse null keys among the rows of the pinned version that pass a condition."""
+
+    def live_rows(self, pieces: Sequence[Piece]) -> int:
+        """Return how many rows whole files must yield."""
+
+    def read(self, pieces: Sequence[Piece]) -> DataFrame:
+        """Return the rows of pieces of the pinned version; lazy."""
+
+    def read_parts(self, parts: Sequence[Sequence[Piece]]) -> tuple[DataFrame, str]:
+        """Return the rows of several parts at once, and the name of a column that tells each row's part; lazy.
+
+        Each file is read once, and each part (0, 1, …) has exactly the rows that `read` gives of it alone.
+        """
+
+    @property
+    def pinned_rows(self) -> int:
+        """Rows of the pinned version that a reader sees."""
+
+    def rows_at(self, version: int) -> int:
+        """Return how many rows a version has; from its metadata, where that says so."""
+
+    def at(self, version: int) -> DataFrame:
+        """Return all rows as of a version, with the pinned columns; lazy."""
+
+    def check_kept(self, version: int) -> None:
+        """Refuse to go on when a version that is not consumed yet is gone."""
+
+    def check_versions(self, after: int, upto: int) -> None:
+        """Refuse versions that cannot be applied."""
+
+    def changes(self, after: int, upto: int) -> DataFrame:
+        """Return the row changes of the versions `(after, upto]`; lazy."""
+
+    def explain_failure(self, error: Exception) -> BackfillError | None:
+        """Say in our words why a job on this source failed, or None when nobody knows."""

@@ -1,0 +1,168 @@
+"""The `backfill` command against a driver without Spark: the real server, the real rendezvous."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from support.console.command_line import backfill, running
+from support.tables.jobs import write_yaml
+
+from backfill_core.protocol.messages import Pause, Resume, Stop, Throttle
+from backfill_spark.control.local_registry import control_file
+
+ACKNOWLEDGED = re.compile(r"acknowledged at epoch \d+ \(attempt 1, revision (\d+)\) in \d+ ms\n")
+
+
+class TestACommandIsSentAndItsAcknowledgementShown:
+    @pytest.mark.parametrize(
+        ("words", "command"),
+        [
+            (["pause"], Pause()),
+            (["pause", "--all", "--force"], Pause(everything=True, force=True)),
+            (["resume"], Resume()),
+            (["throttle", "200k"], Throttle(200_000)),
+            (["throttle", "1.5M", "--for", "30m"], Throttle(1_500_000, 1800)),
+            (["throttle", "0"], Throttle(0)),
+            (["throttle", "none"], Throttle(None)),
+            (["stop"], Stop()),
+            (["stop", "--force"], Stop(force=True)),
+        ],
+        ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+    )
+    def test_each(self, job, words, command):
+        """What is typed is what arrives."""
+        done = backfill(*words)
+        assert (done.exit_code, done.stderr) == (0, "")
+        assert ACKNOWLEDGED.fullmatch(done.stdout)
+        assert [event.command for event in job.seen] == [command]
+
+    def test_revisions_grow(self, job):
+        """Each command is newer than the last; else it would be ignored."""
+        revisions = [ACKNOWLEDGED.fullmatch(backfill(word).stdout)[1] for word in ("pause", "resume", "pause")]
+        assert revisions == ["1", "2", "3"]
+
+    def test_no_acknowledgement_in_time(self, state_dir):
+        """Somebody who is not answered must not believe that it is in force."""
+        with running(state_dir, silent=True):
+            done = backfill("pause", "--timeout", "0.1")
+        assert done.exit_code == 5
+        assert "error: NotAcknowledged" in done.stderr
+        assert "the driver has the command" in done.stderr
+
+    def test_verify_shows_the_receipt(self, job):
+        """The acknowledgement is not the result."""
+        done = backfill("verify")
+        assert done.exit_code == 0
+        assert "source and target are equal" in done.stdout
+
+    def test_verify_that_finds_a_difference_fails(self, state_dir):
+        """A script must see it."""
+        with running(state_dir, different=True):
+            done = backfill("verify", "-o", "json")
+        assert done.exit_code == 48
+        assert json.loads(done.stdout)["mismatches"] == [{"vnode": 7, "sourceRows": 10, "targetRows": 9}]
+
+    def test_verify_that_ends_the_job_fails_for_the_difference(self, state_dir):
+        """The job is over a moment after its receipt; the exit code must be the receipt's, not that nobody runs."""
+        with running(state_dir, different=True, ends=True):
+            done = backfill("verify")
+        assert done.exit_code == 48
+        assert ACKNOWLEDGED.fullmatch(done.stderr)
+        assert "1 of 256 vnodes differ" in done.stdout
+
+    def test_a_driver_that_ends_without_a_receipt(self, state_dir):
+        """Nothing was proven, so it is no success either."""
+        with running(state_dir, silent=True) as job:
+            job.server.close()
+            done = backfill("verify")
+        assert (done.exit_code, "error: NotRunning" in done.stderr) == (4, True)
+
+
+class TestTheJobThatIsMeant:
+    def test_by_file(self, job, tmp_path):
+        """The same file that it was started with."""
+        spec = write_yaml(tmp_path / "job.yaml", "/s", "/t", name="job")
+        assert backfill("pause", "-f", spec).exit_code == 0
+
+    def test_by_id(self, job):
+        """The id that `jobs` shows."""
+        assert backfill("pause", "--job", "default/job").exit_code == 0
+
+    def test_another_one_is_not_commanded(self, job):
+        """With a name, the only running one is not good enough."""
+        done = backfill("pause", "--job", "default/other")
+        assert (done.exit_code, job.seen) == (4, [])
+        assert "'default/other' is not running" in done.stderr
+        assert "default/job" in done.stderr
+
+    def test_of_several_one_must_be_named(self, state_dir):
+        """A pause of the wrong job is worse than none."""
+        with running(state_dir, "a/1") as one, running(state_dir, "a/2"):
+            done = backfill("pause")
+            assert (done.exit_code, one.seen) == (4, [])
+            assert "a/1, a/2" in done.stderr
+            assert backfill("pause", "--job", "a/1").exit_code == 0
+
+    def test_none_runs(self, state_dir):
+        """Say so, and how to start one."""
+        done = backfill("pause")
+        assert done.exit_code == 4
+        assert "error: NotRunning: no backfill runs" in done.stderr
+        assert "cure: " in done.stderr
+
+    def test_a_killed_one_is_named(self, state_dir):
+        """What is left of it says which attempt it was."""
+        with running(state_dir):
+            left = control_file(state_dir, "default/job").read_text()
+        control_file(state_dir, "default/job").write_text(left)
+        done = backfill("status", "--job", "default/job")
+        assert (done.exit_code, "attempt 1" in done.stderr, "was killed" in done.stderr) == (4, True, True)
+
+
+class TestAReaderWhoHasGone:
+    def test_is_no_bug(self, state_dir):
+        """`backfill jobs | head` ends in silence, as other tools do."""
+        reads, writes = os.pipe()
+        os.close(reads)
+        done = subprocess.run(
+            [sys.executable, "-m", "backfill_cli", "jobs"], stdout=writes, stderr=subprocess.PIPE, check=False
+        )
+        os.close(writes)
+        assert (done.returncode, done.stderr) == (1, b"")
+
+
+class TestItStartsAtOnce:
+    def test_help_loads_no_spark(self):
+        """A command line that takes seconds to say its help is not used."""
+        code = "import sys; from backfill_cli.__main__ import cli; print(any(n.split('.')[0] == 'pyspark' for n in sys.modules))"
+        assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
+
+    def test_commands_load_none_either(self, job):
+        """A pause in an emergency must not wait for imports."""
+        code = (
+            "import sys\nfrom backfill_cli.__main__ import cli\ntry: cli(['pause'])\nexcept SystemExit: pass\n"
+            "print(any(n.split('.')[0] == 'pyspark' for n in sys.modules))"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert done.stdout.splitlines()[-1] == "False"
+        assert ACKNOWLEDGED.match(done.stdout)
+
+
+class TestCompletion:
+    def test_of_a_job_are_those_that_run(self, state_dir):
+        """Ids are long, and nobody remembers them; what click's own script asks is asked here."""
+        with running(state_dir, "default/orders"), running(state_dir, "shop/items"):
+            environ = {
+                "_BACKFILL_COMPLETE": "bash_complete",
+                "COMP_WORDS": "backfill pause --job shop",
+                "COMP_CWORD": "3",
+            }
+            code = "from backfill_cli.__main__ import main; main()"
+            done = subprocess.run(
+                [sys.executable, "-c", code], env={**os.environ, **environ}, capture_output=True, text=True
+            )
+
+        assert done.stdout.split() == ["plain,shop/items"], done.stderr

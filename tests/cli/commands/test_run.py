@@ -1,0 +1,213 @@
+"""`backfill run`: what is shown, how it ends, and the two presses of Ctrl-C; with a scripted driver in a real process."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.tables.jobs import write_yaml
+
+TESTS = Path(__file__).parents[2]
+
+TIME = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+SCRIPT = """
+import sys, threading
+from pathlib import Path
+from backfill_api.load import load_backfill
+from backfill_api.status.progress import Progress
+from backfill_cli.commands.run import Run, Shown
+from backfill_core.protocol.messages import Receipt
+from backfill_spark.driver.attempt import RunOutcome
+from backfill_spark.settings import DriverSettings
+
+class ScriptedDriver:
+    def __init__(self, script):
+        self.script, self.stop = script, threading.Event()
+
+    def request_stop(self, force):
+        self.stop.set()
+
+    def run_driver(self, backfill, *, settings, observe, starting):
+        import os
+        os.write(1, b"JVM WORDS\\n")
+        progress = Progress(
+            attempt=1, epoch=3, phase="Snapshot", percent=50, rows_total=10, rows_done=5, table_version=4, grid=(50,)
+        )
+        observe(progress)
+        if self.script == "chatty":
+            for rows in range(1, 30_000):
+                observe(progress.model_copy(update={"rows_done": rows}))
+            os.write(2, b"SAID ALL\\n")
+            self.stop.wait()
+            return RunOutcome("Stopped", 10, "Stopped", "stopped at a barrier", "", progress, None)
+        if self.script == "turning":
+            for revision in range(5_000):
+                observe(progress.model_copy(update={"revision": revision}))
+            os.write(2, b"SAID ALL\\n")
+            return RunOutcome("Stopped", 10, "Stopped", "stopped at a barrier", "", progress, None)
+        if self.script == "wait":
+            os.write(2, b"READY\\n")
+            self.stop.wait()
+            return RunOutcome("Stopped", 10, "Stopped", "stopped at a barrier", "", progress, None)
+        if self.script == "stuck":
+            os.write(2, b"READY\\n")
+            while True:
+                self.stop.wait(0.05)
+        if self.script == "fail":
+            return RunOutcome("Failed", 22, "SourceNotFound", "no table at /x.", "Look at the path.", None, None)
+        observe(progress.model_copy(update={"phase": "Live", "percent": 100, "rows_done": 10, "consumed_version": 8}))
+        receipt = Receipt(8, 9, 7, 10, 256, "ab" * 32, (), 0.5)
+        done = progress.model_copy(update={"rows_done": 10, "changes_done": 2, "consumed_version": 8})
+        return RunOutcome("Complete", 0, "Complete", "", "", done, receipt)
+
+script, spec, *flags = sys.argv[1:]
+log = Path(flags[flags.index("--log") + 1]) if "--log" in flags else None
+shown = Shown(
+    json_lines="--json" in flags, log_file=log, grid="--grid" in flags, quiet="--quiet" in flags, verbose="--verbose" in flags
+)
+sys.exit(Run(ScriptedDriver(script), load_backfill(Path(spec).read_text()), DriverSettings.from_environ(), shown).to_end())
+"""
+
+
+@pytest.fixture
+def start(tmp_path):
+    spec = write_yaml(tmp_path / "job.yaml", "/s", "/t")
+    environ = {**os.environ, "BACKFILL_STATE_DIR": str(tmp_path / "state")}
+    started = []
+
+    def run(script, *flags):
+        command = [sys.executable, "-c", SCRIPT, script, str(spec), *flags]
+        child = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ, start_new_session=True
+        )
+        started.append(child)
+        return child
+
+    yield run
+    for child in started:
+        if child.poll() is None:
+            child.kill()
+        child.communicate()
+
+
+class TestHowItEnds:
+    def test_complete(self, start):
+        """A log must hold the phases, the receipt and the end."""
+        child = start("complete")
+        out, err = child.communicate(timeout=60)
+        assert child.returncode == 0
+        for fact in (
+            "Snapshot 50 %",
+            "Live 100 %",
+            "source and target are equal",
+            "complete: 10 rows of the snapshot and 2 changes",
+            "default/job  Snapshot 50 % 5 of 10 rows",
+            "running for",
+            "(after",
+        ):
+            assert fact in out
+        assert all(TIME.match(line) for line in out.splitlines() if " % " in line)
+        assert err == ""
+
+    def test_quiet_and_verbose(self, start):
+        """A cron job wants the end only; who looks for an error wants Spark's words too."""
+        quiet = start("complete", "--quiet")
+        out, err = quiet.communicate(timeout=60)
+        assert (quiet.returncode, "Snapshot" in out, "complete: 10 rows" in out, err) == (0, False, True, "")
+        _, err = start("complete", "--verbose").communicate(timeout=60)
+        assert "JVM WORDS" in err
+
+    def test_failed(self, start):
+        """One red line, the cure, and the reason's own code."""
+        child = start("fail")
+        _, err = child.communicate(timeout=60)
+        assert child.returncode == 22
+        assert "error: SourceNotFound: no table at /x.\ncure: Look at the path.\n" in err
+
+    def test_json_lines(self, start):
+        """Whatever the JVM says, standard output is JSON only."""
+        child = start("complete", "--json")
+        out, _ = child.communicate(timeout=60)
+        lines = [json.loads(line) for line in out.splitlines()]
+        assert [line.get("rowsDone") for line in lines[:-1]] == [0, 5, 10]
+        assert all(TIME.match(line["time"]) and line["jobId"] == "default/job" for line in lines)
+        assert [line["reason"] for line in lines if "grid" in line or "elapsedSeconds" not in line] == []
+        assert (lines[-1]["outcome"], lines[-1]["exitCode"], lines[-1]["receipt"]["rows"]) == ("Complete", 0, 10)
+
+    def test_the_driver_log(self, start, tmp_path):
+        """Spark's words are there when they are needed, and only there."""
+        log = tmp_path / "spark.log"
+        child = start("fail", "--log", str(log))
+        out, err = child.communicate(timeout=60)
+        assert log.read_text() == "JVM WORDS\n"
+        assert "JVM" not in out + err
+        assert f"log: {log}" in err
+
+
+class TestCtrlC:
+    def ready(self, child):
+        for line in child.stderr:
+            if "READY" in line:
+                return
+
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    def test_the_first_stops_at_a_barrier(self, start, number):
+        """And says so, because it takes a moment."""
+        child = start("wait", "--verbose")
+        self.ready(child)
+        child.send_signal(number)
+        out, err = child.communicate(timeout=60)
+        assert child.returncode == 10
+        assert "stopping at a barrier; Ctrl-C again: at once" in err
+        assert "stopped at a barrier (after " in out
+        assert "stopped: stopped" not in out
+
+    def test_the_second_ends_at_once(self, start):
+        """Whatever the driver is stuck in."""
+        child = start("stuck", "--verbose")
+        self.ready(child)
+        child.send_signal(signal.SIGINT)
+        assert "stopping" in child.stderr.readline()
+        child.send_signal(signal.SIGINT)
+        _, err = child.communicate(timeout=60)
+        assert child.returncode == 130
+        assert "ended at once" in err
+
+
+class TestWhoReads:
+    """The job is what counts: a slow reader does not hold it up, and one who has gone ends it in order."""
+
+    def test_a_slow_reader_holds_nothing_up(self, start):
+        """A pager that shows its first page, or a terminal held by Ctrl-S: seals go on."""
+        child = start("turning", "--json", "--verbose")  # a line each, of which the pipe takes some hundreds
+        assert "SAID ALL\n" in child.stderr  # the driver is through with all of them, and nobody has read one
+        out, _ = child.communicate(timeout=60)
+
+        assert child.returncode == 10
+        assert [json.loads(line)["time"] for line in out.splitlines()] != []
+
+    def test_a_line_a_second_at_most(self, start):
+        """Four a second with 64 numbers each filled a disk with nothing new."""
+        child = start("chatty", "--json", "--verbose")
+        assert "SAID ALL\n" in child.stderr
+        child.send_signal(signal.SIGTERM)
+        out, _ = child.communicate(timeout=60)
+        lines = [json.loads(line) for line in out.splitlines()]
+
+        assert len(lines) <= 4 + lines[-1]["elapsedSeconds"]
+        assert lines[-1]["outcome"] == "Stopped"
+
+    def test_a_reader_who_has_gone_stops_it_at_a_barrier(self, start):
+        """`backfill run | head -1`: other tools end there too."""
+        child = start("wait", "--verbose")
+        child.stdout.close()
+        lines = list(child.stderr)
+
+        assert (child.wait(timeout=60), lines[-1]) == (
+            10,
+            "nobody reads standard output any more: stopping at a barrier\n",
+        )

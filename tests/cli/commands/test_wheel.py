@@ -1,0 +1,116 @@
+"""What somebody has who installed the wheel, and no clone: each command works, or names the line that installs what it lacks."""
+
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+from support.repository import ROOT
+
+BASE = ["pydantic", "pydantic_core", "annotated_types", "typing_extensions.py", "typing_inspection", "yaml", "_yaml"]
+CLI = ["click", "rich", "pygments", "markdown_it", "mdurl"]
+SPEC = """
+apiVersion: backfill.dev/v1alpha1
+kind: Backfill
+metadata: {name: orders}
+spec:
+  source: {type: Delta, delta: {path: ./orders, key: [id]}}
+  target: {type: Delta, delta: {path: ./copy}}
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """The wheel of this tree."""
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    return next(folder.glob("*.whl"))
+
+
+@pytest.fixture(scope="module")
+def installed(wheel, tmp_path_factory):
+    """A fresh environment with the wheel; `run(packages, …)` types `backfill …` in it, outside of the clone, with these packages alone."""
+    home = tmp_path_factory.mktemp("home")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home / "v")], check=True)
+    python = home / "v" / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "-q", "--no-deps", "--no-index", str(wheel)]
+    subprocess.run(pip, check=True, capture_output=True)
+    (home / "orders.yaml").write_text(SPEC)
+    site = next((home / "v" / "lib").glob("python*/site-packages"))
+    ours = Path(sysconfig.get_path("purelib"))
+
+    def run(packages, *words):
+        for link in site.iterdir():
+            if link.is_symlink():
+                link.unlink()
+        for name in packages:
+            if (ours / name).exists():
+                (site / name).symlink_to(ours / name)
+        environ = {name: value for name, value in os.environ.items() if not name.startswith(("BACKFILL", "PYTHON"))}
+        return subprocess.run(
+            [home / "v" / "bin" / "backfill", *words],
+            cwd=home, env=environ | {"XDG_STATE_HOME": str(home / "state")}, capture_output=True, text=True,
+        )  # fmt: skip
+
+    return run
+
+
+class TestTheWheel:
+    def test_holds_what_it_reads(self, wheel):
+        """The checksums of the jars lie outside of the packages in a clone."""
+        held = set(zipfile.ZipFile(wheel).namelist())
+
+        assert {f"backfill_spark/jvm/{name}" for name in ("jars.sha256", "pools.xml", "log4j2.properties")} <= held
+        text = zipfile.ZipFile(wheel).read("backfill_spark/jvm/jars.sha256").decode()
+        assert text == (ROOT / "requirements" / "jars.sha256").read_text()
+
+    def test_shows_a_page_without_links_into_the_repository(self, wheel):
+        """A package index has no such files: links and the picture would be dead."""
+        held = zipfile.ZipFile(wheel)
+        shown = held.read(next(name for name in held.namelist() if name.endswith("METADATA"))).decode()
+
+        assert "# backfill" in shown
+        assert [link for link in re.findall(r"\]\(([^)]+)\)", shown) if "://" not in link] == []
+
+    def test_says_what_to_install_for_the_command(self, installed):
+        """Without an extra there is no click to say it with."""
+        done = installed(BASE, "--help")
+
+        assert done.returncode == 2
+        assert done.stderr.splitlines() == [
+            "error: PackageMissing: the command line needs click, which is not installed.",
+            "cure: pip install 'backfill-operator[cli,spark]'",
+        ]
+
+    def test_looks_and_commands_without_spark(self, installed):
+        """A machine that only commands needs no Spark."""
+        checked = installed(BASE + CLI, "validate", "-f", "orders.yaml")
+        asked = installed(BASE + CLI, "status", "-f", "orders.yaml")
+        listed = installed(BASE + CLI, "jobs")
+
+        assert (checked.returncode, asked.returncode, listed.returncode) == (0, 4, 0), checked.stderr + asked.stderr
+        assert "bug" not in checked.stderr + asked.stderr + listed.stderr
+
+    @pytest.mark.parametrize(
+        ("words", "packages", "lacks"),
+        [
+            (["plan", "-f", "orders.yaml"], [], "py4j"),
+            (["run", "-f", "orders.yaml"], [], "prometheus_client"),
+            (["verify", "-f", "orders.yaml"], ["prometheus_client"], "py4j"),
+        ],
+        ids=["plan", "run", "verify"],
+    )
+    def test_names_what_a_command_lacks(self, installed, words, packages, lacks):
+        """And the line that brings it; "this is a bug" sends people to the wrong place."""
+        done = installed(BASE + CLI + packages, *words)
+
+        assert done.returncode == 2
+        assert done.stderr.splitlines()[-2:] == [
+            f"error: PackageMissing: this command needs {lacks}, which is not installed.",
+            "cure: pip install 'backfill-operator[cli,spark]'",
+        ]

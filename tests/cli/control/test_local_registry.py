@@ -1,0 +1,158 @@
+"""How a driver is found on this machine, and that there is one."""
+
+import json
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from backfill_core.errors import AlreadyRunningError
+from backfill_spark.control.local_registry import Rendezvous, control_file, left_behind, running
+from backfill_spark.settings import DriverSettings
+
+TESTS = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "state" / "backfill"
+
+
+def publish(meeting):
+    meeting.publish(url="http://127.0.0.1:1", token="secret", attempt=3)
+
+
+class TestTheTokenIsForItsOwnerOnly:
+    def test_modes(self, folder):
+        """Who reads the file commands the job."""
+        with Rendezvous(folder, "a/b") as meeting:
+            publish(meeting)
+            assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+            assert stat.S_IMODE(control_file(folder, "a/b").stat().st_mode) == 0o600
+
+    def test_a_prepared_file_does_not_widen_them(self, folder):
+        """A file that lies there already keeps its mode when it is written to."""
+        folder.mkdir(parents=True)
+        planted = control_file(folder, "a/b").with_suffix(".new")
+        planted.touch(mode=0o666)
+        with Rendezvous(folder, "a/b") as meeting:
+            publish(meeting)
+            assert stat.S_IMODE(control_file(folder, "a/b").stat().st_mode) == 0o600
+
+
+class TestADriverIsFoundWhileItRuns:
+    def test_found_and_gone(self, folder):
+        """The file goes with the driver."""
+        with Rendezvous(folder, "a/b") as meeting:
+            assert running(folder) == []
+            publish(meeting)
+            (found,) = running(folder)
+            assert (found.job_id, found.attempt, found.token) == ("a/b", 3, "secret")
+        assert running(folder) == left_behind(folder) == []
+
+    def test_an_address_that_was_withdrawn(self, folder):
+        """A driver that ends is not found while it still cleans up; and no second one may start before it is gone."""
+        with Rendezvous(folder, "a/b") as meeting:
+            publish(meeting)
+            meeting.withdraw()
+            assert running(folder) == left_behind(folder) == []
+            with pytest.raises(AlreadyRunningError), Rendezvous(folder, "a/b"):
+                pass
+
+    def test_a_folder_that_is_not_there(self, folder):
+        """The first command on a machine finds nothing, and makes nothing."""
+        assert running(folder) == []
+        assert not folder.exists()
+
+    def test_two_jobs_do_not_disturb_each_other(self, folder):
+        """Job ids hold slashes and anything else; files are named by their hash."""
+        with Rendezvous(folder, "a/b") as one, Rendezvous(folder, "../c") as two:
+            publish(one)
+            publish(two)
+            assert sorted(found.job_id for found in running(folder)) == ["../c", "a/b"]
+
+    @pytest.mark.parametrize("text", ["", "{", "[]", '{"job_id": "x"}', '{"colour": 1}'])
+    def test_what_is_no_address_is_passed_over(self, folder, text):
+        """A foreign file must not break the command line."""
+        folder.mkdir(parents=True)
+        (folder / "x.json").write_text(text)
+        assert running(folder) == []
+
+    def test_a_file_that_names_another_job_is_passed_over(self, folder):
+        """A copied file would send a command, and the token, somewhere else."""
+        with Rendezvous(folder, "a/b") as meeting:
+            publish(meeting)
+            (folder / "copy.json").write_text(control_file(folder, "a/b").read_text())
+            assert len(running(folder)) == 1
+
+
+class TestOneDriverPerJobAndMachine:
+    def test_the_second_is_refused(self, folder):
+        """Two drivers would fence each other for ever."""
+        with Rendezvous(folder, "a/b"), pytest.raises(AlreadyRunningError) as refused:
+            Rendezvous(folder, "a/b").__enter__()
+        assert "'a/b'" in refused.value.message
+        assert refused.value.cure
+
+    def test_the_refused_one_leaves_the_address_alone(self, folder):
+        """The first driver must stay reachable."""
+        with Rendezvous(folder, "a/b") as meeting:
+            publish(meeting)
+            with pytest.raises(AlreadyRunningError), Rendezvous(folder, "a/b"):
+                pass
+            assert len(running(folder)) == 1
+
+    def test_free_again_after_the_end(self, folder):
+        """A lock file on disk is no lock."""
+        for _ in range(2):
+            with Rendezvous(folder, "a/b"):
+                pass
+
+    def test_being_looked_for_is_not_being_locked(self, folder):
+        """`status` in a loop must never keep a driver from starting."""
+        with Rendezvous(folder, "a/b") as meeting:
+            publish(meeting)
+            left = control_file(folder, "a/b").read_text()
+        control_file(folder, "a/b").write_text(left)
+        assert len(left_behind(folder)) == 1
+        with Rendezvous(folder, "a/b"):
+            pass
+
+
+class TestAKilledDriverLeavesNothingToCleanUp:
+    def test_sigkill(self, folder, tmp_path):
+        """The address stays, the lock goes: it is known as left behind, and the next driver starts."""
+        environ = {"BACKFILL_STATE_DIR": str(folder), "PYTHONPATH": str(TESTS), "PATH": ""}
+        driver = subprocess.Popen(
+            [sys.executable, "-m", "support.drivers.fake_driver", "a/b"], stdout=subprocess.PIPE, env=environ, text=True
+        )
+        assert driver.stdout.readline() == "ready\n"
+        assert [one.pid for one in running(folder)] == [driver.pid]
+        driver.send_signal(signal.SIGKILL)
+        driver.wait()
+        driver.stdout.close()
+        assert running(folder) == []
+        assert [one.pid for one in left_behind(folder)] == [driver.pid]
+        with Rendezvous(folder, "a/b") as meeting:
+            publish(meeting)
+            assert len(running(folder)) == 1
+        assert json.loads("[]") == left_behind(folder)
+
+
+class TestSettingsComeFromTheEnvironmentOnce:
+    def test_names(self, tmp_path):
+        """These names are in the docs."""
+        settings = DriverSettings.from_environ(
+            {"BACKFILL_CORES": "3", "BACKFILL_MEMORY": "1g", "BACKFILL_JARS_DIR": "/jars", "BACKFILL_STATE_DIR": "/state",
+             "BACKFILL_CRASH_AT": "before_seal:1"}
+        )  # fmt: skip
+        assert (settings.cores, settings.memory, settings.jars_dir) == (3, "1g", Path("/jars"))
+        assert (settings.state_dir, settings.crash_at) == (Path("/state"), "before_seal:1")
+
+    def test_the_state_folder_follows_xdg(self):
+        """People who keep their home clean say where state belongs."""
+        assert DriverSettings.from_environ({"XDG_STATE_HOME": "/x"}).state_dir == Path("/x/backfill")
+        assert DriverSettings.from_environ({}).state_dir == Path.home() / ".local/state/backfill"

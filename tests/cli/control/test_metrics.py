@@ -1,0 +1,158 @@
+"""The driver's metrics: what the loop saw is counted, and the page lists exactly what is served."""
+
+import re
+
+import pytest
+from prometheus_client import generate_latest
+from support.repository import ROOT
+
+from backfill_api.status.progress import Progress
+from backfill_core.errors import TransientError
+from backfill_core.protocol.messages import (
+    Acknowledge,
+    ApplyChanges,
+    ChangesApplied,
+    KeyProven,
+    LookFailed,
+    ProveKey,
+    ReadSplit,
+    Receipt,
+    Seal,
+    Sealed,
+    SealFailed,
+    SplitStaged,
+    StagedFile,
+    StartWork,
+    Tick,
+    Verified,
+    Verify,
+    WorkCancelled,
+    WorkFailed,
+    WorkFinished,
+)
+from backfill_core.protocol.strategy import Now
+from backfill_spark.control.metrics import LoopMeter, progress_registry
+
+PAGE = (ROOT / "docs" / "driver-metrics.md").read_text()
+KNOWN = Progress(
+    attempt=2, epoch=7, rows_total=100, rows_done=40, throttle_rows_per_second=50, eta_seconds=3, table_version=9,
+    last_seal_time="2026-01-01T00:00:10Z", stopping=True,
+)  # fmt: skip
+AWAY = TransientError("away")
+
+
+@pytest.fixture
+def served():
+    """A meter, and what a scrape of it shows as name-with-labels to value."""
+    registry = progress_registry("a/b", lambda: KNOWN)
+    meter = LoopMeter("a/b", registry)
+
+    def scrape():
+        lines = generate_latest(registry).decode().splitlines()
+        pairs = [line.rsplit(" ", 1) for line in lines if not line.startswith("#")]
+        return {name.replace('job="a/b",', "").replace('{job="a/b"}', ""): float(value) for name, value in pairs}
+
+    meter.registry = registry
+    return meter, scrape
+
+
+def at(seconds):
+    return Now(seconds, 0)
+
+
+class TestThePage:
+    def test_lists_what_is_served_with_its_kind(self, served):
+        """A metric that nobody knows is not watched; one that is gone is an alert that never fires."""
+        meter, _ = served
+        meter(Acknowledge(2, 7, 1, "Applied"), at(0))
+        types = re.findall(r"^# TYPE (\S+) (\S+)$", generate_latest(meter.registry).decode(), flags=re.MULTILINE)
+        listed = re.findall(r"^\| `(\w+)` \| (\w+) \|", PAGE, flags=re.MULTILINE)
+
+        assert sorted(listed) == sorted(types)
+
+    def test_every_name_has_the_prefix(self):
+        """So that they can be found, and dropped, together."""
+        assert all(name.startswith("backfill_") for name in re.findall(r"^\| `(\w+)` \| ", PAGE, flags=re.MULTILINE))
+
+
+class TestGauges:
+    def test_are_the_progress(self, served):
+        """What people see and what is alarmed on cannot disagree."""
+        _, scrape = served
+        shown = scrape()
+
+        wanted = {
+            "backfill_rows_done": 40, "backfill_throttled": 1, "backfill_throttle_rows_per_second": 50,
+            "backfill_stopping": 1, "backfill_paused": 0, "backfill_last_seal_timestamp_seconds": 1767225610,
+        }  # fmt: skip
+        assert {name: shown[name] for name in wanted} == wanted
+
+    def test_what_is_not_known_is_left_out(self):
+        """A zero would be a figure."""
+        text = generate_latest(progress_registry("a/b", Progress)).decode()
+
+        assert "backfill_eta_seconds" not in text
+        assert "backfill_throttle_rows_per_second" not in text
+
+
+class TestWhatTheLoopSaw:
+    def test_a_barrier_takes_from_its_seal_until_it_is_durable(self, served):
+        """A commit that had to be tried again is one barrier, and a slow one."""
+        meter, scrape = served
+        meter(Seal(5, 1, (), ""), at(10.0))
+        meter(SealFailed(5, AWAY), at(11.0))
+        meter(Seal(5, 1, (), ""), at(12.0))
+        meter(Sealed(5, 3, 0.25), at(12.5))
+        shown = scrape()
+
+        assert (shown["backfill_barrier_seconds_count"], shown["backfill_barrier_seconds_sum"]) == (1, 2.5)
+        assert (shown["backfill_seal_seconds_count"], shown["backfill_seal_seconds_sum"]) == (1, 0.25)
+        assert shown["backfill_seal_failures_total"] == 1
+
+    @pytest.mark.parametrize(
+        ("work", "result", "name"),
+        [
+            (ReadSplit(1, (), 0, 5, 1), SplitStaged(1, (), 5), "split"),
+            (ApplyChanges(1, 0, 5, 1, 1), ChangesApplied(1, 5), "merge"),
+            (Verify(1, 0, 5, 1), Verified(1, Receipt(0, 5, 1, 1, 1, "", (), 1.0)), "receipt"),
+            (ProveKey(1, 5), KeyProven(1), "key"),
+        ],
+        ids=["split", "merge", "receipt", "key"],
+    )
+    def test_work_is_timed_by_its_kind(self, served, work, result, name):
+        """From the moment it was started, so waiting for a thread counts."""
+        meter, scrape = served
+        meter(StartWork(work), at(1.0))
+        meter(WorkFinished(result), at(4.0))
+
+        assert scrape()[f"backfill_{name}_seconds_sum"] == 3.0
+
+    def test_staged_files_are_counted(self, served):
+        """What was paid for, also when it is never sealed."""
+        meter, scrape = served
+        meter(StartWork(ReadSplit(1, (), 0, 5, 1)), at(0))
+        meter(WorkFinished(SplitStaged(1, (StagedFile("a", 700, 5), StagedFile("b", 300, 2)), 7)), at(1))
+
+        assert (scrape()["backfill_staged_bytes_total"], scrape()["backfill_staged_rows_total"]) == (1000, 7)
+
+    def test_what_went_wrong_is_counted(self, served):
+        """By what it was and why: a cancelled split is a pause, a failed one is trouble."""
+        meter, scrape = served
+        for work_id in (1, 2):
+            meter(StartWork(ReadSplit(work_id, (), 0, 5, 1)), at(0))
+        meter(WorkFailed(1, AWAY), at(1))
+        meter(WorkCancelled(2), at(1))
+        meter(LookFailed(AWAY), at(1))
+        shown = scrape()
+
+        assert shown['backfill_work_failures_total{why="failed",work="split"}'] == 1
+        assert shown['backfill_work_failures_total{why="cancelled",work="split"}'] == 1
+        assert shown["backfill_look_failures_total"] == 1
+
+    def test_what_it_does_not_know_does_no_harm(self, served):
+        """A second answer, a tick: the loop must go on."""
+        meter, scrape = served
+        for event in (Tick(), WorkFailed(9, AWAY), WorkFinished(SplitStaged(9, (), 5)), Sealed(9, 1, 0.5)):
+            meter(event, at(1))
+
+        assert scrape()["backfill_split_seconds_count"] == 0

@@ -1,0 +1,264 @@
+"""The control server: who may command, what is taken, and what is answered; the double for the operator's tests alike."""
+
+import http.client
+import json
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import urlsplit
+
+import pytest
+from support.drivers.driver_double import DoubleInAThread
+from support.drivers.fake_driver import ScriptedJob
+
+from backfill_core.protocol.messages import Acknowledge, Pause, Throttle
+from backfill_spark.control.server import ACKS_KEPT_MAX, BODY_MAX_BYTES, GOODBYE_S
+
+
+@pytest.fixture(params=[ScriptedJob, DoubleInAThread], ids=["real", "double"])
+def driver(request):
+    return request.param
+
+
+@pytest.fixture
+def job(driver):
+    with driver() as scripted:
+        yield scripted
+
+
+@pytest.fixture
+def silent(driver):
+    with driver(silent=True) as scripted:
+        yield scripted
+
+
+def ask(job, method, path, body=None, *, token=None, headers=None):
+    """Return status and decoded body of one request."""
+    parts = urlsplit(job.server.url)
+    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=20)
+    sent = {"Authorization": f"Bearer {job.token if token is None else token}", **(headers or {})}
+    payload = json.dumps(body).encode() if isinstance(body, dict) else body
+    connection.request(method, path, payload, {name: value for name, value in sent.items() if value})
+    answer = connection.getresponse()
+    text = answer.read().decode()
+    connection.close()
+    kind = answer.headers.get("Content-Type", "")
+    return answer.status, json.loads(text) if "json" in kind else text
+
+
+def request(revision, kind="Pause", attempt=1, **members):
+    return {"attempt": attempt, "revision": revision, "command": {"type": kind, **members}}
+
+
+def command(job, body, wait="5"):
+    return ask(job, "POST", f"/v1/command?wait={wait}", body)
+
+
+class TestOnlyWhoHasTheTokenIsHeard:
+    @pytest.mark.parametrize("token", ["", "wrong", "x" * 10_000], ids=["none", "wrong", "long"])
+    @pytest.mark.parametrize("path", ["/v1/progress", "/v1/receipt", "/v1/acks", "/metrics", "/v1/nothing"])
+    def test_looks_are_refused(self, job, token, path):
+        """Progress names tables and the token is the only wall on a shared machine."""
+        headers = {"Authorization": ""} if not token else None
+        assert ask(job, "GET", path, token=token, headers=headers)[0] == 401
+
+    def test_commands_are_refused_and_not_submitted(self, job):
+        """An unauthorised command must not reach the core at all."""
+        status, _ = ask(job, "POST", "/v1/command?wait=0", request(1), token="wrong")
+        assert status == 401
+        assert job.commands.empty()
+        assert job.seen == []
+
+    def test_the_prefix_of_the_token_is_not_enough(self, job):
+        """A comparison of prefixes would let a token be guessed letter by letter."""
+        assert ask(job, "GET", "/v1/progress", token=job.token[:-1])[0] == 401
+
+    def test_probes_need_none(self, job):
+        """A kubelet has no token."""
+        assert ask(job, "GET", "/healthz", token="", headers={"Authorization": ""})[0] == 200
+        assert ask(job, "GET", "/readyz", token="", headers={"Authorization": ""})[0] == 200
+
+
+class TestBadRequestsSayWhichField:
+    @pytest.mark.parametrize(
+        ("body", "field"),
+        [
+            ({**request(1), "colour": "red"}, "colour"),
+            (request(1, pause={"scope": "Some"}), "command.pause.scope"),
+            (request(1, pause={"force": "yes"}), "command.pause.force"),
+            (request(1, kind="Throttle", throttle={"rowsPerSecond": -5}), "command.throttle.rowsPerSecond"),
+            (request(1, kind="Throttle"), "command.throttle"),
+            (request(1, kind="Resume", stop={"force": True}), "command.stop"),
+            ({"attempt": 1, "command": {"type": "Resume"}}, "revision"),
+            (request("1"), "revision"),
+            (request(0), "revision"),
+            (request(1, kind="Explode"), "command.type"),
+        ],
+    )
+    def test_wrong_fields(self, job, body, field):
+        """The path is what the sender must mend."""
+        status, words = command(job, body)
+        assert (status, words["error"]["field"]) == (400, field)
+        assert job.seen == []
+
+    @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff\xfe", b"null"])
+    def test_what_is_no_request(self, job, body):
+        """Anything may arrive at a port."""
+        assert ask(job, "POST", "/v1/command", body)[0] == 400
+
+    @pytest.mark.parametrize("wait", ["soon", "-1", "nan", "inf"])
+    def test_a_wait_that_is_no_time(self, job, wait):
+        """NaN compares with nothing: a wait for it would never end."""
+        status, words = command(job, request(1), wait)
+        assert (status, words["error"]["field"]) == (400, "wait")
+
+    def test_a_body_above_the_cap_is_not_read(self, job):
+        """The driver's memory is for data."""
+        assert ask(job, "POST", "/v1/command", b"x" * (BODY_MAX_BYTES + 1))[0] == 413
+
+    @pytest.mark.parametrize("length", ["-1", "many", "9" * 40])
+    def test_a_length_that_is_none(self, job, length):
+        """A length is given by the sender, so it may be anything."""
+        assert ask(job, "POST", "/v1/command", b"{}", headers={"Content-Length": length})[0] == 413
+
+    def test_unknown_paths(self, job):
+        """A typing error must not look like an answer."""
+        assert ask(job, "GET", "/v1/nothing")[0] == 404
+        assert ask(job, "POST", "/v1/nothing", request(1))[0] == 404
+
+
+class TestACommandIsAcknowledgedAfterItsSeal:
+    def test_the_ack_carries_attempt_epoch_and_revision(self, job):
+        """Who commands must be able to say from which barrier on it holds."""
+        status, ack = command(job, request(1, pause={"scope": "All", "force": True}))
+        assert status == 200
+        assert (ack["attempt"], ack["revision"], ack["outcome"]) == (1, 1, "Applied")
+        assert 1 < ack["epoch"] <= job.progress.epoch
+        assert job.seen[0].command == Pause(everything=True, force=True)
+
+    def test_without_one_the_answer_is_pending(self, silent):
+        """A time-out is no refusal: the driver has the command."""
+        status, ack = command(silent, request(1), wait="0.05")
+        assert (status, ack["outcome"]) == (202, "Pending")
+
+    def test_asking_again_waits_for_the_same_command(self, silent):
+        """A re-sent command must not be applied twice."""
+        command(silent, request(1), wait="0")
+        with ThreadPoolExecutor(1) as pool:
+            again = pool.submit(command, silent, request(1), "10")
+            silent.server.acknowledge(Acknowledge(1, 7, 1, "Applied"))
+            status, ack = again.result()
+        assert (status, ack["epoch"], len(silent.seen)) == (200, 7, 1)
+
+    def test_a_closing_server_answers_who_waits(self, silent):
+        """A client that waits for a minute must not be left hanging by a driver that ends."""
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(command, silent, request(1), "30")
+            while not silent.seen:
+                assert silent.stopped.wait(0.005) is False
+            silent.server.close()
+            assert waiting.result(timeout=5)[1]["outcome"] == "Pending"
+
+    def test_acks_can_be_read_later(self, job):
+        """A client that lost the answer can still learn it."""
+        for revision in (1, 2, 3):
+            command(job, request(revision, kind="Resume"))
+        status, words = ask(job, "GET", "/v1/acks?after=1")
+        assert (status, words["attempt"], [one["revision"] for one in words["acks"]]) == (200, 1, [2, 3])
+        assert ask(job, "GET", "/v1/acks?after=x")[0] == 400
+
+    def test_only_the_newest_acks_are_kept(self, job):
+        """A driver that runs for months must not remember every command."""
+        for revision in range(1, ACKS_KEPT_MAX + 10):
+            job.server.acknowledge(Acknowledge(1, revision, revision, "Applied"))
+        kept = job.server.acks(0)
+        assert (len(kept), kept[-1].revision) == (ACKS_KEPT_MAX, ACKS_KEPT_MAX + 9)
+
+
+class TestRevisionsOnlyGrow:
+    def test_the_same_again_has_the_same_answer(self, job):
+        """The operator re-sends until it hears an answer."""
+        first = command(job, request(1))
+        assert command(job, request(1)) == first
+        assert len(job.seen) == 1
+
+    def test_an_older_one_is_superseded(self, job):
+        """A delayed message must not undo a newer command."""
+        command(job, request(5, kind="Resume"))
+        status, ack = command(job, request(4))
+        assert (status, ack["outcome"]) == (200, "Superseded")
+        assert [one.revision for one in job.seen] == [5]
+
+    def test_the_same_revision_with_another_command_is_superseded(self, job):
+        """Two people may read the same newest revision: the second must not be told that hers is in force."""
+        command(job, request(1))
+        status, ack = command(job, request(1, kind="Resume"))
+        assert (status, ack["outcome"]) == (200, "Superseded")
+
+    def test_another_attempt_is_refused(self, job):
+        """A command meant for a dead attempt must not reach its successor."""
+        status, ack = command(job, request(1, attempt=2))
+        assert (status, ack["outcome"], "attempt 1" in ack["message"]) == (409, "WrongAttempt", True)
+        assert job.seen == []
+
+    def test_of_many_at_once_each_is_answered_for_itself(self, job):
+        """Sixteen clients with one revision: one is applied, fifteen hear that they were late."""
+        start = threading.Barrier(16)
+
+        def one(rate):
+            start.wait()
+            return command(job, request(1, kind="Throttle", throttle={"rowsPerSecond": rate}))
+
+        with ThreadPoolExecutor(16) as pool:
+            answers = list(pool.map(one, range(16)))
+        applied = [rate for rate, (_, ack) in enumerate(answers) if ack["outcome"] == "Applied"]
+        assert len(applied) == 1
+        assert [event.command for event in job.seen] == [Throttle(applied[0])]
+        assert sorted({ack["outcome"] for _, ack in answers}) == ["Applied", "Superseded"]
+
+
+class TestAReceiptIsReadBeforeTheServerEnds:
+    def test_the_end_waits_for_who_asked(self):
+        """The answer to a Verify is the receipt, and a receipt may be the end of the job."""
+        with ScriptedJob(ends=True) as job:
+            command(job, request(1, kind="Verify"))
+            assert job.stopped.wait(5)
+            assert ask(job, "GET", "/v1/receipt")[1]["rows"] == 4000
+
+    def test_and_for_nobody_else(self, job):
+        """A job that nobody asked must not end late."""
+        began_s = time.monotonic()
+        job.server.close()
+        assert time.monotonic() - began_s < GOODBYE_S
+
+    def test_nor_for_longer_than_a_moment(self):
+        """Who asked may be gone."""
+        with ScriptedJob(ends=True) as job:
+            command(job, request(1, kind="Verify"))
+        with pytest.raises(OSError):
+            ask(job, "GET", "/v1/receipt")
+
+
+class TestLooksShowWhatTheJobSays:
+    def test_progress(self, job):
+        """The command line and the operator read the same words."""
+        status, words = ask(job, "GET", "/v1/progress")
+        assert (status, words["rowsDone"], words["rowsTotal"], words["jobId"]) == (200, 1000, 4000, "scripted")
+
+    def test_receipt_before_and_after(self, job):
+        """No receipt is null, not an error."""
+        assert ask(job, "GET", "/v1/receipt") == (200, None)
+        command(job, request(1, kind="Verify"))
+        assert ask(job, "GET", "/v1/receipt")[1]["rows"] == 4000
+
+    def test_metrics(self, job):
+        """Prometheus reads the numbers that people see."""
+        status, text = ask(job, "GET", "/metrics")
+        assert status == 200
+        assert 'backfill_rows_done{job="scripted"} 1000.0' in text
+        assert 'backfill_paused{job="scripted"} 0.0' in text
+
+    def test_not_ready_before_the_fence_is_sealed(self, job):
+        """A driver that may still be refused is not ready."""
+        job.progress = job.progress.model_copy(update={"table_version": None})
+        assert ask(job, "GET", "/readyz", token="")[0] == 503

@@ -1,0 +1,382 @@
+"""What the chart installs: its objects fit each other, the operator's settings and the pods that it makes."""
+
+import json
+import re
+import tomllib
+
+import pytest
+import yaml
+from support.cluster import charts
+from support.cluster.charts import CHART, RELEASE, SYSTEM, TENANTS, of_kind, only, place, rendered, run
+from support.operators import limit_rows
+from support.operators.rig import SPEC
+from support.repository import ROOT
+
+from backfill_api.load import load_backfill
+from backfill_api.names import API_VERSION, GROUP, KIND, PLURAL, ROLE_LABEL
+from backfill_operator.manifests import names
+from backfill_operator.manifests.attempt import Installation, Launch, ManifestRefusedError
+from backfill_operator.manifests.driver_pod import driver_pod, executor_template
+from backfill_operator.manifests.rules.pod_rules import POD_FIELDS
+from backfill_operator.settings import PREFIX, OperatorSettings
+
+SETTINGS = OperatorSettings()
+VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
+SCHEMA = json.loads((CHART / "values.schema.json").read_text())
+OF_KUBERNETES = {"global", "operator.nodeSelector", "tenant.quota.hard"}
+"""Values that go to the API server as they are, and whose names are its own."""
+
+BY_THE_CHART = {
+    "namespaces", "leader_election", "lease_name", "lease_namespace", "identity", "default_image", "service_account",
+    "health_port", "metrics_port", "bind",
+}  # fmt: skip
+"""Settings that the chart gives from other values, or that its own objects rely on."""
+
+
+def pod(made):
+    return only(made, "Deployment")["spec"]["template"]["spec"]
+
+
+def environment(made):
+    """Return the operator's variables."""
+    return {one["name"]: one.get("value", "x") for one in pod(made)["containers"][0]["env"]}
+
+
+def objects_of(schema, path=""):
+    """Yield the path and the schema of every mapping of a schema."""
+    schema = SCHEMA["definitions"][schema["$ref"].rsplit("/", 1)[-1]] if "$ref" in schema else schema
+    if schema.get("type") == "object":
+        yield path, schema
+        for name, one in schema.get("properties", {}).items():
+            yield from objects_of(one, f"{path}.{name}".lstrip("."))
+
+
+def snake(name):
+    return re.sub("[A-Z]", lambda one: "_" + one.group().lower(), name)
+
+
+def camel(name):
+    return re.sub("_([a-z])", lambda one: one.group(1).upper(), name)
+
+
+class TestTheChart:
+    def test_has_the_version_of_the_package(self):
+        """Image and chart of one version belong together."""
+        chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+        version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+        assert chart["version"] == chart["appVersion"] == version
+
+    @pytest.mark.parametrize(
+        "words", [(), ("watch.namespaces={shop}",), ("watch.clusterWide=true",)], ids=lambda one: str(one)
+    )
+    def test_passes_lint(self, words):
+        """What helm itself finds wrong."""
+        done = run("lint", "--strict", CHART, *(part for word in words for part in ("--set", word)))
+        assert done.returncode == 0, done.stdout
+
+    def test_asks_where_the_backfills_are(self):
+        """An operator that watches nothing looks as if it worked; one that watches all is more than most want."""
+        assert "watch.namespaces is empty" in charts.refusal()
+
+    def test_keeps_drivers_out_of_the_operators_namespace(self):
+        """Who may create pods beside the operator can act as it."""
+        assert "the operator's own" in charts.refusal(watch={"namespaces": ["shop", SYSTEM]})
+
+    def test_can_be_packed(self, tmp_path):
+        """Its files folder goes along: roles and the CRD are made of it."""
+        assert run("package", CHART, "-d", tmp_path).returncode == 0
+        [packed] = tmp_path.glob("*.tgz")
+        done = run("template", RELEASE, packed, "--namespace", SYSTEM, "--set", "watch.namespaces={shop,stock}")
+        assert [one for one in yaml.safe_load_all(done.stdout) if one] == rendered()
+
+
+class TestValues:
+    def test_are_all_in_the_schema_with_defaults_that_it_takes(self):
+        """values.yaml is the list that people read."""
+        missing = []
+        for path, schema in objects_of(SCHEMA):
+            there = VALUES
+            for part in filter(None, path.split(".")):
+                there = there.get(part, {})
+            if path not in OF_KUBERNETES | {"operator.settings"} and "properties" in schema:
+                missing += [(path, name) for name in {*schema["properties"]} ^ {*there} if name != "global"]
+        assert missing == []
+
+    def test_are_closed_at_every_level(self):
+        """A typo is an error of the installation, not a setting that is not there."""
+        for path, schema in objects_of(SCHEMA):
+            words = schema.get("description", "")
+            assert schema.get("additionalProperties") is False or path in OF_KUBERNETES or "Kubernetes API" in words, (
+                path
+            )
+        for typo in (
+            {"wach": {}},
+            {"watch": {"namespaces": ["shop"], "clusterwide": True}},
+            {"tenant": {"quota": {"hrd": {}}}},
+        ):
+            assert re.search("wach|clusterwide|hrd", charts.refusal(**({"watch": {"namespaces": ["shop"]}} | typo)))
+
+    def test_hold_every_setting_of_the_operator_once_with_its_bounds(self):
+        """A setting that the chart does not know cannot be set on a cluster."""
+        groups = {"operator.settings": "", "limits": ""}
+        given = {}
+        for path, schema in objects_of(SCHEMA):
+            if path in groups:
+                given |= {snake(name): one for name, one in schema["properties"].items()}
+
+        wanted = OperatorSettings.model_json_schema()["properties"]
+        assert given.keys() == wanted.keys() - BY_THE_CHART
+        for name, one in given.items():
+            one = SCHEMA["definitions"][one["$ref"].rsplit("/", 1)[-1]] if "$ref" in one else one
+            assert one == {
+                word: wanted[name][word] for word in wanted[name] if word not in ("default", "title", "description")
+            }
+
+    def test_reach_the_operator_as_they_were_given(self):
+        """Helm reads every number as one with a point."""
+        settings = {
+            "pageSize": 5000,
+            "queriesPerSecond": 0.5,
+            "pollSeconds": 3,
+            "logLevel": "DEBUG",
+            "clusterDomain": "here.example",
+        }
+        made = rendered(operator={"settings": settings})
+        read = OperatorSettings.from_environ(environment(made))
+
+        assert {name: getattr(read, snake(name)) for name in settings} == settings
+        assert read.namespaces == TENANTS
+
+
+class TestLimits:
+    def test_are_those_of_the_operator(self):
+        """What stands in values.yaml is what the operator does without it; nothing is allowed by the chart alone."""
+        plain = OperatorSettings.from_environ(environment(rendered()))
+
+        assert VALUES["limits"].keys() <= {*map(camel, OperatorSettings.model_fields)}
+        for name in VALUES["limits"]:
+            assert getattr(plain, snake(name)) == getattr(SETTINGS, snake(name)), name
+
+    def test_are_explained(self):
+        """One page says what each allows."""
+        page = (ROOT / "docs" / "kubernetes.md").read_text()
+        assert [name for name in VALUES["limits"] if f"`{name}`" not in page] == []
+
+    def test_that_allow_nothing_are_no_default(self):
+        """An empty list is a decision."""
+        made = rendered(
+            limits={"allowedVolumes": [], "allowedEnv": [], "allowedImages": ["one", "two/*"], "allowSidecars": True}
+        )
+        read = OperatorSettings.from_environ(environment(made))
+
+        assert (read.allowed_volumes, read.allowed_env, read.allowed_images) == ((), (), ("one", "two/*"))
+        assert read.allow_sidecars is True
+
+    def test_are_kept_by_the_api_server_where_the_operator_watches(self):
+        """Two installations of a cluster do not judge each other's namespaces; one of the whole cluster judges all."""
+        binding = only(rendered(), "ValidatingAdmissionPolicyBinding")["spec"]
+        [where] = binding["matchResources"]["namespaceSelector"]["matchExpressions"]
+        assert (where["key"], where["operator"], where["values"]) == (
+            "kubernetes.io/metadata.name",
+            "In",
+            list(TENANTS),
+        )
+        assert binding["policyName"] == only(rendered(), "ValidatingAdmissionPolicy")["metadata"]["name"]
+
+        wide = rendered(watch={"namespaces": [], "clusterWide": True})
+        assert "matchResources" not in only(wide, "ValidatingAdmissionPolicyBinding")["spec"]
+        without = rendered(admissionPolicy={"enabled": False})
+        assert of_kind(without, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding") == []
+
+
+class TestTheTable:
+    """Its rows are put to a real API server too (test_chart_real.py): both must say the same."""
+
+    LIMITS = OperatorSettings(**{snake(name): tuple(value) for name, value in limit_rows.LIMITS.items()}).limits
+
+    def launch(self, given):
+        installation = Installation(VALUES["images"]["spark"], VALUES["tenant"]["serviceAccount"], limits=self.LIMITS)
+        made = load_backfill(
+            {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "one"}, "spec": SPEC | given}
+        )
+        return Launch("shop", "one", "uid", 1, "Run", made.spec, installation)
+
+    def built(self, given):
+        one = self.launch(given)
+        return driver_pod(one), executor_template(one)
+
+    @pytest.mark.parametrize("given", limit_rows.ACCEPTED.values(), ids=limit_rows.ACCEPTED.keys())
+    def test_is_judged_so_by_the_operator_that_accepts(self, given):
+        """What the API server lets pass, the operator launches."""
+        assert self.built(given)
+
+    @pytest.mark.parametrize(("given", "limit"), limit_rows.REFUSED.values(), ids=limit_rows.REFUSED.keys())
+    def test_is_judged_so_by_the_operator_that_refuses(self, given, limit):
+        """Without the policy nothing more is allowed."""
+        with pytest.raises(ManifestRefusedError) as refused:
+            self.built(given)
+        variable = PREFIX + snake(limit).upper()
+        assert variable in refused.value.cure or limit == "allowedPodFields"
+
+    def test_knows_the_fields_that_the_operator_lets_everybody_set(self):
+        """The policy has a copy: CEL reads no Python."""
+        assert {*yaml.safe_load((CHART / "files" / "pod-fields.yaml").read_text())} == POD_FIELDS
+
+
+class TestTheCrd:
+    def test_is_the_one_of_this_tree(self):
+        """As generated, and kept: all Backfills would go with it."""
+        made = only(rendered(), "CustomResourceDefinition")
+        generated = yaml.safe_load((ROOT / "crds" / "backfills.yaml").read_text())
+
+        assert made["spec"] == generated["spec"]
+        assert made["metadata"]["name"] == generated["metadata"]["name"] == f"{PLURAL}.{GROUP}"
+        assert made["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+
+    def test_can_be_left_to_somebody_else_or_go_with_the_release(self):
+        """A second operator of a cluster, a GitOps tool; a cluster for tests."""
+        assert of_kind(rendered(crd={"install": False}), "CustomResourceDefinition") == []
+        [crd] = of_kind(rendered(crd={"keep": False}), "CustomResourceDefinition")
+        assert "helm.sh/resource-policy" not in crd["metadata"].get("annotations", {})
+
+
+class TestBindings:
+    @pytest.mark.parametrize("wide", [False, True], ids=["namespaces", "cluster"])
+    def test_name_a_role_and_an_account_that_are_there(self, wide):
+        """A binding to nothing is accepted by every server, and allows nothing."""
+        made = rendered(watch={"namespaces": list(TENANTS), "clusterWide": wide})
+        roles = {(one["kind"], *place(one)) for one in of_kind(made, "Role", "ClusterRole")}
+        accounts = {place(one) for one in of_kind(made, "ServiceAccount")}
+        bindings = of_kind(made, "RoleBinding", "ClusterRoleBinding")
+
+        bound = set()
+        for one in bindings:
+            role = one["roleRef"]
+            bound.add((role["kind"], place(one)[0] if role["kind"] == "Role" else None, role["name"]))
+            assert {(who["namespace"], who["name"]) for who in one["subjects"]} <= accounts
+        assert bound == roles
+
+    def test_are_for_the_accounts_that_pods_have(self):
+        """The operator's own, and the default of its drivers."""
+        made = rendered(tenant={"serviceAccount": "filler"})
+        operators, drivers = (SYSTEM, pod(made)["serviceAccountName"]), environment(made)[f"{PREFIX}SERVICE_ACCOUNT"]
+
+        subjects = {
+            place(one): [(who["namespace"], who["name"]) for who in one["subjects"]]
+            for one in of_kind(made, "RoleBinding")
+        }
+        assert subjects == {
+            (SYSTEM, f"{RELEASE}-lease"): [operators],
+            **{(namespace, RELEASE): [operators] for namespace in TENANTS},
+            **{(namespace, "filler"): [(namespace, drivers)] for namespace in TENANTS},
+        }
+
+
+class TestTheOperatorsPod:
+    def test_stands_where_its_lease_is_and_is_given_settings_that_there_are(self):
+        """The role over leases is of one namespace; an unknown setting ends the process at its start."""
+        made = rendered()
+        given = OperatorSettings.from_environ(environment(made))
+
+        assert given.lease_namespace == SYSTEM == place(only(made, "Deployment"))[0]
+        assert (given.lease_name, given.service_account) == (RELEASE, SETTINGS.service_account)
+        assert given.default_image == VALUES["images"]["spark"]
+        everywhere = rendered(watch={"namespaces": [], "clusterWide": True})
+        assert OperatorSettings.from_environ(environment(everywhere)).namespaces == ()
+
+    def test_has_the_ports_that_it_listens_on(self):
+        """Probes go by name, and a name that leads nowhere restarts it for ever."""
+        container = pod(rendered())["containers"][0]
+        ports = {one["name"]: one["containerPort"] for one in container["ports"]}
+
+        assert ports == {"health": SETTINGS.health_port, "metrics": SETTINGS.metrics_port}
+        probes = {name: container[name]["httpGet"] for name in ("livenessProbe", "readinessProbe")}
+        assert probes == {
+            "livenessProbe": {"path": "/livez", "port": "health"}, "readinessProbe": {"path": "/readyz", "port": "health"},
+        }  # fmt: skip
+
+    def test_is_selected_by_its_labels_and_meets_the_restricted_standard(self):
+        """Its namespace may enforce it; and nobody reads the variables that Kubernetes makes of Services."""
+        made = rendered()
+        deployment, spec = only(made, "Deployment"), pod(made)
+        labels, wanted = (
+            deployment["spec"]["template"]["metadata"]["labels"],
+            deployment["spec"]["selector"]["matchLabels"],
+        )
+
+        assert wanted.items() <= labels.items()
+        assert (spec["securityContext"]["runAsNonRoot"], spec["enableServiceLinks"]) == (True, False)
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        security = spec["containers"][0]["securityContext"]
+        assert (security["allowPrivilegeEscalation"], security["readOnlyRootFilesystem"]) == (False, True)
+        assert security["capabilities"] == {"drop": ["ALL"]}
+
+
+class TestTheTenantsPart:
+    def test_is_in_every_watched_namespace(self):
+        """Account, role and who may call whom."""
+        kinds = {
+            namespace: sorted(one["kind"] for one in rendered() if place(one)[0] == namespace) for namespace in TENANTS
+        }
+        whole = ["NetworkPolicy"] * 2 + ["Role"] * 2 + ["RoleBinding"] * 2 + ["ServiceAccount"]
+        assert kinds == dict.fromkeys(TENANTS, whole)
+
+    def test_limits_how_many_backfills_there_are_where_that_is_wanted(self):
+        """Each is kept in the operator's memory. Kubernetes refuses objects that it does not count yet: so not at first."""
+        assert of_kind(rendered(), "ResourceQuota") == []
+        made = of_kind(rendered(tenant={"quota": {"enabled": True, "hard": {"pods": 20}}}), "ResourceQuota")
+        assert [one["spec"]["hard"] for one in made] == [{f"count/{PLURAL}.{GROUP}": "100", "pods": "20"}] * len(
+            TENANTS
+        )
+
+    def test_makes_namespaces_only_when_asked_restricted_and_kept(self):
+        """Most are there already; one that goes takes all Backfills along."""
+        assert of_kind(rendered(), "Namespace") == []
+        made = of_kind(rendered(tenant={"createNamespaces": True}), "Namespace")
+        assert [place(one)[1] for one in made] == list(TENANTS)
+        for one in made:
+            assert one["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+            assert one["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+
+
+class TestNetworkPolicies:
+    """Selectors are of labels that the pods have (tests/control_plane/manifests/test_manifests.py), ports of what they listen on."""
+
+    def policies(self, **values):
+        return {one["metadata"]["name"]: one["spec"] for one in of_kind(rendered(("shop",), **values), "NetworkPolicy")}
+
+    def test_let_the_operator_alone_command_a_driver(self):
+        """Its port answers strangers with an error, and takes a thread for each."""
+        spec = self.policies()[f"{RELEASE}-drivers"]
+        labels = only(rendered(), "Deployment")["spec"]["template"]["metadata"]["labels"]
+        control, spark = spec["ingress"]
+        [peer] = control["from"]
+
+        assert spec["podSelector"]["matchLabels"] == {ROLE_LABEL: "driver"}
+        assert peer["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": SYSTEM}
+        assert peer["podSelector"]["matchLabels"].items() <= labels.items()
+        assert [one["port"] for one in control["ports"]] == [names.CONTROL_PORT]
+        assert spark["from"] == [{"podSelector": {"matchLabels": {ROLE_LABEL: "executor"}}}]
+        assert [one["port"] for one in spark["ports"]] == [names.DRIVER_PORT, names.BLOCK_MANAGER_PORT]
+
+    def test_let_executors_talk_to_their_own(self):
+        """Blocks of rows go between them."""
+        spec = self.policies()[f"{RELEASE}-executors"]
+        [rule] = spec["ingress"]
+
+        assert spec["podSelector"]["matchLabels"] == {ROLE_LABEL: "executor"}
+        assert [one["port"] for one in rule["ports"]] == [names.BLOCK_MANAGER_PORT]
+        [who] = rule["from"][0]["podSelector"]["matchExpressions"]
+        assert (who["key"], who["operator"], who["values"]) == (ROLE_LABEL, "In", ["driver", "executor"])
+
+    def test_let_nobody_read_metrics_but_those_who_are_named(self):
+        """Metrics name Backfills of every tenant."""
+        assert "ingress" not in self.policies()[RELEASE]
+        prometheus = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
+        policies = self.policies(networkPolicy={"metricsFrom": [prometheus]})
+
+        assert policies[RELEASE]["ingress"] == [
+            {"from": [prometheus], "ports": [{"protocol": "TCP", "port": SETTINGS.metrics_port}]}
+        ]
+        assert prometheus in policies[f"{RELEASE}-drivers"]["ingress"][0]["from"]
+        assert self.policies(networkPolicy={"enabled": False}) == {}

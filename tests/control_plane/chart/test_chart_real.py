@@ -1,0 +1,237 @@
+"""The chart's objects on a real API server: each is taken, and its Roles are all that the operator needs. Skipped without one."""
+
+import contextlib
+import secrets
+import subprocess
+import time
+from logging import WARNING
+
+import pytest
+import yaml
+from kubernetes import client, config
+from support.cluster import charts
+from support.cluster import harness as cluster_harness
+from support.cluster.charts import RELEASE
+from support.operators.limit_rows import ACCEPTED, LIMITS, REFUSED
+from support.operators.rig import SPEC, RealApi, Rig
+
+from backfill_operator.kube.client import Cluster
+from backfill_operator.kube.errors import RefusedError
+from backfill_operator.kube.resources import BACKFILLS, PODS, SECRETS
+
+
+@pytest.fixture
+def system(real_cluster):
+    """A namespace for the operator itself."""
+    namespace = f"s-{secrets.token_hex(4)}"
+    with config.new_client_from_config(str(real_cluster.kubeconfig)) as api:
+        core = client.CoreV1Api(api)
+        core.create_namespace({"metadata": {"name": namespace}})
+        yield namespace
+        core.delete_namespace(namespace)
+
+
+def apply(cluster, objects, *words):
+    """Have the server take objects, or only say whether it would."""
+    kubectl = cluster_harness.tool("kubectl")
+    if kubectl is None:
+        pytest.skip("no kubectl")
+    command = [
+        kubectl,
+        f"--kubeconfig={cluster.kubeconfig}",
+        "apply",
+        "--server-side",
+        "--force-conflicts",
+        "-f",
+        "-",
+        *words,
+    ]
+    done = subprocess.run(command, input=yaml.safe_dump_all(objects), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+class TestEveryObject:
+    @pytest.mark.parametrize("wide", [False, True], ids=["namespaces", "cluster"])
+    def test_is_taken_by_the_server(self, real_cluster, system, wide):
+        """Unknown fields, wrong types and rules that do not compile are an error here, and not at somebody's installation."""
+        peer = {"podSelector": {"matchLabels": {"app": "prometheus"}}}
+        everything = {
+            "tenant": {"persistentVolumeClaims": True, "quota": {"enabled": True}}, "networkPolicy": {"metricsFrom": [peer]},
+            "images": {"pullSecrets": ["registry"]}, "operator": {"tolerations": [{"operator": "Exists"}]},
+            "limits": LIMITS | {"allowSidecars": True},
+        }  # fmt: skip
+        with cluster_harness.prepared(real_cluster) as tenant:
+            watch = {"namespaces": [tenant], "clusterWide": wide}
+            objects = charts.rendered(system=system, **everything | {"watch": watch})
+            taken = apply(real_cluster, objects, "--dry-run=server", "--validate=strict")
+
+        assert len(taken) == len(objects) > 10
+
+
+def own_kubeconfig(cluster, system, folder):
+    """Write a kubeconfig of the operator's own account: what its roles forbid fails as it would in a pod."""
+    document = yaml.safe_load(cluster.kubeconfig.read_text())
+    with config.new_client_from_config(str(cluster.kubeconfig)) as api:
+        token = client.CoreV1Api(api).create_namespaced_service_account_token(
+            RELEASE, system, {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+        )
+    chosen = next(one for one in document["contexts"] if one["name"] == document["current-context"])
+    chosen["context"]["user"] = "operator"
+    document |= {"users": [{"name": "operator", "user": {"token": token.status.token}}], "contexts": [chosen]}
+    file = folder / "operator.kubeconfig"
+    file.touch(mode=0o600)
+    file.write_text(yaml.safe_dump(document))
+    return file
+
+
+class Judge:
+    """The API server, asked about Backfills of one namespace."""
+
+    def __init__(self, api, namespace):
+        self._custom = client.CustomObjectsApi(api)
+        self._where = (BACKFILLS.group, BACKFILLS.version, namespace, BACKFILLS.plural)
+
+    def said(self, *, name="new", dry_run="All", **spec):
+        """Return what it says against a new one; None: it would take it."""
+        body = {
+            "apiVersion": BACKFILLS.api_version,
+            "kind": "Backfill",
+            "metadata": {"name": name},
+            "spec": SPEC | spec,
+        }
+        options = {"dry_run": dry_run} if dry_run else {}
+        return self._words(self._custom.create_namespaced_custom_object, *self._where, body, **options)
+
+    def said_of_change(self, **spec):
+        """Return what it says against a change of the one that is there."""
+        return self._words(
+            self._custom.patch_namespaced_custom_object, *self._where, "old", {"spec": spec}, dry_run="All"
+        )
+
+    @staticmethod
+    def _words(ask, *words, **options):
+        try:
+            ask(*words, **options)
+        except client.ApiException as refused:
+            return refused.body
+        return None
+
+
+@contextlib.contextmanager
+def policy(cluster, **limits):
+    """Give a judge of a namespace where the chart's policy holds, and where a Backfill is older than that."""
+    with (
+        cluster_harness.prepared(cluster) as tenant,
+        config.new_client_from_config(str(cluster.kubeconfig)) as api,
+    ):
+        judge = Judge(api, tenant)
+        assert judge.said(name="old", dry_run=None, spark={"image": "thief"}) is None
+        kinds = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+        objects = charts.of_kind(charts.rendered((tenant,), limits=limits), *kinds)
+        for one in objects:
+            one["metadata"]["name"] = tenant
+            one["spec"] |= {"policyName": tenant} if "policyName" in one["spec"] else {}
+        apply(cluster, objects)
+        admission = client.AdmissionregistrationV1Api(api)
+        try:
+            deadline = time.monotonic() + 30
+            while "allowedImages" not in (judge.said(spark={"image": "thief"}) or ""):
+                assert time.monotonic() < deadline, "the policy does not hold"
+            yield judge
+        finally:
+            admission.delete_validating_admission_policy_binding(tenant)
+            admission.delete_validating_admission_policy(tenant)
+
+
+@pytest.fixture(scope="class")
+def judge(real_cluster):
+    """The policy of the table."""
+    with policy(real_cluster, **LIMITS) as made:
+        yield made
+
+
+class TestTheAdmissionPolicy:
+    @pytest.mark.parametrize("given", ACCEPTED.values(), ids=ACCEPTED.keys())
+    def test_lets_pass_what_the_limits_allow(self, judge, given):
+        """A policy that is stricter than the operator would be a riddle."""
+        assert judge.said(**given) is None
+
+    @pytest.mark.parametrize(("given", "limit"), REFUSED.values(), ids=REFUSED.keys())
+    def test_refuses_the_rest_and_names_the_limit(self, judge, given, limit):
+        """At once, to whoever applies it."""
+        assert f"limits.{limit}" in (judge.said(**given) or "")
+
+    def test_lets_an_older_backfill_be_stopped_but_not_widened(self, judge):
+        """It was there before the limits: whoever tightens them wants to end it, not to be kept from it."""
+        assert judge.said_of_change(suspend=True, desiredState="Paused") is None
+        assert "allowedImages" in judge.said_of_change(spark={"image": "another-thief"})
+
+    def test_judges_images_of_further_containers_where_those_are_allowed(self, real_cluster):
+        """They share the pod's volumes."""
+
+        def beside(image):
+            return {"driver": {"template": {"spec": {"containers": [{"name": "beside", "image": image}]}}}}
+
+        with policy(real_cluster, allowSidecars=True, allowedImages=["registry.example/beside:1"]) as judge:
+            assert judge.said(**beside("registry.example/beside:1")) is None
+            assert "allowedImages" in judge.said(**beside("registry.example/beside:2"))
+            first = {"driver": {"template": {"spec": {"initContainers": [{"name": "driver", "image": "thief"}]}}}}
+            assert "allowedImages" in judge.said(**first)
+
+
+class OwnAccount(RealApi):
+    """A real API server on which the operator is its own account, and everybody else an administrator."""
+
+    def __init__(self, kubeconfig, own, namespace):
+        super().__init__(kubeconfig, namespace)
+        self._kubeconfig = own
+
+
+@pytest.fixture
+def installed(real_cluster, system, tmp_path):
+    """Give what makes a rig whose operator is the chart's account; the roles are the chart's."""
+    with cluster_harness.prepared(real_cluster) as tenant:
+        objects = charts.rendered((tenant,), system=system)
+        apply(real_cluster, charts.of_kind(objects, "Role", "RoleBinding", "ServiceAccount"))
+        own = own_kubeconfig(real_cluster, system, tmp_path)
+
+        def rig(**options):
+            api = OwnAccount(real_cluster.kubeconfig, own, tenant)
+            api.store.garbage_collector = not real_cluster.has_nodes
+            given = {"namespaces": (tenant,), "lease_namespace": system, "leader_election": True}
+            return Rig(api, patience=3.0, **given | options)
+
+        yield rig, system
+
+
+class TestTheOperatorsAccount:
+    async def test_is_all_that_it_needs_and_kopf_misses_nothing(self, installed, caplog):
+        """With a Role in one namespace it fills, retries, drains and elects; no log line speaks of a missing right."""
+        make, _ = installed
+        async with make() as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            rig.kubelet.kill(rig.driver())
+            await rig.until(lambda: rig.attempt() == 2 and rig.holds("Running"))
+            await rig.until(rig.events)
+            rig.delete()
+            await rig.until(lambda: rig.get() is None and rig.objects() == [])
+            refused = [one for one in rig.calls if one.status in (401, 403)]
+
+        assert refused == []
+        said = [one.getMessage() for one in caplog.records if one.name.startswith("kopf") and one.levelno >= WARNING]
+        assert [words for words in said if "not in the main thread" not in words] == []
+
+    async def test_reaches_no_other_namespace(self, installed):
+        """Neither a Secret of kube-system by its name, nor a pod there, nor anything in its own but the lease."""
+        make, system = installed
+        pod = {"metadata": {"name": "thief"}, "spec": {"containers": [{"name": "thief", "image": "thief"}]}}
+        async with make(start=False) as rig, Cluster(rig.api.configuration(), rig.settings) as cluster:
+            for namespace in ("kube-system", "default", system):
+                with pytest.raises(RefusedError, match="forbidden"):
+                    await cluster.get(SECRETS, namespace, "some")
+                with pytest.raises(RefusedError, match="forbidden"):
+                    await cluster.create(PODS, namespace, pod)
+            with pytest.raises(RefusedError, match="forbidden"):
+                await cluster.list(SECRETS, rig.namespace)

@@ -1,0 +1,115 @@
+"""The roles allow what the operator does, and nothing else: every call is recorded and compared."""
+
+from support.cluster import charts
+from support.cluster.charts import RULES, allowed
+from support.cluster.fake_api import Fault
+from support.operators.rig import NAMESPACE, Rig
+
+from backfill_operator.kube.resources import Resource
+
+OPERATOR = (RULES["operator"], RULES["lease"])
+NO_CALL = {("backfill.dev", "backfills/finalizers", "update")}
+"""Needed where owner references are checked; never called."""
+
+
+async def everything(rig):
+    """Have the operator do all that it can do."""
+    rig.store.create("configmaps", rig.namespace, {"metadata": {"name": "taken-1-driver"}, "data": {}})
+    rig.create("taken")
+    quicker = Fault("deed", verb="patch", plural="backfills", deed=lambda _: rig.annotate("short", edited="yes"))
+    rig.api.faults.append(quicker)
+    rig.create("short", ttlSecondsAfterFinished=1, retainDriver="Never")
+    await rig.until_holds("Running", "short")
+    rig.kubelet.finish(rig.driver("short"))
+    await rig.until(lambda: rig.get("short") is None)
+    rig.create("long")
+    await rig.until_holds("Running", "long")
+    rig.kubelet.vanish(rig.driver("long"))
+    await rig.until(lambda: rig.attempt("long") == 2 and rig.holds("Running", "long"))
+    await rig.until(lambda: rig.progress("long"))
+    rig.delete("long")
+    await rig.until(lambda: rig.get("long") is None)
+    await rig.until(lambda: rig.condition("Stalled", "taken"))
+
+
+ELECTION = {
+    "leader_election": True, "lease_seconds": 1.0, "lease_renew_deadline_seconds": 0.7, "lease_retry_seconds": 0.1,
+}  # fmt: skip
+
+
+class TestTheRules:
+    async def test_are_what_is_done(self):
+        """A verb too few is an error at night; a verb too many is a gift to a thief."""
+        async with Rig(namespaces=(NAMESPACE,), **ELECTION) as rig:
+            await everything(rig)
+            seen = {(one.group, one.resource, one.verb) for one in rig.calls}
+            # kopf has a client of its own: what it asks for is in the server's list, also what no server knows.
+            heard = {
+                (one.group, one.plural + (f"/{one.subresource}" if one.subresource else ""), one.verb)
+                for one in rig.api.requests
+            }
+            everywhere = {one.verb for one in rig.api.requests if one.namespace is None}
+
+        assert seen | heard == set().union(*map(allowed, OPERATOR)) - NO_CALL
+        assert everywhere == set(), "a Role per namespace allows nothing that is asked of all namespaces"
+
+    async def test_cannot_be_left_unseen(self):
+        """A call to what the fake does not know is on its list as well: else the comparison would miss it."""
+        unknown = Resource("nowhere.dev", "v1", "things", "Thing")
+        async with Rig(start=False) as rig, rig.api.cluster(rig.settings) as cluster:
+            assert await cluster.get(unknown, NAMESPACE, "one") is None
+
+            assert [(one.group, one.plural, one.verb) for one in rig.api.requests] == [("nowhere.dev", "things", "get")]
+
+    def test_have_no_wildcard(self):
+        """Not even for ourselves."""
+        assert not [one for rules in RULES.values() for one in allowed(rules) if "*" in "".join(one)]
+
+    def test_list_and_watch_no_secret(self):
+        """Who can list them has all of them."""
+        assert {verb for _, resource, verb in allowed(RULES["operator"]) if resource == "secrets"} == {
+            "create",
+            "delete",
+            "get",
+        }
+        assert {whose for whose, rules in RULES.items() for one in allowed(rules) if one[1] == "secrets"} == {
+            "operator"
+        }
+
+    def test_of_a_driver_are_over_pods_alone(self):
+        """Whoever has a driver's token makes pods of its namespace: no Service, ConfigMap or claim is among them."""
+        assert {(group, resource) for group, resource, _ in allowed(RULES["driver"])} == {("", "pods")}
+        assert {(group, resource) for group, resource, _ in allowed(RULES["claim"])} == {("", "persistentvolumeclaims")}
+
+
+class TestTheRoles:
+    def test_are_of_watched_namespaces_alone(self):
+        """Nothing of the operator's reaches kube-system, or a namespace that nobody named."""
+        made = charts.rendered()
+
+        assert charts.of_kind(made, "ClusterRole", "ClusterRoleBinding") == []
+        roles = {charts.place(one): one["rules"] for one in charts.of_kind(made, "Role")}
+        assert {place: rules for place, rules in roles.items() if place[1] == charts.RELEASE} == {
+            (namespace, charts.RELEASE): RULES["operator"] for namespace in charts.TENANTS
+        }
+        assert roles[charts.SYSTEM, f"{charts.RELEASE}-lease"] == RULES["lease"]
+        assert {place[0] for place in roles} == {charts.SYSTEM, *charts.TENANTS}
+
+    def test_of_the_whole_cluster_are_an_option(self):
+        """With the same rules; where it is wanted, one has to say it."""
+        made = charts.rendered(watch={"namespaces": ["shop"], "clusterWide": True})
+
+        role, binding = charts.only(made, "ClusterRole"), charts.only(made, "ClusterRoleBinding")
+        assert role["rules"] == RULES["operator"]
+        assert binding["roleRef"]["name"] == role["metadata"]["name"]
+        assert (("shop", charts.RELEASE)) not in {charts.place(one) for one in charts.of_kind(made, "Role")}
+        assert "secrets" in {resource for _, resource, _ in allowed(role["rules"])}
+
+    def test_of_drivers_have_claims_only_where_they_are_wanted(self):
+        """Executors seldom have claims; a right that nobody uses is a thief's."""
+        for wanted in (False, True):
+            made = charts.rendered(tenant={"persistentVolumeClaims": wanted})
+            rules = [
+                one["rules"] for one in charts.of_kind(made, "Role") if one["metadata"]["name"] == "backfill-spark"
+            ]
+            assert rules == [RULES["driver"] + (RULES["claim"] if wanted else [])] * len(charts.TENANTS)

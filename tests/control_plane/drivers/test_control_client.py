@@ -1,0 +1,193 @@
+"""The operator's side of the control channel, against the double: whom it trusts, how long it waits, what it believes."""
+
+import asyncio
+import contextlib
+import os
+import select
+
+import pytest
+from support.drivers.driver_double import DriverDouble, server_context
+
+from backfill_api.wire import Command, CommandRequest, PauseCommand
+from backfill_operator.drivers.certificates import BATCH, Mint, NoCertificateError, fingerprint, mint
+from backfill_operator.drivers.control_client import ControlClient, DriverAddress, DriverUnreachableError
+
+PAUSE = Command(type="Pause", pause=PauseCommand(scope="All"))
+
+
+@contextlib.asynccontextmanager
+async def driver(*, timeout_s=2.0, **options):
+    """Give a double with credentials of its own, a client, and the address that the client should use."""
+    [credentials] = await mint(1)
+    double = DriverDouble(token=credentials.token, **options)
+    await double.start(ssl_context=server_context(credentials.certificate, credentials.key))
+    address = DriverAddress(double.attempt, double.url, credentials.token, fingerprint(credentials.certificate))
+    try:
+        async with ControlClient(timeout_s) as client:
+            yield double, client, address
+    finally:
+        await double.stop()
+
+
+def pause(revision, attempt=1):
+    return CommandRequest(attempt=attempt, revision=revision, command=PAUSE)
+
+
+class TestWhomItTrusts:
+    async def test_the_driver_of_the_attempt(self):
+        """Its certificate is pinned; nothing else about it is looked at."""
+        async with driver() as (double, client, address):
+            assert (await client.progress(address)).rows_done == double.progress.rows_done
+
+    async def test_nobody_else_and_shows_them_no_token(self):
+        """Whoever took the address over must not learn what the driver believes."""
+        async with driver() as (_, client, address), driver() as (impostor, _, elsewhere):
+            wrong = DriverAddress(1, elsewhere.url, address.token, address.fingerprint)
+            with pytest.raises(DriverUnreachableError, match="not the driver"):
+                await client.progress(wrong)
+            with pytest.raises(DriverUnreachableError, match="not the driver"):
+                await client.command(wrong, pause(1), 0)
+            assert impostor.seen == []
+
+    async def test_a_driver_that_does_not_believe_it_is_unreachable(self):
+        """A wrong token is answered, and tells nothing."""
+        async with driver() as (_, client, address):
+            with pytest.raises(DriverUnreachableError, match="401"):
+                await client.progress(DriverAddress(1, address.url, "wrong", address.fingerprint))
+
+    async def test_credentials_do_not_show_themselves(self):
+        """Logs are read by more people than Secrets."""
+        [credentials] = await mint(1)
+        address = DriverAddress(1, "https://x", credentials.token, fingerprint(credentials.certificate))
+
+        assert credentials.token not in repr(credentials) + repr(address)
+        assert "PRIVATE" not in repr(credentials)
+
+    async def test_no_two_attempts_have_the_same(self):
+        """Or one could speak for the other."""
+        one, other = await mint(2)
+
+        assert len({one.token, other.token}) == len({one.key, other.key}) == 2
+        assert fingerprint(one.certificate) != fingerprint(other.certificate)
+
+
+class TestTheMint:
+    async def test_nobody_gets_what_somebody_has(self):
+        """Made in batches, given away once."""
+        given = Mint()
+        taken = await asyncio.gather(*(given.take() for _ in range(BATCH + 3)))
+        assert len({one.token for one in taken}) == len({one.key for one in taken}) == BATCH + 3
+
+    async def test_without_openssl_it_says_so(self, monkeypatch):
+        """A launch that cannot be is a refused one, with the reason."""
+        monkeypatch.setenv("PATH", "/nowhere")
+        with pytest.raises(NoCertificateError, match="openssl"):
+            await mint(1)
+
+    async def test_an_openssl_that_never_ends_is_killed(self, monkeypatch, tmp_path):
+        """All launches wait for it: a refused one is tried again, one that hangs is not."""
+        endless = tmp_path / "openssl"
+        endless.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 600\n")
+        endless.chmod(0o700)
+        monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+        with pytest.raises(NoCertificateError, match="did not end"):
+            await mint(1, within_s=1.0)
+
+        with contextlib.suppress(ProcessLookupError):
+            ended = os.pidfd_open(int((tmp_path / "pid").read_text()))
+            assert select.select([ended], [], [], 5)[0], "it still runs"
+            os.close(ended)
+
+
+class TestACommand:
+    async def test_is_acknowledged_after_its_barrier(self):
+        """With the epoch from which on it holds."""
+        async with driver() as (double, client, address):
+            ack = await client.command(address, pause(1), 5)
+
+        assert (ack.outcome, ack.revision, double.progress.paused) == ("Applied", 1, "All")
+        assert ack.epoch > 1
+
+    async def test_is_pending_when_no_seal_comes(self):
+        """A time-out is no refusal."""
+        async with driver(silent=True) as (double, client, address):
+            ack = await client.command(address, pause(1), 0.05)
+
+        assert (ack.outcome, len(double.seen)) == ("Pending", 1)
+
+    async def test_to_an_older_attempt_is_refused_by_the_driver(self):
+        """An answer like any other, although HTTP calls it a conflict."""
+        async with driver(attempt=2) as (double, client, address):
+            ack = await client.command(address, pause(1, attempt=1), 0)
+
+        assert (ack.outcome, double.seen) == ("WrongAttempt", [])
+
+    async def test_can_be_asked_for_later(self):
+        """An answer that was lost is not lost."""
+        async with driver() as (_, client, address):
+            await client.command(address, pause(1), 5)
+            await client.command(address, pause(2), 5)
+            assert [ack.revision for ack in await client.acks(address, after=1)] == [2]
+
+
+class TestWhatItBelieves:
+    async def test_no_answer_in_time(self):
+        """One deaf driver must not hold up the others."""
+        async with driver(timeout_s=0.1) as (double, client, address):
+            double.deaf = True
+            with pytest.raises(DriverUnreachableError):
+                await client.progress(address)
+
+    async def test_no_driver_at_all(self):
+        """Its pod is gone and nobody listens."""
+        async with driver() as (double, client, address):
+            await double.stop()
+            with pytest.raises(DriverUnreachableError):
+                await client.progress(address)
+
+    async def test_words_of_a_later_version(self):
+        """During an upgrade drivers may know more than the operator."""
+
+        class Later(DriverDouble):
+            async def _route(self, *request):
+                status, kind, body, keep = await super()._route(*request)
+                return status, kind, body.replace(b'{"jobId"', b'{"colour": "red", "jobId"'), keep
+
+        [credentials] = await mint(1)
+        double = Later(token=credentials.token)
+        await double.start(ssl_context=server_context(credentials.certificate, credentials.key))
+        address = DriverAddress(1, double.url, credentials.token, fingerprint(credentials.certificate))
+        async with ControlClient(2.0) as client:
+            assert (await client.progress(address)).rows_total == 4000
+        await double.stop()
+
+    @pytest.mark.parametrize(
+        "body", [b"", b"[]", b"null", b"{", b'{"percent": "many"}', b"\xff\xfe", b"1" * 2_000_000, b"[" * 500_000],
+        ids=["empty", "list", "null", "cut", "wrong type", "no text", "too long", "too deep"],
+    )  # fmt: skip
+    async def test_what_is_no_answer(self, body):
+        """Whatever a compromised driver says, the operator goes on."""
+
+        class Liar(DriverDouble):
+            async def _route(self, *_):
+                return 200, "application/json", body, True
+
+        [credentials] = await mint(1)
+        liar = Liar(token=credentials.token)
+        await liar.start(ssl_context=server_context(credentials.certificate, credentials.key))
+        address = DriverAddress(1, liar.url, credentials.token, fingerprint(credentials.certificate))
+        async with ControlClient(2.0) as client:
+            with pytest.raises(DriverUnreachableError):
+                await client.progress(address)
+            with pytest.raises(DriverUnreachableError):
+                await client.command(address, pause(1), 0)
+        await liar.stop()
+
+    async def test_many_drivers_at_once(self):
+        """Nobody waits for anybody else's answer."""
+        async with contextlib.AsyncExitStack() as stack:
+            doubles = [await stack.enter_async_context(driver()) for _ in range(10)]
+            client = doubles[0][1]
+            looks = await asyncio.gather(*(client.progress(address) for _, _, address in doubles))
+
+        assert len(looks) == 10

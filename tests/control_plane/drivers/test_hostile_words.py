@@ -1,0 +1,232 @@
+"""Words that cannot be kept: whatever a driver says and a server refuses, commands are given and deletions go through."""
+
+import json
+
+import pytest
+from support.cluster.fake_store import Refusal
+from support.operators.crd_rows import CRD
+from support.operators.rig import Rig
+
+from backfill_api.names import DRAIN_FINALIZER
+from backfill_api.status.progress import ProgressSummary
+from backfill_api.status.status import BackfillStatus
+from backfill_operator.drivers.control_client import ControlClient, DriverAddress, DriverUnreachableError
+from backfill_operator.informer.parse import StatusUnreadableError, observation_of, status_of
+
+STATUS = CRD["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]
+ENDLESS = {"rows_done": 10**30, "rows_total": 2**63, "revision": 2**63 - 1, "lag_seconds": -(10**19)}
+
+
+def out_of_range(schema, value, path="status"):
+    """Yield what of a value a structural schema does not allow, as far as numbers and lengths go."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        if not schema.get("minimum", -(2**63)) <= value <= schema.get("maximum", 2**63 - 1):
+            yield path
+    elif isinstance(value, str) and len(value) > schema.get("maxLength", 10**9):
+        yield path
+    elif isinstance(value, list):
+        for number, one in enumerate(value):
+            yield from out_of_range(schema["items"], one, f"{path}[{number}]")
+    elif isinstance(value, dict):
+        for name, one in value.items():
+            yield from out_of_range(schema.get("properties", {}).get(name, {}), one, f"{path}.{name}")
+
+
+def refuses_what_the_schema_does(plural, status):
+    """Be the server's check of a status write."""
+    if plural == "backfills" and (wrong := list(out_of_range(STATUS, status))):
+        raise Refusal(422, "Invalid", f"{wrong[0]}: Invalid value")
+    return status
+
+
+def with_attempt(**more):
+    attempt = {"number": 1, "kind": "Run", "state": "Created", "podName": "orders-1-driver", "podUid": "pod-1"}
+    return {"observedGeneration": 1, "attempts": 1, "attempt": attempt} | more
+
+
+class TestADriverWithWordsOutOfRange:
+    async def test_is_suspended_and_deleted_like_any_other(self):
+        """One that says 10^30 rows made every status write a 422, and its Backfill could not be deleted any more."""
+        async with Rig() as rig:
+            rig.store.prune = refuses_what_the_schema_does
+            rig.create()
+            await rig.until_holds("Running")
+            double = rig.double()
+            double.progress = double.progress.model_copy(update=ENDLESS)
+            rig.edit(suspend=True)
+            await rig.until_holds("Suspended", within_s=20)
+            rig.edit(suspend=False)
+            await rig.until(lambda: rig.double(attempt=2), 20)
+            double = rig.double(attempt=2)
+            double.progress = double.progress.model_copy(update=ENDLESS)
+            rig.delete()
+            await rig.until(lambda: rig.get() is None, 20)
+
+    async def test_answers_that_are_no_json_of_ours(self):
+        """Depth, surrogates, what is no number: an answer that cannot be used, and no error of the operator's."""
+        double_answers = [
+            b"[" * 100_000,
+            b'{"reason":"\\ud800"}',
+            b'{"rowsDone":NaN}',
+            b'{"rowsDone":1e400}',
+            b"9" * 5000,
+        ]
+        address = DriverAddress(1, "https://127.0.0.1:1", "", b"0" * 32)
+        for answer in double_answers:
+            async with ControlClient(1.0) as client:
+                client._http = Answering(answer)
+
+                with pytest.raises(DriverUnreachableError):
+                    await client.progress(address)
+
+
+class Answering:
+    """An HTTP session that gets one answer, whatever it asks."""
+
+    def __init__(self, text):
+        self.text, self.status, self.content, self.url = text, 200, self, ""
+
+    def request(self, *_, **__):
+        return self
+
+    async def iter_any(self):
+        yield self.text
+
+    async def close(self):
+        """Nothing is open."""
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        """Nothing is open."""
+
+
+class TestAServerThatRefusesWhatADriverReports:
+    async def test_gets_the_rest(self):
+        """Phase, attempt and commands are the operator's own words."""
+
+        def no_progress(_plural, status):
+            if "progress" in status:
+                raise Refusal(422, "Invalid", "status.progress: Invalid value")
+            return status
+
+        async with Rig() as rig:
+            rig.store.prune = no_progress
+            rig.create()
+            await rig.until_holds("Running")
+            rig.edit(desiredState="Paused")
+            await rig.until_holds("Paused")
+            assert "StatusRefused" in rig.events()
+            rig.delete()
+            await rig.until(lambda: rig.get() is None)
+
+
+class TestADeletion:
+    async def test_goes_through_whatever_the_status_write_says(self):
+        """Nothing is launched for an object that goes, so nothing has to be on record."""
+        async with Rig() as rig:
+            rig.create()
+            await rig.until_holds("Running")
+
+            def nothing(plural, status):
+                if plural == "backfills":
+                    raise Refusal(422, "Invalid", "status: Invalid value")
+                return status
+
+            rig.store.prune = nothing
+            rig.delete()
+            await rig.until(lambda: rig.get() is None and rig.pods() == {}, 20)
+
+    async def test_goes_through_under_an_older_crd(self):
+        """What a rolled-back CRD drops is said, and holds nobody."""
+        async with Rig() as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            rig.store.prune = lambda plural, status: (
+                {k: v for k, v in status.items() if k != "control"} if plural == "backfills" else status
+            )
+            rig.delete()
+            await rig.until(lambda: rig.get() is None and rig.pods() == {}, 20)
+
+    async def test_goes_through_with_a_status_that_nobody_can_read(self):
+        """A rolled-back operator, or an edit: the driver is found by its owner, drained, and the object goes."""
+        async with Rig() as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            await rig.running.stop()
+            rig.store.patch(
+                "backfills",
+                rig.namespace,
+                "orders",
+                {"status": {"attempt": {"state": "Dreaming"}}},
+                subresource="status",
+            )
+            rig.delete()
+            rig.start()
+            await rig.until(lambda: rig.get() is None and rig.pods() == {}, 20)
+
+
+class TestAStatusOfALaterVersion:
+    @pytest.mark.parametrize(
+        ("words", "left"),
+        [
+            ({"phase": "Dreaming"}, {}),
+            ({"progress": {"rowsDone": -1}}, {}),
+            ({"progress": {"rowsDone": 10**30}, "plan": "none"}, {}),
+            ({"receipt": {"rows": 5}}, {}),
+            ({"conditions": [{"type": "Ready", "status": "Perhaps", "reason": "A", "lastTransitionTime": "x"}]}, {}),
+            ({"history": [{"number": 1, "reason": "Stopped"}, {"number": "x"}]}, {"history": [{"number": 1, "reason": "Stopped"}]}),
+            ({"control": {"desiredRevision": 4, "pending": [{"revision": 4, "command": {"type": "Dance"}}]}}, {"control": {"desiredRevision": 4}}),
+            ({"startTime": 7, "failures": 2}, {"failures": 2}),
+            ({"later": {"a": 1}}, {}),
+        ],
+    )  # fmt: skip
+    def test_is_read_without_the_words_that_are_not_known(self, words, left):
+        """As if they had not been observed: a newer operator was rolled back."""
+        read = status_of({"status": with_attempt(**words)})
+
+        assert read == BackfillStatus.model_validate(with_attempt(**left))
+
+    def test_keeps_an_attempt_that_is_asked_to_end_for_an_unknown_reason(self):
+        """It ends, and is judged by what it says."""
+        words = with_attempt()
+        words["attempt"] |= {"kind": "Rehearsal", "stop": {"reason": "Bored", "time": "2026-01-01T00:00:00Z"}}
+
+        assert status_of({"status": words}) == BackfillStatus.model_validate(with_attempt())
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            {"attempts": "many"},
+            {"attempt": {"number": 1, "state": "Dreaming"}},
+            {"attempt": {"state": "Created"}},
+            {"attempt": 7},
+            {"conditions": [{"type": "Complete", "status": "Perhaps", "reason": "A", "lastTransitionTime": "x"}]},
+        ],
+    )
+    def test_is_not_guessed_where_a_launch_stands_on_it(self, words):
+        """Else a driver would be made beside one that runs, or a job begun again that is over."""
+        raw = {"metadata": {"name": "orders", "finalizers": [DRAIN_FINALIZER]}, "status": with_attempt(**words)}
+        with pytest.raises(StatusUnreadableError):
+            observation_of(raw, ())
+
+        raw["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        assert observation_of(raw, ()).status == BackfillStatus()
+
+
+def test_every_number_of_a_status_has_a_range():
+    """In the CRD too, so that nobody can store what nobody can read."""
+
+    def numbers(schema, path):
+        if schema.get("type") == "integer":
+            yield path, schema
+        for name, below in schema.get("properties", {}).items():
+            yield from numbers(below, f"{path}.{name}")
+        if "items" in schema:
+            yield from numbers(schema["items"], f"{path}[]")
+
+    found = dict(numbers(STATUS, "status"))
+    assert len(found) > 30
+    assert [path for path, one in found.items() if "minimum" not in one or "maximum" not in one] == []
+    assert json.dumps(ProgressSummary(rows_done=2**53).model_dump())

@@ -1,0 +1,158 @@
+"""Those who keep in touch with drivers: what one driver says or does not say is felt by no other one. Real doubles, TLS."""
+
+import asyncio
+import contextlib
+import json
+
+import pytest
+from support.drivers.driver_double import RECEIPT, DriverDouble, server_context
+
+from backfill_api.wire import Command, CommandRequest, PauseCommand
+from backfill_operator.drivers.certificates import fingerprint, mint
+from backfill_operator.drivers.control_client import ControlClient, DriverAddress
+from backfill_operator.drivers.poller import DEAF_EVERY_S, Drivers, Target
+from backfill_operator.kube.server_clock import wall_ms
+from backfill_operator.metrics import Metrics
+from backfill_operator.settings import OperatorSettings
+
+PAUSE = Command(type="Pause", pause=PauseCommand(scope="All"))
+
+
+class Spoken(DriverDouble):
+    """Says something else than a driver would, on some paths."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.instead = {}
+        self.asked = 0
+
+    async def _route(self, method, path, headers, reader):
+        self.asked += path == "/v1/progress"
+        if path in self.instead:
+            return 200, "application/json", self.instead[path], True
+        return await super()._route(method, path, headers, reader)
+
+
+class Room:
+    """So many doubles, and Drivers that follow all of them."""
+
+    def __init__(self, number, **settings):
+        given = {"poll_seconds": 0.05, "control_timeout_seconds": 0.5, "command_wait_seconds": 0.2}
+        self.settings = OperatorSettings(**(given | settings))
+        self.number, self.changed, self.metrics = number, asyncio.Event(), Metrics()
+        self.doubles, self.addresses = [], {}
+
+    async def __aenter__(self):
+        self._stack = contextlib.AsyncExitStack()
+        for number, credentials in enumerate(await mint(self.number)):
+            double = Spoken(token=credentials.token)
+            await double.start(ssl_context=server_context(credentials.certificate, credentials.key))
+            self._stack.push_async_callback(double.stop, abruptly=True)
+            pin = fingerprint(credentials.certificate)
+            self.addresses[str(number)] = DriverAddress(1, double.url, credentials.token, pin)
+            self.doubles.append(double)
+        client = await self._stack.enter_async_context(ControlClient(self.settings.control_timeout_seconds))
+        self.drivers = Drivers(
+            client, self._locate, self.settings, self.metrics, changed=lambda _: self.changed.set(), now_ms=wall_ms
+        )
+        self._stack.push_async_callback(self.drivers.close)
+        return self
+
+    async def __aexit__(self, *_):
+        await self._stack.aclose()
+
+    async def _locate(self, target):
+        return self.addresses[target.pod_name]
+
+    def follow(self, *numbers):
+        for one in numbers or range(self.number):
+            self.drivers.follow(self.key(one), Target("shop", str(one), f"uid-{one}", 1, True, "127.0.0.1"))
+
+    @staticmethod
+    def key(number):
+        return "shop", str(number)
+
+    def look(self, number=0):
+        return self.drivers.look(self.key(number), 1)
+
+    def looks(self, outcome):
+        return self.metrics.registry.get_sample_value("backfill_operator_driver_looks_total", {"outcome": outcome}) or 0
+
+    def pause(self, number, revision=1):
+        self.drivers.send(self.key(number), (CommandRequest(attempt=1, revision=revision, command=PAUSE),))
+
+    async def until(self, true, within_s=5.0):
+        async with asyncio.timeout(within_s):
+            while not true():
+                self.changed.clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(0.02):
+                        await self.changed.wait()
+
+
+UNUSABLE = {
+    "nested too deeply": ("/v1/progress", b"[" * 500_000),
+    "a receipt that no status can hold": ("/v1/receipt", json.dumps(RECEIPT | {"verifiedAt": "x" * 99}).encode()),
+}
+
+
+class TestWhateverADriverSays:
+    @pytest.mark.parametrize(("path", "body"), UNUSABLE.values(), ids=UNUSABLE.keys())
+    async def test_it_is_asked_again(self, path, body):
+        """An answer that ended its task would leave the job without a pause, a stop and a progress for ever."""
+        async with Room(1) as room:
+            [double] = room.doubles
+            double.instead[path] = body
+            room.follow()
+            await room.until(lambda: room.look() and room.look().unreachable_since_ms)
+            assert room.look().unreachable
+            double.instead.clear()
+            await room.until(lambda: room.look().heard_ms and room.look().unreachable_since_ms is None)
+
+            assert room.looks("answered") >= 1
+            assert room.look().unreachable == ""
+
+    async def test_a_receipt_that_no_status_can_hold_is_no_answer(self):
+        """It is looked at where it comes in, and the driver is asked again."""
+        async with Room(1) as room:
+            room.doubles[0].instead["/v1/receipt"] = UNUSABLE["a receipt that no status can hold"][1]
+            room.follow()
+            await room.until(lambda: room.looks("unreachable") >= 2)
+
+
+class TestDeafDrivers:
+    async def test_hold_up_nobody(self):
+        """One at a time may be asked, three never answer, and the fourth is heard as if it were alone."""
+        async with Room(4, poll_concurrency=1) as room:
+            for double in room.doubles[:3]:
+                double.deaf = True
+            room.follow()
+            await room.until(lambda: all((one := room.look(n)) and one.unreachable_since_ms for n in range(3)))
+            before = room.doubles[3].asked
+            await room.until(lambda: room.doubles[3].asked >= before + 8, within_s=1.5)
+
+    async def test_a_command_waits_for_no_time_out(self):
+        """Those who are merely looked at have a lane of their own."""
+        async with Room(2, poll_concurrency=1, control_timeout_seconds=3.0) as room:
+            room.follow(1)
+            await room.until(lambda: room.look(1) and room.look(1).heard_ms)
+            room.doubles[0].deaf = True
+            room.follow(0)
+            await room.until(lambda: room.drivers._asking.locked())
+            room.pause(1)
+            await room.until(lambda: any(ack.outcome == "Applied" for ack in room.look(1).acks), within_s=1.0)
+
+    async def test_are_asked_less_and_less(self):
+        """Down to every ten seconds, and what was sent before does not change that; a new command does, at once."""
+        async with Room(1, poll_seconds=DEAF_EVERY_S, control_timeout_seconds=0.1) as room:
+            room.doubles[0].deaf = True
+            room.follow()
+            await room.until(lambda: room.looks("unreachable") == 1)
+            room.pause(0)
+            await room.until(lambda: room.looks("unreachable") == 2)
+            for _ in range(5):
+                room.pause(0)
+                with pytest.raises(TimeoutError):
+                    await room.until(lambda: room.looks("unreachable") > 2, within_s=0.1)
+            room.pause(0, revision=2)
+            await room.until(lambda: room.looks("unreachable") == 3)

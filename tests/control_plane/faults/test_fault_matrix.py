@@ -1,0 +1,395 @@
+"""What goes wrong (design/operator.md, section 6): each row ends with exactly one driver and a true status.
+
+The rig's oracle looks at every change of every pod: two drivers of one Backfill alive at once fail any of these tests.
+"""
+
+import pytest
+from support.cluster.fake_api import Fault
+from support.cluster.fake_store import Refusal
+from support.operators.rig import NAMESPACE, Rig
+
+from backfill_core.errors import EXIT_STOPPED
+from backfill_operator.drivers.poller import DEAF_EVERY_S
+
+TRUE_WITHIN_S = 10.0
+"""Status true so long after the fault stops."""
+
+LAUNCH = ["configmaps", "secrets", "services", "pods"]
+
+
+class TestLostAnswers:
+    @pytest.mark.parametrize("what", ["lose the request", "lose the answer"])
+    @pytest.mark.parametrize("plural", LAUNCH)
+    async def test_of_a_create(self, what, plural):
+        """It may have been done, or not; the name says which."""
+        async with Rig() as rig:
+            rig.api.faults.append(Fault(what, verb="create", plural=plural))
+            rig.create()
+            await rig.until_holds("Running", within_s=TRUE_WITHIN_S)
+
+            assert rig.has_one_driver()
+            assert rig.attempt() == 1
+
+    async def test_of_the_dry_run(self):
+        """It is asked for once a pod was refused, ten seconds later; nothing was done in either case."""
+        refusals = ["exceeded quota: pods, requested: 1, used: 10, limited: 10"]
+
+        def quota(plural, _namespace, _one):
+            if plural == "pods" and refusals:
+                raise Refusal(403, "Forbidden", refusals.pop())
+
+        async with Rig() as rig:
+            rig.store.admission.append(quota)
+            rig.api.faults.append(Fault("lose the answer", verb="create", plural="pods", dry_run=True))
+            rig.create()
+            await rig.until_holds("Running", within_s=TRUE_WITHIN_S + 15)
+
+            assert any(one.dry_run for one in rig.api.requests)
+            assert rig.has_one_driver()
+
+    @pytest.mark.parametrize("what", ["lose the request", "lose the answer"])
+    @pytest.mark.parametrize("after", range(4))
+    async def test_of_a_status_write(self, what, after):
+        """It is on record, or not; nothing was done that needs it."""
+        async with Rig() as rig:
+            rig.api.faults.append(Fault(what, verb="patch", plural="backfills", after=after))
+            rig.create()
+            await rig.until_holds("Running", within_s=TRUE_WITHIN_S)
+
+            assert rig.has_one_driver()
+            assert rig.attempt() == 1
+
+
+class TestConflicts:
+    async def test_somebody_is_quicker_with_the_status(self):
+        """What was decided is dropped; the next look begins from what is there."""
+
+        def edit(_request):
+            rig.annotate(edited="yes")
+
+        async with Rig() as rig:
+            rig.api.faults.append(Fault("deed", verb="patch", plural="backfills", deed=edit, times=3))
+            rig.create()
+            await rig.until_holds("Running", within_s=TRUE_WITHIN_S)
+            assert rig.has_one_driver()
+
+    async def test_409_for_no_reason(self):
+        """An answer is an answer."""
+        async with Rig() as rig:
+            fault = Fault("answer", verb="patch", plural="backfills", status=409, reason="Conflict", times=3)
+            rig.api.faults.append(fault)
+            rig.create()
+            await rig.until_holds("Running", within_s=TRUE_WITHIN_S)
+            assert rig.has_one_driver()
+
+    async def test_two_operators_at_once(self):
+        """A zombie that thinks it leads: its writes are conflicts, its driver has the same name."""
+        async with Rig() as rig:
+            rig.start()
+            for number in range(5):
+                rig.create(f"job-{number}")
+            for number in range(5):
+                await rig.until_holds("Running", f"job-{number}", within_s=TRUE_WITHIN_S)
+
+            assert len(rig.pods()) == 5
+
+
+class TestDeafWatches:
+    async def test_a_silent_watch_is_repaired_by_the_list(self):
+        """Nobody hears anything, and everything is seen."""
+        async with Rig() as rig:
+            rig.create("before")
+            await rig.until_holds("Running", "before")
+            rig.api.silent = True
+            rig.create("during")
+            await rig.until_holds("Running", "during", within_s=TRUE_WITHIN_S)
+            rig.delete("before")
+            await rig.until(lambda: rig.get("before") is None, TRUE_WITHIN_S)
+
+    async def test_a_forgotten_past(self):
+        """410: the watch begins anew from a list."""
+        async with Rig(relist_min_seconds=60, relist_max_seconds=60) as rig:
+            rig.create("before")
+            await rig.until_holds("Running", "before")
+            for number in range(3):
+                rig.api.forget()
+                rig.create(f"after-{number}")
+                await rig.until_holds("Running", f"after-{number}", within_s=TRUE_WITHIN_S)
+
+    async def test_410_during_a_list(self):
+        """It begins anew."""
+        async with Rig(page_size=10) as rig:
+            rig.api.faults.append(Fault("answer", verb="list", status=410, reason="Expired", after=2, times=3))
+            for number in range(15):
+                rig.create(f"job-{number}", suspend=True)
+            for number in range(15):
+                await rig.until_holds("Suspended", f"job-{number}", within_s=TRUE_WITHIN_S)
+
+    async def test_a_deletion_that_no_watch_tells(self):
+        """What was known and is on no page is gone; its driver is not asked any more."""
+        async with Rig() as rig:
+            rig.create(deletionPolicy="Immediate")
+            await rig.until_holds("Running")
+            rig.api.silent = True
+            rig.delete()
+            await rig.until(lambda: len(rig.operator.cache) == 0, TRUE_WITHIN_S)
+            await rig.until(lambda: rig.objects() == [], TRUE_WITHIN_S)
+
+
+class TestDyingDrivers:
+    @pytest.mark.parametrize(
+        ("what", "reason"),
+        [
+            ({"pod_reason": "Evicted", "condition": "DisruptionTarget"}, "Infrastructure"),
+            ({"reason": "OOMKilled"}, "Infrastructure"),
+            ({"exit_code": 143}, "Infrastructure"),
+            ({"exit_code": 1}, "Unexpected"),
+        ],
+        ids=["evicted", "out of memory", "terminated", "crashed"],
+    )
+    async def test_has_one_successor(self, what, reason):
+        """And the reason is in the history."""
+        async with Rig() as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            rig.kubelet.kill(rig.driver(), **what)
+            await rig.until(lambda: rig.attempt() == 2 and rig.holds("Running"), TRUE_WITHIN_S)
+
+            assert rig.status()["history"][0]["reason"] == reason
+
+    async def test_the_node_is_gone(self):
+        """Its pod is gone with it, and nobody says why: after a while, and a live look, it is given up."""
+        async with Rig() as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            rig.kubelet.vanish(rig.driver())
+            await rig.until(lambda: rig.attempt() == 2 and rig.holds("Running"), TRUE_WITHIN_S)
+
+            assert rig.status()["history"][0]["reason"] == "Infrastructure"
+
+    async def test_a_pod_that_only_the_watch_has_lost(self):
+        """The cache forgot it; the live look finds it, and nothing is launched."""
+        async with Rig() as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            pod = rig.store.get("pods", *rig.driver())
+            rig.operator.cache.drop_pod(rig.driver(), pod["metadata"]["uid"])
+            await rig.still(lambda: rig.attempt() == 1, for_s=7)
+            assert rig.has_one_driver()
+
+    async def test_somebody_deletes_the_driver(self):
+        """It stops at a barrier, and has a successor."""
+        async with Rig() as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            rig.store.delete("pods", *rig.driver())
+            await rig.until(lambda: rig.attempt() == 2 and rig.holds("Running"), TRUE_WITHIN_S)
+            assert rig.status()["history"][0].get("exitCode") in (EXIT_STOPPED, None)
+
+    async def test_a_restart_of_the_driver_is_another_driver(self):
+        """What the first one said is not what the second one is."""
+        async with Rig(double={"rows_per_barrier": 1}) as rig:
+            rig.create()
+            await rig.until(lambda: rig.progress().get("rowsDone", 0) >= 1000)
+            rig.kubelet.kill(rig.driver())
+            await rig.until(lambda: rig.attempt() == 2 and rig.holds("Running"), TRUE_WITHIN_S)
+            rig.edit(desiredState="Paused")
+            await rig.until_holds("Paused")
+            assert rig.double(attempt=2).progress.paused == "History"
+
+
+class TestControlThatGoesWrong:
+    async def test_an_ack_that_is_lost_is_asked_for_again(self):
+        """The driver applied it once."""
+
+        async with Rig() as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            await rig.until(rig.progress)
+            double = rig.double()
+            double.deaf = True
+            rig.edit(desiredState="Paused")
+            await rig.until(lambda: (rig.status().get("control") or {}).get("pending"))
+            double.deaf = False
+            await rig.until_holds("Paused", within_s=TRUE_WITHIN_S)
+
+            assert [event.revision for event in double.seen] == [1]
+
+    async def test_a_command_for_an_old_attempt_reaches_nobody(self):
+        """It died with its driver; the new one starts as the spec says."""
+        async with Rig(double={"silent": True}) as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            await rig.until(rig.progress)
+            rig.edit(desiredState="Paused")
+            await rig.until(lambda: rig.double().seen)
+            rig.kubelet.kill(rig.driver())
+            await rig.until(lambda: rig.attempt() == 2 and rig.holds("Paused"), TRUE_WITHIN_S)
+
+            assert rig.double(attempt=2).seen == []
+
+    async def test_a_driver_that_is_silent_is_said_to_be(self):
+        """And not killed: it may be collecting garbage."""
+        async with Rig() as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            await rig.until(rig.progress)
+            rig.double().deaf = True
+            # The rules give a silent driver fifteen seconds.
+            await rig.until(lambda: rig.condition("DriverReady") == ("False", "DriverUnreachable"), within_s=30)
+            assert rig.pods() == {"orders-1-driver": "Running"}
+            said = next(one for one in rig.status()["conditions"] if one["type"] == "DriverReady")
+            assert "did not answer within 1 s" in said["message"]
+            rig.double().deaf = False
+            # It was asked less and less.
+            await rig.until_holds("Running", within_s=DEAF_EVERY_S + TRUE_WITHIN_S)
+
+
+class TestServersInTrouble:
+    @pytest.mark.parametrize(
+        ("status", "reason", "retry_after"),
+        [(429, "TooManyRequests", 1), (500, "InternalError", None), (503, "ServiceUnavailable", None)],
+    )
+    async def test_a_storm_passes(self, status, reason, retry_after):
+        """Half a minute of errors costs half a minute."""
+        async with Rig() as rig:
+            storm = Fault("answer", status=status, reason=reason, retry_after=retry_after, dry_run=None, times=40)
+            rig.create("before")
+            await rig.until_holds("Running", "before")
+            rig.api.faults.append(storm)
+            rig.create("during")
+            await rig.until(lambda: storm.times <= 0, within_s=40)
+            await rig.until_holds("Running", "during", within_s=TRUE_WITHIN_S)
+
+            assert sorted(rig.pods()) == ["before-1-driver", "during-1-driver"]
+
+    async def test_a_slow_server(self):
+        """Answers that come too late are none, and what they did is found."""
+        async with Rig(request_timeout_seconds=0.5) as rig:
+            rig.api.faults.append(Fault("slow", verb="create", plural="pods", seconds=2))
+            rig.create()
+            await rig.until_holds("Running", within_s=TRUE_WITHIN_S)
+            assert rig.has_one_driver()
+
+
+class TestPeople:
+    async def test_deleted_during_the_launch(self):
+        """At any of its writes; nothing is left."""
+        for write in range(7):
+            async with Rig() as rig:
+                rig.api.faults.append(
+                    Fault("deed", writes=True, dry_run=None, after=write, deed=lambda _, rig=rig: rig.delete())
+                )
+                rig.create()
+                await rig.until(lambda rig=rig: rig.get() is None and rig.objects() == [], TRUE_WITHIN_S)
+
+    async def test_a_spec_that_changes_during_the_launch(self):
+        """The driver starts with what was in force, or is told."""
+        async with Rig() as rig:
+
+            def pause(_request):
+                rig.edit(desiredState="Paused")
+
+            rig.api.faults.append(Fault("lose the answer", verb="create", plural="secrets", deed=pause))
+            rig.create()
+            await rig.until_holds("Paused", within_s=TRUE_WITHIN_S)
+
+            assert rig.double().progress.paused == "History"
+            assert rig.has_one_driver()
+
+    async def test_somebody_deletes_the_children(self):
+        """A driver that runs hears its commands all the same; what executors need is made again, and a lost Secret is said."""
+        async with Rig() as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            await rig.until(rig.progress)
+            for plural in ("configmaps", "secrets", "services"):
+                rig.store.delete(plural, *rig.driver())
+            rig.edit(desiredState="Paused")
+            await rig.until_holds("Paused")
+            await rig.until(lambda: [one for one, _ in rig.objects()] == ["configmaps", "pods", "services"])
+            await rig.until(lambda: {"ObjectsMissing", "SecretMissing"} <= set(rig.events()))
+            assert rig.store.get("services", *rig.driver())["metadata"]["ownerReferences"][0]["uid"] == rig.uid()
+            rig.restart()
+            await rig.until(lambda: "has no Secret" in str(rig.status().get("conditions")), within_s=30)
+
+    async def test_children_of_an_attempt_that_ended_do_not_come_back(self):
+        """The look that finds them gone may be older than their end: it is a conflict, and nothing is made."""
+
+        def quicker(_request):
+            # While the three are looked for somebody is quicker, each time.
+            rig.annotate(changed=str(len(rig.api.requests)))
+
+        async with Rig() as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            rig.api.faults.append(Fault("deed", verb="get", plural="services", deed=quicker, times=99))
+            made = len([one for one in rig.api.requests if (one.verb, one.plural) == ("create", "services")])
+            rig.store.delete("services", *rig.driver())
+            await rig.until(lambda: rig.api.faults[0].times < 97)
+            assert len([one for one in rig.api.requests if (one.verb, one.plural) == ("create", "services")]) == made
+            rig.api.faults.clear()
+            await rig.until(rig.has_one_driver)
+
+    async def test_somebody_edits_the_driver_s_labels(self):
+        """No watch shows the pod any more; it is asked for by name, is found to be the driver, and has no second one."""
+        async with Rig(relist_min_seconds=60, relist_max_seconds=60) as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            self.unlabel(rig)
+            await rig.until(lambda: rig.condition("DriverReady") == ("Unknown", "DriverMissing"))
+            await rig.until_holds("Running")
+            rig.edit(desiredState="Paused")
+            await rig.until_holds("Paused")
+
+            assert rig.attempt() == 1
+            assert rig.has_one_driver()
+
+    async def test_a_driver_without_labels_that_every_list_leaves_out(self):
+        """It seems to be gone again and again; whatever the status says meanwhile, there is no second driver."""
+        async with Rig() as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            self.unlabel(rig)
+            await rig.until(lambda: rig.condition("DriverReady") == ("Unknown", "DriverMissing"))
+            await rig.still(lambda: rig.attempt() == 1 and len(rig.pods()) == 1, for_s=8)
+
+    @staticmethod
+    def unlabel(rig):
+        labels = dict.fromkeys(rig.store.get("pods", *rig.driver())["metadata"]["labels"])
+        rig.store.patch("pods", *rig.driver(), {"metadata": {"labels": labels}})
+
+    async def test_a_finished_job_that_is_made_again(self):
+        """It runs again: the state is the target's, and the object is another one."""
+        async with Rig() as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            rig.kubelet.finish(rig.driver())
+            await rig.until_phase("Succeeded")
+            rig.delete()
+            await rig.until(lambda: rig.get() is None)
+            rig.create()
+            await rig.until_holds("Running", within_s=TRUE_WITHIN_S)
+
+    async def test_a_status_that_nobody_can_read_is_left_alone(self):
+        """An attempt may be on record in it: nothing is launched, and it is said."""
+        async with Rig(start=False) as rig:
+            rig.create()
+            rig.store.patch("backfills", NAMESPACE, "orders", {"status": {"attempts": "many"}}, subresource="status")
+            rig.start()
+            await rig.until(lambda: "StatusUnreadable" in rig.events())
+            assert rig.objects() == []
+
+
+class TestClocks:
+    @pytest.mark.parametrize("skew_h", [-24, 24])
+    async def test_an_operator_whose_clock_is_wrong(self, skew_h):
+        """A day off, either way: still one driver, and it is not given up."""
+        from backfill_operator.kube.server_clock import wall_ms
+
+        async with Rig(start=False) as rig:
+            rig.options = {"own_ms": lambda: wall_ms() + skew_h * 3_600_000}
+            rig.start()
+            rig.create()
+            await rig.until_holds("Running", within_s=TRUE_WITHIN_S)
+            await rig.still(lambda: rig.attempt() == 1, for_s=1)

@@ -1,0 +1,214 @@
+"""Objects that somebody made to do harm, or by mistake: whoever waits beside them does not notice."""
+
+import asyncio
+import json
+import tracemalloc
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.cluster.fake_api import FakeApi
+from support.operators.rig import NAMESPACE, SPEC, Rig
+
+from backfill_operator.informer.cache import Cache
+from backfill_operator.informer.lean import is_stub
+from backfill_operator.informer.relist import Relist
+from backfill_operator.informer.shallow_json import DEPTH_MAX, loads
+from backfill_operator.informer.watch_session import GONE, Lines
+from backfill_operator.kube.errors import RefusedError
+from backfill_operator.kube.resources import BACKFILLS
+from backfill_operator.metrics import Metrics
+from backfill_operator.reconcile.launcher import Launcher
+from backfill_operator.settings import OperatorSettings
+
+DEEP = "@deep@"
+
+
+def nested(levels):
+    return '{"a":' * levels + "1" + "}" * levels
+
+
+def depth(value):
+    most = 0
+    while isinstance(value, dict | list) and value:
+        value, most = (next(iter(value.values())) if isinstance(value, dict) else value[0]), most + 1
+    return most
+
+
+class TestOneThatIsNestedTooDeeply:
+    @pytest.mark.parametrize("levels", [70, 300, 4000])
+    async def test_ends_nobody_else_s_work(self, levels):
+        """One of 9 kB ended the operator for every namespace, in a watch, and again at each start in the list."""
+        async with Rig() as rig:
+            rig.api.instead[f'"{DEEP}"'] = nested(levels)
+            rig.create("before")
+            await rig.until_holds("Running", "before")
+            rig.create("deep", driver={"template": {"metadata": DEEP}})
+            await rig.until(lambda: rig.condition("Stalled", "deep") == ("True", "SpecRefused"))
+            assert "spec.driver.template: is nested deeper than 64 levels" in str(rig.status("deep"))
+            rig.create("after")
+            await rig.until_holds("Running", "after")
+            rig.restart()
+            rig.edit("before", desiredState="Paused")
+            await rig.until_holds("Paused", "before")
+            rig.delete("deep")
+            await rig.until(lambda: rig.get("deep") is None)
+
+    @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda one: st.lists(one) | st.dictionaries(st.text(), one)))  # fmt: skip
+    def test_any_other_text_is_read_as_json_reads_it(self, document):
+        """Braces in strings are no depth."""
+        text = json.dumps({"deep": "]}{[" * 5, "document": document})
+
+        assert loads(text.encode()) == json.loads(text)
+
+    @pytest.mark.parametrize("levels", [DEPTH_MAX, 201, 5_000, 200_000])
+    def test_what_is_beside_it_is_read(self, levels):
+        """A page of a list is not lost for one item."""
+        text = f'{{"items":[{{"name":"a\\\\","x":{nested(levels)}}},{{"name":"b"}}]}}'
+        first, second = loads(text.encode())["items"]
+
+        assert (first["name"], second) == ("a\\", {"name": "b"})
+        assert depth(first) <= max(DEPTH_MAX, 200)
+
+
+class TestOneThatIsLarge:
+    def test_costs_no_more_memory_than_a_small_one(self):
+        """A hundred of 1.3 MB took 160 MiB, for as long as they were there."""
+        tracemalloc.start()
+        try:
+            cache = Cache()
+            for number in range(100):
+                metadata = {"name": f"job-{number}", "namespace": NAMESPACE, "uid": str(number), "resourceVersion": "5"}
+                metadata["annotations"] = {"note": f"{number}" * 100_000}
+                template = {"spec": {"containers": [{"name": f"{number}-{one}" * 20} for one in range(1000)]}}
+                spec = SPEC | {"driver": {"template": template}}
+                cache.put_backfill({"metadata": metadata, "spec": spec, "status": {"phase": "Running"}})
+            used, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+
+        assert used < 2 * (1 << 20)
+        assert list(cache.phases()) == ["Running"] * 100
+
+    async def test_runs_like_any_other(self):
+        """What is not kept is asked for when it is looked at."""
+        select = ["id", *(f"concat(name, '{'x' * 400}') AS c{number}" for number in range(100))]
+        async with Rig() as rig:
+            rig.create(transform={"select": select})
+            await rig.until_holds("Running")
+            assert is_stub(rig.operator.cache.backfill((NAMESPACE, "orders")))
+            rig.edit(desiredState="Paused")
+            await rig.until_holds("Paused")
+            rig.delete()
+            await rig.until(lambda: rig.get() is None)
+
+    async def test_is_refused_by_name_above_its_limit(self):
+        """Its template would be in each of its pods."""
+        async with Rig() as rig:
+            containers = [{"name": "driver", "env": [{"name": "A", "value": "x" * 70_000}]}]
+            rig.create("template", driver={"template": {"spec": {"containers": containers}}})
+            rig.create("spec", spark={"conf": {f"spark.sql.{number}": "x" * 4000 for number in range(70)}})
+            for name, words in (("template", "spec.driver.template: has 70,"), ("spec", "spec: has 2")):
+                await rig.until(lambda name=name: rig.condition("Stalled", name) == ("True", "SpecRefused"), 30)
+                assert words in str(rig.status(name))
+            assert rig.objects() == []
+
+    async def test_halves_one_page_and_not_all_that_follow(self):
+        """A few large ones among many small ones made every later list a crawl."""
+        async with FakeApi() as api:
+            for number in range(600):
+                annotations = {"note": "x" * (400_000 if number < 4 else 10)}
+                body = {"metadata": {"name": f"job-{number:03}", "annotations": annotations}, "spec": SPEC}
+                api.store.create("backfills", NAMESPACE, body)
+            settings = OperatorSettings(page_size=100)
+            async with api.cluster(settings, response_bytes_max=1 << 20) as cluster:
+                sizes = [len(page) async for page in cluster.pages(BACKFILLS)]
+
+        assert sum(sizes) == 600
+        assert max(sizes) >= 32
+
+
+class TestOneThatNobodyCanRead:
+    async def test_hides_no_other_of_its_list(self):
+        """It is left out, counted, and not taken for gone."""
+
+        class OnePage:
+            async def pages(self, resource, *_, **__):
+                good = {"metadata": {"name": "good", "namespace": "a", "uid": "1", "resourceVersion": "5"}, "spec": {}}
+                yield [
+                    {"metadata": None},
+                    {"metadata": {"name": "odd", "namespace": "a", "finalizers": 7, "uid": []}},
+                    {},
+                ]
+                yield [good] if resource is BACKFILLS else [{"metadata": []}]
+
+        cache, left_out, changed = Cache(), [], []
+        relist = Relist(
+            OnePage(), cache, OperatorSettings(), Metrics(), changed=changed.append, monotonic=lambda: 0.0,
+            unreadable=lambda plural, _: left_out.append(plural),
+        )  # fmt: skip
+        await relist.once()
+
+        assert ("a", "good") in set(cache.keys())
+        assert ("a", "good") in changed
+        assert {"backfills", "pods"} == set(left_out)
+
+    @pytest.mark.parametrize(
+        ("line", "said"),
+        [
+            (b'{"type":"ADDED","object":' + nested(3000).encode() + b"}", b""),
+            (b"{" * 3000, b""),
+            (b'{"type":"ADDED","object":null}' + b"{" * 101, b""),
+            (b'{"type":"ERROR","object":{"code":500,"message":"etcd"}}', GONE),
+            (b'{"type":"ADDED","object":{"metadata":{"name":"a"}}}', b'{"type":"ADDED","object":{"metadata":{"name":"a"}}}\n'),
+        ],
+    )  # fmt: skip
+    async def test_is_left_out_of_a_watch(self, line, said):
+        """The lines around it are told; a server in trouble is asked anew."""
+
+        class Stream:
+            async def iter_chunked(self, _):
+                for chunk in (b'{"a":1}\n' + line, b'\n{"b"', b":2}\n", b'{"unfinished'):
+                    yield chunk
+
+        told = [one async for one in Lines(Stream(), "backfills", lambda *_: None).iter_chunked(1)]
+
+        assert b"".join(told) == b'{"a":1}\n' + said + b'{"b":2}\n'
+
+
+class TestWhatCannotBeBuilt:
+    @pytest.mark.parametrize("error", [RecursionError("deep"), TypeError("str"), KeyError("name"), ValueError("no")])
+    async def test_is_refused_in_the_status(self, error):
+        """A builder that stumbled left `Launching` for ever, without a word."""
+
+        def builds(*_):
+            raise error
+
+        launcher = Launcher(None, builds)
+        with pytest.raises(RefusedError, match=f"cannot be made of this spec: {type(error).__name__}"):
+            launcher._made(None, None, None)
+
+    async def test_is_said_for_any_template(self):
+        """300 levels, once more, through the whole operator."""
+        async with Rig() as rig:
+            template = {"spec": {"affinity": json.loads(nested(300))}}
+            rig.create(driver={"template": template})
+            await rig.until(lambda: rig.condition("Stalled") == ("True", "SpecRefused"))
+
+
+class TestAClusterThatWasRestored:
+    async def test_ends_the_operator_so_that_nothing_is_believed_that_was_known(self):
+        """Versions go back: everything new looked old to the cache, and health said that all was well."""
+        async with Rig() as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            await rig.until(lambda: rig.operator.relist.synced)
+            rig.store.version = 0
+            rig.store.history.clear()
+            first = rig.operators.pop()
+            await rig.until(lambda: not first.alive, 15)
+            assert "ClusterRestoredError" in repr(first.error.exceptions) + repr(first.error)
+            rig.start()
+            rig.create("later")
+            await rig.until_holds("Running", "later")
+            await asyncio.sleep(0)

@@ -1,0 +1,114 @@
+"""SIGKILL around any write: the next operator finds what was done, and does the rest.
+
+A kill strikes before a write (the request is lost) or after it (its answer is), chosen by a seed that is printed. Four of five
+operators are processes, and their end is a real SIGKILL; the fifth is a thread whose loop stops for good, so that its errors
+are seen. `make crash-operator KILLS=500` does it for longer; BACKFILL_SEED repeats what was printed.
+"""
+
+import os
+import random
+
+import pytest
+from support.cluster.fake_api import Fault
+from support.operators.process import OperatorProcess
+from support.operators.rig import Rig
+
+KILLS = int(os.environ.get("BACKFILL_OPERATOR_KILLS", "20"))
+THREAD_KILLS = KILLS // 5
+PROCESS_KILLS = KILLS - THREAD_KILLS
+NAMES = [f"job-{number}" for number in range(4)]
+LAUNCHED = {"backoffLimit": 1000, "retainDriver": "Never"}
+
+
+def chance_of_the_day():
+    """Return the seeded chance of a run; the seed is printed."""
+    seed = int(os.environ.get("BACKFILL_SEED", "0")) or random.SystemRandom().randrange(1 << 30)
+    print(f"BACKFILL_SEED={seed}")
+    return random.Random(seed)
+
+
+def arm(rig, chance):
+    """Have the operator die around one of its next writes."""
+    what = chance.choice(["lose the request", "lose the answer"])
+    rig.api.faults.append(Fault(what, writes=True, dry_run=None, after=chance.randrange(8), deed=rig.kill))
+
+
+def happen(rig, chance, names):
+    """Let something happen to a Backfill that makes its operator write."""
+    name = chance.choice(names)
+    running = [key for key in rig.kubelet.running if key[1].startswith(name)]
+    if rig.get(name) is None:
+        rig.create(name, **LAUNCHED)
+        return
+    match chance.randrange(7):
+        case 0 | 1 if running:
+            rig.kubelet.kill(running[0])
+        case 2 if running:
+            rig.kubelet.vanish(running[0])
+        case 3:
+            rig.edit(name, suspend=chance.random() < 0.5)
+        case 4:
+            rig.edit(name, desiredState=chance.choice(["Running", "Paused"]))
+        case 5:
+            rig.edit(name, throttle={"rowsPerSecond": chance.choice([None, 100])})
+        case _:
+            rig.delete(name)
+
+
+async def killed_often(rig, chance, kills):
+    """Kill operators until so many are dead, while things happen."""
+    for name in NAMES:
+        rig.create(name, **LAUNCHED)
+    killed = 0
+    while killed < kills:
+        happen(rig, chance, NAMES)
+        arm(rig, chance)
+        with_luck = rig.running
+        try:
+            await rig.until(lambda one=with_luck: not one.alive, within_s=1.0)
+        except AssertionError:
+            # Nothing more to write: the next deed brings something.
+            rig.api.faults.clear()
+            assert with_luck.error is None
+            continue
+        killed += 1
+        rig.start()
+    rig.api.faults.clear()
+
+
+async def held_to_the_promise(rig):
+    """When nothing goes wrong any more: one driver each, a true status, and nothing that belongs to no attempt."""
+    for name in NAMES:
+        if rig.get(name) is not None and "deletionTimestamp" in rig.get(name)["metadata"]:
+            await rig.until(lambda name=name: rig.get(name) is None)
+        if rig.get(name) is None:
+            rig.create(name, **LAUNCHED)
+        rig.edit(name, suspend=False, desiredState="Running", throttle={"rowsPerSecond": None})
+    for name in NAMES:
+        await rig.until_holds("Running", name)
+    await rig.until(lambda: rig.leaks() == [], what=rig.leaks)
+
+    assert len(rig.objects()) == 4 * len(NAMES), "a configuration, a secret, a service and a pod each"
+    assert set(rig.pods().values()) == {"Running"}
+    assert rig.oracle.most == 1
+
+
+class TestKilledAtAnyMoment:
+    @pytest.mark.timeout(120 + 5 * THREAD_KILLS)
+    async def test_never_two_drivers_and_nothing_lost_or_left(self):
+        """Around writes that chance chooses, while drivers fail, specs change and objects come and go."""
+        chance = chance_of_the_day()
+        async with Rig() as rig:
+            await killed_often(rig, chance, THREAD_KILLS)
+            await held_to_the_promise(rig)
+
+    @pytest.mark.timeout(120 + 10 * PROCESS_KILLS)
+    async def test_nor_when_it_is_a_process(self, tmp_path):
+        """The kernel asks nobody: no loop to stop, no socket to flush, no lock to give back."""
+        chance = chance_of_the_day()
+        async with Rig(start=False) as rig:
+            kubeconfig = rig.api.kubeconfig(tmp_path)
+            rig.made = lambda settings: OperatorProcess(kubeconfig, settings, tmp_path / "operator.log")
+            rig.start()
+            await killed_often(rig, chance, PROCESS_KILLS)
+            await held_to_the_promise(rig)

@@ -1,0 +1,235 @@
+"""Anything may stand in an object that people can write: the operator reads it, decides, and never makes half a driver."""
+
+import copy
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+from support.operators.crd_strategies import sound_specs, specs, statuses
+from support.operators.rig import NAMESPACE, SPEC, Rig
+
+from backfill_api.names import ATTEMPT_LABEL, BACKFILL_LABEL, DRAIN_FINALIZER, OVERRIDE_ANNOTATION, ROLE_LABEL
+from backfill_api.spec.spec import BackfillSpec
+from backfill_api.status.status import PendingCommand
+from backfill_core.lifecycle.decide import decide
+from backfill_core.lifecycle.naming import driver_name
+from backfill_core.lifecycle.observation import DriverPod, LaunchDriver, Now, SpecRefused
+from backfill_operator.drivers.certificates import Credentials
+from backfill_operator.informer.cache import Cache
+from backfill_operator.informer.parse import StatusUnreadableError, observation_of, pod_of
+from backfill_operator.manifests.attempt import Installation, ManifestRefusedError
+from backfill_operator.manifests.rules.limits import Limits
+from backfill_operator.reconcile.launcher import manifests_of
+
+MODELS_ALONE = ("stands twice",)
+"""What only the models refuse: a CEL rule for it would cost more than a server allows."""
+
+NOW = Now(1_800_000_000_000)
+CREDENTIALS = Credentials("key", "certificate", "token", "rpc")
+BUILD = manifests_of(Installation("backfill-spark:test", limits=Limits(images=("*",), conf=("*",))))
+
+RICH = SPEC | {
+    "jobId": "a", "transform": {"select": ["id"], "where": "id > 5"}, "barrier": {"intervalMs": 1000, "sealEvery": 1},
+    "throttle": {"rowsPerSecond": 5}, "pause": {"scope": "All"}, "desiredState": "Paused", "suspend": False, "after": "Follow",
+    "spark": {"image": "a:b", "conf": {"spark.a": "b"}}, "executor": {"instances": 2, "resources": {"limits": {"memory": "2Gi"}}},
+    "driver": {"template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "driver", "env": []}]}}},
+    "strategy": {"type": "Snapshot", "snapshot": {}}, "backoffLimit": 3, "ttlSecondsAfterFinished": 60,
+}  # fmt: skip
+
+texts = st.text(max_size=12) | st.sampled_from(["", "Running", "None", "1Gi", "driver", "../..", "\x00", "ü", "-1"])
+json = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.floats(allow_nan=False) | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def paths(node, here=()):
+    """Yield the path of everything in a document."""
+    if isinstance(node, dict):
+        for name, value in node.items():
+            yield (*here, name)
+            yield from paths(value, (*here, name))
+    elif isinstance(node, list):
+        for number, value in enumerate(node):
+            yield (*here, number)
+            yield from paths(value, (*here, number))
+
+
+def edited(document):
+    """Return the paths that people can put anything at: names and UIDs are the server's, and what they stand in."""
+    return [path for path in paths(document) if path[-1] not in ("name", "namespace", "uid") and path != ("metadata",)]
+
+
+def with_value(document, path, value):
+    """Return a document with something else at a path."""
+    made = copy.deepcopy(document)
+    node = made
+    for step in path[:-1]:
+        node = node[step]
+    node[path[-1]] = value
+    return made
+
+
+@st.composite
+def broken(draw, document, most=3):
+    """Draw a document in which up to `most` things were replaced by anything."""
+    made = document
+    for _ in range(draw(st.integers(0, most))):
+        made = with_value(made, draw(st.sampled_from(sorted(edited(made), key=str))), draw(json))
+        if not edited(made):
+            return document
+    return made
+
+
+def backfill(spec, *, status=None, annotations=None, name="orders"):
+    metadata = {"name": name, "namespace": NAMESPACE, "uid": "uid-1", "generation": 1, "resourceVersion": "5"}
+    made = {"metadata": metadata | ({"annotations": annotations} if annotations is not None else {}), "spec": spec}
+    return made | ({} if status is None else {"status": status})
+
+
+POD = {
+    "metadata": {
+        "name": "orders-1-driver", "namespace": NAMESPACE, "uid": "pod-1", "resourceVersion": "6",
+        "creationTimestamp": "2026-01-01T00:00:00Z", "deletionTimestamp": "2026-01-01T00:00:00Z",
+        "labels": {BACKFILL_LABEL: "orders", ATTEMPT_LABEL: "1", ROLE_LABEL: "driver"},
+        "ownerReferences": [{"kind": "Backfill", "apiVersion": "backfill.dev/v1alpha1", "name": "orders", "uid": "uid-1", "controller": True}],
+    },
+    "status": {
+        "phase": "Running", "podIP": "10.0.0.1", "reason": "Evicted", "message": "words",
+        "conditions": [{"type": "Ready", "status": "True"}, {"type": "PodScheduled", "status": "False", "message": "no node"}],
+        "initContainerStatuses": [{"name": "init", "state": {"waiting": {"reason": "ErrImagePull", "message": "no"}}}],
+        "containerStatuses": [{"name": "driver", "state": {"terminated": {"exitCode": 137, "message": "{}", "reason": "OOMKilled"}}}],
+    },
+}  # fmt: skip
+
+STATUS = {
+    "observedGeneration": 1, "phase": "Running", "attempts": 1, "failures": 0, "startTime": "2026-01-01T00:00:00Z",
+    "attempt": {"number": 1, "kind": "Run", "state": "Created", "podName": "orders-1-driver", "podUid": "pod-1"},
+    "conditions": [{"type": "Ready", "status": "True", "reason": "Running", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+    "control": {"desiredRevision": 1, "ackedRevision": 1, "epoch": 5},
+    "history": [{"number": 1, "reason": "Infrastructure"}],
+}  # fmt: skip
+
+
+def held(raw, pods=()):
+    """Look at an object as the operator does; hold what follows to its promises."""
+    try:
+        seen = observation_of(raw, pods)
+    except StatusUnreadableError:
+        return None
+    decision = decide(seen, NOW)
+    for action in decision.actions:
+        if not isinstance(action, LaunchDriver):
+            continue
+        assert isinstance(seen.spec, BackfillSpec)
+        try:
+            made = BUILD(seen, action, CREDENTIALS)
+        except ManifestRefusedError:
+            continue
+        name = driver_name(seen.name, action.attempt)
+        for one in (made.config_map, made.secret, made.service, made.pod):
+            assert one["metadata"]["name"] == name
+            assert one["metadata"]["ownerReferences"][0]["uid"] == seen.uid
+        assert made.pod["spec"]["restartPolicy"] == "Never"
+        assert made.pod["spec"]["containers"][0]["image"]
+    return decision
+
+
+class TestAnyObject:
+    @given(broken(RICH))
+    def test_any_spec(self, spec):
+        """Refused, or a whole driver."""
+        held(backfill(spec))
+
+    @given(json)
+    def test_anything_as_a_spec(self, spec):
+        """A CRD that is not ours lets anything pass."""
+        assert isinstance(observation_of(backfill(spec), ()).spec, SpecRefused)
+        held(backfill(spec))
+
+    @settings(max_examples=60)
+    @given(broken(STATUS), broken(POD))
+    def test_any_status_and_any_pod(self, status, pod):
+        """People edit both."""
+        seen = pod_of(pod)
+        assert isinstance(seen, DriverPod)
+        held(backfill(SPEC, status=status), (seen,))
+
+    @given(texts, st.dictionaries(texts, json, max_size=3))
+    def test_any_annotation(self, override, others):
+        """The override is text that somebody typed in a hurry."""
+        held(backfill(SPEC, annotations={**others, OVERRIDE_ANNOTATION: override}))
+
+    @given(st.text(min_size=1, max_size=253))
+    def test_any_name(self, name):
+        """Names are checked by the server; ours are made from them."""
+        held(backfill(SPEC, name=name))
+
+    @settings(max_examples=60)
+    @given(broken(POD), broken(POD))
+    def test_the_cache_takes_any_pod(self, one, other):
+        """What a watch says goes through the cache first."""
+        cache = Cache()
+        for pod in (one, other):
+            if isinstance(pod.get("metadata"), dict) and isinstance(pod["metadata"].get("name"), str):
+                labels = pod["metadata"].get("labels")
+                if labels is None or isinstance(labels, dict):
+                    cache.put_pod(pod)
+        assert len(cache.pods((NAMESPACE, "orders"), "orders-1-driver")) <= 2
+
+
+def a_command(pending):
+    """Is it one to the models, which know which member belongs to which type?"""
+    try:
+        return bool(PendingCommand.model_validate(pending))
+    except ValidationError:
+        return False
+
+
+class TestWhatTheSchemaAllows:
+    @settings(max_examples=50)
+    @given(specs)
+    def test_any_spec_of_the_schema(self, spec):
+        """Also one that no CEL rule has seen: refused, or a whole driver."""
+        held(backfill(spec))
+
+    @settings(max_examples=50)
+    @given(sound_specs())
+    def test_a_sound_one_is_read(self, spec):
+        """What the CRD accepts and the operator refuses is a mistake of one of them: few rules are the models' own."""
+        seen = observation_of(backfill(spec), ()).spec
+        if isinstance(seen, SpecRefused):
+            assert all(any(words in error for words in MODELS_ALONE) for error in seen.errors), seen.errors
+        held(backfill(spec))
+
+    @settings(max_examples=50)
+    @given(sound_specs(), statuses)
+    def test_any_status_of_the_schema_is_read(self, spec, status):
+        """One that cannot be read stops everything until somebody mends it; a command must have the member of its type."""
+        control = status.get("control", {})
+        control["pending"] = [one for one in control.get("pending", ()) if a_command(one)]
+        assert held(backfill(spec, status=status)) is not None
+
+
+class TestTheLoop:
+    @pytest.mark.parametrize("seed", range(3))
+    async def test_goes_on_among_broken_ones(self, seed):
+        """Forty of them hold up nobody."""
+
+        chance = random.Random(seed)
+        junk = [None, 7, -1, "", "x", [], {}, ["a"], {"a": "b"}, 1e308, True, "9" * 300]
+        async with Rig() as rig:
+            for number in range(40):
+                spec = RICH
+                for _ in range(chance.randint(1, 3)):
+                    spec = with_value(spec, chance.choice(sorted(paths(spec), key=str)), chance.choice(junk))
+                body = {"metadata": {"name": f"broken-{number}", "finalizers": [DRAIN_FINALIZER]}, "spec": spec}
+                rig.store.create("backfills", NAMESPACE, body)
+            rig.create("sound")
+            await rig.until_holds("Running", "sound")
+            await rig.until(
+                lambda: all(one.get("status", {}).get("phase") for one in rig.store.objects["backfills"].values()), 20
+            )

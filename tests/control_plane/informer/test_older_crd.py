@@ -1,0 +1,57 @@
+"""A CRD that is older than the operator: the server drops what it does not know, and says nothing."""
+
+import pytest
+from support.operators.rig import Rig
+
+from backfill_operator.reconcile.status_writer import left_out
+
+
+def without(*names):
+    """Return what an API server does whose CRD does not know these fields of the status."""
+    return lambda plural, status: {name: one for name, one in status.items() if name not in names}
+
+
+class TestAStatusThatIsNotKept:
+    @pytest.mark.parametrize("lost", [["attempt"], ["attempts"], ["control"], ["conditions", "phase"]])
+    async def test_launches_nothing_and_is_said(self, lost):
+        """An attempt that is not on record is made again by the next look, beside the one that is there."""
+        async with Rig() as rig:
+            rig.store.prune = without(*lost)
+            rig.create()
+            await rig.until(lambda: "CrdOutdated" in rig.events())
+            [event] = [one for one in rig.store.objects["events"].values() if one["reason"] == "CrdOutdated"]
+            assert f"status.{lost[0]}" in event["note"]
+            await rig.still(lambda: rig.objects() == [], for_s=1.5)
+            rig.store.prune = without()
+            rig.edit(backoffLimit=5)
+            await rig.until_holds("Running")
+
+    async def test_stops_nothing_that_runs(self):
+        """The driver goes on; it is steered again when the CRD is the right one."""
+        async with Rig() as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            rig.store.prune = without("control")
+            rig.edit(desiredState="Paused")
+            await rig.until(lambda: "CrdOutdated" in rig.events())
+            assert rig.pods() == {"orders-1-driver": "Running"}
+            rig.store.prune = without()
+            rig.annotate(touched="yes")
+            await rig.until_holds("Paused")
+
+    @pytest.mark.parametrize(
+        ("patch", "answer", "lost"),
+        [
+            ({"a": 1}, {"a": 1, "b": 2}, []),
+            ({"a": None}, {}, []),
+            ({"a": 1}, {}, ["a"]),
+            ({"a": {"b": 1, "c": None}}, {"a": {"b": 1, "d": 2}}, []),
+            ({"a": {"b": 1}}, {"a": {}}, ["a.b"]),
+            ({"a": [{"b": 1, "c": 2}]}, {"a": [{"b": 1}]}, ["a[0].c"]),
+            ({"a": [1, 2]}, {"a": [1]}, ["a"]),
+            ({"a": {}}, {"a": {}}, []),
+        ],
+    )
+    def test_is_told_by_path(self, patch, answer, lost):
+        """What the server adds is its own business."""
+        assert left_out(patch, answer) == lost

@@ -1,0 +1,136 @@
+"""Leader election: one leads, a dead one is followed, a live one is never overtaken, and whoever loses must end."""
+
+import asyncio
+import contextlib
+import time
+
+import pytest
+from support.cluster.fake_api import FakeApi, Fault
+
+from backfill_operator.kube.election import Election, LeadershipLostError
+from backfill_operator.kube.server_clock import wall_ms
+from backfill_operator.settings import OperatorSettings
+
+QUICK = {"lease_seconds": 1.0, "lease_renew_deadline_seconds": 0.7, "lease_retry_seconds": 0.1}
+
+
+@contextlib.asynccontextmanager
+async def candidates(api, *names, now_ms=wall_ms):
+    """Give elections that run; name -> (election, task)."""
+    async with contextlib.AsyncExitStack() as stack:
+        made = {}
+        for name in names:
+            settings = OperatorSettings(identity=name, request_timeout_seconds=0.5, **QUICK)
+            cluster = await stack.enter_async_context(api.cluster(settings))
+            election = Election(cluster, settings, now_ms=now_ms)
+            made[name] = (election, asyncio.create_task(election.run()))
+        try:
+            yield made
+        finally:
+            for _, task in made.values():
+                task.cancel()
+            await asyncio.gather(*(task for _, task in made.values()), return_exceptions=True)
+
+
+async def leads(election, within_s=5.0):
+    async with asyncio.timeout(within_s):
+        await election.leading.wait()
+
+
+def leaders(made):
+    return [name for name, (election, task) in made.items() if election.leading.is_set() and not task.done()]
+
+
+class TestOneLeads:
+    async def test_of_three_exactly_one(self):
+        """From the first moment on."""
+        async with FakeApi() as api, candidates(api, "a", "b", "c") as made:
+            await asyncio.wait(
+                [asyncio.create_task(one.leading.wait()) for one, _ in made.values()], return_when="FIRST_COMPLETED"
+            )
+            for _ in range(20):
+                assert len(leaders(made)) == 1
+                await asyncio.sleep(0.1)
+            assert {one.leader for one, _ in made.values()} == set(leaders(made))
+
+    async def test_a_dead_leader_is_followed_after_its_lease(self):
+        """Not before: it may be alive and slow."""
+        async with FakeApi() as api, candidates(api, "a") as first:
+            await leads(first["a"][0])
+            first["a"][1].cancel()
+            died = time.monotonic()
+            async with candidates(api, "b") as second:
+                await leads(second["b"][0])
+                assert time.monotonic() - died >= QUICK["lease_seconds"]
+        lease = api.store.get("leases", "backfill-system", "backfill-operator")
+        assert (lease["spec"]["holderIdentity"], lease["spec"]["leaseTransitions"]) == ("b", 1)
+
+    async def test_a_lease_that_was_given_back_is_taken_at_once(self):
+        """A rollout must not cost fifteen seconds."""
+        async with FakeApi() as api, candidates(api, "a") as first:
+            await leads(first["a"][0])
+            first["a"][1].cancel()
+            await first["a"][0].release()
+            async with candidates(api, "b") as second:
+                await leads(second["b"][0], within_s=0.5)
+
+    @pytest.mark.parametrize("skew_h", [-48, 48])
+    async def test_the_holder_s_clock_does_not_matter(self, skew_h):
+        """A record that changes is alive, whatever time it shows."""
+        async with (
+            FakeApi() as api,
+            candidates(api, "a", now_ms=lambda: wall_ms() + skew_h * 3_600_000) as first,
+        ):
+            await leads(first["a"][0])
+            async with candidates(api, "b") as second:
+                await asyncio.sleep(2.5)
+                assert leaders(first) == ["a"]
+                assert leaders(second) == []
+
+
+class TestWhoLosesMustEnd:
+    async def test_when_the_server_does_not_answer(self):
+        """Before anybody else may lead."""
+        async with FakeApi() as api, candidates(api, "a") as made:
+            election, task = made["a"]
+            await leads(election)
+            api.faults.append(Fault("answer", plural="leases", status=500, times=999))
+            began = time.monotonic()
+            with pytest.raises(LeadershipLostError):
+                await asyncio.wait_for(task, 5)
+            assert time.monotonic() - began <= QUICK["lease_seconds"]
+
+    async def test_before_others_may_lead_however_late_the_answer_was(self):
+        """They count from the write. Counted from its answer, two would have led for a while."""
+        async with FakeApi() as api, candidates(api, "a") as made:
+            election, task = made["a"]
+            await leads(election)
+            written = []
+            api.store.listeners.append(lambda plural, *_: plural == "leases" and written.append(time.monotonic()))
+            api.faults.append(Fault("slow answer", verb="update", plural="leases", seconds=0.45))
+            api.faults.append(Fault("answer", verb="update", plural="leases", status=500, after=1, times=999))
+            with pytest.raises(LeadershipLostError):
+                await asyncio.wait_for(task, 5)
+
+            assert len(written) == 1
+            assert time.monotonic() - written[-1] < QUICK["lease_seconds"]
+
+    async def test_when_somebody_else_has_it(self):
+        """However that came about."""
+        async with FakeApi() as api, candidates(api, "a") as made:
+            election, task = made["a"]
+            await leads(election)
+            lease = api.store.get("leases", "backfill-system", "backfill-operator")
+            usurped = {"spec": lease["spec"] | {"holderIdentity": "b"}}
+            api.store.patch("leases", "backfill-system", "backfill-operator", usurped)
+            with pytest.raises(LeadershipLostError, match="b's"):
+                await asyncio.wait_for(task, 5)
+
+    async def test_not_for_one_answer_that_was_lost(self):
+        """There is time for more than one try."""
+        async with FakeApi() as api, candidates(api, "a") as made:
+            election, task = made["a"]
+            await leads(election)
+            api.faults.append(Fault("lose the answer", verb="update", plural="leases", times=2))
+            await asyncio.sleep(1.5)
+            assert not task.done()

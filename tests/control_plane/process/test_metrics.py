@@ -1,0 +1,96 @@
+"""Each metric is documented, and each of them moves."""
+
+import asyncio
+import re
+import socket
+import urllib.request
+
+import pytest
+from support.cluster.fake_api import Fault
+from support.operators.rig import NAMESPACE, Rig
+from support.repository import ROOT
+
+from backfill_operator.metrics import Metrics
+
+PAGE = (ROOT / "docs" / "metrics.md").read_text()
+DOCUMENTED = set(re.findall(r"^\| `(backfill_operator_\w+)` ", PAGE, flags=re.MULTILINE))
+QUICK_LEASE = {"lease_seconds": 1.0, "lease_renew_deadline_seconds": 0.7, "lease_retry_seconds": 0.1}
+
+
+def names(metrics):
+    """Return the names under which people find them."""
+    return {family.name + ("_total" if family.type == "counter" else "") for family in metrics.registry.collect()}
+
+
+def moved(metrics):
+    """Return the metrics that are not zero."""
+    return {
+        family.name + ("_total" if family.type == "counter" else "")
+        for family in metrics.registry.collect()
+        for sample in family.samples
+        if sample.value > 0 and not sample.name.endswith(("_created", "_bucket"))
+    }
+
+
+class TestMetrics:
+    def test_each_is_documented_and_nothing_else_is(self):
+        """A number that nobody explains is not looked at."""
+        assert names(Metrics(lambda: ["Running"])) == DOCUMENTED
+
+    async def test_each_moves(self):
+        """One that never does would look well for ever."""
+        async with Rig(leader_election=True, double={"rows_per_barrier": 1, "barrier_s": 0.005}, **QUICK_LEASE) as rig:
+            pod = {"metadata": {"name": "taken-1-driver"}, "spec": {"containers": [{"name": "a", "image": "b"}]}}
+            rig.store.create("pods", NAMESPACE, pod)
+            rig.create("taken")
+            rig.create("orders")
+            await rig.until_holds("Running")
+            rig.edit(desiredState="Paused")
+            await rig.until_holds("Paused")
+            rig.edit(desiredState="Running")
+            rig.api.faults.append(
+                Fault("answer", verb="patch", plural="backfills", status=422, reason="Invalid", times=2)
+            )
+            rig.annotate("orders", heard="once more")
+            rig.api.forget()
+            await rig.until(lambda: rig.operator.metrics.progress_writes._value.get() > 0)
+            rig.api.silent = True
+            rig.annotate("taken", heard="no")
+            # No object of a real server is unreadable as a whole: test_hostile_objects shows what is counted.
+            unmoved = {"backfill_operator_queue_depth", "backfill_operator_unreadable_objects_total"}
+            everything = names(rig.operator.metrics) - unmoved
+            await rig.until(
+                lambda: rig.edit("orders", ttlSecondsAfterFinished=5) and everything <= moved(rig.operator.metrics),
+                within_s=20, what=lambda: everything - moved(rig.operator.metrics),
+            )  # fmt: skip
+
+    async def test_the_queue_s_depth_is_read_when_it_is_asked_for(self):
+        """It is over too soon to be seen by chance."""
+        async with Rig() as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            metrics = rig.operator.metrics
+            assert metrics.registry.get_sample_value("backfill_operator_queue_depth") == len(rig.operator.queue)
+
+
+class TestWhereTheyAre:
+    @pytest.mark.parametrize("path", ["livez", "readyz", "metrics"])
+    async def test_probes_and_metrics_answer(self, path):
+        """On ports of their own."""
+        ports = []
+        for _ in range(2):
+            with socket.socket() as one:
+                one.bind(("127.0.0.1", 0))
+                ports.append(one.getsockname()[1])
+        async with Rig(health_port=ports[0], metrics_port=ports[1]) as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            port = ports[path == "metrics"]
+
+            def ask():
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=5) as answer:
+                    return answer.status, answer.read().decode()
+
+            status, text = await asyncio.to_thread(ask)
+            assert status == 200
+            assert text == "ok\n" if path != "metrics" else "backfill_operator_backfills" in text

@@ -1,0 +1,125 @@
+"""The operator as a process: settings, signals, and what it says."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+
+import pytest
+from support.operators.rig import QUICK, Rig
+
+from backfill_core.errors import EXIT_USAGE
+from backfill_operator.manifests.rules.limits import VOLUMES
+from backfill_operator.settings import PREFIX, InvalidOperatorSettingError, OperatorSettings
+
+
+async def process(rig, folder, **environ):
+    """Start the operator as a cluster does."""
+    given = {f"{PREFIX}{name.upper()}": str(value) for name, value in QUICK.items()} | environ
+    kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH", "HOME") if name in os.environ}
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "backfill_operator",
+        env=kept | given | {"KUBECONFIG": str(rig.api.kubeconfig(folder))},
+        stderr=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+async def ended(child, within_s=15):
+    """Return exit code and what it said."""
+    async with asyncio.timeout(within_s):
+        _, said = await child.communicate()
+    return child.returncode, said.decode()
+
+
+class TestSettings:
+    def test_each_can_be_set(self):
+        """By the variable of its name."""
+        given = OperatorSettings.from_environ({f"{PREFIX}WORKERS": "3", f"{PREFIX}NAMESPACES": "a, b,"})
+
+        assert (given.workers, given.namespaces) == (3, ("a", "b"))
+
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            ("WORKERS", "many"),
+            ("WORKERS", "0"),
+            ("WORKER", "3"),
+            ("HEALT_PORT", "80"),
+            ("METRICS_PORT", "none"),
+            ("LEASE_SECONDS", "1"),
+            ("RELIST_MIN_SECONDS", "9999"),
+            ("ALLOWED_VOLUMES", "secret,hostPath"),
+            ("ALLOWED_VOLUMES", "*"),
+            ("ALLOWED_POD_FIELDS", "hostNetwork"),
+            ("ALLOWED_HOST_PATHS", "lake"),
+            ("ALLOWED_IMAGES", "registry/*/spark"),
+            ("ALLOW_SIDECARS", "sometimes"),
+        ],
+    )
+    def test_one_that_says_nothing_usable_is_named(self, name, value):
+        """A default in its place would be found out at night."""
+        with pytest.raises(InvalidOperatorSettingError, match=PREFIX) as refused:
+            OperatorSettings.from_environ({PREFIX + name: value})
+        assert refused.value.exit_code == EXIT_USAGE
+
+    def test_an_empty_list_allows_nothing(self):
+        """Unset means the default, which allows the volumes that most jobs need."""
+        given = OperatorSettings.from_environ({f"{PREFIX}ALLOWED_VOLUMES": "", f"{PREFIX}WORKERS": ""})
+
+        assert (given.limits.volumes, given.workers) == ((), OperatorSettings().workers)
+        assert OperatorSettings().limits.volumes == VOLUMES
+
+    @pytest.mark.parametrize("service", ["", "METRICS_", "HEALTH_", "A_B_"])
+    def test_what_kubernetes_sets_for_a_service_is_no_setting(self, service):
+        """Somebody makes a Service of the operator's name, and at the next restart it would not start."""
+        links = {
+            "SERVICE_HOST": "10.0.0.1", "SERVICE_PORT": "9090", "SERVICE_PORT_METRICS": "9090", "PORT": "tcp://10.0.0.1:9090",
+            "PORT_9090_TCP": "tcp://10.0.0.1:9090", "PORT_9090_TCP_PROTO": "tcp", "PORT_9090_TCP_PORT": "9090",
+            "PORT_9090_TCP_ADDR": "10.0.0.1",
+        }  # fmt: skip
+        given = {PREFIX + service + name: value for name, value in links.items()}
+        plain = OperatorSettings.from_environ({f"{PREFIX}IDENTITY": "me"})
+
+        assert OperatorSettings.from_environ(given | {f"{PREFIX}IDENTITY": "me"}) == plain
+
+
+class TestAProcess:
+    async def test_works_and_ends_when_it_is_asked_to(self, tmp_path):
+        """Within a second, with the lease given back; its log is JSON that says what it is about."""
+        async with Rig(start=False) as rig:
+            child = await process(rig, tmp_path, BACKFILL_OPERATOR_LEADER_ELECTION="true")
+            rig.create()
+            await rig.until_holds("Running", within_s=30)
+            child.send_signal(signal.SIGTERM)
+            code, said = await ended(child, within_s=5)
+            lease = rig.store.get("leases", "backfill-system", "backfill-operator")
+
+        assert code == 0, said
+        assert lease["spec"]["holderIdentity"] == ""
+        lines = [json.loads(line) for line in said.splitlines()]
+        launch = next(line for line in lines if "orders-1-driver" in line["message"])
+        assert (launch["job"], launch["attempt"]) == ("shop/orders", 1)
+
+    async def test_ends_when_it_loses_the_lease(self, tmp_path):
+        """Nothing else surely stops its hands."""
+        quick = {"LEASE_SECONDS": "3", "LEASE_RENEW_DEADLINE_SECONDS": "2", "LEASE_RETRY_SECONDS": "0.2"}
+        async with Rig(start=False) as rig:
+            given = {PREFIX + name: value for name, value in quick.items()}
+            child = await process(rig, tmp_path, BACKFILL_OPERATOR_LEADER_ELECTION="true", **given)
+            await rig.until(lambda: rig.store.objects["leases"], within_s=30)
+            place = ("leases", "backfill-system", "backfill-operator")
+            spec = rig.store.get(*place)["spec"] | {"holderIdentity": "somebody else"}
+            rig.store.patch(*place, {"spec": spec})
+            code, said = await ended(child)
+
+        assert code == 1, said
+        assert "leadership is lost" in said
+
+    async def test_says_what_is_wrong_with_its_settings(self, tmp_path):
+        """And does not start."""
+        async with Rig(start=False) as rig:
+            code, said = await ended(await process(rig, tmp_path, BACKFILL_OPERATOR_WORKERS="none"))
+
+        assert code == EXIT_USAGE
+        assert "BACKFILL_OPERATOR_WORKERS" in said

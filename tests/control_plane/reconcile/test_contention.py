@@ -1,0 +1,158 @@
+"""Two operators at once, and thousands of Backfills at once: one driver each, and no write for what holds already."""
+
+import copy
+import os
+from collections import Counter
+
+import pytest
+from support.cluster.fake_api import Fault
+from support.operators.rig import NAMESPACE, Rig
+
+from backfill_api.names import BACKFILL_LABEL
+from backfill_core.lifecycle.naming import driver_name
+from backfill_operator.kube.election import LeadershipLostError
+
+ELECTED = {
+    "leader_election": True,
+    "lease_seconds": 1.0,
+    "lease_renew_deadline_seconds": 0.7,
+    "lease_retry_seconds": 0.1,
+}
+LEASE = ("leases", "backfill-system", "backfill-operator")
+MANY = int(os.environ.get("BACKFILL_MANY", "2000"))
+"""`BACKFILL_MANY=10000` takes a minute."""
+
+NEW = 100
+
+
+class TestALeaseThatIsLost:
+    @pytest.mark.parametrize("write", ["configmaps", "secrets", "services", "pods"])
+    async def test_in_the_middle_of_a_launch(self, write):
+        """The old leader's request is under way while the new one launches: whichever comes first is the driver."""
+
+        def steal(_request):
+            spec = rig.store.get(*LEASE)["spec"] | {"holderIdentity": "b"}
+            rig.store.patch(*LEASE, {"spec": spec})
+
+        async with Rig(start=False, request_timeout_seconds=10.0, **ELECTED) as rig:
+            # Longer than the new leader needs for a launch of its own.
+            late = Fault("slow", verb="create", plural=write, seconds=3, deed=steal)
+            rig.api.faults.append(late)
+            old = rig.start(identity="a")
+            await rig.until(lambda: old.operator.election.leading.is_set())
+            rig.start(identity="b")
+            rig.create()
+            await rig.until(lambda: not old.alive)
+            await rig.until_holds("Running")
+            await rig.until(
+                lambda: (
+                    next(
+                        one
+                        for one in rig.api.requests
+                        if one.verb == "create" and one.plural == write and not one.dry_run
+                    ).status
+                )
+            )
+
+            assert late.times == 0
+            assert old.error.subgroup(LeadershipLostError)
+            assert rig.has_one_driver()
+            assert rig.attempt() == 1
+            rig.operators.remove(old)
+
+    async def test_by_a_leader_that_is_only_slow(self):
+        """Its late write finds that somebody was quicker, and it ends; what the new leader wrote stays."""
+        async with Rig(start=False, request_timeout_seconds=10.0, **ELECTED) as rig:
+
+            def steal(_request):
+                rig.store.patch(*LEASE, {"spec": rig.store.get(*LEASE)["spec"] | {"holderIdentity": "b"}})
+
+            rig.api.faults.append(
+                Fault("slow", verb="patch", plural="backfills", subresource="status", seconds=3, deed=steal)
+            )
+            old = rig.start(identity="a")
+            await rig.until(lambda: old.operator.election.leading.is_set())
+            rig.start(identity="b")
+            rig.create()
+            await rig.until(lambda: not old.alive)
+            await rig.until_holds("Running")
+            await rig.still(lambda: rig.attempt() == 1 and rig.has_one_driver(), for_s=3)
+
+            rig.operators.remove(old)
+
+
+CHILDREN = ("configmaps", "secrets", "services")
+
+
+def another(one, name, owner):
+    """Return an object of an attempt as another Backfill would have it."""
+    made = copy.deepcopy(one)
+    metadata = made["metadata"]
+    metadata["name"] = driver_name(name, 1)
+    metadata["ownerReferences"][0] |= {"name": name, "uid": owner["metadata"]["uid"]}
+    if BACKFILL_LABEL in metadata.get("labels", {}):
+        metadata["labels"][BACKFILL_LABEL] = name
+    return made
+
+
+def multiply(rig, number):
+    """Have as many Backfills as if each had been launched like the first one; return their names."""
+    first = rig.get("first")
+    pod = rig.store.get("pods", *rig.driver("first"))
+    children = [(plural, one) for plural in CHILDREN for one in rig.store.objects[plural].values()]
+    names = [f"job-{one}" for one in range(number)]
+    for name in names:
+        metadata = {"name": name, "finalizers": first["metadata"].get("finalizers", [])}
+        spec = copy.deepcopy(first["spec"])
+        spec["target"]["delta"]["path"] += f"-{name}"  # two with one target would be told so
+        made = rig.store.create("backfills", NAMESPACE, {"metadata": metadata, "spec": spec})
+        driver = rig.store.create("pods", NAMESPACE, another(pod, name, made))
+        for plural, one in children:
+            rig.store.create(plural, NAMESPACE, another(one, name, made))
+        status = copy.deepcopy(first["status"])
+        status["attempt"] |= {"podName": driver["metadata"]["name"]}
+        if "podUid" in status["attempt"]:
+            status["attempt"]["podUid"] = driver["metadata"]["uid"]
+        rig.store.patch("backfills", NAMESPACE, name, {"status": status}, subresource="status")
+    return names
+
+
+class TestThousandsAtOnce:
+    @pytest.mark.timeout(300)
+    async def test_at_the_start(self):
+        """One look at each, and not one write for those that are as they should be; those that are new get their driver."""
+        async with Rig(
+            relist_min_seconds=600, relist_max_seconds=600, request_timeout_seconds=30, watch_silence_seconds=60
+        ) as rig:
+            rig.kubelet.held = True
+            rig.create("first")
+            await rig.until(lambda: (rig.status("first").get("attempt") or {}).get("podUid"))
+            settled = rig.get("first")
+            await rig.still(lambda: rig.get("first") == settled, for_s=1)
+            rig.kill()
+            known = ["first", *multiply(rig, MANY - NEW - 1)]
+            new = [f"new-{one}" for one in range(NEW)]
+            for name in new:
+                rig.create(name, target={"type": "Delta", "delta": {"path": f"/data/{name}"}})
+            rig.api.requests.clear()
+            rig.start(queries_per_second=10_000, query_burst=10_000)
+            await rig.until(
+                lambda: len(rig.store.objects["pods"]) >= MANY and rig.operator.relist.synced and not len(rig.operator.queue),
+                within_s=200,
+            )  # fmt: skip
+            await rig.until(lambda: all((rig.status(name).get("attempt") or {}).get("podUid") for name in new), 30)
+
+            drivers = Counter(
+                one["metadata"]["ownerReferences"][0]["name"] for one in rig.store.objects["pods"].values()
+            )
+            assert drivers == dict.fromkeys([*known, *new], 1)
+            writes = {
+                (one.verb, one.plural, one.name)
+                for one in rig.api.requests
+                if one.verb in ("patch", "update", "delete")
+            }
+            assert {name for _, _, name in writes} <= set(new)
+            created = Counter(one.plural for one in rig.api.requests if one.verb == "create" and not one.dry_run)
+            assert {
+                plural: created[plural] for plural in ("configmaps", "secrets", "services", "pods")
+            } == dict.fromkeys(("configmaps", "secrets", "services", "pods"), NEW)

@@ -1,0 +1,156 @@
+"""Backfills beside each other: one target, one field that nobody knows, room for so many drivers."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.operators.rig import NAMESPACE, SPEC, Rig
+
+from backfill_operator.reconcile.dropped_fields import LAST_APPLIED, ignored_fields
+from backfill_operator.reconcile.targets import target_of
+
+
+def target(path):
+    return {"type": "Delta", "delta": {"path": path}}
+
+
+def of(path, namespace="shop", **table):
+    delta = table or {"path": path}
+    return target_of({"metadata": {"namespace": namespace}, "spec": {"target": {"delta": delta}}})
+
+
+class TestOneTarget:
+    async def test_of_two_is_said_by_both_until_one_is_gone(self):
+        """Each waited for nothing, and both wrote."""
+        async with Rig() as rig:
+            rig.create("a", target=target("s3://lake/orders"))
+            rig.create("alone")
+            await rig.until_holds("Running", "a")
+            assert rig.condition("SharedTarget", "a") is None
+            rig.create("b", target=target("s3a://lake/x/../orders/"))
+            for name in ("a", "b"):
+                await rig.until(lambda name=name: rig.condition("SharedTarget", name) == ("True", "SharedTarget"))
+            await rig.until(lambda: rig.events().count("SharedTarget") == 2)
+            assert rig.condition("SharedTarget", "alone") is None
+            rig.delete("b")
+            await rig.until(lambda: rig.get("b") is None and rig.condition("SharedTarget", "a") is None)
+
+    async def test_of_many_costs_no_more_than_that_of_a_few(self):
+        """One more of three hundred had all of them looked at and written: the launches of others took five seconds."""
+        names = [f"job-{number:02}" for number in range(20)]
+        async with Rig(relist_min_seconds=60, relist_max_seconds=60) as rig:
+            for name in names[:-1]:
+                rig.create(name, suspend=True)
+            await self.told(rig, names[:-1], "more than 3 other")
+            versions = {name: rig.get(name)["metadata"]["resourceVersion"] for name in names[:-1]}
+            rig.create(names[-1], suspend=True)
+            await self.told(rig, names[-1:], "more than 3 other")
+            await rig.still(
+                lambda: all(rig.get(name)["metadata"]["resourceVersion"] == versions[name] for name in versions),
+                for_s=0.5,
+            )
+            for name in names[4:]:
+                rig.delete(name)
+            await self.told(rig, names[:4], "")
+            await self.told(rig, names[:1], "job-01, job-02, job-03 write")
+            rig.create("late", suspend=True)
+            await self.told(rig, [*names[:4], "late"], "more than 3 other")
+
+    @staticmethod
+    async def told(rig, names, words):
+        """Wait until each says who writes its target; no words: by name."""
+
+        def says(name):
+            conditions = rig.status(name).get("conditions", [])
+            [message] = [one["message"] for one in conditions if one["type"] == "SharedTarget"] or [""]
+            return words in message if words else message and "more than" not in message
+
+        await rig.until(lambda: all(says(name) for name in names), 15)
+
+    @pytest.mark.parametrize(
+        ("one", "other"),
+        [
+            ("/lake/orders", "/lake//orders/"), ("/lake/orders", "file:/lake/orders"), ("/lake/orders", "file:///lake/./orders"),
+            ("s3://b/a", "s3a://b/a"), ("s3a://b/a b", "s3a://b/a%20b"), ("abfs://c@h/a", "abfss://C@h/a/"),
+        ],
+    )  # fmt: skip
+    def test_has_one_spelling(self, one, other):
+        """However it is written."""
+        assert of(one) == of(other)
+
+    def test_is_another_one(self):
+        """A path of a pod's own file system is one of its namespace; a table's name too."""
+        assert (
+            len(
+                {
+                    of("/a"),
+                    of("/a", "b"),
+                    of("/A"),
+                    of("s3a://b/a"),
+                    of("s3a://c/a"),
+                    of("", table="a"),
+                    of("", "b", table="a"),
+                }
+            )
+            == 7
+        )
+
+    @given(st.text(), st.none() | st.text(), st.none() | st.integers() | st.lists(st.text()))
+    def test_of_anything_is_found_or_not(self, path, table, odd):
+        """It is text that somebody typed."""
+        of(path, table=table)
+        of(path)
+        assert target_of({"metadata": {"namespace": "a"}, "spec": odd}) is None
+
+
+class TestAFieldThatNobodyKnows:
+    async def test_is_told_by_an_event(self):
+        """`verfy: Final` was dropped in silence, and nothing was proven."""
+        applied = json.dumps({"spec": SPEC | {"verfy": "Final", "driver": {"template": {"any": 1}, "image": "x"}}})
+        async with Rig() as rig:
+            rig.create(annotations={LAST_APPLIED: applied}, driver={"template": {}})
+            await rig.until(lambda: "FieldIgnored" in rig.events())
+            [event] = [one for one in rig.store.objects["events"].values() if one["reason"] == "FieldIgnored"]
+            assert event["note"].startswith("spec.verfy, spec.driver.image: unknown")
+            await rig.until_holds("Running")
+
+    @pytest.mark.parametrize(
+        "text", ["", "[", "[]", "7", '{"spec":7}', '{"spec":{"a":null}}', "[" * 5000, '{"a":' * 5000]
+    )
+    def test_is_not_looked_for_in_what_is_no_copy(self, text):
+        """An annotation is text."""
+        assert ignored_fields({"metadata": {"annotations": {LAST_APPLIED: text}}, "spec": SPEC}) == ()
+
+
+class TestRoomForDrivers:
+    async def test_is_kept_to_and_given_in_turn(self):
+        """Ten at once, room for two: never a third, and all come to their end."""
+        names = [f"job-{number}" for number in range(6)]
+        async with Rig(max_drivers=2) as rig:
+            for name in names:
+                rig.create(name)
+            most, done = 0, set()
+            while len(done) < len(names):
+                await rig.until(lambda: any(one not in done and rig.holds("Running", one) for one in names), 20)
+                alive = [one for one, phase in rig.pods().items() if phase in ("Pending", "Running")]
+                most = max(most, len(alive))
+                waiting = [one for one in names if rig.condition("Reconciling", one) == ("True", "DriversLimited")]
+                assert len(waiting) + 2 <= len(names)
+                name = next(one for one in names if one not in done and rig.holds("Running", one))
+                rig.kubelet.finish(rig.driver(name))
+                await rig.until_phase("Succeeded", name)
+                done.add(name)
+            assert most <= 2
+
+    async def test_of_a_namespace_is_its_own(self):
+        """The words say whose limit it is."""
+        async with Rig(max_drivers_per_namespace=1) as rig:
+            rig.create("a")
+            await rig.until_holds("Running", "a")
+            rig.create("b")
+            await rig.until(lambda: rig.condition("Reconciling", "b") == ("True", "DriversLimited"))
+            assert "in this namespace" in str(rig.status("b"))
+            rig.delete("a")
+            await rig.until_holds("Running", "b")
+            assert {namespace for namespace, _ in rig.store.objects["backfills"]} == {NAMESPACE}

@@ -1,0 +1,229 @@
+"""Launches that the API server, the kubelet or a name in the way refuses: said, waited for, and nothing left behind."""
+
+import json
+from base64 import b64encode
+from collections import Counter
+
+import pytest
+from support.cluster.fake_api import Fault
+from support.cluster.fake_store import Refusal
+from support.operators.rig import NAMESPACE, Rig
+
+from backfill_api.names import API_VERSION, KIND
+from backfill_operator.manifests.secret import token_of
+from backfill_operator.reconcile.memory import Memory, hash_of
+
+
+def owned_secret(rig, *, token):
+    """Return the Secret of the first attempt, as its Backfill's owner may write it."""
+    owner = {"apiVersion": API_VERSION, "kind": KIND, "name": "orders", "uid": rig.uid(), "controller": True}
+    metadata = {"name": rig.driver()[1], "ownerReferences": [owner]}
+    return {"metadata": metadata, "data": {"token": b64encode(token.encode()).decode()}}
+
+
+class TestTheTokenOfASecret:
+    def test_is_kept_for_one_attempt(self):
+        """A try that is made again finds the Secret of the one before it."""
+        memory = Memory("uid")
+        first = memory.token_hash(None)
+        memory.token_of = 1
+        assert [memory.token_hash(1), memory.token_hash(1)] == [first, first]
+
+    @pytest.mark.parametrize("planned", [None, 2])
+    def test_is_not_given_to_another_attempt(self, planned):
+        """Whoever may read the first Secret could make the second one beforehand."""
+        memory = Memory("uid")
+        first = memory.token_hash(None)
+        memory.token_of = 1
+        second = memory.token_hash(planned)
+        assert second != first
+        assert memory.token_hash(planned) == second
+
+    @pytest.mark.parametrize("data", [None, {}, {"token": 7}, {"token": "%"}, {"token": "/w=="}])
+    def test_is_none_where_anything_stands(self, data):
+        """Its maker may have written whatever he liked."""
+        assert token_of({"data": data}) is None
+
+
+class TestWhatCannotBeLaunched:
+    async def test_a_pod_that_the_server_refuses(self):
+        """The server's words, nothing left behind, and no second try until the spec is another one."""
+
+        def refuse(plural, _namespace, one):
+            if plural == "pods" and "gpu" in json.dumps(one):
+                raise Refusal(422, "Invalid", "spec.containers[0].resources: no gpu here")
+
+        async with Rig() as rig:
+            rig.store.admission.append(refuse)
+            rig.create(driver={"template": {"metadata": {"annotations": {"wants": "gpu"}}}})
+            await rig.until(lambda: rig.condition("Stalled") == ("True", "SpecRefused"))
+
+            stalled = next(one for one in rig.status()["conditions"] if one["type"] == "Stalled")
+            assert "no gpu here" in stalled["message"]
+            assert rig.objects() == []
+            rig.edit(driver={"template": {"metadata": {"annotations": {"wants": None}}}})
+            await rig.until_holds("Running")
+
+    async def test_a_spec_that_the_operator_refuses(self):
+        """The CRD may be older than the operator, and let it pass."""
+        async with Rig() as rig:
+            rig.create(colour="red")
+            await rig.until(lambda: rig.condition("Stalled") == ("True", "SpecRefused"))
+            assert rig.objects() == []
+            rig.edit(colour=None)
+            await rig.until_holds("Running")
+
+    async def test_a_template_that_the_operator_refuses(self):
+        """Refused like by the server, before anything is made."""
+        async with Rig() as rig:
+            rig.create(driver={"resources": {"limits": {"memory": "much"}}})
+            await rig.until(lambda: rig.condition("Stalled") == ("True", "SpecRefused"))
+            assert rig.objects() == []
+
+    async def test_a_template_that_an_administrator_does_not_allow(self):
+        """Nothing is made; the status names the field and the setting, and with the setting the job runs."""
+        lake = {"name": "lake", "hostPath": {"path": "/srv/lake"}}
+        async with Rig() as rig:
+            rig.create(driver={"template": {"spec": {"volumes": [lake]}}})
+            await rig.until(lambda: rig.condition("Stalled") == ("True", "SpecRefused"))
+
+            stalled = next(one for one in rig.status()["conditions"] if one["type"] == "Stalled")
+            assert "spec.driver.template.spec.volumes[0].hostPath.path" in stalled["message"]
+            assert "BACKFILL_OPERATOR_ALLOWED_HOST_PATHS" in stalled["message"]
+            assert rig.objects() == []
+        async with Rig(allowed_host_paths=("/srv/lake",)) as rig:
+            rig.create(driver={"template": {"spec": {"volumes": [lake]}}})
+            await rig.until_holds("Running")
+
+    async def test_a_quota_is_waited_for(self):
+        """It is nobody's mistake, and it passes."""
+
+        def quota(plural, _namespace, _one):
+            if plural == "pods" and full:
+                raise Refusal(403, "Forbidden", "exceeded quota: pods, requested: 1, used: 10, limited: 10")
+
+        full = [True]
+        async with Rig() as rig:
+            rig.store.admission.append(quota)
+            rig.create()
+            await rig.until(lambda: rig.condition("Reconciling") == ("True", "QuotaExceeded"))
+            await rig.until(lambda: rig.objects() == [])
+            full.clear()
+            await rig.until_holds("Running", within_s=15)
+
+    async def test_a_full_quota_costs_one_request_a_try(self):
+        """Once it is known to be full: whoever waits for it for a night makes and removes nothing."""
+
+        def quota(plural, _namespace, _one):
+            if plural == "pods":
+                raise Refusal(403, "Forbidden", "exceeded quota: pods, requested: 1, used: 10, limited: 10")
+
+        async with Rig() as rig:
+            rig.store.admission.append(quota)
+            rig.create()
+            await rig.until(lambda: any(one.dry_run for one in rig.api.requests), 20)
+
+            made = Counter(one.plural for one in rig.api.requests if one.verb == "create" and not one.dry_run)
+            assert [made[one] for one in ("configmaps", "secrets", "services", "pods")] == [1, 1, 1, 1]
+
+    async def test_a_quota_that_its_own_pod_fills(self):
+        """The answer to its creation was lost, and the next request is refused: it runs, and keeps what it is made of."""
+
+        def quota(plural, _namespace, _one):
+            if plural == "pods" and rig.pods():
+                raise Refusal(403, "Forbidden", "exceeded quota: pods, requested: 1, used: 1, limited: 1")
+
+        async with Rig() as rig:
+            rig.store.admission.append(quota)
+            rig.api.faults.append(Fault("lose the answer", verb="create", plural="pods"))
+            rig.create()
+            await rig.until_holds("Running")
+
+            assert rig.has_one_driver()
+
+    async def test_a_volume_that_is_not_there(self):
+        """The pod says ContainerCreating for ever; the message says where to look."""
+        creating = {
+            "phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "True"}],
+            "containerStatuses": [{"name": "driver", "state": {"waiting": {"reason": "ContainerCreating"}}}],
+        }  # fmt: skip
+        async with Rig() as rig:
+            rig.kubelet.held = True
+            rig.create(startupTimeoutSeconds=2, drainTimeoutSeconds=3)
+            await rig.until(lambda: rig.pods())
+            rig.kubelet.status(rig.driver(), creating)
+            await rig.until(lambda: "a volume, Secret or ConfigMap" in str(rig.status().get("conditions")))
+
+    async def test_a_name_that_somebody_else_has(self):
+        """It is not touched."""
+        async with Rig() as rig:
+            pod = {"metadata": {"name": "orders-1-driver"}, "spec": {"containers": [{"name": "a", "image": "b"}]}}
+            stranger = rig.store.create("pods", NAMESPACE, pod)
+            rig.create()
+            await rig.until(lambda: rig.condition("Stalled") == ("True", "NameCollision"))
+            await rig.until(lambda: [one for one, _ in rig.objects()] == ["pods"])
+            await rig.still(lambda: rig.store.get("pods", *rig.driver()) == stranger, for_s=0.5)
+
+    async def test_a_secret_that_somebody_else_has(self):
+        """It is not read, not changed, not deleted."""
+        async with Rig() as rig:
+            stranger = rig.store.create("secrets", NAMESPACE, {"metadata": {"name": "orders-1-driver"}, "data": {}})
+            rig.create()
+            await rig.until(lambda: rig.condition("Stalled") == ("True", "NameCollision"))
+            assert rig.pods() == {}
+            rig.delete()
+            await rig.until(lambda: rig.get() is None)
+            assert rig.store.get("secrets", *rig.driver()) == stranger
+
+    async def test_a_secret_that_was_made_beforehand_in_our_name(self):
+        """Whoever may make Secrets may write our owner on one; with its token he would command the driver."""
+        async with Rig() as rig:
+            rig.create(suspend=True)
+            await rig.until_holds("Suspended")
+            forged = rig.store.create("secrets", NAMESPACE, owned_secret(rig, token="known"))
+            rig.edit(suspend=False)
+            await rig.until(lambda: rig.condition("Stalled") == ("True", "NameCollision"))
+
+            assert rig.pods() == {}
+            assert rig.store.get("secrets", *rig.driver()) == forged
+            rig.store.delete("secrets", *rig.driver())
+            rig.edit(backoffLimit=5)
+            await rig.until_holds("Running")
+            assert rig.has_one_driver()
+
+    @pytest.mark.parametrize("what", ["lose the request", "lose the answer"])
+    async def test_a_secret_of_the_operator_before_it_is_taken(self, what):
+        """It died between the Secret and the pod; the next one finds the hash on record, and adds its own."""
+        async with Rig() as rig:
+            rig.api.faults.append(Fault(what, verb="create", plural="secrets", deed=rig.kill))
+            rig.create()
+            await rig.until(lambda: not rig.running.alive)
+            before = rig.store.objects["secrets"].get(rig.driver())
+            rig.restart()
+            await rig.until_holds("Running")
+
+            after = rig.store.get("secrets", *rig.driver())
+            assert before is None or after["metadata"]["uid"] == before["metadata"]["uid"]
+            assert hash_of(token_of(after)) in rig.status()["attempt"]["tokenHashes"]
+            assert rig.has_one_driver()
+
+    async def test_a_secret_of_an_earlier_version_is_taken(self):
+        """Its attempt is on record without a hash, and its driver may be on its way."""
+        async with Rig(start=False) as rig:
+            rig.create()
+            rig.store.create("secrets", NAMESPACE, owned_secret(rig, token="of before"))
+            planned = {"attempts": 1, "attempt": {"number": 1, "state": "Planned"}}
+            rig.store.patch("backfills", *rig.driver()[:1], "orders", {"status": planned}, subresource="status")
+            rig.start()
+            await rig.until(lambda: rig.pods())
+
+            assert rig.attempt() == 1
+            assert "tokenHashes" not in rig.status()["attempt"]
+
+    async def test_a_name_that_is_too_long_for_a_pod(self):
+        """Shortened, and still its own."""
+        name = "a" * 200
+        async with Rig() as rig:
+            rig.create(name)
+            await rig.until_holds("Running", name)
+            assert all(len(one) <= 63 for _, one in rig.objects())

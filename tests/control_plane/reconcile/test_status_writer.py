@@ -1,0 +1,82 @@
+"""The one writer of Backfills: what is on record before the operator acts."""
+
+import time
+
+import pytest
+from support.cluster.fake_api import FakeApi
+
+from backfill_api.status.progress import ProgressSummary
+from backfill_api.status.status import BackfillStatus
+from backfill_operator.informer.cache import Cache
+from backfill_operator.kube.errors import ConflictError
+from backfill_operator.kube.resources import BACKFILLS
+from backfill_operator.metrics import Metrics
+from backfill_operator.reconcile.status_writer import BackfillWriter
+from backfill_operator.settings import OperatorSettings
+
+SPEC = {
+    "source": {"type": "Delta", "delta": {"path": "/a", "key": ["id"]}},
+    "target": {"type": "Delta", "delta": {"path": "/b"}},
+}
+DOCUMENT = {"apiVersion": BACKFILLS.api_version, "kind": "Backfill", "metadata": {"name": "one"}, "spec": SPEC}
+
+
+async def patched(cluster, seen, change, subresource=None):
+    version = seen["metadata"]["resourceVersion"]
+    return await cluster.patch(BACKFILLS, "default", "one", change, resource_version=version, subresource=subresource)
+
+
+async def stale_look(cluster):
+    """Make a Backfill with an empty status, and return it as it was before somebody changed it."""
+    seen = await cluster.create(BACKFILLS, "default", DOCUMENT)
+    words = BackfillStatus().model_dump(mode="json", by_alias=True, exclude_none=True)
+    seen = await patched(cluster, seen, {"status": words}, "status")
+    await patched(cluster, seen, {"metadata": {"labels": {"touched": "yes"}}})
+    return seen
+
+
+def writer(cluster, monotonic=time.monotonic, per_s=50):
+    clocks = {"tell": lambda *_: None, "now_ms": lambda: int(monotonic() * 1000), "monotonic": monotonic}
+    return BackfillWriter(cluster, Cache(), Metrics(), per_s, **clocks)
+
+
+class TestMereProgress:
+    @pytest.mark.parametrize("per_s", [50, 5, 1])
+    async def test_of_a_thousand_is_written_so_often_in_any_second(self, per_s):
+        """Fifty, not fifty and a burst of fifty: the API server is not ours alone. Time is virtual, writes are real."""
+        now, written = [1000.0], []
+        async with FakeApi() as api, api.cluster(OperatorSettings(queries_per_second=10_000)) as cluster:
+            hands = writer(cluster, lambda: now[0], per_s)
+            api.store.listeners.append(lambda plural, kind, _: kind == "MODIFIED" and written.append(now[0]))
+            raws = [api.store.create("backfills", "default", named(f"job-{number}")) for number in range(1000)]
+            for tick in range(75):
+                now[0] = 1000.0 + tick / 25
+                status = BackfillStatus(progress=ProgressSummary(percent=tick))
+                # Those whose turn it is; the others would be refused in the same way.
+                for number in range(tick * 10, tick * 10 + 10):
+                    raws[number % 1000], _ = await hands.write_at_pace(raws[number % 1000], BackfillStatus(), status)
+
+        in_a_second = [sum(start <= at < start + 1 for at in written) for start in written]
+        assert max(in_a_second) <= per_s
+        assert len(written) >= per_s * 3 * 0.5
+
+
+def named(name):
+    return DOCUMENT | {"metadata": {"name": name}}
+
+
+class TestTheFence:
+    async def test_a_stale_look_is_told_so_although_its_status_changes_nothing(self):
+        """Else it would launch what has ended meanwhile."""
+        async with FakeApi() as api, api.cluster(OperatorSettings()) as cluster:
+            seen = await stale_look(cluster)
+
+            with pytest.raises(ConflictError):
+                await writer(cluster).write(seen, BackfillStatus(), fence=True)
+
+    async def test_without_a_fence_nothing_is_asked_when_nothing_differs(self):
+        """Most looks find things as they should be."""
+        async with FakeApi() as api, api.cluster(OperatorSettings()) as cluster:
+            seen = await stale_look(cluster)
+
+            assert await writer(cluster).write(seen, BackfillStatus()) is seen

@@ -1,0 +1,300 @@
+"""The work queue: what is taken, when, and never twice at once. Time is virtual."""
+
+import asyncio
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.operators.virtual_time import run_virtually
+
+from backfill_operator.kube.rate import TokenBucket, jittered, wait
+from backfill_operator.reconcile.workqueue import BACKOFF_FIRST_S, BACKOFF_MAX_S, STALE_MAX, RetryLaterError, WorkQueue
+
+
+class Bench:
+    """A queue, and what its workers did with it."""
+
+    def __init__(self, work, *, workers=1):
+        self.taken, self.waits, self.errors = [], [], []
+        self.queue = WorkQueue(
+            chance=lambda: 0.5,
+            waited=self.waits.append,
+            failed=lambda key, error: self.errors.append((key, str(error))),
+        )
+        self.work, self.workers = work, workers
+
+    async def __aenter__(self):
+        self.task = asyncio.create_task(self.queue.run(self._work, self.workers))
+        return self
+
+    async def __aexit__(self, *_):
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+    async def _work(self, key):
+        self.taken.append((asyncio.get_running_loop().time(), key))
+        return await self.work(key)
+
+    def keys(self):
+        return [key for _, key in self.taken]
+
+    def times(self):
+        return [round(at, 3) for at, _ in self.taken]
+
+
+def played(script, work, **options):
+    """Run a script against a queue; return the bench when it is over."""
+
+    async def play():
+        async with Bench(work, **options) as bench:
+            await script(bench)
+        return bench
+
+    return run_virtually(play())
+
+
+async def at_once(_key):
+    """Want nothing more."""
+
+
+async def for_a_second(_key):
+    """Take a while, and want nothing more."""
+    await wait(1)
+
+
+class TestAKeyIsTakenOnce:
+    def test_many_adds_are_one_look(self):
+        """A burst of events is one change."""
+
+        async def script(bench):
+            for _ in range(100):
+                bench.queue.add("a")
+            bench.queue.add("b")
+            await wait(1)
+
+        assert played(script, at_once).keys() == ["a", "b"]
+
+    def test_an_add_during_the_look_is_one_more_look(self):
+        """What was seen may be older than the event."""
+
+        async def script(bench):
+            bench.queue.add("a")
+            await wait(0.5)
+            for _ in range(3):
+                bench.queue.add("a")
+            await wait(5)
+
+        assert played(script, for_a_second).times() == [0, 1]
+
+    def test_never_on_two_workers_at_once(self):
+        """One writer an object: otherwise two decisions could each make a driver."""
+        busy, most = set(), []
+
+        async def work(key):
+            assert key not in busy
+            busy.add(key)
+            most.append(len(busy))
+            await wait(random.random())
+            busy.remove(key)
+
+        async def script(bench):
+            chance = random.Random(7)
+            for _ in range(500):
+                bench.queue.add(chance.choice("abcdef"))
+                await wait(chance.random() / 10)
+            await wait(10)
+
+        bench = played(script, work, workers=4)
+
+        assert bench.errors == []
+        assert max(most) == 4
+
+    def test_the_oldest_comes_first(self):
+        """No key starves."""
+
+        async def script(bench):
+            for key in "cab":
+                bench.queue.add(key)
+            await wait(10)
+
+        bench = played(script, for_a_second)
+
+        assert bench.keys() == ["c", "a", "b"]
+        assert bench.waits == [0, 1, 2]
+
+
+class TestAFailureWaitsAlone:
+    def test_delays_double_up_to_a_limit(self):
+        """An API server in trouble must not be asked faster and faster."""
+
+        async def work(_key):
+            raise RuntimeError("no")
+
+        async def script(bench):
+            bench.queue.add("a")
+            await wait(3 * BACKOFF_MAX_S)
+
+        bench = played(script, work)
+        gaps = [later - earlier for earlier, later in zip(bench.times(), bench.times()[1:], strict=False)]
+
+        assert gaps[:4] == [BACKOFF_FIRST_S * 2**n for n in range(4)]
+        assert max(gaps) == BACKOFF_MAX_S
+        assert bench.errors[0] == ("a", "no")
+
+    def test_a_success_forgets_the_failures(self):
+        """The next failure is a first one."""
+        outcomes = iter([RuntimeError(), RuntimeError(), None, RuntimeError(), None])
+
+        async def work(_key):
+            outcome = next(outcomes)
+            if outcome:
+                raise outcome
+
+        async def script(bench):
+            bench.queue.add("a")
+            await wait(10)
+            bench.queue.add("a")
+            await wait(10)
+
+        assert played(script, work).times() == [0, 0.25, 0.75, 10, 10.25]
+
+    def test_others_are_not_held_up(self):
+        """One broken Backfill of ten thousand is one broken Backfill."""
+
+        async def work(key):
+            if key == "broken":
+                raise RuntimeError
+
+        async def script(bench):
+            bench.queue.add("broken")
+            await wait(100)
+            bench.queue.add("sound")
+            await wait(0.01)
+            assert bench.keys()[-1] == "sound"
+
+        played(script, work)
+
+    def test_the_server_says_when_to_come_back(self):
+        """Retry-After is honoured, without a worker that waits for it."""
+
+        async def work(_key):
+            raise RetryLaterError("429", after_s=30)
+
+        async def script(bench):
+            bench.queue.add("a")
+            await wait(31)
+
+        assert played(script, work).times() == [0, 30]
+
+    def test_an_event_during_a_failing_look_does_not_skip_the_delay(self):
+        """A failing write makes an event of its own; without this the two would chase each other."""
+
+        async def work(key):
+            bench_of[0].queue.add(key)
+            raise RuntimeError
+
+        bench_of = []
+
+        async def script(bench):
+            bench_of.append(bench)
+            bench.queue.add("a")
+            await wait(1)
+
+        assert played(script, work).times() == [0, 0.25, 0.75]
+
+
+class TestDelays:
+    def test_the_look_says_when_it_wants_the_next(self):
+        """A backoff or a deadline has no event."""
+
+        async def work(_key):
+            return 10.0
+
+        async def script(bench):
+            bench.queue.add("a")
+            await wait(25)
+
+        assert played(script, work).times() == [0, 10, 20]
+
+    def test_the_earlier_of_two_delays_counts(self):
+        """Asking later never postpones."""
+
+        async def script(bench):
+            bench.queue.add_after("a", 5)
+            bench.queue.add_after("a", 50)
+            bench.queue.add_after("a", 2)
+            await wait(100)
+
+        assert played(script, at_once).times() == [2]
+
+    def test_an_event_ends_a_delay(self):
+        """Nobody waits for a deadline when something has changed."""
+
+        async def script(bench):
+            bench.queue.add_after("a", 50)
+            await wait(1)
+            bench.queue.add("a")
+            await wait(100)
+
+        assert played(script, at_once).times() == [1]
+
+    def test_a_busy_key_leaves_nothing_behind(self):
+        """Each look gives a delay and each event ends it: after a day that was a million of them, an hour ahead each."""
+
+        async def work(_key):
+            return 3600.0
+
+        async def script(bench):
+            for _ in range(1000):
+                bench.queue.add("a")
+                await wait(1)
+                assert bench.queue.delayed == 1
+                assert bench.queue.remembered <= 2 + STALE_MAX
+            await wait(3600)
+
+        bench = played(script, work)
+
+        assert len(bench.keys()) == 1001
+
+
+class TestPacing:
+    @given(
+        rate=st.floats(0.5, 500), burst=st.integers(1, 100), gaps=st.lists(st.floats(0, 2), min_size=1, max_size=200)
+    )
+    def test_no_window_holds_more_than_rate_and_burst(self, rate, burst, gaps):
+        """The promise of a token bucket, over every window."""
+        bucket, now, granted = TokenBucket(rate, burst), 0.0, []
+        for gap in gaps:
+            now += gap
+            granted.append(now + bucket.delay(now))
+        for first, start in enumerate(granted):
+            for last in range(first, len(granted)):
+                assert last - first + 1 <= burst + rate * (granted[last] - start) + 1.001
+
+    def test_those_who_wait_are_served_in_order(self):
+        """Nobody is overtaken for ever."""
+
+        async def play():
+            bucket, order = TokenBucket(10, 1), []
+
+            async def one(number):
+                await bucket.take()
+                order.append((number, round(asyncio.get_running_loop().time(), 3)))
+
+            await asyncio.gather(*map(one, range(4)))
+            return order
+
+        assert run_virtually(play()) == [(0, 0), (1, 0.1), (2, 0.2), (3, 0.3)]
+
+    def test_a_token_that_is_not_there_is_not_owed(self):
+        """Progress that may not be written now is left out, not queued."""
+        bucket = TokenBucket(10, 2)
+
+        assert [bucket.try_take(0) for _ in range(4)] == [True, True, False, False]
+        assert bucket.try_take(0.1) is True
+
+    @pytest.mark.parametrize(("chance", "seconds"), [(0.0, 7.5), (0.5, 10.0), (1.0, 12.5)])
+    def test_jitter_stays_within_its_spread(self, chance, seconds):
+        """Up to a quarter, both ways."""
+        assert jittered(10, chance=lambda: chance) == seconds

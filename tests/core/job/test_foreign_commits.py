@@ -1,0 +1,152 @@
+"""What others do to the target while a job runs: their commits, staged files that they remove, a JVM that is gone."""
+
+import pytest
+from support.simulation.hand_driven import WALL_MS, HandDriven
+
+from backfill_core.errors import (
+    AccountingError,
+    ForeignCommit,
+    JavaDiedError,
+    StagedFilesGoneError,
+    TargetChangedError,
+)
+from backfill_core.job.accounting import check_read, check_staged
+from backfill_core.job.job import COMPARED_AGAIN_MAX, JobSettings
+from backfill_core.protocol.messages import (
+    Head,
+    LookFailed,
+    OthersCommitted,
+    Receipt,
+    Seal,
+    SealFailed,
+    StartWork,
+    Verified,
+    Verify,
+    VnodeMismatch,
+    WorkFailed,
+    WorkFinished,
+)
+
+DELETED = ForeignCommit(8, "DELETE", "delta-rs 1.0")
+
+
+class ToldToTheEnd(HandDriven):
+    """A job over no rows that waits for its receipts; its last seals are refused while there are commits of others."""
+
+    def __init__(self):
+        self.verifies, self.lasts, self.others = [], [], []
+        super().__init__(0, settings=JobSettings(verify_final=True))
+
+    def _carry_out(self, actions):
+        for action in actions:
+            if isinstance(action, StartWork) and isinstance(action.work, Verify):
+                self.verifies.append(action.work)
+            elif isinstance(action, Seal) and action.compared is not None and self.others:
+                commit = self.others.pop(0)
+                error = TargetChangedError("others came", commits=(commit,), newest=commit.version)
+                self.send(SealFailed(action.epoch, error))
+            else:
+                if isinstance(action, Seal):
+                    self.lasts.append(action)
+                super()._carry_out((action,))
+
+    def answer(self, *wrong):
+        work = self.verifies[-1]
+        receipt = Receipt(3, work.target_version, work.epoch, 0, 8, "", wrong, 0.1)
+        self.send(WorkFinished(Verified(work.work_id, receipt)))
+        self.let_pass(0.2)
+
+
+@pytest.fixture
+def job():
+    job = ToldToTheEnd()
+    job.let_pass(3.0)
+    assert len(job.verifies) == 1
+    return job
+
+
+class TestACommitAfterTheReceipt:
+    """Nobody compared its rows, and the job said `Complete`."""
+
+    def test_makes_it_compare_again_what_the_target_holds_then(self, job):
+        job.others = [DELETED]
+        job.answer()
+
+        assert (job.finish, job.verifies[-1].target_version) == (None, 8)
+        job.answer()
+        assert job.finish.outcome == "Complete"
+        assert job.lasts[-1].compared == 8
+
+    def test_that_took_rows_is_named_by_the_next_receipt(self, job):
+        job.others = [DELETED]
+        job.answer()
+        job.answer(VnodeMismatch(1, 10, 0))
+
+        assert job.finish.error.reason == "VerificationFailed"
+        assert "Others committed version 8 (DELETE by delta-rs 1.0)" in job.finish.error.message
+
+    def test_again_and_again_ends_the_job_by_name(self, job):
+        job.others = [ForeignCommit(8 + number, "WRITE", "x") for number in range(9)]
+        for _ in range(COMPARED_AGAIN_MAX + 1):
+            job.answer()
+
+        assert len(job.verifies) == COMPARED_AGAIN_MAX + 1
+        assert (job.finish.error.reason, job.finish.error.exit_code) == ("TargetChanged", 51)
+        assert "version 11 (WRITE by x)" in job.finish.error.message
+
+
+class TestACommitWhileTheJobRuns:
+    def test_is_a_warning_with_version_operation_and_engine(self):
+        job = HandDriven(1000)
+        job.send(OthersCommitted((DELETED,)))
+        job.send(OthersCommitted((DELETED, ForeignCommit(9, "", ""))))
+
+        [warning] = job.view.warnings
+        assert "version 8 (DELETE by delta-rs 1.0), version 9 (unknown operation by unknown engine)" in warning
+
+    def test_many_are_told_in_few_words(self):
+        job = HandDriven(1000)
+        job.send(OthersCommitted(tuple(ForeignCommit(number, "WRITE", "x") for number in range(100))))
+
+        [warning] = job.view.warnings
+        assert len(warning) < 200
+        assert "version 99" in warning
+
+
+class TestStagedFilesThatAreGone:
+    def test_when_they_are_to_be_sealed_end_the_attempt_so_that_the_next_stages_them_again(self):
+        """The state that was to be sealed counts their rows."""
+        job = HandDriven(1000, settings=JobSettings())
+        job._carry_out = lambda actions: HandDriven._carry_out(
+            job, tuple(one for one in actions if not isinstance(one, Seal))
+        )
+        job.let_pass(0.2)
+        job.finish_split()
+        job.send(SealFailed(2, StagedFilesGoneError("gone")))
+
+        assert (job.finish.outcome, job.finish.error.retryable) == ("Failed", True)
+
+    def test_are_told_by_the_rows_that_were_written(self):
+        check_staged("x", written=5, found=5)
+        with pytest.raises(StagedFilesGoneError, match="5 rows of x were staged, and the files that are there hold 0"):
+            check_staged("x", written=5, found=0)
+        with pytest.raises(AccountingError):
+            check_staged("x", written=5, found=6)
+
+    def test_are_not_what_a_source_is_blamed_for(self):
+        check_read("x", read=4, promised=4)
+        with pytest.raises(AccountingError, match="yielded 4 rows, the table's metadata says 5"):
+            check_read("x", read=4, promised=5)
+
+
+class TestAJavaProcessThatDied:
+    @pytest.mark.parametrize(
+        "event", [LookFailed, lambda error: WorkFailed(1, error), lambda error: SealFailed(1, error)]
+    )
+    def test_is_asked_nothing_any_more(self, event):
+        """Tries again against it took twelve seconds, and the reason was lost."""
+        job = HandDriven(1000)
+        job.head = Head(4, WALL_MS)
+        job.send(event(JavaDiedError("gone")))
+
+        assert (job.finish.error.reason, job.finish.error.retryable) == ("JavaDied", True)

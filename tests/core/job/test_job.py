@@ -1,0 +1,340 @@
+"""The job's own promises, driven by hand: a stop by signal, what is shown in a pause, and when things happened."""
+
+import pytest
+from support.simulation.hand_driven import WALL_MS, HandDriven
+
+from backfill_core.errors import ChangeFeedExpiredError, DuplicateKeyError, StateMovedError, TransientError
+from backfill_core.job.controls import Controls
+from backfill_core.job.job import JobSettings
+from backfill_core.protocol.messages import (
+    ChangesApplied,
+    CommandReceived,
+    Head,
+    KeyProven,
+    LookFailed,
+    Pause,
+    Receipt,
+    Resume,
+    Stop,
+    StopRequested,
+    Throttle,
+    Tick,
+    Verified,
+    VnodeMismatch,
+    WorkFailed,
+    WorkFinished,
+)
+
+LONG = [1_000_000] * 120
+
+
+def command(revision, what):
+    return CommandReceived(1, revision, what)
+
+
+class TestASignalStopsWithoutARevision:
+    """Ctrl-C is no command: whoever commands at that moment hears about the own command, not about the stop."""
+
+    def test_it_ends_at_a_barrier(self):
+        """With nothing under way, resumable."""
+        job = HandDriven(*LONG)
+        job.let_pass(1.2)
+        job.send(StopRequested())
+        job.let_pass(3.0)
+
+        assert (job.finish.outcome, job.running, job.acks) == ("Stopped", {}, [])
+
+    def test_what_is_finished_in_time_is_sealed(self):
+        """The budget of a stop is there to save what is nearly done."""
+        job = HandDriven(*LONG)
+        job.let_pass(1.2)
+        job.send(StopRequested())
+        job.let_pass(0.9)
+        job.finish_split()
+        job.let_pass(0.2)
+
+        assert job.finish.outcome == "Stopped"
+        assert job.view.strategy.rows_done > 0
+
+    def test_the_budget_counts_from_the_press_and_the_end_waits_for_no_barrier(self):
+        """Three barriers of a second each would be the whole of what a person waits for."""
+        job = HandDriven(*LONG)
+        job.let_pass(1.2)
+        job.send(StopRequested())
+        job.let_pass(0.9)
+        assert (job.finish, job.cancelled) == (None, [])
+
+        job.let_pass(0.2)
+
+        assert (job.finish.outcome, len(job.cancelled)) == ("Stopped", 2)
+
+    def test_the_same_revision_stays_free_for_a_command(self):
+        """The next revision belongs to whoever asks for it first; a stop that took it was answered for a pause."""
+        job = HandDriven(*LONG)
+        job.let_pass(1.2)
+        job.send(StopRequested())
+        job.send(command(1, Pause()))
+        job.let_pass(3.0)
+
+        assert [(ack.revision, ack.outcome) for ack in job.acks] == [(1, "Applied")]
+        assert (job.view.controls.revision, job.view.controls.paused) == (1, "History")
+        assert job.finish.outcome == "Stopped"
+
+    def test_before_the_fence(self):
+        """A press while the attempt starts is not lost."""
+        job = HandDriven(*LONG)
+        job.send(StopRequested())
+        assert job.view.stopping
+        job.let_pass(4.0)
+
+        assert job.finish.outcome == "Stopped"
+
+    def test_forced_waits_for_no_barrier(self):
+        """Half a second is the bar."""
+        job = HandDriven(*LONG)
+        job.let_pass(1.2)
+        job.send(StopRequested(force=True))
+        job.let_pass(0.2)
+
+        assert (job.running, len(job.cancelled)) == ({}, 2)
+
+    def test_asked_again_it_gives_no_more_time(self):
+        """An impatient person must not make it slower."""
+        job = HandDriven(*LONG)
+        job.let_pass(1.2)
+        for _ in range(12):
+            job.send(StopRequested())
+            job.let_pass(0.25)
+
+        assert job.finish.outcome == "Stopped"
+
+    @pytest.mark.parametrize("event", [StopRequested(), command(1, Stop())], ids=["signal", "command"])
+    def test_it_says_that_it_is_stopping(self, event):
+        """In a field: nobody has to understand the words of the reason."""
+        job = HandDriven(*LONG)
+        job.let_pass(1.0)
+        assert not job.view.stopping
+        job.send(event)
+        job.let_pass(1.0)
+
+        assert job.view.stopping
+
+
+class TestAHeldHistoryTellsNoTime:
+    """A pause is no slowness: it has no rate and no end, and afterwards it never was."""
+
+    @pytest.mark.parametrize("hold", [Pause(), Pause(everything=True), Throttle(0)], ids=["History", "All", "rate 0"])
+    def test_no_rate_and_no_end_while_held(self, hold):
+        """An ETA that stood still in a pause was believed."""
+        job = HandDriven(*LONG)
+        job.let_pass(30.0, split_s=2.0)
+        before = job.view.strategy
+        assert before.rows_per_s > 0
+        assert before.eta_s is not None
+        job.send(command(1, hold))
+        job.let_pass(1.5)
+
+        held = job.view.strategy
+        assert (held.rows_per_s, held.eta_s, held.eta_low_s, held.eta_high_s) == (0.0, None, None, None)
+
+    def test_the_time_of_a_pause_does_not_count(self):
+        """After a night's pause the job is as fast as before it."""
+        job = HandDriven(*LONG)
+        job.let_pass(30.0, split_s=4.0)
+        before = job.view.strategy
+        job.send(command(1, Pause()))
+        job.let_pass(300.0)
+        job.send(command(2, Resume()))
+        job.let_pass(20.0, split_s=4.0)
+
+        after = job.view.strategy
+        assert after.rows_done > before.rows_done
+        assert after.rows_per_s == pytest.approx(before.rows_per_s, rel=0.35)
+        assert after.eta_s == pytest.approx(before.eta_s, rel=0.5)
+
+    def test_a_job_that_begins_paused_counts_from_its_resume(self):
+        """Nothing was slow before anything was read."""
+        job = HandDriven(*LONG)
+        job.send(command(1, Pause()))
+        job.let_pass(100.0)
+        job.send(command(2, Resume()))
+        job.let_pass(30.0, split_s=2.0)
+
+        assert job.view.strategy.rows_per_s > job.view.strategy.rows_done / 50
+
+
+class TestItSaysWhoSetWhatIsInForce:
+    """Whoever wonders why it is slow must know where to change it: in the file, or by another command."""
+
+    def test_a_limit(self):
+        """That of the file has no revision, and is back in force when a command's ends."""
+        job = HandDriven(*LONG, controls=Controls().under_spec(None, 5_000))
+        job.let_pass(1.2)
+        assert job.view.reason == "throttled to 5,000 rows/s by the spec"
+        job.send(command(2, Throttle(7_000)))
+        job.let_pass(1.2)
+        assert job.view.reason == "throttled to 7,000 rows/s by command (revision 2)"
+        job.send(command(3, Resume()))
+        job.let_pass(1.2)
+        assert "revision 3" not in job.view.reason
+
+    def test_a_pause(self):
+        job = HandDriven(*LONG, controls=Controls().under_spec("History", None))
+        job.let_pass(1.2)
+        assert job.view.reason == "the snapshot is paused by the spec"
+
+
+class TestWhenThingsHappened:
+    """Ages are what an alarm is made of."""
+
+    def test_the_newest_seal(self):
+        """The fence is the first."""
+        job = HandDriven(*LONG)
+        assert job.view.sealed_ms == WALL_MS
+        job.let_pass(1.5)
+        job.finish_split()
+        job.let_pass(1.0)
+
+        assert job.view.sealed_ms == WALL_MS + 2000
+
+    def test_the_newest_receipt(self):
+        """It is stored with its time, so that a later attempt can tell it too."""
+        job = HandDriven(settings=JobSettings(verify_final=True))
+        job.let_pass(0.9)
+        receipt = Receipt(3, 1, 1, 0, 256, "ab", (VnodeMismatch(1, 1, 0),), 0.5)
+        job.send(WorkFinished(Verified(1, receipt)))
+
+        assert job.view.receipt.verified_ms == WALL_MS + round(job.now_s * 1000)
+
+
+class TestTheKeyIsProvenBetweenTheSnapshotAndTheChanges:
+    """ADR 0013: a MERGE would hide two rows with one key, so none runs before."""
+
+    def copied(self, **settings):
+        job = HandDriven(1_000_000, settings=JobSettings(proves_key=True, **settings))
+        job.head = Head(4, WALL_MS)
+        job.let_pass(1.2)
+        assert job.proofs == []
+        while job.running:
+            job.finish_split()
+            job.send(Tick())
+        return job
+
+    def test_changes_wait_for_it(self):
+        job = self.copied()
+        job.let_pass(5.0)
+        assert [proof.target_version for proof in job.proofs] == [job.seals]
+        assert job.batches == []
+        assert "each key" in job.view.reason
+
+        job.send(WorkFinished(KeyProven(job.proofs[0].work_id)))
+        job.let_pass(2.0)
+        assert len(job.batches) == len(job.proofs) == 1
+
+    def test_two_rows_with_one_key_end_the_job(self):
+        """Never Complete."""
+        job = self.copied()
+        job.send(WorkFailed(job.proofs[0].work_id, DuplicateKeyError("doubled")))
+
+        assert (job.finish.outcome, job.finish.error.reason) == ("Failed", "KeyNotUnique")
+
+    def test_one_that_could_not_be_made_is_made_again(self):
+        job = self.copied()
+        job.send(WorkFailed(job.proofs[0].work_id, TransientError("away")))
+        job.let_pass(5.0)
+
+        assert len(job.proofs) == 2
+        assert job.batches == []
+
+    def test_a_pause_of_everything_holds_it(self):
+        job = self.copied()
+        job.send(command(1, Pause(everything=True, force=True)))
+        job.let_pass(5.0)
+        assert job.cancelled == [job.proofs[0].work_id]
+
+        job.send(command(2, Resume()))
+        job.let_pass(2.0)
+        assert len(job.proofs) == 2
+
+    def test_nobody_asked(self):
+        job = HandDriven(1000)
+        job.let_pass(1.2)
+        job.finish_split()
+        job.let_pass(2.0)
+
+        assert (job.proofs, job.finish.outcome) == ([], "Complete")
+
+
+class TestAMergeThatNobodyKnowsOf:
+    """Neither tried again nor waited for: the next attempt reads the state first."""
+
+    def test_ends_the_attempt(self):
+        job = HandDriven(1000, follow=True)
+        job.head = Head(4, WALL_MS)
+        job.let_pass(1.2)
+        job.finish_split()
+        job.let_pass(3.0)
+        job.send(WorkFailed(job.batches[0].work_id, StateMovedError("may be in the target")))
+
+        assert isinstance(job.finish.error, StateMovedError)
+
+
+class TestTheSourceIsAskedWhetherItKeepsWhatIsNeeded:
+    """A copy of days under a limit must not learn at its end that the next version is gone."""
+
+    def test_at_the_start_and_at_every_tenth_barrier(self):
+        job = HandDriven(*LONG)
+        job.let_pass(25.0, split_s=1.0)
+
+        assert job.looks[0].kept_after == 3
+        asked = [look.kept_after for look in job.looks[1:]]
+        assert [asked.index(3), asked[asked.index(3) + 1 :].index(3)] == [9, 9]
+        assert set(asked) == {3, None}
+
+    def test_what_is_gone_ends_the_job(self):
+        job = HandDriven(*LONG)
+        job.let_pass(1.2)
+        job.send(LookFailed(ChangeFeedExpiredError("version 4 is gone")))
+
+        assert job.finish.error.reason == "ChangeFeedExpired"
+
+
+class TestASourceThatIsFasterThanTheJob:
+    """port.md 5.1: said with both rates, also after the job had caught up once."""
+
+    def following(self):
+        job = HandDriven(1000, follow=True)
+        job.let_pass(1.2)
+        job.finish_split()
+        job.let_pass(3.0)
+        assert job.view.strategy.caught_up
+        return job
+
+    def step(self, job, *, made_per_s, each_s):
+        """One batch takes so long a version, and so many versions come meanwhile."""
+        job.let_pass(2.0)
+        batch = job.batches[-1]
+        seconds = each_s * (batch.upto - batch.after)
+        job.head = Head(job.head.version + round(made_per_s * seconds), WALL_MS)
+        job.let_pass(seconds)
+        job.send(WorkFinished(ChangesApplied(batch.work_id, 5)))
+
+    def test_is_named_with_both_rates(self):
+        job = self.following()
+        job.head = Head(100, WALL_MS)
+        for _ in range(30):
+            self.step(job, made_per_s=1, each_s=100.0)
+
+        assert job.view.strategy.non_convergent
+        (words,) = job.view.strategy.warnings
+        assert "the source makes 0.98 versions/s, 0.0" in words
+
+    def test_keeping_pace_is_no_lag(self):
+        """What comes while a batch runs is taken by the next one."""
+        job = self.following()
+        job.head = Head(10, WALL_MS)
+        for _ in range(30):
+            self.step(job, made_per_s=1, each_s=0.8)
+
+        assert not job.view.strategy.non_convergent
+        assert job.view.strategy.warnings == ()

@@ -1,0 +1,196 @@
+"""What the target remembers, and the controls in it."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+from support.tables.jobs import job
+
+from backfill_core.errors import StateMismatchError
+from backfill_core.job.controls import ALL, HISTORY, Controls
+from backfill_core.job.state import SIZE_MAX_BYTES, JobState, check_same_spec, txn_version
+from backfill_core.positions.intervals import IntervalSet
+from backfill_core.protocol.messages import Pause, Receipt, Resume, Throttle, VnodeMismatch
+from backfill_core.protocol.strategy import Pinned
+from backfill_core.strategies.snapshot.strategy import SPANS_MAX, build
+
+RECEIPT = Receipt(3, 9, 12, 100, 256, "ab", (VnodeMismatch(7, 5, 4),), 1.5, verified_ms=7)
+
+
+class TestTheStateComesBackAsItWas:
+    """R-SNAP-35, R-SNAP-44: a restart knows all that was sealed, counts included.
+
+    So one after the snapshot skips it and goes on after `consumed` (R-SNAP-7), which a sealed batch always raises,
+    also one without a row (R-SNAP-22).
+    """
+
+    @given(some.integers(1, 100), some.integers(0, 2**31), some.integers(0, 10**12), some.booleans())
+    def test_every_field_survives(self, attempt, epoch, rows, finished):
+        state = JobState(
+            "a/b", "h", attempt, epoch, "Snapshot", {"done": [[0, 4]]}, 5, rows, 2, 3,
+            Controls(HISTORY, 5, 9, None, 4, paused_by=3, limited_by=4, after_limited_by=2),
+            RECEIPT, finished,
+        )  # fmt: skip
+
+        assert JobState.decode(state.encode()) == state
+
+    def test_another_format_is_refused(self):
+        document = json.loads(JobState("a/b", "h", 1, 1, "Snapshot").encode()) | {"format": 2}
+
+        with pytest.raises(StateMismatchError, match="format 2"):
+            JobState.decode(json.dumps(document))
+
+    @pytest.mark.parametrize(("job_id", "spec_hash"), [("other", "h"), ("a/b", "other")])
+    def test_the_state_of_another_spec_is_refused(self, job_id, spec_hash):
+        with pytest.raises(StateMismatchError, match="cannot change"):
+            check_same_spec(JobState("a/b", "h", 1, 1, "Snapshot"), job_id=job_id, spec_hash=spec_hash)
+
+    def test_the_field_that_differs_is_named(self):
+        """Two hashes tell nobody what to restore."""
+        began, now = job("/a", "/b", transform={"where": "x > 1"}), job("/a", "/c", source={"version": 3})
+        stored = JobState("default/job", began.spec_hash, 1, 1, "Snapshot", spec_fields=began.spec_fields)
+
+        with pytest.raises(StateMismatchError) as refused:
+            check_same_spec(
+                JobState.decode(stored.encode()),
+                job_id=now.job_id, spec_hash=now.spec_hash, spec_fields=now.spec_fields,
+            )  # fmt: skip
+        named = "spec.source.delta.version, spec.target.delta.path, spec.transform.where changed"
+        assert named in refused.value.message
+
+    def test_a_state_of_an_earlier_release_names_none(self):
+        """It holds one hash; that it differs is said as before."""
+        text = JobState("a/b", "h", 1, 1, "Snapshot").encode().replace(',"specFields":{}', "")
+        assert "specFields" not in text
+
+        with pytest.raises(StateMismatchError, match="this is job 'a/b' with spec other"):
+            check_same_spec(JobState.decode(text), job_id="a/b", spec_hash="other", spec_fields={"spec.jobId": "1"})
+
+    def test_fields_are_those_of_the_hash(self):
+        """What may change is in neither, and a state does not grow with what a user names freely."""
+        properties = {f"delta.x{n}": "v" for n in range(60)}
+        one = job("/a", "/b", throttle={"rowsPerSecond": 5}, target={"properties": properties})
+        other = job("/a", "/b", verify="Final", target={"properties": properties})
+
+        assert (one.spec_hash, one.spec_fields) == (other.spec_hash, other.spec_fields)
+        assert len(one.spec_fields) < 12
+
+    def test_two_thousand_spans_fit_and_what_does_not_is_refused(self):
+        """At 100,000 files the state is as small as at one: it holds spans, not files."""
+        spans = IntervalSet(tuple((n * 10**9, n * 10**9 + 5) for n in range(2000)))
+        state = JobState("a/b", "h", 1, 1, "Snapshot", {"done": spans.to_json()})
+
+        assert len(state.encode()) < SIZE_MAX_BYTES
+        with pytest.raises(ValueError, match="bytes"):
+            JobState("a/b", "h", 1, 1, "Snapshot", {"done": "x" * SIZE_MAX_BYTES}).encode()
+
+    def test_a_hundred_thousand_files_in_two_thousand_spans_fit(self):
+        """The largest state that the strategy lets come about, with every optional part in it."""
+        spec = job("/source", "/target").spec
+        rows = (1_000_000,) * 100_000
+        pinned = Pinned(9, 1, "0" * 36, "f" * 32, rows, sum(rows))
+        split = 50_000_000
+        spans = [[sum(rows) - at * split, sum(rows) - at * split + split - 1] for at in range(SPANS_MAX, 0, -1)]
+        stored = {"fingerprint": "f" * 32, "done": spans, "phase": "Snapshot", "rowsRead": 10**11, "splits": 10**5}
+        strategy = build(spec, pinned)
+        strategy.resume({**stored, "consumed": 9, "merging": None}, None)
+        wrong = tuple(VnodeMismatch(vnode, 10**9, 10**9) for vnode in range(256))
+        state = JobState(
+            "n" * 63 + "/" + "n" * 253, "h" * 64, 999, 10**9, "Snapshot", strategy.to_json(), 9, 10**11, 10**11, 10**13,
+            Controls(HISTORY, 10**9, 10**13, 10**9, 10**6, HISTORY, 10**9, 10**6, 10**6, 10**6),
+            Receipt(9, 10**9, 10**9, 10**11, 256, "d" * 64, wrong, 1000.5, verified_ms=10**13), False, "d" * 16,
+        )  # fmt: skip
+
+        assert len(strategy.done) == SPANS_MAX
+        assert len(state.encode().encode()) <= SIZE_MAX_BYTES
+
+    def test_a_later_attempt_is_above_every_epoch_of_an_earlier_one(self):
+        assert txn_version(2, 0) > txn_version(1, 2**32 - 1)
+
+
+class TestWhoSetIt:
+    """A limit of the file must not be said to be a command's: people look for a command that nobody gave."""
+
+    def test_each_control_keeps_its_own(self):
+        """A pause that is taken back leaves the file's limit the file's."""
+        controls = Controls().under_spec(None, 5).after(Pause(), 1, 0).after(Resume(), 2, 0)
+
+        assert (controls.revision, controls.paused_by, controls.limited_by) == (2, 2, 0)
+
+    def test_what_comes_back_is_whose_it_was(self):
+        """A limit with an end gives the limit of before back, with who set it."""
+        spec = Controls().under_spec(None, 5)
+        once = spec.after(Throttle(3, 10), 4, 0)
+        twice = once.after(Throttle(2, 20), 5, 0)
+
+        assert (once.limited_by, twice.limited_by) == (4, 5)
+        assert [later.at(10**6) for later in (once, twice)] == [replace(spec, revision=4), replace(spec, revision=5)]
+        command = spec.after(Throttle(7), 1, 0).after(Throttle(3, 10), 2, 0).at(10**6)
+        assert (command.rows_per_s, command.limited_by) == (7, 1)
+
+    def test_an_edited_file_is_the_newest(self):
+        """Whatever was commanded before."""
+        controls = Controls().after(Throttle(3), 4, 0).after(Pause(), 5, 0).under_spec("History", 9)
+
+        assert (controls.rows_per_s, controls.limited_by, controls.paused_by) == (9, 0, 0)
+
+    @pytest.mark.parametrize(
+        ("stored", "limited_by", "paused_by"),
+        [
+            ({"rowsPerSecond": 5, "specRowsPerSecond": 5, "revision": 2}, 0, 0),
+            ({"rowsPerSecond": 3, "specRowsPerSecond": 5, "revision": 2}, 2, 0),
+            ({"rowsPerSecond": 5, "untilMs": 9, "specRowsPerSecond": 5, "revision": 2}, 2, 0),
+            ({"paused": "All", "revision": 2}, 0, 2),
+            ({}, 0, 0),
+        ],
+    )
+    def test_a_state_of_before_this_was_kept_is_read(self, stored, limited_by, paused_by):
+        """What differs from the file was commanded."""
+        read = Controls.from_json(stored)
+
+        assert (read.limited_by, read.paused_by) == (limited_by, paused_by)
+
+
+class TestControls:
+    """What was commanded stays in force, over restarts too."""
+
+    def test_pause_and_resume(self):
+        paused = Controls().after(Pause(), 1, 0)
+
+        assert (paused.paused, paused.history_held, paused.changes_held) == (HISTORY, True, False)
+        assert paused.after(Pause(everything=True), 2, 0).paused == ALL
+        assert not paused.after(Resume(), 3, 0).history_held
+
+    def test_a_limit_with_an_expiry_gives_way_to_what_was_before(self):
+        controls = Controls(rows_per_s=500).after(Throttle(10, for_s=30), 1, 1_000)
+
+        assert controls.at(30_999).rows_per_s == 10
+        assert controls.at(31_000).rows_per_s == 500
+
+    def test_two_limits_with_expiries_do_not_make_the_first_permanent(self):
+        controls = Controls().after(Throttle(10, for_s=30), 1, 0).after(Throttle(20, for_s=30), 2, 10_000)
+
+        assert controls.at(40_000).rows_per_s is None
+
+    def test_zero_holds_history_like_a_pause(self):
+        assert Controls().after(Throttle(0), 1, 0).history_held
+
+    def test_after_a_restart_the_command_wins_over_the_same_spec(self):
+        stored = Controls().under_spec(None, 1000).after(Throttle(5), 1, 0)
+
+        assert stored.under_spec(None, 1000).rows_per_s == 5
+
+    def test_a_changed_spec_wins_over_the_command(self):
+        stored = Controls().under_spec(None, 1000).after(Throttle(5), 1, 0)
+
+        assert stored.under_spec(None, 2000).rows_per_s == 2000
+
+    @given(
+        some.sampled_from([Pause(), Pause(everything=True), Resume(), Throttle(7), Throttle(7, 3.0), Throttle(None)])
+    )
+    def test_they_come_back_from_the_state(self, command):
+        controls = Controls().under_spec(HISTORY, 9).after(command, 3, 1)
+
+        assert Controls.from_json(json.loads(json.dumps(controls.to_json()))) == controls

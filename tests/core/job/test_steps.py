@@ -1,0 +1,234 @@
+"""The steps that a job pays for: each has its time, percent covers all of them and never falls."""
+
+import random
+from dataclasses import replace
+
+import pytest
+from support.simulation.hand_driven import HandDriven
+
+from backfill_api.status.progress import Progress
+from backfill_core.job.job import JobSettings
+from backfill_core.job.state import JobState
+from backfill_core.job.steps import CATCH_UP, COPY, KEY_PROOF, RECEIPT, START, Facts, begin, scan_s
+from backfill_core.pacing.eta import Eta
+from backfill_core.protocol.messages import (
+    ApplyChanges,
+    ChangesApplied,
+    CommandReceived,
+    Head,
+    KeyProven,
+    Pause,
+    Receipt,
+    Resume,
+    Throttle,
+    Tick,
+    Verified,
+    Verify,
+    WorkFinished,
+)
+from backfill_core.protocol.strategy import Pinned
+from backfill_core.strategies.snapshot.params import SnapshotSettings
+from backfill_core.strategies.snapshot.strategy import SnapshotStrategy
+from backfill_spark.driver.progress import progress_of
+
+WHOLE = (START, COPY, KEY_PROOF, CATCH_UP, RECEIPT)
+FILES = [1_000_000] * 20
+EVERYTHING = JobSettings(proves_key=True, verify_final=True)
+
+
+def shown(job):
+    return progress_of(job.view, job.now)
+
+
+def through(job, *, seconds):
+    """Let a job pass in steps of a second, a split a second; return what people saw."""
+    seen = []
+    for _ in range(seconds):
+        job.let_pass(1.0, split_s=1.0)
+        seen.append(shown(job))
+    return seen
+
+
+class Worked(HandDriven):
+    """Answers proofs, batches and receipts after so many virtual seconds."""
+
+    def __init__(self, *rows, takes_s, **more):
+        self.takes_s = takes_s
+        self.due = []
+        super().__init__(*rows, **more)
+
+    def _carry_out(self, actions):
+        for action in actions:
+            work = getattr(action, "work", None)
+            if isinstance(work, Verify):
+                receipt = Receipt(work.source_version, work.target_version, work.epoch, 1, 1, "", (), 1.0)
+                self.due.append((self.now_s + self.takes_s, Verified(work.work_id, receipt)))
+            elif isinstance(work, ApplyChanges):
+                self.due.append((self.now_s + self.takes_s, ChangesApplied(work.work_id, 1)))
+            elif type(work).__name__ == "ProveKey":
+                self.due.append((self.now_s + self.takes_s, KeyProven(work.work_id)))
+        super()._carry_out(actions)
+
+    def send(self, event):
+        super().send(event)
+        ready = [one for one in self.due if one[0] <= self.now_s]
+        self.due = [one for one in self.due if one[0] > self.now_s]
+        for _, result in ready:
+            super().send(WorkFinished(result))
+
+
+class TestPercentCoversTheWholeJob:
+    def test_a_copy_that_is_done_is_not_the_job(self):
+        """Where the proof and the receipt take most of the time, 100 percent after the copy would be a lie."""
+        job = Worked(*FILES, takes_s=30.0, settings=EVERYTHING)
+        job.head = Head(9, job.head.timestamp_ms)
+        seen = through(job, seconds=150)
+        copied = next(one for one in seen if one.step == KEY_PROOF)
+
+        assert copied.rows_done == copied.rows_total
+        assert copied.percent < 75
+        assert [one.name for one in copied.steps] == list(WHOLE)
+        assert copied.eta_seconds > 5
+        assert (seen[-1].percent, seen[-1].step, job.finish.outcome) == (100, "", "Complete")
+        assert {one.state for one in seen[-1].steps} == {"Done"}
+        took = {one.name: one.seconds for one in seen[-1].steps}
+        assert all(30 <= took[name] <= 33 for name in (KEY_PROOF, CATCH_UP, RECEIPT)), took
+
+    def test_it_never_falls_and_is_whole_only_at_the_end(self):
+        """Whatever comes: pauses, limits, a source that runs away, work that is slower than guessed."""
+        for seed in range(20):
+            rng = random.Random(seed)
+            job = Worked(*FILES[: rng.randint(1, 12)], takes_s=rng.choice([0.5, 9.0, 40.0]), settings=EVERYTHING)
+            percents = [0]
+            for revision in range(1, 40):
+                command = rng.choice(
+                    [Pause(), Pause(everything=True), Resume(), Throttle(rng.choice([None, 50_000, 0]))]
+                )
+                job.send(
+                    CommandReceived(1, revision, command if revision < 30 else (Resume(), Throttle(None))[revision % 2])
+                )
+                job.head = Head(job.head.version + rng.randint(0, 3), job.head.timestamp_ms + 3000)
+                percents += [one.percent for one in through(job, seconds=rng.randint(1, 6))]
+            job.head = Head(job.head.version, job.head.timestamp_ms)
+            percents += [one.percent for one in through(job, seconds=400)]
+
+            assert percents == sorted(percents)
+            assert (job.finish is not None) == (percents[-1] == 100), seed
+            assert job.finish is not None
+
+    def test_goes_on_where_the_attempt_before_had_shown_it(self):
+        """A driver that is replaced must not look like lost work."""
+        stored = JobState.decode(replace(JobState("a/b", "h", 1, 0, "Snapshot"), percent=61).encode())
+
+        assert begin(WHOLE, {}, percent=stored.percent, now_s=0.0).percent == 61
+
+    def test_a_state_of_an_earlier_release_has_none(self):
+        text = JobState("a/b", "h", 1, 0, "Snapshot").encode().replace('"percent":0,', "")
+
+        assert '"percent"' not in text
+        assert JobState.decode(text).percent == 0
+
+    def test_of_a_job_that_follows_is_whole_once_it_has_caught_up(self):
+        """It has no end; a receipt is none of its steps."""
+        job = Worked(*FILES[:2], takes_s=1.0, follow=True, settings=replace(EVERYTHING, follows=True))
+        seen = through(job, seconds=30)
+
+        assert (seen[-1].percent, seen[-1].step, seen[-1].phase) == (100, "", "Live")
+        assert [one.name for one in seen[-1].steps] == [START, COPY, KEY_PROOF, CATCH_UP]
+
+
+class TestTheTimeThatIsLeft:
+    def test_a_limit_is_known_at_once(self):
+        """Total / limit needs no measurement."""
+        job = HandDriven(*FILES)
+        job.send(CommandReceived(1, 1, Throttle(10_000)))
+        job.let_pass(1.5)
+
+        assert 1900 <= shown(job).eta_seconds <= 2020
+
+    def test_holds_every_step_that_is_to_come(self):
+        """The sum of what each step has left."""
+        job = Worked(*FILES, takes_s=5.0, settings=EVERYTHING)
+        job.let_pass(12.0, split_s=2.0)
+        seen = shown(job)
+        left = sum(one.seconds_left or 0 for one in seen.steps)
+
+        assert abs(seen.eta_seconds - left) <= 3
+        assert seen.eta_seconds_low <= seen.eta_seconds <= seen.eta_seconds_high
+        assert {one.name for one in seen.steps if one.seconds_left} >= {COPY, KEY_PROOF, RECEIPT}
+
+    def test_is_corrected_by_the_step_that_was_measured(self):
+        """A proof that takes twice as long as guessed says so of the receipt."""
+        facts = Facts(rows=10_000_000, rows_left=0)
+        course = begin(WHOLE, {}, percent=0, now_s=0.0).seen(KEY_PROOF, facts, 1.0)
+        took_s = 2 * scan_s(KEY_PROOF, facts.rows)
+        before = course.steps[-1].left.seconds
+        after = course.seen(CATCH_UP, facts, 1.0 + took_s).steps[-1].left.seconds
+
+        assert after == pytest.approx(2 * before)
+
+    def test_a_slow_start_says_that_all_is_slow(self):
+        """A busy machine is busy with everything."""
+        facts = Facts(rows=1000, rows_left=0)
+        quick, slow = (
+            begin(WHOLE, {START: took_s}, percent=0, now_s=0.0).seen(KEY_PROOF, facts, 1.0) for took_s in (8.0, 40.0)
+        )
+
+        assert slow.eta.seconds > 3 * quick.eta.seconds
+
+    def test_a_limit_says_nothing_about_the_machine(self):
+        """A copy held at 1,000 rows/s does not make the receipt take hours."""
+        facts = Facts(10_000_000, 5_000_000, Eta(5000, 4000, 6000), rows_per_s=1000, limit_rows_per_s=1000)
+        course = begin(WHOLE, {}, percent=0, now_s=0.0).seen(COPY, facts, 1.0)
+
+        assert course.steps[-1].left.seconds == scan_s(RECEIPT, 10_000_000)
+
+    def test_reckons_with_what_the_source_writes_meanwhile(self):
+        """An hour of copying leaves an hour of versions to apply."""
+        facts = Facts(10_000_000, 10_000_000, Eta(3600, 3600, 3600), versions_per_s=1.0, version_s=0.5)
+        course = begin((START, COPY, CATCH_UP), {}, percent=0, now_s=0.0).seen(COPY, facts, 1.0)
+
+        assert course.steps[-1].left.seconds > 3600
+
+    def test_a_pause_takes_no_time(self):
+        """What is held is not slow; and nobody knows when it goes on."""
+        job = HandDriven(*FILES)
+        job.let_pass(10.0, split_s=2.0)
+        job.send(CommandReceived(1, 1, Pause()))
+        job.let_pass(2.0)
+        before = shown(job)
+        job.let_pass(60.0)
+        job.send(Tick())
+
+        assert shown(job).steps == before.steps
+        assert shown(job).eta_seconds is None
+
+
+class TestWhatAnEarlierReleaseWrote:
+    def test_a_progress_without_steps_is_read(self):
+        """A driver of the release before may still run beside a new operator."""
+        said = {"phase": "LogStore", "percent": 100, "rowsDone": 5, "rowsTotal": 5, "attempt": 1, "epoch": 3}
+
+        assert (Progress.model_validate(said).steps, Progress.model_validate(said).step) == ((), "")
+
+    def test_a_state_in_the_middle_of_catching_up_is_gone_on_with(self):
+        """Its phase was called after a storage class of Delta."""
+        pinned = Pinned(3, 0, "table", "files", (10,), 10)
+        settings = SnapshotSettings(merges=True, filtered=False)
+        fresh = SnapshotStrategy(pinned, settings)
+        stored = fresh.to_json() | {"phase": "LogStore", "done": [[0, 10]], "rowsRead": 10, "consumed": 5}
+        fresh.resume(stored, None)
+
+        assert fresh.to_json()["phase"] == "CatchUp"
+        assert (fresh.done, fresh.consumed) == (None, 5)
+
+
+class TestWhatWasDoneBefore:
+    def test_a_proof_before_the_first_write_is_a_step(self):
+        """It is paid for, whenever it is made."""
+        course = begin((START, COPY, CATCH_UP), {START: 9.0, KEY_PROOF: 4.0}, percent=0, now_s=0.0)
+        steps = course.seen(COPY, Facts(10, 10), 1.0).steps
+
+        assert [(one.name, one.state, one.spent_s) for one in steps] == [
+            (START, "Done", 10.0), (KEY_PROOF, "Done", 4.0), (COPY, "Running", 0.0), (CATCH_UP, "Pending", None),
+        ]  # fmt: skip

@@ -1,0 +1,122 @@
+"""What a stop waits for, and what it does not: who pressed Ctrl-C is waiting."""
+
+import pytest
+from support.simulation.hand_driven import WALL_MS, HandDriven
+
+from backfill_core.job.job import JobSettings
+from backfill_core.protocol.messages import (
+    ChangesApplied,
+    CommandReceived,
+    Head,
+    Pause,
+    Stop,
+    StopRequested,
+    Tick,
+    VerifyNow,
+    WorkFinished,
+)
+
+
+def merging(**settings):
+    """A job whose MERGE is under way, and does not end when it is asked to."""
+    job = HandDriven(1000, settings=JobSettings(**settings))
+    job.head = Head(4, WALL_MS)
+    job.let_pass(1.2)
+    job.finish_split()
+    job.let_pass(2.0)
+    assert len(job.batches) == 1
+    job.ends_when_cancelled = False
+    return job
+
+
+class TestAProofIsNotWaitedFor:
+    """It changes nothing and is taken again from its beginning, so a second more for it is lost."""
+
+    @pytest.mark.parametrize(
+        "stop", [StopRequested(), CommandReceived(1, 1, Stop(force=True))], ids=["press", "command"]
+    )
+    def test_the_last_receipt(self, stop):
+        job = HandDriven(settings=JobSettings(verify_final=True))
+        job.let_pass(1.2)
+        assert job.view.verifying
+        job.send(stop)
+
+        assert (job.finish.outcome, len(job.cancelled)) == ("Stopped", 1)
+
+    def test_a_receipt_that_was_asked_for(self):
+        """The copy beside it has its second."""
+        job = HandDriven(*[1_000_000] * 20)
+        job.let_pass(1.2)
+        job.send(CommandReceived(1, 1, VerifyNow()))
+        job.let_pass(1.0)
+        assert job.view.verifying
+        job.send(StopRequested())
+        assert (len(job.cancelled), len(job.running), job.finish) == (1, 2, None)
+        job.let_pass(1.1)
+
+        assert (len(job.cancelled), job.finish.outcome) == (3, "Stopped")
+
+    def test_that_of_the_key(self):
+        job = HandDriven(1_000_000, settings=JobSettings(proves_key=True))
+        job.head = Head(4, WALL_MS)
+        job.let_pass(1.2)
+        while job.running:
+            job.finish_split()
+            job.send(Tick())
+        assert len(job.proofs) == 1
+        job.send(StopRequested())
+
+        assert (job.finish.outcome, job.cancelled) == ("Stopped", [job.proofs[0].work_id])
+
+    def test_a_pause_gives_it_time(self):
+        """Who pauses goes on later, and may like to have it then."""
+        job = HandDriven(1_000_000, settings=JobSettings(proves_key=True))
+        job.head = Head(4, WALL_MS)
+        job.let_pass(1.2)
+        while job.running:
+            job.finish_split()
+            job.send(Tick())
+        job.send(CommandReceived(1, 1, Pause(everything=True)))
+        job.let_pass(0.9)
+
+        assert job.cancelled == []
+
+
+class TestAMergeThatDoesNotEnd:
+    """Delta commits it as a whole or not at all, and its number tells the next attempt: like after a kill."""
+
+    def test_is_left_two_budgets_after_the_press(self):
+        job = merging()
+        seals = job.seals
+        job.send(StopRequested())
+        job.let_pass(0.9)
+        assert job.cancelled == []
+        job.let_pass(0.2)
+        assert (job.cancelled, job.finish) == ([job.batches[0].work_id], None)
+        job.let_pass(1.0)
+
+        assert (job.finish.outcome, job.seals) == ("Stopped", seals)
+
+    def test_that_ends_in_time_is_sealed(self):
+        """What the target holds is said, where it can be."""
+        job = merging()
+        seals = job.seals
+        job.send(StopRequested())
+        job.let_pass(1.5)
+        job.send(WorkFinished(ChangesApplied(job.batches[0].work_id, 5)))
+        job.let_pass(0.1)
+
+        assert (job.finish.outcome, job.view.changes_done, job.seals > seals) == ("Stopped", 5, True)
+
+    @pytest.mark.parametrize("command", [Stop(), Pause(everything=True)], ids=["stop", "pause"])
+    def test_a_command_that_waits_for_its_seal_keeps_the_job(self, command):
+        """An acknowledgement says that it is durable."""
+        job = merging()
+        job.send(StopRequested())
+        job.send(CommandReceived(1, 1, command))
+        job.let_pass(5.0)
+        assert (job.finish, job.acks) == (None, [])
+        job.send(WorkFinished(ChangesApplied(job.batches[0].work_id, 5)))
+        job.let_pass(0.1)
+
+        assert (job.finish.outcome, [ack.outcome for ack in job.acks]) == ("Stopped", ["Applied"])

@@ -1,0 +1,375 @@
+"""Attempts: on record before they are made, one at a time, judged by what their pods say, repeated within limits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from support.operators.lifecycle_space import STATUSES
+from support.operators.observations import T0, after, checked, conditions, ended, look, pod, reason, running, seen, spec
+
+from backfill_api.status.ending import Ending
+from backfill_api.status.progress import ProgressSummary
+from backfill_api.status.receipt import ReceiptSummary
+from backfill_api.status.status import BackfillStatus
+from backfill_core import errors
+from backfill_core.lifecycle.observation import (
+    DeleteAttemptObjects,
+    DeletePod,
+    KeepObjects,
+    LaunchDriver,
+    LaunchFailed,
+    LookLive,
+    SpecRefused,
+    WriteStatusFirst,
+)
+
+OURS, THEIRS = "0f" * 16, "1e" * 16
+
+
+def minutes_later(minutes: float) -> int:
+    return T0 + round(minutes * 60_000)
+
+
+class TestTheFirstLaunch:
+    """One write, one pod: the launch must be as quick as it is safe."""
+
+    def test_is_on_record_before_anything_is_made(self) -> None:
+        """The status says Planned under the look's resourceVersion, then the driver is launched; nothing else is asked."""
+        decision = checked(seen())
+
+        assert decision.actions == (WriteStatusFirst(), LaunchDriver(1, "Run"))
+        assert decision.status.attempt is not None
+        assert decision.status.attempt.state == "Planned"
+        assert decision.status.attempt.pod_name == "orders-1-driver"
+        assert decision.status.phase == "Launching"
+
+    def test_starts_with_the_controls_of_spec_and_override(self) -> None:
+        """A job that is created paused never runs a split."""
+        annotations = {"backfill.dev/override": '{"throttle":{"rowsPerSecond":7}}'}
+        paused = spec(desiredState="Paused", pause={"scope": "All"})
+
+        decision = checked(seen(spec=paused, annotations=annotations))
+
+        assert decision.actions[1] == LaunchDriver(1, "Run", "All", 7)
+
+    def test_an_answer_that_was_lost_is_repaired_by_the_same_name(self) -> None:
+        """Planned and nothing to see: it is launched again, fenced; 'already exists' means to look, and then to adopt."""
+        planned = seen(status=STATUSES["planned"])
+        again = checked(planned)
+        taken = checked(after(planned, again, launch_failed=LaunchFailed(1, T0, 409, "AlreadyExists")))
+        found = checked(after(planned, again, pods=(pod(),), live=True))
+
+        assert again.actions == (WriteStatusFirst(), LaunchDriver(1, "Run"))
+        assert taken.actions == (LookLive("orders-1-driver"),)
+        assert found.status.attempt is not None
+        assert (found.status.attempt.state, found.status.attempt.pod_uid) == ("Created", "pod-1")
+
+    def test_a_status_that_was_lost_is_read_off_the_pods(self) -> None:
+        """Somebody restored an old backup: the driver that runs is the current attempt, not a second one."""
+        decision = checked(seen(status=BackfillStatus(), pods=(running(4),)))
+
+        assert decision.status.attempt is not None
+        assert decision.status.attempt.number == 4
+        assert decision.status.phase == "Running"
+
+
+class TestTheTokenOfAnAttempt:
+    """Its hash is on record before any Secret has it, so that a Secret that somebody made is known."""
+
+    def test_is_on_record_with_the_attempt(self) -> None:
+        """In the same write."""
+        decision = checked(seen(token_hash=OURS))
+
+        assert decision.actions == (WriteStatusFirst(), LaunchDriver(1, "Run", token_hashes=(OURS,)))
+        assert decision.status.attempt is not None
+        assert decision.status.attempt.token_hashes == (OURS,)
+
+    def test_of_an_operator_that_is_no_more_stays_good(self) -> None:
+        """It may have made the Secret; so may its successor, once."""
+        first = seen(token_hash=OURS)
+        second = checked(after(first, checked(first), token_hash=THEIRS))
+        again = checked(after(first, second, token_hash=THEIRS))
+
+        for one in (second, again):
+            assert one.actions == (WriteStatusFirst(), LaunchDriver(1, "Run", token_hashes=(OURS, THEIRS)))
+            assert one.status.attempt is not None
+            assert one.status.attempt.token_hashes == (OURS, THEIRS)
+
+    def test_is_no_more_of_too_many(self) -> None:
+        """An operator that dies at each launch fills no status."""
+        decision = checked(seen(token_hash=OURS))
+        for number in range(20):
+            decision = checked(after(seen(), decision, token_hash=f"{number:032x}"))
+        assert decision.status.attempt is not None
+        assert decision.status.attempt.token_hashes == tuple(f"{number:032x}" for number in range(12, 20))
+
+    def test_is_asked_of_no_attempt_of_an_earlier_version(self) -> None:
+        """Its Secret has a token that nobody put on record."""
+        decision = checked(seen(status=STATUSES["planned"], token_hash=OURS))
+
+        assert decision.actions == (WriteStatusFirst(), LaunchDriver(1, "Run"))
+
+    def test_is_another_one_of_the_next_attempt(self) -> None:
+        """What the first Secret says is no secret to whoever may read it."""
+        failed = checked(seen(status=STATUSES["failed"], generation=2, live=True, token_hash=THEIRS))
+
+        assert failed.actions == (WriteStatusFirst(), LaunchDriver(2, "Run", token_hashes=(THEIRS,)))
+
+
+class TestWhatIsInTheWay:
+    """A name that is taken, a quota that is full, an API server that says no."""
+
+    def test_somebody_elses_pod_stalls(self) -> None:
+        """It is not touched, and the words name it."""
+        decision = checked(seen(status=STATUSES["planned"], pods=(running(owner_uid="else"),), live=True))
+
+        assert reason(decision.status, "Stalled") == "NameCollision"
+        assert "orders-1-driver" in decision.events[0].message
+        assert decision.actions == ()
+
+    def test_the_driver_of_a_deleted_namesake_is_waited_for(self) -> None:
+        """The garbage collector has it; two drivers would work on one target."""
+        old = running(3, owner_uid="earlier", deletion_ms=T0 + 30_000)
+
+        decision = checked(seen(pods=(old,)))
+
+        assert reason(decision.status) == "DriverStopping"
+        assert decision.actions == ()
+
+    @pytest.mark.parametrize(
+        ("status", "words", "told", "stalled"),
+        [
+            (403, "exceeded quota: compute", "QuotaExceeded", False),
+            (403, 'error looking up service account shop/x: serviceaccount "x" not found', "LaunchRefused", True),
+            (403, 'pods is forbidden: User "op" cannot create resource "pods" in API group ""', "LaunchRefused", True),
+            (
+                403,
+                "unable to create new content in namespace shop because it is being terminated",
+                "LaunchRefused",
+                True,
+            ),
+            (403, 'pods "orders-1-driver" is forbidden: violates PodSecurity "restricted:latest"', "SpecRefused", True),
+            (
+                403,
+                'pods "x" is forbidden: maximum memory usage per Container is 1Gi, but limit is 2Gi',
+                "SpecRefused",
+                True,
+            ),
+            (403, 'admission webhook "policy.example.com" denied the request: no team label', "SpecRefused", True),
+            (422, 'Pod "orders-1-driver" is invalid: spec.containers[0].image: Required value', "SpecRefused", True),
+            (500, "etcdserver: leader changed", "LaunchRefused", False),
+            (429, "too many requests", "LaunchRefused", False),
+            (0, "", "LaunchRefused", False),
+        ],
+    )
+    def test_a_refusal_is_shown_in_the_servers_words(self, status: int, words: str, told: str, stalled: bool) -> None:
+        """Waits when waiting helps, stalls when a person must do something, tries again in time either way."""
+        refused = LaunchFailed(1, T0, status, "", words)
+        planned = seen(status=STATUSES["planned"], launch_failed=refused)
+
+        decision = checked(planned)
+        later = checked(planned, minutes_later(6))
+
+        assert reason(decision.status) == told
+        assert ("Stalled" in conditions(decision.status)) is stalled
+        assert words in decision.status.conditions[0].message
+        assert decision.requeue_after_s is not None
+        assert LaunchDriver(1, "Run") in later.actions
+
+    def test_an_edit_is_tried_at_once(self) -> None:
+        """Who mended the spec does not wait five minutes."""
+        refused = LaunchFailed(1, T0, 422, "Invalid", "no")
+
+        decision = checked(seen(status=STATUSES["planned"], launch_failed=refused, generation=2))
+
+        assert LaunchDriver(1, "Run") in decision.actions
+
+
+class TestHowAnAttemptEnds:
+    """The exit code first, then what the node says."""
+
+    @pytest.mark.parametrize("kind", [one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, errors.BackfillError) and one.exit_code >= 20])  # fmt: skip
+    def test_every_error_of_the_driver_is_known(self, kind: type[errors.BackfillError]) -> None:
+        """By its word when it left one; retried exactly when it says so."""
+        words = Ending(outcome="Failed", reason=kind.reason, message="because", cure="Do this.")
+
+        decision = checked(seen(status=STATUSES["running"], pods=(ended(kind.exit_code, ending=words),)))
+
+        assert decision.status.history[-1].reason == kind.reason
+        assert decision.status.history[-1].exit_code == kind.exit_code
+        assert decision.status.phase == ("Retrying" if kind.retryable else "Failed")
+        assert "because Do this." in decision.status.conditions[0].message
+
+    @pytest.mark.parametrize(
+        ("one", "word", "phase"),
+        [
+            (ended(None, reason="Evicted", message="low on memory"), "Infrastructure", "Retrying"),
+            (ended(None, reason="NodeLost"), "Infrastructure", "Retrying"),
+            (ended(None, disrupted=True), "Infrastructure", "Retrying"),
+            (ended(137, oom_killed=True), "Infrastructure", "Retrying"),
+            (ended(143), "Infrastructure", "Retrying"),
+            (ended(1), "Unexpected", "Retrying"),
+            (ended(79), "Unexpected", "Retrying"),
+            (ended(59), "Unexpected", "Failed"),
+            (ended(2), "SubmissionFailed", "Failed"),
+            (ended(128, reason="StartError"), "SubmissionFailed", "Failed"),
+            (ended(10), "Stopped", "Retrying"),
+            (ended(40, disrupted=True), "StateMismatch", "Failed"),
+            (ended(0), "Complete", "Succeeded"),
+        ],
+    )
+    def test_a_death_has_one_reason(self, one: object, word: str, phase: str) -> None:
+        """And the attempt's objects go before its end is on record."""
+        decision = checked(seen(status=STATUSES["running"], pods=(one,)))
+
+        assert decision.status.history[-1].reason == word
+        assert decision.status.phase == phase
+        assert decision.actions[0] == DeleteAttemptObjects(1)
+
+    def test_its_last_words_are_kept(self) -> None:
+        """They are in the pod, so an operator that was away reads them too."""
+        words = Ending(
+            outcome="Complete", progress=ProgressSummary(percent=100, rows_done=9, rows_per_second=5),
+            receipt=ReceiptSummary(source_version=3, target_version=4, rows=9),
+        )  # fmt: skip
+
+        decision = checked(seen(status=STATUSES["running"], pods=(ended(0, ending=words),)))
+
+        assert decision.status.progress == ProgressSummary(percent=100, rows_done=9)
+        assert decision.status.receipt is not None
+        decision = checked(after(seen(), decision))
+        assert conditions(decision.status)["Verified"] == "True"
+
+    def test_a_pod_that_is_not_seen_is_looked_for(self) -> None:
+        """After a grace, live; only then it is lost."""
+        up = seen(status=STATUSES["running"])
+        unseen = checked(up)
+        waiting = checked(after(up, unseen), T0 + 3_000)
+        late = checked(after(up, waiting), T0 + 6_000)
+        gone = checked(after(up, waiting, live=True), T0 + 6_000)
+        back = checked(after(up, waiting, pods=(running(),), look=look(), live=True), T0 + 6_000)
+
+        assert reason(unseen.status) == reason(waiting.status) == "DriverMissing"
+        assert late.actions == (LookLive("orders-1-driver"),)
+        assert gone.status.history[-1].reason == "Infrastructure"
+        assert back.status.phase == "Running"
+
+    def test_one_that_is_stuck_on_a_lost_node_is_removed(self) -> None:
+        """A minute after its grace; the target's fence is the second wall."""
+        stuck = running(ready=False, deletion_ms=T0)
+        observation = seen(status=STATUSES["running"], pods=(stuck,), finalizers=("backfill.dev/drain",))
+
+        assert checked(observation, T0 + 59_000).actions == ()
+        assert checked(observation, T0 + 61_000).actions == (DeletePod("orders-1-driver", "pod-1", 0),)
+
+
+class TestTryingAgain:
+    """Within the limits of the spec."""
+
+    def test_waits_longer_each_time_and_then_gives_up(self) -> None:
+        """Doubled, at most the maximum, less up to a fifth; the next attempt only after a live look."""
+        wish = spec(backoffLimit=3, backoff={"initialSeconds": 10, "maxSeconds": 30})
+        now_ms, waits = T0, []
+        observation = seen(spec=wish)
+        for attempt in range(1, 5):
+            decision = checked(after(observation, checked(observation, now_ms), pods=(ended(137, attempt),)), now_ms)
+            if attempt == 4:
+                break
+            assert decision.requeue_after_s is not None
+            waits.append(decision.requeue_after_s)
+            early = checked(after(observation, decision), now_ms + round(waits[-1] * 1000) - 1)
+            assert early.status.phase == "Retrying"
+            now_ms += round(waits[-1] * 1000)
+            assert checked(after(observation, decision), now_ms).actions == (LookLive(f"orders-{attempt + 1}-driver"),)
+            observation = after(observation, decision, live=True)
+
+        assert [low <= wait <= high for wait, low, high in zip(waits, (8, 16, 24), (10, 20, 30), strict=True)] == [
+            True
+        ] * 3
+        assert reason(decision.status, "Failed") == "BackoffLimitExceeded"
+        assert "Infrastructure" in decision.status.conditions[0].message
+
+    def test_an_attempt_that_ran_for_an_hour_starts_the_count_anew(self) -> None:
+        """A job that follows for months survives more than four evictions."""
+        status = STATUSES["running"].model_copy(update={"failures": 3})
+
+        decision = checked(seen(status=status, pods=(ended(137),)), minutes_later(61))
+
+        assert decision.status.failures == 1
+        assert decision.status.phase == "Retrying"
+
+    def test_objects_are_kept_while_a_driver_runs_and_no_longer(self) -> None:
+        """New executors find it by its Service; one that stops needs none."""
+        kept = KeepObjects(LaunchDriver(1, "Run"))
+        up = seen(status=STATUSES["running"], pods=(running(),), look=look())
+        stopping = replace(up, spec=spec(suspend=True))
+        going = replace(up, pods=(running(deletion_ms=T0),))
+        over = replace(up, pods=(ended(137),))
+        unreadable = replace(up, spec=SpecRefused(("spec: no",)))
+
+        assert kept in checked(up).actions
+        for one in (stopping, going, over, unreadable):
+            assert kept not in checked(one).actions
+
+    def test_a_driver_that_does_not_start_ends_in_time(self) -> None:
+        """Another attempt may find a node; no attempt finds an image that is not there."""
+        starting = seen(status=STATUSES["starting"], pods=(pod(unscheduled="0/3 nodes"),))
+        late = checked(starting, minutes_later(11))
+        no_image = pod(waiting="ErrImagePull", waiting_message="not found: x")
+        hopeless = after(starting, checked(starting), pods=(no_image,))
+        told = checked(hopeless, minutes_later(11))
+        over = checked(after(hopeless, told, pods=(), live=True), minutes_later(12))
+
+        assert reason(checked(starting).status) == "Launching"
+        assert reason(late.status) == "StartupTimeout"
+        assert DeletePod("orders-1-driver", "pod-1", 60) in late.actions
+        assert reason(over.status, "Failed") == "SubmissionFailed"
+        assert "not found: x" in over.status.conditions[0].message
+
+    @pytest.mark.parametrize(
+        ("state", "words"),
+        [
+            ({"scheduled": True}, "a volume, Secret or ConfigMap"),
+            ({"scheduled": True, "phase": "Running", "started_ms": T0}, "kubectl logs orders-1-driver"),
+            ({}, "no scheduler"),
+            ({"unscheduled": "0/3 nodes"}, "0/3 nodes"),
+        ],
+    )
+    def test_one_that_started_too_late_says_where_to_look(self, state: dict[str, object], words: str) -> None:
+        """A pod that waits for a volume says nothing but ContainerCreating; its events do."""
+        starting = seen(status=STATUSES["starting"], pods=(pod(**state),))
+        late = checked(after(starting, checked(starting)), minutes_later(11))
+        going = checked(after(starting, late, pods=(pod(deletion_ms=T0, **state),)), minutes_later(11))
+        over = checked(after(starting, going, pods=(), live=True), minutes_later(12))
+
+        for decision in (late, going, over):
+            assert words in next(one for one in decision.status.conditions if one.type == "Reconciling").message
+
+    def test_a_deadline_stops_at_a_barrier_and_fails(self) -> None:
+        """Told by command, not by a kill."""
+        up = seen(status=STATUSES["running"], spec=spec(activeDeadlineSeconds=30), pods=(running(),), look=look())
+        stopping = checked(up)
+        over = checked(after(up, stopping, pods=(ended(10),), look=None))
+
+        assert [one.request.command.type for one in stopping.actions[1:2]] == ["Stop"]
+        assert reason(over.status, "Failed") == "DeadlineExceeded"
+
+    def test_a_failed_job_is_taken_up_when_its_spec_is_edited(self) -> None:
+        """Who raised a limit expects it to count; a complete one stays complete."""
+        failed = seen(status=STATUSES["failed"], generation=2, live=True)
+        complete = seen(status=STATUSES["complete"], generation=2, live=True)
+
+        assert checked(failed).actions == (WriteStatusFirst(), LaunchDriver(2, "Run"))
+        assert checked(failed).status.failures == 0
+        assert checked(complete).status.phase == "Succeeded"
+
+    @pytest.mark.parametrize(("retain", "kept"), [("Always", (0, 40, 137)), ("OnFailure", (40, 137)), ("Never", ())])
+    def test_pods_are_kept_as_the_spec_says(self, retain: str, kept: tuple[int, ...]) -> None:
+        """Once their end is on record, not before."""
+        for code in (0, 40, 137):
+            observation = seen(status=STATUSES["running"], spec=spec(retainDriver=retain), pods=(ended(code),))
+            first = checked(observation)
+            second = checked(after(observation, first))
+            assert not any(isinstance(one, DeletePod) for one in first.actions)
+            assert any(isinstance(one, DeletePod) for one in second.actions) is (code not in kept)

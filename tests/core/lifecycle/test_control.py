@@ -1,0 +1,243 @@
+"""Commands: one revision each, on record before they leave, sent until acknowledged, repaired when something else is in force."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from support.operators.lifecycle_space import STATUSES
+from support.operators.observations import T0, after, checked, conditions, ended, look, reason, running, seen, spec
+
+from backfill_api.status.status import Control
+from backfill_api.wire import Ack
+from backfill_core.lifecycle.observation import Decision, Observation, SendCommand, WriteStatusFirst
+
+UP = seen(status=STATUSES["running"], pods=(running(),), look=look(), finalizers=("backfill.dev/drain",))
+PAUSED = spec(desiredState="Paused")
+
+
+def sent(decision: Decision) -> list[tuple[int, str]]:
+    """Return what is sent: revision and type."""
+    return [
+        (one.request.revision, one.request.command.type) for one in decision.actions if isinstance(one, SendCommand)
+    ]
+
+
+def control(decision: Decision) -> Control:
+    """Return the control state."""
+    assert decision.status.control is not None
+    return decision.status.control
+
+
+def acked(observation: Observation, decision: Decision, **progress: object) -> Observation:
+    """Let the driver acknowledge everything that waits."""
+    acks = tuple(Ack(attempt=1, epoch=9, revision=one.revision, outcome="Applied") for one in control(decision).pending)
+    newest = max((one.revision for one in acks), default=0)
+    return after(observation, decision, look=look(acks=acks, **({"revision": newest} | progress)))
+
+
+class TestACommand:
+    """From the spec to the condition."""
+
+    def test_is_on_record_before_it_leaves(self) -> None:
+        """An operator that dies in between sends the same command under the same number."""
+        decision = checked(replace(UP, spec=PAUSED))
+        again = checked(after(replace(UP, spec=PAUSED), decision))
+
+        assert isinstance(decision.actions[0], WriteStatusFirst)
+        assert sent(decision) == sent(again) == [(1, "Pause")]
+        assert control(decision).desired_revision == control(again).desired_revision == 1
+        assert not isinstance(again.actions[0], WriteStatusFirst)
+        assert decision.status.phase == "Pausing"
+        assert conditions(decision.status)["ControlSynced"] == "False"
+
+    def test_is_in_force_when_the_driver_acknowledged_it(self) -> None:
+        """Not when it was sent, and not when the driver shows it before its seal."""
+        wish = replace(UP, spec=PAUSED)
+        asked = checked(wish)
+        shown = checked(after(wish, asked, look=look(paused="History", revision=1)))
+        done = checked(acked(wish, asked, paused="History"))
+
+        assert conditions(shown.status)["Paused"] == "False"
+        assert conditions(done.status)["Paused"] == "True"
+        assert reason(done.status) == "AsRequested"
+        assert (done.status.phase, control(done).acked_revision, control(done).epoch) == ("Paused", 1, 9)
+
+    def test_pause_and_limit_at_once_are_two_revisions(self) -> None:
+        """Each is acknowledged for itself."""
+        decision = checked(replace(UP, spec=spec(desiredState="Paused", throttle={"rowsPerSecond": 3})))
+
+        assert sent(decision) == [(1, "Pause"), (2, "Throttle")]
+        assert control(decision).desired_revision == 2
+
+    def test_a_change_of_mind_takes_the_place_of_what_waits(self) -> None:
+        """Under a newer number, because the older one may have arrived."""
+        wish = replace(UP, spec=PAUSED)
+        asked = checked(wish)
+        back = checked(replace(after(wish, asked), spec=spec()))
+
+        assert sent(back) == [(2, "Resume")]
+
+    def test_that_is_late_is_said_to_be_late(self) -> None:
+        """And is sent on; nobody is killed for it."""
+        wish = replace(UP, spec=PAUSED)
+        late = checked(after(wish, checked(wish)), T0 + 31_000)
+
+        assert reason(late.status, "ControlSynced") == "AcknowledgementTimeout"
+        assert sent(late) == [(1, "Pause")]
+
+    @pytest.mark.parametrize(
+        ("barrier", "late_s"),
+        [
+            ({}, 30),
+            ({"intervalMs": 60_000}, 180),
+            ({"intervalMs": 1000, "sealEvery": 60}, 180),
+            ({"intervalMs": 100}, 30),
+        ],
+    )
+    def test_is_late_after_three_seals_but_not_before_half_a_minute(self, barrier: dict[str, int], late_s: int) -> None:
+        """Where a seal comes every minute an acknowledgement cannot come sooner."""
+        wish = replace(UP, spec=spec(desiredState="Paused", barrier=barrier))
+        told = after(wish, checked(wish))
+
+        assert reason(checked(told, T0 + late_s * 1000 - 1).status, "ControlSynced") == "AcknowledgementPending"
+        assert reason(checked(told, T0 + late_s * 1000).status, "ControlSynced") == "AcknowledgementTimeout"
+
+    def test_of_an_older_attempt_is_nobodys(self) -> None:
+        """Its words and acknowledgements count for nothing."""
+        acks = (Ack(attempt=7, epoch=9, revision=1, outcome="Applied"),)
+        wish = replace(UP, spec=PAUSED)
+        asked = checked(wish)
+
+        foreign = checked(after(wish, asked, look=look(acks=acks)))
+        other = checked(after(wish, asked, look=look(7, paused="History")))
+
+        assert control(foreign).acked_revision == control(other).acked_revision == 0
+        assert sent(other) == []
+
+
+class TestDrift:
+    """What the driver says counts, not what it was told."""
+
+    def test_somebody_elses_command_is_taken_back(self) -> None:
+        """Under a number above theirs."""
+        decision = checked(replace(UP, look=look(paused="All", revision=40)))
+
+        assert sent(decision) == [(41, "Resume")]
+
+    def test_a_superseded_command_is_asked_for_again(self) -> None:
+        """A re-created Backfill starts to count at one; the target's state has counted on."""
+        wish = replace(UP, spec=PAUSED)
+        asked = checked(wish)
+        acks = (Ack(attempt=1, epoch=9, revision=1, outcome="Superseded"),)
+        again = checked(after(wish, asked, look=look(revision=40, acks=acks)))
+
+        assert sent(again) == [(41, "Pause")]
+
+    @pytest.mark.parametrize(
+        ("wish", "word"),
+        [
+            (replace(UP, annotations={"backfill.dev/verify-requested": "today"}), "Verify"),
+            (replace(UP, spec=spec(suspend=True)), "Stop"),
+        ],
+    )
+    def test_a_superseded_deed_is_asked_for_again(self, wish: Observation, word: str) -> None:
+        """It leaves nothing behind that could be compared, so the answer itself counts."""
+        asked = checked(wish)
+        acks = (Ack(attempt=1, epoch=9, revision=1, outcome="Superseded"),)
+        again = checked(after(wish, asked, look=look(revision=40, acks=acks)))
+
+        assert sent(asked) == [(1, word)]
+        assert sent(again) == [(41, word)]
+
+    def test_words_from_before_the_acknowledgement_are_no_drift(self) -> None:
+        """The progress may be older than the answer to the command."""
+        wish = replace(UP, spec=PAUSED)
+        asked = checked(wish)
+        decision = checked(acked(wish, asked, paused=None, revision=0))
+
+        assert sent(decision) == []
+        assert decision.status.phase == "Paused"
+
+    def test_a_restart_of_the_operator_changes_nothing_that_people_see(self) -> None:
+        """It has not heard of the driver yet; the status has."""
+        wish = replace(UP, spec=PAUSED)
+        paused = checked(acked(wish, checked(wish), paused="History"))
+        restarted = checked(after(wish, paused, look=None))
+
+        assert restarted.status == paused.status
+
+    def test_a_target_that_was_made_anew_is_steered_too(self) -> None:
+        """Its state counts from zero, below what was once acknowledged."""
+        old = Control(desired_revision=9, acked_revision=9, attempt=0)
+        status = STATUSES["running"].model_copy(update={"control": old})
+
+        decision = checked(replace(UP, status=status, spec=PAUSED, look=look(revision=0)))
+
+        assert sent(decision) == [(10, "Pause")]
+
+
+class TestTheOverride:
+    """An emergency brake that a GitOps tool does not undo."""
+
+    def test_is_above_the_spec_and_shows_in_the_reason(self) -> None:
+        """So that people see why the manifest does not count."""
+        wish = replace(UP, annotations={"backfill.dev/override": '{"desiredState":"Paused"}'})
+        done = checked(acked(wish, checked(wish), paused="History"))
+
+        assert (done.status.phase, reason(done.status), reason(done.status, "Paused")) == (
+            "Paused",
+            "Override",
+            "Override",
+        )
+
+    @pytest.mark.parametrize(
+        "text", ["{", "[]", '{"desiredState":"Off"}', '{"desired_state":"Paused"}', '{"suspend":"yes"}', '{"image":"x"}',
+                 '{"desiredState":"Paused","x":1}', '{"throttle":{"rowsPerSecond":-1}}', "null"],
+    )  # fmt: skip
+    def test_that_cannot_be_read_is_ignored_as_a_whole(self, text: str) -> None:
+        """With an event; the spec stays in force."""
+        decision = checked(replace(UP, annotations={"backfill.dev/override": text}))
+
+        assert [one.reason for one in decision.events if one.reason == "OverrideIgnored"] == ["OverrideIgnored"]
+        assert sent(decision) == []
+
+    def test_may_take_a_limit_away(self) -> None:
+        """null is a value there."""
+        annotations = {"backfill.dev/override": '{"throttle":{"rowsPerSecond":null}}'}
+        wish = replace(UP, spec=spec(throttle={"rowsPerSecond": 5}), annotations=annotations)
+
+        assert sent(checked(replace(wish, look=look(throttle_rows_per_second=5)))) == [(1, "Throttle")]
+        assert sent(checked(wish)) == []
+
+
+class TestDeeds:
+    """Verify and restart: once for each new text."""
+
+    def test_a_receipt_that_nobody_took_is_taken_by_the_next_driver(self) -> None:
+        """Under a new number; a pause of the old one is not carried along."""
+        wish = replace(UP, spec=PAUSED, annotations={"backfill.dev/verify-requested": "today"})
+        lost = checked(after(wish, checked(wish), pods=(ended(137),), look=None))
+        again = checked(after(wish, lost, pods=(running(2),), look=look(2, paused="History", revision=5)))
+
+        assert sent(again) == [(6, "Verify")]
+
+    def test_a_receipt_is_asked_for_once(self) -> None:
+        """However often the annotation is seen."""
+        wish = replace(UP, annotations={"backfill.dev/verify-requested": "today"})
+        asked = checked(wish)
+        done = checked(acked(wish, asked))
+
+        assert sent(asked) == [(1, "Verify")]
+        assert sent(checked(after(wish, done, look=look(revision=1)))) == []
+
+    def test_a_restart_is_a_stop_and_another_attempt(self) -> None:
+        """At a barrier, and no failure."""
+        wish = replace(UP, annotations={"backfill.dev/restart-requested": "1"})
+        stopping = checked(wish)
+        stopped = checked(after(wish, stopping, pods=(ended(10),), look=None))
+        again = checked(after(wish, stopped, pods=(ended(10),), look=None, live=True))
+
+        assert sent(stopping) == [(1, "Stop")]
+        assert (stopped.status.failures, stopped.requeue_after_s) == (0, 0)
+        assert again.status.attempts == 2

@@ -1,0 +1,218 @@
+"""Suspended, waiting for approval, deleted, over: how a Backfill lets go of its pods, and how it takes them up again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from support.cluster.kstatus import kstatus
+from support.operators.lifecycle_space import PLAN, SPECS, STATUSES
+from support.operators.observations import (
+    T0,
+    after,
+    checked,
+    conditions,
+    ended,
+    look,
+    pod,
+    reason,
+    resource,
+    running,
+    seen,
+    spec,
+)
+
+from backfill_api.status.ending import Ending
+from backfill_core.lifecycle.observation import (
+    AddFinalizer,
+    DeleteObject,
+    DeletePod,
+    LaunchDriver,
+    LookLive,
+    RemoveFinalizer,
+    SendCommand,
+    WriteStatusFirst,
+)
+
+HELD = ("backfill.dev/drain",)
+UP = seen(status=STATUSES["running"], pods=(running(),), look=look(), finalizers=HELD)
+
+
+class TestSuspension:
+    """The pods go, the state stays in the target."""
+
+    def test_stops_at_a_barrier_first(self) -> None:
+        """By a command; the pods are gone when `Suspended` is said, and the attempt is no failure."""
+        wish = replace(UP, spec=spec(suspend=True), generation=2)
+        asked = checked(wish)
+        over = checked(after(wish, asked, pods=(ended(10),), look=None))
+
+        assert isinstance(asked.actions[0], WriteStatusFirst)
+        assert [one.request.command.type for one in asked.actions if isinstance(one, SendCommand)] == ["Stop"]
+        assert asked.status.phase == "Suspending"
+        assert (over.status.phase, over.status.failures) == ("Suspended", 0)
+        assert conditions(over.status)["Suspended"] == conditions(over.status)["Ready"] == "True"
+        assert RemoveFinalizer() in over.actions
+
+    def test_a_driver_that_does_not_stop_is_deleted(self) -> None:
+        """After the time that the spec gives it."""
+        wish = replace(UP, spec=spec(suspend=True, drainTimeoutSeconds=20))
+        asked = checked(wish)
+        waiting = checked(after(wish, asked), T0 + 19_000)
+        late = checked(after(wish, asked), T0 + 20_000)
+
+        assert not any(isinstance(one, DeletePod) for one in waiting.actions)
+        assert DeletePod("orders-1-driver", "pod-1", 5) in late.actions
+
+    def test_one_that_cannot_be_told_is_asked_by_the_kubelet(self) -> None:
+        """SIGTERM stops at a barrier too, with the same time to do it."""
+        wish = replace(UP, spec=spec(suspend=True), look=None)
+
+        assert DeletePod("orders-1-driver", "pod-1", 60) in checked(wish).actions
+
+    def test_resuming_is_another_attempt_at_once(self) -> None:
+        """From the target's own state, and with a deadline of its own."""
+        resumed = seen(status=STATUSES["suspended"], live=True)
+        decision = checked(resumed)
+
+        assert decision.actions == (WriteStatusFirst(), LaunchDriver(2, "Run"))
+        assert decision.status.start_time == "2027-01-15T08:00:00Z"
+
+    def test_a_change_of_mind_waits_for_the_drain(self) -> None:
+        """Half a stop cannot be taken back; the next attempt follows it."""
+        wish = replace(UP, spec=spec(suspend=True))
+        back = checked(after(wish, checked(wish), spec=spec()))
+
+        assert back.status.phase == "Suspending"
+
+
+class TestApproval:
+    """`Manual`: nothing is written to the target before somebody has seen the plan."""
+
+    def test_the_first_attempt_is_a_plan(self) -> None:
+        """In a pod of its own, whose last words are the plan."""
+        manual = seen(spec=spec(approval="Manual"))
+        planned = checked(manual)
+        words = Ending(outcome="Planned", plan=PLAN)
+        waiting = checked(after(manual, planned, pods=(ended(0, kind="Plan", ending=words),)))
+        still = checked(after(manual, waiting, live=True))
+        go = checked(after(manual, waiting, spec=spec(approval="Manual", approved=True), generation=2, live=True))
+
+        assert planned.actions == (WriteStatusFirst(), LaunchDriver(1, "Plan"))
+        assert waiting.status.phase == still.status.phase == "AwaitingApproval"
+        assert waiting.status.plan == PLAN
+        assert kstatus(resource(manual, waiting.status)) == "InProgress"
+        assert LaunchDriver(2, "Run") in go.actions
+
+    def test_who_approved_beforehand_needs_no_plan(self) -> None:
+        """There is nothing to wait for."""
+        decision = checked(seen(spec=spec(approval="Manual", approved=True)))
+
+        assert LaunchDriver(1, "Run") in decision.actions
+
+    def test_a_plan_without_words_is_made_again(self) -> None:
+        """It says nothing that could be approved."""
+        manual = seen(spec=spec(approval="Manual"), status=STATUSES["planning"], pods=(ended(0, kind="Plan"),))
+
+        assert checked(manual).status.phase == "Retrying"
+
+
+class TestDeletion:
+    """`Drain`: the driver stops at a barrier before the object goes."""
+
+    def test_the_finalizer_is_there_only_while_a_driver_is(self) -> None:
+        """So that an operator that was uninstalled holds nothing up."""
+        starting = seen(status=STATUSES["planned"], pods=(pod(),))
+
+        assert AddFinalizer() in checked(starting).actions
+        assert AddFinalizer() not in checked(replace(starting, spec=spec(deletionPolicy="Immediate"))).actions
+        assert RemoveFinalizer() in checked(replace(UP, pods=(ended(0),), look=None)).actions
+
+    def test_drains_and_lets_go(self) -> None:
+        """Only after a live look: a driver that the cache does not show would be killed without a barrier."""
+        gone = replace(UP, deletion_ms=T0 - 1000, generation=2)
+        told = checked(gone)
+        unseen = checked(after(gone, told, pods=(), look=None))
+        over = checked(after(gone, told, pods=(), look=None, live=True))
+
+        assert told.status.phase == "Terminating"
+        assert [one.request.command.type for one in told.actions if isinstance(one, SendCommand)] == ["Stop"]
+        assert isinstance(unseen.actions[0], LookLive)
+        assert over.actions == (RemoveFinalizer(),)
+
+    @pytest.mark.parametrize("refused", [True, False])
+    def test_during_a_launch_leaves_nothing(self, refused: bool) -> None:
+        """The pod that was asked for may come yet; so it is looked for."""
+        given = {"spec": SPECS["refused"]} if refused else {}
+        gone = seen(status=STATUSES["planned"], finalizers=HELD, deletion_ms=T0, **given)
+
+        assert isinstance(checked(gone).actions[0], LookLive)
+        assert checked(replace(gone, live=True)).actions == (RemoveFinalizer(),)
+
+    def test_immediate_waits_for_nobody(self) -> None:
+        """The pods go with the object."""
+        gone = replace(UP, spec=spec(deletionPolicy="Immediate"), deletion_ms=T0)
+
+        assert checked(gone).actions == (DeletePod("orders-1-driver", "pod-1", 5), RemoveFinalizer())
+
+    def test_without_our_finalizer_nothing_is_done(self) -> None:
+        """Others hold it, and the garbage collector does the rest; least of all is a driver launched."""
+        assert checked(seen(deletion_ms=T0)).actions == ()
+
+
+class TestTimeToLive:
+    """Off by default: a GitOps tool would make the object again."""
+
+    def test_deletes_a_finished_object_in_time(self) -> None:
+        """Not a second before."""
+        over = seen(status=STATUSES["complete"], spec=spec(ttlSecondsAfterFinished=60))
+
+        assert checked(over).requeue_after_s == 55
+        assert DeleteObject() not in checked(over, T0 + 54_000).actions
+        assert DeleteObject() in checked(over, T0 + 55_000).actions
+        assert checked(replace(over, spec=spec())).requeue_after_s is None
+
+
+class TestASpecThatCannotBeRead:
+    """Stalled, in words; what runs goes on under the spec that it was launched with."""
+
+    def test_launches_nothing_half_valid(self) -> None:
+        """A default in place of what was meant could write to the wrong table."""
+        decision = checked(seen(spec=SPECS["refused"]))
+
+        assert decision.actions == ()
+        assert reason(decision.status, "Stalled") == "SpecRefused"
+        assert "spec.source: is required" in decision.events[0].message
+
+    def test_kills_nobody(self) -> None:
+        """A CRD that is newer than the operator must not stop the jobs of the night."""
+        decision = checked(replace(UP, spec=SPECS["refused"]))
+
+        assert decision.actions == ()
+        assert decision.status.phase == "Running"
+        assert kstatus(resource(UP, decision.status)) == "Failed"
+
+
+class TestHealth:
+    """What kubectl, Flux and Argo CD make of it."""
+
+    @pytest.mark.parametrize(
+        ("observation", "health"),
+        [
+            (seen(), "InProgress"),
+            (UP, "Current"),
+            (replace(UP, spec=spec(desiredState="Paused")), "InProgress"),
+            (replace(UP, pods=(ended(0),)), "Current"),
+            (replace(UP, pods=(ended(40),)), "Failed"),
+            (replace(UP, pods=(ended(60),)), "InProgress"),
+            (seen(spec=spec(suspend=True)), "Current"),
+            (replace(UP, deletion_ms=T0), "Terminating"),
+        ],
+    )
+    def test_is_the_one_that_people_expect(self, observation: object, health: str) -> None:
+        """One table for all tools."""
+        assert kstatus(resource(observation, checked(observation).status)) == health
+
+    def test_a_new_object_is_not_taken_for_a_healthy_one(self) -> None:
+        """The schema's default of observedGeneration is for the moment before the first decision."""
+        assert kstatus({"metadata": {"generation": 1}, "status": {"observedGeneration": -1}}) == "InProgress"

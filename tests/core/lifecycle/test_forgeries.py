@@ -1,0 +1,167 @@
+"""Pods that are not what they look like, and Backfills that are in each other's way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from support.operators.lifecycle_space import STATUSES
+from support.operators.observations import T0, after, checked, conditions, ended, look, pod, reason, running, seen
+
+from backfill_api.status.ending import Ending
+from backfill_core.lifecycle.naming import BASE_CHARACTERS_MAX, driver_name, number_of
+from backfill_core.lifecycle.observation import DeletePod, LaunchDriver, RemoveFinalizer
+
+RUNNING = STATUSES["running"]
+
+
+class TestAForgedPod:
+    """Whoever may make pods may write our owner and our labels on them."""
+
+    def test_of_another_name_is_none_of_ours(self) -> None:
+        """It said that the job was done, while the driver ran."""
+        forged = ended(0, 2, name="helper")
+
+        decision = checked(seen(status=RUNNING, pods=(running(), forged), look=look(), live=True))
+
+        assert decision.status.attempt is not None
+        assert decision.status.attempt.number == 1
+        assert "Complete" not in conditions(decision.status)
+
+    def test_of_the_next_name_ends_no_job_without_last_words(self) -> None:
+        """A driver leaves its last words, or ran before the operator's eyes."""
+        forged = ended(0, 2)
+        decision = checked(seen(status=RUNNING, pods=(running(), forged), look=look(), live=True))
+        assert "Complete" not in conditions(decision.status)
+
+        spoken = replace(forged, ending=Ending(outcome="Complete"))
+        decision = checked(seen(status=RUNNING, pods=(spoken,), live=True))
+        assert conditions(decision.status)["Complete"] == "True"
+
+    def test_that_has_the_place_of_the_one_on_record_is_not_believed(self) -> None:
+        """Same name, another UID: it must go, and it ends nothing."""
+        forged = ended(0, 1, uid="pod-9")
+
+        decision = checked(seen(status=RUNNING, pods=(forged,), live=True))
+
+        assert "Complete" not in conditions(decision.status)
+
+    def test_of_a_number_far_away_uses_up_no_numbers(self) -> None:
+        """999,999,999 attempts are all that a name has room for."""
+        far = running(999_999_999)
+
+        decision = checked(seen(status=RUNNING, pods=(running(), far), look=look(), live=True))
+
+        assert decision.status.attempts == 1
+        assert any(isinstance(one, DeletePod) and one.name == far.name for one in decision.actions)
+
+    @pytest.mark.parametrize("name", ["orders", "Orders.2", "a" * 80, "9lives"])
+    def test_is_told_by_its_name(self, name: str) -> None:
+        """One name for each attempt, and one attempt for each name."""
+        assert [number_of(name, driver_name(name, number)) for number in (1, 27, 999_999_999)] == [1, 27, 999_999_999]
+        for other in (
+            "x",
+            "",
+            f"{name}-0-driver",
+            driver_name(name, 1) + "x",
+            driver_name(f"{name}-1", 1),
+            f"{name}-01-driver",
+        ):
+            assert number_of(name, other) is None
+        assert len(driver_name(name, 999_999_999)) <= 63 >= BASE_CHARACTERS_MAX
+
+
+class TestADriverWithoutItsOwner:
+    """`kubectl delete --cascade=orphan` takes the owners away, and the Backfill after them."""
+
+    def test_is_drained_all_the_same(self) -> None:
+        """Else it went on without anybody who could command it."""
+        orphan = running(owner_uid=None, backfill_uid="uid-1")
+        leaving = seen(
+            status=RUNNING, pods=(orphan,), look=look(), live=True, deletion_ms=T0, finalizers=("backfill.dev/drain",)
+        )
+
+        decision = checked(leaving)
+
+        assert RemoveFinalizer() not in decision.actions
+        assert decision.status.attempt is not None
+        assert decision.status.attempt.stop is not None
+
+    def test_of_another_backfill_is_not_touched(self) -> None:
+        """A label of a UID is as good as an owner, and no better."""
+        other = running(owner_uid=None, backfill_uid="uid-2")
+        leaving = seen(status=RUNNING, pods=(other,), live=True, deletion_ms=T0, finalizers=("backfill.dev/drain",))
+
+        assert RemoveFinalizer() in checked(leaving).actions
+
+
+class TestADriverOnALostNode:
+    """A pod that tolerates everything for ever is never taken away by the cluster."""
+
+    @pytest.mark.parametrize("phase", ["Unknown", "Running"])
+    def test_is_given_up_after_ten_minutes(self, phase: str) -> None:
+        """Its successor never came."""
+        lost = running(phase=phase, ready=False)
+        first = seen(status=RUNNING, pods=(lost,), live=True)
+        decision = checked(first)
+        later = after(first, decision, pods=(lost,), live=True)
+
+        patient = checked(later, T0 + 9 * 60_000)
+        tired = checked(later, T0 + 11 * 60_000)
+
+        assert not any(isinstance(one, DeletePod) for one in patient.actions)
+        assert patient.requeue_after_s is not None
+        assert patient.requeue_after_s <= 60
+        assert any(isinstance(one, DeletePod) for one in tired.actions)
+
+    def test_is_kept_while_it_answers(self) -> None:
+        """Not ready and heard of: nobody kills it."""
+        silent = running(ready=False)
+        first = seen(status=RUNNING, pods=(silent,), live=True, look=look())
+        decision = checked(first)
+        later = checked(after(first, decision, pods=(silent,), look=look()), T0 + 3_600_000)
+
+        assert not any(isinstance(one, DeletePod) for one in later.actions)
+
+
+class TestATargetOfTwo:
+    """Each says so, and an event tells it once."""
+
+    def test_is_a_condition_and_an_event(self) -> None:
+        """The driver that comes second is refused by the target; this is said before it is paid for."""
+        first = seen(beside=("shop/b", "shop/c", "shop/d", "shop/e"))
+        decision = checked(first)
+
+        assert conditions(decision.status)["SharedTarget"] == "True"
+        assert [one.reason for one in decision.events].count("SharedTarget") == 1
+        assert "shop/b, shop/c, shop/d and 1 more write" in decision.events[0].message
+        again = checked(after(first, decision))
+        assert [one.reason for one in again.events].count("SharedTarget") == 0
+        alone = checked(replace(after(first, decision), beside=()))
+        assert "SharedTarget" not in conditions(alone.status)
+
+    def test_is_none_of_a_job_that_is_over(self) -> None:
+        """It writes no more."""
+        assert "SharedTarget" not in conditions(checked(seen(status=STATUSES["complete"], beside=("shop/b",))).status)
+
+
+class TestNoRoomForADriver:
+    """As many as the operator may make run already."""
+
+    def test_is_said_and_waited_for(self) -> None:
+        """Nothing is launched, and nothing fails."""
+        full = seen(no_room="10 of 10 drivers run")
+        decision = checked(full)
+
+        assert (decision.actions, reason(decision.status, "Reconciling")) == ((), "DriversLimited")
+        assert decision.status.attempts == 0
+        assert LaunchDriver(1, "Run") in checked(replace(full, no_room="")).actions
+
+    def test_holds_nobody_who_has_a_place(self) -> None:
+        """An attempt that is on record goes on."""
+        planned = checked(seen()).status
+
+        assert LaunchDriver(1, "Run") in checked(seen(status=planned, no_room="full", pods=())).actions
+        kept = checked(seen(status=RUNNING, pods=(running(),), look=look(), no_room="full"))
+        assert kept.status.phase == "Running"
+        assert pod().attempt == 1

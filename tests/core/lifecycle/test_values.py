@@ -1,0 +1,135 @@
+"""The small parts: moments, names, waits, last words, and when a status is worth a write."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.operators.lifecycle_space import PLAN
+from support.operators.observations import T0
+
+from backfill_api.status.ending import ENDING_BYTES_MAX, Ending
+from backfill_api.status.plan import PlanWarning
+from backfill_api.status.progress import ProgressSummary
+from backfill_api.status.status import BackfillStatus
+from backfill_core.lifecycle.inputs.backoff import backoff_ms
+from backfill_core.lifecycle.inputs.policy import Rules
+from backfill_core.lifecycle.inputs.timestamps import ms_of, rfc3339
+from backfill_core.lifecycle.naming import base_name, driver_name
+from backfill_core.lifecycle.status.status_pace import pace
+
+DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+LAST_MS = 253_402_300_799_000
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class TestMoments:
+    """The standard library knows better, but knows a clock too."""
+
+    @given(st.integers(0, LAST_MS))
+    def test_are_written_as_the_standard_library_writes_them(self, ms: int) -> None:
+        """UTC, whole seconds."""
+        assert rfc3339(ms) == datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ").rjust(20, "0")
+        assert ms_of(rfc3339(ms)) == ms // 1000 * 1000
+
+    @given(st.datetimes(min_value=datetime(1971, 1, 1), max_value=datetime(9998, 1, 1)), st.integers(-840, 840))
+    def test_are_read_with_fraction_and_offset(self, moment: datetime, minutes: int) -> None:
+        """Other tools write them so."""
+        sign, rest = "-" if minutes < 0 else "+", abs(minutes)
+        text = f"{moment.isoformat(timespec='microseconds')}{sign}{rest // 60:02}:{rest % 60:02}"
+
+        assert ms_of(text) == (datetime.fromisoformat(text) - EPOCH) // timedelta(milliseconds=1)
+
+    @pytest.mark.parametrize(
+        "text", [None, "", "soon", "2027-13-01T00:00:00Z", "2027-01-15", "２０２７-01-15T00:00:00Z"]
+    )
+    def test_nonsense_is_no_moment(self, text: str | None) -> None:
+        """Somebody may have edited it."""
+        assert ms_of(text) is None
+
+
+class TestNames:
+    """One name for pod, Service, ConfigMap and Secret."""
+
+    @given(st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", fullmatch=True), st.integers(1, 10**8))
+    def test_are_legal_for_the_strictest_kind(self, name: str, attempt: int) -> None:
+        """A Service's name begins with a letter and has at most 63 characters."""
+        assert DNS_1035.fullmatch(driver_name(name, attempt))
+        assert len(driver_name(name, attempt)) <= 63
+
+    def test_of_long_namesakes_differ(self) -> None:
+        """A hash stands for what was cut off."""
+        assert base_name("a" * 60) != base_name("a" * 61)
+        assert base_name("orders") == "orders"
+        assert base_name("a.b") != base_name("a-b")
+
+
+class TestBackoff:
+    """Doubled, bounded, the same on every look."""
+
+    @given(st.integers(1, 700), st.integers(0, 10_000), st.integers(1, 1000), st.text(max_size=9))
+    def test_stays_within_its_bounds(self, initial: int, more: int, failures: int, uid: str) -> None:
+        """At least four fifths of what was asked for, never more than the maximum."""
+        rules = Rules(backoff_initial_s=initial, backoff_max_s=initial + more)
+        full = min(initial * 2 ** min(failures - 1, 40), initial + more) * 1000
+
+        assert full * 0.8 - 20 <= backoff_ms(rules, uid, 3, failures) <= full
+
+    def test_spreads_those_that_failed_together(self) -> None:
+        """A thousand jobs on one node must not come back at once."""
+        waits = {backoff_ms(Rules(backoff_initial_s=600), f"uid-{number}", 1, 1) for number in range(1000)}
+
+        assert len(waits) >= 20
+
+
+class TestLastWords:
+    """A kubelet keeps 4,096 bytes."""
+
+    @given(st.text(max_size=4096), st.text(max_size=4096), st.integers(0, 32))
+    def test_always_fit_and_can_be_read_again(self, message: str, cure: str, warnings: int) -> None:
+        """What is cut are words, never the reason."""
+        warning = PlanWarning(reason="Big", message="x" * 300)
+        ending = Ending(outcome="Failed", reason="Big", message=message, cure=cure, plan=PLAN.model_copy(update={"warnings": (warning,) * warnings}))  # fmt: skip
+
+        text = ending.text()
+        read = Ending.read(text)
+
+        assert len(text.encode()) <= ENDING_BYTES_MAX
+        assert read is not None
+        assert (read.outcome, read.reason, read.plan is not None) == ("Failed", "Big", True)
+
+    @pytest.mark.parametrize("text", ["", "Traceback (most recent call last):", "{}", '{"outcome":"Maybe"}', "[1]"])
+    def test_somebody_elses_words_are_none(self, text: str) -> None:
+        """With the policy FallbackToLogsOnError the end of the log stands there."""
+        assert Ending.read(text) is None
+
+
+class TestPace:
+    """At most one progress write an object in 10 s or a per cent; anything else at once."""
+
+    OLD = BackfillStatus(observed_generation=1, phase="Running", progress=ProgressSummary(percent=4, rows_done=40))
+
+    @pytest.mark.parametrize(
+        ("change", "seconds", "expected"),
+        [
+            ({}, 0, "Never"),
+            ({"phase": "Paused"}, 0, "Now"),
+            ({"progress": ProgressSummary(percent=4, rows_done=41)}, 0, "Later"),
+            ({"progress": ProgressSummary(percent=4, rows_done=41)}, 10, "Progress"),
+            ({"progress": ProgressSummary(percent=5, rows_done=50)}, 0, "Progress"),
+            ({"progress": ProgressSummary(percent=4, rows_done=40, epoch=9)}, 10, "Never"),
+            ({"progress": ProgressSummary(percent=4, rows_done=41, epoch=9)}, 10, "Progress"),
+            ({"progress": ProgressSummary(percent=5, rows_done=50), "phase": "Paused"}, 0, "Now"),
+        ],
+    )
+    def test_tells_news_from_progress(self, change: dict[str, object], seconds: int, expected: str) -> None:
+        """A condition waits for nobody."""
+        new = self.OLD.model_copy(update=change)
+
+        said = pace(self.OLD, new, progress_written_ms=T0, now_ms=T0 + seconds * 1000)
+
+        assert said.write == expected
+        assert said.after_ms == (10_000 if expected == "Later" else 0)

@@ -1,0 +1,52 @@
+"""Rows that a filter leaves out are counted: a complete job is not short of them."""
+
+from support.simulation.hand_driven import HandDriven
+
+from backfill_core.job.state import receipt_from_json, receipt_to_json
+from backfill_core.protocol.messages import Receipt
+
+
+class TestACompleteJobWithAFilter:
+    """It ended at `100 % 1,990,195 of 1,999,980 rows`, which looks like a loss."""
+
+    def test_says_how_many_rows_it_left_out(self):
+        job = HandDriven(1000, 500, filtered=True)
+        job.let_pass(2.0, split_s=0.2)
+        view = job.view.strategy
+
+        assert (view.phase, view.rows_total) == ("Live", 1500)
+        assert (view.rows_done, view.rows_filtered) == (1500, 1350)
+        assert job.job.view(job.now).strategy.rows_done == 1500
+
+    def test_without_one_leaves_out_nothing(self):
+        job = HandDriven(1000, 500)
+        job.let_pass(2.0, split_s=0.2)
+
+        assert (job.view.strategy.rows_done, job.view.strategy.rows_filtered) == (1500, 0)
+
+    def test_keeps_the_count_for_an_attempt_that_finds_the_version_gone(self):
+        """What is left to know then is what the state says."""
+        job = HandDriven(1000, filtered=True)
+
+        assert job.job._strategy.to_json()["rowsLive"] == 1000
+
+
+class TestAStoredReceipt:
+    def test_comes_back_with_what_it_did_not_compare(self):
+        receipt = Receipt(3, 7, 5, 90, 8, "ab", (), 0.1, 1, complete=False, rows_filtered=10, rows_total=1000)
+
+        assert receipt_from_json(receipt_to_json(receipt)) == receipt
+
+    def test_of_an_earlier_release_is_about_all(self):
+        old = {
+            "sourceVersion": 3,
+            "targetVersion": 7,
+            "epoch": 5,
+            "rows": 90,
+            "vnodes": 8,
+            "digest": "ab",
+            "mismatches": [],
+            "seconds": 0.1,
+        }
+
+        assert receipt_from_json(old).complete

@@ -1,0 +1,137 @@
+"""Others write to the target, or take away what is staged, while a job runs: what is complete is still equal."""
+
+import threading
+from pathlib import Path
+
+import pytest
+from support.tables.jobs import job, make_orders
+from support.tables.oracle import rows_in, seals, violations
+
+from backfill_spark.delta.foreign_commits import commits_of_others, foreign
+from backfill_spark.driver import attempt as driver
+from backfill_spark.driver.action_executor import SparkHands
+from backfill_spark.settings import DriverSettings
+from backfill_spark.sinks.delta import sink
+from backfill_spark.sinks.delta.staging import StagingFolder
+
+ROWS = 4000
+
+
+@pytest.fixture
+def place(spark, tmp_path):
+    """A source, and jobs from it to a target that others reach."""
+
+    class Place:
+        source, target = str(tmp_path / "source"), str(tmp_path / "target")
+        looks = []
+
+        def __init__(self):
+            make_orders(spark, self.source, ROWS, files=4)
+
+        def run(self, observe=lambda _: None, **spec):
+            self.looks = []
+
+            def look(progress):
+                self.looks.append(progress)
+                observe(progress)
+
+            settings = DriverSettings(state_dir=tmp_path / "state", cores=2)
+            given = job(self.source, self.target, **{"barrier": {"intervalMs": 300}, **spec})
+            return driver.run_driver(given, settings=settings, observe=look, spark=spark)
+
+    return Place()
+
+
+class Vacuumed(StagingFolder):
+    """Somebody takes the files of one piece of work as soon as they are written, and those of another just before their seal."""
+
+    taken = []
+
+    def files(self, folder):
+        found = super().files(folder)
+        if not self.taken:
+            self._take(found)
+        return super().files(folder)
+
+    def check(self, files):
+        if len(self.taken) == 1:
+            self._take([file.path for file in files])
+        super().check(files)
+
+    def _take(self, paths):
+        self.taken.append(paths)
+        for path in paths:
+            Path(path).unlink()
+
+
+class TestStagedFilesThatAreTakenAway:
+    """A VACUUM of the target without retention: 12,000 of 12,000 rows were missing, and the job was complete."""
+
+    @pytest.mark.parametrize("where", [None, "id % 2 = 0"])
+    def test_are_staged_again(self, place, monkeypatch, where):
+        monkeypatch.setattr(sink, "StagingFolder", Vacuumed)
+        monkeypatch.setattr(Vacuumed, "taken", [])
+        outcome = place.run(transform={"where": where} if where else {})
+
+        assert [bool(paths) for paths in Vacuumed.taken] == [True, True]
+        assert outcome.reason == "Complete"
+        view = f"SELECT * FROM source WHERE {where or 'true'}"
+        assert violations(place.source, place.target, seals(place.target)[-1], view) == []
+
+
+class DeletesBeside(SparkHands):
+    """Lets somebody else delete rows when a receipt was just taken, and one row while history is copied."""
+
+    spark, path, done = None, "", []
+
+    def _verify(self, work):
+        answer = super()._verify(work)
+        if not self.done:
+            self.done.append(work)
+            self.spark.sql(f"DELETE FROM delta.`{self.path}` WHERE id < 10")
+        return answer
+
+
+class TestARowThatIsDeletedAfterTheReceipt:
+    def test_is_found_by_the_next_one(self, spark, place, monkeypatch):
+        """It landed between the compared version and the last commit: nobody had looked."""
+        monkeypatch.setattr(driver, "SparkHands", DeletesBeside)
+        monkeypatch.setattr(DeletesBeside, "spark", spark)
+        monkeypatch.setattr(DeletesBeside, "path", place.target)
+        monkeypatch.setattr(DeletesBeside, "done", [])
+        outcome = place.run(verify="Final")
+
+        assert (outcome.reason, rows_in(place.target)) == ("VerificationFailed", ROWS - 10)
+        assert "Others committed version" in outcome.message
+        assert "(DELETE by Apache-Spark" in outcome.message
+        assert "others changed the target: version" in place.looks[-1].warnings[0]
+        assert not seals(place.target)[-1].state["finished"]
+
+
+class TestACommitOfOthers:
+    def test_is_seen_while_the_job_runs(self, spark, place):
+        """With its version, operation and engine; an OPTIMIZE changes no row."""
+        once = threading.Event()
+
+        def delete(progress):
+            if progress.rows_done and not once.is_set():
+                once.set()
+                spark.sql(f"DELETE FROM delta.`{place.target}` WHERE id % 7 = 0")
+
+        place.run(delete, throttle={"rowsPerSecond": 2000})
+
+        assert once.is_set()
+        [words] = place.looks[-1].warnings
+        assert "(DELETE by Apache-Spark" in words
+        newest = seals(place.target)[-1].version
+        app = Path(place.target, "_delta_log", f"{newest:020}.json").read_text().split('"appId":"')[1].split('"')[0]
+        assert len(commits_of_others(spark, place.target, 1, newest, app)) == 1
+        assert commits_of_others(spark, place.target, 1, newest, "x", friends="backfill-")[0].operation == "DELETE"
+
+    def test_counts_when_it_changes_rows_or_columns(self):
+        info = '{"commitInfo":{"operation":"OPTIMIZE","engineInfo":"x"}}'
+        same = '{"add":{"path":"a","dataChange":false}}'
+        for line in ('{"add":{"dataChange":true}}', '{"remove":{"dataChange":true}}', '{"cdc":{}}', '{"metaData":{}}'):
+            assert foreign(3, [info, same, line, ""], "ours").operation == "OPTIMIZE"
+            assert foreign(3, [info, line, '{"txn":{"appId":"ours"}}'], "ours") is None
+        assert foreign(3, [info, same], "ours") is None

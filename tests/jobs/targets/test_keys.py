@@ -1,0 +1,115 @@
+"""The key of an Upsert: two rows that share it are never Complete, whatever the size of the source."""
+
+import pytest
+from support.tables.jobs import job, make_orders
+from support.tables.oracle import rows_in, seals
+from support.tables.other_engine import insert
+
+from backfill_spark.driver import attempt as driver
+from backfill_spark.driver import plan
+from backfill_spark.settings import DriverSettings
+
+ROWS = 1000
+
+
+class Place:
+    """A source in which one key may stand twice, and jobs from it."""
+
+    def __init__(self, spark, folder):
+        self.spark, self.folder = spark, folder
+        self.source, self.target = str(folder / "source"), str(folder / "target")
+        make_orders(spark, self.source, ROWS, files=4)
+
+    def double(self):
+        insert(self.source, "SELECT * FROM now WHERE id = 77")
+
+    def settings(self, **more):
+        return DriverSettings(state_dir=self.folder / "state", cores=2, **more)
+
+    def run(self, check_unique=None, **spec):
+        settings = self.settings(check_unique=check_unique)
+        return driver.run_driver(job(self.source, self.target, **spec), settings=settings, spark=self.spark)
+
+    def named(self, key):
+        return self.spark.sql(f"SELECT xxhash64({key}L)").first()[0]
+
+    def rows(self):
+        return rows_in(self.target)
+
+
+@pytest.fixture
+def place(spark, tmp_path):
+    """A source of orders without doubled keys."""
+    return Place(spark, tmp_path)
+
+
+@pytest.fixture
+def large(monkeypatch):
+    """Every table is large."""
+    monkeypatch.setattr(driver, "CHECK_UNIQUE_ROWS_MAX", 10)
+    monkeypatch.setattr(plan, "CHECK_UNIQUE_ROWS_MAX", 10)
+
+
+class TestADoubledKey:
+    """ADR 0013."""
+
+    @pytest.mark.parametrize("verify", ["None", "Final"])
+    def test_of_a_large_source_is_found_before_the_end(self, place, large, verify):
+        place.double()
+        outcome = place.run(verify=verify)
+
+        assert (outcome.exit_code, outcome.reason) == (23, "KeyNotUnique")
+        assert f"2 rows of the target have xxhash64(id) = {place.named(77)}" in outcome.message
+        assert " 77" not in outcome.message
+        assert not seals(place.target)[-1].state["finished"]
+
+    def test_is_found_again_by_the_next_attempt(self, place, large):
+        """What was not proven is not believed later."""
+        place.double()
+        place.run()
+
+        assert place.run().reason == "KeyNotUnique"
+
+    def test_of_a_small_source_is_found_before_the_first_write(self, place):
+        place.double()
+
+        assert place.run().reason == "KeyNotUnique"
+        assert seals(place.target) == []
+
+    def test_that_the_transform_makes_is_found(self, place):
+        """The source's own key is unique there."""
+        outcome = place.run(transform={"select": ["id % 500 AS id", "amount"]})
+
+        assert outcome.reason == "KeyNotUnique"
+
+    def test_nobody_looks_when_told_not_to(self, place):
+        place.double()
+
+        assert place.run(check_unique=False).reason == "Complete"
+        assert place.rows() == ROWS + 1
+
+
+class TestAKeyThatIsUnique:
+    """The proof is part of the way to the end."""
+
+    def test_is_proven_in_the_state(self, place, large):
+        outcome = place.run(verify="Final")
+
+        assert (outcome.reason, outcome.receipt.equal) == ("Complete", True)
+        proven = [seal.state["keyProven"] for seal in seals(place.target)]
+        assert (proven[0], proven[-1]) == (False, True)
+
+
+class TestAPlan:
+    """Says when a doubled key would be found late, or never."""
+
+    def warnings(self, place, **settings):
+        made = plan.plan_job(job(place.source, place.target), settings=place.settings(**settings), spark=place.spark)
+        return [one.reason for one in made.warnings]
+
+    def test_of_a_large_source(self, place, large):
+        assert "KeyUnproven" in self.warnings(place)
+
+    def test_when_nobody_looks(self, place):
+        assert "KeyUnproven" in self.warnings(place, check_unique=False)
+        assert "KeyUnproven" not in self.warnings(place)

@@ -1,0 +1,73 @@
+"""A job's state is taken out of its target: nobody can take it up any more, and any writer may use the table."""
+
+import pytest
+from support.tables.jobs import job, make_orders
+from support.tables.other_engine import update
+
+from backfill_core.errors import FencedError, NotFinishedError, StateMismatchError
+from backfill_core.job.owner import released
+from backfill_core.job.state import txn_version
+from backfill_spark.driver.attempt import request_stop, run_driver
+from backfill_spark.driver.job_context import open_target
+from backfill_spark.driver.release import release
+from backfill_spark.settings import DriverSettings
+
+ROWS = 500
+
+
+class TestARelease:
+    def test_of_a_job_that_is_under_way_is_refused_and_of_a_finished_one_frees_the_table(self, spark, tmp_path):
+        """One table through all of it: a table takes Spark seconds."""
+        source, target = str(tmp_path / "source"), str(tmp_path / "target")
+        make_orders(spark, source, ROWS, files=2)
+        settings = DriverSettings(state_dir=tmp_path / "state", cores=2)
+        held = job(source, target, barrier={"intervalMs": 200}, throttle={"rowsPerSecond": 0})
+        backfill = job(source, target, barrier={"intervalMs": 200})
+
+        assert run_driver(held, settings=settings, observe=lambda _: request_stop(False), spark=spark).exit_code == 10
+        with pytest.raises(NotFinishedError, match="0 rows are in the target, attempt 1"):
+            release(backfill, settings=settings, spark=spark)
+        assert run_driver(backfill, settings=settings, spark=spark).outcome == "Complete"
+        with pytest.raises(Exception, match="DomainMetadata"):
+            update(target, "id = 1", amount="7.0")
+        before = open_target(spark, backfill)
+
+        done = release(backfill, settings=settings, spark=spark)
+
+        assert "domainMetadata" not in done.features
+        update(target, "id = 1", amount="7.0")
+        assert (open_target(spark, backfill).state, open_target(spark, backfill).committer.domains()) == (None, ())
+        assert spark.read.format("delta").load(target).count() == ROWS
+        with pytest.raises(StateMismatchError, match="no state of this job"):
+            release(backfill, settings=settings, spark=spark)
+        # A driver that froze before and wakes now is refused by Delta itself.
+        with pytest.raises(FencedError):
+            before.committer.seal(txn_version(before.state.attempt, before.state.epoch + 9), (), before.state.encode())
+        assert run_driver(backfill, settings=settings, spark=spark).reason == "TargetNotEmpty"
+
+    def test_leaves_the_other_jobs_of_a_table(self, spark, tmp_path):
+        """Delta drops all domains with the feature: that of another job is its state."""
+        source, target = str(tmp_path / "source"), str(tmp_path / "target")
+        make_orders(spark, source, ROWS, files=1)
+        settings = DriverSettings(state_dir=tmp_path / "state", cores=2)
+        shared = {"target": {"writeMode": "Append", "existingRows": "Keep"}, "barrier": {"intervalMs": 200}}
+        one, other = (job(source, target, jobId=name, **shared) for name in ("one", "other"))
+        for backfill in (one, other):
+            assert run_driver(backfill, settings=settings, spark=spark).outcome == "Complete"
+
+        done = release(one, settings=settings, spark=spark)
+
+        assert "domainMetadata" in done.features
+        assert open_target(spark, one).state is None
+        assert open_target(spark, other).state.finished
+
+
+class TestTheClaims:
+    def test_of_others_stay(self):
+        stored = (
+            '{"format":1,"jobs":{"backfill.a":{"jobId":"a","shares":true},"backfill.b":{"jobId":"b","shares":true}}}'
+        )
+
+        assert released("backfill.a", stored) == '{"format":1,"jobs":{"backfill.b":{"jobId":"b","shares":true}}}'
+        assert released("backfill.b", released("backfill.a", stored)) is None
+        assert released("backfill.a", None) is None

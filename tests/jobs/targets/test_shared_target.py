@@ -1,0 +1,65 @@
+"""Two jobs and one target: one fills it and the other is refused, or both say that they add to it."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from support.tables.jobs import job, make_orders
+from support.tables.oracle import rows_in
+
+from backfill_core.errors import TargetTakenError
+from backfill_spark.driver.attempt import run_driver
+from backfill_spark.driver.job_context import open_target
+from backfill_spark.settings import DriverSettings
+from backfill_spark.sinks.delta.sink import DeltaSink
+
+ROWS = 300
+
+
+@pytest.fixture
+def place(spark, tmp_path):
+    """A source, an empty target, and jobs between them."""
+
+    class Place:
+        source, target = str(tmp_path / "source"), str(tmp_path / "target")
+
+        def __init__(self):
+            make_orders(spark, self.source, ROWS, files=2)
+            sink = DeltaSink(spark, self.target, write_mode="Append", key=(), job_id="x")
+            sink.prepare(spark.read.format("delta").load(self.source).schema)
+
+        def job(self, name, **target):
+            return job(self.source, self.target, name=name, target={"writeMode": "Append", **target})
+
+        def run(self, name, **target):
+            settings = DriverSettings(state_dir=tmp_path / "state", cores=2)
+            return run_driver(self.job(name, **target), settings=settings, spark=spark)
+
+    return Place()
+
+
+class TestTwoJobsAndOneTarget:
+    """Each copied all rows, and both were Complete."""
+
+    def test_started_together_one_fills_it_and_the_other_is_refused(self, spark, place):
+        with ThreadPoolExecutor(2) as pool:
+            outcomes = list(pool.map(place.run, ["a", "b"]))
+
+        reasons = sorted(one.reason for one in outcomes)
+        assert reasons[0] == "Complete"
+        # Who comes when the other has sealed, or is finished, meets its rows.
+        assert reasons[1] in ("TargetTaken", "TargetNotEmpty")
+        assert rows_in(place.target) == ROWS
+
+    def test_that_both_add_on_purpose_both_do(self, spark, place):
+        with ThreadPoolExecutor(2) as pool:
+            outcomes = list(pool.map(lambda name: place.run(name, existingRows="Keep"), ["a", "b"]))
+
+        assert [one.reason for one in outcomes] == ["Complete", "Complete"]
+        assert rows_in(place.target) == 2 * ROWS
+
+    def test_an_unfinished_job_is_named_before_anything_is_read(self, spark, place):
+        one = open_target(spark, place.job("a"))
+        one.committer.fence(1 << 32 | 1, '{"jobId":"default/a"}', opened_at=None, claim=one.claim)
+
+        with pytest.raises(TargetTakenError, match="default/a"):
+            open_target(spark, place.job("b"))

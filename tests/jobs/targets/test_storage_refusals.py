@@ -1,0 +1,174 @@
+"""A full disk and a folder without write access, on real files: said in our words, and nothing is lost.
+
+A disk is full for a JVM that may write no file above some size: the same calls fail, at the same places, and room comes
+back at once. A folder refuses root too, once the process has lost its right to override modes.
+"""
+
+import contextlib
+import ctypes
+import os
+import resource
+import subprocess
+import sys
+import threading
+
+import pytest
+from support.tables.jobs import job, make_orders, write_yaml
+
+from backfill_core.errors import PermissionDeniedError, StorageFullError, TransientError
+from backfill_spark.driver.attempt import run_driver
+from backfill_spark.settings import DriverSettings
+from backfill_spark.sinks.delta.committer import DeltaCommitter
+from backfill_spark.sinks.delta.sink import DeltaSink
+from backfill_spark.sources.delta.source import DeltaSource
+
+PR_CAPBSET_DROP, CAP_DAC_OVERRIDE = 24, 1
+SMALL = 40_000
+linux = pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="limits of another process are Linux's")
+
+
+@contextlib.contextmanager
+def files_of_at_most(spark, size_bytes):
+    """Let the JVM write no file above a size."""
+    pid = spark._jvm.java.lang.ProcessHandle.current().pid()
+    before = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (size_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
+
+
+def settings(folder):
+    return DriverSettings(cores=2, state_dir=folder / "state", check_unique=False)
+
+
+@linux
+class TestAFullDisk:
+    """Retryable: what was sealed stays, what was under way is done again."""
+
+    def noise(self, spark, rows):
+        return spark.range(0, rows, 1, 1).selectExpr("id", "sha2(cast(id AS string), 512) AS noise")
+
+    @pytest.fixture
+    def sink(self, spark, tmp_path):
+        sink = DeltaSink(spark, str(tmp_path / "t"), write_mode="Append", key=(), job_id="j")
+        sink.prepare(self.noise(spark, 1).schema)
+        # The first file of a JVM unpacks the compressor's library: under the limit it would be broken for good.
+        sink.stage(self.noise(spark, 1), attempt=1, work_id=0)
+        return sink
+
+    def test_while_staging(self, spark, sink):
+        source = DeltaSource(spark, sink.path, key=())
+        source.pin(None)
+
+        with files_of_at_most(spark, SMALL), pytest.raises(Exception) as failure:
+            sink.stage(self.noise(spark, 20_000), attempt=1, work_id=1)
+        error = source.explain_failure(failure.value)
+        assert isinstance(error, StorageFullError), failure.value
+        assert error.retryable
+
+    def test_while_sealing(self, spark, sink):
+        """Also the half of a commit that was written is nobody's."""
+        committer = DeltaCommitter(spark, sink.path, app_id="a", domain="backfill.x")
+        files = committer.measure(sink.stage(self.noise(spark, 100), attempt=1, work_id=1))
+
+        with files_of_at_most(spark, 100), pytest.raises(StorageFullError):
+            committer.seal(1, files, "state")
+        assert spark.read.format("delta").load(sink.path).count() == 0
+        committer.seal(1, files, "state")
+        assert spark.read.format("delta").load(sink.path).count() == 100
+        assert committer.read_state().text == "state"
+
+    def test_a_job_goes_on_when_there_is_room_again(self, spark, tmp_path):
+        """Nobody has to start it again."""
+        make_orders(spark, str(tmp_path / "s"), 40_000, files=4)
+        backfill = job(str(tmp_path / "s"), str(tmp_path / "t"), verify="Final")
+        reasons, room = [], threading.Event()
+
+        def observe(progress):
+            reasons.append(progress.reason)
+            if "no space left" in progress.reason:
+                room.set()
+
+        with contextlib.ExitStack() as full:
+            full.enter_context(files_of_at_most(spark, SMALL))
+            waiting = threading.Thread(target=lambda: (room.wait(30), full.close()))
+            waiting.start()
+            outcome = run_driver(backfill, settings=settings(tmp_path), spark=spark, observe=observe)
+            room.set()
+            waiting.join()
+
+        assert (outcome.outcome, outcome.message) == ("Complete", "")
+        assert outcome.receipt.equal
+        assert outcome.receipt.rows == 40_000
+        assert any("no space left" in reason for reason in reasons), set(reasons)
+
+
+@linux
+class TestNoWriteAccess:
+    """Final: somebody has to grant it."""
+
+    def test_to_the_log_of_the_target(self, spark, tmp_path):
+        """The folder may be written, what is in it may not: only the commit finds out."""
+        make_orders(spark, str(tmp_path / "s"), 10, files=1)
+        DeltaSink(spark, str(tmp_path / "t"), write_mode="Append", key=(), job_id="j").prepare(
+            spark.read.format("delta").load(str(tmp_path / "s")).schema
+        )
+        spec = write_yaml(tmp_path / "job.yaml", str(tmp_path / "s"), str(tmp_path / "t"))
+        log = tmp_path / "t" / "_delta_log"
+        before = sorted(log.glob("*.json"))
+        log.chmod(0o555)
+        for folder in log.iterdir():
+            folder.chmod(0o555)
+
+        done = subprocess.run(
+            [sys.executable, "-m", "backfill_spark", "-f", str(spec)],
+            env=dict(os.environ, BACKFILL_STATE_DIR=str(tmp_path / "state"), BACKFILL_MEMORY="1g"),
+            preexec_fn=self.lose_override, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        log.chmod(0o755)
+
+        assert done.returncode == PermissionDeniedError.exit_code, done.stdout + done.stderr
+        assert "PermissionDenied" in done.stdout + done.stderr
+        assert sorted(log.glob("*.json")) == before
+
+    @staticmethod
+    def lose_override():
+        """Root without this right is stopped by modes like everybody else; who never had it is stopped already."""
+        ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, 0, 0, 0)
+
+
+class Refusing:
+    """A file system that refuses to open anything, with an exception of the JVM."""
+
+    def __init__(self, exception):
+        self.exception = exception
+
+    def open(self, path):
+        from py4j.protocol import Py4JJavaError
+
+        raise Py4JJavaError("An error occurred", self.exception)
+
+
+class TestALogThatCannotBeRead:
+    """Only what is not there has expired: the rest may be there again in a moment."""
+
+    @pytest.mark.parametrize(
+        ("name", "error"),
+        [
+            ("org.apache.hadoop.security.AccessControlException", PermissionDeniedError),
+            ("java.net.SocketTimeoutException", TransientError),
+        ],
+    )
+    def test_is_not_called_expired(self, spark, tmp_path, name, error):
+        make_orders(spark, str(tmp_path / "s"), 10, files=1)
+        source = DeltaSource(spark, str(tmp_path / "s"), key=())
+        source.pin(None)
+        made = spark._jvm
+        for part in name.split("."):
+            made = getattr(made, part)
+        source._log._fs = Refusing(made("no"))
+
+        with pytest.raises(error):
+            source.check_versions(0, 1)

@@ -1,0 +1,124 @@
+"""Where a table is: however a spec spells a place, it is the same table, or refused by the field."""
+
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from support.tables.jobs import job, make_orders
+
+from backfill_core.errors import InvalidSpecError, TargetIsSourceError, TransientError
+from backfill_spark import sinks, sources
+from backfill_spark.delta.location import in_one_store, location, one_spelling, target_location
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A folder, a link to it, and the current folder inside it."""
+    folder = tmp_path / "lake ü"
+    folder.mkdir()
+    (tmp_path / "link").symlink_to(folder)
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("HOME", str(folder))
+    return folder
+
+
+def spellings(folder: Path, name: str) -> dict[str, str]:
+    link = folder.parent / "link"
+    return {
+        "plain": f"{folder}/{name}",
+        "file:/": f"file:{folder}/{name}",
+        "file:///": f"file://{folder}/{name}/",
+        "relative": name,
+        "home": f"~/{name}",
+        "link": f"{link}/{name}",
+        "link, as a URI": f"file:{link}//{name}",
+        "parent": f"{folder}/none/../{name}",
+        "two slashes": f"/{folder}/{name}",
+    }
+
+
+class TestOnePlace:
+    """A table that is made elsewhere is a copy that nobody finds."""
+
+    def test_however_it_is_spelled(self, spark, place):
+        """For sources and for targets."""
+        found = {words: one_spelling(spark, text, field="f") for words, text in spellings(place, "x").items()}
+
+        assert set(found.values()) == {str(place / "x")}, found
+
+    def test_a_target_as_uri_is_made_there(self, spark, place):
+        """Java and Spark print places so; nothing else is made."""
+        make_orders(spark, str(place / "s"), 10, files=1)
+        for name in ("a", "b"):
+            backfill = job(f"file:{place}/s", f"file:{'//' * (name == 'b')}{place}/{name}")
+            sink = sinks.discover()["Delta"].open(spark, backfill)
+            source = sources.discover()["Delta"].open(spark, backfill.spec.source)
+            schema = source.pin(None).schema
+            sink.check(schema, source_path=source.path, has_state=False)
+            sink.prepare(schema)
+
+        assert DeltaTable(str(place / "a")).schema() == DeltaTable(str(place / "b")).schema()
+        assert sorted(one.name for one in place.iterdir()) == ["a", "b", "s"]
+
+    def test_source_and_target_in_two_spellings_are_one(self, spark, place):
+        make_orders(spark, str(place / "s"), 10, files=1)
+        for text in spellings(place, "s").values():
+            backfill = job(str(place / "s"), text)
+            sink = sinks.discover()["Delta"].open(spark, backfill)
+            schema = spark.read.format("delta").load(str(place / "s")).schema
+            with pytest.raises(TargetIsSourceError):
+                sink.check(schema, source_path=str(place / "s"), has_state=False)
+
+    def test_one_object_store_has_two_schemes(self):
+        assert in_one_store("s3://b/t") == in_one_store("s3a://b/t") == "s3a://b/t"
+        assert in_one_store("/lake/x") == "/lake/x"
+
+    def test_a_name_in_the_catalog_stands_for_one_too(self, spark, tmp_path):
+        """Java escapes a folder's name in a URI; the folder is none of that name."""
+        folder = tmp_path / "a b%41"
+        spark.sql(f"CREATE DATABASE odd LOCATION '{folder}'")
+        try:
+            assert target_location(spark, None, "odd.t") == f"{folder}/t"
+            spark.sql("CREATE TABLE odd.t (id LONG) USING delta")
+            assert target_location(spark, None, "odd.t") == location(spark, None, "odd.t") == f"{folder}/t"
+        finally:
+            spark.sql("DROP DATABASE odd CASCADE")
+
+
+class TestNoPlace:
+    """By field, never as something that may pass."""
+
+    @pytest.mark.parametrize(
+        ("text", "words"),
+        [
+            ("foo://a/b", "no file system for foo"),
+            ("dbfs:/x", "no file system for dbfs"),
+            ("s3://b/x", "such as s3a"),
+            ("C:/x", "no file system for c"),
+            ("http://a/b", "http has no folders"),
+            ("file:x", "relative"),
+            ("~nobody_of_that_name/x", "cannot be followed"),
+            ("/", "root of a file system"),
+            ("file:///..", "root of a file system"),
+            ("hdfs:/x", "no host"),
+        ],
+    )
+    def test_of_a_target(self, spark, text, words):
+        with pytest.raises(InvalidSpecError, match=words) as refusal:
+            target_location(spark, text, None)
+        assert refusal.value.message.startswith("spec.target.delta.path: ")
+        assert refusal.value.cure
+
+    def test_of_a_source(self, spark):
+        with pytest.raises(InvalidSpecError, match=r"spec\.source\.delta\.path: .*no file system"):
+            location(spark, "foo://a/b", None)
+
+    @pytest.mark.parametrize(("text", "jar"), [("s3a://b/x", "hadoop-aws"), ("abfss://c@a/x", "hadoop-azure")])
+    def test_without_the_jar_it_is_named(self, spark, text, jar):
+        with pytest.raises(InvalidSpecError) as refusal:
+            location(spark, text, None)
+        assert jar in refusal.value.cure
+
+    def test_a_host_that_is_not_found_may_be_found_later(self, spark):
+        with pytest.raises(TransientError, match=r"spec\.source\.delta\.path"):
+            location(spark, "hdfs://no-such-host.invalid:1/x", None)

@@ -1,0 +1,113 @@
+"""Partition values of instants, local times and days: the same whatever zone the JVM is in."""
+
+import pytest
+from deltalake import DeltaTable, QueryBuilder
+
+from backfill_spark.delta.partition_values import instant, partition_of
+from backfill_spark.jvm import session
+from backfill_spark.sinks.delta.committer import DeltaCommitter
+from backfill_spark.sinks.delta.sink import DeltaSink
+
+ZONES = ("Europe/Berlin", "America/New_York", "Pacific/Apia")
+MOMENTS = [
+    # The hours that summer time skips and doubles: Berlin's, New York's; and the day that Samoa left out.
+    *("2021-03-28 01:59:59.999999", "2021-03-28 02:00:00", "2021-03-28 02:30:00.1", "2021-03-28 03:00:00"),
+    *("2021-10-31 02:30:00", "2021-10-31 03:00:00", "2021-03-14 02:30:00", "2021-11-07 01:30:00"),
+    *("2011-12-30 00:00:00", "2011-12-31 12:00:00"),
+    # The days that the Gregorian calendar skips, and around them.
+    *("1582-10-04 23:59:59", "1582-10-05 00:00:00", "1582-10-10 12:00:00", "1582-10-15 00:00:00"),
+    *("1883-11-18 12:00:00", "1893-04-01 00:00:00", "1900-01-01 00:00:00", "1900-02-28 12:00:00"),
+    *("2024-02-29 23:59:59.999999", "1969-12-31 23:59:59.5", "0001-01-01 00:00:00", "9999-12-31 23:59:59.999999"),
+    *("+12345-01-02 03:04:05.1", "-0044-03-15 01:02:03"),
+]  # fmt: skip
+
+
+@pytest.fixture
+def in_zone(spark):
+    """Puts the JVM into a zone; the session's own stays UTC."""
+    zones = spark._jvm.java.util.TimeZone
+    before = zones.getDefault()
+    yield lambda name: zones.setDefault(zones.getTimeZone(name))
+    zones.setDefault(before)
+
+
+class TestInEveryZone:
+    """A JVM takes the zone of its machine, and Java's older classes read texts in it."""
+
+    def test_what_is_sealed_is_what_was_staged(self, spark, tmp_path, in_zone):
+        """Read by an engine without a JVM: as partitions, and beside them as plain columns."""
+        texts = ", ".join(f"'{moment}'" for moment in MOMENTS)
+        rows = spark.sql(f"SELECT posexplode(array({texts})) AS (id, text)").repartition(1)
+        rows = rows.selectExpr("id", "cast(text AS timestamp) AS at", "cast(text AS timestamp_ntz) AS local",
+                               "cast(text AS date) AS day", "unix_micros(at) AS at_is", "cast(local AS string) AS local_is",
+                               "unix_date(day) AS day_is").localCheckpoint()  # fmt: skip
+        path, by = str(tmp_path / "t"), ("at", "local", "day")
+        sink = DeltaSink(spark, path, write_mode="Append", key=(), job_id="j", partition_by=by)
+        sink.prepare(rows.schema)
+        for number, zone in enumerate(ZONES):
+            in_zone(zone)
+            committer = DeltaCommitter(spark, path, app_id="a", domain="backfill.x")
+            committer.seal(number + 1, committer.measure(sink.stage(rows, attempt=1, work_id=number)), "s")
+
+        read = QueryBuilder().register("t", DeltaTable(path)).execute(
+            """SELECT count(*) FILTER (WHERE cast(at AS bigint) = at_is AND cast(day AS int) = day_is), count(*),
+               count(*) FILTER (WHERE cast(local AS bigint) = at_is), count(DISTINCT at) FROM t"""
+        ).read_all().to_batches()[0]  # fmt: skip
+        expected = len(MOMENTS) * len(ZONES)
+        assert [read.column(index)[0].as_py() for index in range(4)] == [expected, expected, expected, len(MOMENTS)]
+
+    def test_a_reader_in_another_zone_sees_the_same_instants(self, spark, tmp_path):
+        """A text without a zone would be another instant there."""
+        rows = spark.sql("SELECT 1 AS id, timestamp_micros(1700000000123456) AS at")
+        path = str(tmp_path / "t")
+        sink = DeltaSink(spark, path, write_mode="Append", key=(), job_id="j", partition_by=("at",))
+        sink.prepare(rows.schema)
+        committer = DeltaCommitter(spark, path, app_id="a", domain="backfill.x")
+        committer.seal(1, committer.measure(sink.stage(rows, attempt=1, work_id=1)), "s")
+
+        there = spark.newSession()
+        there.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+        found = there.read.format("delta").load(path).selectExpr("unix_micros(at) AS at").first()
+        assert found["at"] == 1700000000123456
+
+    def test_a_session_in_another_zone_stages_the_same_instants(self, spark, tmp_path):
+        """Its folders would be named in that zone, and in autumn two hours are one name."""
+        there = spark.newSession()
+        there.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+        rows = there.sql("SELECT explode(array(1635638400, 1635642000)) AS id, timestamp_seconds(id) AS at")
+        path = str(tmp_path / "t")
+        sink = DeltaSink(there, path, write_mode="Append", key=(), job_id="j", partition_by=("at",))
+        sink.prepare(rows.schema)
+        committer = DeltaCommitter(there, path, app_id="a", domain="backfill.x")
+        committer.seal(1, committer.measure(sink.stage(rows, attempt=1, work_id=1)), "s")
+
+        assert spark.read.format("delta").load(path).where("unix_seconds(at) = id").count() == 2
+
+    def test_our_own_jvms_are_in_utc(self, spark):
+        """Drivers and, by their own options, executors."""
+        assert spark._jvm.java.lang.System.getProperty("user.timezone") == "UTC"
+        assert session.ONE_ZONE in session.EXECUTOR_OPTIONS
+
+
+class TestTexts:
+    """From the name of a folder to the log."""
+
+    def test_values_are_read_from_folders(self):
+        assert partition_of("/t/backfill-1/a1/s1/p=a%20b/q=__HIVE_DEFAULT_PARTITION__/f.parquet", ("q", "p")) == (
+            ("q", None), ("p", "a b"),
+        )  # fmt: skip
+
+    @pytest.mark.parametrize(
+        ("folder", "logged"),
+        [
+            ("2021-03-28 02:30:00", "2021-03-28T02:30:00.000000Z"),
+            ("2021-03-28 02:30:00.1", "2021-03-28T02:30:00.100000Z"),
+            ("+12345-01-02 03:04:05.000001", "+12345-01-02T03:04:05.000001Z"),
+        ],
+    )
+    def test_an_instant_is_logged_with_its_zone(self, folder, logged):
+        assert instant(folder) == logged
+
+    def test_what_is_no_instant_is_refused(self):
+        with pytest.raises(ValueError, match="noon"):
+            instant("noon")

@@ -1,0 +1,165 @@
+"""The hands answer once for every piece of work, also when what they look after in a failure fails too."""
+
+import queue
+import threading
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+from support.tables.jobs import make_orders
+
+from backfill_core.errors import StateMovedError, TransientError
+from backfill_core.protocol.messages import ApplyChanges, Piece, ReadSplit, WorkCancelled, WorkFailed, WorkFinished
+from backfill_spark.driver.action_executor import Parts, SparkHands
+from backfill_spark.rows.transform import Transform
+from backfill_spark.sinks.delta.committer import DeltaCommitter
+from backfill_spark.sinks.delta.sink import DeltaSink
+from backfill_spark.sources.delta.source import DeltaSource
+
+APP, TXN = "backfill-x", (1 << 32) + 2
+WAITS_S = 240
+
+
+class SealerOfAStorageThatIsAway(DeltaCommitter):
+    """Cannot read the target's state."""
+
+    def read_state(self):
+        raise TransientError("the storage is away")
+
+
+class SinkThatLosesTheAnswer(DeltaSink):
+    """Merges, and says that it did not."""
+
+    def merge(self, net, **numbers):
+        super().merge(net, **numbers)
+        raise TransientError("the connection broke")
+
+
+class SinkThatCannotRemove(DeltaSink):
+    """Stages nothing and removes nothing."""
+
+    def stage(self, rows, **numbers):
+        raise TransientError("no staging")
+
+    def discard_work(self, attempt, work_id):
+        raise OSError("no removing either")
+
+
+@pytest.fixture
+def hands(spark, tmp_path):
+    """Makes hands between a source with one change and a target that holds its first version."""
+    made = []
+
+    def make(sink_of=DeltaSink, sealer_of=DeltaCommitter):
+        make_orders(spark, str(tmp_path / "s"), 20, files=1)
+        source = DeltaSource(spark, str(tmp_path / "s"), key=("id",))
+        source.pin(None)
+        spark.sql(f"UPDATE delta.`{tmp_path / 's'}` SET amount = 5 WHERE id = 3")
+        sink = sink_of(spark, str(tmp_path / "t"), write_mode="Upsert", key=("id",), job_id="j")
+        sink.prepare(source.pinned.schema)
+        committer = sealer_of(spark, sink.path, app_id=APP, domain="backfill.x")
+        one = SparkHands(
+            Parts(
+                spark=spark, source=source, sink=sink, committer=committer, transform=Transform(), app_id=APP, attempt=1,
+                write_mode="Upsert", key=("id",), vnodes=8, prefix=(0, 20), opened_at=None,
+            )
+        )  # fmt: skip
+        made.append(one)
+        return one
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def answers(hands, work):
+    """Return all answers to one piece of work."""
+    found = queue.SimpleQueue()
+    hands.start(work, found.put)
+    first = found.get(timeout=WAITS_S)
+    return [first, *(found.get() for _ in range(found.qsize()))]
+
+
+def run_whole(work):
+    """Run on another thread, and return when nothing of it comes any more."""
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+
+
+BATCH = ApplyChanges(7, 0, 1, 2, TXN)
+SPLIT = ReadSplit(8, (Piece(0, 0, 20, 20),), 0, 20, 1)
+
+
+class TestEveryPieceOfWorkIsAnsweredOnce:
+    """Who does not answer is waited for, for ever."""
+
+    def test_when_nothing_fails(self, hands):
+        [event] = answers(hands(), BATCH)
+
+        assert isinstance(event, WorkFinished)
+
+    def test_when_what_was_staged_cannot_be_removed(self, hands):
+        """It stays an orphan; the reason is the first one."""
+        [event] = answers(hands(SinkThatCannotRemove), SPLIT)
+
+        assert isinstance(event, WorkFailed)
+        assert "no staging" in event.error.message
+
+    def test_when_the_session_is_of_no_use(self, hands):
+        one = hands()
+        whole = one._parts
+        one._parts = SimpleNamespace(
+            spark=None, write_mode="Append", sink=whole.sink, source=whole.source, transform=whole.transform
+        )
+
+        assert [type(event) for event in answers(one, BATCH)] == [WorkFailed]
+
+    def test_when_it_was_cancelled(self, hands):
+        one = hands(SinkThatCannotRemove)
+        one._cancelled.add(SPLIT.work_id)
+
+        assert answers(one, SPLIT) == [WorkCancelled(SPLIT.work_id)]
+
+    @pytest.mark.parametrize(
+        ("moment", "answer", "landed"),
+        [("as_stored", WorkCancelled, False), ("merge", WorkFinished, True)],
+        ids=["before its MERGE: at once, and none comes", "in its MERGE: what became of it"],
+    )
+    def test_when_a_batch_is_cancelled(self, hands, moment, answer, landed):
+        """Java plans for seconds before it notices; but what may be in the target is waited for."""
+        one, batch = hands(), replace(BATCH, work_id=70 + landed)  # what is cancelled stays so in this session
+        sink = one._parts.sink
+        original = getattr(sink, moment)
+
+        def cancelled(*given, **named):
+            done = original(*given, **named)
+            one.cancel(batch.work_id)
+            return done
+
+        setattr(sink, moment, cancelled)
+        one._workers = SimpleNamespace(submit=run_whole)
+        [event] = answers(one, batch)
+
+        assert isinstance(event, answer)
+        assert (one._parts.committer.read_state().txn_version == TXN) is landed
+
+
+class TestAMergeWhoseAnswerWasLost:
+    """It may have landed: the state must not say less than the target holds."""
+
+    def test_counts_when_it_is_there(self, hands):
+        [event] = answers(hands(SinkThatLosesTheAnswer), BATCH)
+
+        assert isinstance(event, WorkFinished)
+
+    def test_ends_the_attempt_when_nobody_can_look(self, hands, spark, tmp_path):
+        """The next attempt reads the state first, and finds the announced number there."""
+        [event] = answers(hands(SinkThatLosesTheAnswer, SealerOfAStorageThatIsAway), BATCH)
+
+        assert isinstance(event, WorkFailed)
+        assert isinstance(event.error, StateMovedError)
+        assert event.error.retryable
+        assert (
+            DeltaCommitter(spark, str(tmp_path / "t"), app_id=APP, domain="backfill.x").read_state().txn_version == TXN
+        )

@@ -1,0 +1,370 @@
+"""What is raised at each step gets its reason: every row of the table in docs/errors.md, provoked.
+
+Where a machine cannot be brought to it (a full disk, a network that is away), the JVM's own exception is put where it would come
+from.
+"""
+
+import json
+import shutil
+import tomllib
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.sql.types import LongType, StructType
+from support.repository import ROOT
+from support.tables import other_engine
+from support.tables.jobs import forget_before, make_orders
+
+from backfill_core.errors import BackfillError
+from backfill_spark.delta.location import location, target_location
+from backfill_spark.driver.action_executor import Parts, SparkHands
+from backfill_spark.rows.changes import DELETE
+from backfill_spark.rows.transform import Transform
+from backfill_spark.sinks.delta.committer import DeltaCommitter
+from backfill_spark.sinks.delta.committer import explain as explain_seal
+from backfill_spark.sinks.delta.failures import explain_making
+from backfill_spark.sinks.delta.sink import DeltaSink
+from backfill_spark.sources.delta.failures import explain_look
+from backfill_spark.sources.delta.source import DeltaSource
+
+TABLE = tomllib.loads((ROOT / "build-tools" / "raised.toml").read_text())
+ROWS = {f"{step}: {name}": row[1] for step, rows in TABLE.items() for name, row in rows.items()}
+FUTURE = {"protocol": {"minReaderVersion": 99, "minWriterVersion": 99}}
+FEATURE = {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["x"], "writerFeatures": ["x"]}}
+
+
+class World:
+    """A source of four rows with one change, a target, and what a driver does with them."""
+
+    def __init__(self, spark, folder):
+        self.spark, self.folder = spark, folder
+        self.at, self.to = str(folder / "s"), str(folder / "t")
+
+    # ------------------------------------------------------------------ tables
+    def source(self, changed=False):
+        make_orders(self.spark, self.at, 4, files=1)
+        if changed:
+            other_engine.update(self.at, "id = 1", amount="7.0")
+        return DeltaSource(self.spark, self.at, key=("id",))
+
+    def sink(self, path=None, mode="Append", key=(), **options):
+        return DeltaSink(self.spark, path or self.to, write_mode=mode, key=key, job_id="j", **options)
+
+    def target(self, mode="Append"):
+        """A target with one sealed file."""
+        sink = self.sink(mode=mode, key=("id",))
+        rows = self.spark.range(4).selectExpr("id", "id AS n")
+        sink.prepare(rows.schema)
+        committer = self.committer()
+        committer.seal(1, committer.measure(sink.stage(rows.coalesce(1), attempt=1, work_id=1)), "s")
+        return sink, committer
+
+    def committer(self):
+        return DeltaCommitter(self.spark, self.to, app_id="a", domain="backfill.x")
+
+    def commit(self, path, version, *actions):
+        file = Path(path, "_delta_log", f"{version:020d}.json")
+        if actions:
+            file.write_text("".join(json.dumps(action) + "\n" for action in actions))
+        return file
+
+    def without_sums(self, path):
+        for file in Path(path).rglob(".*.crc"):
+            file.unlink()
+
+    def data(self, path):
+        self.without_sums(path)
+        return [file for file in Path(path).rglob("*.parquet") if not {"_delta_log", "_change_data"} & set(file.parts)]
+
+    def java(self, name, words):
+        """An exception as py4j brings it."""
+        made = self.spark._jvm
+        for part in name.split("."):
+            made = getattr(made, part)
+        return Py4JJavaError("a call", made(words))
+
+    # ------------------------------------------------------------------ steps
+    def check(self, schema="id LONG, n LONG", source="/no/such", **options):
+        self.sink(**options).check(StructType.fromDDL(schema), source_path=source, has_state=False)
+
+    def job(self, run):
+        """Run a Spark job as the hands do, and explain what it raises."""
+        hands = SparkHands(Parts(**dict.fromkeys(field.name for field in fields(Parts)) | {"spark": self.spark}))
+        source, sink = DeltaSource(self.spark, self.at, key=()), self.sink()
+        hands._parts = type(
+            "All", (), {"source": source, "sink": sink, "transform": Transform(None, None), "spark": self.spark}
+        )()
+        try:
+            run()
+        except Exception as error:
+            raise hands.explain(error) from error
+        finally:
+            hands.close()
+
+    def fail(self, error):
+        raise error
+
+    def merge(self, sink, *columns):
+        net = self.spark.range(1).selectExpr("id", *(columns or ("id AS n",)), f"false AS `{DELETE}`")
+        sink.merge(net, app_id="a", txn_version=2)
+
+    def copy(self, source):
+        """Read a pinned version, all of it."""
+        source._frame(0, len(source.pinned.rows)).selectExpr("sum(hash(*))").collect()
+
+
+def pin_damaged(change):
+    def provoke(world):
+        source = world.source(changed=True)
+        world.without_sums(world.at)
+        change(world)
+        source.pin(None)
+
+    return provoke
+
+
+def cut(file, size=100):
+    file.write_bytes(file.read_bytes()[:size])
+
+
+def cut_checkpoint(world):
+    forget_before(world.spark, world.at, 1)
+    world.without_sums(world.at)
+    cut(next(Path(world.at, "_delta_log").glob("*.checkpoint.parquet")))
+
+
+def cleaned_version(world):
+    source = world.source(changed=True)
+    forget_before(world.spark, world.at, 1)
+    source.pin(0)
+
+
+def missing_commit(world, path, version):
+    world.commit(path, version + 1, {"commitInfo": {}})
+
+
+def target_log(version, *actions):
+    def provoke(world):
+        world.target()
+        world.without_sums(world.to)
+        world.commit(world.to, version, *actions).touch()
+        world.check()
+
+    return provoke
+
+
+def explained_by(explain, name, words, **more):
+    return lambda world: world.fail(explain(world.java(name, words), path=world.to, **more))
+
+
+def job_raises(name, words):
+    return lambda world: world.job(lambda: world.fail(world.java(name, words)))
+
+
+def staged(damage):
+    def provoke(world):
+        source = world.source()
+        source.pin(None)
+        for file in world.data(world.at):
+            damage(file)
+        world.job(lambda: world.copy(source))
+
+    return provoke
+
+
+def changes(damage):
+    def provoke(world):
+        source = world.source(changed=True)
+        source.pin(0)
+        damage(world)
+        source.check_versions(0, 1)
+        world.job(lambda: source.changes(0, 1).collect())
+
+    return provoke
+
+
+def feed(damage):
+    return changes(lambda world: [damage(file) for file in Path(world.at, "_change_data").glob("*.parquet")])
+
+
+def wrong_sum(world):
+    """Hadoop keeps one beside each file that it writes."""
+    world.spark._jvm.org.apache.hadoop.fs.Path
+    file = world.commit(world.at, 1)
+    Path(file.parent, f".{file.name}.crc").write_bytes(b"crc\0\0\0\2\0" + b"\1" * 64)
+
+
+def sealed(damage):
+    def provoke(world):
+        _, committer = world.target()
+        world.without_sums(world.to)
+        damage(world)
+        committer.seal(2, (), "s")
+
+    return provoke
+
+
+def made_again(world):
+    shutil.rmtree(world.to)
+    world.sink().prepare(StructType.fromDDL("id LONG, n LONG"))
+
+
+def merged(damage):
+    def provoke(world):
+        sink, _ = world.target(mode="Upsert")
+        damage(world)
+        world.job(lambda: world.merge(sink))
+
+    return provoke
+
+
+def column_dropped(world):
+    shutil.rmtree(world.to)
+    world.sink(mode="Upsert", key=("id",)).prepare(StructType.fromDDL("id LONG"))
+
+
+def long_partition(mode):
+    """A file of a partition has the value in the name of its folder."""
+
+    def provoke(world):
+        sink = world.sink(mode=mode, key=("id",), partition_by=("p",))
+        sink.prepare(StructType.fromDDL("id LONG, p STRING"))
+        rows = world.spark.range(1).selectExpr("id", f"'{LONG}' AS p")
+        if mode == "Append":
+            world.job(lambda: sink.stage(rows, attempt=1, work_id=1))
+        else:
+            world.job(lambda: world.merge(sink, "id", f"'{LONG}' AS p"))
+
+    return provoke
+
+
+def verified_target(world):
+    sink, _ = world.target()
+    for file in world.data(world.to):
+        file.unlink()
+    world.job(lambda: sink.at(1).selectExpr("sum(hash(*))").collect())
+
+
+def verified_source(world):
+    source = world.source(changed=True)
+    for file in world.data(world.at):
+        file.unlink()
+    world.job(lambda: source_at(source))
+
+
+def source_at(source):
+    source.pin(None)
+    source.at(0).selectExpr("sum(hash(*))").collect()
+
+
+LONG, ONE = "ü" * 300, StructType().add("id", LongType())
+"""Of more than 255 bytes, and a table of one column."""
+
+IO = "java.io.IOException"
+DENIED = "org.apache.hadoop.security.AccessControlException"
+SLOW = "java.net.SocketTimeoutException"
+FULL, READ_ONLY = "No space left on device", "/lake/t: Read-only file system"
+QUICKER = "io.delta.kernel.exceptions.ConcurrentWriteException"
+
+PROVOKE = {
+    "pin: no-table": lambda w: DeltaSource(w.spark, w.at, key=()).pin(None),
+    "pin: no-file-system": lambda w: location(w.spark, "foo://a/b", None),
+    "pin: no-access": explained_by(explain_look, DENIED, "Permission denied"),
+    "pin: no-answer": explained_by(explain_look, SLOW, "no"),
+    "pin: future-protocol": pin_damaged(lambda w: w.commit(w.at, 2, FUTURE)),
+    "pin: future-feature": pin_damaged(lambda w: w.commit(w.at, 2, FEATURE)),
+    "pin: cut-commit": pin_damaged(lambda w: cut(w.commit(w.at, 1))),
+    "pin: empty-commit": pin_damaged(lambda w: cut(w.commit(w.at, 1), 0)),
+    "pin: missing-commit": pin_damaged(lambda w: missing_commit(w, w.at, 2)),
+    "pin: cut-checkpoint": pin_damaged(cut_checkpoint),
+    "pin: cleaned-version": cleaned_version,
+    "check: root": lambda w: target_location(w.spark, "/", None),
+    "check: below-a-file": lambda w: (Path(w.to).write_text("x"), w.check(path=f"{w.to}/t")),
+    "check: odd-name": lambda w: w.check("`(amount * 2)` LONG"),
+    "check: doubled-name": lambda w: w.check("a LONG, A LONG"),
+    "check: long-path": lambda w: (w.check(path=f"{w.to}/{LONG}"), w.sink(path=f"{w.to}/{LONG}").prepare(ONE)),
+    "check: interval": lambda w: w.check("a STRUCT<b: INTERVAL DAY TO SECOND>, c LONG"),
+    "check: time": lambda w: w.sink().check(
+        w.spark.sql("SELECT TIME'10:00:00' AS at").schema, source_path="/no", has_state=False
+    ),
+    "check: all-partitions": lambda w: w.check(partition_by=("id", "n")),
+    "check: cluster-by-struct": lambda w: w.check("a STRUCT<b: INT>, c LONG", cluster_by=("a",)),
+    "check: cluster-by-five": lambda w: w.check(
+        "a LONG, b LONG, c LONG, d LONG, e LONG", cluster_by=("a", "b", "c", "d", "e")
+    ),
+    "check: cluster-without-statistics": lambda w: w.check(
+        ", ".join(f"c{at} LONG" for at in range(33)), cluster_by=("c32",)
+    ),
+    "check: unknown-property": lambda w: w.check(properties={"delta.nosuch": "1"}),
+    "check: bad-property": lambda w: w.check(properties={"delta.enableDeletionVectors": "maybe"}),
+    "check: reader-version": lambda w: w.check(properties={"delta.minReaderVersion": "99"}),
+    "check: unknown-feature": lambda w: w.check(properties={"delta.feature.nosuch": "supported"}),
+    "check: foreign-files": lambda w: (Path(w.to, "x").mkdir(parents=True), w.check()),
+    "check: future-protocol": target_log(2, FUTURE),
+    "check: missing-commit": target_log(3, {"commitInfo": {}}),
+    "check: empty-commit": target_log(2),
+    "create: refused": lambda w: w.sink(properties={"delta.dataSkippingStatsColumns": "nosuch"}).prepare(
+        StructType.fromDDL("id LONG")
+    ),
+    "create: no-access": explained_by(explain_making, DENIED, "Permission denied"),
+    "create: read-only": explained_by(explain_making, IO, READ_ONLY),
+    "create: no-room": explained_by(explain_making, IO, FULL),
+    "stage: file-gone": staged(lambda file: file.unlink()),
+    "stage: file-cut": staged(cut),
+    "stage: row": lambda w: w.job(lambda: w.spark.range(1).selectExpr("1 / id").collect()),
+    "stage: no-room": job_raises(IO, FULL),
+    "stage: read-only": job_raises(IO, READ_ONLY),
+    "stage: long-partition": long_partition("Append"),
+    "stage: long-key": job_raises(
+        IO, "Your key is too long (Service: S3, Status Code: 400, Error Code: KeyTooLongError)"
+    ),
+    "stage: no-answer": job_raises(SLOW, "Read timed out"),
+    "changes: commit-gone": changes(lambda w: w.commit(w.at, 1).unlink()),
+    "changes: commit-cut": changes(lambda w: cut(w.commit(w.at, 1))),
+    "changes: commit-checksum": changes(wrong_sum),
+    "changes: feed-gone": feed(lambda file: file.unlink()),
+    "changes: feed-cut": feed(cut),
+    "seal: dropped": sealed(lambda w: shutil.rmtree(w.to)),
+    "seal: made-again": sealed(made_again),
+    "seal: future-protocol": sealed(lambda w: w.commit(w.to, 2, FUTURE)),
+    "seal: missing-commit": sealed(lambda w: missing_commit(w, w.to, 2)),
+    "seal: newer-attempt": sealed(lambda w: w.committer().seal(9, (), "s")),
+    "seal: no-room": lambda w: w.fail(explain_seal(w.java(IO, FULL), w.to)),
+    "seal: quicker": lambda w: w.fail(explain_seal(w.java(QUICKER, "no"), w.to)),
+    "merge: dropped": merged(lambda w: shutil.rmtree(w.to)),
+    "merge: file-gone": merged(lambda w: [file.unlink() for file in w.data(w.to)]),
+    "merge: file-cut": merged(lambda w: [cut(file) for file in w.data(w.to)]),
+    "merge: column-dropped": merged(column_dropped),
+    "merge: long-partition": long_partition("Upsert"),
+    "merge: quicker": job_raises("io.delta.exceptions.ConcurrentAppendException", "no"),
+    "verify: file-gone": verified_target,
+    "verify: source-gone": verified_source,
+}
+
+
+@pytest.fixture
+def world(spark, tmp_path):
+    spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+    return World(spark, tmp_path)
+
+
+class TestEachHasItsReason:
+    """A mistake in a spec or a table is never something that may pass."""
+
+    @pytest.mark.parametrize("row", ROWS)
+    def test_of_the_table(self, world, row):
+        with pytest.raises(BackfillError) as raised:
+            PROVOKE[row](world)
+
+        error = raised.value
+        assert error.reason == ROWS[row], error
+        assert error.cure or error.reason == "Transient"
+        assert "Py4JJavaError" not in error.message
+        assert "\tat " not in error.message
+        assert "\n" not in error.message
+        assert "ü" not in error.message or "path" in error.message
+
+    def test_the_table_and_this_suite_have_the_same_rows(self):
+        assert PROVOKE.keys() == ROWS.keys()

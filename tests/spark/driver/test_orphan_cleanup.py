@@ -1,0 +1,97 @@
+"""Garbage of earlier attempts goes when it is safe and nothing waits for it."""
+
+import logging
+import threading
+from dataclasses import replace
+
+from support.simulation.hand_driven import HandDriven
+
+from backfill_spark.driver.orphan_cleanup import WAITS_EPOCHS, OrphanRemoval
+
+FENCED = replace(HandDriven(100).view, table_version=3, epoch=7)
+BEFORE = replace(FENCED, table_version=-1)
+ROWS = replace(FENCED, strategy=replace(FENCED.strategy, rows_done=1))
+CHANGES = replace(FENCED, changes_done=1)
+
+
+class Removals:
+    """Counts them, and says when there was one."""
+
+    def __init__(self):
+        self.count = 0
+        self.seen = threading.Event()
+        self.removal = OrphanRemoval(self)
+
+    def __call__(self):
+        self.count += 1
+        self.seen.set()
+
+    def after(self, *views):
+        for view in views:
+            self.removal.look(view)
+        return self
+
+
+class TestTheMoment:
+    """After the fence, and after the first rows: a cold JVM has better to do."""
+
+    def test_is_not_before_the_fence(self):
+        removals = Removals().after(BEFORE, replace(BEFORE, epoch=99))
+        removals.removal.finish()
+
+        assert removals.count == 0
+
+    def test_is_not_the_fence(self):
+        removals = Removals().after(FENCED, replace(FENCED, epoch=FENCED.epoch + WAITS_EPOCHS - 1))
+
+        assert not removals.removal._thread.is_alive()
+        assert removals.count == 0
+
+    def test_is_the_first_seal_with_rows_or_changes(self):
+        for first in (ROWS, CHANGES):
+            removals = Removals().after(FENCED, first, first)
+
+            assert removals.seen.wait(10)
+            removals.removal.finish()
+            assert removals.count == 1
+
+    def test_comes_without_rows_too(self):
+        """A job that is paused, or whose source is silent, must not keep garbage for ever."""
+        removals = Removals().after(FENCED, replace(FENCED, epoch=FENCED.epoch + WAITS_EPOCHS))
+
+        assert removals.seen.wait(10)
+
+    def test_comes_at_the_end_at_the_latest(self):
+        """Nobody comes again for the garbage of a job that is complete."""
+        removals = Removals().after(FENCED)
+        removals.removal.finish()
+
+        assert removals.count == 1
+
+
+class TestTheEnd:
+    """Whoever asks to stop is not kept waiting for tidying."""
+
+    def test_is_not_waited_for_beyond_a_stop(self):
+        go = threading.Event()
+        removal = OrphanRemoval(go.wait)
+        removal.look(FENCED)
+        removal.finish(until=lambda: True)
+
+        assert removal._thread.is_alive()
+        go.set()
+
+
+class TestAFailure:
+    """Costs space, never the job."""
+
+    def test_is_said_and_no_more(self, caplog):
+        def fail():
+            raise OSError("storage is away")
+
+        removal = OrphanRemoval(fail)
+        with caplog.at_level(logging.WARNING):
+            removal.look(FENCED)
+            removal.finish()
+
+        assert "storage is away" in caplog.text

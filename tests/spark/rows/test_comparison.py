@@ -1,0 +1,66 @@
+"""A receipt on the way says that it is one, how far it looked, and what the filter left out."""
+
+from itertools import accumulate
+
+import pytest
+from support.tables.jobs import make_kind
+
+from backfill_spark.rows.comparison import Comparison
+from backfill_spark.rows.transform import Transform
+from backfill_spark.sinks.delta.sink import DeltaSink
+from backfill_spark.sources.delta.source import DeltaSource
+
+
+@pytest.fixture
+def sides(spark, tmp_path):
+    """A source of 800 live rows of 900 in five files, and a target with those of its first two, as Spark wrote them."""
+    make_kind(spark, str(tmp_path / "s"), "deleted")
+    source = DeltaSource(spark, str(tmp_path / "s"), key=("id",))
+    source.pin(None)
+    prefix = list(accumulate(source.pinned.rows, initial=0))
+
+    def compare(done, where=None):
+        rows = source.at(source.version) if done is None else source.read(compared(done, where)._pieces())
+        (rows if where is None else rows.where(where)).write.format("delta").mode("overwrite").save(str(tmp_path / "t"))
+        return compared(done, where).receipt(epoch=3)
+
+    def compared(done, where):
+        sink = DeltaSink(spark, str(tmp_path / "t"), write_mode="Append", key=(), job_id="j")
+        version = (
+            spark.sql(f"DESCRIBE HISTORY delta.`{tmp_path / 't'}`").first()["version"]
+            if (tmp_path / "t").exists()
+            else 0
+        )
+        return Comparison(
+            source=source, sink=sink, transform=Transform(None, where), key=("id",), vnodes=16, prefix=prefix,
+            changelog=False, source_version=source.version, target_version=version, done=done,
+        )  # fmt: skip
+
+    return compare, prefix, source
+
+
+class TestAReceiptOnTheWay:
+    """At 31 % it said that source and target are equal."""
+
+    def test_says_how_far_it_looked(self, sides):
+        compare, prefix, source = sides
+        found = compare(((0, prefix[2]),))
+        whole = source.pinned.live_rows
+
+        assert (found.equal, found.complete, found.rows_total, found.rows_filtered) == (True, False, whole, None)
+        assert 0 < found.rows < whole
+
+    def test_counts_what_the_filter_left_out(self, sides):
+        compare, prefix, source = sides
+        live = sum(source.pinned.rows[:2]) - sum(source.pinned.deleted[:2])
+        found = compare(((0, prefix[2]),), "id % 10 = 3")
+
+        assert found.equal
+        assert found.rows + found.rows_filtered == live
+
+    def test_of_all_says_so(self, sides):
+        compare, _, source = sides
+        whole = source.pinned.live_rows
+        found = compare(None, "id % 10 = 3")
+
+        assert (found.equal, found.complete, found.rows + found.rows_filtered) == (True, True, whole)

@@ -1,0 +1,392 @@
+"""The seal on real tables: each measured fact of Delta Kernel that the product stands on."""
+
+import json
+from pathlib import Path
+
+import pytest
+from py4j.protocol import Py4JJavaError
+
+from backfill_core.errors import FencedError, StateMovedError, TransientError, UnsupportedTargetFeatureError
+from backfill_spark.delta.log import newest_version
+from backfill_spark.sinks.delta.committer import DeltaCommitter
+from backfill_spark.sinks.delta.sink import DeltaSink
+
+COLUMNS = {
+    "id": "id",
+    "tiny": "cast(id % 100 AS tinyint)",
+    "small": "cast(id AS smallint)",
+    "whole": "cast(id AS int)",
+    "real": "cast(id / 3 AS float)",
+    "wide": "id / 7",
+    "money": "cast(id * 1.37 AS decimal(12, 2))",
+    "big": "cast(id * 1.3 AS decimal(30, 5))",
+    "name": "concat('n', id)",
+    "flag": "id % 2 = 0",
+    "day": "date_add(DATE'2020-01-01', cast(id AS int))",
+    "at": "timestamp_micros(1700000000123456 + id)",
+    "local": "cast(timestamp_seconds(id) AS timestamp_ntz)",
+    "maybe": "if(id % 4 = 0, null, id)",
+    "never": "cast(null AS string)",
+    "nested": "named_struct('a', id, 'b', concat('x', id))",
+}
+LISTS = {"list": "array(id, null)", "pairs": "map('k', id)", "raw": "cast(concat('b', id) AS binary)"}
+
+
+def every_type(spark, rows=50):
+    return spark.range(0, rows, 1, 1).selectExpr(*(f"{sql} AS {name}" for name, sql in (COLUMNS | LISTS).items()))
+
+
+@pytest.fixture
+def table(spark, tmp_path):
+    """An empty target, a way to stage into it, and a committer."""
+
+    class Table:
+        def __init__(self, rows, **options):
+            self.path = str(tmp_path / "target")
+            self.sink = DeltaSink(spark, self.path, write_mode="Append", key=(), job_id="ns/job", **options)
+            self.sink.prepare(rows.schema)
+            self.committer = self.open()
+            self.work = 0
+
+        def open(self, app_id="app"):
+            return DeltaCommitter(spark, self.path, app_id=app_id, domain="backfill.test")
+
+        def stage(self, rows):
+            self.work += 1
+            return self.committer.measure(self.sink.stage(rows, attempt=1, work_id=self.work))
+
+        def read(self):
+            return spark.read.format("delta").load(self.path)
+
+        def actions(self, version):
+            text = Path(self.path, "_delta_log", f"{version:020d}.json").read_text()
+            return [json.loads(line) for line in text.splitlines()]
+
+    return Table
+
+
+class TestOneCommit:
+    """Data, progress and transaction id stand or fall together."""
+
+    def test_files_state_and_transaction_land_in_one_version(self, spark, table):
+        rows = spark.range(10)
+        target = table(rows)
+        commit = target.committer.seal(7, target.stage(rows), '{"epoch":7}')
+
+        kinds = {next(iter(action)) for action in target.actions(commit.version)}
+        assert {"add", "txn", "domainMetadata"} <= kinds
+        assert target.read().count() == 10
+        stored = target.committer.read_state()
+        assert (stored.text, stored.table_version, stored.txn_version) == ('{"epoch":7}', commit.version, 7)
+
+    def test_staged_files_are_invisible_until_then(self, spark, table):
+        target = table(spark.range(1))
+        target.stage(spark.range(10))
+
+        assert target.read().count() == 0
+
+    def test_an_empty_epoch_can_be_sealed(self, spark, table):
+        """The fence."""
+        target = table(spark.range(1))
+        target.committer.seal(1, (), "fence")
+
+        assert target.committer.read_state().text == "fence"
+
+    def test_a_state_of_64_kib_comes_back(self, spark, table):
+        target = table(spark.range(1))
+        text = json.dumps({"x": 'ü"\\' * 13_000})[: 64 * 1024]
+        target.committer.seal(1, (), text)
+
+        assert target.committer.read_state().text == text
+
+    def test_without_a_table_there_is_no_state(self, spark, tmp_path):
+        committer = DeltaCommitter(spark, str(tmp_path / "none"), app_id="a", domain="backfill.x")
+
+        assert committer.read_state().table_version == -1
+
+
+class TestTheFence:
+    """Delta itself refuses a driver that lost its job."""
+
+    def test_an_older_and_an_equal_transaction_are_refused_at_begin(self, spark, table):
+        target = table(spark.range(1))
+        target.committer.seal(5, (), "new")
+        zombie = target.open()
+
+        for version in (4, 5):
+            with pytest.raises(FencedError):
+                zombie.seal(version, (), "old")
+        assert target.committer.read_state().text == "new"
+
+    def test_a_seal_that_lands_between_begin_and_commit_makes_the_commit_fail(self, spark, table):
+        target = table(spark.range(1))
+        zombie = target.open()
+        txn = zombie._begin(3)
+        target.committer.seal(9, (), "new")
+
+        zombie._begin = lambda *_: txn
+        with pytest.raises(FencedError):
+            zombie.seal(3, (), "old")
+        assert target.committer.read_state().text == "new"
+
+    def test_a_predecessors_commit_after_its_state_was_read_is_not_sealed_over(self, spark, table):
+        """The state that the new attempt would write does not know those rows: they would be copied again."""
+        target = table(spark.range(1))
+        target.committer.seal(1 << 32 | 1, (), "read")
+        successor = target.open()
+        opened_at = successor.read_state().txn_version
+        target.committer.seal(1 << 32 | 2, target.stage(spark.range(5)), "landed late")
+
+        with pytest.raises(StateMovedError, match="landed after its state was read"):
+            successor.fence(2 << 32 | 2, "fence", opened_at=opened_at)
+        assert target.committer.read_state().text == "landed late"
+
+    def test_nor_is_one_that_lands_while_the_fence_commits(self, spark, table):
+        target = table(spark.range(1))
+        target.committer.seal(1 << 32 | 1, (), "read")
+        successor = target.open()
+
+        class Slow(type(successor)):
+            """Looks at the table, and then a predecessor is quicker."""
+
+            def _commit(self, txn, files, state, **claims):
+                target.committer.seal(1 << 32 | 2, target.stage(spark.range(5)), "landed late")
+                self.__class__ = DeltaCommitter
+                return self._commit(txn, files, state, **claims)
+
+        successor.__class__ = Slow
+        with pytest.raises(StateMovedError):
+            successor.fence(2 << 32 | 2, "fence", opened_at=1 << 32 | 1)
+        assert target.committer.read_state().text == "landed late"
+
+    def test_two_processes_with_one_attempt_number_cannot_both_fence(self, spark, table):
+        target = table(spark.range(1))
+        one, other = target.open(), target.open()
+        one.fence(1 << 32 | 1, '{"driver":"a"}', opened_at=None)
+
+        with pytest.raises(StateMovedError):
+            other.fence(1 << 32 | 1, '{"driver":"b"}', opened_at=None)
+
+    def test_the_fence_of_a_newer_attempt_stays_fenced(self, spark, table):
+        target = table(spark.range(1))
+        target.committer.fence(5 << 32 | 1, "new", opened_at=None)
+
+        with pytest.raises(FencedError):
+            target.open().fence(2 << 32 | 1, "old", opened_at=None)
+
+    def test_a_merge_of_a_fenced_attempt_changes_nothing(self, spark, table):
+        """MERGEs share the sequence of the seals."""
+        target = table(spark.range(3))
+        target.committer.seal(1, target.stage(spark.range(3)), "a")
+        target.committer.seal(2 << 32, (), "fence of attempt 2")
+        late = DeltaSink(spark, target.path, write_mode="Upsert", key=("id",), job_id="ns/job")
+        late.prepare(spark.range(1).schema)
+        late.merge(
+            spark.range(5, 9).selectExpr("id", "false AS __backfill_delete"), app_id="app", txn_version=(1 << 32) + 7
+        )
+
+        assert target.read().count() == 3
+
+
+class TestOtherWriters:
+    """A seal is rebased over what others commit; what it stored survives them."""
+
+    @pytest.mark.parametrize("foreign", ["append", "merge"])
+    def test_commits_of_others_between_begin_and_commit(self, spark, table, foreign):
+        target = table(spark.range(1))
+        target.committer.seal(1, target.stage(spark.range(5)), "one")
+        files, txn = target.stage(spark.range(10, 15)), target.committer._begin(2)
+        if foreign == "append":
+            spark.range(100, 103).write.format("delta").mode("append").save(target.path)
+        else:
+            spark.sql(
+                f"MERGE INTO delta.`{target.path}` t USING (SELECT 100L + id AS id FROM range(3)) s ON t.id = s.id WHEN NOT MATCHED THEN INSERT *"
+            )
+        target.committer._begin = lambda *_: txn
+        target.committer.seal(2, files, "two")
+
+        assert target.read().count() == 13
+        assert target.open().read_state().text == "two"
+
+    def test_the_state_survives_what_rewrites_the_rows(self, spark, table):
+        """OPTIMIZE, UPDATE and MERGE write metadata of their own; ours is not theirs to drop."""
+        target = table(spark.range(1))
+        for version in (1, 2, 3):
+            target.committer.seal(version, target.stage(spark.range(version * 10, version * 10 + 5)), f"s{version}")
+        spark.sql(f"OPTIMIZE delta.`{target.path}`")
+        spark.sql(f"UPDATE delta.`{target.path}` SET id = id + 1 WHERE id > 20")
+        spark.sql(
+            f"MERGE INTO delta.`{target.path}` t USING (SELECT 10L AS id UNION ALL SELECT 99L) s ON t.id = s.id "
+            "WHEN MATCHED THEN UPDATE SET id = 98 WHEN NOT MATCHED THEN INSERT *"
+        )
+
+        assert target.open().read_state().text == "s3"
+        assert sorted(row["id"] for row in target.read().collect()) == [
+            11, 12, 13, 14, 20, 22, 23, 24, 25, 31, 32, 33, 34, 35, 98, 99,
+        ]  # fmt: skip
+
+
+class TestStatistics:
+    """What the footers say is what an ordinary Delta write would have computed row by row."""
+
+    def test_of_every_column_type(self, spark, table, tmp_path):
+        rows = every_type(spark)
+        target = table(rows)
+        version = target.committer.seal(1, target.stage(rows), "s").version
+        rows.write.format("delta").save(str(tmp_path / "plain"))
+
+        ours = json.loads(next(a["add"]["stats"] for a in target.actions(version) if "add" in a))
+        log = Path(tmp_path, "plain", "_delta_log", f"{0:020d}.json").read_text().splitlines()
+        theirs = json.loads(next(json.loads(line)["add"]["stats"] for line in log if '"add"' in line))
+        assert ours["numRecords"] == theirs["numRecords"] == 50
+        for name in set(COLUMNS) - {"never", "nested", "flag", "at", "local"}:
+            for bound in ("minValues", "maxValues"):
+                assert ours[bound][name] == pytest.approx(theirs[bound][name]), (bound, name)
+        assert ours["nullCount"]["maybe"] == theirs["nullCount"]["maybe"] == 13
+        assert ours["nullCount"]["never"] == 50
+        assert ours["minValues"]["nested"]["a"] == 0
+        assert ours["minValues"]["at"] == ours["maxValues"]["at"] == "2023-11-14T22:13:20.123Z"
+
+    def test_a_filter_on_each_column_finds_its_rows(self, spark, table):
+        """Wrong bounds would skip the file."""
+        rows = every_type(spark)
+        target = table(rows)
+        target.committer.seal(1, target.stage(rows), "s")
+        wanted = rows.where("id = 49").collect()[0].asDict()
+
+        for name, sql in COLUMNS.items():
+            if wanted[name] is not None and name != "nested":
+                value = sql.replace("id", "49L") if name != "id" else "49L"
+                assert target.read().where(f"{name} = ({value})").where("id = 49").count() == 1, (name, sql)
+
+    @pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz"])
+    def test_bounds_of_moments_hold_their_microseconds(self, spark, table, kind):
+        """Bounds are cut down to milliseconds, as Delta's own: its reader adds one to the upper, or a row is lost."""
+        early, late = "1969-12-31 23:59:59.123456", "2023-11-14 22:13:20.987654"
+        zone = "+00:00" if kind == "timestamp" else ""
+        rows = [spark.sql(f"SELECT cast('{moment}{zone}' AS {kind}) AS at") for moment in (early, late)]
+        target = table(rows[0])
+        versions = [target.committer.seal(number, target.stage(one), "s").version for number, one in enumerate(rows)]
+
+        added = [next(one["add"] for one in target.actions(version) if "add" in one) for version in versions]
+        found = [json.loads(one["stats"]) for one in added]
+        words = [moment[:23].replace(" ", "T") + ("Z" if zone else "") for moment in (early, late)]
+        assert [(one["minValues"]["at"], one["maxValues"]["at"]) for one in found] == [(word, word) for word in words]
+        for moment in (early, late):
+            value, step = f"cast('{moment}{zone}' AS {kind})", "interval 1 microsecond"
+            for here in (f"at = {value}", f"at > {value} - {step} AND at < {value} + {step}"):
+                assert target.read().where(here).count() == 1, here
+        assert target.read().where(f"at > cast('{late}{zone}' AS {kind}) - interval 1 microsecond").count() == 1
+        assert target.read().where(f"at < cast('{early}{zone}' AS {kind}) + interval 1 microsecond").count() == 1
+
+    def test_files_without_rows_are_left_out(self, spark, table):
+        target = table(spark.range(1))
+
+        assert target.stage(spark.range(0)) == ()
+
+
+class TestPartitions:
+    """One write context for each combination of values."""
+
+    def test_odd_values_and_nulls(self, spark, table):
+        rows = spark.createDataFrame(
+            [(1, "a b/c=d%e", "2024-02-29"), (2, None, None), (3, "ü", "1999-12-31")],
+            "id long, text string, day string",
+        ).selectExpr("id", "text", "cast(day AS date) AS day")
+        target = table(rows, partition_by=("text", "day"))
+        target.committer.seal(1, target.stage(rows), "s")
+
+        assert sorted(map(tuple, target.read().collect()), key=str) == sorted(map(tuple, rows.collect()), key=str)
+        assert target.read().where("text = 'a b/c=d%e' AND day = '2024-02-29'").count() == 1
+        assert target.read().where("text IS NULL").count() == 1
+
+
+class TestTableFeatures:
+    """Tables that Kernel can write, and one that it must not."""
+
+    @pytest.mark.parametrize(
+        "properties",
+        [
+            {"delta.enableDeletionVectors": "true", "delta.enableChangeDataFeed": "true"},
+            {"delta.columnMapping.mode": "name"},
+            {"delta.checkpointPolicy": "v2"},
+            {"delta.enableInCommitTimestamps": "true"},
+            {"delta.appendOnly": "true"},
+            {"delta.enableRowTracking": "true"},
+        ],
+        ids=lambda properties: "+".join(properties),
+    )
+    def test_rows_come_back(self, spark, table, properties):
+        rows = spark.range(20).selectExpr("id", "named_struct('in', id) AS st", "concat('n', id) AS name")
+        target = table(rows, properties=properties)
+        target.committer.seal(1, target.stage(rows), "s")
+
+        assert target.read().exceptAll(rows).count() == 0
+        assert target.read().where("name = 'n7'").count() == 1
+        assert target.read().count() == 20
+
+    def test_clustered_tables(self, spark, table):
+        target = table(spark.range(1), cluster_by=("id",))
+        target.committer.seal(1, target.stage(spark.range(9)), "s")
+        spark.sql(f"OPTIMIZE delta.`{target.path}`")
+
+        assert target.read().count() == 9
+
+    def test_the_change_feed_of_the_target_is_right(self, spark, table):
+        target = table(spark.range(1), properties={"delta.enableChangeDataFeed": "true"})
+        version = target.committer.seal(1, target.stage(spark.range(9)), "s").version
+        feed = (
+            spark.read.format("delta")
+            .option("readChangeFeed", "true")
+            .option("startingVersion", version)
+            .load(target.path)
+        )
+
+        assert feed.where("_change_type = 'insert'").count() == feed.count() == 9
+
+    def test_a_check_constraint_is_refused_by_name(self, spark, table):
+        target = table(spark.range(1))
+        spark.sql(f"ALTER TABLE delta.`{target.path}` ADD CONSTRAINT positive CHECK (id >= 0)")
+
+        with pytest.raises(UnsupportedTargetFeatureError, match="positive"):
+            target.sink.check(spark.range(1).schema, source_path="/elsewhere", has_state=True)
+
+
+class TestCheckpoints:
+    """Made by hooks, off the barrier's path."""
+
+    def test_one_is_there_after_ten_seals_and_the_table_is_readable(self, spark, table):
+        target = table(spark.range(1))
+        for version in range(1, 13):
+            target.committer.seal(version, target.stage(spark.range(version, version + 1)), f"s{version}")
+            target.committer.run_hooks()
+
+        assert list(Path(target.path, "_delta_log").glob("*.checkpoint*.parquet"))
+        assert target.read().count() == 12
+        assert newest_version(spark, target.path).version == 12
+
+    def test_one_that_fails_keeps_no_other_and_is_tried_again(self, spark, table):
+        """The checkpoint of the tenth version, when the storage comes back after it."""
+        target = table(spark.range(1))
+        for version in range(1, 13):
+            target.committer.seal(version, target.stage(spark.range(version, version + 1)), f"s{version}")
+        hooks = target.committer._hooks
+        target.committer._hooks = [HookThatFailsOnce(spark._jvm.java.net.SocketTimeoutException("away")), *hooks]
+
+        with pytest.raises(TransientError):
+            target.committer.run_hooks()
+        assert list(Path(target.path, "_delta_log").glob("*.checkpoint*.parquet"))
+        target.committer.run_hooks()
+        assert target.committer._hooks == []
+
+
+class HookThatFailsOnce:
+    """Fails the first time, with an exception of the JVM."""
+
+    def __init__(self, exception):
+        self.exception = exception
+
+    def threadSafeInvoke(self, engine):  # noqa: N802 - the JVM names it
+        exception, self.exception = self.exception, None
+        if exception is not None:
+            raise Py4JJavaError("An error occurred", exception)

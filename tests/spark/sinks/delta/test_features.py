@@ -1,0 +1,333 @@
+"""Real targets with features of Delta: what can be filled is filled right, what cannot is refused before a byte is written."""
+
+from pathlib import Path
+
+import pytest
+
+from backfill_core.errors import KeyInvalidError, TargetSchemaMismatchError, UnsupportedTargetFeatureError
+from backfill_spark.rows.changes import net_changes
+from backfill_spark.rows.transform import Transform
+from backfill_spark.rows.verification import take_receipt
+from backfill_spark.sinks.delta.committer import DeltaCommitter
+from backfill_spark.sinks.delta.sink import DeltaSink
+
+CHANGES = "id long, p string, _change_type string, _commit_version long"
+
+
+def sink_at(spark, path, *, mode="Append", key=(), **options):
+    return DeltaSink(spark, str(path), write_mode=mode, key=key, job_id="j", **options)
+
+
+def fill(spark, sink, rows, work=1):
+    """Prepare, stage, seal; return the table's rows."""
+    sink.prepare(rows.schema)
+    committer = DeltaCommitter(spark, sink.path, app_id="a", domain="backfill.x")
+    committer.seal(work, committer.measure(sink.stage(rows, attempt=1, work_id=work)), "s")
+    return spark.read.format("delta").load(sink.path)
+
+
+def log(path):
+    return sorted(file.name for file in Path(path, "_delta_log").glob("*.json"))
+
+
+class TestWhatASealCannotHonour:
+    """Refused with a name; the table's log stays as it was."""
+
+    @pytest.mark.parametrize(
+        ("columns", "properties", "words"),
+        [
+            ("id BIGINT, a VARCHAR(3)", {}, "length limit.*: a,"),
+            ("id BIGINT, a STRUCT<b: CHAR(3)>", {}, r"length limit.*: a"),
+            ("id BIGINT, a BIGINT GENERATED ALWAYS AS (id + 1)", {}, "generated column: a"),
+            ("id BIGINT, a BIGINT GENERATED ALWAYS AS IDENTITY", {}, "identity column: a"),
+            ("id BIGINT, a STRING", {"delta.columnMapping.mode": "id"}, "column mapping by id"),
+            (
+                "id BIGINT, a STRING",
+                {"delta.enableIcebergCompatV2": "true", "delta.columnMapping.mode": "name"},
+                r"Iceberg compatibility \(delta.enableIcebergCompatV2\)",
+            ),
+            (
+                "id BIGINT, a STRING",
+                {"delta.enableIcebergCompatV1": "true", "delta.columnMapping.mode": "name"},
+                r"Iceberg compatibility \(delta.enableIcebergCompatV1\)",
+            ),
+            ("id BIGINT, a STRUCT<b: INT NOT NULL>", {}, r"nested NOT NULL: a\.b"),
+        ],
+        ids=[
+            "varchar",
+            "nested char",
+            "generated",
+            "identity",
+            "id mapping",
+            "iceberg 2",
+            "iceberg 1",
+            "nested not null",
+        ],
+    )
+    def test_is_refused(self, spark, tmp_path, columns, properties, words):
+        listed = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
+        ending = f"TBLPROPERTIES ({listed})" if listed else ""
+        spark.sql(f"CREATE TABLE delta.`{tmp_path}/t` ({columns}) USING delta {ending}")
+        before = log(tmp_path / "t")
+
+        with pytest.raises(UnsupportedTargetFeatureError, match=words) as refusal:
+            sink_at(spark, tmp_path / "t").check(spark.range(1).schema, source_path="/else", has_state=False)
+        assert refusal.value.cure
+        assert log(tmp_path / "t") == before
+
+    @pytest.mark.parametrize(
+        ("column", "feature"),
+        [
+            ("a BIGINT GENERATED ALWAYS AS (id + 1)", "generatedColumns"),
+            ("a BIGINT GENERATED ALWAYS AS IDENTITY", "identityColumns"),
+        ],
+    )
+    def test_kernel_names_what_it_cannot_write_before_it_writes(self, spark, tmp_path, column, feature):
+        """For features that nobody here has heard of yet."""
+        spark.sql(f"CREATE TABLE delta.`{tmp_path}/t` (id BIGINT, {column}) USING delta")
+        before = log(tmp_path / "t")
+
+        with pytest.raises(UnsupportedTargetFeatureError, match=feature):
+            DeltaCommitter(spark, str(tmp_path / "t"), app_id="a", domain="backfill.x").check()
+        assert log(tmp_path / "t") == before
+
+    def test_a_look_at_a_table_of_an_old_protocol_does_not_upgrade_it(self, spark, tmp_path):
+        spark.sql(
+            f"CREATE TABLE delta.`{tmp_path}/t` (id BIGINT) USING delta "
+            "TBLPROPERTIES ('delta.minReaderVersion' = '1', 'delta.minWriterVersion' = '2')"
+        )
+        DeltaCommitter(spark, str(tmp_path / "t"), app_id="a", domain="backfill.x").check()
+
+        assert log(tmp_path / "t") == [f"{0:020d}.json"]
+        assert fill(spark, sink_at(spark, tmp_path / "t"), spark.range(3)).count() == 3
+
+    def test_a_default_of_a_column_that_is_not_yielded(self, spark, tmp_path):
+        spark.sql(
+            f"CREATE TABLE delta.`{tmp_path}/t` (id BIGINT, a INT DEFAULT 5) USING delta "
+            "TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported')"
+        )
+        sink = sink_at(spark, tmp_path / "t")
+
+        with pytest.raises(TargetSchemaMismatchError, match="'a' of the target has the default 5"):
+            sink.check(spark.range(1).schema, source_path="/else", has_state=False)
+        rows = spark.sql("SELECT id, cast(null AS int) AS a FROM range(3)")
+        sink.check(rows.schema, source_path="/else", has_state=False)
+        assert fill(spark, sink, rows).where("a IS NULL").count() == 3
+
+
+class TestNotNull:
+    """Every staged value is looked at; what raises is never sealed."""
+
+    @pytest.fixture
+    def sink(self, spark, tmp_path):
+        spark.sql(f"CREATE TABLE delta.`{tmp_path}/t` (id BIGINT, `a.b` INT NOT NULL) USING delta")
+        return sink_at(spark, tmp_path / "t")
+
+    def test_values_are_sealed(self, spark, sink):
+        rows = spark.sql("SELECT id, if(id > 99, null, 1) AS `a.b` FROM range(3)")
+        sink.check(rows.schema, source_path="/else", has_state=False)
+
+        assert fill(spark, sink, rows).count() == 3
+
+    def test_a_null_ends_the_work_with_the_column(self, spark, sink):
+        rows = spark.sql("SELECT id, if(id = 2, null, 1) AS `a.b` FROM range(3)")
+
+        with pytest.raises(Exception) as failure:
+            fill(spark, sink, rows)
+        error = sink.explain_failure(failure.value)
+        assert isinstance(error, TargetSchemaMismatchError)
+        assert "'a.b' of the target must not be null" in error.message
+        assert "coalesce" in error.cure
+        assert log(sink.path) == [f"{0:020d}.json"]
+
+    def test_a_merge_ends_alike(self, spark, sink):
+        merging = sink_at(spark, sink.path, mode="Upsert", key=("id",))
+        net = spark.sql("SELECT 1L AS id, cast(null AS int) AS `a.b`, false AS __backfill_delete")
+
+        with pytest.raises(Exception) as failure:
+            merging.merge(net, app_id="a", txn_version=1)
+        assert isinstance(merging.explain_failure(failure.value), TargetSchemaMismatchError)
+        assert log(sink.path) == [f"{0:020d}.json"]
+
+    def test_a_failure_of_something_else_is_not_explained(self, sink):
+        assert sink.explain_failure(ValueError("x")) is None
+
+
+class TestTheKeyOfAnUpsert:
+    """What the transform makes of the source's key may be null where that is not."""
+
+    @pytest.mark.parametrize("bad", ["nullif(id, 2)", "cast(null AS bigint)"])
+    def test_a_null_is_not_staged(self, spark, tmp_path, bad):
+        sink = sink_at(spark, tmp_path / "t", mode="Upsert", key=("k",))
+        rows = spark.range(3).selectExpr(f"{bad} AS k", "id")
+
+        with pytest.raises(Exception) as failure:
+            fill(spark, sink, rows)
+        error = sink.explain_failure(failure.value)
+        assert isinstance(error, KeyInvalidError)
+        assert "'k' is null" in error.message
+
+    def test_an_append_has_no_key(self, spark, tmp_path):
+        sink = sink_at(spark, tmp_path / "t", key=("k",))
+
+        assert fill(spark, sink, spark.range(3).selectExpr("nullif(id, 2) AS k")).where("k IS NULL").count() == 1
+
+
+class TestTypeWidening:
+    """Old files keep the narrow type, ours have the wide one."""
+
+    def test_rows_of_before_and_after_are_there(self, spark, tmp_path):
+        spark.sql(
+            f"CREATE TABLE delta.`{tmp_path}/t` (id BIGINT, a INT) USING delta "
+            "TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"
+        )
+        spark.sql(f"INSERT INTO delta.`{tmp_path}/t` VALUES (1, 1)")
+        spark.sql(f"ALTER TABLE delta.`{tmp_path}/t` ALTER COLUMN a TYPE BIGINT")
+        sink = sink_at(spark, tmp_path / "t", existing_rows="Keep")
+        rows = spark.sql("SELECT 2L AS id, 5000000000L AS a")
+        sink.check(rows.schema, source_path="/else", has_state=False)
+        DeltaCommitter(spark, sink.path, app_id="a", domain="backfill.x").check()
+
+        assert sorted(map(tuple, fill(spark, sink, rows).collect())) == [(1, 1), (2, 5_000_000_000)]
+        assert spark.read.format("delta").load(sink.path).where("a > 4000000000").count() == 1
+
+
+class TestPartitionsWithMappedNames:
+    """Folders have physical names; readers see logical ones."""
+
+    def test_rows_and_partitions_come_back(self, spark, tmp_path):
+        rows = spark.sql("SELECT id, concat('p ', id % 3, '/=%') AS p, named_struct('x', id) AS s FROM range(9)")
+        sink = sink_at(spark, tmp_path / "t", partition_by=("p",), properties={"delta.columnMapping.mode": "name"})
+        found = fill(spark, sink, rows)
+
+        assert found.exceptAll(rows).count() == 0
+        assert found.count() == 9
+        assert found.where("p = 'p 1/=%'").count() == 3
+
+    def test_a_name_that_another_column_had_before(self, spark, tmp_path):
+        """After a rename the physical name of one column is the logical one of another."""
+        path = str(tmp_path / "t")
+        spark.sql(f"CREATE TABLE delta.`{path}` (id BIGINT, a STRING, p STRING) USING delta PARTITIONED BY (p)")
+        spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
+        for old, new in (("p", "x"), ("a", "p"), ("x", "a")):
+            spark.sql(f"ALTER TABLE delta.`{path}` RENAME COLUMN {old} TO {new}")
+        rows = spark.sql("SELECT id, concat('plain ', id) AS p, concat('part ', id) AS a FROM range(3)")
+        sink = sink_at(spark, path)
+        sink.check(rows.schema, source_path="/else", has_state=False)
+
+        found = fill(spark, sink, rows)
+        assert found.select("id", "p", "a").exceptAll(rows).count() == 0
+        assert found.where("a = 'part 1' AND p = 'plain 1'").count() == 1
+
+    def test_changes_are_merged(self, spark, tmp_path):
+        sink = sink_at(
+            spark, tmp_path / "t", mode="Upsert", key=("id",), partition_by=("p",),
+            properties={"delta.columnMapping.mode": "name"},
+        )  # fmt: skip
+        fill(spark, sink, spark.sql("SELECT id, concat('p', id % 2) AS p FROM range(4)"))
+        changes = spark.createDataFrame([(1, "p0", "update_postimage", 4), (2, "p0", "delete", 4)], CHANGES)
+
+        sink.merge(net_changes(changes, Transform(), ("id",)).localCheckpoint(), app_id="a", txn_version=7)
+        found = spark.read.format("delta").load(sink.path).collect()
+        assert sorted((row["id"], row["p"]) for row in found) == [(0, "p0"), (1, "p0"), (3, "p1")]
+
+
+class TestPartitionValues:
+    """Of every type that can be one, they come back from the folder's name as they were."""
+
+    VALUES = (
+        "timestamp_micros(1700000000123456)", "timestamp'1969-12-31 23:59:59.999999'", "timestamp'2020-01-01'",
+        "timestamp_ntz'2020-01-01 00:00:00.000001'", "date'0001-01-01'", "true", "cast(7 AS tinyint)",
+        "cast(-7 AS smallint)", "9000000000", "1.5D", "1.5F", "double('nan')", "double('-infinity')",
+        "cast(12.30 AS decimal(10, 2))", "cast(-0.00001 AS decimal(20, 5))", "'a=b/c%20 ü:?\\\\'", "' '", "'null'",
+    )  # fmt: skip
+
+    def test_come_back(self, spark, tmp_path):
+        """Of one table, a column each: a table for each type would take a minute."""
+        columns = {f"p{number}": value for number, value in enumerate(self.VALUES)}
+        values = ", ".join(f"{value} AS {name}" for name, value in columns.items())
+        rows = spark.sql(f"SELECT 1L AS id, {values} UNION ALL SELECT 2L{', null' * len(columns)}")
+        found = fill(spark, sink_at(spark, tmp_path / "t", partition_by=tuple(columns)), rows)
+
+        assert take_receipt(rows, found, key=("id",), vnodes=4, source_version=0, target_version=0, epoch=0).equal, (
+            found.collect()
+        )
+        equal = found.where("id = 1").selectExpr(*(f"{name} = {value} AS {name}" for name, value in columns.items()))
+        assert equal.first().asDict() == dict.fromkeys(columns, True)
+        assert found.where(" AND ".join(f"{name} = {value}" for name, value in columns.items())).count() == 1
+
+
+class TestAnEmptyTextInAPartition:
+    """Delta has no empty partition value: it is null, here as after any other write."""
+
+    ROWS = "SELECT id, if(id = 1, '', concat('p', id)) AS p, '' AS other FROM range(3)"
+
+    def test_is_null_and_the_receipt_knows(self, spark, tmp_path):
+        rows = spark.sql(self.ROWS)
+        sink = sink_at(spark, tmp_path / "t", partition_by=("p",))
+        found = fill(spark, sink, rows)
+        rows.write.format("delta").partitionBy("p").save(str(tmp_path / "plain"))
+
+        plain = spark.read.format("delta").load(str(tmp_path / "plain"))
+        assert found.exceptAll(plain).count() == 0
+        assert found.where("p IS NULL AND other = ''").count() == 1
+        sides = {"key": ("id",), "vnodes": 4, "source_version": 0, "target_version": 0, "epoch": 0}
+        assert take_receipt(sink.as_stored(rows), found, **sides).equal
+        assert not take_receipt(rows, found, **sides).equal
+
+    def test_a_merge_writes_the_same(self, spark, tmp_path):
+        sink = sink_at(spark, tmp_path / "t", mode="Upsert", key=("id",), partition_by=("p",))
+        fill(spark, sink, spark.sql("SELECT 1L AS id, 'p' AS p"))
+        net = spark.sql("SELECT 1L AS id, '' AS p, false AS __backfill_delete UNION ALL SELECT 2L, '', false")
+
+        sink.merge(sink.as_stored(net).localCheckpoint(), app_id="a", txn_version=7)
+        assert spark.read.format("delta").load(sink.path).where("p IS NULL").count() == 2
+
+    def test_in_the_key_it_is_refused(self, spark, tmp_path):
+        sink = sink_at(spark, tmp_path / "t", mode="Upsert", key=("p",), partition_by=("p",))
+
+        with pytest.raises(Exception) as failure:
+            fill(spark, sink, spark.sql("SELECT '' AS p, 1 AS x"))
+        assert "an empty text, in a partition column" in sink.explain_failure(failure.value).message
+
+    def test_elsewhere_an_empty_text_is_one(self, spark, tmp_path):
+        sink = sink_at(spark, tmp_path / "t")
+        rows = spark.sql("SELECT '' AS p")
+        sink.prepare(rows.schema)
+
+        assert sink.as_stored(rows) is rows
+
+
+class TestNamesOfColumns:
+    """Those that Delta takes are filled, read back and found by their statistics."""
+
+    @pytest.mark.parametrize(
+        ("names", "properties"),
+        [
+            (("a.b", "a`b", "ä-ö"), {}),
+            (("a=b", "a b,;{}()", "a.b c"), {"delta.columnMapping.mode": "name"}),
+        ],
+    )
+    def test_any_will_do(self, spark, tmp_path, names, properties):
+        quoted = ["`" + name.replace("`", "``") + "`" for name in names]
+        rows = spark.range(9).selectExpr(*(f"id AS {name}" for name in quoted), "named_struct('b', 5L) AS a")
+        sink = sink_at(spark, tmp_path / "t", mode="Upsert", key=names, properties=properties)
+        found = fill(spark, sink, rows)
+        net = rows.selectExpr(*quoted, "a", f"{quoted[0]} = 3 AS __backfill_delete")
+        sink.merge(net.localCheckpoint(), app_id="a", txn_version=7)
+
+        for name in quoted:
+            assert found.where(f"{name} = 7").count() == 1
+        assert spark.read.format("delta").load(sink.path).count() == 8
+
+
+class TestVariants:
+    """Staged and compared as they are."""
+
+    def test_come_back(self, spark, tmp_path):
+        rows = spark.sql("""SELECT id, parse_json(concat('{"a": ', id, ', "b": [1, null]}')) AS v FROM range(3)""")
+        found = fill(spark, sink_at(spark, tmp_path / "t"), rows)
+
+        sides = {"key": ("id",), "vnodes": 4, "source_version": 0, "target_version": 0, "epoch": 0}
+        assert take_receipt(rows, found, **sides).equal
+        assert found.where("id = 1").selectExpr("to_json(v) AS j").first()["j"] == '{"a":1,"b":[1,null]}'

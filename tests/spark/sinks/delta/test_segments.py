@@ -1,0 +1,208 @@
+"""Parts of a split: read together, staged apart, sealed one by one; each is what it would be alone (ADR 0018)."""
+
+import itertools
+import queue
+import random
+from collections import Counter
+from functools import reduce
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from support.tables.jobs import make_kind, vacuum
+
+from backfill_core.errors import AccountingError
+from backfill_core.pacing.sizing import pieces
+from backfill_core.protocol.messages import ReadSplit, Seal, WorkFailed, WorkFinished
+from backfill_spark.driver.action_executor import Parts, SparkHands
+from backfill_spark.rows.transform import Transform
+from backfill_spark.sinks.delta.committer import DeltaCommitter
+from backfill_spark.sinks.delta.sink import DeltaSink
+from backfill_spark.sources.delta.source import DeltaSource
+
+WAITS_S = 240
+
+
+def rows_of(frame):
+    return Counter(map(str, frame.collect()))
+
+
+MORE = {"with a map": {"m": "map('k', id % 3)"}, "our name": {"__backfill_part": "id % 5"}}
+
+
+def make(spark, path, kind):
+    make_kind(spark, path, kind, **MORE.get(kind, {}))
+
+
+def opened(spark, path, key=("id",)):
+    source = DeltaSource(spark, path, key=key)
+    source.pin(None)
+    return source, [0, *itertools.accumulate(source.pinned.rows)]
+
+
+class TestAPartIsTheSameAloneAndTogether:
+    """Else a part that was staged, not sealed, and read again after a crash would lose rows or double them."""
+
+    @pytest.mark.parametrize("key", [("id",), ()], ids=["by key", "by all columns"])
+    @pytest.mark.parametrize("kind", ["plain", "deleted", "partitioned", "renamed", "with a map", "our name"])
+    def test_in_any_table(self, spark, tmp_path, kind, key):
+        path = str(tmp_path / "odd path=%20")
+        make(spark, path, kind)
+        source, prefix = opened(spark, path, key)
+        chance = random.Random(7)
+        # From the middle of a file to the middle of another, and whole ones between.
+        cuts = sorted({70, 840, *(chance.randrange(71, 840) for _ in range(6))})
+        parts = [pieces(prefix, start, stop) for start, stop in itertools.pairwise(cuts)]
+
+        rows, label = source.read_parts(parts)
+        each = [source.read(part).withColumn(label, F.lit(number)) for number, part in enumerate(parts)]
+
+        assert [name for name in rows.columns if name != label] == source.pinned.schema.names
+        assert each[0].columns[:-1] == source.pinned.schema.names
+        # One query for all that are read alone: each is a plan of its own all the same.
+        assert rows_of(rows.select(*each[0].columns)) == rows_of(reduce(DataFrame.unionAll, each))
+
+    def test_all_parts_are_the_file(self, spark, tmp_path):
+        make(spark, str(tmp_path / "s"), "deleted")
+        source, prefix = opened(spark, str(tmp_path / "s"))
+        rows, label = source.read_parts([pieces(prefix, start, start + 60) for start in range(0, 180, 60)])
+
+        assert rows_of(rows.drop(label)) == rows_of(source.read(pieces(prefix, 0, 180)))
+
+
+@pytest.fixture
+def world(spark, tmp_path):
+    """Makes a source, a target of any layout and the hands between them."""
+    made = []
+
+    class World:
+        def __init__(self, kind="deleted", *, transform=None, mode="Append", **target):
+            make(spark, str(tmp_path / "s"), kind)
+            self.source, self.prefix = opened(spark, str(tmp_path / "s"))
+            self.transform = transform or Transform()
+            self.sink = DeltaSink(spark, str(tmp_path / "t"), write_mode=mode, key=(), job_id="j", **target)
+            self.sink.prepare(self.transform.output_schema(spark, self.source.pinned.schema))
+            self.committer = DeltaCommitter(spark, self.sink.path, app_id="a", domain="backfill.x")
+            self.mode = mode
+            self.txn = 0
+
+        def read(self, work_id, start, stop, *cuts, attempt=1):
+            """Return the answer to one split."""
+            parts = Parts(
+                spark=spark, source=self.source, sink=self.sink, committer=self.committer, transform=self.transform,
+                app_id="a", attempt=attempt, write_mode=self.mode, key=(), vnodes=8, prefix=tuple(self.prefix),
+                opened_at=None,
+            )  # fmt: skip
+            hands, found = SparkHands(parts), queue.SimpleQueue()
+            self.hands = hands
+            made.append(hands)
+            hands.start(ReadSplit(work_id, pieces(self.prefix, start, stop), start, stop, 1, cuts), found.put)
+            return found.get(timeout=WAITS_S)
+
+        def seal(self, *files):
+            self.txn += 1
+            self.committer.seal(self.txn, files, "s")
+
+        def target(self):
+            return spark.read.format("delta").load(self.sink.path)
+
+        def wanted(self, start=0, stop=900):
+            return self.transform.apply(self.source.read(pieces(self.prefix, start, stop)))
+
+    yield World
+    for one in made:
+        one.close()
+
+
+LAYOUTS = {
+    "plain": {},
+    "partitioned by a column of the folder's name": {"partition_by": ("part",)},
+    # 50 partitions: more files at once than Spark keeps open, so that a task sorts the rest.
+    "mapped": {"properties": {"delta.columnMapping.mode": "name"}, "partition_by": ("name",)},
+    "transformed": {"transform": Transform(("id + 1 AS next", "name"), "id % 3 > 0")},
+    "starred": {"transform": Transform(("*", "id + 1 AS next"))},
+    "changelog": {"mode": "Changelog"},
+}
+
+
+class TestAPartIsSealedWithoutTheOthers:
+    """Of one Spark job, in seals of its own; what a crash leaves unsealed is read again alone."""
+
+    @pytest.mark.parametrize("layout", LAYOUTS)
+    def test_any_target_has_just_its_rows(self, world, layout):
+        one = world(**LAYOUTS[layout])
+        event = one.read(1, 0, 360, 50, 180, 200)
+        assert isinstance(event, WorkFinished)
+        files = event.result.files
+        one.seal(*(file for file in files if file.part < 2))
+        columns = one.wanted().columns
+        assert rows_of(one.target().select(columns)) == rows_of(one.wanted(0, 180))
+
+        # The process dies; the next one goes on behind what is sealed, from the middle of a file too.
+        one.seal(*(file for file in files if file.part == 2))
+        again = one.read(1, 200, 900, 720, attempt=2).result.files
+        one.seal(*again)
+        assert rows_of(one.target().select(columns)) == rows_of(one.wanted())
+
+    def test_what_was_given_up_goes_when_the_job_is_complete(self, world):
+        """A pause and a low limit give up what was read ahead; nobody comes again for a job that is complete."""
+        one = world()
+        files = one.read(1, 0, 180, 60, 120).result.files
+        one.hands.seal(Seal(1, 1, tuple(file for file in files if file.part == 1), "s"))
+        one.hands.tidy()
+
+        assert {file.part for file in files if Path(file.path).exists()} == {1}
+        assert rows_of(one.target()) == rows_of(one.wanted(60, 120))
+
+    def test_it_is_one_write_without_a_sort(self, spark, world):
+        """A task that sorted its rows by part would take longer than reading its file twice."""
+        one = world("plain")
+        files = one.read(1, 0, 180, 40, 80, 120).result.files
+        store = spark._jsparkSession.sharedState().statusStore().executionsList()
+        plans = [store.apply(at).physicalPlanDescription() for at in range(store.size())]
+        written = [plan for plan in plans if "InsertIntoHadoopFsRelationCommand" in plan and one.sink.staging in plan]
+
+        assert sorted(file.part for file in files) == [0, 1, 2, 3]
+        assert sum(file.rows for file in files) == 180
+        assert len(written) == 1
+        assert "Sort" not in written[0]
+
+    def test_whole_files_must_yield_what_their_metadata_says(self, world):
+        """All parts together: each alone is so many rows in the mean only."""
+        one = world("deleted")
+        one.source.live_rows = lambda _pieces: 999
+        event = one.read(1, 0, 180, 90)
+
+        assert isinstance(event, WorkFailed)
+        assert isinstance(event.error, AccountingError)
+        assert list(Path(one.sink.staging).glob("**/*.parquet")) == []
+
+
+class TestPartsThatWereNeverSealed:
+    """They go, and those that were stay."""
+
+    def left(self, one):
+        """Return the folders that have files; the target has a column `part`, so that theirs has another name."""
+        folders = {path.parent.relative_to(one.sink.staging) for path in Path(one.sink.staging).glob("**/*.parquet")}
+        return sorted(map(str, folders))
+
+    def half_sealed(self, world):
+        one = world("plain")
+        files = one.read(1, 0, 180, 60, 120).result.files
+        one.seal(*(file for file in files if file.part == 1))
+        return one
+
+    def test_with_the_orphans_of_the_attempt(self, world):
+        one = self.half_sealed(world)
+
+        assert one.sink.remove_orphans(2) == 2
+        assert self.left(one) == ["a1/s1/part_=1"]
+        assert rows_of(one.target()) == rows_of(one.wanted(60, 120))
+
+    def test_with_a_vacuum(self, spark, world):
+        """Which never looks below a leading underscore."""
+        one = self.half_sealed(world)
+        vacuum(spark, one.sink.path)
+
+        assert self.left(one) == ["a1/s1/part_=1"]

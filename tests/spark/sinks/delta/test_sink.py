@@ -1,0 +1,187 @@
+"""The target: checks before the first write, and the removal of what was never sealed."""
+
+from pathlib import Path
+
+import pytest
+from support.tables.jobs import vacuum
+
+from backfill_core.errors import (
+    BackfillError,
+    PermissionDeniedError,
+    TargetIsSourceError,
+    TargetNotEmptyError,
+    TargetSchemaMismatchError,
+    TransientError,
+    UnsupportedTargetFeatureError,
+)
+from backfill_spark.sinks.delta.committer import DeltaCommitter
+from backfill_spark.sinks.delta.sink import DeltaSink
+
+
+class TestTargetsAreCheckedFirst:
+    """Nothing is written to a target that cannot be filled."""
+
+    def check(self, spark, path, frame, **options):
+        sink = DeltaSink(spark, path, write_mode=options.pop("mode", "Upsert"), key=("id",), job_id="j", **options)
+        sink.check(frame.schema, source_path="/elsewhere", has_state=False)
+
+    def test_foreign_rows(self, spark, tmp_path):
+        spark.range(1).write.format("delta").save(str(tmp_path / "t"))
+
+        with pytest.raises(TargetNotEmptyError, match="existingRows"):
+            self.check(spark, str(tmp_path / "t"), spark.range(1), mode="Append")
+        self.check(spark, str(tmp_path / "t"), spark.range(1), mode="Append", existing_rows="Keep")
+
+    def test_foreign_files(self, spark, tmp_path):
+        (tmp_path / "t").mkdir()
+        (tmp_path / "t" / "x").write_text("x")
+
+        with pytest.raises(TargetNotEmptyError, match="no Delta table"):
+            self.check(spark, str(tmp_path / "t"), spark.range(1))
+
+    def test_what_is_left_of_a_table_that_was_being_made(self, spark, tmp_path):
+        """Killed before the first commit: the next attempt makes it."""
+        log = tmp_path / "t" / "_delta_log"
+        log.mkdir(parents=True)
+        (log / f".{0:020d}.json.tmp").write_text("half")
+        self.check(spark, str(tmp_path / "t"), spark.range(1))
+        sink = DeltaSink(spark, str(tmp_path / "t"), write_mode="Upsert", key=("id",), job_id="j")
+        assert DeltaCommitter(spark, sink.path, app_id="a", domain="d").read_state().table_version == -1
+
+        sink.prepare(spark.range(1).schema)
+        assert sink.exists()
+
+    def test_a_log_that_has_lost_its_beginning_is_foreign(self, spark, tmp_path):
+        """Nobody knows what is in its files."""
+        log = tmp_path / "t" / "_delta_log"
+        log.mkdir(parents=True)
+        (log / f"{7:020d}.crc").write_text("{}")
+
+        with pytest.raises(TargetNotEmptyError):
+            self.check(spark, str(tmp_path / "t"), spark.range(1))
+
+    @pytest.mark.parametrize(
+        ("sql", "words"), [("id, 'x' AS b", "'b'"), ("cast(id AS int) AS id", "bigint in the target")]
+    )
+    def test_another_schema(self, spark, tmp_path, sql, words):
+        spark.range(0).write.format("delta").save(str(tmp_path / "t"))
+
+        with pytest.raises(TargetSchemaMismatchError, match=words):
+            self.check(spark, str(tmp_path / "t"), spark.range(1).selectExpr(*sql.split(", ")))
+
+    def test_a_partition_column_that_is_not_there(self, spark, tmp_path):
+        with pytest.raises(TargetSchemaMismatchError, match="'dya'"):
+            self.check(spark, str(tmp_path / "t"), spark.range(1), partition_by=("dya",))
+
+    def test_a_property_of_a_table_that_is_not_there_yet(self, spark, tmp_path):
+        with pytest.raises(
+            UnsupportedTargetFeatureError, match=r"spec\.target\.delta\.properties.*column mapping by id"
+        ):
+            self.check(spark, str(tmp_path / "t"), spark.range(1), properties={"delta.columnMapping.mode": "id"})
+        assert not (tmp_path / "t").exists()
+
+    def test_a_folder_that_may_not_be_written(self, spark, tmp_path):
+        """Hadoop goes by the mode of the folder, also for root."""
+        (tmp_path / "closed").mkdir(mode=0o555)
+
+        with pytest.raises(PermissionDeniedError, match="closed is not writable"):
+            self.check(spark, str(tmp_path / "closed" / "t"), spark.range(1))
+
+    def test_a_storage_that_is_away_is_not_a_matter_of_rights(self, spark):
+        """It may be back in a moment; a refusal would be final."""
+        conf = spark._jsc.hadoopConfiguration()
+        for name in ("ipc.client.connect.max.retries", "ipc.client.connect.max.retries.on.timeouts"):
+            conf.set(name, "0")
+
+        with pytest.raises(TransientError, match=r"the target .* cannot be made: ConnectException"):
+            self.check(spark, "hdfs://127.0.0.1:1/t", spark.range(1))
+
+
+class TestFoldersOfTheirOwn:
+    """However they are written, and whatever they are on."""
+
+    def check(self, spark, source, target):
+        DeltaSink(spark, target, write_mode="Append", key=(), job_id="j").check(
+            spark.range(1).schema, source_path=source, has_state=False
+        )
+
+    @pytest.mark.parametrize("spelling", ["{0}/s", "file:{0}/s", "file://{0}/s/", "{0}/link", "file:{0}/x/../s"])
+    def test_the_source_by_another_name(self, spark, tmp_path, spelling):
+        (tmp_path / "s").mkdir()
+        (tmp_path / "link").symlink_to(tmp_path / "s")
+
+        with pytest.raises(TargetIsSourceError, match="the same table"):
+            self.check(spark, str(tmp_path / "s"), spelling.format(tmp_path))
+
+    def test_one_inside_the_other(self, spark, tmp_path):
+        """In an odd folder too."""
+        outer = tmp_path / "odd path=%20"
+
+        with pytest.raises(TargetIsSourceError, match="the target lies inside"):
+            self.check(spark, str(outer), str(outer / "t"))
+        with pytest.raises(TargetIsSourceError, match="the source lies inside"):
+            self.check(spark, str(outer / "s"), str(outer))
+
+    def test_two_file_systems(self, spark, tmp_path):
+        """`viewfs` stands for any other: it needs no server."""
+        spark._jsc.hadoopConfiguration().set("fs.viewfs.mounttable.one.link./s", f"file:{tmp_path}")
+
+        self.check(spark, "viewfs://one/s", str(tmp_path / "t"))
+
+
+class TestOrphans:
+    """What an earlier attempt staged and never sealed is removed; what was sealed never is."""
+
+    def test_only_unsealed_work_of_earlier_attempts_goes(self, spark, tmp_path):
+        sink = DeltaSink(spark, str(tmp_path / "t"), write_mode="Append", key=(), job_id="j")
+        sink.prepare(spark.range(1).schema)
+        committer = DeltaCommitter(spark, sink.path, app_id="a", domain="backfill.x")
+        for work in (1, 2):
+            paths = sink.stage(spark.range(5), attempt=1, work_id=work)
+            if work == 1:
+                committer.seal(1, committer.measure(paths), "s")
+        sink.stage(spark.range(5), attempt=2, work_id=1)
+
+        assert sink.remove_orphans(2) == 1
+        assert sorted(str(p.relative_to(sink.staging)) for p in Path(sink.staging).glob("*/*")) == ["a1/s1", "a2/s1"]
+        assert spark.read.format("delta").load(sink.path).count() == 5
+
+    def test_a_vacuum_removes_them_and_what_was_replaced_and_nothing_that_is_sealed(self, spark, tmp_path):
+        """The folder has a plain name, or VACUUM would never look there (port.md, section 3)."""
+        sink = DeltaSink(spark, str(tmp_path / "t"), write_mode="Append", key=(), job_id="j")
+        sink.prepare(spark.range(1).schema)
+        committer = DeltaCommitter(spark, sink.path, app_id="a", domain="backfill.x")
+        for work in (1, 2):
+            paths = sink.stage(spark.range(work * 10, work * 10 + 5), attempt=1, work_id=work)
+            committer.seal(work, committer.measure(paths), "s")
+        sink.stage(spark.range(5), attempt=1, work_id=3)
+        spark.sql(f"DELETE FROM delta.`{sink.path}` WHERE id >= 20")
+
+        vacuum(spark, sink.path)
+        left = {path.parent.name for path in Path(sink.staging).glob("*/*/*.parquet")}
+        assert left == {"s1"}
+        assert sorted(row["id"] for row in spark.read.format("delta").load(sink.path).collect()) == list(range(10, 15))
+        assert committer.read_state().text == "s"
+
+    def test_what_others_put_there_is_left_alone(self, spark, tmp_path):
+        """Nor does it keep ours from going."""
+        sink = DeltaSink(spark, str(tmp_path / "t"), write_mode="Append", key=(), job_id="j")
+        sink.prepare(spark.range(1).schema)
+        sink.stage(spark.range(5), attempt=1, work_id=1)
+        staging = Path(sink.staging)
+        for name in ("archive/s1", "a", "a1/notes", "a1x/s1"):
+            (staging / name).mkdir(parents=True)
+        for name in ("a0", "a1/s2"):
+            (staging / name).write_text("a file")
+
+        assert sink.remove_orphans(2) == 1
+        left = sorted(str(path.relative_to(staging)) for path in staging.glob("**/*"))
+        assert left == ["a", "a0", "a1", "a1/notes", "a1/s2", "a1x", "a1x/s1", "archive", "archive/s1"]
+
+
+def test_every_error_has_a_reason_and_an_exit_code_of_its_class():
+    """Reasons are an API: one each, and never the base's."""
+    classes = BackfillError.__subclasses__()
+
+    assert len({one.reason for one in classes}) == len(classes)
+    assert all(one.exit_code != BackfillError.exit_code for one in classes)

@@ -1,0 +1,90 @@
+"""Why a source cannot be read, in our words: neither the target's fault, nor another table's."""
+
+import json
+from pathlib import Path
+
+import pytest
+from py4j.protocol import Py4JJavaError
+from support.tables.jobs import make_orders
+
+from backfill_core.errors import (
+    ChangeFeedExpiredError,
+    PermissionDeniedError,
+    SnapshotExpiredError,
+    SourceNotFoundError,
+    TransientError,
+    UnsupportedSourceFeatureError,
+)
+from backfill_spark.sources.delta.failures import explain, explain_look
+from backfill_spark.sources.delta.source import DeltaSource
+
+GONE = "java.io.FileNotFoundException: File file:{} does not exist"
+
+
+class TestAFileThatIsGone:
+    """Expired is for ever, so it must be a file of the source."""
+
+    @pytest.mark.parametrize("source", ["/lake/orders", "file:/lake/orders", "/lake/orders/"])
+    def test_of_the_source(self, source):
+        error = explain(Exception(GONE.format("/lake/orders/part-0.parquet")), path=source, version=3)
+
+        assert isinstance(error, SnapshotExpiredError)
+
+    @pytest.mark.parametrize("file", ["/lake/orders_copy/p.parquet", "/old/lake/orders/p.parquet", "/lake/orders-2/p"])
+    def test_of_a_neighbour(self, file):
+        assert explain(Exception(GONE.format(file)), path="/lake/orders", version=3) is None
+
+    def test_of_the_feed(self):
+        gone = GONE.format("/lake/orders/_change_data/c.parquet")
+
+        assert isinstance(explain(Exception(gone), path="/lake/orders", version=3), ChangeFeedExpiredError)
+        assert explain(Exception(gone), path="/lake/or", version=3) is None
+
+    def test_that_may_not_be_read_is_not_gone(self):
+        """Java says both with one exception."""
+        denied = "java.io.FileNotFoundException: /lake/orders/p.parquet (Permission denied)"
+
+        assert isinstance(explain(Exception(denied), path="/lake/orders", version=3), PermissionDeniedError)
+
+
+class TestALookAtTheSource:
+    """The cure is at the source."""
+
+    @pytest.fixture
+    def path(self, spark, tmp_path):
+        make_orders(spark, str(tmp_path / "s"), 10, files=1)
+        return str(tmp_path / "s")
+
+    def test_that_is_no_table(self, spark, tmp_path):
+        with pytest.raises(SourceNotFoundError, match="not a Delta table"):
+            DeltaSource(spark, str(tmp_path / "none"), key=()).head()
+
+    def test_with_a_feature_that_cannot_be_read(self, spark, path):
+        """Such as one of a newer release."""
+        commit = Path(path, "_delta_log", f"{1:020d}.json")
+        features = {"readerFeatures": ["fromTheFuture"], "writerFeatures": ["fromTheFuture"]}
+        commit.write_text(json.dumps({"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}}) + "\n")
+
+        with pytest.raises(UnsupportedSourceFeatureError, match=r"the source .*fromTheFuture"):
+            DeltaSource(spark, path, key=()).pin(None)
+
+    @pytest.mark.parametrize(
+        ("name", "error"),
+        [("org.apache.hadoop.security.AccessControlException", PermissionDeniedError),
+         ("java.net.SocketTimeoutException", TransientError)],
+    )  # fmt: skip
+    def test_that_fails(self, spark, name, error):
+        made = spark._jvm
+        for part in name.split("."):
+            made = getattr(made, part)
+        found = explain_look(Py4JJavaError("a call", made("no")), path="/lake/orders")
+
+        assert isinstance(found, error)
+        assert "the source /lake/orders" in found.message
+
+    @pytest.mark.parametrize("name", ["_change_type", "_Commit_Version", "_commit_timestamp"])
+    def test_with_a_column_that_the_feed_has_too(self, spark, tmp_path, name):
+        spark.range(3).withColumnRenamed("id", name).write.format("delta").save(str(tmp_path / "s"))
+
+        with pytest.raises(UnsupportedSourceFeatureError, match=name):
+            DeltaSource(spark, str(tmp_path / "s"), key=()).pin(None)

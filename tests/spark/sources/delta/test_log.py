@@ -1,0 +1,132 @@
+"""What a source's log may hold: any text, any spelling of a property, words about columns; and what is no commit."""
+
+import json
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable, QueryBuilder
+from support.tables.jobs import make_kind, make_orders
+from support.tables.oracle import rows_in
+
+from backfill_core.errors import SchemaChangedError, SourceDamagedError
+from backfill_spark.delta.log import files_at, lines_of
+from backfill_spark.delta.properties import is_on, value
+from backfill_spark.sources.delta.source import DeltaSource
+
+ODD = ("next\u0085line", "line\u2028", "\u2029paragraph", "form\x0cfeed", "group\x1dseparator", "a\r\nb")
+"""Characters at which some languages end a line."""
+
+
+def opened(spark, path, **options):
+    source = DeltaSource(spark, str(path), key=("id",), **options)
+    source.pin(None)
+    return source
+
+
+def commit(path, version):
+    return Path(path, "_delta_log", f"{version:020d}.json")
+
+
+class TestAnyText:
+    """A line of the log ends with a line feed, and with nothing that a value may hold."""
+
+    def test_in_statistics_partitions_and_commits(self, spark, tmp_path):
+        path = str(tmp_path / "s")
+        rows = spark.createDataFrame(list(enumerate(ODD)), "id long, text string").selectExpr("id", "text", "text AS p")
+        writer = rows.coalesce(1).write.format("delta").option("delta.enableChangeDataFeed", "true")
+        writer.option("userMetadata", "".join(ODD)).partitionBy("p").save(path)
+        source = opened(spark, path)
+        DeltaTable(path).update(updates={"text": "text || 'é\u2028'"}, predicate="id < 3")
+        upto = source.head().version
+        source.check_versions(0, upto)
+
+        assert any(one in commit(path, 0).read_text() for one in "\u0085\u2028\u2029")
+        assert sum(file.rows for file in files_at(spark, path, 0, nulls_of=[])) == rows_in(path) == len(ODD)
+        found = {
+            row["id"]: row["text"] for row in source.changes(0, upto).where("_change_type LIKE '%post%'").collect()
+        }
+        wanted = (
+            QueryBuilder().register("t", DeltaTable(path)).execute("SELECT id, text FROM t WHERE id < 3").read_all()
+        )
+        assert found == dict(zip(wanted["id"].to_pylist(), wanted["text"].to_pylist(), strict=True))
+        assert found[1] == "line\u2028é\u2028"
+
+    def test_lines_are_lines(self):
+        text = "".join(json.dumps({"a": one}, ensure_ascii=False) + "\n" for one in ODD)
+
+        assert [json.loads(line)["a"] for line in lines_of(text)] == list(ODD)
+        assert lines_of("\n \n") == []
+
+
+class TestWordsAboutColumns:
+    """Are no change of a column."""
+
+    def test_a_comment_and_column_mapping_change_no_type(self, spark, tmp_path):
+        path = str(tmp_path / "s")
+        spark.sql(
+            "SELECT id, named_struct('x', id, 'y', array(named_struct('z', 1))) AS st FROM range(3)"
+        ).write.format("delta").save(path)
+        source = opened(spark, path)
+        spark.sql(f"ALTER TABLE delta.`{path}` ALTER COLUMN st.x COMMENT 'of x'")
+        spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
+        source.check_versions(0, source.head().version)
+
+        spark.sql(f"ALTER TABLE delta.`{path}` RENAME COLUMN st.x TO w")
+        with pytest.raises(SchemaChangedError, match=r"'st' changed its type: struct<x:.* became struct<w:"):
+            source.check_versions(0, source.head().version)
+
+    def test_a_column_that_was_dropped_and_added_again_is_another_one(self, spark, tmp_path):
+        """Its values are gone, and no row changed."""
+        path = str(tmp_path / "s")
+        make_kind(spark, path, "renamed")
+        source = opened(spark, path)
+        spark.sql(f"ALTER TABLE delta.`{path}` DROP COLUMN title")
+        spark.sql(f"ALTER TABLE delta.`{path}` ADD COLUMN title STRING")
+        # One commit that says both, as REPLACE COLUMNS makes it.
+        commit(path, 2).write_text(commit(path, 3).read_text())
+        commit(path, 3).unlink()
+        for sums in Path(path, "_delta_log").glob(".*.crc"):
+            sums.unlink()
+
+        with pytest.raises(SchemaChangedError, match="'title' was dropped and added again in version 2"):
+            source.check_versions(1, 2)
+
+
+class TestProperties:
+    """As Delta reads them: it keeps what was written, and reads it in any case of letters."""
+
+    def test_a_change_feed_in_capitals_is_one(self, spark, tmp_path):
+        """When it is pinned, and when it is set later."""
+        for name, first in (("a", "TRUE"), ("b", "false")):
+            path = str(tmp_path / name)
+            make_orders(spark, path, 4, files=1)
+            spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableChangeDataFeed' = '{first}')")
+            source = opened(spark, path)
+            assert source.pinned.change_feed is (first == "TRUE")
+            if first == "false":
+                spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'True')")
+            spark.sql(f"DELETE FROM delta.`{path}` WHERE id = 1")
+            upto = source.head().version
+
+            assert [row["id"] for row in source.changes(source.version, upto).collect()] == [1]
+
+    def test_names_and_words(self):
+        assert value({"Delta.ColumnMapping.Mode": "NAME "}, "delta.columnMapping.mode") == "name"
+        assert is_on({"delta.appendOnly": "True"}, "delta.appendOnly")
+        assert not is_on({}, "delta.appendOnly")
+
+
+class TestNoCommit:
+    """A commit that was cut off is neither empty nor something that may pass."""
+
+    @pytest.mark.parametrize(
+        "text", ["", "\n", '{"commitInfo":{"oper', "[]\n", '{"metaData":{"id":"x"}}\n', '{"add":7}\n']
+    )
+    def test_is_named(self, spark, tmp_path, text):
+        path = str(tmp_path / "s")
+        make_orders(spark, path, 4, files=1)
+        source = opened(spark, path)
+        commit(path, 1).write_text(text)
+
+        with pytest.raises(SourceDamagedError, match=r"version 1 of .* is no commit"):
+            source.check_versions(0, 1)

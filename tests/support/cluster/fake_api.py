@@ -1,0 +1,380 @@
+"""An API server in memory that speaks real HTTP: lists in pages, watches with bookmarks, fences, dry runs, and faults.
+
+    async with FakeApi() as api:
+        api.faults.append(Fault("lose the answer", verb="create", plural="pods"))
+        cluster = api.cluster(settings)
+
+Held to the suite of the real API server (tests/control_plane/kube/test_api_conformance.py), of which it knows only what the
+operator and kopf use: no SSA, no schema, no admission but what a test adds.
+"""
+
+import asyncio
+import json
+from dataclasses import dataclass, field
+from urllib.parse import parse_qs
+
+import yaml
+from aiohttp import web
+from kubernetes.aio.client.configuration import Configuration
+from support.cluster.fake_store import RESOURCES, Refusal, Store, matches
+
+from backfill_operator.kube.client import Cluster
+from backfill_operator.kube.resources import Resource
+
+WRITES = {"create", "delete", "patch", "update"}
+ONLY_DISCOVERED = (
+    Resource("", "v1", "namespaces", "Namespace"),
+    Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition"),
+)
+"""kopf waits until it has heard of these, and asks for none of them."""
+
+VERBS = ["create", "delete", "get", "list", "patch", "update", "watch"]
+
+
+@dataclass
+class Fault:
+    """Something that goes wrong with the next `times` requests that match."""
+
+    what: str
+    """`lose the request`, `lose the answer`, `answer` (with `status`), `slow` (by `seconds`, before it is done), `slow
+    answer` (after it is done), or nothing but `deed`."""
+
+    verb: str | None = None
+    plural: str | None = None
+    subresource: str | None = None
+    name: str | None = None
+    dry_run: bool | None = False
+    status: int = 500
+    reason: str = "InternalError"
+    retry_after: int | None = None
+    seconds: float = 0.0
+    deed: object = None
+    """Called with the request: before it is done, or after it when the answer is lost."""
+
+    writes: bool = False
+    """Only writes of any kind."""
+
+    user: str | None = "operator"
+    after: int = 0
+    """So many matching requests go well first."""
+
+    times: float = 1
+
+    def strikes(self, request):
+        if self.writes and (request.verb not in WRITES or request.plural in ("leases", "events")):
+            return False
+        wanted = (self.verb, self.plural, self.subresource, self.name, self.dry_run, self.user)
+        given = (request.verb, request.plural, request.subresource, request.name, request.dry_run, request.user)
+        if any(want is not None and want != have for want, have in zip(wanted, given, strict=True)):
+            return False
+        if self.after:
+            self.after -= 1
+            return False
+        if self.times <= 0:
+            return False
+        self.times -= 1
+        return True
+
+
+@dataclass
+class Seen:
+    """One request, for assertions."""
+
+    verb: str
+    plural: str
+    namespace: str | None
+    name: str | None
+    subresource: str | None
+    dry_run: bool
+    user: str = ""
+    status: int = 0
+    body: object = field(default=None, repr=False)
+    group: str = ""
+
+
+class LostError(Exception):
+    """The connection breaks."""
+
+
+class FakeApi:
+    """One API server from `__aenter__` to `__aexit__`, in the running loop."""
+
+    def __init__(self, store=None, *, bookmark_s=0.5):
+        self.store = store or Store()
+        self.bookmark_s = bookmark_s
+        self.faults = []
+        self.requests = []
+        self.silent = False
+        """Watches stay open and say nothing."""
+
+        self.instead = {}
+        """Texts that are told in the place of others: what no parser here could hold."""
+
+        self._watches = {}
+        self._port = 0
+
+    # ------------------------------------------------------------ life
+    async def __aenter__(self):
+        app = web.Application(client_max_size=8 * 1024 * 1024)
+        app.router.add_route("*", "/{path:.*}", self._answer)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.2)
+        await self._runner.setup()
+        await self._listen()
+        self.store.listeners.append(self._changed)
+        return self
+
+    async def _listen(self):
+        self._site = web.TCPSite(self._runner, "127.0.0.1", self._port)
+        await self._site.start()
+        self._port = self._site._server.sockets[0].getsockname()[1]
+
+    async def __aexit__(self, *_):
+        self.store.listeners.remove(self._changed)
+        self.break_watches()
+        await self._runner.cleanup()
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self._port}"
+
+    def kubeconfig(self, folder):
+        """Write a kubeconfig; return its path."""
+        document = {
+            "apiVersion": "v1", "kind": "Config", "current-context": "fake",
+            "clusters": [{"name": "fake", "cluster": {"server": self.url}}],
+            "users": [{"name": "fake", "user": {"token": "operator"}}],
+            "contexts": [{"name": "fake", "context": {"cluster": "fake", "user": "fake"}}],
+        }  # fmt: skip
+        path = folder / "kubeconfig"
+        path.write_text(yaml.safe_dump(document))
+        return path
+
+    def configuration(self, user="operator"):
+        """Return the client configuration of a user of this server; faults are for the operator only."""
+        configuration = Configuration()
+        configuration.host = self.url
+        configuration.api_key["BearerToken"] = f"Bearer {user}"
+        return configuration
+
+    def cluster(self, settings, *, user="operator", **options):
+        """Return the operator's own client of this server."""
+        return Cluster(self.configuration(user), settings, **options)
+
+    # ------------------------------------------------------------ watches
+    def break_watches(self):
+        """Close every watch, as a restarted API server does."""
+        for queue in list(self._watches):
+            queue.put_nowait(None)
+
+    def forget(self):
+        """Close every watch, and answer 410 to those who come back with what they saw last."""
+        self.store.forget_history()
+        self.break_watches()
+
+    def _changed(self, plural, kind, one):
+        if self.silent:
+            return
+        for queue, (wanted, namespace) in self._watches.items():
+            if wanted == plural and namespace in (None, one["metadata"]["namespace"]):
+                queue.put_nowait((kind, one, self.store.before))
+
+    async def _watch(self, http, seen, query):
+        since = int(query.get("resourceVersion") or 0) or self.store.version
+        selector = query.get("labelSelector", "")
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await response.prepare(http)
+        queue = asyncio.Queue()
+
+        async def say(kind, one):
+            await response.write(self._text({"type": kind, "object": one}).encode() + b"\n")
+
+        try:
+            try:
+                past = self.store.changes(seen.plural, seen.namespace, since)
+            except Refusal as refusal:
+                await say("ERROR", refusal.body())
+                return response
+            self._watches[queue] = seen.plural, seen.namespace
+            before = {}
+            for kind, one in past:
+                uid = one["metadata"]["uid"]
+                await self._say(say, selector, kind, one, before.get(uid))
+                before[uid] = one
+            while True:
+                try:
+                    async with asyncio.timeout(self.bookmark_s):
+                        change = await queue.get()
+                except TimeoutError:
+                    if not self.silent:
+                        resource = RESOURCES[seen.plural]
+                        mark = {"metadata": {"resourceVersion": str(self.store.version)}}
+                        await say("BOOKMARK", {"apiVersion": resource.api_version, "kind": resource.kind, **mark})
+                    continue
+                if change is None:
+                    return response
+                await self._say(say, selector, *change)
+        except (ConnectionError, asyncio.CancelledError):
+            return response
+        finally:
+            self._watches.pop(queue, None)
+
+    @staticmethod
+    async def _say(say, selector, kind, one, before):
+        """Tell a change; whatever left the selector is told as deleted, as it was: so do real servers."""
+        if matches(one["metadata"].get("labels") or {}, selector):
+            await say(kind, one)
+        elif before is not None and matches(before["metadata"].get("labels") or {}, selector):
+            version = one["metadata"]["resourceVersion"]
+            await say("DELETED", before | {"metadata": before["metadata"] | {"resourceVersion": version}})
+
+    # ------------------------------------------------------------ one request
+    async def _answer(self, http):
+        found = _discovery(http.path)
+        if found is not None:
+            return web.json_response(found)
+        query = {name: values[0] for name, values in parse_qs(http.query_string).items()}
+        body = json.loads(text) if (text := await http.text()) else None
+        try:
+            seen = parsed(http, query, body)
+            seen.user = http.headers.get("Authorization", "").removeprefix("Bearer ")
+            self.requests.append(seen)
+            return await self._with_faults(http, seen, query, body)
+        except Refusal as refusal:
+            seen.status = refusal.status
+            headers = {} if refusal.retry_after is None else {"Retry-After": str(refusal.retry_after)}
+            return web.json_response(refusal.body(), status=refusal.status, headers=headers)
+        except LostError:
+            http.transport.close()
+            return web.Response()
+
+    async def _with_faults(self, http, seen, query, body):
+        after = await suffered(self.faults, seen)
+        if seen.plural not in RESOURCES:
+            raise Refusal(404, "NotFound", "the server could not find the requested resource")
+        if seen.verb == "watch":
+            return await self._watch(http, seen, query)
+        answer = self._do(seen, query, body)
+        await delivered(after, seen)
+        seen.status = 201 if seen.verb == "create" else 200
+        return web.json_response(text=self._text(answer), status=seen.status)
+
+    def _text(self, answer):
+        text = json.dumps(answer)
+        for said, told in self.instead.items():
+            text = text.replace(said, told)
+        return text
+
+    def _do(self, seen, query, body):
+        where = seen.plural, seen.namespace
+        match seen.verb:
+            case "get":
+                return self.store.get(*where, seen.name)
+            case "list":
+                items, token = self.store.list(
+                    *where, selector=query.get("labelSelector", ""), limit=int(query.get("limit", 0)),
+                    token=query.get("continue", ""),
+                )  # fmt: skip
+                resource = RESOURCES[seen.plural]
+                metadata = {"resourceVersion": str(self.store.version), "continue": token}
+                return {
+                    "apiVersion": resource.api_version, "kind": f"{resource.kind}List", "metadata": metadata, "items": items
+                }  # fmt: skip
+            case "create":
+                return self.store.create(*where, body, dry_run=seen.dry_run)
+            case "update":
+                return self.store.update(*where, seen.name, body, subresource=seen.subresource)
+            case "patch":
+                return self.store.patch(*where, seen.name, body, subresource=seen.subresource)
+            case "delete":
+                options = body or {}
+                uid = (options.get("preconditions") or {}).get("uid")
+                return self.store.delete(*where, seen.name, uid=uid, grace_s=options.get("gracePeriodSeconds"))
+
+
+async def suffered(faults, seen):
+    """Have a request suffer what strikes it before it is done; return the faults that its answer will suffer.
+
+    Raises:
+        LostError: nobody hears of it.
+        Refusal: it has its answer.
+    """
+    after = []
+    for fault in faults:
+        if not fault.strikes(seen):
+            continue
+        if fault.what in ("lose the answer", "slow answer"):
+            after.append(fault)
+            continue
+        if fault.deed is not None:
+            fault.deed(seen)
+        match fault.what:
+            case "lose the request":
+                raise LostError
+            case "answer":
+                raise Refusal(fault.status, fault.reason, f"injected: {fault.reason}", fault.retry_after)
+            case "slow":
+                await asyncio.sleep(fault.seconds)
+    return after
+
+
+async def delivered(after, seen):
+    """Have the answer of a request that was done suffer what is left: it comes late, or not at all.
+
+    Raises:
+        LostError: not at all.
+    """
+    for fault in after:
+        if fault.what == "slow answer":
+            await asyncio.sleep(fault.seconds)
+            continue
+        if fault.deed is not None:
+            fault.deed(seen)
+    if any(fault.what == "lose the answer" for fault in after):
+        raise LostError
+
+
+def parsed(http, query, body):
+    """Return what a request means, in RBAC's words."""
+    parts = http.path.strip("/").split("/")
+    group, parts = ("", parts[2:]) if parts[0] == "api" else (parts[1] if len(parts) > 1 else "", parts[3:])
+    namespace = None
+    if parts[:1] == ["namespaces"] and len(parts) > 2:
+        namespace, parts = parts[1], parts[2:]
+    plural, name, subresource = (*(parts or [""]), None, None)[:3]
+    verb = {
+        "GET": "get" if name else "watch" if query.get("watch") == "true" else "list",
+        "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete",
+    }[http.method]  # fmt: skip
+    return Seen(verb, plural, namespace, name, subresource, query.get("dryRun") == "All", body=body, group=group)
+
+
+def _discovery(path):
+    """Return what kopf asks first: which groups, versions and resources there are."""
+    path = path.rstrip("/")
+    groups = {}
+    for one in (*RESOURCES.values(), *ONLY_DISCOVERED):
+        groups.setdefault((one.group, one.version), []).append(one)
+    if path == "/version":
+        return {"major": "1", "minor": "34", "gitVersion": "v1.34.0-fake"}
+    if path == "/api":
+        return {"kind": "APIVersions", "versions": ["v1"]}
+    if path == "/apis":
+        listed = []
+        for group, version in groups:
+            if group:
+                at = {"groupVersion": f"{group}/{version}", "version": version}
+                listed.append({"name": group, "versions": [at], "preferredVersion": at})
+        return {"kind": "APIGroupList", "apiVersion": "v1", "groups": listed}
+    for (group, version), members in groups.items():
+        if path == (f"/apis/{group}/{version}" if group else f"/api/{version}"):
+            resources = []
+            for one in members:
+                entry = {
+                    "singularName": one.kind.lower(),
+                    "namespaced": one not in ONLY_DISCOVERED,
+                    "kind": one.kind,
+                    "verbs": VERBS,
+                }
+                resources += [{"name": one.plural, **entry}, {"name": f"{one.plural}/status", **entry}]
+            return {"kind": "APIResourceList", "groupVersion": f"{group}/{version}", "resources": resources}
+    return None

@@ -1,0 +1,291 @@
+"""A real API server for tests, from whoever can give one; where nobody can, its tests are skipped with the reason.
+
+Providers, in this order:
+
+    KUBECONFIG             a cluster that is there: it is used as it is
+    KUBEBUILDER_ASSETS     a folder with `etcd` and `kube-apiserver` (envtest's convention), started on loopback
+    kind, k3d              when installed: a cluster named `backfill-tests`, made once and kept
+    BACKFILL_TEST_CLUSTER  a command with `up [--api-only]`, `kubeconfig`, `down`, `load IMAGE`
+"""
+
+import contextlib
+import os
+import secrets
+import shutil
+import socket
+import ssl
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).parents[3]
+NAME = "backfill-tests"
+UP_S = 120.0
+BUILD_S = 1800.0
+LINES_TOLD = 25
+"""Of a command that failed."""
+
+
+class NoClusterError(Exception):
+    """Nobody gives a cluster; the message says what was tried."""
+
+
+class CommandFailedError(Exception):
+    """A command of the harness failed; the message ends with what it said last."""
+
+
+def tool(name):
+    """Return where kubectl or helm is: on the path, or where the kit builds it; None: nowhere."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    home = os.environ.get("CLUSTER_HOME") or cache / "backfill-cluster"
+    return shutil.which(name) or shutil.which(name, path=Path(home, "bin"))
+
+
+@dataclass(frozen=True)
+class Borrowed:
+    """A cluster that is up."""
+
+    provider: str
+    kubeconfig: Path
+    has_nodes: bool
+    """Are there kubelets and controllers, or only the API?"""
+
+    load_command: tuple[str, ...] = ()
+
+    def load(self, image):
+        """Bring an image to the nodes."""
+        if self.load_command:
+            said(*self.load_command, image)
+
+
+@contextlib.contextmanager
+def borrowed_cluster(environ, *, nodes=False):
+    """Give a cluster while the block runs.
+
+    Args:
+        environ: Where to look for providers.
+        nodes: Are kubelets needed?
+
+    Raises:
+        NoClusterError: nobody gives one.
+    """
+    if environ.get("KUBECONFIG"):
+        given = Path(environ["KUBECONFIG"])
+        yield Borrowed("KUBECONFIG", given, has_nodes=_has_nodes(given))
+        return
+    if environ.get("KUBEBUILDER_ASSETS") and not nodes:
+        with _assets(Path(environ["KUBEBUILDER_ASSETS"])) as kubeconfig:
+            yield Borrowed("KUBEBUILDER_ASSETS", kubeconfig, has_nodes=False)
+        return
+    for name in ("kind", "k3d"):
+        if shutil.which(name):
+            yield _local(name)
+            return
+    if environ.get("BACKFILL_TEST_CLUSTER"):
+        with _kit(environ["BACKFILL_TEST_CLUSTER"], nodes=nodes) as cluster:
+            yield cluster
+        return
+    raise NoClusterError("no KUBECONFIG, KUBEBUILDER_ASSETS, kind, k3d or BACKFILL_TEST_CLUSTER")
+
+
+def _has_nodes(kubeconfig):
+    """Does anything run pods, and the controllers, there?"""
+    from kubernetes import client, config
+
+    with config.new_client_from_config(str(kubeconfig)) as api:
+        return bool(client.CoreV1Api(api).list_node(limit=1).items)
+
+
+def said(*command, cwd=None, environ=None, timeout=None):
+    """Run a command; return what it says.
+
+    Raises:
+        CommandFailedError: with the last lines that it said, because nobody sees the others.
+    """
+    words = [str(word) for word in command]
+    try:
+        done = subprocess.run(
+            words,
+            cwd=cwd,
+            env=environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=timeout,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CommandFailedError(f"{' '.join(words)}: {error}") from error
+    if done.returncode:
+        told = "\n".join(done.stdout.splitlines()[-LINES_TOLD:])
+        raise CommandFailedError(f"{' '.join(words)} ended with {done.returncode}:\n{told}")
+    return done.stdout
+
+
+@contextlib.contextmanager
+def _kit(command, *, nodes):
+    """A command of the house; it is taken down only by whoever found it down."""
+    before = subprocess.run([command, "kubeconfig"], capture_output=True, text=True, check=False)
+    was_up = before.returncode == 0 and Path(before.stdout.strip()).is_file()
+    try:
+        if nodes:
+            # Each returns at once where there is nothing to do.
+            for words in (["setup"], ["build", "--helm"], ["base-image"]):
+                said(command, *words, timeout=BUILD_S)
+        said(command, "up", *([] if nodes else ["--api-only"]), timeout=UP_S)
+        found = said(command, "kubeconfig").strip().splitlines()[-1]
+    except CommandFailedError as error:
+        raise NoClusterError(str(error)) from error
+    try:
+        yield Borrowed("BACKFILL_TEST_CLUSTER", Path(found), has_nodes=nodes, load_command=(command, "load"))
+    finally:
+        if not was_up:
+            subprocess.run([command, "down"], check=False, capture_output=True)
+
+
+def _local(name):
+    """A cluster of kind or k3d, made when it is not there, and kept: making one takes a minute."""
+    folder = Path(tempfile.gettempdir()) / f"{NAME}-{name}"
+    folder.mkdir(exist_ok=True)
+    kubeconfig = folder / "kubeconfig"
+    there = {"kind": ["kind", "get", "clusters"], "k3d": ["k3d", "cluster", "list", "--no-headers"]}[name]
+    listed = subprocess.run(there, capture_output=True, text=True, check=False).stdout
+    if NAME not in listed:
+        made = {"kind": ["kind", "create", "cluster", "--name", NAME], "k3d": ["k3d", "cluster", "create", NAME]}[name]
+        done = subprocess.run(made, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise NoClusterError(f"{name} cannot make a cluster: {done.stderr[-500:]}")
+    shown = {
+        "kind": ["kind", "get", "kubeconfig", "--name", NAME],
+        "k3d": ["k3d", "kubeconfig", "get", NAME],
+    }[name]
+    kubeconfig.write_text(subprocess.run(shown, capture_output=True, text=True, check=True).stdout)
+    load = {"kind": ("kind", "load", "docker-image", "--name", NAME), "k3d": ("k3d", "image", "import", "-c", NAME)}[
+        name
+    ]
+    return Borrowed(name, kubeconfig, has_nodes=True, load_command=load)
+
+
+@contextlib.contextmanager
+def _assets(folder):
+    """Start etcd and an API server on loopback, with a token of their own; end them by their handles."""
+    missing = [name for name in ("etcd", "kube-apiserver") if not (folder / name).is_file()]
+    if missing:
+        raise NoClusterError(f"KUBEBUILDER_ASSETS={folder} has no {' and no '.join(missing)}")
+    with tempfile.TemporaryDirectory(prefix="backfill-api-") as name, contextlib.ExitStack() as stack:
+        work = Path(name)
+        store, peer, port = (_free_port() for _ in range(3))
+        token = secrets.token_urlsafe(24)
+        (work / "tokens.csv").write_text(f"{token},admin,admin,system:masters\n")
+        subprocess.run(["openssl", "genrsa", "-out", work / "sa.key", "2048"], check=True, capture_output=True)
+        etcd = [
+            folder / "etcd", "--data-dir", work / "etcd", "--unsafe-no-fsync", "--listen-peer-urls", f"http://127.0.0.1:{peer}",
+            "--listen-client-urls", f"http://127.0.0.1:{store}", "--advertise-client-urls", f"http://127.0.0.1:{store}",
+        ]  # fmt: skip
+        api = [
+            folder / "kube-apiserver", f"--etcd-servers=http://127.0.0.1:{store}", "--bind-address=127.0.0.1",
+            f"--secure-port={port}", f"--cert-dir={work}/certs", f"--token-auth-file={work}/tokens.csv",
+            f"--service-account-key-file={work}/sa.key", f"--service-account-signing-key-file={work}/sa.key",
+            "--service-account-issuer=https://kubernetes.default.svc", "--authorization-mode=RBAC",
+            "--service-cluster-ip-range=10.0.0.0/24", "--disable-admission-plugins=ServiceAccount",
+        ]  # fmt: skip
+        for number, command in enumerate((etcd, api)):
+            log = stack.enter_context((work / f"{number}.log").open("wb"))
+            process = subprocess.Popen([str(part) for part in command], stdout=log, stderr=log)
+            stack.callback(end, process)
+        certificate = work / "certs" / "apiserver.crt"
+        _until_ready(f"https://127.0.0.1:{port}/readyz", token)
+        kubeconfig = work / "kubeconfig"
+        kubeconfig.write_text(
+            yaml.safe_dump(
+                {
+                    "apiVersion": "v1", "kind": "Config", "current-context": "test",
+                    "clusters": [{"name": "test", "cluster": {
+                        "server": f"https://127.0.0.1:{port}", "certificate-authority": str(certificate)}}],
+                    "users": [{"name": "test", "user": {"token": token}}],
+                    "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
+                }
+            )
+        )  # fmt: skip
+        yield kubeconfig
+
+
+def _free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def end(process, within_s=10):
+    """Ask a process to end, and end it when it does not."""
+    process.terminate()
+    try:
+        process.wait(timeout=within_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _until_ready(url, token):
+    """Ask until the server is ready; it has nothing to wait for but its own answer."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
+    deadline = time.monotonic() + UP_S
+    while True:
+        try:
+            with urllib.request.urlopen(request, timeout=5, context=context):
+                return
+        except (urllib.error.URLError, OSError) as error:
+            if time.monotonic() > deadline:
+                raise NoClusterError(f"the API server did not start: {error}") from error
+            time.sleep(0.2)
+
+
+def prepare(kubeconfig, namespace):
+    """Bring the CRD as this tree has it, and a namespace with the service accounts that no controller makes."""
+    from kubernetes import client, config
+
+    with config.new_client_from_config(str(kubeconfig)) as api:
+        crds, core = client.ApiextensionsV1Api(api), client.CoreV1Api(api)
+        crd = yaml.safe_load((ROOT / "crds" / "backfills.yaml").read_text())
+        name = crd["metadata"]["name"]
+        try:
+            there = crds.read_custom_resource_definition(name)
+            crd["metadata"]["resourceVersion"] = there.metadata.resource_version
+            crds.replace_custom_resource_definition(name, crd)
+        except client.ApiException as error:
+            if error.status != 404:
+                raise
+            crds.create_custom_resource_definition(crd)
+        deadline = time.monotonic() + 30
+        while not any(
+            one.type == "Established" and one.status == "True"
+            for one in crds.read_custom_resource_definition(name).status.conditions or ()
+        ):
+            assert time.monotonic() < deadline, "the CRD is not established"
+            time.sleep(0.05)
+        core.create_namespace({"metadata": {"name": namespace}})
+        for account in ("default", "backfill-spark"):
+            with contextlib.suppress(client.ApiException):
+                core.create_namespaced_service_account(namespace, {"metadata": {"name": account}})
+
+
+@contextlib.contextmanager
+def prepared(cluster):
+    """Give a namespace of one test; it is deleted afterwards, and nobody waits for that."""
+    from kubernetes import client, config
+
+    namespace = f"t-{secrets.token_hex(4)}"
+    prepare(cluster.kubeconfig, namespace)
+    try:
+        yield namespace
+    finally:
+        with config.new_client_from_config(str(cluster.kubeconfig)) as api, contextlib.suppress(client.ApiException):
+            client.CoreV1Api(api).delete_namespace(namespace)

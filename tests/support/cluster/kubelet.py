@@ -1,0 +1,181 @@
+"""A kubelet that runs driver pods as doubles in this process: binds, starts, serves, ends, and confirms deletions.
+
+Works on the store of the fake API server. Every pod has a loopback address of its own, so that the operator reaches
+drivers as it does on a cluster: by the pod's address.
+"""
+
+import asyncio
+import base64
+import contextlib
+import itertools
+import random
+from datetime import UTC, datetime
+
+import yaml
+from support.cluster.fake_store import Refusal
+from support.drivers.driver_double import DriverDouble, server_context
+
+from backfill_api.names import ATTEMPT_LABEL, ROLE_LABEL
+from backfill_api.status.ending import Ending
+from backfill_core.errors import EXIT_COMPLETE, EXIT_STOPPED
+from backfill_operator.manifests.names import CONTROL_PORT, SPEC_KEY
+from backfill_operator.manifests.secret import CERTIFICATE_KEY, PRIVATE_KEY, TOKEN_KEY
+
+_NETWORK = random.SystemRandom().randrange(2, 250)
+
+
+def moment():
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class Kubelet:
+    """One node from `__aenter__` to `__aexit__`, in the running loop."""
+
+    def __init__(self, store, *, start_s=0.02, **double):
+        self.store, self.start_s, self.double = store, start_s, double
+        self.running = {}
+        """Doubles by namespace and name of their pod."""
+
+        self.held = False
+        """New pods are not started."""
+
+        self._tasks = {}
+        self._hosts = itertools.count(1)
+
+    async def __aenter__(self):
+        self._loop = asyncio.get_running_loop()
+        self.store.listeners.append(self._seen)
+        for pod in list(self.store.objects["pods"].values()):
+            self._seen("pods", "ADDED", pod)
+        return self
+
+    async def __aexit__(self, *_):
+        self.store.listeners.remove(self._seen)
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for double in list(self.running.values()):
+            await double.stop(abruptly=True)
+
+    def _seen(self, plural, kind, pod):
+        if plural != "pods" or pod["metadata"].get("labels", {}).get(ROLE_LABEL) != "driver":
+            return
+        key = pod["metadata"]["namespace"], pod["metadata"]["name"]
+        uid = pod["metadata"]["uid"]
+        if kind == "DELETED":
+            self._end_task(uid)
+        elif uid not in self._tasks and pod["status"]["phase"] == "Pending" and not self.held:
+            self._tasks[uid] = self._loop.create_task(self._run(key, uid))
+        elif "deletionTimestamp" in pod["metadata"]:
+            double = self.running.get(key)
+            if double is not None:
+                double.stopped.set()
+            else:
+                self._loop.call_soon(self._confirm, key, uid)
+
+    def _confirm(self, key, uid):
+        """Say that no process of a deleted pod runs any more."""
+        self._end_task(uid)
+        with contextlib.suppress(Refusal):
+            self.store.delete("pods", *key, uid=uid, grace_s=0)
+
+    def _end_task(self, uid):
+        task = self._tasks.pop(uid, None)
+        if task is not None and task is not asyncio.current_task():
+            task.cancel()
+
+    async def _run(self, key, uid):
+        """One pod, from its binding to its end."""
+        pod = self.store.get("pods", *key)
+        self._bind(key, pod)
+        await asyncio.sleep(self.start_s)
+        secret = self.store.get("secrets", *key)
+        entries = {name: base64.b64decode(value).decode() for name, value in secret["data"].items()}
+        host = f"127.{_NETWORK}.{(number := next(self._hosts)) // 250}.{number % 250 + 1}"
+        attempt = int(pod["metadata"]["labels"][ATTEMPT_LABEL])
+        double = DriverDouble(attempt=attempt, token=entries[TOKEN_KEY], job_id="/".join(key), **self.double)
+        double.progress = double.progress.model_copy(update=_controls(self.store.get("configmaps", *key)))
+        context = server_context(entries[CERTIFICATE_KEY], entries[PRIVATE_KEY])
+        await double.start(host=host, port=CONTROL_PORT, ssl_context=context)
+        self.running[key] = double
+        try:
+            self.status(key, _running(host), uid=uid)
+            await double.stopped.wait()
+            # A stop is sealed before the process ends.
+            await asyncio.sleep(double.barrier_s)
+        finally:
+            self.running.pop(key, None)
+            await double.stop(abruptly=True)
+        # A killed pod has its status already.
+        with contextlib.suppress(Refusal):
+            self.status(
+                key, _ended(EXIT_STOPPED, Ending(outcome="Stopped", reason="Stopped").text()), uid=uid, once=True
+            )
+            if "deletionTimestamp" in self.store.get("pods", *key)["metadata"]:
+                self.store.delete("pods", *key, uid=uid, grace_s=0)
+
+    def _bind(self, key, pod):
+        self.store.patch("pods", *key, {"spec": {"nodeName": "node-1"}, "metadata": {"uid": pod["metadata"]["uid"]}})
+
+    def status(self, key, status, *, uid=None, once=False):
+        """Say what became of a pod; `once`: unless it is over already."""
+        pod = self.store.get("pods", *key)
+        if (uid is None or pod["metadata"]["uid"] == uid) and not (
+            once and pod["status"]["phase"] in ("Failed", "Succeeded")
+        ):
+            self.store.patch("pods", *key, {"status": status}, subresource="status")
+
+    # ------------------------------------------------------------ what happens to pods
+    def finish(self, key, *, exit_code=EXIT_COMPLETE, ending=None, **more):
+        """End a driver's process with an exit code and its last words."""
+        ending = ending or Ending(outcome="Complete" if exit_code == 0 else "Failed")
+        self.status(key, _ended(exit_code, ending.text()) | more)
+        self._drop(key)
+
+    def kill(self, key, *, exit_code=137, reason="Error", pod_reason=None, condition=None):
+        """End a driver's process from outside."""
+        words = _ended(exit_code, "", reason=reason)
+        if pod_reason:
+            words["reason"] = pod_reason
+        if condition:
+            words["conditions"] = [{"type": condition, "status": "True"}]
+        self.status(key, words)
+        self._drop(key)
+
+    def vanish(self, key):
+        """The node is gone, and the pod with it."""
+        self.store.delete("pods", *key, grace_s=0)
+        self._drop(key)
+
+    def _drop(self, key):
+        double = self.running.pop(key, None)
+        if double is not None:
+            double.stopped.set()
+
+
+def _controls(config_map):
+    """Return what a driver starts with, as its Backfill in the ConfigMap says."""
+    spec = yaml.safe_load(config_map["data"][SPEC_KEY])["spec"]
+    paused = (spec.get("pause") or {}).get("scope", "History") if spec.get("desiredState") == "Paused" else None
+    return {"paused": paused, "throttle_rows_per_second": (spec.get("throttle") or {}).get("rowsPerSecond")}
+
+
+def _running(host):
+    return {
+        "phase": "Running", "podIP": host, "startTime": moment(),
+        "conditions": [{"type": "Ready", "status": "True"}, {"type": "PodScheduled", "status": "True"}],
+        "containerStatuses": [{"name": "driver", "ready": True, "state": {"running": {"startedAt": moment()}}}],
+    }  # fmt: skip
+
+
+def _ended(exit_code, message, reason=None):
+    terminated = {
+        "exitCode": exit_code, "reason": reason or ("Completed" if exit_code == 0 else "Error"),
+        "startedAt": moment(), "finishedAt": moment(), "message": message,
+    }  # fmt: skip
+    return {
+        "phase": "Succeeded" if exit_code == 0 else "Failed",
+        "conditions": [{"type": "Ready", "status": "False"}],
+        "containerStatuses": [{"name": "driver", "ready": False, "state": {"terminated": terminated}}],
+    }

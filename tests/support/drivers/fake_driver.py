@@ -1,0 +1,153 @@
+"""A driver without Spark: the real control server, rendezvous and progress, and a scripted job instead of the core.
+
+`python -m support.drivers.fake_driver JOB_ID` runs until it is commanded to stop, for the command line's tests.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import secrets
+import ssl
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from backfill_api.status.progress import Progress
+from backfill_core.protocol.messages import (
+    Acknowledge,
+    CommandReceived,
+    Pause,
+    Receipt,
+    Resume,
+    Stop,
+    Throttle,
+    VerifyNow,
+    VnodeMismatch,
+)
+from backfill_spark.control.connections import Connections
+from backfill_spark.control.local_registry import Rendezvous
+from backfill_spark.control.server import ControlServer
+from backfill_spark.settings import DriverSettings
+
+BARRIER_S = 0.02
+
+
+@dataclass
+class ScriptedJob:
+    """Stands for loop and core: applies commands at a barrier, acknowledges them after a 'seal', counts epochs."""
+
+    attempt: int = 1
+    silent: bool = False
+    """Never acknowledge."""
+
+    different: bool = False
+    """Receipts find a difference."""
+
+    ends: bool = False
+    """A receipt ends the job at once, as one that finds a difference does."""
+
+    ssl_context: ssl.SSLContext | None = None
+    """Serve HTTPS with it."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+
+    connections: Connections | None = None
+    """Who may be connected; None: as by default."""
+
+    def __post_init__(self) -> None:
+        self.commands: queue.SimpleQueue[CommandReceived | None] = queue.SimpleQueue()
+        self.seen: list[CommandReceived] = []
+        self.receipt: Receipt | None = None
+        self.stopped = threading.Event()
+        self.progress = Progress(
+            attempt=self.attempt, epoch=1, phase="Snapshot", percent=25, rows_total=4000, rows_done=1000,
+            rows_per_second=500, table_version=1, grid=(100, 50, 0, 0),
+        )  # fmt: skip
+        self.token = secrets.token_urlsafe(16)
+        self.server = ControlServer(
+            attempt=self.attempt,
+            job_id="scripted",
+            token=self.token,
+            submit=self.commands.put,
+            progress=lambda: self.progress,
+            receipt=lambda: self.receipt,
+            ssl_context=self.ssl_context,
+            host=self.host,
+            connections=self.connections,
+        )
+
+    def run(self) -> None:
+        """Work until a Stop or `None`."""
+        while not self.stopped.is_set():
+            try:
+                event = self.commands.get(timeout=BARRIER_S)
+            except queue.Empty:
+                self._change(epoch=self.progress.epoch + 1)
+                continue
+            if event is None:
+                break
+            self.seen.append(event)
+            if self.silent:
+                continue
+            self._apply(event)
+            epoch = self.progress.epoch + 1
+            self._change(epoch=epoch, revision=event.revision)
+            self.server.acknowledge(Acknowledge(self.attempt, epoch, event.revision, "Applied"))
+            if isinstance(event.command, VerifyNow):
+                self._take_receipt()
+        self.stopped.set()
+
+    def _apply(self, event: CommandReceived) -> None:
+        match event.command:
+            case Pause(everything=everything):
+                reason = f"paused by command (revision {event.revision})"
+                self._change(paused="All" if everything else "History", quiet=True, reason=reason)
+            case Resume():
+                self._change(paused=None, quiet=False, reason="")
+            case Throttle(rows_per_s=rate):
+                reason = f"throttled by command (revision {event.revision})"
+                self._change(throttle_rows_per_second=rate, reason=reason)
+            case VerifyNow():
+                pass
+            case Stop():
+                self._change(stopping=True)
+                self.stopped.set()
+
+    def _take_receipt(self) -> None:
+        """After the acknowledgement, as in real life; and maybe nobody is there any more a moment later."""
+        wrong = (VnodeMismatch(7, 10, 9),) if self.different else ()
+        self.receipt = Receipt(3, 5, self.progress.epoch, 4000, 256, "ab" * 32, wrong, 0.5)
+        if self.ends:
+            self.stopped.set()
+            self.server.close()
+
+    def _change(self, **fields: Any) -> None:
+        self.progress = self.progress.model_copy(update=fields)
+
+    def __enter__(self) -> Self:
+        self.server.start()
+        self._thread = threading.Thread(target=self.run)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.commands.put(None)
+        self._thread.join()
+        self.server.close()
+
+
+def serve(state_dir: Path, job_id: str, **script: Any) -> None:
+    """Be found at a rendezvous, and serve until a Stop."""
+    with Rendezvous(state_dir, job_id) as meeting, ScriptedJob(**script) as job:
+        meeting.publish(url=job.server.url, token=job.token, attempt=job.attempt)
+        print("ready", flush=True)
+        job.stopped.wait()
+
+
+if __name__ == "__main__":
+    flags = dict.fromkeys(sys.argv[2:], True)
+    serve(DriverSettings.from_environ(os.environ).state_dir, sys.argv[1], **flags)

@@ -1,0 +1,230 @@
+"""What the CRD must accept and refuse, row by row; a refused row names the rule that it breaks.
+
+Proven on a real API server by tests/control_plane/chart/test_crd.py, which also asks that no rule of the CRD is without rows.
+"""
+
+import copy
+import re
+from dataclasses import dataclass
+
+import yaml
+from support.operators.rig import SPEC
+from support.repository import ROOT
+
+CRD = yaml.safe_load((ROOT / "crds" / "backfills.yaml").read_text())
+SCHEMA = CRD["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+
+DELTA = {"path": "/data/a", "key": ["id"]}
+
+
+def spec(**fields):
+    """Return the least spec, changed; None takes a field away."""
+    return {name: value for name, value in (SPEC | fields).items() if value is not None}
+
+
+def target(**fields):
+    """Return a target, changed; None takes a field of the table away."""
+    table = {name: value for name, value in ({"path": "/data/b"} | fields).items() if value is not None}
+    return {"type": "Delta", "delta": table}
+
+
+def source(**fields):
+    """Return a Delta source, changed."""
+    return {"type": "Delta", "delta": DELTA | fields}
+
+
+def rules(schema=SCHEMA, path="spec"):
+    """Yield (path, rule, message) of every CEL rule below a schema."""
+    for one in schema.get("x-kubernetes-validations", ()):
+        yield path, one["rule"], one["message"]
+    for name, below in schema.get("properties", {}).items():
+        yield from rules(below, f"{path}.{name}")
+    for further in ("items", "additionalProperties"):
+        if isinstance(schema.get(further), dict):
+            yield from rules(schema[further], f"{path}.{further}")
+
+
+def defaults(schema=SCHEMA, path="spec"):
+    """Yield the path of every default below a schema."""
+    for name, below in schema.get("properties", {}).items():
+        if "default" in below:
+            yield f"{path}.{name}"
+        yield from defaults(below, f"{path}.{name}")
+
+
+def filled(schema, value, path="spec", seen=None):
+    """Return a value with the defaults of a schema in it; `seen` takes the paths that a default was filled in at."""
+    if not isinstance(value, dict) or "properties" not in schema:
+        return value
+    made = dict(value)
+    for name, below in schema["properties"].items():
+        here = f"{path}.{name}"
+        if name not in made and "default" in below:
+            made[name] = copy.deepcopy(below["default"])
+            if seen is not None:
+                seen.add(here)
+        if name in made:
+            made[name] = filled(below, made[name], here, seen)
+    return made
+
+
+def at(document, path):
+    """Return what stands at `spec.a.b`; None: nothing does."""
+    for name in path.split(".")[1:]:
+        document = document.get(name) if isinstance(document, dict) else None
+    return document
+
+
+ACCEPTED = {
+    "the least": spec(),
+    "a table by name": spec(source={"type": "Delta", "delta": {"table": "shop.orders", "key": ["id"]}}),
+    "a target by name": spec(target=target(path=None, table="shop.copy")),
+    "a target without a type": spec(target={"delta": {"path": "/data/b"}}),
+    "an append without a key": spec(
+        source={"type": "Delta", "delta": {"path": "/a"}}, target=target(writeMode="Append")
+    ),
+    "a changelog without a key": spec(
+        source={"type": "Delta", "delta": {"path": "/a"}}, target=target(writeMode="Changelog")
+    ),
+    "the target's key": spec(source={"type": "Delta", "delta": {"path": "/a"}}, target=target(key=["id"])),
+    "a version": spec(source=source(version=7, schemaChange="Ignore")),
+    "a transform": spec(transform={"select": ["id", "upper(name) AS name"], "where": "id > 5"}),
+    "partitions": spec(target=target(partitionBy=["day"], clusterBy=[], properties={"delta.appendOnly": "false"})),
+    "clusters": spec(target=target(clusterBy=["id"], writeMode="Append", existingRows="Keep")),
+    "the snapshot": spec(strategy={"type": "Snapshot", "snapshot": {}}),
+    "a pause": spec(desiredState="Paused", pause={"scope": "All"}),
+    "no history": spec(throttle={"rowsPerSecond": 0}),
+    "local mode": spec(executor={"instances": 0}),
+    "executors by demand": spec(executor={"dynamic": {"min": 1, "max": 5}}),
+    "executors by demand, by default": spec(executor={"dynamic": {}}),
+    "as many at least as at most": spec(executor={"dynamic": {"min": 2, "max": 2}}),
+    "any pod template": spec(
+        driver={"template": {"spec": {"nodeSelector": {"disk": "fast"}, "unknown": [1, {"a": None}]}}}
+    ),
+    "Spark's settings": spec(spark={"conf": {"spark.sql.shuffle.partitions": "8", "spark.kubernetes.memoryOverheadFactor": "0.2"}}),
+    "a setting that only names a secret": spec(spark={"conf": {"spark.hadoop.fs.s3a.security.credential.provider.path": "jceks://x", "spark.hadoop.fs.azure.account.oauth2.client.endpoint": "https://x"}}),
+    "an account in a path": spec(source=source(path="abfss://container@account.dfs.core.windows.net/a"), target=target(path="/a:b@c")),
+    "an even backoff": spec(backoff={"initialSeconds": 5, "maxSeconds": 5}),
+    "no backoff": spec(backoff=None),
+    "a backoff by half": spec(backoff={"maxSeconds": 20}),
+    "a job id": spec(jobId="orders-2026"),
+    "suspended": spec(suspend=True),
+    "with approval": spec(approval="Manual"),
+    "an end and what follows": spec(
+        after="Follow", verify="Final", activeDeadlineSeconds=60, ttlSecondsAfterFinished=0, retainDriver="Always"
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A manifest that breaks one rule."""
+
+    given: dict
+    path: str
+    """Of the field, as the server names it."""
+
+    words: str
+    """What the server says of it."""
+
+
+UNION = "must be set if and only if type is"
+NO_USER = "path holds a user and a password: give credentials by env or envFrom of the templates, from a Secret"
+PLACE = "give exactly one of path and table"
+
+REFUSED = {
+    "no source": Refused(spec(source=None), "spec.source", "Required value"),
+    "no target": Refused(spec(target=None), "spec.target", "Required value"),
+    "no member": Refused(spec(source={"type": "Delta"}), "spec.source", f"delta {UNION} Delta"),
+    "another type": Refused(spec(source={"type": "Files"}), "spec.source.type", "Unsupported value"),
+    "path and table": Refused(spec(source=source(table="shop.orders")), "spec.source.delta", PLACE),
+    "neither path nor table": Refused(spec(source={"type": "Delta", "delta": {"key": ["id"]}}), "spec.source.delta", PLACE),
+    "a target of path and table": Refused(spec(target=target(table="shop.copy")), "spec.target.delta", PLACE),
+    "a target of neither": Refused(spec(target=target(path=None)), "spec.target.delta", PLACE),
+    "an upsert without a key": Refused(spec(source={"type": "Delta", "delta": {"path": "/a"}}), "spec", "an Upsert target needs source.delta.key"),
+    "partitions and clusters": Refused(spec(target=target(partitionBy=["a"], clusterBy=["b"])), "spec.target.delta", "give at most one of partitionBy and clusterBy"),
+    "kept rows and keys": Refused(spec(target=target(existingRows="Keep")), "spec.target.delta", "existingRows: Keep needs writeMode Append or Changelog: an Upsert target holds one row a key"),
+    "kept rows and a receipt": Refused(spec(verify="Final", target=target(writeMode="Append", existingRows="Keep")), "spec", "verify: Final compares whole tables: not with target.delta.existingRows: Keep"),
+    "another write mode": Refused(spec(target=target(writeMode="Overwrite")), "spec.target.delta.writeMode", "Unsupported value"),
+    "another strategy": Refused(spec(strategy={"type": "Guess"}), "spec.strategy.type", "Unsupported value"),
+    "a rate below zero": Refused(spec(throttle={"rowsPerSecond": -1}), "spec.throttle.rowsPerSecond", "greater than or equal to 0"),
+    "a rate with a fraction": Refused(spec(throttle={"rowsPerSecond": 0.5}), "spec.throttle.rowsPerSecond", "must be of type integer"),
+    "a barrier too short": Refused(spec(barrier={"intervalMs": 1}), "spec.barrier.intervalMs", "greater than or equal to 100"),
+    "a barrier too long": Refused(spec(barrier={"intervalMs": 600_000}), "spec.barrier.intervalMs", "less than or equal to 60000"),
+    "another state": Refused(spec(desiredState="Sleeping"), "spec.desiredState", "Unsupported value"),
+    "backoff upside down": Refused(spec(backoff={"initialSeconds": 60, "maxSeconds": 1}), "spec.backoff", "initialSeconds must not exceed maxSeconds"),
+    "backoff above the default": Refused(spec(backoff={"initialSeconds": 601}), "spec.backoff", "initialSeconds must not exceed maxSeconds"),
+    "executors in two ways": Refused(spec(executor={"instances": 1, "dynamic": {"min": 1, "max": 2}}), "spec.executor", "give at most one of instances and dynamic"),
+    "more at least than at most": Refused(spec(executor={"dynamic": {"min": 5, "max": 2}}), "spec.executor.dynamic", "min must not exceed max"),
+    "more at least than the default": Refused(spec(executor={"dynamic": {"min": 3}}), "spec.executor.dynamic", "min must not exceed max"),
+    "a drain without end": Refused(spec(drainTimeoutSeconds=3601), "spec.drainTimeoutSeconds", "less than or equal to 3600"),
+    "a password in a source": Refused(spec(source=source(path="s3a://KEY:SECRET@bucket/a")), "spec.source.delta", NO_USER),
+    "a password in a target": Refused(spec(target=target(path="s3a://KEY:SECRET@bucket/a")), "spec.target.delta", NO_USER),
+    "a secret in the conf": Refused(spec(spark={"conf": {"spark.hadoop.fs.s3a.secret.key": "x"}}), "spec.spark", "conf holds a secret: put it into a Secret, and name that in the templates' env or envFrom"),
+    "a retry below zero": Refused(spec(backoffLimit=-1), "spec.backoffLimit", "greater than or equal to 0"),
+    "text for a number": Refused(spec(backoffLimit="3"), "spec.backoffLimit", "must be of type integer"),
+    "a path too long": Refused(spec(target=target(path="/" + "x" * 3000)), "spec.target.delta.path", "Too long"),
+    "a blank path": Refused(spec(target=target(path="  ")), "spec.target.delta.path", "should match"),
+}  # fmt: skip
+
+CONF_RULE = next(rule for path, rule, _ in rules() if path == "spec.spark" and "startsWith" in rule)
+_prefixes = re.findall(r"startsWith\('([^']+)'\)", CONF_RULE)
+CONF_RESERVED = [name for name in re.findall(r"'([^']+)'", CONF_RULE) if name not in _prefixes] + [
+    prefix + "anything" for prefix in _prefixes
+]
+"""Settings that belong to the operator: as the CRD says them, one of each prefix."""
+
+REFUSED |= {
+    f"the operator's {name}": Refused(spec(spark={"conf": {"spark.a": "b", name: "x"}}), "spec.spark", "conf holds a setting that belongs to the operator")
+    for name in CONF_RESERVED
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of what is there, as a merge patch of its spec; `path` and `words`: why it is refused."""
+
+    change: dict
+    path: str = ""
+    words: str = ""
+    before: dict | None = None
+
+    @property
+    def begins(self):
+        """Return the spec that is there before it."""
+        return self.before or spec()
+
+
+SAME_SOURCE = "source is immutable, except schemaChange: make a new Backfill"
+
+CHANGES = {
+    "the source": Change({"source": {"delta": {"path": "/data/other"}}}, "spec.source.delta", SAME_SOURCE),
+    "a path for a table": Change({"source": {"delta": {"path": None, "table": "a.b"}}}, "spec.source.delta", SAME_SOURCE),
+    "the table": Change({"source": {"delta": {"table": "a.c"}}}, "spec.source.delta", SAME_SOURCE, before=ACCEPTED["a table by name"]),
+    "the key": Change({"source": {"delta": {"key": ["other"]}}}, "spec.source.delta", SAME_SOURCE),
+    "the version": Change({"source": {"delta": {"version": 9}}}, "spec.source.delta", SAME_SOURCE),
+    "no version": Change({"source": {"delta": {"version": None}}}, "spec.source.delta", SAME_SOURCE, before=spec(source=source(version=7))),
+    "the target": Change({"target": {"delta": {"path": "/data/other"}}}, "spec.target", "target is immutable: make a new Backfill"),
+    "the write mode": Change({"target": {"delta": {"writeMode": "Append"}}}, "spec.target", "target is immutable: make a new Backfill"),
+    "the transform": Change({"transform": {"where": "id > 5"}}, "spec.transform", "transform is immutable: make a new Backfill"),
+    "no transform": Change({"transform": None}, "spec.transform", "transform is immutable: make a new Backfill", before=spec(transform={"where": "id > 5"})),
+    "the strategy": Change({"strategy": {"snapshot": {"vnodes": 5}}}, "spec.strategy", "strategy is immutable, except its pace: make a new Backfill"),
+    "the strategy in part": Change({"strategy": {"snapshot": {"vnodes": 5, "maxInFlight": 1}}}, "spec.strategy", "strategy is immutable, except its pace: make a new Backfill", before=spec(strategy={"snapshot": {"vnodes": 7}})),
+    "the job's id": Change({"jobId": "another"}, "spec", "jobId is immutable: make a new Backfill"),
+    "another id": Change({"jobId": "another"}, "spec", "jobId is immutable: make a new Backfill", before=spec(jobId="one")),
+    "no id": Change({"jobId": None}, "spec", "jobId is immutable: make a new Backfill", before=spec(jobId="one")),
+}  # fmt: skip
+
+MAY_CHANGE = {
+    "the state": Change({"desiredState": "Paused"}),
+    "the limit": Change({"throttle": {"rowsPerSecond": 5}}),
+    "the cure of SchemaChanged": Change({"source": {"delta": {"schemaChange": "Ignore"}}}),
+    "the pace": Change({"strategy": {"snapshot": {"maxInFlight": 1, "changeBatchSeconds": 5}}}),
+    "the pace back": Change({"strategy": None}, before=spec(strategy={"snapshot": {"maxInFlight": 1}})),
+    "what pods are like": Change({"driver": {"resources": {"limits": {"memory": "3Gi"}}}}),
+    "the approval": Change({"approved": True}),
+    "the end of one with everything": Change(
+        {"suspend": True},
+        before=spec(jobId="one", transform={"where": "id > 5"}, strategy={"type": "Snapshot", "snapshot": {}}),
+    ),
+}

@@ -1,0 +1,92 @@
+"""Objects drawn from the CRD's own schema: whatever a server lets pass that checks types, bounds and required fields."""
+
+from hypothesis import strategies as st
+from support.operators.crd_rows import CRD, SCHEMA
+
+STATUS = CRD["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]
+LONGEST = 12
+"""Of texts; the bounds of the schema are in the thousands."""
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**40), 2**40) | st.text(max_size=6),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=6), inner, max_size=2),
+    max_leaves=4,
+)
+
+
+def drawn(schema):
+    """Return a strategy for what a structural schema accepts, CEL rules aside.
+
+    Raises:
+        ValueError: the schema says something that is not drawn here yet.
+    """
+    if "enum" in schema:
+        return st.sampled_from(schema["enum"])
+    match schema["type"]:
+        case "object":
+            return _objects(schema)
+        case "array":
+            items = drawn(schema["items"])
+            if schema.get("x-kubernetes-list-type") == "map":
+                key = schema["x-kubernetes-list-map-keys"][0]
+                return st.lists(items, max_size=3, unique_by=lambda one: one[key])
+            return st.lists(items, min_size=schema.get("minItems", 0), max_size=3)
+        case "string":
+            return _texts(schema)
+        case "integer":
+            return _numbers(schema)
+        case "boolean":
+            return st.booleans()
+    raise ValueError(f"nothing draws {schema}")
+
+
+def _objects(schema):
+    if "properties" in schema:
+        fields = {name: drawn(below) for name, below in schema["properties"].items()}
+        required = {name: fields.pop(name) for name in schema.get("required", ())}
+        return st.fixed_dictionaries(required, optional=fields)
+    if isinstance(schema.get("additionalProperties"), dict):
+        return st.dictionaries(st.text(min_size=1, max_size=LONGEST), drawn(schema["additionalProperties"]), max_size=3)
+    return st.dictionaries(st.text(max_size=LONGEST), anything, max_size=3)
+
+
+def _texts(schema):
+    longest = min(schema.get("maxLength", LONGEST), LONGEST)
+    if "pattern" in schema:
+        return st.from_regex(schema["pattern"]).map(lambda text: text.strip()[:longest]).filter(bool)
+    return st.text(min_size=schema.get("minLength", 0), max_size=longest)
+
+
+def _numbers(schema):
+    low, high = schema.get("minimum", -(2**53)), schema.get("maximum", 2**53)
+    return st.integers(low, high) | st.integers(low, min(high, low + 20))
+
+
+specs = drawn(SCHEMA)
+statuses = drawn(STATUS)
+
+
+@st.composite
+def sound_specs(draw):
+    """Draw a spec of the schema that keeps the CEL rules too, as far as taking fields away does it."""
+    spec = draw(specs)
+    member = spec["source"]["type"].lower()
+    of_type = SCHEMA["properties"]["source"]["properties"][member]
+    spec["source"] = {"type": spec["source"]["type"], member: spec["source"].get(member) or draw(drawn(of_type))}
+    for table in [spec["target"]["delta"], *([spec["source"]["delta"]] if member == "delta" else [])]:
+        table.pop("table", None)
+        table["path"] = "/data/a"
+    spec["target"]["delta"] |= {"key": ["id"]}
+    spec["target"]["delta"].pop("clusterBy", None)
+    spec["target"]["delta"].pop("existingRows", None)
+    strategy = spec.get("strategy", {})
+    for name in [name for name in strategy if name != "type"]:
+        if name.lower() != strategy.get("type", "Snapshot").lower():
+            del strategy[name]
+    spec.pop("backoff", None)
+    executor = spec.get("executor", {})
+    if "instances" in executor:
+        executor.pop("dynamic", None)
+    if "dynamic" in executor:
+        executor["dynamic"] = {"min": 1, "max": 3}
+    return spec

@@ -1,0 +1,130 @@
+"""The small world of looks that the exhaustive suite walks through, and from which the diagram is drawn: all against all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+from support.operators.observations import NAME, T0, ended, look, pod, running, seen, spec
+
+from backfill_api.names import DRAIN_FINALIZER
+from backfill_api.status.conditions import Condition
+from backfill_api.status.plan import Plan
+from backfill_api.status.status import Attempt, BackfillStatus, Control, PastAttempt, PendingCommand, StopRequest
+from backfill_api.wire import Ack, Command
+from backfill_core.lifecycle.inputs.timestamps import rfc3339
+from backfill_core.lifecycle.observation import DriverLook, DriverPod, Observation, SpecRefused
+
+BEFORE, LONG_AGO = rfc3339(T0 - 5_000), rfc3339(T0 - 90_000)
+PLAN = Plan(
+    rows=1, bytes=1, files=1, splits=1, version=1, estimated_seconds=1, estimated_seconds_low=1,
+    estimated_seconds_high=1, change_feed=True,
+)  # fmt: skip
+
+SPECS: dict[str, Any] = {
+    "plain": spec(),
+    "paused": spec(desiredState="Paused"),
+    "throttled": spec(throttle={"rowsPerSecond": 5}),
+    "suspended": spec(suspend=True),
+    "manual": spec(approval="Manual"),
+    "deadline": spec(activeDeadlineSeconds=30),
+    "immediate": spec(deletionPolicy="Immediate", retainDriver="Never"),
+    "no retries": spec(backoffLimit=0, ttlSecondsAfterFinished=0, startupTimeoutSeconds=30),
+    "refused": SpecRefused(("spec.source: is required",)),
+}
+
+
+def _attempt(state: str, **fields: Any) -> Attempt:
+    given = {"number": 1, "state": state, "pod_name": f"{NAME}-1-driver", "start_time": LONG_AGO}
+    return Attempt.model_validate(given | ({"pod_uid": "pod-1"} if state != "Planned" else {}) | fields)
+
+
+def _status(attempt: Attempt | None, **fields: Any) -> BackfillStatus:
+    given: dict[str, Any] = {"observed_generation": 1, "attempt": attempt, "attempts": 1 if attempt else 0}
+    return BackfillStatus(**({"start_time": LONG_AGO} | given | fields))
+
+
+def _over(type_: str, reason: str) -> tuple[Condition, ...]:
+    return tuple(
+        Condition(type=one, status="True", reason=reason, last_transition_time=BEFORE, observed_generation=1)
+        for one in (type_, "Finished")
+    )
+
+
+def _past(reason: str, code: int | None = None) -> tuple[PastAttempt, ...]:
+    return (PastAttempt(number=1, start=LONG_AGO, end=BEFORE, reason=reason, exit_code=code),)
+
+
+UP = _attempt("Created", ready_time=LONG_AGO)
+PENDING = Control(
+    desired_revision=3, attempt=1, paused="History", pending_since=BEFORE,
+    pending=(PendingCommand(revision=3, command=Command(type="Pause")),),
+)  # fmt: skip
+STATUSES: dict[str, BackfillStatus] = {
+    "new": BackfillStatus(),
+    "planned": _status(_attempt("Planned")),
+    "starting": _status(_attempt("Created")),
+    "running": _status(UP, control=Control(attempt=1)),
+    "command pending": _status(UP, control=PENDING),
+    "stopping, told": _status(
+        UP.model_copy(update={"stop": StopRequest(reason="Suspended", time=BEFORE, revision=3)}),
+        control=PENDING.model_copy(
+            update={"pending": (PendingCommand(revision=3, command=Command(type="Stop")),), "paused": None}
+        ),
+    ),
+    "stopping, late": _status(UP.model_copy(update={"stop": StopRequest(reason="Restarted", time=LONG_AGO)})),
+    "planning": _status(_attempt("Created", kind="Plan")),
+    "planned, unapproved": _status(_attempt("Ended", kind="Plan"), plan=PLAN, history=_past("Planned", 0)),
+    "failed once": _status(_attempt("Ended"), failures=1, history=_past("Infrastructure")),
+    "suspended": _status(_attempt("Ended"), start_time=None, history=_past("Suspended", 10)),
+    "complete": _status(
+        _attempt("Ended"), history=_past("Complete", 0), completion_time=BEFORE, conditions=_over("Complete", "Complete")
+    ),
+    "failed": _status(
+        _attempt("Ended"), history=_past("StateMismatch", 40), completion_time=BEFORE, failures=1,
+        conditions=_over("Failed", "StateMismatch"),
+    ),
+}  # fmt: skip
+
+PODS: dict[str, tuple[DriverPod, ...]] = {
+    "none": (),
+    "pending": (pod(),),
+    "no image": (pod(waiting="ImagePullBackOff", waiting_message="no such image", created_ms=T0 - 700_000),),
+    "ready": (running(),),
+    "not ready": (running(ready=False),),
+    "ending": (running(deletion_ms=T0 + 5_000),),
+    "stuck": (running(ready=False, deletion_ms=T0 - 100_000),),
+    "done": (ended(0),),
+    "stopped": (ended(10),),
+    "wrong state": (ended(40),),
+    "storage full": (ended(60),),
+    "killed": (ended(137),),
+    "evicted": (ended(None, reason="Evicted"),),
+    "somebody's": (running(owner_uid="uid-2"),),
+    "newer": (ended(137), running(2)),
+    "unnumbered too": (running(), replace(running(7), attempt=None)),
+}
+LOOKS: dict[str, DriverLook | None] = {
+    "silence": None,
+    "works": look(),
+    "acks": look(
+        paused="History", revision=3, acks=(Ack(attempt=1, epoch=9, revision=3, outcome="Applied"),)
+    ),
+    "superseded": look(
+        paused="All", revision=8, acks=(Ack(attempt=1, epoch=9, revision=3, outcome="Superseded"),),
+        unreachable_since_ms=T0 - 60_000,
+    ),
+}  # fmt: skip
+
+
+def looks_at(spec_name: str, status_name: str) -> Iterator[tuple[str, Observation]]:
+    """Yield every look with this spec and this stored status, with a name that says what it is."""
+    for pods, said, live, deleted in product(PODS, LOOKS, (False, True), (False, True)):
+        observation = seen(
+            spec=SPECS[spec_name], status=STATUSES[status_name], pods=PODS[pods], look=LOOKS[said], live=live,
+            finalizers=(DRAIN_FINALIZER,) if deleted else (), deletion_ms=T0 - 1_000 if deleted else None,
+        )  # fmt: skip
+        words = [spec_name, status_name, pods, said, "live" if live else "cached", "deleted" if deleted else "kept"]
+        yield " / ".join(words), observation

@@ -1,0 +1,119 @@
+"""Looks at a Backfill, made by hand for the tests of the operator's rules."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from support.cluster.kstatus import broken_rules
+
+from backfill_api.spec.spec import BackfillSpec
+from backfill_api.status.conditions import REASONS
+from backfill_api.status.progress import Progress
+from backfill_api.status.status import BackfillStatus
+from backfill_core.lifecycle.decide import decide
+from backfill_core.lifecycle.naming import driver_name, number_of
+from backfill_core.lifecycle.observation import Decision, DriverLook, DriverPod, LaunchDriver, Now, Observation
+
+NAME, UID = "orders", "uid-1"
+T0 = 1_800_000_000_000
+TABLES = {
+    "source": {"type": "Delta", "delta": {"path": "/data/a", "key": ["id"]}},
+    "target": {"type": "Delta", "delta": {"path": "/data/b"}},
+}
+
+
+def spec(**fields: Any) -> BackfillSpec:
+    """Return a valid spec; fields in camelCase."""
+    return BackfillSpec.model_validate(TABLES | fields)
+
+
+def seen(**fields: Any) -> Observation:
+    """Return a look at a new Backfill, or at whatever the fields say."""
+    given: dict[str, Any] = {"namespace": "shop", "name": NAME, "uid": UID, "generation": 1, "spec": spec()}
+    return Observation(**(given | fields))
+
+
+def pod(attempt: int = 1, **fields: Any) -> DriverPod:
+    """Return a driver pod of ours."""
+    given: dict[str, Any] = {
+        "name": driver_name(NAME, attempt), "uid": f"pod-{attempt}", "owner_uid": UID, "attempt": attempt, "created_ms": T0,
+    }  # fmt: skip
+    return DriverPod(**(given | fields))
+
+
+def running(attempt: int = 1, **fields: Any) -> DriverPod:
+    """Return a driver pod that is up."""
+    return pod(attempt, **({"phase": "Running", "ready": True, "started_ms": T0} | fields))
+
+
+def ended(exit_code: int | None, attempt: int = 1, **fields: Any) -> DriverPod:
+    """Return a driver pod that is over."""
+    phase = "Succeeded" if exit_code == 0 else "Failed"
+    return pod(attempt, **({"phase": phase, "exit_code": exit_code, "ended_ms": T0} | fields))
+
+
+def look(attempt: int = 1, **fields: Any) -> DriverLook:
+    """Return what a driver says that is at work; fields of its progress in snake case."""
+    acks = fields.pop("acks", ())
+    since_ms = fields.pop("unreachable_since_ms", None)
+    given = {"phase": "Snapshot", "percent": 40, "rows_total": 100, "rows_done": 40, "table_version": 3, "epoch": 5}
+    progress = Progress(**(given | fields))
+    return DriverLook(attempt, T0, progress, None, acks, since_ms)
+
+
+def conditions(status: BackfillStatus) -> dict[str, str]:
+    """Return the conditions as type -> status."""
+    return {one.type: one.status for one in status.conditions}
+
+
+def reason(status: BackfillStatus, type_: str = "Ready") -> str:
+    """Return the reason of a condition."""
+    return next(one.reason for one in status.conditions if one.type == type_)
+
+
+def resource(observation: Observation, status: BackfillStatus) -> dict[str, Any]:
+    """Return the object as the API server would show it."""
+    metadata = {"name": observation.name, "generation": observation.generation}
+    if observation.deletion_ms is not None:
+        metadata["deletionTimestamp"] = "2027-01-15T08:00:00Z"
+    return {"metadata": metadata, "status": status.model_dump(mode="json", by_alias=True, exclude_none=True)}
+
+
+def checked(observation: Observation, now_ms: int = T0) -> Decision:
+    """Decide, and hold the decision to what every decision promises."""
+    decision = decide(observation, Now(now_ms))
+    assert decide(observation, Now(now_ms)) == decision
+    launches = [one for one in decision.actions if isinstance(one, LaunchDriver)]
+    assert len(launches) <= 1
+    if launches:
+        drivers = [one for one in observation.pods if number_of(observation.name, one.name)]
+        alive = [one for one in drivers if not one.over and one.owner_uid == observation.uid]
+        assert alive == []
+        assert observation.deletion_ms is None
+        assert decision.status.attempt is not None
+        assert decision.status.attempt.number == launches[0].attempt
+    names = [type(one).__name__ for one in decision.actions]
+    if "LaunchDriver" in names or "SendCommand" in names:
+        assert decision.status.attempt is not None
+    if "LaunchDriver" in names:
+        assert names[0] == "WriteStatusFirst"
+    assert "WriteStatusFirst" not in names[1:]
+    if "LookLive" in names:
+        assert names == ["LookLive"]
+        assert decision.status == observation.status
+        assert not observation.live
+    else:
+        assert broken_rules(resource(observation, decision.status)) == []
+        assert {one.reason for one in decision.status.conditions} <= set(REASONS)
+        assert decision.status.observed_generation == observation.generation
+        # What is written can be read again: the API server holds it to the schema.
+        words = decision.status.model_dump(mode="json", by_alias=True, exclude_none=True)
+        assert BackfillStatus.model_validate(words) == decision.status
+    assert decision.requeue_after_s is None or 0 <= decision.requeue_after_s <= 4_000_000_000
+    return decision
+
+
+def after(observation: Observation, decision: Decision, **fields: Any) -> Observation:
+    """Return the next look, with the decision's status stored."""
+    return replace(observation, **({"status": decision.status, "live": False} | fields))

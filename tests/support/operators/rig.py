@@ -1,0 +1,348 @@
+"""The whole operator in a thread and a loop of its own, which can be killed between any two of its lines.
+
+    async with Rig() as rig:
+        rig.create("orders")
+        await rig.until(lambda: rig.phase("orders") == "Running")
+
+The fake API server, the kubelet and the drivers' doubles live in the test's loop and outlive the operator. An oracle
+looks at every change: never two drivers of one Backfill alive at once, never conditions that contradict each other.
+"""
+
+import asyncio
+import contextlib
+import threading
+import time
+
+from support.cluster.fake_api import FakeApi
+from support.cluster.fake_store import Refusal, Store
+from support.cluster.fault_proxy import FaultProxy
+from support.cluster.kstatus import broken_rules
+from support.cluster.kubelet import Kubelet
+from support.cluster.remote_store import RemoteStore
+
+from backfill_api.names import API_VERSION, KIND
+from backfill_core.lifecycle.naming import driver_name
+from backfill_operator.app import Operator
+from backfill_operator.settings import OperatorSettings
+
+NAMESPACE = "shop"
+SPEC = {
+    "source": {"type": "Delta", "delta": {"path": "/data/a", "key": ["id"]}},
+    "target": {"type": "Delta", "delta": {"path": "/data/b"}},
+    "backoff": {"initialSeconds": 1, "maxSeconds": 1},
+}
+QUICK = {
+    "relist_min_seconds": 1.0, "relist_max_seconds": 1.5, "watch_silence_seconds": 2.0, "poll_seconds": 0.1,
+    "control_timeout_seconds": 1.0, "command_wait_seconds": 0.5, "health_port": 0, "metrics_port": 0, "bind": "127.0.0.1",
+    "leader_election": False, "request_timeout_seconds": 2.0, "workers": 4,
+}  # fmt: skip
+
+
+class MortalLoop(asyncio.SelectorEventLoop):
+    """An event loop that may be left as it is, as that of a killed process is."""
+
+    def __del__(self):
+        """Not close what is open: the collector may have taken its sockets first, and then closing them fails."""
+
+
+class OperatorThread:
+    """One operator process, as far as a thread can be one."""
+
+    def __init__(self, configuration, settings, **options):
+        self.configuration, self.settings, self.options = configuration, settings, options
+        self.operator = None
+        self.error = None
+        self._loop = MortalLoop()
+        self._thread = threading.Thread(target=self._live, daemon=True)
+        self._begun = threading.Event()
+        self._thread.start()
+        self._begun.wait(10)
+
+    def _live(self):
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_until_complete(self._run())
+        except RuntimeError as error:
+            if "Event loop stopped" not in str(error):
+                self.error = error
+        except BaseException as error:
+            self.error = error
+
+    async def _run(self):
+        self.operator = Operator(self.configuration, self.settings, **self.options)
+        self._task = asyncio.current_task()
+        self._begun.set()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self.operator.run()
+
+    @property
+    def alive(self):
+        return self._thread.is_alive()
+
+    def kill(self):
+        """Run not one line more: no cleanup, no goodbye; what it sent is sent."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        assert not self._thread.is_alive()
+        _silence(self._loop)
+
+    async def stop(self):
+        """End it as SIGTERM does."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._task.cancel)
+            await asyncio.to_thread(self._thread.join, 10)
+            assert not self._thread.is_alive()
+
+
+def _silence(loop):
+    """A killed process complains of nothing: its pending tasks must not say that they were destroyed."""
+    for task in asyncio.all_tasks(loop):
+        task._log_destroy_pending = False
+    loop.set_exception_handler(lambda *_: None)
+
+
+class Oracle:
+    """Looks at every change of every pod and of every Backfill."""
+
+    def __init__(self, store):
+        self.store, self.violations, self.most = store, [], 0
+        self._alive = {}
+        """Names of live pods by the UID of their owner."""
+
+        store.listeners.append(self._look)
+
+    def _look(self, plural, kind, one):
+        if plural == "backfills":
+            self._look_at_conditions(one)
+        elif plural == "pods":
+            alive = self._alive.setdefault(owner_of(one), set())
+            name = one["metadata"]["name"]
+            if kind == "DELETED" or one["status"].get("phase") in ("Succeeded", "Failed"):
+                alive.discard(name)
+            else:
+                alive.add(name)
+            if len(alive) > 1:
+                # A mirror tells what is new before what is gone: the store knows.
+                alive.intersection_update(self._really_alive(owner_of(one)))
+            self.most = max(self.most, len(alive))
+            if len(alive) > 1:
+                self.violations.append(sorted(alive))
+
+    def _really_alive(self, owner):
+        return [
+            one["metadata"]["name"]
+            for one in self.store.objects["pods"].values()
+            if owner_of(one) == owner and one["status"].get("phase") not in ("Succeeded", "Failed")
+        ]
+
+    def _look_at_conditions(self, backfill):
+        """What kubectl, Flux and Argo CD read of it must never be two things at once."""
+        if (backfill.get("status") or {}).get("conditions") and (broken := broken_rules(backfill)):
+            self.violations.append((backfill["metadata"]["name"], *broken))
+
+
+def owner_of(one):
+    """Return the UID of an object's first owner; None: it has none."""
+    return one["metadata"].get("ownerReferences", [{}])[0].get("uid")
+
+
+class RealApi(FaultProxy):
+    """A real API server in the place of the fake one: the operator's requests go through faults, everybody else's do not."""
+
+    def __init__(self, kubeconfig, namespace):
+        super().__init__(kubeconfig)
+        self.store = RemoteStore(kubeconfig, namespace)
+
+    async def __aenter__(self):
+        await super().__aenter__()
+        await self.store.__aenter__()
+        return self
+
+    async def __aexit__(self, *error):
+        await self.store.__aexit__(*error)
+        await super().__aexit__(*error)
+
+
+class Rig:
+    """Everything that an operator needs, and the operator."""
+
+    def __init__(self, api=None, *, start=True, double=None, patience=1.0, **settings):
+        self.settings = OperatorSettings(**(QUICK | settings))
+        self.api = api or FakeApi(Store(garbage_collector=True))
+        self.store = self.api.store
+        self.oracle = Oracle(self.store)
+        self.kubelet = Kubelet(self.store, **(double or {}))
+        self.namespace = getattr(self.store, "namespace", NAMESPACE)
+        self.operators = []
+        self.patience = patience
+        """So many times longer than a test says may a wait take."""
+
+        self._start = start
+        self.calls = []
+        self.options = {}
+        """Further options of every operator that is started."""
+
+    async def __aenter__(self):
+        self._stack = contextlib.AsyncExitStack()
+        await self._stack.enter_async_context(self.api)
+        await self._stack.enter_async_context(self.kubelet)
+        if self._start:
+            self.start()
+        return self
+
+    async def __aexit__(self, kind, *_):
+        for one in self.operators:
+            await one.stop()
+        await self._stack.aclose()
+        if kind is None:
+            assert self.oracle.violations == []
+            assert [one.error for one in self.operators if one.error] == []
+
+    # ------------------------------------------------------------ operators
+    def start(self, **settings):
+        """Start an operator; return it."""
+        settings = OperatorSettings(**(self.settings.model_dump() | settings))
+        one = self.made(settings)
+        self.operators.append(one)
+        return one
+
+    def made(self, settings):
+        """Make an operator; a test may have others made."""
+        return OperatorThread(self.api.configuration(), settings, **({"observe": self.calls.append} | self.options))
+
+    @property
+    def running(self):
+        return self.operators[-1]
+
+    @property
+    def operator(self):
+        return self.operators[-1].operator
+
+    def kill(self, _request=None):
+        """Kill the newest operator; may be the deed of a fault."""
+        self.operators[-1].kill()
+
+    def restart(self):
+        """Have nothing go wrong any more, and a new operator instead of whatever there is."""
+        self.api.faults.clear()
+        if self.running.alive:
+            self.kill()
+        return self.start()
+
+    # ------------------------------------------------------------ Backfills
+    def create(self, name="orders", annotations=None, finalizers=None, **spec):
+        """Apply a Backfill."""
+        metadata = {"name": name} | ({"annotations": annotations} if annotations else {})
+        metadata |= {"finalizers": finalizers} if finalizers else {}
+        body = {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": SPEC | spec}
+        return self.store.create("backfills", self.namespace, body)
+
+    def edit(self, name="orders", **spec):
+        """Change its spec."""
+        return self.store.patch("backfills", self.namespace, name, {"spec": spec})
+
+    def annotate(self, name="orders", **annotations):
+        return self.store.patch("backfills", self.namespace, name, {"metadata": {"annotations": annotations}})
+
+    def delete(self, name="orders"):
+        with contextlib.suppress(Refusal):
+            self.store.delete("backfills", self.namespace, name)
+
+    def get(self, name="orders"):
+        return self.store.objects["backfills"].get((self.namespace, name))
+
+    def uid(self, name="orders"):
+        return self.get(name)["metadata"]["uid"]
+
+    def status(self, name="orders"):
+        return (self.get(name) or {}).get("status") or {}
+
+    def phase(self, name="orders"):
+        return self.status(name).get("phase")
+
+    def condition(self, type_, name="orders"):
+        """Return (status, reason) of a condition."""
+        found = [one for one in self.status(name).get("conditions", []) if one["type"] == type_]
+        return (found[0]["status"], found[0]["reason"]) if found else None
+
+    def progress(self, name="orders"):
+        return self.status(name).get("progress") or {}
+
+    def attempt(self, name="orders"):
+        return (self.status(name).get("attempt") or {}).get("number")
+
+    def driver(self, name="orders", attempt=1):
+        """Return the key of an attempt's pod."""
+        return self.namespace, driver_name(name, attempt)
+
+    def double(self, name="orders", attempt=1):
+        """Return the driver of an attempt, if it runs."""
+        return self.kubelet.running.get(self.driver(name, attempt))
+
+    def pods(self):
+        return {name: one["status"]["phase"] for (_, name), one in sorted(self.store.objects["pods"].items())}
+
+    def objects(self):
+        """Return what there is beside Backfills, events and leases."""
+        plurals = ("pods", "configmaps", "secrets", "services")
+        return sorted((plural, name) for plural in plurals for _, name in self.store.objects[plural])
+
+    def has_one_driver(self, name="orders", attempt=1):
+        """Is there one driver, what it was made of, and nothing else?"""
+        plurals = ("configmaps", "pods", "secrets", "services")
+        return self.objects() == [(plural, self.driver(name, attempt)[1]) for plural in plurals]
+
+    def leaks(self):
+        """Return what is there and belongs to no attempt that its Backfill is about."""
+        wanted = {driver_name(name, self.attempt(name) or 0) for (_, name) in self.store.objects["backfills"]}
+        return [one for one in self.objects() if one[1] not in wanted]
+
+    def events(self):
+        return [one["reason"] for one in self.store.objects["events"].values()]
+
+    # ------------------------------------------------------------ waiting
+    async def until(self, true, within_s=10.0, what=None):
+        """Wait until something is true of the cluster; looks after every change, and fails with the whole status."""
+        changed = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def listen(*_):
+            loop.call_soon_threadsafe(changed.set)
+
+        self.store.listeners.append(listen)
+        deadline = time.monotonic() + within_s * self.patience
+        try:
+            while not true():
+                if (broken := getattr(self.store, "failed", lambda: None)()) is not None:
+                    raise broken
+                left_s = deadline - time.monotonic()
+                if left_s <= 0:
+                    what = what() if callable(what) else what or "it"
+                    raise AssertionError(f"{what} did not become true: {self.status()} {self.pods()}")
+                changed.clear()
+                with contextlib.suppress(TimeoutError):
+                    # Doubles change without the store: they are looked at a few times a second.
+                    async with asyncio.timeout(min(left_s, 0.05)):
+                        await changed.wait()
+        finally:
+            self.store.listeners.remove(listen)
+
+    async def until_phase(self, phase, name="orders", within_s=10.0):
+        await self.until(lambda: self.phase(name) == phase, within_s, what=f"{name} {phase}")
+
+    def holds(self, phase, name="orders"):
+        """Is the spec in force as it stands now, and this the phase?"""
+        there = self.get(name)
+        if there is None or self.status(name).get("observedGeneration") != there["metadata"]["generation"]:
+            return False
+        return self.phase(name) == phase and (self.condition("Ready", name) or "?")[0] == "True"
+
+    async def until_holds(self, phase, name="orders", within_s=10.0):
+        await self.until(lambda: self.holds(phase, name), within_s, what=f"{name} {phase}")
+
+    async def still(self, true, for_s):
+        """Hold that something stays true for a while."""
+        deadline = time.monotonic() + for_s
+        while time.monotonic() < deadline:
+            assert true()
+            await asyncio.sleep(0.02)

@@ -1,0 +1,309 @@
+"""A cluster with one Backfill in it, and a shell that may die between any two lines: for playing against `decide`.
+
+The API server keeps resource versions and refuses stale writes; pods start, get ready, stop at SIGTERM, are evicted and
+vanish; the driver obeys revisions as the real one does. What the shell sees may be as old as it likes, unless it asks live.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+
+from support.operators.observations import NAME, T0, UID, checked, spec
+
+from backfill_api.names import DRAIN_FINALIZER, OVERRIDE_ANNOTATION, RESTART_ANNOTATION, VERIFY_ANNOTATION
+from backfill_api.status.progress import Progress
+from backfill_api.status.status import BackfillStatus
+from backfill_api.wire import Ack, CommandRequest
+from backfill_core.lifecycle.naming import driver_name
+from backfill_core.lifecycle.observation import (
+    AddFinalizer,
+    DeleteAttemptObjects,
+    DeleteObject,
+    DeletePod,
+    DriverLook,
+    DriverPod,
+    LaunchDriver,
+    LaunchFailed,
+    LookLive,
+    Observation,
+    RemoveFinalizer,
+    SendCommand,
+    WriteStatusFirst,
+)
+
+WORK = 12
+"""Ticks of work until a job is done."""
+
+
+class ShellDiedError(Exception):
+    """The operator's process ended here."""
+
+
+class RefusedError(Exception):
+    """The API server said no, or nothing."""
+
+
+@dataclass
+class Driver:
+    """One driver process, as far as its control channel shows it."""
+
+    attempt: int
+    paused: str | None = None
+    rate: int | None = None
+    revision: int = 0
+    stopping: bool = False
+    verified: int = 0
+
+    def command(self, request: CommandRequest) -> Ack:
+        """Obey at once, by the rules of the core: older revisions are superseded, the same one is in force already."""
+        outcome = "Applied"
+        if request.revision < self.revision:
+            outcome = "Superseded"
+        elif request.revision > self.revision:
+            self.revision = request.revision
+            match request.command.type:
+                case "Pause":
+                    self.paused = request.command.pause.scope
+                case "Resume":
+                    self.paused = None
+                case "Throttle":
+                    self.rate = request.command.throttle.rows_per_second
+                case "Stop":
+                    self.stopping = True
+                case "Verify":
+                    self.verified += 1
+        return Ack(attempt=self.attempt, epoch=self.revision + 1, revision=request.revision, outcome=outcome)
+
+
+class World:
+    """The cluster, the user and the shell; one object, so that a seed tells the whole story."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.now_ms = T0
+        self.faults = True
+        self.cr: Observation | None = Observation("shop", NAME, UID, 1, spec(), resource_version="1")
+        self.pods: dict[str, DriverPod] = {}
+        self.drivers: dict[str, Driver] = {}
+        self.objects: set[int] = set()
+        self.work, self.work_wanted = 0, WORK
+        self.sealed = Driver(0)
+        self.acks: dict[int, Ack] = {}
+        self.launch_failed: LaunchFailed | None = None
+        self.past: list[tuple[Observation, tuple[DriverPod, ...]]] = []
+        self.alive_max = 0
+        self.launched: list[int] = []
+        self.uids = 0
+
+    # -------------------------------------------------------------- the cluster
+    def tick(self, seconds: float = 1.0) -> None:
+        """Let time pass: kubelets, drivers, and bad luck."""
+        self.now_ms += round(seconds * 1000)
+        for name, pod in list(self.pods.items()):
+            self.pods[name] = self._lived(pod)
+            if self.pods[name].over and pod.deletion_ms is not None:
+                del self.pods[name]
+        if self.cr is not None and self.cr.deletion_ms is not None and not self.cr.finalizers:
+            self.cr = None
+        if self.cr is None:
+            # The garbage collector: everything is owned by the Backfill.
+            self.objects.clear()
+            for pod in list(self.pods.values()):
+                self._delete(pod, 30)
+
+    def _lived(self, pod: DriverPod) -> DriverPod:
+        if pod.over:
+            return pod
+        driver = self.drivers[pod.uid]
+        if pod.deletion_ms is not None and (self.now_ms >= pod.deletion_ms or self.chance.random() < 0.5):
+            return self._ends(pod, 10 if pod.ready else 143)
+        if self.faults and self.chance.random() < 0.04:
+            code = self.chance.choice([137, 1, 61, 62, 10, None])
+            return self._ends(pod, code, disrupted=code is None)
+        if pod.phase == "Pending":
+            return replace(pod, phase="Running", started_ms=self.now_ms) if self.chance.random() < 0.7 else pod
+        if not pod.ready:
+            return replace(pod, ready=self.chance.random() < 0.7)
+        if driver.stopping:
+            return self._ends(pod, 10)
+        self.work += driver.paused is None
+        self.sealed = replace(driver)
+        return self._ends(pod, 0) if self.work >= self.work_wanted else pod
+
+    def _ends(self, pod: DriverPod, code: int | None, *, disrupted: bool = False) -> DriverPod:
+        return replace(
+            pod, phase="Succeeded" if code == 0 else "Failed", exit_code=code, ready=False, ended_ms=self.now_ms,
+            disrupted=disrupted,
+        )  # fmt: skip
+
+    def _delete(self, pod: DriverPod, grace_s: int) -> None:
+        if grace_s == 0 or pod.over:
+            self.pods.pop(pod.name, None)
+        elif pod.deletion_ms is None:
+            self.pods[pod.name] = replace(pod, deletion_ms=self.now_ms + grace_s * 1000)
+
+    def vanish(self) -> None:
+        """A node goes with its pod, and nobody says so."""
+        for name in [name for name, pod in self.pods.items() if not pod.over]:
+            del self.pods[name]
+
+    # -------------------------------------------------------------- the user
+    def edit(self, **fields: object) -> None:
+        """Apply a manifest."""
+        if self.cr is not None:
+            given = self.cr.spec.model_dump(mode="json", by_alias=True, exclude_none=True) | fields
+            given.pop("throttle", None) if fields.get("throttle", 0) is None else None
+            self._write(replace(self.cr, spec=spec(**given), generation=self.cr.generation + 1))
+
+    def annotate(self, name: str, value: str) -> None:
+        """Annotate."""
+        if self.cr is not None:
+            self._write(replace(self.cr, annotations={**self.cr.annotations, name: value}))
+
+    def delete(self) -> None:
+        """Delete the object; it stays until its finalizers are gone."""
+        if self.cr is not None and self.cr.deletion_ms is None:
+            self._write(replace(self.cr, deletion_ms=self.now_ms, generation=self.cr.generation + 1))
+
+    def whim(self) -> None:
+        """Do what users do."""
+        choice = self.chance.randrange(9)
+        if choice == 0:
+            self.edit(
+                desiredState=self.chance.choice(["Running", "Paused"]),
+                pause={"scope": self.chance.choice(["All", "History"])},
+            )
+        elif choice == 1:
+            self.edit(throttle={"rowsPerSecond": self.chance.randrange(5)})
+        elif choice == 2:
+            self.edit(suspend=self.chance.random() < 0.5)
+        elif choice == 3:
+            self.annotate(
+                OVERRIDE_ANNOTATION,
+                self.chance.choice(['{"desiredState":"Paused"}', "{broken", "", '{"suspend":true}']),
+            )
+        elif choice == 4:
+            self.annotate(RESTART_ANNOTATION, str(self.now_ms))
+        elif choice == 5:
+            self.annotate(VERIFY_ANNOTATION, str(self.now_ms))
+        elif choice == 6:
+            self.vanish()
+        elif choice == 7 and self.drivers and self.chance.random() < 0.5:
+            for driver in self.drivers.values():
+                driver.paused, driver.revision = "All", driver.revision + 3  # somebody with another tool
+
+    def calm(self) -> None:
+        """No more faults, and a user who wants the job done."""
+        self.faults = False
+        self.annotate(OVERRIDE_ANNOTATION, "")
+        self.edit(desiredState="Running", suspend=False, throttle=None, backoffLimit=1000)
+
+    # -------------------------------------------------------------- the API server
+    def _write(self, cr: Observation) -> None:
+        self.cr = replace(cr, resource_version=str(int(cr.resource_version) + 1))
+        self.past = [*self.past[-6:], (self.cr, tuple(self.pods.values()))]
+
+    def _write_status(self, status: BackfillStatus, resource_version: str) -> None:
+        if self.cr is None or self.cr.resource_version != resource_version:
+            raise RefusedError("409")
+        self._write(replace(self.cr, status=status))
+
+    def _create(self, action: LaunchDriver) -> None:
+        self.objects.add(action.attempt)
+        name = driver_name(NAME, action.attempt)
+        if self.faults and self.chance.random() < 0.1:
+            self.launch_failed = LaunchFailed(action.attempt, self.now_ms, *self.chance.choice([(403, "Forbidden", "exceeded quota: q"), (500,)]))  # fmt: skip
+            raise RefusedError("no")
+        if name in self.pods:
+            self.launch_failed = LaunchFailed(action.attempt, self.now_ms, 409, "AlreadyExists")
+            raise RefusedError("409")
+        if self.cr is None:
+            return  # made and collected at once
+        self.uids += 1
+        uid = f"pod-{self.uids}"
+        self.pods[name] = DriverPod(name, uid, UID, action.attempt, action.kind, created_ms=self.now_ms)
+        self.drivers[uid] = Driver(action.attempt, action.paused, action.rows_per_second, self.sealed.revision)
+        self.launched.append(action.attempt)
+        self.launch_failed = None
+
+    # -------------------------------------------------------------- the shell
+    def reconcile(self) -> None:
+        """Look, decide and act once, as the shell does; it may die anywhere."""
+        cr, pods = self.cr, tuple(self.pods.values())
+        if cr is None:
+            return
+        if self.faults and self.past and self.chance.random() < 0.3:
+            cr, pods = self.chance.choice(self.past)
+        look = None if self.faults and self.chance.random() < 0.2 else self._look()
+        observation = replace(cr, pods=pods, look=look, launch_failed=self.launch_failed)
+        decision = checked(observation, self.now_ms)
+        if decision.actions and isinstance(decision.actions[0], LookLive):
+            observation = replace(observation, pods=tuple(self.pods.values()), live=True)
+            decision = checked(observation, self.now_ms)
+        self.version = observation.resource_version
+        try:
+            for action in decision.actions:
+                self._maybe_die()
+                self._act(action, decision.status)
+                self._count()
+            self._maybe_die()
+            if self.cr is not None and decision.status != observation.status:
+                self._write_status(decision.status, self.version)
+        except (RefusedError, ShellDiedError):
+            pass
+        self._count()
+
+    def _maybe_die(self) -> None:
+        if self.faults and self.chance.random() < 0.05:
+            self.launch_failed, self.acks = None, {}
+            raise ShellDiedError
+
+    def _act(self, action: object, status: BackfillStatus) -> None:
+        if isinstance(action, WriteStatusFirst):
+            self._write_status(status, self.version)
+            self.version = self.cr.resource_version
+        elif isinstance(action, LaunchDriver):
+            self._create(action)
+            self._maybe_die()
+        elif isinstance(action, SendCommand):
+            self._send(action.request)
+        elif isinstance(action, DeletePod):
+            pod = self.pods.get(action.name)
+            if pod is not None and pod.uid == action.uid:
+                self._delete(pod, action.grace_s)
+        elif isinstance(action, DeleteAttemptObjects):
+            self.objects.discard(action.attempt)
+        elif isinstance(action, DeleteObject):
+            self.delete()
+        elif isinstance(action, AddFinalizer | RemoveFinalizer) and self.cr is not None:
+            if self.cr.resource_version != self.version:
+                raise RefusedError("409")
+            if isinstance(action, AddFinalizer) and self.cr.deletion_ms is not None:
+                raise RefusedError("422: no finalizers on a deleted object")
+            self._write(replace(self.cr, finalizers=(DRAIN_FINALIZER,) if isinstance(action, AddFinalizer) else ()))
+            self.version = self.cr.resource_version
+
+    def _send(self, request: CommandRequest) -> None:
+        for pod in self.pods.values():
+            if pod.attempt == request.attempt and pod.ready and not (self.faults and self.chance.random() < 0.2):
+                ack = self.drivers[pod.uid].command(request)
+                if not (self.faults and self.chance.random() < 0.3):
+                    self.acks[request.revision] = ack
+                return
+        raise RefusedError("no answer")
+
+    def _look(self) -> DriverLook | None:
+        for pod in self.pods.values():
+            if pod.ready:
+                driver = self.drivers[pod.uid]
+                progress = Progress(
+                    phase="Snapshot", percent=min(100, 100 * self.work // self.work_wanted), paused=driver.paused, table_version=1,
+                    throttle_rows_per_second=driver.rate, revision=driver.revision,
+                )  # fmt: skip
+                acks = tuple(ack for ack in self.acks.values() if ack.attempt == driver.attempt)
+                return DriverLook(driver.attempt, self.now_ms, progress, None, acks)
+        return None
+
+    def _count(self) -> None:
+        self.alive_max = max(self.alive_max, sum(not pod.over for pod in self.pods.values()))

@@ -1,0 +1,355 @@
+"""The simulated world: the real core `Job` with a virtual clock, tables in memory, faults and crashes.
+
+One heap of deeds, one seed, no real time: the same seed is the same world. The world does what the loop and the
+hands do (spark_app/backfill_spark/driver/event_loop.py, work.py), and every deed may be the last of an attempt: what is under
+way is lost or lands, and a new attempt opens from what the target holds.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from random import Random
+
+from support.simulation.oracle import Oracle, demand
+from support.simulation.shell import Shell
+from support.simulation.tables import APPEND, CHANGELOG, UPSERT, Target, Upstream
+from support.tables.jobs import job
+
+from backfill_api.spec.spec import BackfillSpec
+from backfill_core.job.controls import ALL, HISTORY
+from backfill_core.job.job import JobSettings
+from backfill_core.job.state import JobState
+from backfill_core.protocol.messages import (
+    Command,
+    CommandReceived,
+    Finish,
+    Pause,
+    Resume,
+    Stop,
+    StopRequested,
+    Throttle,
+    VerifyNow,
+)
+
+WALL_MS = 1_700_000_000_000
+STEPS_MAX = 60_000
+TICKS_AT_ONCE_MAX = 50
+OTHERS_MAX = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """What a world is like; everything else follows from the seed."""
+
+    seed: int
+    strategy: str = "Snapshot"
+    mode: str = UPSERT
+    rows: int = 60
+    sparse: bool = False
+    filtered: bool = False
+    rows_per_s: int | None = None
+    verify_final: bool = False
+    seal_every: int = 1
+    faults: float = 0.0
+    """Probability that a deed (work, seal, look) fails in a way that may pass."""
+
+    crashes: float = 0.0
+    """Probability of a crash after each step."""
+
+    crash_at: int | None = None
+    """The one step after which the process dies."""
+
+    commands: int = 0
+    signals: int = 0
+    """How often the process is asked to end, without a command."""
+
+    commits: int = 8
+    trouble_s: float = 25.0
+    """After this moment: no faults, no crashes, no commits, no pause, no limit; the job must come to its end."""
+
+    stubborn: bool = False
+    """A killed process leaves its commits in flight: they land if nobody refuses them."""
+
+    paused: str | None = None
+    """What the spec pauses from the first moment: None, `History` or `All`; until somebody says resume."""
+
+    others: float = 0.0
+    """Probability that somebody else writes to the target while it is compared; thrice at most."""
+
+    vacuums: float = 0.0
+    """Probability that files which a seal names are gone when it comes to them."""
+
+    checked_fence: bool = True
+    """The first seal of an attempt is refused when somebody sealed after the attempt had read the state."""
+
+
+def scenario(seed: int) -> Scenario:
+    """Return a world drawn from its seed: every mode, layout, fault and command meets every other."""
+    rng = Random(seed)
+    limited = rng.random() < 0.5
+    return Scenario(
+        seed=seed,
+        mode=rng.choice([UPSERT, UPSERT, APPEND, CHANGELOG]),
+        rows=rng.choice([0, 1, 12, 60, 150]),
+        sparse=not limited and rng.random() < 0.7,
+        filtered=rng.random() < 0.3,
+        rows_per_s=rng.choice([0, 1, 2, 7, 40]) if limited else None,
+        verify_final=rng.random() < 0.4,
+        seal_every=rng.choice([1, 1, 1, 2, 5]),
+        faults=rng.choice([0.0, 0.02, 0.15]),
+        crashes=rng.choice([0.0, 0.005, 0.03]),
+        commands=rng.choice([0, 3, 12]),
+        commits=rng.choice([0, 3, 15, 40]),
+        signals=rng.choice([0, 0, 2]),
+        paused=rng.choice([None, None, None, HISTORY, ALL]),
+    )
+
+
+class Crashed(Exception):
+    """The process is gone."""
+
+
+class World:
+    """One world; `run` brings it to its end or raises `Broken`."""
+
+    def __init__(self, given: Scenario) -> None:
+        """Make the tables; nothing happens before `run`."""
+        self.given = given
+        self.rng = Random(given.seed)
+        filtered = given.filtered and given.mode != CHANGELOG
+        self.upstream = Upstream(
+            given.seed,
+            rows=given.rows,
+            append_only=given.mode == APPEND,
+            sparse=given.sparse,
+            filtered=filtered,
+        )
+        self.target = Target()
+        self.oracle = Oracle(self.upstream, self.target, given.mode, filtered=filtered, paused=given.paused)
+        self.filtered = filtered
+        self.spec = self._spec()
+        self.now_s = 0.0
+        self.steps = self.crashes = self.stops = self.vacuums = self.others = 0
+        self.history: list[str] = []
+        self._heap: list[tuple[float, float, int, Shell | None, Callable[[], None]]] = []
+        self._order = itertools.count()
+        self._shell: Shell | None = None
+        self._complete = False
+        self._revision = itertools.count(1)
+        self._unanswered: dict[int, Command] = {}
+        self._delivered = 0
+        self.settings = JobSettings(
+            seal_every=given.seal_every,
+            verify_final=given.verify_final,
+            # Every other world, so that both ways are walked.
+            proves_key=given.mode == UPSERT and given.seed % 2 == 0,
+        )
+
+    def _spec(self) -> BackfillSpec:
+        """Return what the strategy is built from; source and target of the simulation have no place."""
+        where = {"transform": {"where": "value > 0"}} if self.filtered else {}
+        target = {"writeMode": self.given.mode}
+        return job("/source", "/target", strategy={"type": self.given.strategy}, target=target, **where).spec
+
+    # ------------------------------------------------------------------ time
+    @property
+    def wall_ms(self) -> int:
+        """Return the time of day."""
+        return WALL_MS + round(self.now_s * 1000)
+
+    @property
+    def calm(self) -> bool:
+        """Is the time of trouble over?"""
+        return self.now_s >= self.given.trouble_s
+
+    def after(self, delay_s: float, deed: Callable[[], None], shell: Shell | None = None) -> None:
+        """Do something later; deeds of one moment come in any order. A shell's deeds die with it."""
+        entry = (self.now_s + delay_s, self.rng.random(), next(self._order), shell, deed)
+        heapq.heappush(self._heap, entry)
+
+    def unlucky(self) -> bool:
+        """Does this deed fail?"""
+        return not self.calm and self.rng.random() < self.given.faults
+
+    def vacuumed(self) -> bool:
+        """Are the staged files of a seal gone?"""
+        gone = not self.calm and bool(self.given.vacuums) and self.rng.random() < self.given.vacuums
+        self.vacuums += gone
+        return gone
+
+    def meet_others(self, shell: Shell) -> None:
+        """Let somebody else write to the target, now or in a moment."""
+        if self.others < OTHERS_MAX and self.given.others and self.rng.random() < self.given.others:
+            self.others += 1
+            self.after(self.rng.uniform(0, 0.4), self.target.rewrite, shell)
+
+    def step(self) -> None:
+        """Count a step of the process, and maybe end it there.
+
+        Raises:
+            Crashed: this was its last.
+        """
+        self.steps += 1
+        demand(self.steps < STEPS_MAX, "the job does not come to an end (steps)")
+        fated = self.steps == self.given.crash_at
+        if fated or (not self.calm and self.rng.random() < self.given.crashes):
+            raise Crashed
+
+    def note(self, words: str) -> None:
+        """Keep a line of what happened, for whoever must understand a seed."""
+        self.history.append(f"{self.now_s:8.3f} {words}")
+
+    # ------------------------------------------------------------------ running
+    def run(self) -> World:
+        """Go on until the job is complete."""
+        for _ in range(self.given.commits):
+            self.after(self.rng.uniform(0, self.given.trouble_s), self.upstream.commit)
+        for _ in range(self.given.commands):
+            self.after(self.rng.uniform(0, self.given.trouble_s), self._command)
+        for _ in range(self.given.signals):
+            self.after(self.rng.uniform(0, self.given.trouble_s), self._signal)
+        self.after(self.given.trouble_s, self._calm_down)
+        self._open()
+        ticks, ticked_s = 0, -1.0
+        while not self._complete:
+            demand(self.now_s < self.given.trouble_s + 600, "the job does not come to an end (time)")
+            wake_s = self._shell.wake_at_s() if self._shell else float("inf")
+            if self._heap and self._heap[0][0] < wake_s:
+                self._next_deed()
+                continue
+            self.now_s = max(self.now_s, wake_s)
+            ticks = ticks + 1 if self.now_s == ticked_s else 0
+            ticked_s = self.now_s
+            demand(ticks < TICKS_AT_ONCE_MAX, "the core asks to be woken for nothing")
+            assert self._shell is not None
+            self._guarded(self._shell.tick)
+        return self
+
+    def _next_deed(self) -> None:
+        at_s, _, _, shell, deed = heapq.heappop(self._heap)
+        self.now_s = max(self.now_s, at_s)
+        if shell is None or shell is self._shell:
+            self._guarded(deed)
+        elif shell.stubborn:
+            shell.land(deed)
+
+    def _guarded(self, deed: Callable[[], None]) -> None:
+        try:
+            deed()
+        except Crashed:
+            self.crashes += 1
+            self.note("crash")
+            self._lose_shell()
+
+    def _lose_shell(self) -> None:
+        if self._shell is not None:
+            self._shell.stubborn = self.given.stubborn
+        self._shell = None
+        # Where the dead still write, the next one must come at once to meet them.
+        self.after(self.rng.uniform(0, 0.2) if self.given.stubborn else self.rng.uniform(0.5, 3.0), self._open)
+
+    # ------------------------------------------------------------------ attempts
+    def _open(self) -> None:
+        """Open an attempt from what the target holds; the time until its fence is another process's chance."""
+        stored = self.target.newest
+        state = None if stored.state is None else JobState.decode(stored.state)
+        if state is not None and state.finished:
+            self._end()
+            return
+        self._delivered = 0 if state is None else state.controls.revision
+        shell = Shell(self, state, self.target.txn)
+        self.oracle.on_reopen(shell.attempt)
+        self._shell = shell
+        self.note(f"open attempt {shell.attempt}")
+        self.after(self.rng.choice([0.0, 2.0]), shell.begin, shell)
+        for revision, command in sorted(self._unanswered.items()):
+            if self.calm or self.rng.random() < 0.7:
+                self.after(self.rng.uniform(0.1, 4.0), self._delivery(revision, command))
+
+    def on_finish(self, finish: Finish) -> None:
+        """An attempt is over."""
+        self.note(f"finish {finish.outcome} {finish.error or ''}")
+        shell = self._shell
+        assert shell is not None
+        if finish.outcome == "Complete":
+            self._end()
+            return
+        if finish.outcome == "Stopped":
+            self.stops += 1
+            demand(not shell.busy, "stopped with work under way")
+        else:
+            demand(finish.error is not None and finish.error.retryable, f"failed for good: {finish.error!r}")
+        self._lose_shell()
+
+    def _end(self) -> None:
+        self.oracle.on_complete(verify_final=self.given.verify_final)
+        self._complete, self._shell = True, None
+
+    # ------------------------------------------------------------------ commands
+    def _command(self) -> None:
+        rng = self.rng
+        commands: list[Command] = [
+            Pause(everything=rng.random() < 0.4, force=rng.random() < 0.4),
+            Resume(),
+            Throttle(rng.choice(self._rates), rng.choice([None, None, 3.0])),
+            VerifyNow(),
+            Stop(force=rng.random() < 0.5),
+        ]
+        self._send(rng.choice(commands))
+
+    @property
+    def _rates(self) -> list[int | None]:
+        """Limits that are commanded; files of 20,000 rows are read ahead of high ones, and sliced under low ones."""
+        high: list[int | None] = [100_000, 150_000, 400_000]
+        return [None, 0, 1, 5, 50, *(high if (self.given.rows_per_s or 0) >= high[0] else [])]
+
+    def _signal(self) -> None:
+        """Ask the process to end, whatever it is doing; before it has begun it has no ears."""
+        if self._shell is not None and self._shell.begun:
+            self.note("signal")
+            self._shell.deliver(StopRequested(force=self.rng.random() < 0.5))
+
+    def _send(self, command: Command) -> None:
+        revision = next(self._revision)
+        self._unanswered[revision] = command
+        for _ in range(self.rng.choice([1, 1, 2])):
+            self.after(self.rng.choice([0.0, 0.01, 1.5]), self._delivery(revision, command))
+        if self.rng.random() < 0.1:
+            self.after(self.rng.uniform(0, 5), self._delivery(revision, command, attempt_off=-1))
+
+    def _delivery(self, revision: int, command: Command, attempt_off: int = 0) -> Callable[[], None]:
+        def deliver() -> None:
+            shell = self._shell
+            if shell is None or not shell.begun:
+                if self.calm and revision in self._unanswered:
+                    self.after(1.0, deliver)
+                return
+            accepted = attempt_off == 0 and revision > self._delivered
+            self._delivered = revision if accepted else self._delivered
+            self.oracle.on_command(revision, command, accepted=accepted)
+            self.note(f"command {revision} {command}{'' if accepted else ' (late)'}")
+            shell.deliver(CommandReceived(shell.attempt + attempt_off, revision, command))
+
+        return deliver
+
+    def answered(self, revision: int, outcome: str) -> None:
+        """A command was acknowledged; who wants the job to end says again what came too late."""
+        if outcome == "WrongAttempt":
+            return
+        command = self._unanswered.pop(revision, None)
+        if self.calm and isinstance(command, Resume | Throttle) and outcome == "Superseded":
+            self._send(Resume() if isinstance(command, Resume) else Throttle(None))
+
+    def _calm_down(self) -> None:
+        """Undo what commands did, as somebody would who wants the job to end."""
+        self._send(Resume())
+        self._send(Throttle(None))
+
+    def attempt_state(self, state: JobState | None) -> JobState:
+        """Return the state a new attempt begins with, as the driver makes it."""
+        before = state or JobState("job", "spec", attempt=0, epoch=0, strategy=self.given.strategy)
+        controls = before.controls.under_spec(self.given.paused, self.given.rows_per_s).at(self.wall_ms)
+        return replace(before, attempt=before.attempt + 1, controls=controls)

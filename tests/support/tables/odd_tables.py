@@ -1,0 +1,376 @@
+"""Random Delta tables, written by Spark or by delta-rs, beside the rows that they must hold, kept as plain Python.
+
+The rows are the model: a commit changes the table by one of the engines, and the model by a loop. What a job must make of
+the table is computed from the model alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
+from deltalake.exceptions import DeltaError
+from support.tables.odd_values import BINARY, DOUBLE, FLOAT, FOLDERS, LONG, STRING, TEXTS, Flat, draw_type
+
+ODD_NAMES = (
+    "a b",
+    "c,d",
+    "e;f",
+    "g{h}",
+    "i(j)",
+    "k=l",
+    "dot.ted",
+    "ta\tb",
+    "UPPER",
+    "ümläut",
+    "emoji😀",
+    "select",
+    "u\u2028v",
+    "`tick`",
+    "per%cent",
+)
+PLAIN_NAMES = ("c0", "Mixed", "ünï", "select", "_under", "c_9")
+ID = "id"
+MOVED_BY = 1_000_000
+OP = "_op"
+REMOVALS = ("delete", "update_preimage")
+
+Row = dict[str, Any]
+
+
+def ticked(name: str) -> str:
+    """Quote a column for Spark's SQL."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+@contextmanager
+def in_utc(spark: Any) -> Iterator[None]:
+    """Let Spark's SQL mean UTC, whatever the zone of the session is."""
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    try:
+        yield
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+
+
+class NoExampleError(Exception):
+    """The engine that should make a table cannot make it."""
+
+
+class OddTable:
+    """A source table and its model; every commit is written down in `story`.
+
+    `append_only`: no commit but appends after the table is made.
+    """
+
+    def __init__(self, spark: Any, rng: Random, path: str, *, append_only: bool) -> None:
+        """Make the table, with up to forty rows and some history."""
+        self._spark, self._rng, self._path, self._append_only = spark, rng, path, False
+        self.by_spark = rng.random() < 0.6
+        self.mapped = self.by_spark and rng.random() < 0.6
+        self.vectors = self.by_spark and rng.random() < 0.6
+        self.feed = not append_only or rng.random() < 0.5
+        names = rng.sample(ODD_NAMES if self.mapped else PLAIN_NAMES, rng.randrange(2, 6))
+        self.columns: dict[str, Any] = {ID: LONG, "k\u00e9y": STRING} | {name: draw_type(rng) for name in names}
+        flat = [name for name in names if self.columns[name] in FOLDERS]
+        self.folders = rng.sample(flat, min(len(flat), rng.choice((0, 0, 1, 2))))
+        self._pools = {name: [self._draw_folder(self.columns[name]) for _ in range(2)] for name in self.folders}
+        self.rows: dict[int, Row] = {}
+        self._next = 0
+        made = "Spark" if self.by_spark else "delta-rs"
+        types = {name: getattr(one, "spark", one) for name, one in self.columns.items()}
+        self.story = [
+            f"{made} makes {types}, partitioned by {self.folders}, mapped {self.mapped}, vectors {self.vectors}, feed {self.feed}"
+        ]
+        try:
+            self.append(rng.randrange(0, 40))
+        except DeltaError as refused:
+            raise NoExampleError(str(refused)) from refused
+        if self.mapped and not self.feed:
+            self._rename()
+        for _ in range(rng.randrange(3)):
+            self.change()
+        self._append_only = append_only
+
+    def _draw_folder(self, column: Any) -> Any:
+        drawn = column.draw(self._rng)
+        # delta-rs writes -1.10 as the folder -1.-10, which it cannot read itself.
+        return abs(drawn) if isinstance(drawn, Decimal) and not self.by_spark else drawn
+
+    # ------------------------------------------------------------------ commits
+    def change(self) -> None:
+        """Make one random commit; one that the engine itself cannot make changes nothing."""
+        kinds = (
+            [self.append] if self._append_only else [self.append, self._update, self._update, self._delete, self._move]
+        )
+        commit = self._rng.choice(kinds) if self._rng.random() < 0.9 else self._compact
+        try:
+            commit()
+        except (DeltaError, ValueError) as refused:  # ValueError: a statistic of its own that it cannot read
+            self.story.append(f"delta-rs refused: {str(refused)[:200]}")
+
+    def append(self, count: int | None = None) -> None:
+        """Append rows with new ids, in one commit."""
+        count = self._rng.randrange(1, 12) if count is None else count
+        new = [self._draw_row() for _ in range(count)]
+        self.story.append(f"append {count}")
+        if self.by_spark:
+            self._append_by_spark(new)
+        elif new:
+            self._append_by_fusion(new)
+        else:
+            self._append_by_fusion([self._draw_row()])  # an engine without rows has no types
+            DeltaTable(self._path).delete()
+        self.rows |= {row[ID]: row for row in new}
+
+    def _draw_row(self) -> Row:
+        self._next += 1
+        row: Row = {ID: self._next, "k\u00e9y": f"{self._rng.choice(TEXTS)}{self._next}"}
+        for name in [name for name in self.columns if name not in row]:
+            drawn = self._rng.choice(self._pools[name]) if name in self._pools else self.columns[name].draw(self._rng)
+            # Delta's folders know no empty text: it is null to every engine.
+            row[name] = None if self._rng.random() < 0.2 or (name in self.folders and drawn == "") else drawn
+        return row
+
+    def _append_by_spark(self, new: list[Row]) -> None:
+        from pyspark.sql.types import DataType, StructField, StructType
+
+        fields = [StructField(name, DataType.fromDDL(one.spark)) for name, one in self.columns.items()]
+        values = [tuple(row[name] for name in self.columns) for row in new]
+        with in_utc(self._spark):
+            if not Path(self._path).exists():
+                self._create_by_spark()
+            frame = self._spark.createDataFrame(values, StructType(fields)).coalesce(2)
+            frame.write.format("delta").mode("append").save(self._path)
+
+    def _create_by_spark(self) -> None:
+        """Make the table by a statement: Delta refuses a frame that makes one with mapped columns and a change feed."""
+        properties = {
+            "delta.enableChangeDataFeed": str(self.feed).lower(),
+            "delta.enableDeletionVectors": str(self.vectors).lower(),
+            **({"delta.columnMapping.mode": "name"} if self.mapped else {}),
+        }
+        columns = ", ".join(f"{ticked(name)} {one.spark}" for name, one in self.columns.items())
+        parts = f"PARTITIONED BY ({', '.join(map(ticked, self.folders))})" if self.folders else ""
+        said = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
+        self._spark.sql(f"CREATE TABLE delta.`{self._path}` ({columns}) USING DELTA {parts} TBLPROPERTIES ({said})")
+
+    def _append_by_fusion(self, new: list[Row]) -> None:
+        selects = [
+            "SELECT "
+            + ", ".join(f"{one.fusion_sql(row[name])} AS {_quoted(name)}" for name, one in self.columns.items())
+            for row in new
+        ]
+        made = QueryBuilder().execute(" UNION ALL ".join(selects)).read_all()
+        feed = {"delta.enableChangeDataFeed": str(self.feed).lower()}
+        there = DeltaTable.is_deltatable(self._path)
+        write_deltalake(
+            self._path, made, mode="append", partition_by=None if there else self.folders or None,
+            configuration=None if there else feed,
+        )  # fmt: skip
+
+    def _some(self) -> list[int]:
+        return sorted(self._rng.sample(sorted(self.rows), self._rng.randrange(0, len(self.rows) // 2 + 1)))
+
+    def _update(self) -> None:
+        chosen, name = self._some(), self._rng.choice([name for name in self.columns if name not in (ID, "k\u00e9y")])
+        column = self.columns[name]
+        if not isinstance(column, Flat):
+            return
+        value = self._rng.choice((None, self._draw_folder(column)))
+        if name in self.folders and value == "":
+            value = None
+        self.story.append(f"update {name!r} = {value!r} where id in {chosen}")
+        self._run_update(chosen, name, column, value)
+        for one in chosen:
+            self.rows[one] = self.rows[one] | {name: value}
+
+    def _run_update(self, chosen: list[int], name: str, column: Flat, value: Any) -> None:
+        where = f"{ID} IN ({', '.join(map(str, [-1, *chosen]))})"
+        if self.by_spark:
+            with in_utc(self._spark):
+                self._spark.sql(
+                    f"UPDATE delta.`{self._path}` SET {ticked(name)} = {column.spark_sql(value)} WHERE {where}"
+                )
+        else:
+            DeltaTable(self._path).update(updates={_quoted(name): column.fusion_sql(value)}, predicate=where)
+
+    def _delete(self) -> None:
+        chosen = self._some()
+        self.story.append(f"delete where id in {chosen}")
+        where = f"{ID} IN ({', '.join(map(str, [-1, *chosen]))})"
+        if self.by_spark:
+            self._spark.sql(f"DELETE FROM delta.`{self._path}` WHERE {where}")
+        else:
+            DeltaTable(self._path).delete(where)
+        for one in chosen:
+            del self.rows[one]
+
+    def _move(self) -> None:
+        """Give rows another id, which is another key."""
+        chosen = [one for one in self._some() if one < MOVED_BY]
+        self.story.append(f"move ids {chosen}")
+        where = f"{ID} IN ({', '.join(map(str, [-1, *chosen]))})"
+        if self.by_spark:
+            self._spark.sql(f"UPDATE delta.`{self._path}` SET {ID} = {ID} + {MOVED_BY} WHERE {where}")
+        else:
+            DeltaTable(self._path).update(updates={ID: f"{ID} + {MOVED_BY}"}, predicate=where)
+        for one in chosen:
+            moved = self.rows.pop(one)
+            self.rows[one + MOVED_BY] = moved | {ID: one + MOVED_BY}
+
+    def _compact(self) -> None:
+        self.story.append("compact and checkpoint")
+        if self.by_spark:
+            self._spark.sql(f"OPTIMIZE delta.`{self._path}`")
+        else:
+            DeltaTable(self._path).create_checkpoint()
+            DeltaTable(self._path).optimize.compact()
+
+    def _rename(self) -> None:
+        old = self._rng.choice([name for name in self.columns if name not in (ID, "k\u00e9y", *self.folders)] or [""])
+        if old:
+            new = f"was {old}"
+            self._spark.sql(f"ALTER TABLE delta.`{self._path}` RENAME COLUMN {ticked(old)} TO {ticked(new)}")
+            self.columns = {new if name == old else name: one for name, one in self.columns.items()}
+            self.rows = {
+                one: {new if name == old else name: value for name, value in row.items()}
+                for one, row in self.rows.items()
+            }
+            self.story.append(f"rename {old!r}")
+
+
+@dataclass(frozen=True)
+class Output:
+    """One column that a transform yields: SQL for the product, a function for the model."""
+
+    name: str
+    sql: str
+    of: Callable[[Row], Any]
+    type: Any
+
+
+@dataclass(frozen=True)
+class OddTransform:
+    """A random select and where, and what they mean for a row of the model."""
+
+    outputs: tuple[Output, ...]
+    where: str | None
+    passes: Callable[[Row], bool]
+    selects: bool
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """Return it as `spec.transform`."""
+        chosen: dict[str, Any] = {"select": [one.sql for one in self.outputs]} if self.selects else {}
+        return chosen | ({"where": self.where} if self.where else {})
+
+    def expected(self, rows: list[Row]) -> Counter[tuple[Any, ...]]:
+        """Return what a target must hold, as a multiset of comparable tuples in the order of `outputs`."""
+        return Counter(tuple(one.type.meant(one.of(row)) for one in self.outputs) for row in rows if self.passes(row))
+
+
+def draw_transform(rng: Random, table: OddTable) -> OddTransform:
+    """Return a transform that keeps the columns `id` and `kéy` as they are."""
+    keys = [ID, "k\u00e9y"]
+    others = [name for name in table.columns if name not in keys]
+    outputs = [
+        Output(name, ticked(name), lambda row, name=name: row[name], table.columns[name]) for name in [*keys, *others]
+    ]
+    selects = rng.random() < 0.6
+    if selects:
+        kept = rng.sample(others, rng.randrange(len(others) + 1))
+        outputs = [one for one in outputs if one.name in (*keys, *kept)]
+        rng.shuffle(outputs)
+        outputs += [_computed(name, table) for name in rng.sample(others, rng.randrange(len(others) + 1))]
+    where, passes = _draw_filter(rng, table)
+    return OddTransform(tuple(outputs), where, passes, selects)
+
+
+def _computed(name: str, table: OddTable) -> Output:
+    column, sql = table.columns[name], ticked(name)
+    alias = f"of_{sorted(table.columns).index(name)}"
+    if column == STRING:
+        return Output(
+            alias, f"coalesce({sql}, 'none') AS {alias}", lambda row: "none" if row[name] is None else row[name], STRING
+        )
+    if column == BINARY:
+        return Output(
+            alias, f"hex({sql}) AS {alias}", lambda row: None if row[name] is None else row[name].hex().upper(), STRING
+        )
+    return Output(
+        alias, f"CASE WHEN {sql} IS NULL THEN 0L ELSE id + 1 END AS {alias}", lambda row: 0 if row[name] is None else row[ID] + 1, LONG
+    )  # fmt: skip
+
+
+def _draw_filter(rng: Random, table: OddTable) -> tuple[str | None, Callable[[Row], bool]]:
+    drawn = rng.random()
+    if drawn < 0.5:
+        return None, lambda row: True
+    if drawn < 0.75:
+        return "id % 3 <> 0", lambda row: row[ID] % 3 != 0
+    name = rng.choice([name for name in table.columns if name not in (ID, "k\u00e9y")])
+    return f"{ticked(name)} IS NOT NULL", lambda row: row[name] is not None
+
+
+def held(spark: Any, path: str, outputs: tuple[Output, ...]) -> Counter[tuple[Any, ...]]:
+    """Return what a table holds, as `OddTransform.expected` says it; a changelog holds what replaying it arrives at.
+
+    It is read by delta-rs, or by plain Spark where columns are mapped.
+    """
+    names = [one.name for one in outputs]
+    table = DeltaTable(path)
+    changelog = [OP] if any(field.name == OP for field in table.schema().fields) else []
+    if "delta.columnMapping.mode" in str(table.metadata().configuration):
+        with in_utc(spark):
+            read = spark.read.format("delta").load(path).select(*map(ticked, [*names, *changelog]))
+            values = [tuple(row) for row in read.collect()]
+    else:
+        chosen = ", ".join(map(_quoted, [*names, *changelog]))
+        found = QueryBuilder().register("held", table).execute(f"SELECT {chosen} FROM held").read_all()
+        values = list(zip(*([value.as_py() for value in column] for column in found.columns), strict=True))
+    counted: Counter[tuple[Any, ...]] = Counter()
+    for row in values:
+        key = tuple(one.type.meant(value) for one, value in zip(outputs, row, strict=False))
+        counted[key] += -1 if changelog and row[-1] in REMOVALS else 1
+    return Counter({row: count for row, count in counted.items() if count})
+
+
+def badly_skipped(spark: Any, rng: Random, path: str, outputs: tuple[Output, ...], rows: list[Row]) -> str:
+    """Ask for rows by one random value: a file whose statistics or folder lie is passed over. Say what is wrong, or nothing."""
+    flat = [one for one in outputs if isinstance(one.type, Flat) and one.type not in (FLOAT, DOUBLE, BINARY)]
+    column = rng.choice(flat)
+    values = [column.of(row) for row in rows if column.of(row) is not None]
+    if not values:
+        return ""
+    value, sign = rng.choice(values), rng.choice(("=", "<=", ">="))
+    if column.type == STRING:
+        sign = "="  # engines order texts by bytes, Python by code points
+    fits = {"=": lambda one: one == value, "<=": lambda one: one <= value, ">=": lambda one: one >= value}[sign]
+    should = sum(1 for one in values if fits(one))
+    with in_utc(spark):
+        where = f"{ticked(column.name)} {sign} {column.type.spark_sql(value)}"
+        there = spark.read.format("delta").load(path).where(where).count()
+    return "" if there == should else f"{there} rows where {where} ({value!r}), should be {should}"
+
+
+def draw_target(rng: Random, transform: OddTransform) -> dict[str, Any]:
+    """Return a random layout for the target: partitioned, clustered or neither; mapped where its names are odd."""
+    fits = [one.name for one in transform.outputs if one.type in FOLDERS and one.name not in (ID, "k\u00e9y")]
+    mapped = any(set(one.name) & set(" ,;{}()\n\t=") for one in transform.outputs) or rng.random() < 0.2
+    layout: dict[str, Any] = {"properties": {"delta.columnMapping.mode": "name"}} if mapped else {}
+    if fits and rng.random() < 0.5:
+        layout["partitionBy"] = rng.sample(fits, min(len(fits), rng.choice((1, 1, 2))))
+    return layout
