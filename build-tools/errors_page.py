@@ -1,4 +1,4 @@
-"""The page about errors, made from the classes of errors: reason, exit code, meaning, cure."""
+"""The page about errors, made from the classes of errors: reason, exit code, meaning, hint."""
 
 import tomllib
 from pathlib import Path
@@ -42,7 +42,7 @@ SECTIONS = (
 )
 """Heading, words, and the modules whose classes it lists; a class of another module does not build."""
 
-CURES = {
+HINTS = {
     "InvalidSpec": "Correct the field that the message names; it suggests the nearest known name. `backfill validate -f FILE` checks without running.",
     "InvalidTransform": "Use row-wise, deterministic expressions over columns of the source: no aggregates, no windows, no `rand()`, no `current_timestamp()`.",
     "SourceNotFound": "Check the path or the name in `spec.source.delta`.",
@@ -83,7 +83,7 @@ CURES = {
     "NotAcknowledged": "The driver has the command: look with `backfill status` whether it is in force, or wait longer with `--timeout`. A seal may be slow.",
     "AlreadyRunning": "Use the running driver (`backfill status`), or stop it (`backfill stop`) before starting another.",
 }
-"""What the reader can do, by reason; a reason without a cure does not build."""
+"""What the reader can do, by reason; a reason without a hint does not build."""
 
 
 RAISED_WORDS = (
@@ -134,7 +134,7 @@ def render() -> str:
     """Return the page.
 
     Raises:
-        KeyError: a reason has no cure, or its module no section.
+        KeyError: a reason has no hint, or its module no section.
     """
     homes = {module.__name__: heading for heading, _, modules in SECTIONS for module in modules}
     rows: dict[str, list[str]] = {heading: [] for heading, _, _ in SECTIONS}
@@ -142,11 +142,11 @@ def render() -> str:
         meaning = (kind.__doc__ or "").splitlines()[0]
         retryable = "yes" if kind.retryable else "no"
         rows[homes[kind.__module__]].append(
-            f"| `{kind.reason}` | {kind.exit_code} | {retryable} | {meaning} | {CURES[kind.reason]} |"
+            f"| `{kind.reason}` | {kind.exit_code} | {retryable} | {meaning} | {HINTS[kind.reason]} |"
         )
     lines = [INTRODUCTION]
     for heading, words, _ in SECTIONS:
-        table = ["| reason | exit code | retryable | meaning | cure |", "|---|---|---|---|---|"]
+        table = ["| reason | exit code | retryable | meaning | hint |", "|---|---|---|---|---|"]
         lines += [f"## {heading}", "", words, "", *table, *rows[heading], ""]
     lines += ["## What is raised, by step", "", RAISED_WORDS, "", *raised(), ""]
     return "\n".join(lines)

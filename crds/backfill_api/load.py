@@ -1,4 +1,4 @@
-"""From YAML to a Backfill; every error names the path of the field, the value and the cure."""
+"""From YAML to a Backfill; every error names the path of the field, the value and the hint."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ def _check_kind(document: Mapping[str, Any]) -> None:
     for field, wanted in (("apiVersion", API_VERSION), ("kind", KIND)):
         if field not in document:
             near = nearest(field, [str(name) for name in document])
-            cure = f"rename {near!r}" if near else f"add {field}: {wanted}"
-            errors.append(FieldError(field, "is required", "", cure))
+            hint = f"rename {near!r}" if near else f"add {field}: {wanted}"
+            errors.append(FieldError(field, "is required", "", hint))
         elif document[field] != wanted:
             errors.append(FieldError(field, f"must be {wanted}", shown(document[field]), f"write {field}: {wanted}"))
     if errors:
@@ -102,8 +102,8 @@ class _Budget:
 
 def _parse(text: str) -> Any:
     if len(text) > TEXT_CHARACTERS_MAX:
-        cure = f"keep it below {TEXT_CHARACTERS_MAX:,}"
-        raise _refused(DOCUMENT, f"has {len(text):,} characters", None, cure)
+        hint = f"keep it below {TEXT_CHARACTERS_MAX:,}"
+        raise _refused(DOCUMENT, f"has {len(text):,} characters", None, hint)
     try:
         _check_size(text)
         roots = [node for node in yaml.compose_all(text, Loader=LOADER) if not _is_null(node)]
@@ -145,10 +145,10 @@ def _built(node: yaml.Node) -> Any:
 
 def _not_yaml(error: yaml.YAMLError | ValueError, text: str) -> SpecError:
     """Say where it stops being YAML, with the line and a caret below the place."""
-    cure = "check indentation and quotes there"
+    hint = "check indentation and quotes there"
     mark = getattr(error, "problem_mark", None)
     if mark is None:  # PyYAML answers an impossible date with a bare ValueError
-        return _refused(DOCUMENT, f"is not YAML: {' '.join(str(error).split())}", None, cure)
+        return _refused(DOCUMENT, f"is not YAML: {' '.join(str(error).split())}", None, hint)
     context, problem = getattr(error, "context", None), getattr(error, "problem", None)
     words = ", ".join(part for part in (context, problem) if part)
     lines = text.splitlines()
@@ -156,7 +156,7 @@ def _not_yaml(error: yaml.YAMLError | ValueError, text: str) -> SpecError:
     start = max(0, mark.column - LINE_CHARACTERS_MAX // 2)
     excerpt = f"  {line[start : start + LINE_CHARACTERS_MAX]}\n  {' ' * (mark.column - start)}^"
     where = f"line {mark.line + 1}, column {mark.column + 1}"
-    return SpecError((FieldError(DOCUMENT, f"is not YAML: {words} ({where})", "", cure),), excerpt)
+    return SpecError((FieldError(DOCUMENT, f"is not YAML: {words} ({where})", "", hint),), excerpt)
 
 
 def _check_node(node: yaml.Node, path: str, depth: int, budget: _Budget) -> None:
@@ -191,5 +191,5 @@ def _plain(node: yaml.Node) -> Any:
     return node.value if isinstance(node, yaml.ScalarNode) else None
 
 
-def _refused(path: str, message: str, value: Any, cure: str) -> SpecError:
-    return SpecError((FieldError(path, message, "" if value is None else shown(value), cure),))
+def _refused(path: str, message: str, value: Any, hint: str) -> SpecError:
+    return SpecError((FieldError(path, message, "" if value is None else shown(value), hint),))

@@ -9,7 +9,7 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
 REFUSED = "refused"
-"""Type of the errors that our own validators raise; `load` reads path, message, value and cure from them."""
+"""Type of the errors that our own validators raise; `load` reads path, message, value and hint from them."""
 
 
 class Model(BaseModel):
@@ -25,17 +25,17 @@ class Model(BaseModel):
     )
 
 
-def refused(path: str, message: str, *, cure: str, value: object = None) -> PydanticCustomError:
+def refused(path: str, message: str, *, hint: str, value: object = None) -> PydanticCustomError:
     """Return the error of a rule that spans fields.
 
     Args:
         path: Of the field, in camelCase, below the model that raises.
         message: What is wrong, without the path.
-        cure: What the reader can do about it.
+        hint: What the reader can do about it.
         value: What the field holds; None: it is not shown.
     """
-    context: dict[str, Any] = {"path": path, "message": message, "cure": cure, "value": value}
-    return PydanticCustomError(REFUSED, "{path}: {message}; {cure}", context)
+    context: dict[str, Any] = {"path": path, "message": message, "hint": hint, "value": value}
+    return PydanticCustomError(REFUSED, "{path}: {message}; {hint}", context)
 
 
 def cel(*rules: tuple[str, str]) -> ConfigDict:
@@ -74,9 +74,9 @@ def check_union(model: BaseModel, *types: str) -> None:
         field = member_of(name)
         given = getattr(model, field) is not None
         if name == chosen and not given:
-            raise refused(field, f"is required, because type is {chosen}", cure=f"add {field}: …")
+            raise refused(field, f"is required, because type is {chosen}", hint=f"add {field}: …")
         if name != chosen and given:
-            raise refused(field, f"must be left out, because type is {chosen}", cure=f"remove it, or set type: {name}")
+            raise refused(field, f"must be left out, because type is {chosen}", hint=f"remove it, or set type: {name}")
 
 
 def union_rules(*types: str) -> tuple[tuple[str, str], ...]:

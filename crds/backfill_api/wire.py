@@ -62,10 +62,10 @@ class Command(Model):
     def _checked(self) -> Self:
         for name in ("Pause", "Throttle", "Stop"):
             if getattr(self, name.lower()) is not None and name != self.type:
-                cure = f"remove it, or set type: {name}"
-                raise refused(name.lower(), f"must be left out, because type is {self.type}", cure=cure)
+                hint = f"remove it, or set type: {name}"
+                raise refused(name.lower(), f"must be left out, because type is {self.type}", hint=hint)
         if self.type == "Throttle" and self.throttle is None:
-            raise refused("throttle", "is required, because type is Throttle", cure="add throttle: {rowsPerSecond: n}")
+            raise refused("throttle", "is required, because type is Throttle", hint="add throttle: {rowsPerSecond: n}")
         return self
 
 

@@ -27,7 +27,7 @@ def main() -> int:
     try:
         settings = OperatorSettings.from_environ()
     except InvalidOperatorSettingError as error:
-        sys.stderr.write(f"{error} {error.cure}\n")
+        sys.stderr.write(f"{error} {error.hint}\n")
         return EXIT_USAGE
     set_up(settings.log_level)
     return asyncio.run(_run(settings))

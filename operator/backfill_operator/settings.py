@@ -225,7 +225,7 @@ class OperatorSettings(BaseModel):
             first = error.errors()[0]
             variable = PREFIX + str(first["loc"][0]).upper() if first["loc"] else f"{PREFIX}*"
             raise InvalidOperatorSettingError(
-                f"{variable}: {first['msg'][:1].lower()}{first['msg'][1:]}.", cure=f"Correct or unset {variable}."
+                f"{variable}: {first['msg'][:1].lower()}{first['msg'][1:]}.", hint=f"Correct or unset {variable}."
             ) from error
 
 

@@ -104,7 +104,7 @@ class Client:
             raise CommandRefusedError(f"the driver answered {error.code}: {words}") from error
         except (OSError, HTTPException, ValueError) as error:  # no answer, or one that was cut off
             raise NotRunningError(
-                f"the driver of {self.address.job_id!r} does not answer: {error}", cure="It may just have ended."
+                f"the driver of {self.address.job_id!r} does not answer: {error}", hint="It may just have ended."
             ) from error
 
 
@@ -120,13 +120,13 @@ def find(state_dir: Path, job_id: str | None) -> Client:
         return Client(matching[0])
     names = ", ".join(one.job_id for one in addresses)
     if matching:
-        raise NotRunningError(f"several backfills run: {names}.", cure="Name one with -f FILE or --job ID.")
+        raise NotRunningError(f"several backfills run: {names}.", hint="Name one with -f FILE or --job ID.")
     wanted = f"job {job_id!r} is not running" if job_id else "no backfill runs"
     killed = [one for one in left_behind(state_dir) if job_id == one.job_id]
     last = f"; its attempt {killed[0].attempt} (pid {killed[0].pid}) was killed" if killed else ""
-    cure = (
+    hint = (
         f"There is: {names}."
         if names
         else "What the target holds: `backfill status -f FILE`; to go on with it: `backfill run -f FILE`."
     )
-    raise NotRunningError(f"{wanted} on this machine{last}.", cure=cure)
+    raise NotRunningError(f"{wanted} on this machine{last}.", hint=hint)

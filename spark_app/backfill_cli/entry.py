@@ -16,6 +16,6 @@ def main() -> None:
         if str(error.name).split(".")[0] not in EXTRA_OF:
             raise
         sys.stderr.write(f"error: PackageMissing: the command line needs {error.name}, which is not installed.\n")
-        sys.stderr.write("cure: pip install 'backfill-operator[cli,spark]'\n")
+        sys.stderr.write("hint: pip install 'backfill-operator[cli,spark]'\n")
         sys.exit(EXIT_USAGE)
     run()

@@ -1,4 +1,4 @@
-"""Everything that can go wrong, named once: the type is the cure, the message is for people.
+"""Everything that can go wrong, named once: the type says what to do, the message is for people.
 
 `reason` is the CamelCase word users see in a condition, an exit line and a metric: renaming one is an
 API change. `retryable` says whether the same step may succeed later without anybody changing
@@ -38,7 +38,7 @@ class BackfillError(Exception):
 
     Args:
         message: What happened, with the facts (names, versions, values).
-        cure: What the reader can do about it, in one sentence; shown after the message.
+        hint: What the reader can do about it, in one sentence; shown after the message.
     """
 
     reason: ClassVar[str] = "Unexpected"
@@ -48,11 +48,11 @@ class BackfillError(Exception):
 
     exit_code: ClassVar[int] = EXIT_UNEXPECTED
 
-    def __init__(self, message: str, *, cure: str = "") -> None:
-        """Keep message and cure apart: tests and JSON output read them, people read both."""
-        super().__init__(f"{message} {cure}".strip())
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        """Keep message and hint apart: tests and JSON output read them, people read both."""
+        super().__init__(f"{message} {hint}".strip())
         self.message = message
-        self.cure = cure
+        self.hint = hint
 
 
 class InvalidSpecError(BackfillError):
@@ -237,10 +237,10 @@ class TargetChangedError(BackfillError):
     exit_code = 51
 
     def __init__(
-        self, message: str, *, cure: str = "", commits: tuple[ForeignCommit, ...] = (), newest: int = -1
+        self, message: str, *, hint: str = "", commits: tuple[ForeignCommit, ...] = (), newest: int = -1
     ) -> None:
         """Keep what the others committed after the version that was compared, and the newest version."""
-        super().__init__(message, cure=cure)
+        super().__init__(message, hint=hint)
         self.commits = commits
         self.newest = newest
 

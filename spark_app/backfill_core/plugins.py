@@ -55,4 +55,4 @@ def choose(found: Mapping[str, P], name: str, field: str) -> P:
     if name in found:
         return found[name]
     there = " or ".join(sorted(found))
-    raise InvalidSpecError(f"{field}: {name!r} is not built yet, there is: {there}.", cure=f"Use {there}.")
+    raise InvalidSpecError(f"{field}: {name!r} is not built yet, there is: {there}.", hint=f"Use {there}.")

@@ -51,7 +51,7 @@ def _text(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidSettingError(f"-f {file} cannot be read: {error}.", cure="Give the Backfill, as YAML.") from error
+        raise InvalidSettingError(f"-f {file} cannot be read: {error}.", hint="Give the Backfill, as YAML.") from error
 
 
 def _run(backfill: Backfill, settings: DriverSettings) -> int:
@@ -73,7 +73,7 @@ def _run(backfill: Backfill, settings: DriverSettings) -> int:
     finally:
         lines.close()
     receipt = None if outcome.receipt is None else receipt_words(outcome.receipt).model_dump(mode="json", by_alias=True)
-    _say_end(outcome.outcome, outcome.reason, outcome.message, outcome.cure, receipt)
+    _say_end(outcome.outcome, outcome.reason, outcome.message, outcome.hint, receipt)
     last_words.leave(settings, last_words.of_outcome(outcome))
     return outcome.exit_code
 
@@ -86,18 +86,18 @@ def _plan(backfill: Backfill, settings: DriverSettings) -> int:
 
 
 def _refuse(error: BackfillError, settings: DriverSettings | None) -> int:
-    _say_end("Failed", error.reason, error.message, error.cure, None)
+    _say_end("Failed", error.reason, error.message, error.hint, None)
     if settings is not None:
         last_words.leave(settings, last_words.of_error(error))
     return error.exit_code
 
 
-def _say_end(outcome: str, reason: str, message: str, cure: str, receipt: dict[str, Any] | None) -> None:
+def _say_end(outcome: str, reason: str, message: str, hint: str, receipt: dict[str, Any] | None) -> None:
     """Say how it ended, to programs; and what went wrong, to people."""
     if outcome == "Failed":
-        print(f"error: {reason}: {message} {cure}".rstrip(), file=sys.stderr)
+        print(f"error: {reason}: {message} {hint}".rstrip(), file=sys.stderr)
     _print(
-        {"time": clock(), "outcome": outcome, "reason": reason, "message": message, "cure": cure, "receipt": receipt}
+        {"time": clock(), "outcome": outcome, "reason": reason, "message": message, "hint": hint, "receipt": receipt}
     )
 
 

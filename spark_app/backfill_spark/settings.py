@@ -106,7 +106,7 @@ class DriverSettings(BaseModel):
             variable = f"BACKFILL_{field.upper()}"
             raise InvalidSettingError(
                 f"{variable}={values[field]!r}: {first['msg'][:1].lower()}{first['msg'][1:]}.",
-                cure=f"Correct or unset {variable}.",
+                hint=f"Correct or unset {variable}.",
             ) from error
 
 

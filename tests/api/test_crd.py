@@ -186,7 +186,7 @@ class TestImmutability:
 
         assert any("oldSelf" in one["rule"] and one["message"].startswith(path) for one in rules)
 
-    def test_of_the_source_leaves_out_the_cure_of_schema_changed(self) -> None:
+    def test_of_the_source_leaves_out_the_hint_of_schema_changed(self) -> None:
         """Every other field of the source is in the rule: a new one must be decided about."""
         node = OPEN_API["properties"]["spec"]["properties"]["source"]["properties"]["delta"]
         rule = next(one["rule"] for one in node["x-kubernetes-validations"] if "oldSelf" in one["rule"])

@@ -187,7 +187,7 @@ DELTA_SOURCE = ("spec", "source", "delta")
 DELTA_TARGET = ("spec", "target", "delta")
 
 WRONG: list[tuple[str, dict[str, Any], str, str, str]] = [
-    # id, document, path, value, part of message or cure
+    # id, document, path, value, part of message or hint
     ("unknown field", changed(*DELTA_SOURCE, "keys", to=["a"]), "spec.source.delta.keys", '["a"]', "did you mean 'key'?"),
     ("unknown at the top", changed("sepc", to={}), "sepc", "{}", "did you mean 'spec'?"),
     ("unknown far from all", changed("spec", "zzz", to=1), "spec.zzz", "1", "use one of jobId, source"),
@@ -274,7 +274,7 @@ class TestSparksSettings:
 
 
 class TestABadField:
-    """Every refusal names the path of the field as it is written, the value, and the cure."""
+    """Every refusal names the path of the field as it is written, the value, and the hint."""
 
     @pytest.mark.parametrize(
         ("document", "path", "value", "words"),
@@ -288,7 +288,7 @@ class TestABadField:
         assert error.path == path
         assert error.value.startswith(value) if value else error.value == ""
         assert words in str(error)
-        assert error.cure
+        assert error.hint
 
     def test_does_not_hide_another(self) -> None:
         """One run shows all that is wrong."""
@@ -308,7 +308,7 @@ class TestABadField:
     def test_is_never_a_crash(self, junk: Any) -> None:
         """Whatever stands where a field should: a SpecError, and nothing else."""
         for field in ("source", "transform", "strategy", "barrier", "jobId", "backoffLimit"):
-            assert all(one.path and one.cure for one in errors_of(changed("spec", field, to=junk)))
+            assert all(one.path and one.hint for one in errors_of(changed("spec", field, to=junk)))
 
 
 class TestABadText:
@@ -343,11 +343,11 @@ class TestABadText:
         ids=["nothing", "two", "list", "word", "open", "date", "object", "control", "key", "cycle", "deep", "long"],
     )
     def test_is_refused(self, text: str, words: str) -> None:
-        """Each with a reason and a cure; nothing is executed, nothing runs for ever."""
+        """Each with a reason and a hint; nothing is executed, nothing runs for ever."""
         error = refusal(text)
 
         assert words in error.message
-        assert error.cure
+        assert error.hint
 
     def test_that_stands_for_an_endless_one(self) -> None:
         """Aliases of aliases: 10^6 nodes in 200 characters."""

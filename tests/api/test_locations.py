@@ -1,4 +1,4 @@
-"""How the place of a table is spelled: each text has one meaning, or is refused with a cure."""
+"""How the place of a table is spelled: each text has one meaning, or is refused with a hint."""
 
 import re
 
@@ -64,11 +64,11 @@ REFUSED = {
 class TestNoPlace:
     """Refused before anything starts."""
 
-    @pytest.mark.parametrize(("text", "cure"), REFUSED.items(), ids=map(repr, REFUSED))
-    def test_is_refused_with_a_cure(self, text, cure):
+    @pytest.mark.parametrize(("text", "hint"), REFUSED.items(), ids=map(repr, REFUSED))
+    def test_is_refused_with_a_hint(self, text, hint):
         with pytest.raises(PlaceError) as refusal:
             place(text)
-        assert re.search(cure, refusal.value.cure)
+        assert re.search(hint, refusal.value.hint)
 
     @pytest.mark.parametrize("field", ["source", "target"])
     def test_a_spec_names_the_field(self, field):

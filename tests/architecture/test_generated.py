@@ -42,14 +42,14 @@ class TestErrors:
 
     @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
     def test_a_reason_is_explained(self, kind):
-        """With its exit code and a cure."""
+        """With its exit code and a hint."""
         row = next(line for line in PAGE.splitlines() if line.startswith(f"| `{kind.reason}` "))
-        _, _, code, retryable, meaning, cure, _ = row.split("|")
+        _, _, code, retryable, meaning, hint, _ = row.split("|")
 
         assert int(code) == kind.exit_code
         assert retryable.strip() == ("yes" if kind.retryable else "no")
         assert len(meaning.split()) > 3
-        assert len(cure.split()) > 3
+        assert len(hint.split()) > 3
 
     def test_a_reason_names_one_error(self):
         """Two errors under one word could not be told apart."""

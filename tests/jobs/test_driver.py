@@ -163,7 +163,7 @@ class TestBadInput:
         outcome = world.run(**spec)
 
         assert (outcome.reason, outcome.exit_code) == (reason, code)
-        assert outcome.cure
+        assert outcome.hint
         assert world.untouched
 
     def test_null_keys(self, spark, world):

@@ -79,7 +79,7 @@ class TestAnUpsertIntoPartitions:
 
 
 class TestWhatEndsAJob:
-    """With the column, the cure, and an exit code that says nobody need try again."""
+    """With the column, the hint, and an exit code that says nobody need try again."""
 
     def test_a_null_for_a_not_null_column(self, spark, tmp_path, orders, run):
         spark.sql(f"CREATE TABLE delta.`{tmp_path}/t` (id BIGINT, amount DOUBLE NOT NULL) USING delta")

@@ -65,7 +65,7 @@ class TestARowThatCannotBeComputed:
         outcome = run(transform={"select": ["id", "if(id < 50, raise_error(concat('secret ', note)), id) AS x"]})
 
         assert (outcome.reason, outcome.exit_code) == ("InvalidTransform", 21)
-        assert "spec.transform.select[1]" in f"{outcome.message} {outcome.cure}" or "spec.transform" in outcome.message
+        assert "spec.transform.select[1]" in f"{outcome.message} {outcome.hint}" or "spec.transform" in outcome.message
         assert "secret " not in outcome.message.replace("'secret '", "")
         assert not (tmp_path / "t").exists()
 

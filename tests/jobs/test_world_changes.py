@@ -146,7 +146,7 @@ class TestTheSchema:
         assert "'amount' changed its type: double became string" in message
 
     def test_may_not_grow_unless_that_is_said(self, world):
-        """Saying it is the cure: the same target goes on, and holds every row without the new column."""
+        """Saying it is what the hint asks for: the same target goes on, and holds every row without the new column."""
 
         def meanwhile():
             world.sql("ALTER TABLE {t} ADD COLUMN extra INT", "UPDATE {t} SET extra = 1, amount = 5 WHERE id < 9")

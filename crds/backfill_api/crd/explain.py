@@ -1,4 +1,4 @@
-"""What pydantic says, said for the person who wrote the YAML: path, value and cure."""
+"""What pydantic says, said for the person who wrote the YAML: path, value and hint."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TYPES: Final = {
     "model_type": ("must be a mapping", "write its fields below it, or leave it out"),
     "invalid_key": ("has a name that is no text", "put the name in quotes"),
 }
-"""Message and cure of a value of the wrong type, by pydantic's error type."""
+"""Message and hint of a value of the wrong type, by pydantic's error type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +48,13 @@ class FieldError:
     value: str = ""
     """What was found, as in JSON, shortened; empty where nothing was."""
 
-    cure: str = ""
+    hint: str = ""
     """What the reader can do about it."""
 
     def __str__(self) -> str:
         """Say it on one line."""
         got = f" (got {self.value})" if self.value else ""
-        return f"{self.path}: {self.message}{got}" + (f"; {self.cure}" if self.cure else "")
+        return f"{self.path}: {self.message}{got}" + (f"; {self.hint}" if self.hint else "")
 
 
 def explain(root: type[BaseModel], error: ErrorDetails) -> FieldError:
@@ -70,7 +70,7 @@ def explain(root: type[BaseModel], error: ErrorDetails) -> FieldError:
     if kind == REFUSED:
         inner = ".".join(part for part in (path, context["path"]) if part)
         found = context["value"]
-        return FieldError(inner, context["message"], "" if found is None else shown(found), context["cure"])
+        return FieldError(inner, context["message"], "" if found is None else shown(found), context["hint"])
     if kind == "extra_forbidden":
         return FieldError(path, "unknown field", value, _instead(str(location[-1]), _fields_at(root, location[:-1])))
     if kind == "missing":
@@ -80,8 +80,8 @@ def explain(root: type[BaseModel], error: ErrorDetails) -> FieldError:
         choices = _choices_at(root, location)
         return FieldError(path, f"must be {' or '.join(choices)}", value, _instead(str(error["input"]), choices))
     if kind in TYPES:
-        message, cure = TYPES[kind]
-        return FieldError(path, message, value, cure)
+        message, hint = TYPES[kind]
+        return FieldError(path, message, value, hint)
     return FieldError(path, *_bound(kind, context, error["msg"], value))
 
 
@@ -123,7 +123,7 @@ def nearest(name: str, names: Sequence[str]) -> str | None:
 
 
 def _bound(kind: str, context: Mapping[str, Any], words: str, value: str) -> tuple[str, str, str]:
-    """Return message, value and cure of a value beyond its bounds."""
+    """Return message, value and hint of a value beyond its bounds."""
     match kind:
         case "greater_than_equal":
             return f"must be at least {context['ge']:,}", value, f"use {context['ge']} or more"

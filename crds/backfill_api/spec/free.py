@@ -36,11 +36,11 @@ def _inside(value: Any) -> list[Any]:
 def _bounded(bytes_max: int) -> AfterValidator:
     def check(value: dict[str, Any]) -> dict[str, Any]:
         if depth_of(value, DEPTH_MAX) > DEPTH_MAX:
-            raise refused("", f"is nested deeper than {DEPTH_MAX} levels", cure="write it as a pod has it")
+            raise refused("", f"is nested deeper than {DEPTH_MAX} levels", hint="write it as a pod has it")
         size = len(json.dumps(value, separators=(",", ":"), default=str))
         if size > bytes_max:
             words = f"has {size:,} bytes, and may have {bytes_max:,}"
-            raise refused("", words, cure="put large texts into a ConfigMap or a Secret, and mount it")
+            raise refused("", words, hint="put large texts into a ConfigMap or a Secret, and mount it")
         return value
 
     return AfterValidator(check)

@@ -19,11 +19,11 @@ _CONTAINER_AT_ACCOUNT = {"abfs", "abfss", "wasb", "wasbs"}
 class PlaceError(ValueError):
     """A text that names no place of a table."""
 
-    def __init__(self, message: str, cure: str) -> None:
+    def __init__(self, message: str, hint: str) -> None:
         """Keep the parts: what is wrong, without the field, and what to do about it."""
         super().__init__(message)
         self.message = message
-        self.cure = cure
+        self.hint = hint
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ class Backoff(Model):
     def _checked(self) -> Self:
         if self.initial_seconds > self.max_seconds:
             raise refused(
-                "initialSeconds", f"exceeds maxSeconds ({self.max_seconds})", cure="make it smaller, or maxSeconds larger",
+                "initialSeconds", f"exceeds maxSeconds ({self.max_seconds})", hint="make it smaller, or maxSeconds larger",
                 value=self.initial_seconds,
             )  # fmt: skip
         return self
@@ -94,11 +94,11 @@ class SparkSpec(Model):
         for name in self.conf:
             if name in CONF_RESERVED or name.startswith(CONF_RESERVED_PREFIXES):
                 shown = None if holds_a_secret(name) else self.conf[name]
-                raise refused(f'conf["{name}"]', "is set by the operator", cure="remove it", value=shown)
+                raise refused(f'conf["{name}"]', "is set by the operator", hint="remove it", value=shown)
             if holds_a_secret(name):
                 words = "is a secret, and whoever may read the Backfill would read it"
-                cure = "use the environment, on a cluster env or envFrom of both templates with a Secret"
-                raise refused(f'conf["{name}"]', words, cure=cure)
+                hint = "use the environment, on a cluster env or envFrom of both templates with a Secret"
+                raise refused(f'conf["{name}"]', words, hint=hint)
         return self
 
 
@@ -129,7 +129,7 @@ class DynamicExecutors(Model):
     @model_validator(mode="after")
     def _checked(self) -> Self:
         if self.min > self.max:
-            raise refused("min", f"exceeds max ({self.max})", cure="make it smaller, or max larger", value=self.min)
+            raise refused("min", f"exceeds max ({self.max})", hint="make it smaller, or max larger", value=self.min)
         return self
 
 
@@ -153,5 +153,5 @@ class ExecutorSpec(Model):
     @model_validator(mode="after")
     def _checked(self) -> Self:
         if self.instances is not None and self.dynamic is not None:
-            raise refused("instances", "dynamic is given too", cure="remove instances or dynamic", value=self.instances)
+            raise refused("instances", "dynamic is given too", hint="remove instances or dynamic", value=self.instances)
         return self

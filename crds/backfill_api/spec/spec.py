@@ -145,15 +145,15 @@ class BackfillSpec(Model):
     def _upsert_has_key(self) -> Self:
         if self.target.delta.write_mode == "Upsert" and not self.key:
             field = "source.delta.key" if self.source.delta else "target.delta.key"
-            cure = "name the columns that identify a row, as [order_id], or set target.delta.writeMode: Append or Changelog"
-            raise refused(field, "is required, because the target's writeMode is Upsert", cure=cure)
+            hint = "name the columns that identify a row, as [order_id], or set target.delta.writeMode: Append or Changelog"
+            raise refused(field, "is required, because the target's writeMode is Upsert", hint=hint)
         return self
 
     @model_validator(mode="after")
     def _verified_alone(self) -> Self:
         if self.verify == "Final" and self.target.delta.existing_rows == "Keep":
             words = "a receipt compares whole tables, and rows that are kept (target.delta.existingRows) are not in the source"
-            raise refused("verify", words, cure="set verify: None, or use an empty target", value=self.verify)
+            raise refused("verify", words, hint="set verify: None, or use an empty target", value=self.verify)
         return self
 
 
@@ -219,8 +219,8 @@ class Backfill(Model):
 def spec_hash(spec: BackfillSpec, job_id: str) -> str:
     """Hash what must not change while a state exists: job, source, transform, target, strategy, and what expressions mean.
 
-    Left out are `source.delta.schemaChange` (changing it is the cure of SchemaChanged) and what only changes
-    the strategy's pace (changing it is the cure of a driver without memory). Fields that hold their defaults are
+    Left out are `source.delta.schemaChange` (SchemaChanged asks for it) and what only changes
+    the strategy's pace (a driver without memory needs it). Fields that hold their defaults are
     left out too, so a field that a later version adds does not orphan the states of this one.
 
     Returns:

@@ -111,8 +111,8 @@ class Strategy(Model):
         for name in STRATEGIES:
             given = any(_camel(field) == member_of(name) for field in self.model_fields_set)
             if given and name != self.type:
-                cure = f"remove it, or set type: {name}"
-                raise refused(member_of(name), f"must be left out, because type is {self.type}", cure=cure)
+                hint = f"remove it, or set type: {name}"
+                raise refused(member_of(name), f"must be left out, because type is {self.type}", hint=hint)
         return self
 
     @model_serializer(mode="wrap")

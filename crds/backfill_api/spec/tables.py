@@ -20,7 +20,7 @@ ONE_PLACE = ("has(self.path) != has(self.table)", "give exactly one of path and 
 class DeltaSourceSpec(Model):
     """A Delta table that keeps changing."""
 
-    # Of a source, only the policy for later schema changes may change: it is the cure of SchemaChanged.
+    # Of a source, only the policy for later schema changes may change: SchemaChanged asks for it.
     model_config = cel(
         ONE_PLACE,
         NO_USER,
@@ -136,13 +136,13 @@ class DeltaTarget(Model):
         _no_repeats("clusterBy", self.cluster_by)
         if self.partition_by and self.cluster_by:
             raise refused(
-                "clusterBy", "a table has partitions or clusters, not both", cure="remove clusterBy or partitionBy",
+                "clusterBy", "a table has partitions or clusters, not both", hint="remove clusterBy or partitionBy",
                 value=self.cluster_by,
             )  # fmt: skip
         if self.existing_rows == "Keep" and self.write_mode == "Upsert":
             words = "an Upsert target holds one row a key, and a row that is kept may share its key with one that comes"
-            cure = "set writeMode: Append or Changelog, or use an empty target"
-            raise refused("existingRows", words, cure=cure, value=self.existing_rows)
+            hint = "set writeMode: Append or Changelog, or use an empty target"
+            raise refused("existingRows", words, hint=hint, value=self.existing_rows)
         return self
 
 
@@ -160,16 +160,16 @@ class Target(Model):
 
 def _one_place(path: str | None, table: str | None) -> None:
     if path is None and table is None:
-        raise refused("path", "is required, where no table is given", cure="add path: <folder> or table: <name>")
+        raise refused("path", "is required, where no table is given", hint="add path: <folder> or table: <name>")
     if path is not None and table is not None:
-        raise refused("table", "path is given too", cure="remove path or table", value=table)
+        raise refused("table", "path is given too", hint="remove path or table", value=table)
     try:
         place(path or "/")
     except PlaceError as error:
-        raise refused("path", error.message, cure=error.cure, value=None if "@" in (path or "") else path) from error
+        raise refused("path", error.message, hint=error.hint, value=None if "@" in (path or "") else path) from error
 
 
 def _no_repeats(field: str, columns: tuple[str, ...]) -> None:
     for number, column in enumerate(columns):
         if column in columns[:number]:
-            raise refused(f"{field}[{number}]", "stands twice", cure="remove one of them", value=column)
+            raise refused(f"{field}[{number}]", "stands twice", hint="remove one of them", value=column)

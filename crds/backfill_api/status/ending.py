@@ -29,7 +29,7 @@ class Ending(Model):
     message: Annotated[str, Field(max_length=4096)] = ""
     """What happened, for people."""
 
-    cure: Annotated[str, Field(max_length=4096)] = ""
+    hint: Annotated[str, Field(max_length=4096)] = ""
     """What can be done about it."""
 
     progress: ProgressSummary | None = None
@@ -49,16 +49,16 @@ class Ending(Model):
         return text.decode()
 
     def _shorter(self) -> Self:
-        if max(len(self.message), len(self.cure)) > SHORT_CHARACTERS:
+        if max(len(self.message), len(self.hint)) > SHORT_CHARACTERS:
             return self.model_copy(
-                update={"message": self.message[:SHORT_CHARACTERS], "cure": self.cure[:SHORT_CHARACTERS]}
+                update={"message": self.message[:SHORT_CHARACTERS], "hint": self.hint[:SHORT_CHARACTERS]}
             )
         if self.plan is not None and self.plan.warnings:
             plan = self.plan.model_copy(update={"warnings": self.plan.warnings[:-1]})
             return self.model_copy(update={"plan": plan})
         if self.plan is not None and self.plan.key_columns:
             return self.model_copy(update={"plan": self.plan.model_copy(update={"key_columns": ()})})
-        return self.model_copy(update={"message": "", "cure": "", "progress": None, "receipt": None})
+        return self.model_copy(update={"message": "", "hint": "", "progress": None, "receipt": None})
 
     @classmethod
     def read(cls, text: str) -> Self | None:

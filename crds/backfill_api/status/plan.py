@@ -19,7 +19,7 @@ class PlanWarning(Model):
     message: Message
     """What is doubtful."""
 
-    cure: Message = ""
+    hint: Message = ""
     """What would help."""
 
 

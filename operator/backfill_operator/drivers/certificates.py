@@ -99,20 +99,20 @@ async def mint(number: int, *, within_s: float = MINT_S) -> list[Credentials]:
             start_new_session=True,
         )  # fmt: skip
     except OSError as error:
-        raise NoCertificateError(f"openssl cannot be started: {error}", cure="Install openssl.") from error
+        raise NoCertificateError(f"openssl cannot be started: {error}", hint="Install openssl.") from error
     try:
         async with asyncio.timeout(within_s):
             said, complaint = await process.communicate()
     except TimeoutError as error:
         _end(process)
         await process.wait()
-        raise NoCertificateError(f"openssl did not end within {within_s:g} s", cure="Give it time.") from error
+        raise NoCertificateError(f"openssl did not end within {within_s:g} s", hint="Give it time.") from error
     finally:
         _end(process)
     pairs = [one.partition(BEGIN_CERTIFICATE) for one in said.decode().split(BEGIN_KEY)[1:]]
     if process.returncode or len(pairs) != number or not all(begin for _, begin, _ in pairs):
         raise NoCertificateError(
-            f"openssl: {complaint.decode(errors='replace')[-500:]}", cure="Repair or replace openssl."
+            f"openssl: {complaint.decode(errors='replace')[-500:]}", hint="Repair or replace openssl."
         )
     return [
         Credentials(BEGIN_KEY + key, begin + rest, secrets.token_urlsafe(32), secrets.token_urlsafe(32))

@@ -13,12 +13,12 @@ from backfill_operator.manifests.rules.limits import Limits
 class ManifestRefusedError(Exception):
     """The spec asks for an object that the operator does not make; treated like a refusal of the API server."""
 
-    def __init__(self, path: str, message: str, *, cure: str) -> None:
+    def __init__(self, path: str, message: str, *, hint: str) -> None:
         """Keep the parts: the path is that of the spec's field."""
-        super().__init__(f"{path}: {message}; {cure}")
+        super().__init__(f"{path}: {message}; {hint}")
         self.path = path
         self.message = message
-        self.cure = cure
+        self.hint = hint
 
 
 @dataclass(frozen=True, slots=True)

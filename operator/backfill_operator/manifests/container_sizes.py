@@ -48,7 +48,7 @@ def quantity(text: object, path: str) -> Decimal:
     """
     match = _QUANTITY.fullmatch(str(text))
     if match is None or isinstance(text, bool):
-        raise ManifestRefusedError(path, f"is no quantity (got {text!r})"[:200], cure="write it as 500m, 2 or 2Gi")
+        raise ManifestRefusedError(path, f"is no quantity (got {text!r})"[:200], hint="write it as 500m, 2 or 2Gi")
     suffix = match[2] or ""
     factor = Decimal(10) ** int(suffix[1:]) if suffix[1:].isdigit() else _FACTORS[suffix]
     return Decimal(match[1]) * factor
@@ -72,7 +72,7 @@ def size(resources: Mapping[str, Any], path: str, *, beside_mib: int, beside_per
     which = f"{path}.{'limits' if 'memory' in limits else 'requests'}.memory"
     memory_mib = int(quantity(memory, which) / MIB)
     if memory_mib < MEMORY_MIB_MIN:
-        raise ManifestRefusedError(which, f"is too small (got {memory!r})", cure=f"give at least {MEMORY_MIB_MIN}Mi")
+        raise ManifestRefusedError(which, f"is too small (got {memory!r})", hint=f"give at least {MEMORY_MIB_MIN}Mi")
     beside = max(beside_mib, memory_mib * beside_per_cent // 100)
     heap = max(memory_mib - beside, memory_mib * 6 // 10)
     cpu = limits.get("cpu", requests.get("cpu", "1"))
@@ -97,5 +97,5 @@ def with_defaults(resources: Mapping[str, Any], default: Mapping[str, Any], path
 def _part(resources: Mapping[str, Any], name: str, path: str) -> Mapping[str, Any]:
     part = resources.get(name) or {}
     if not isinstance(part, Mapping):
-        raise ManifestRefusedError(f"{path}.{name}", "must be a mapping", cure="write cpu and memory below it")
+        raise ManifestRefusedError(f"{path}.{name}", "must be a mapping", hint="write cpu and memory below it")
     return part

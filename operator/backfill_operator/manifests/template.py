@@ -25,7 +25,7 @@ def merge(below: Any, above: Any, *, key: str = "", depth: int = 0) -> Any:
     if above is None:
         return deepcopy(below)
     if depth > DEPTH_MAX:
-        raise ManifestRefusedError("template", "is nested too deeply", cure=f"keep it below {DEPTH_MAX} levels")
+        raise ManifestRefusedError("template", "is nested too deeply", hint=f"keep it below {DEPTH_MAX} levels")
     if isinstance(below, Mapping) and isinstance(above, Mapping):
         names = [*below, *(name for name in above if name not in below)]
         return {name: merge(below.get(name), above.get(name), key=str(name), depth=depth + 1) for name in names}

@@ -55,7 +55,7 @@ def manifests_of(installation: Installation) -> Manifests:
 
     def build(seen: Observation, action: LaunchDriver, credentials: Credentials) -> AttemptObjects:
         if isinstance(seen.spec, SpecRefused):
-            raise ManifestRefusedError("spec", "; ".join(seen.spec.errors), cure="mend it")
+            raise ManifestRefusedError("spec", "; ".join(seen.spec.errors), hint="mend it")
         launch = Launch(
             namespace=seen.namespace,
             name=seen.name,

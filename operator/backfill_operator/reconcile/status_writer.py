@@ -104,7 +104,7 @@ class BackfillWriter:
             raise CrdOutdatedError(
                 f"the API server does not keep {', '.join(f'status.{one}' for one in lost[:LOST_SHOWN_MAX])}: "
                 "its CRD is older than the operator",
-                cure="Upgrade the chart, or apply crds/backfills.yaml of the operator's version.",
+                hint="Upgrade the chart, or apply crds/backfills.yaml of the operator's version.",
             )
         return answer
 

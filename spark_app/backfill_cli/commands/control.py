@@ -42,9 +42,9 @@ def send(client: Client, command: Command, wait_s: float, *, err: bool = False) 
     if ack.outcome == "Pending":
         raise NotAcknowledgedError(
             f"no acknowledgement of revision {ack.revision} within {wait_s:g} s; the driver has the command.",
-            cure="See with `backfill status` when it is in force.",
+            hint="See with `backfill status` when it is in force.",
         )
-    raise CommandRefusedError(f"{ack.outcome}: {ack.message}", cure="Look with `backfill status`, and try again.")
+    raise CommandRefusedError(f"{ack.outcome}: {ack.message}", hint="Look with `backfill status`, and try again.")
 
 
 def _send(file: Path | None, job: str | None, wait_s: float, command: Command) -> None:
@@ -143,6 +143,6 @@ def _verify_running(client: Client, wait_s: float) -> Receipt:
     deadline_s = time.monotonic() + RECEIPT_WAIT_S
     while (receipt := client.receipt()) is None or receipt == before:
         if time.monotonic() > deadline_s:
-            raise NotAcknowledgedError(f"no receipt within {RECEIPT_WAIT_S:g} s.", cure="Look with `backfill status`.")
+            raise NotAcknowledgedError(f"no receipt within {RECEIPT_WAIT_S:g} s.", hint="Look with `backfill status`.")
         threading.Event().wait(RECEIPT_LOOK_S)
     return receipt

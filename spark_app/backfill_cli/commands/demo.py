@@ -261,7 +261,7 @@ class Demo:
             raise DemoError(f"the driver ended without an outcome; its log is {self._folder}/driver.log")
         outcome = self._running().newest
         if outcome["outcome"] != "Complete":
-            raise DemoError(f"{outcome['reason']}: {outcome['message']} {outcome['cure']}")
+            raise DemoError(f"{outcome['reason']}: {outcome['message']} {outcome['hint']}")
         return outcome
 
     def _tell_steps(self) -> None:

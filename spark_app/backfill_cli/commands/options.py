@@ -84,7 +84,7 @@ def spark_settings(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Commands(click.Group):
-    """Says errors in one red line and a cure, and ends with their exit codes."""
+    """Says errors in one red line and a hint, and ends with their exit codes."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""
@@ -97,7 +97,7 @@ class Commands(click.Group):
                 click.echo(error.excerpt, err=True)
             ctx.exit(InvalidSpecError.exit_code)
         except BackfillError as error:
-            say_error(error.reason, error.message, error.cure)
+            say_error(error.reason, error.message, error.hint)
             ctx.exit(error.exit_code)
         except ModuleNotFoundError as error:
             extra = EXTRAS.get(str(error.name).split(".")[0])
@@ -135,16 +135,16 @@ def say_usage(error: click.ClickException) -> None:
     message = error.format_message()
     extra = re.fullmatch(r"Got unexpected extra arguments? \((\S+\.ya?ml)\)", message)
     path = "backfill" if context is None else context.command_path
-    cure = f"Write it as `{path} -f {extra[1]}`." if extra else f"See `{path} --help`."
-    say_error("InvalidUsage", message, cure)
+    hint = f"Write it as `{path} -f {extra[1]}`." if extra else f"See `{path} --help`."
+    say_error("InvalidUsage", message, hint)
 
 
-def say_error(reason: str, message: str, cure: str = "") -> None:
+def say_error(reason: str, message: str, hint: str = "") -> None:
     """Say on standard error what is wrong and what helps."""
     console = terminal(sys.stderr)
     console.print(f"error: {reason}: {message}", style="red", markup=False, soft_wrap=True)
-    if cure:
-        console.print(f"cure: {cure}", markup=False, soft_wrap=True)
+    if hint:
+        console.print(f"hint: {hint}", markup=False, soft_wrap=True)
 
 
 def terminal(stream: TextIO | io.TextIOBase, *, colour: bool = True) -> Console:

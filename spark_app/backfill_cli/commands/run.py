@@ -236,7 +236,7 @@ def outcome_words(outcome: RunOutcome, elapsed_s: float) -> dict[str, object]:
         "elapsedSeconds": round(elapsed_s, 1),
         "reason": outcome.reason,
         "message": outcome.message,
-        "cure": outcome.cure,
+        "hint": outcome.hint,
         "receipt": None if receipt is None else receipt_words(receipt).model_dump(mode="json", by_alias=True),
     }
 
@@ -262,7 +262,7 @@ def conclude(console: Console, outcome: RunOutcome, elapsed_s: float) -> None:
 
 def _complain(console: Console, outcome: RunOutcome, log_file: Path | None) -> None:
     console.print(f"error: {outcome.reason}: {outcome.message}", style="red", markup=False, soft_wrap=True)
-    if outcome.cure:
-        console.print(f"cure: {outcome.cure}", markup=False, soft_wrap=True)
+    if outcome.hint:
+        console.print(f"hint: {outcome.hint}", markup=False, soft_wrap=True)
     if log_file is not None and log_file.exists() and log_file.stat().st_size:
         console.print(f"log: {log_file}", markup=False, soft_wrap=True)

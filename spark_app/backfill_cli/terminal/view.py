@@ -315,5 +315,5 @@ def show_plan(job: str, plan: Plan, places: Sequence[tuple[str, str]] = ()) -> R
         table.add_row(Text(name, style="dim"), Text(value))
     parts: list[RenderableType] = [table]
     for one in plan.warnings:
-        parts.append(Text.assemble((f"{one.reason}: ", "bold yellow"), one.message, " ", (one.cure, "dim")))
+        parts.append(Text.assemble((f"{one.reason}: ", "bold yellow"), one.message, " ", (one.hint, "dim")))
     return Panel(Group(*parts), title=Text.assemble("plan of ", (job, "bold")), title_align="left", border_style="blue")

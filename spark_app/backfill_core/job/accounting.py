@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from backfill_core.errors import AccountingError, StagedFilesGoneError
 
-GONE_CURE = "Run no VACUUM with a short retention on the target while the job runs; they are staged again."
+GONE_HINT = "Run no VACUUM with a short retention on the target while the job runs; they are staged again."
 
 
 def check_staged(what: str, *, written: int, found: int) -> None:
@@ -16,12 +16,12 @@ def check_staged(what: str, *, written: int, found: int) -> None:
     """
     if found < written:
         raise StagedFilesGoneError(
-            f"{written:,} rows of {what} were staged, and the files that are there hold {found:,}.", cure=GONE_CURE
+            f"{written:,} rows of {what} were staged, and the files that are there hold {found:,}.", hint=GONE_HINT
         )
     if found > written:
         raise AccountingError(
             f"{written:,} rows of {what} were staged, and the files that are there hold {found:,}.",
-            cure="Somebody else writes into the folder of the staged files.",
+            hint="Somebody else writes into the folder of the staged files.",
         )
 
 
@@ -34,5 +34,5 @@ def check_read(what: str, *, read: int, promised: int) -> None:
     if read != promised:
         raise AccountingError(
             f"{what} yielded {read} rows, the table's metadata says {promised}.",
-            cure="The source's statistics are wrong, or files were overwritten in place.",
+            hint="The source's statistics are wrong, or files were overwritten in place.",
         )

@@ -359,7 +359,7 @@ class Job:
                     f"source version {receipt.source_version} and target version {receipt.target_version} differ "
                     f"in vnode {vnodes}{more} of {receipt.vnodes}."
                     + (f" Others committed {self._others_words()}." if self._others else ""),
-                    cure="Somebody else wrote to the target: find the rows with `backfill verify --explain`, "
+                    hint="Somebody else wrote to the target: find the rows with `backfill verify --explain`, "
                     "mend them, or fill a new target.",
                 )
             )
@@ -390,7 +390,7 @@ class Job:
                 TargetChangedError(
                     f"others changed the target each of {self._compared_again} times while it was compared, "
                     f"at last {self._others_words()}.",
-                    cure="Keep others from writing to it until the job is finished, then run it again.",
+                    hint="Keep others from writing to it until the job is finished, then run it again.",
                 )
             )
         assert self._sealing is not None

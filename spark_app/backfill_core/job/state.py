@@ -95,7 +95,7 @@ class JobState:
         if document.get("format") != FORMAT:
             raise StateMismatchError(
                 f"the target's state has format {document.get('format')}, this release reads {FORMAT}.",
-                cure="Use the release that wrote it, or another target.",
+                hint="Use the release that wrote it, or another target.",
             )
         strategy = document["strategy"]
         return cls(
@@ -148,7 +148,7 @@ def check_same_spec(
     )
     raise StateMismatchError(
         words,
-        cure="Source, transform, target and strategy of a job cannot change: restore them, "
+        hint="Source, transform, target and strategy of a job cannot change: restore them, "
         "or give the changed job another jobId and another target.",
     )
 

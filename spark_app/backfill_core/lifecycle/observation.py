@@ -33,7 +33,7 @@ class SpecRefused:
     """The spec cannot be read; the driver that runs, if one does, goes on under the spec it was started with."""
 
     errors: tuple[str, ...]
-    """One line a field: path, what is wrong, cure."""
+    """One line a field: path, what is wrong, hint."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,7 @@ class Rendezvous:
         if self._lock is None:
             raise AlreadyRunningError(
                 f"another driver of job {self._job_id!r} runs on this machine.",
-                cure="Watch it with `backfill status`, or stop it with `backfill stop`.",
+                hint="Watch it with `backfill status`, or stop it with `backfill stop`.",
             )
         return self
 
@@ -102,7 +102,7 @@ def make_state_folder(folder: Path) -> None:
 def _unwritable(folder: Path, error: OSError) -> InvalidSettingError:
     return InvalidSettingError(
         f"BACKFILL_STATE_DIR: {folder} cannot be written: {error.strerror}.",
-        cure="Set BACKFILL_STATE_DIR to a folder that this user may write.",
+        hint="Set BACKFILL_STATE_DIR to a folder that this user may write.",
     )
 
 

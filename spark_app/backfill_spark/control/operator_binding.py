@@ -55,7 +55,7 @@ class ControlSeat(ControlServer):
             )
         except OSError as error:
             raise InvalidSettingError(
-                f"the control server cannot start: {error}.", cure="Correct the BACKFILL_CONTROL_… variables."
+                f"the control server cannot start: {error}.", hint="Correct the BACKFILL_CONTROL_… variables."
             ) from error
 
     def acknowledge(self, ack: Acknowledge) -> None:
@@ -68,7 +68,7 @@ def _token(settings: DriverSettings) -> str:
         return secrets.token_urlsafe(32)
     token = settings.control_token_file.read_text().strip()
     if not token:
-        raise InvalidSettingError(f"{settings.control_token_file} is empty.", cure="Put a token into it.")
+        raise InvalidSettingError(f"{settings.control_token_file} is empty.", hint="Put a token into it.")
     return token
 
 

@@ -301,7 +301,7 @@ def _first(error: ValidationError) -> tuple[str, str]:
     if first["type"] != REFUSED:
         return ".".join(path) or "body", first["msg"]
     context = first["ctx"]
-    return ".".join([*path, context["path"]]), f"{context['message']}; {context['cure']}"
+    return ".".join([*path, context["path"]]), f"{context['message']}; {context['hint']}"
 
 
 def _number(parts: SplitResult, name: str) -> float | None:

@@ -43,8 +43,8 @@ def location(spark: SparkSession, path: str | None, table: str | None) -> str:
     try:
         return _of_table(spark, table, field="spec.source.delta.table")
     except AnalysisException as error:
-        cure = "Give its path instead, or name the catalog in spec.spark.conf or with --conf (docs/operating.md)."
-        raise SourceNotFoundError(f"no table {table!r} in the catalog.", cure=cure) from error
+        hint = "Give its path instead, or name the catalog in spec.spark.conf or with --conf (docs/operating.md)."
+        raise SourceNotFoundError(f"no table {table!r} in the catalog.", hint=hint) from error
 
 
 def target_location(spark: SparkSession, path: str | None, table: str | None) -> str:
@@ -60,7 +60,7 @@ def target_location(spark: SparkSession, path: str | None, table: str | None) ->
         found = one_spelling(spark, str(path), field=TARGET_PATH)
         if place(found).path == "/":
             raise InvalidSpecError(
-                f"{TARGET_PATH}: {path!r} is the root of a file system.", cure="Name a folder for the table below it."
+                f"{TARGET_PATH}: {path!r} is the root of a file system.", hint="Name a folder for the table below it."
             )
         return found
     field = "spec.target.delta.table"
@@ -85,7 +85,7 @@ def one_spelling(spark: SparkSession, text: str, *, field: str) -> str:
     try:
         found = place(text)
     except PlaceError as error:
-        raise InvalidSpecError(f"{field}: {text!r} {error.message}.", cure=f"{_sentence(error.cure)}") from error
+        raise InvalidSpecError(f"{field}: {text!r} {error.message}.", hint=f"{_sentence(error.hint)}") from error
     local = spark._jvm.org.apache.hadoop.fs.FileSystem.getDefaultUri(_conf(spark)).getScheme() == "file"  # type: ignore[union-attr]
     if found.is_local and (local or not found.scheme):
         return _resolved(found.path, field)
@@ -99,7 +99,7 @@ def _resolved(path: str, field: str) -> str:
         # Two leading slashes are a host for some: POSIX leaves their meaning open.
         return "/" + str(Path(path).expanduser().resolve()).lstrip("/")
     except (RuntimeError, OSError) as error:
-        raise InvalidSpecError(f"{field}: {path!r} cannot be followed: {error}.", cure="Write it in full.") from error
+        raise InvalidSpecError(f"{field}: {path!r} cannot be followed: {error}.", hint="Write it in full.") from error
 
 
 def _qualified(spark: SparkSession, uri: str, found: Place, field: str) -> str:
@@ -111,17 +111,17 @@ def _qualified(spark: SparkSession, uri: str, found: Place, field: str) -> str:
         jar = JARS.get(ONE_STORE.get(found.scheme, found.scheme))
         missing = f"{field}: this driver has no file system for {found.scheme}:"
         if is_a(error, "UnsupportedFileSystemException"):
-            cure = "Use a scheme that is there" + (
+            hint = "Use a scheme that is there" + (
                 ", such as s3a." if found.scheme in ("s3", "s3n") else ", or add the jar that knows it."
             )
-            raise InvalidSpecError(f"{missing} {causes(error)[-1][1]}.", cure=cure) from error
+            raise InvalidSpecError(f"{missing} {causes(error)[-1][1]}.", hint=hint) from error
         if is_a(error, "ClassNotFoundException"):
-            cure = _with_jar(spark, jar) if jar else "Add its jar to the driver's jars."
-            raise InvalidSpecError(f"{missing} {causes(error)[-1][1]}.", cure=cure) from error
+            hint = _with_jar(spark, jar) if jar else "Add its jar to the driver's jars."
+            raise InvalidSpecError(f"{missing} {causes(error)[-1][1]}.", hint=hint) from error
         words = f"{field}: {uri!r} cannot be opened: {first_line(error)}."
         if is_a(error, "UnknownHostException") or is_a(error, "ConnectException"):
-            raise TransientError(words, cure="Check the name of the host, and that it answers.") from error
-        raise InvalidSpecError(words, cure="Correct it.") from error
+            raise TransientError(words, hint="Check the name of the host, and that it answers.") from error
+        raise InvalidSpecError(words, hint="Correct it.") from error
 
 
 def _with_jar(spark: SparkSession, jar: str) -> str:
@@ -157,12 +157,12 @@ def _of_uri(spark: SparkSession, uri: Any, *, field: str) -> str:
     return one_spelling(spark, str(jvm.org.apache.hadoop.fs.Path(uri).toString()), field=field)
 
 
-def _sentence(cure: str) -> str:
-    return f"{cure[:1].upper()}{cure[1:]}."
+def _sentence(hint: str) -> str:
+    return f"{hint[:1].upper()}{hint[1:]}."
 
 
 def _no_place(table: str) -> TargetNotFoundError:
     return TargetNotFoundError(
         f"there is no table {table!r}, and the catalog does not say where it would be.",
-        cure="Make the table, or its database, or give spec.target.delta.path instead.",
+        hint="Make the table, or its database, or give spec.target.delta.path instead.",
     )

@@ -211,7 +211,7 @@ class SparkHands:
             # Whatever kept us from looking, nobody knows.
             raise StateMovedError(
                 f"the changes up to version {work.upto} may be in the target, which cannot be read now: {error}",
-                cure="Start the job again: it looks first.",
+                hint="Start the job again: it looks first.",
             ) from error
 
     # ------------------------------------------------------------------ splits

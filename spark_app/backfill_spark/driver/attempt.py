@@ -64,7 +64,7 @@ class RunOutcome:
     exit_code: int
     reason: str
     message: str
-    cure: str
+    hint: str
     progress: Progress | None
     receipt: Receipt | None
 
@@ -329,4 +329,4 @@ class _Attempt:
 
 
 def _failed(error: BackfillError, progress: Progress | None, receipt: Receipt | None) -> RunOutcome:
-    return RunOutcome("Failed", error.exit_code, error.reason, error.message, error.cure, progress, receipt)
+    return RunOutcome("Failed", error.exit_code, error.reason, error.message, error.hint, progress, receipt)

@@ -229,7 +229,7 @@ def _pin(source: Source, state: JobState | None, asked: int | None) -> PinnedTab
     if pinned.table_id != state.progress["tableId"]:
         raise SourceReplacedError(
             f"{source.path} is another table than when version {state.progress['version']} was pinned.",
-            cure="It was dropped and made again: give the job another jobId and another target.",
+            hint="It was dropped and made again: give the job another jobId and another target.",
         )
     return pinned
 

@@ -29,7 +29,7 @@ def verify_offline(
         opened = open_job(spark, backfill)
         state = opened.state
         if state is None:
-            raise StateMismatchError("the target has no state of this job.", cure="Run the job first.")
+            raise StateMismatchError("the target has no state of this job.", hint="Run the job first.")
         progress = state.progress
         compared = Comparison(
             source=opened.source,

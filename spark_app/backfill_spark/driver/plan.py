@@ -154,13 +154,13 @@ def _key_unproven(
     if backfill.spec.target.delta.write_mode != UPSERT or unique is not None or settings.check_unique:
         return ()
     if settings.check_unique is False:
-        words, cure = "nobody proves the key unique: two rows with one key stay two.", "Unset BACKFILL_CHECK_UNIQUE."
+        words, hint = "nobody proves the key unique: two rows with one key stay two.", "Unset BACKFILL_CHECK_UNIQUE."
     elif rows > CHECK_UNIQUE_ROWS_MAX:
         words = f"the key of more than {CHECK_UNIQUE_ROWS_MAX:,} rows is proven unique after all of them were copied."
-        cure = "Prove it before with `backfill plan --check-unique`."
+        hint = "Prove it before with `backfill plan --check-unique`."
     else:
         return ()
-    return (PlanWarning(reason="KeyUnproven", message=words, cure=cure),)
+    return (PlanWarning(reason="KeyUnproven", message=words, hint=hint),)
 
 
 def _is_unique(opened: Opened, key: tuple[str, ...]) -> bool:
@@ -178,8 +178,8 @@ def _warnings(
     files, size_bytes = len(pinned.rows), sum(pinned.bytes)
     found: list[PlanWarning] = []
 
-    def warn(reason: str, message: str, cure: str) -> None:
-        found.append(PlanWarning(reason=reason, message=message, cure=cure))
+    def warn(reason: str, message: str, hint: str) -> None:
+        found.append(PlanWarning(reason=reason, message=message, hint=hint))
 
     if not pinned.change_feed:
         warn(

@@ -64,12 +64,12 @@ def _attempt_after(target: OpenedTarget, *, force: bool) -> int:
     """Return a number above every attempt's; a driver on another machine is fenced by it."""
     if target.state is None:
         raise StateMismatchError(
-            "the target has no state of this job.", cure="Nothing to do: it was released, or never began."
+            "the target has no state of this job.", hint="Nothing to do: it was released, or never began."
         )
     if not target.state.finished and not force:
         raise NotFinishedError(
             f"the job is not finished: {target.state.rows_done:,} rows are in the target, attempt {target.state.attempt}.",
-            cure="Let it finish with `backfill run`, or give it up with --force: it can then never go on, "
+            hint="Let it finish with `backfill run`, or give it up with --force: it can then never go on, "
             "and its rows stay in the target.",
         )
     return target.state.attempt + 1

@@ -22,7 +22,7 @@ def of_outcome(outcome: RunOutcome) -> Ending:
         outcome=cast("Literal['Complete', 'Stopped', 'Failed']", outcome.outcome),
         reason=outcome.reason,
         message=outcome.message[:4096],
-        cure=outcome.cure[:4096],
+        hint=outcome.hint[:4096],
         progress=None if outcome.progress is None else _summary(outcome.progress),
         receipt=None if outcome.receipt is None else _receipt(outcome.receipt),
     )
@@ -35,7 +35,7 @@ def of_plan(plan: Plan) -> Ending:
 
 def of_error(error: BackfillError) -> Ending:
     """Return why something did not start."""
-    return Ending(outcome="Failed", reason=error.reason, message=error.message[:4096], cure=error.cure[:4096])
+    return Ending(outcome="Failed", reason=error.reason, message=error.message[:4096], hint=error.hint[:4096])
 
 
 def leave(settings: DriverSettings, ending: Ending) -> None:

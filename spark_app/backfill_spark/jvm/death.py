@@ -39,5 +39,5 @@ def death(error: Exception) -> JavaDiedError:
     """Say so."""
     return JavaDiedError(
         f"the Java process of Spark ended ({type(error).__name__}).",
-        cure="Most often it is killed for want of memory: give it more (BACKFILL_MEMORY), then run the job again.",
+        hint="Most often it is killed for want of memory: give it more (BACKFILL_MEMORY), then run the job again.",
     )

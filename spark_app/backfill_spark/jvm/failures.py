@@ -205,7 +205,7 @@ def long_name() -> InvalidSpecError:
     """Return why a file cannot be written: its name holds a value of a row, hence it is not repeated."""
     return InvalidSpecError(
         "spec.target.delta.partitionBy: a value is longer than the target's file system takes for the name of a folder.",
-        cure="Partition by a shorter expression, such as substring(name, 1, 40) AS part in spec.transform.select.",
+        hint="Partition by a shorter expression, such as substring(name, 1, 40) AS part in spec.transform.select.",
     )
 
 
@@ -214,14 +214,14 @@ def unexplained(error: Exception, *, doing: str) -> BackfillError:
     words = f"{doing} failed: {in_words(error)}"
     match trouble_of(error):
         case Trouble.FULL:
-            return StorageFullError(f"{words}.", cure="Free some room; nothing is lost.")
+            return StorageFullError(f"{words}.", hint="Free some room; nothing is lost.")
         case Trouble.TOO_LONG:
             return long_name()
         case Trouble.DENIED:
-            return PermissionDeniedError(f"{words}.", cure="Grant this user access.")
+            return PermissionDeniedError(f"{words}.", hint="Grant this user access.")
         case Trouble.REFUSED:
             return TargetSchemaMismatchError(
-                f"{words}.", cure="Compare the columns of source and target with spec.transform and the key."
+                f"{words}.", hint="Compare the columns of source and target with spec.transform and the key."
             )
         case _:
             return TransientError(words)

@@ -66,7 +66,7 @@ def fill(folder: Path, caches: Iterable[Path] | None = None) -> None:
     except OSError as error:
         raise JarsMissingError(
             f"Delta's jars cannot be put into {folder}: {error}.",
-            cure="Set BACKFILL_JARS_DIR to a folder that has them.",
+            hint="Set BACKFILL_JARS_DIR to a folder that has them.",
         ) from error
 
 
@@ -78,7 +78,7 @@ def _refuse(folder: Path, said: str) -> None:
     log.write_text(said, encoding="utf-8")
     raise JarsMissingError(
         f"{', '.join(lost)} with the checksums of {CHECKSUMS.name} could not be fetched; {log} says why.",
-        cure="Check the network and this machine's package mirrors, or set BACKFILL_JARS_DIR to a folder that has them.",
+        hint="Check the network and this machine's package mirrors, or set BACKFILL_JARS_DIR to a folder that has them.",
     )
 
 
@@ -110,7 +110,7 @@ def main(folder: Path) -> int:
     try:
         fill(folder)
     except JarsMissingError as error:
-        print(f"setup: {error.message} {error.cure}", file=sys.stderr)
+        print(f"setup: {error.message} {error.hint}", file=sys.stderr)
         return 1
     return 0
 

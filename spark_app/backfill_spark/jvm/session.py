@@ -87,20 +87,20 @@ def find_java(java_home: str | None = None) -> int:
     Raises:
         JavaMissingError: there is none, or it is neither 17 nor 21.
     """
-    cure = (
+    hint = (
         "Install Java 17 or 21 (Debian, Ubuntu: apt-get install openjdk-17-jre-headless; "
         "macOS: brew install openjdk@17), or point JAVA_HOME at one."
     )
     java = f"{java_home}/bin/java" if java_home else shutil.which("java")
     if java is None or not Path(java).exists():
         where = f"JAVA_HOME is {java_home}, where no Java is" if java_home else "no Java was found"
-        raise JavaMissingError(f"{where}.", cure=cure)
+        raise JavaMissingError(f"{where}.", hint=hint)
     # In a session of its own: Ctrl-C in a terminal is for us, and would end it without a word.
     asked = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, start_new_session=True)
     said = "\n".join(line for line in asked.stderr.splitlines() if not line.startswith("Picked up "))
     match = re.search(r'version "(\d+)', said)
     if match is None or int(match[1]) not in JAVA_VERSIONS:
-        raise JavaMissingError(f"{java} is {said.splitlines()[0] if said else 'silent about its version'}.", cure=cure)
+        raise JavaMissingError(f"{java} is {said.splitlines()[0] if said else 'silent about its version'}.", hint=hint)
     return int(match[1])
 
 

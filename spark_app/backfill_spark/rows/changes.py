@@ -121,12 +121,12 @@ def check_net_changes(net: DataFrame, key: tuple[str, ...]) -> int:
             raise KeyInvalidError(
                 f"the key column {name!r} is null in {counts[f'{index}']} changed rows, as where "
                 f"{_example(net.where(nameless), key)}.",
-                cure="Choose another key, or leave such rows out with spec.transform.where.",
+                hint="Choose another key, or leave such rows out with spec.transform.where.",
             )
     if counts["doubled"]:
         raise DuplicateKeyError(
             f"key ({', '.join(key)}) is not unique in the source, as where {_example(net.where(F.col(_ADD) > 1), key)}.",
-            cure="An Upsert target holds one row a key: choose another spec.source.delta.key, or writeMode Changelog.",
+            hint="An Upsert target holds one row a key: choose another spec.source.delta.key, or writeMode Changelog.",
         )
     return int(counts["rows"])
 
@@ -198,6 +198,6 @@ def append_rows(changes: DataFrame) -> DataFrame:
         raise SourceNotAppendOnlyError(
             f"version {other[0][COMMIT_VERSION]} of the source has a change of type {other[0][CHANGE_TYPE]!r}, "
             "and the target only takes appends.",
-            cure="Use writeMode Upsert (with a key) or Changelog.",
+            hint="Use writeMode Upsert (with a key) or Changelog.",
         )
     return changes.drop(CHANGE_TYPE, COMMIT_VERSION)

@@ -38,7 +38,7 @@ def unused(name: str, names: Sequence[str]) -> str:
 
 
 def instead(name: str, names: Sequence[str]) -> str:
-    """Return the cure for a column that is not there."""
+    """Return the hint for a column that is not there."""
     near = nearest(name, names)
     return f"Did you mean {near!r}?" if near else f"There are {', '.join(names[:LISTED_MAX])}."
 

@@ -22,8 +22,8 @@ from backfill_spark.rows.columns import unused
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-ROW_WISE_CURE = "Use only expressions over the columns of one row."
-FIXED_CURE = "Every retry and the verification must compute the same value: take it from a column."
+ROW_WISE_HINT = "Use only expressions over the columns of one row."
+FIXED_HINT = "Every retry and the verification must compute the same value: take it from a column."
 SUBSTITUTED = "${"
 
 NODES = {
@@ -57,10 +57,10 @@ _TEXTS = {"STRING_LITERAL", "DOUBLEQUOTED_STRING"}
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong with an expression (words that follow it in a sentence), and the cure."""
+    """What is wrong with an expression (words that follow it in a sentence), and the hint."""
 
     words: str
-    cure: str
+    hint: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +100,12 @@ def find_fault(empty: DataFrame, texts: Sequence[str], *, filters: bool) -> Faul
             words = f" has {SUBSTITUTED}, which stands for a variable of the driver's environment in Spark's own SQL."
             return Fault(words, "Write concat('$', '{…') where the two characters are meant.")
         if _is_moment(empty.sparkSession, text):
-            return Fault(" has a date or time that is another one at each run (now, today, epoch …).", FIXED_CURE)
+            return Fault(" has a date or time that is another one at each run (now, today, epoch …).", FIXED_HINT)
     try:
         frame = _applied(empty, texts, filters=filters)
         plan: Any = frame._jdf.queryExecution().analyzed()
     except PySparkException as error:
-        return Fault(f": {_first_sentence(error)}", _cure(error, empty.columns))
+        return Fault(f": {_first_sentence(error)}", _hint(error, empty.columns))
     if _sees_all(empty, texts, filters=filters):
         words = " has a * inside an expression, which takes in columns that only some reads have."
         return Fault(words, "Name the columns.")
@@ -158,7 +158,7 @@ def _shape(plan: Any, *, filters: bool) -> Fault | None:
     strange = [name for name in inner if name != "Project"]
     if strange or expected not in {"Project", "Filter"} or sum(not node.children for node in nodes) != 1:
         name = min(strange, key=lambda one: one in {"Filter", "Project"}, default=expected)
-        return Fault(f" {NODES.get(name, f'is a {name}')}, not row-wise.", ROW_WISE_CURE)
+        return Fault(f" {NODES.get(name, f'is a {name}')}, not row-wise.", ROW_WISE_HINT)
     return None
 
 
@@ -173,22 +173,22 @@ def _world(spark: SparkSession, plan: Any) -> Fault | None:
             if found is not None:
                 return found
     if not (plan.deterministic() and replaced.deterministic()):
-        return Fault(" is not deterministic.", FIXED_CURE)
+        return Fault(" is not deterministic.", FIXED_HINT)
     if not rules.ComputeCurrentTime.apply(replaced).fastEquals(replaced):
-        return Fault(" depends on when or where it runs.", FIXED_CURE)
+        return Fault(" depends on when or where it runs.", FIXED_HINT)
     if not rules.SpecialDatetimeValues.apply(replaced).fastEquals(replaced):
-        return Fault(" has a date or time that is another one at each run (now, today, epoch …).", FIXED_CURE)
+        return Fault(" has a date or time that is another one at each run (now, today, epoch …).", FIXED_HINT)
     return None
 
 
 def _of_part(part: Part) -> Fault | None:
     name = part.name
     if "Subquery" in name or name == "Exists":
-        return Fault(" has a subquery.", ROW_WISE_CURE)
+        return Fault(" has a subquery.", ROW_WISE_HINT)
     if name in WORLD:
-        return Fault(f" depends on when or where it runs ({_spelt(name)}).", FIXED_CURE)
+        return Fault(f" depends on when or where it runs ({_spelt(name)}).", FIXED_HINT)
     if CHANCE.search(name) or (name == "AesEncrypt" and _draws_lots(part)):
-        return Fault(f" is not deterministic ({_spelt(name)}).", FIXED_CURE)
+        return Fault(f" is not deterministic ({_spelt(name)}).", FIXED_HINT)
     if not part.kind.startswith(OF_SPARK) or FROM_OUTSIDE.search(name):
         words = f" has a function from outside Spark ({name}): nobody knows that it yields the same value again."
         return Fault(words, "Use Spark's own functions.")
@@ -290,7 +290,7 @@ def _first_sentence(error: PySparkException) -> str:
     return words.splitlines()[0].split(" SQLSTATE")[0]
 
 
-def _cure(error: PySparkException, columns: list[str]) -> str:
+def _hint(error: PySparkException, columns: list[str]) -> str:
     if re.search(r"name `_metadata`", str(error)):
         return "What file a row lies in is no value of the row: leave _metadata out."
     match = re.search(r"name `([^`]+)`", str(error))
@@ -298,5 +298,5 @@ def _cure(error: PySparkException, columns: list[str]) -> str:
     if near:
         return f"Did you mean {near!r}?"
     if "GROUP" in str(error) or "AGGREGATE" in str(error):
-        return ROW_WISE_CURE
+        return ROW_WISE_HINT
     return f"The source has the columns {', '.join(columns[:20])}."

@@ -43,8 +43,8 @@ def check_sql(transform: TransformSpec, settings: DriverSettings) -> str:
             try:
                 parser.parseExpression(text)
             except JAVA_ERRORS as error:
-                cure = "Write one Spark SQL expression there, with AS for a new name."
-                raise InvalidTransformError(f"{field}: {text!r} is not SQL: {_reason(error)}.", cure=cure) from error
+                hint = "Write one Spark SQL expression there, with AS for a new name."
+                raise InvalidTransformError(f"{field}: {text!r} is not SQL: {_reason(error)}.", hint=hint) from error
     finally:
         gateway.shutdown()
     return ""

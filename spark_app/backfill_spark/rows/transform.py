@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from backfill_core.errors import InvalidTransformError
 from backfill_spark.jvm.errors import JAVA_ERRORS, RAISED, row_failure
 from backfill_spark.rows.columns import quoted
-from backfill_spark.rows.row_wise import FIXED_CURE, ROW_WISE_CURE, Fault, find_fault, stray_node, void
+from backfill_spark.rows.row_wise import FIXED_HINT, ROW_WISE_HINT, Fault, find_fault, stray_node, void
 from backfill_spark.rows.verification import deep_hash
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 OURS = "__backfill_"
 CHANGELOG_COLUMNS = ("_op", "_epoch", "_version")
 SAMPLE_ROWS = 8
-RAISED_CURE = (
+RAISED_HINT = (
     "The expression itself refuses the row (raise_error, assert_true): leave such rows out with spec.transform.where."
 )
 
@@ -49,12 +49,12 @@ class Transform:
         """Analyse the expressions against an empty frame with the source's columns.
 
         Raises:
-            InvalidTransformError: names the field (`spec.transform.select[2]`), the expression and the cure.
+            InvalidTransformError: names the field (`spec.transform.select[2]`), the expression and the hint.
         """
         # A relation of its own: the plan has one leaf, and no column that only files have (`_metadata`).
         empty = empty.sparkSession.createDataFrame([], empty.schema)
         if self.select is not None and not self.select:
-            raise InvalidTransformError("spec.transform.select is empty.", cure="Name a column, or leave it out.")
+            raise InvalidTransformError("spec.transform.select is empty.", hint="Name a column, or leave it out.")
         self._check_select(empty)
         if self.where is not None:
             _refuse(find_fault(empty, (self.where,), filters=True), f"spec.transform.where = {self.where!r}")
@@ -62,7 +62,7 @@ class Transform:
         stray = stray_node(optimized)
         if stray is not None:
             raise InvalidTransformError(
-                f"spec.transform is not row-wise: Spark makes a {stray} of it.", cure=ROW_WISE_CURE
+                f"spec.transform is not row-wise: Spark makes a {stray} of it.", hint=ROW_WISE_HINT
             )
         self._check_names([name.lower() for name in self.project(empty).columns], changelog=changelog)
 
@@ -82,19 +82,19 @@ class Transform:
         if doubled:
             raise InvalidTransformError(
                 f"spec.transform.select yields the column {doubled[0]!r} more than once.",
-                cure="Give each expression its own name with AS.",
+                hint="Give each expression its own name with AS.",
             )
         ours = [name for name in names if name.startswith(OURS)]
         if ours:
             raise InvalidTransformError(
                 f"the column {ours[0]!r} has a name that is kept for the work itself ({OURS}…).",
-                cure="Give it another name with AS, in spec.transform.select.",
+                hint="Give it another name with AS, in spec.transform.select.",
             )
         reserved = [name for name in CHANGELOG_COLUMNS if changelog and name in names]
         if reserved:
             raise InvalidTransformError(
                 f"spec.transform.select yields {reserved[0]!r}, which a Changelog target adds itself.",
-                cure="Rename it with AS.",
+                hint="Rename it with AS.",
             )
 
     def explain_failure(self, error: Exception) -> InvalidTransformError | None:
@@ -109,7 +109,7 @@ class Transform:
         place = f" in {blamed[0]}" if blamed else " in spec.transform"
         return InvalidTransformError(
             f"a row cannot be computed{place}: {found.condition} (SQLSTATE {found.state}).",
-            cure=RAISED_CURE
+            hint=RAISED_HINT
             if found.state == RAISED
             else "Guard the expression, for example with try_cast, try_divide or nullif.",
         )
@@ -138,7 +138,7 @@ class Transform:
             if before != after:
                 raise InvalidTransformError(
                     f"the column {name!r} of spec.transform was computed twice from the same rows, and differs.",
-                    cure=FIXED_CURE,
+                    hint=FIXED_HINT,
                 )
 
     def _values(self, rows: DataFrame) -> _Computed:
@@ -166,4 +166,4 @@ def _local(rows: DataFrame) -> DataFrame:
 
 def _refuse(fault: Fault | None, what: str) -> None:
     if fault is not None:
-        raise InvalidTransformError(f"{what}{fault.words}", cure=fault.cure)
+        raise InvalidTransformError(f"{what}{fault.words}", hint=fault.hint)

@@ -100,7 +100,7 @@ def check_one_row_a_key(rows: DataFrame, key: tuple[str, ...], *, what: str) -> 
     if found:
         raise DuplicateKeyError(
             f"key ({', '.join(key)}) is not unique: {found[1]} rows of {what} have {found[0]}.",
-            cure="An Upsert target holds one row a key: choose another key, or writeMode Changelog, and an empty target.",
+            hint="An Upsert target holds one row a key: choose another key, or writeMode Changelog, and an empty target.",
         )
 
 

@@ -111,7 +111,7 @@ class TestTheJobThatIsMeant:
         done = backfill("pause")
         assert done.exit_code == 4
         assert "error: NotRunning: no backfill runs" in done.stderr
-        assert "cure: " in done.stderr
+        assert "hint: " in done.stderr
 
     def test_a_killed_one_is_named(self, state_dir):
         """What is left of it says which attempt it was."""

@@ -16,7 +16,7 @@ from backfill_cli.commands.demo import HISTORY_SECONDS, Child, Demo, DemoError, 
 from backfill_cli.commands.demo_writer import Writer
 
 PROGRESS = {"attempt": 1, "epoch": 4, "phase": "Snapshot", "percent": 30, "rowsDone": 300, "rowsTotal": 1000}
-FAILED = {"outcome": "Failed", "reason": "SourceNotFound", "message": "no table at /x.", "cure": "Look at the path."}
+FAILED = {"outcome": "Failed", "reason": "SourceNotFound", "message": "no table at /x.", "hint": "Look at the path."}
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What a person types or writes wrong ends with its code, its place and its cure."""
+"""What a person types or writes wrong ends with its code, its place and its hint."""
 
 import re
 
@@ -88,10 +88,10 @@ class TestWrongInputEndsWithItsCode:
         "words", [["run", "orders.yaml"], ["run"], ["throttle", "fast"], ["nothing"]], ids=" ".join
     )
     def test_every_error_has_one_shape(self, words):
-        """Reason, message, cure: a script that looks for `error:` finds all of them."""
+        """Reason, message, hint: a script that looks for `error:` finds all of them."""
         done = backfill(*words)
         assert done.exit_code == 2
-        assert re.match(r"error: InvalidUsage: .+\ncure: .+\n$", done.stderr)
+        assert re.match(r"error: InvalidUsage: .+\nhint: .+\n$", done.stderr)
 
     def test_a_file_without_its_option(self):
         """What everybody types first."""

@@ -122,11 +122,11 @@ class TestHowItEnds:
         assert "JVM WORDS" in err
 
     def test_failed(self, start):
-        """One red line, the cure, and the reason's own code."""
+        """One red line, the hint, and the reason's own code."""
         child = start("fail")
         _, err = child.communicate(timeout=60)
         assert child.returncode == 22
-        assert "error: SourceNotFound: no table at /x.\ncure: Look at the path.\n" in err
+        assert "error: SourceNotFound: no table at /x.\nhint: Look at the path.\n" in err
 
     def test_json_lines(self, start):
         """Whatever the JVM says, standard output is JSON only."""

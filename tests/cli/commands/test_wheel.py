@@ -84,7 +84,7 @@ class TestTheWheel:
         assert done.returncode == 2
         assert done.stderr.splitlines() == [
             "error: PackageMissing: the command line needs click, which is not installed.",
-            "cure: pip install 'backfill-operator[cli,spark]'",
+            "hint: pip install 'backfill-operator[cli,spark]'",
         ]
 
     def test_looks_and_commands_without_spark(self, installed):
@@ -112,5 +112,5 @@ class TestTheWheel:
         assert done.returncode == 2
         assert done.stderr.splitlines()[-2:] == [
             f"error: PackageMissing: this command needs {lacks}, which is not installed.",
-            "cure: pip install 'backfill-operator[cli,spark]'",
+            "hint: pip install 'backfill-operator[cli,spark]'",
         ]

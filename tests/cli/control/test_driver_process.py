@@ -45,7 +45,7 @@ class TestItSaysWhyItDoesNotStart:
         ],
     )
     def test_a_bad_variable(self, file, name, value):
-        """It is named, with its value and a cure."""
+        """It is named, with its value and a hint."""
         self.ends(start(file, **{name: value}), 2, "InvalidSetting", f"{name}={value!r}", f"Correct or unset {name}.")
 
     def test_a_file_that_is_not_there(self, tmp_path):

@@ -95,7 +95,7 @@ class TestOneDriverPerJobAndMachine:
         with Rendezvous(folder, "a/b"), pytest.raises(AlreadyRunningError) as refused:
             Rendezvous(folder, "a/b").__enter__()
         assert "'a/b'" in refused.value.message
-        assert refused.value.cure
+        assert refused.value.hint
 
     def test_the_refused_one_leaves_the_address_alone(self, folder):
         """The first driver must stay reachable."""

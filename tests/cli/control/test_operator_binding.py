@@ -129,7 +129,7 @@ class TestLastWords:
 
         read = Ending.read(place.read_text())
         assert read is not None
-        assert (read.outcome, read.reason, read.message, read.cure) == (
+        assert (read.outcome, read.reason, read.message, read.hint) == (
             "Failed",
             "VerificationFailed",
             "they differ",
@@ -141,4 +141,4 @@ class TestLastWords:
 
     def test_of_a_local_run_go_nowhere(self) -> None:
         """There is no pod to leave them in."""
-        last_words.leave(settings(), last_words.of_error(StateMismatchError("no", cure="Yes.")))
+        last_words.leave(settings(), last_words.of_error(StateMismatchError("no", hint="Yes.")))

@@ -196,7 +196,7 @@ class TestAPlan:
         plan = Plan(
             rows=3_000_000, bytes=210_000_000, files=16, splits=20, version=4, estimated_seconds=20,
             estimated_seconds_low=15, estimated_seconds_high=30, key_columns=("order_id",), change_feed=True,
-            target_exists=False, warnings=(PlanWarning(reason="ShortRetention", message="it is short.", cure="Raise it."),),
+            target_exists=False, warnings=(PlanWarning(reason="ShortRetention", message="it is short.", hint="Raise it."),),
         )  # fmt: skip
         shown = text(show_plan("demo/orders", plan))
         for fact in ("3,000,000 in 16 files, 210.0 MB", "about 20 s (15 s to 30 s)", "order_id; unique: not checked",

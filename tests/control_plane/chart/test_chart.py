@@ -216,7 +216,7 @@ class TestTheTable:
         with pytest.raises(ManifestRefusedError) as refused:
             self.built(given)
         variable = PREFIX + snake(limit).upper()
-        assert variable in refused.value.cure or limit == "allowedPodFields"
+        assert variable in refused.value.hint or limit == "allowedPodFields"
 
     def test_knows_the_fields_that_the_operator_lets_everybody_set(self):
         """The policy has a copy: CEL reads no Python."""

@@ -323,7 +323,7 @@ class TestTheDriverPod:
 
 
 class TestRefusals:
-    """With the path of the field and the cure, before anything is made."""
+    """With the path of the field and the hint, before anything is made."""
 
     @pytest.mark.parametrize(
         ("fields", "path"),
@@ -352,7 +352,7 @@ class TestRefusals:
             objects(launch(**fields))
 
         assert caught.value.path == path
-        assert len(caught.value.cure.split()) >= 2
+        assert len(caught.value.hint.split()) >= 2
 
     @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=8), lambda one: st.lists(one, max_size=3) | st.dictionaries(st.sampled_from(["metadata", "spec", "containers", "name", "env", "volumes", "labels", "securityContext", "driver"]), one, max_size=4), max_leaves=15))  # fmt: skip
     def test_a_template_makes_a_pod_or_a_refusal(self, thing: Any) -> None:

@@ -192,7 +192,7 @@ class TestAnAdministratorMayAllow:
         refused = refusal(**fields)
 
         assert refused.path == path
-        assert f"{PREFIX}{setting}" in refused.cure
+        assert f"{PREFIX}{setting}" in refused.hint
         assert setting.lower() in OperatorSettings.model_fields
         assert build(limits, **fields)["kind"] == "Pod"
 
@@ -320,7 +320,7 @@ class TestConf:
     def test_what_is_refused(self, name: str) -> None:
         """With the setting that would allow it."""
         refused = refusal(spark={"conf": {name: "x"}})
-        assert (refused.path, "BACKFILL_OPERATOR_ALLOWED_CONF" in refused.cure) == (f'spec.spark.conf["{name}"]', True)
+        assert (refused.path, "BACKFILL_OPERATOR_ALLOWED_CONF" in refused.hint) == (f'spec.spark.conf["{name}"]', True)
 
     def test_no_value_refers_to_a_variable(self) -> None:
         """Spark and Hadoop would put a credential of the process there, and send it to an address of the spec's."""

@@ -10,7 +10,7 @@ from backfill_api.status.progress import ProgressSummary, StepProgress
 PLAN = Plan(
     rows=4000, bytes=123_456, files=3, splits=2, version=7, estimated_seconds=40, estimated_seconds_low=30,
     estimated_seconds_high=60, key_columns=("id",), key_unique=True, key_nulls=0, change_feed=True, retention_seconds=604_800,
-    warnings=(PlanWarning(reason="RetentionShort", message="a week is short", cure="make it longer"),),
+    warnings=(PlanWarning(reason="RetentionShort", message="a week is short", hint="make it longer"),),
 )  # fmt: skip
 PLANNED = Ending(outcome="Planned", reason="Planned", plan=PLAN)
 

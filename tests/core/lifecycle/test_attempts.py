@@ -192,7 +192,7 @@ class TestHowAnAttemptEnds:
     @pytest.mark.parametrize("kind", [one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, errors.BackfillError) and one.exit_code >= 20])  # fmt: skip
     def test_every_error_of_the_driver_is_known(self, kind: type[errors.BackfillError]) -> None:
         """By its word when it left one; retried exactly when it says so."""
-        words = Ending(outcome="Failed", reason=kind.reason, message="because", cure="Do this.")
+        words = Ending(outcome="Failed", reason=kind.reason, message="because", hint="Do this.")
 
         decision = checked(seen(status=STATUSES["running"], pods=(ended(kind.exit_code, ending=words),)))
 

@@ -89,10 +89,10 @@ class TestLastWords:
     """A kubelet keeps 4,096 bytes."""
 
     @given(st.text(max_size=4096), st.text(max_size=4096), st.integers(0, 32))
-    def test_always_fit_and_can_be_read_again(self, message: str, cure: str, warnings: int) -> None:
+    def test_always_fit_and_can_be_read_again(self, message: str, hint: str, warnings: int) -> None:
         """What is cut are words, never the reason."""
         warning = PlanWarning(reason="Big", message="x" * 300)
-        ending = Ending(outcome="Failed", reason="Big", message=message, cure=cure, plan=PLAN.model_copy(update={"warnings": (warning,) * warnings}))  # fmt: skip
+        ending = Ending(outcome="Failed", reason="Big", message=message, hint=hint, plan=PLAN.model_copy(update={"warnings": (warning,) * warnings}))  # fmt: skip
 
         text = ending.text()
         read = Ending.read(text)

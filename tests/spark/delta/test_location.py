@@ -107,7 +107,7 @@ class TestNoPlace:
         with pytest.raises(InvalidSpecError, match=words) as refusal:
             target_location(spark, text, None)
         assert refusal.value.message.startswith("spec.target.delta.path: ")
-        assert refusal.value.cure
+        assert refusal.value.hint
 
     def test_of_a_source(self, spark):
         with pytest.raises(InvalidSpecError, match=r"spec\.source\.delta\.path: .*no file system"):
@@ -117,7 +117,7 @@ class TestNoPlace:
     def test_without_the_jar_it_is_named(self, spark, text, jar):
         with pytest.raises(InvalidSpecError) as refusal:
             location(spark, text, None)
-        assert jar in refusal.value.cure
+        assert jar in refusal.value.hint
 
     def test_a_host_that_is_not_found_may_be_found_later(self, spark):
         with pytest.raises(TransientError, match=r"spec\.source\.delta\.path"):

@@ -360,7 +360,7 @@ class TestEachHasItsReason:
 
         error = raised.value
         assert error.reason == ROWS[row], error
-        assert error.cure or error.reason == "Transient"
+        assert error.hint or error.reason == "Transient"
         assert "Py4JJavaError" not in error.message
         assert "\tat " not in error.message
         assert "\n" not in error.message

@@ -27,7 +27,7 @@ def refusal(frame, select=None, where=None):
     try:
         Transform(select, where).check(frame)
     except InvalidTransformError as error:
-        return error.message if error.cure else "no cure"
+        return error.message if error.hint else "no hint"
     return None
 
 
@@ -95,7 +95,7 @@ class TestWhatNoTableHolds:
 
 
 class TestWords:
-    """Row-wise and deterministic, or refused with the field, the expression and the cure."""
+    """Row-wise and deterministic, or refused with the field, the expression and the hint."""
 
     @pytest.mark.parametrize(
         ("select", "where", "words"),

@@ -218,7 +218,7 @@ CHANGES = {
 MAY_CHANGE = {
     "the state": Change({"desiredState": "Paused"}),
     "the limit": Change({"throttle": {"rowsPerSecond": 5}}),
-    "the cure of SchemaChanged": Change({"source": {"delta": {"schemaChange": "Ignore"}}}),
+    "the hint of SchemaChanged": Change({"source": {"delta": {"schemaChange": "Ignore"}}}),
     "the pace": Change({"strategy": {"snapshot": {"maxInFlight": 1, "changeBatchSeconds": 5}}}),
     "the pace back": Change({"strategy": None}, before=spec(strategy={"snapshot": {"maxInFlight": 1}})),
     "what pods are like": Change({"driver": {"resources": {"limits": {"memory": "3Gi"}}}}),

@@ -65,11 +65,11 @@ def check_conf(conf: Mapping[str, str], allowed: tuple[str, ...]) -> None:
     for name, value in conf.items():
         path = f'spec.spark.conf["{name[:200]}"]'
         if not (harmless(name) or named(name, allowed)):
-            cure = f"remove it, {ask_for('ALLOWED_CONF', 'its name')}"
-            raise ManifestRefusedError(path, "is a setting that is not allowed", cure=cure)
+            hint = f"remove it, {ask_for('ALLOWED_CONF', 'its name')}"
+            raise ManifestRefusedError(path, "is a setting that is not allowed", hint=hint)
         if "${" in value:
             # Spark and Hadoop put variables of the process there, which may be credentials.
-            raise ManifestRefusedError(path, "refers to a variable with ${", cure="write the value itself")
+            raise ManifestRefusedError(path, "refers to a variable with ${", hint="write the value itself")
 
 
 def harmless(name: str) -> bool:

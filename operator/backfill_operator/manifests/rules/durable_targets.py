@@ -41,7 +41,7 @@ def check_lasting(launch: Launch, template: Mapping[str, Any], container: str) -
         raise ManifestRefusedError(
             "spec.target.delta.path",
             f"{path[:200]} is in a folder that goes with its pod",
-            cure="use an object store, or a claim that driver.template and executor.template mount",
+            hint="use an object store, or a claim that driver.template and executor.template mount",
         )
 
 

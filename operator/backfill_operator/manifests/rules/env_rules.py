@@ -40,26 +40,26 @@ def check_env(env: Iterable[Mapping[str, Any]], path: str, limits: Limits) -> No
     """
     for number, one in enumerate(env):
         here = f"{path}[{number}]"
-        name = text(one, "name", here, cure="name the variable")
+        name = text(one, "name", here, hint="name the variable")
         if named(name, NEVER):
             raise ManifestRefusedError(
-                f"{here}.name", f"{name} decides what runs, or is the operator's", cure="remove it"
+                f"{here}.name", f"{name} decides what runs, or is the operator's", hint="remove it"
             )
         if not named(name, limits.env):
-            cure = f"remove it, {ask_for('ALLOWED_ENV', 'its name')}"
-            raise ManifestRefusedError(f"{here}.name", f"{name[:200]} is not allowed", cure=cure)
+            hint = f"remove it, {ask_for('ALLOWED_ENV', 'its name')}"
+            raise ManifestRefusedError(f"{here}.name", f"{name[:200]} is not allowed", hint=hint)
         for field in one:
             if field not in ("name", "value", "valueFrom"):
-                raise ManifestRefusedError(f"{here}.{field}", "is not for a template", cure="use value or valueFrom")
+                raise ManifestRefusedError(f"{here}.{field}", "is not for a template", hint="use value or valueFrom")
         if one.get("value") and holds_a_secret(name):
-            cure = "put it into a Secret, and name that with valueFrom.secretKeyRef"
+            hint = "put it into a Secret, and name that with valueFrom.secretKeyRef"
             raise ManifestRefusedError(
-                f"{here}.value", "would be a secret that everybody reads with the Backfill", cure=cure
+                f"{here}.value", "would be a secret that everybody reads with the Backfill", hint=hint
             )
         for source in mapping(one, "valueFrom", here):
             if source not in SOURCES:
-                cure = f"use one of {', '.join(sorted(SOURCES))}"
-                raise ManifestRefusedError(f"{here}.valueFrom.{source}", "is not for a template", cure=cure)
+                hint = f"use one of {', '.join(sorted(SOURCES))}"
+                raise ManifestRefusedError(f"{here}.valueFrom.{source}", "is not for a template", hint=hint)
 
 
 def check_env_from(sources: Iterable[Mapping[str, Any]], path: str, limits: Limits) -> None:
@@ -73,13 +73,13 @@ def check_env_from(sources: Iterable[Mapping[str, Any]], path: str, limits: Limi
         for field in one:
             if field not in ("prefix", "secretRef", "configMapRef"):
                 raise ManifestRefusedError(
-                    f"{here}.{field}", "is not for a template", cure="use secretRef or configMapRef"
+                    f"{here}.{field}", "is not for a template", hint="use secretRef or configMapRef"
                 )
         prefix = one.get("prefix")
         if not isinstance(prefix, str) or not prefix or _may_reach(prefix) or not _within(prefix, limits.env):
-            cure = "add a prefix such as AWS_, or name each variable in env with valueFrom.secretKeyRef"
+            hint = "add a prefix such as AWS_, or name each variable in env with valueFrom.secretKeyRef"
             raise ManifestRefusedError(
-                f"{here}.prefix", "must be the beginning of variables that are allowed", cure=cure
+                f"{here}.prefix", "must be the beginning of variables that are allowed", hint=hint
             )
 
 

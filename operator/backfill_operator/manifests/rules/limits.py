@@ -89,5 +89,5 @@ def below(path: str, folders: Iterable[str]) -> bool:
 
 
 def ask_for(setting: str, value: str) -> str:
-    """Return the half of a cure that names who can allow it, and where."""
+    """Return the half of a hint that names who can allow it, and where."""
     return f"or have an administrator add {value} to {SETTING}{setting}"

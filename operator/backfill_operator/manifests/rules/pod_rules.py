@@ -99,13 +99,13 @@ def check_template(template: Mapping[str, Any], path: str, container: str, insta
     limits = installation.limits
     for name in template:
         if name not in ("metadata", "spec", "apiVersion", "kind"):
-            raise ManifestRefusedError(f"{path}.{name}", "is no part of a pod template", cure="use metadata and spec")
+            raise ManifestRefusedError(f"{path}.{name}", "is no part of a pod template", hint="use metadata and spec")
     _check_metadata(mapping(template, "metadata", path), f"{path}.metadata", limits)
     spec, at = mapping(template, "spec", path), f"{path}.spec"
     _check_pod_fields(spec, at, limits)
     for number, one in enumerate(entries(spec, "containers", at)):
         here = f"{at}.containers[{number}]"
-        if text(one, "name", here, cure="name the container") == container:
+        if text(one, "name", here, hint="name the container") == container:
             _check_ours(one, here, limits)
         else:
             check_sidecar(one, here, installation)
@@ -118,15 +118,15 @@ def check_template(template: Mapping[str, Any], path: str, container: str, insta
 def check_image(image: str, path: str, installation: Installation) -> None:
     """Refuse an image that is neither the installation's own nor allowed: what runs in a pod has all that the pod has."""
     if not image_allowed(image, (installation.image, *installation.limits.images)):
-        cure = f"use {installation.image}, {ask_for('ALLOWED_IMAGES', 'it')}"
-        raise ManifestRefusedError(path, f"names an image that is not allowed ({image[:200]})", cure=cure)
+        hint = f"use {installation.image}, {ask_for('ALLOWED_IMAGES', 'it')}"
+        raise ManifestRefusedError(path, f"names an image that is not allowed ({image[:200]})", hint=hint)
 
 
 def check_account(account: str, path: str, installation: Installation) -> None:
     """Refuse a service account that is neither the installation's own nor allowed."""
     if account != installation.service_account and not named(account, installation.limits.service_accounts):
-        cure = f"use {installation.service_account}, {ask_for('ALLOWED_SERVICE_ACCOUNTS', account)}"
-        raise ManifestRefusedError(path, f"names an account that is not allowed ({account})", cure=cure)
+        hint = f"use {installation.service_account}, {ask_for('ALLOWED_SERVICE_ACCOUNTS', account)}"
+        raise ManifestRefusedError(path, f"names an account that is not allowed ({account})", hint=hint)
 
 
 def check_resources(resources: Mapping[str, Any], path: str) -> None:
@@ -144,26 +144,26 @@ def _check_metadata(meta: Mapping[str, Any], path: str, limits: Limits) -> None:
         for name in mapping(meta, field, path):
             here = f'{path}.{field}["{name}"]'
             if str(name).startswith(LABEL_PREFIXES):
-                raise ManifestRefusedError(here, "is set by the operator", cure="use another prefix")
+                raise ManifestRefusedError(here, "is set by the operator", hint="use another prefix")
             if not isinstance(name, str) or (("." in name or "/" in name) and not named(name, limits.metadata)):
-                cure = f"remove it, {ask_for('ALLOWED_METADATA', 'its name')}"
-                raise ManifestRefusedError(here, "is not allowed: controllers may act upon it", cure=cure)
+                hint = f"remove it, {ask_for('ALLOWED_METADATA', 'its name')}"
+                raise ManifestRefusedError(here, "is not allowed: controllers may act upon it", hint=hint)
 
 
 def _check_pod_fields(spec: Mapping[str, Any], path: str, limits: Limits) -> None:
     for name, value in spec.items():
         if value is None or name in POD_FIELDS or name in limits.pod_fields:
             continue
-        cure = ELSEWHERE.get(name, "remove it")
+        hint = ELSEWHERE.get(name, "remove it")
         if name in OPTIONAL_POD_FIELDS:
-            cure = f"remove it, {ask_for('ALLOWED_POD_FIELDS', name)}"
-        raise ManifestRefusedError(f"{path}.{name}", "is not for a template", cure=cure)
+            hint = f"remove it, {ask_for('ALLOWED_POD_FIELDS', name)}"
+        raise ManifestRefusedError(f"{path}.{name}", "is not for a template", hint=hint)
     if spec.get("hostUsers") not in (None, False):
-        raise ManifestRefusedError(f"{path}.hostUsers", "can only be false", cure="remove it")
+        raise ManifestRefusedError(f"{path}.hostUsers", "can only be false", hint="remove it")
     priority = spec.get("priorityClassName")
     if priority is not None and not (isinstance(priority, str) and named(priority, limits.priority_classes)):
-        cure = f"remove it, {ask_for('ALLOWED_PRIORITY_CLASSES', str(priority)[:100])}"
-        raise ManifestRefusedError(f"{path}.priorityClassName", "names a class that is not allowed", cure=cure)
+        hint = f"remove it, {ask_for('ALLOWED_PRIORITY_CLASSES', str(priority)[:100])}"
+        raise ManifestRefusedError(f"{path}.priorityClassName", "names a class that is not allowed", hint=hint)
     for number, one in enumerate(entries(spec, "imagePullSecrets", path)):
         _only(one, frozenset({"name"}), f"{path}.imagePullSecrets[{number}]")
     _check_security(mapping(spec, "securityContext", path), POD_SECURITY, f"{path}.securityContext")
@@ -180,11 +180,11 @@ def _check_ours(container: Mapping[str, Any], path: str, limits: Limits) -> None
 def check_sidecar(container: Mapping[str, Any], path: str, installation: Installation) -> None:
     """Refuse a further container, or what it may not have: it shares our network and volumes, and has its own image."""
     if not installation.limits.sidecars:
-        cure = "remove it, or have an administrator set BACKFILL_OPERATOR_ALLOW_SIDECARS"
-        raise ManifestRefusedError(path, "is a container of its own, which is not allowed", cure=cure)
-    text(container, "name", path, cure="name the container")
+        hint = "remove it, or have an administrator set BACKFILL_OPERATOR_ALLOW_SIDECARS"
+        raise ManifestRefusedError(path, "is a container of its own, which is not allowed", hint=hint)
+    text(container, "name", path, hint="name the container")
     _only(container, SIDECAR_FIELDS, path)
-    check_image(text(container, "image", path, cure="name its image"), f"{path}.image", installation)
+    check_image(text(container, "image", path, hint="name its image"), f"{path}.image", installation)
     _check_security(mapping(container, "securityContext", path), CONTAINER_SECURITY, f"{path}.securityContext")
     for number, one in enumerate(entries(container, "ports", path)):
         _only(one, PORT_FIELDS, f"{path}.ports[{number}]")
@@ -198,30 +198,30 @@ def _check_mounts(container: Mapping[str, Any], path: str, *, ours: bool) -> Non
     for number, one in enumerate(entries(container, "volumeMounts", path)):
         here = f"{path}.volumeMounts[{number}]"
         _only(one, MOUNT_FIELDS, here)
-        if text(one, "name", here, cure="name the volume").startswith(OURS):
-            raise ManifestRefusedError(f"{here}.name", "is a volume of the operator's", cure="use a volume of your own")
-        where = text(one, "mountPath", here, cure="say where")
+        if text(one, "name", here, hint="name the volume").startswith(OURS):
+            raise ManifestRefusedError(f"{here}.name", "is a volume of the operator's", hint="use a volume of your own")
+        where = text(one, "mountPath", here, hint="say where")
         parts = where.removeprefix("/").rstrip("/").split("/")
         if not where.startswith("/") or any(part in ("", ".", "..") for part in parts):
-            raise ManifestRefusedError(f"{here}.mountPath", "is no plain path", cure="write it as /lake or /mnt/lake")
+            raise ManifestRefusedError(f"{here}.mountPath", "is no plain path", hint="write it as /lake or /mnt/lake")
         if ours and parts[0] in SYSTEM_FOLDERS:
             words = f"would hide files of the image or of the operator in /{parts[0]}"
-            raise ManifestRefusedError(f"{here}.mountPath", words, cure="mount it elsewhere, as at /lake or /mnt/lake")
+            raise ManifestRefusedError(f"{here}.mountPath", words, hint="mount it elsewhere, as at /lake or /mnt/lake")
 
 
 def check_volume(volume: Mapping[str, Any], path: str, limits: Limits) -> None:
     """Refuse a volume of a type that is not allowed."""
-    if text(volume, "name", path, cure="name the volume").startswith(OURS):
-        cure = f"use a name that does not begin with {OURS}"
-        raise ManifestRefusedError(f"{path}.name", "is set by the operator", cure=cure)
+    if text(volume, "name", path, hint="name the volume").startswith(OURS):
+        hint = f"use a name that does not begin with {OURS}"
+        raise ManifestRefusedError(f"{path}.name", "is set by the operator", hint=hint)
     types = [one for one in volume if one != "name" and volume[one] is not None]
     for kind in types:
         source = mapping(volume, kind, path)
         if kind == "hostPath":
             _check_host_path(source, f"{path}.hostPath", limits)
         elif kind not in limits.volumes:
-            cure = f"use another type, {ask_for('ALLOWED_VOLUMES', str(kind)[:100])}"
-            raise ManifestRefusedError(f"{path}.{kind}", "is a type of volume that is not allowed", cure=cure)
+            hint = f"use another type, {ask_for('ALLOWED_VOLUMES', str(kind)[:100])}"
+            raise ManifestRefusedError(f"{path}.{kind}", "is a type of volume that is not allowed", hint=hint)
         elif kind == "projected":
             for number, one in enumerate(entries(source, "sources", f"{path}.projected")):
                 _check_projected(one, f"{path}.projected.sources[{number}]", limits)
@@ -230,27 +230,27 @@ def check_volume(volume: Mapping[str, Any], path: str, limits: Limits) -> None:
 def _check_projected(source: Mapping[str, Any], path: str, limits: Limits) -> None:
     for kind in source:
         if kind not in limits.volumes:
-            cure = f"use another source, {ask_for('ALLOWED_VOLUMES', str(kind)[:100])}"
-            raise ManifestRefusedError(f"{path}.{kind}", "is a source that is not allowed", cure=cure)
+            hint = f"use another source, {ask_for('ALLOWED_VOLUMES', str(kind)[:100])}"
+            raise ManifestRefusedError(f"{path}.{kind}", "is a source that is not allowed", hint=hint)
 
 
 def _check_host_path(source: Mapping[str, Any], path: str, limits: Limits) -> None:
-    folder = text(source, "path", path, cure="name the folder")
+    folder = text(source, "path", path, hint="name the folder")
     if not below(folder, limits.host_paths):
-        cure = f"use a claim or an object store, {ask_for('ALLOWED_HOST_PATHS', 'the folder')}"
+        hint = f"use a claim or an object store, {ask_for('ALLOWED_HOST_PATHS', 'the folder')}"
         raise ManifestRefusedError(
-            f"{path}.path", f"is a folder of the node ({folder[:200]}), which is not allowed", cure=cure
+            f"{path}.path", f"is a folder of the node ({folder[:200]}), which is not allowed", hint=hint
         )
 
 
 def _check_security(context: Mapping[str, Any], rules: Mapping[str, tuple[Judge, str]], path: str) -> None:
     _only(context, frozenset(rules), path)
-    for name, (judge, cure) in rules.items():
+    for name, (judge, hint) in rules.items():
         if context.get(name) is not None and not judge(context[name]):
-            raise ManifestRefusedError(f"{path}.{name}", "would widen what the pod may do", cure=cure)
+            raise ManifestRefusedError(f"{path}.{name}", "would widen what the pod may do", hint=hint)
 
 
 def _only(holder: Mapping[str, Any], fields: frozenset[str], path: str) -> None:
     for name, value in holder.items():
         if value is not None and name not in fields:
-            raise ManifestRefusedError(f"{path}.{name}", "is not for a template", cure=ELSEWHERE.get(name, "remove it"))
+            raise ManifestRefusedError(f"{path}.{name}", "is not for a template", hint=ELSEWHERE.get(name, "remove it"))

@@ -16,7 +16,7 @@ def mapping(holder: Mapping[str, Any], name: str, path: str) -> Mapping[str, Any
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise ManifestRefusedError(f"{path}.{name}", "must be a mapping", cure=REFERENCE)
+        raise ManifestRefusedError(f"{path}.{name}", "must be a mapping", hint=REFERENCE)
     return value
 
 
@@ -26,13 +26,13 @@ def entries(holder: Mapping[str, Any], name: str, path: str) -> list[Mapping[str
     if value is None:
         return []
     if not isinstance(value, list) or not all(isinstance(one, Mapping) for one in value):
-        raise ManifestRefusedError(f"{path}.{name}", "must be a list of mappings", cure=REFERENCE)
+        raise ManifestRefusedError(f"{path}.{name}", "must be a list of mappings", hint=REFERENCE)
     return value
 
 
-def text(holder: Mapping[str, Any], name: str, path: str, *, cure: str) -> str:
+def text(holder: Mapping[str, Any], name: str, path: str, *, hint: str) -> str:
     """Return the text of that name, which must be there."""
     value = holder.get(name)
     if not isinstance(value, str) or not value:
-        raise ManifestRefusedError(f"{path}.{name}", "is required, as text", cure=cure)
+        raise ManifestRefusedError(f"{path}.{name}", "is required, as text", hint=hint)
     return value

@@ -65,8 +65,8 @@ def judge(pod: DriverPod) -> End:
     if code is not None and 20 <= code < 80:
         return _by_code(pod, code, said)
     if pod.oom_killed:
-        cure = "raise driver.resources.limits.memory, or lower spark.driver.memory"
-        return End("Retry", "Infrastructure", f"the driver's container ran out of memory; {cure}", code)
+        hint = "raise driver.resources.limits.memory, or lower spark.driver.memory"
+        return End("Retry", "Infrastructure", f"the driver's container ran out of memory; {hint}", code)
     if pod.disrupted or pod.reason in NODE_TOOK_IT or code in KILLED or code is None:
         return End("Retry", "Infrastructure", said or "the driver was killed", code)
     return End("Retry", BY_CODE[EXIT_UNEXPECTED].reason, said or f"the driver ended with exit code {code}", code)
@@ -92,7 +92,7 @@ def _by_code(pod: DriverPod, code: int, said: str) -> End:
 
 def _words(pod: DriverPod) -> str:
     if pod.ending is not None and pod.ending.message:
-        return f"{pod.ending.message} {pod.ending.cure}".strip()
+        return f"{pod.ending.message} {pod.ending.hint}".strip()
     # A kubelet says `Error` of whatever ends with another code than 0: that is no news.
     reason = "" if pod.reason in ("Error", "Completed") else pod.reason
     return ": ".join(word for word in (reason, pod.message) if word)

@@ -161,7 +161,7 @@ class SnapshotStrategy:
             raise StateMismatchError(
                 f"version {stored['version']} of the source is not made of the same files as when the job began "
                 f"({stored['files']} files, {stored['rows']} rows then; {len(self._pinned.rows)} and {self._total} now).",
-                cure="The source was replaced: give the job another jobId and another target.",
+                hint="The source was replaced: give the job another jobId and another target.",
             )
         self._sealed = self._harvested = IntervalSet.from_json(stored["done"])
         self._phase = STORED_PHASES.get(stored["phase"], stored["phase"])
@@ -207,7 +207,7 @@ class SnapshotStrategy:
         return AccountingError(
             f"the snapshot of version {self._pinned.version} committed {self._rows} rows, "
             f"the source has {self._pinned.rows_live}.",
-            cure="The target is incomplete: do not use it, and report this as a bug.",
+            hint="The target is incomplete: do not use it, and report this as a bug.",
         )
 
     @property

@@ -32,7 +32,7 @@ FIELDS = {
     ),
     "__COLLATIONS": ("a collation", "Use a target whose texts compare byte by byte."),
 }
-"""Metadata of a column that a seal cannot honour: what it is, and the cure."""
+"""Metadata of a column that a seal cannot honour: what it is, and the hint."""
 
 ICEBERG = ("delta.enableIcebergCompatV1", "delta.enableIcebergCompatV2", "delta.enableIcebergCompatV3")
 CONSTRAINTS = "delta.constraints."
@@ -49,7 +49,7 @@ def check_apart(source: str, target: str) -> None:
     """
     if source == target:
         raise TargetIsSourceError(
-            f"source and target are the same table, {target}.", cure="Change spec.target.delta.path."
+            f"source and target are the same table, {target}.", hint="Change spec.target.delta.path."
         )
     for inner, outer, words in (
         (target, source, "the target lies inside the source's folder"),
@@ -58,7 +58,7 @@ def check_apart(source: str, target: str) -> None:
         if inner.startswith(f"{outer}/"):
             raise TargetIsSourceError(
                 f"{words}, {outer}: a VACUUM of the outer table removes the files of the inner one.",
-                cure="Change spec.target.delta.path.",
+                hint="Change spec.target.delta.path.",
             )
 
 
@@ -69,14 +69,14 @@ def check_key(schema: StructType, key: tuple[str, ...]) -> None:
         KeyInvalidError: names the column.
     """
     if not key:
-        raise KeyInvalidError("an Upsert target needs a key.", cure="Set spec.source.delta.key.")
+        raise KeyInvalidError("an Upsert target needs a key.", hint="Set spec.source.delta.key.")
     for column in key:
         if column not in schema.names:
             raise KeyInvalidError(
-                f"the key column {column!r} is not in what the transform yields.", cure=instead(column, schema.names)
+                f"the key column {column!r} is not in what the transform yields.", hint=instead(column, schema.names)
             )
         if isinstance(schema[column].dataType, MapType | ArrayType | StructType | VariantType):
-            raise KeyInvalidError(f"the key column {column!r} is nested.", cure="Use plain columns as key.")
+            raise KeyInvalidError(f"the key column {column!r} is nested.", hint="Use plain columns as key.")
 
 
 def check_layout(wanted: StructType, *, partition_by: tuple[str, ...], cluster_by: tuple[str, ...]) -> None:
@@ -90,7 +90,7 @@ def check_layout(wanted: StructType, *, partition_by: tuple[str, ...], cluster_b
             if column not in wanted.names:
                 raise TargetSchemaMismatchError(
                     f"spec.target.delta.{name} names {column!r}, which the transform does not yield.",
-                    cure=instead(column, wanted.names),
+                    hint=instead(column, wanted.names),
                 )
     check_partitions("spec.target.delta.partitionBy", wanted, partition_by)
 
@@ -106,7 +106,7 @@ def check_partitions(what: str, schema: StructType, partitions: tuple[str, ...])
             raise TargetSchemaMismatchError(
                 f"{what}: column {column!r} is {schema[column].dataType.simpleString()}, "
                 "and a partition is a folder with the value as its name.",
-                cure="Partition by another column, or by a text made of this one.",
+                hint="Partition by another column, or by a text made of this one.",
             )
 
 
@@ -148,9 +148,9 @@ def check_table(table: TargetTable, *, upserts: bool) -> None:
     for feature in sorted(table.features & FEATURES.keys()):
         raise _unsupported(table.path, FEATURES[feature], ANOTHER)
     for name, field in every_field(table.schema):
-        for key, (words, cure) in FIELDS.items():
+        for key, (words, hint) in FIELDS.items():
             if key in field.metadata:
-                raise _unsupported(table.path, f"{words}: {name}", cure)
+                raise _unsupported(table.path, f"{words}: {name}", hint)
     for column in table.schema:
         for name, field in every_field(column.dataType, f"{column.name}."):
             if not field.nullable:
@@ -168,13 +168,13 @@ def check_schema(wanted: StructType, table: StructType) -> None:
     for field in wanted:
         if field.name not in theirs:
             raise TargetSchemaMismatchError(
-                f"the target has no column {field.name!r}.", cure=instead(field.name, table.names)
+                f"the target has no column {field.name!r}.", hint=instead(field.name, table.names)
             )
         if _plain(theirs[field.name].dataType) != _plain(field.dataType):
             raise TargetSchemaMismatchError(
                 f"column {field.name!r} is {theirs[field.name].dataType.simpleString()} in the target, "
                 f"the transform yields {field.dataType.simpleString()}.",
-                cure="Cast it in spec.transform.select.",
+                hint="Cast it in spec.transform.select.",
             )
     for field in table:
         if field.name in wanted.names:
@@ -187,7 +187,7 @@ def check_schema(wanted: StructType, table: StructType) -> None:
             continue
         raise TargetSchemaMismatchError(
             f"column {field.name!r} of the target {words}, and the transform does not yield it.",
-            cure="Add it to spec.transform.select.",
+            hint="Add it to spec.transform.select.",
         )
 
 
@@ -205,9 +205,9 @@ def every_field(data_type: DataType, inside: str = "") -> Iterator[tuple[str, St
             yield from every_field(data_type.valueType, f"{inside}value.")
 
 
-def _unsupported(what: str, feature: str, cure: str) -> UnsupportedTargetFeatureError:
+def _unsupported(what: str, feature: str, hint: str) -> UnsupportedTargetFeatureError:
     return UnsupportedTargetFeatureError(
-        f"{what} has {feature}, which a commit of staged files cannot honour.", cure=cure
+        f"{what} has {feature}, which a commit of staged files cannot honour.", hint=hint
     )
 
 

@@ -24,7 +24,7 @@ from backfill_core.errors import (
     TargetNotEmptyError,
     TransientError,
 )
-from backfill_core.job.accounting import GONE_CURE
+from backfill_core.job.accounting import GONE_HINT
 from backfill_core.job.owner import OWNER_DOMAIN, Claim, check_claim, claimed, claims_in, released
 from backfill_core.protocol.messages import StagedFile
 from backfill_spark.delta.foreign_commits import commits_of_others
@@ -146,7 +146,7 @@ class DeltaCommitter:
             return tuple(file for file in (self._measure(path, layout) for path in paths) if file.rows)
         except JAVA_ERRORS as error:
             if is_a(error, "FileNotFoundException"):
-                raise StagedFilesGoneError(f"a staged file is gone: {first_line(error)}.", cure=GONE_CURE) from error
+                raise StagedFilesGoneError(f"a staged file is gone: {first_line(error)}.", hint=GONE_HINT) from error
             raise explain(error, self._path) from error
 
     def _known_layout(self) -> Layout:
@@ -203,7 +203,7 @@ class DeltaCommitter:
             by_claim = isinstance(refused, FencedError) and (after.txn_version or 0) < txn_version
             if by_claim or (before is not None and after.owner != before.owner):
                 raise StateMovedError(
-                    "another job made its first commit to the target just now.", cure="Start the job again."
+                    "another job made its first commit to the target just now.", hint="Start the job again."
                 ) from None
             raise
 
@@ -216,14 +216,14 @@ class DeltaCommitter:
             raise StateMovedError(
                 f"an earlier attempt's commit (transaction {found.txn_version}) landed after its state was read "
                 f"(transaction {opened_at}).",
-                cure="Start the job again: it goes on from the newer state.",
+                hint="Start the job again: it goes on from the newer state.",
             )
         if claim is not None:
             check_claim(claim, found.claims, path=self._path)
             if claim.begins and not claim.shares and snapshot is not None and self._has_rows(snapshot):
                 raise TargetNotEmptyError(
                     f"{self._path} got rows after it was looked at, and they are not of this job.",
-                    cure="Use an empty target, and let nobody else write to it.",
+                    hint="Use an empty target, and let nobody else write to it.",
                 )
         return found
 
@@ -291,7 +291,7 @@ class DeltaCommitter:
             raise TargetGoneError(
                 f"the target {self._path} was dropped and made again: it is at version {txn.getReadTableVersion()}, "
                 f"and version {self._sealed} was ours.",
-                cure=BEGIN_ANEW,
+                hint=BEGIN_ANEW,
             )
         return txn
 
@@ -370,6 +370,6 @@ def explain(error: Exception, path: str) -> BackfillError:
     ):
         return FencedError(
             "a newer attempt of this job has committed.",
-            cure="Nothing to do if another driver runs; else start it again.",
+            hint="Nothing to do if another driver runs; else start it again.",
         )
     return explain_target(error, path=path, doing="the commit")

@@ -69,9 +69,9 @@ def check_known(spark: SparkSession, properties: Mapping[str, str]) -> None:
         field = f'spec.target.delta.properties["{name}"]'
         if name.lower().startswith(FEATURE):
             if not delta.TableFeature.featureNameToFeature(name[len(FEATURE) :]).isDefined():
-                raise InvalidSpecError(f"{field}: this release of Delta has no such feature.", cure="Remove it.")
+                raise InvalidSpecError(f"{field}: this release of Delta has no such feature.", hint="Remove it.")
             if value.lower() != "supported":
-                raise InvalidSpecError(f"{field}: {value!r} is no state of a feature.", cure="Write supported.")
+                raise InvalidSpecError(f"{field}: {value!r} is no state of a feature.", hint="Write supported.")
             continue
         one = jvm.java.util.HashMap()
         one.put(name, value)
@@ -79,7 +79,7 @@ def check_known(spark: SparkSession, properties: Mapping[str, str]) -> None:
             delta.DeltaConfigs.validateConfigurations(jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(one))
         except JAVA_ERRORS as error:
             words = in_words(error).partition("To disable this check")[0].strip()
-            raise InvalidSpecError(f"{field}: {value!r} is refused: {words}", cure="Correct or remove it.") from error
+            raise InvalidSpecError(f"{field}: {value!r} is refused: {words}", hint="Correct or remove it.") from error
 
 
 def name_table(spark: SparkSession, path: str, name: str) -> None:

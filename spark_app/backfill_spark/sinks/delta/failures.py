@@ -42,13 +42,13 @@ def explain_making(error: Exception, *, path: str) -> BackfillError:
     if trouble == Trouble.TOO_LONG:  # no row is written yet
         return InvalidSpecError(
             f"spec.target.delta.path: {path} has a part that is longer than its file system takes.",
-            cure="Choose a shorter path.",
+            hint="Choose a shorter path.",
         )
     if trouble in (Trouble.REFUSED, Trouble.UNSUPPORTED) or (
         trouble == Trouble.UNKNOWN and any(is_a(error, name) for name in odd)
     ):
-        cure = "Correct spec.target.delta (path, partitionBy, clusterBy, properties), or the columns of spec.transform."
-        return InvalidSpecError(f"spec.target.delta: Delta refuses the table: {in_words(error)}", cure=cure)
+        hint = "Correct spec.target.delta (path, partitionBy, clusterBy, properties), or the columns of spec.transform."
+        return InvalidSpecError(f"spec.target.delta: Delta refuses the table: {in_words(error)}", hint=hint)
     return _known(error, path=path, words=words) or TransientError(words)
 
 
@@ -56,26 +56,26 @@ def _known(error: Exception, *, path: str, words: str) -> BackfillError | None:
     match trouble_of(error):
         case Trouble.FULL:
             return StorageFullError(
-                f"no space left on the target's storage: {words}.", cure="Free some room; nothing is lost."
+                f"no space left on the target's storage: {words}.", hint="Free some room; nothing is lost."
             )
         case Trouble.TOO_LONG:
             return long_name()
         case Trouble.DENIED:
             return PermissionDeniedError(
-                f"the target cannot be written: {words}.", cure="Grant write access to the table."
+                f"the target cannot be written: {words}.", hint="Grant write access to the table."
             )
         case Trouble.NO_TABLE:
-            return TargetGoneError(f"the target {path} was dropped while it was filled.", cure=BEGIN_ANEW)
+            return TargetGoneError(f"the target {path} was dropped while it was filled.", hint=BEGIN_ANEW)
         case Trouble.UNSUPPORTED:
             said = causes(error)[-1]
             return UnsupportedTargetFeatureError(
                 f"the target cannot be committed to: {said[1] or said[0]}.",
-                cure="Use a target without this table feature.",
+                hint="Use a target without this table feature.",
             )
         case Trouble.DAMAGED | Trouble.GONE:
             return TargetDamagedError(
                 f"a file of the target {path} cannot be read: {words}",
-                cure="Restore the file that the message names, or start again with a new target.",
+                hint="Restore the file that the message names, or start again with a new target.",
             )
         case Trouble.CONFLICT | Trouble.AWAY:
             return TransientError(words)

@@ -42,7 +42,7 @@ class TargetFolder:
             if self._fs.getFileStatus(path).isFile():
                 raise InvalidSpecError(
                     f"spec.target.delta.path: {path.toString()} is a file, and a table is a folder.",
-                    cure="Choose a path that is none, nor lies below one.",
+                    hint="Choose a path that is none, nor lies below one.",
                 )
             self._fs.access(path, action)
         except JAVA_ERRORS as error:
@@ -50,7 +50,7 @@ class TargetFolder:
                 raise explain_making(error, path=self._path) from error
             raise PermissionDeniedError(
                 f"{path.toString()} is not writable for this user.",
-                cure="Grant write access, or choose another target.",
+                hint="Grant write access, or choose another target.",
             ) from error
 
     def check_foreign_files(self) -> None:
@@ -62,7 +62,7 @@ class TargetFolder:
         path = self._jvm.org.apache.hadoop.fs.Path(self._path)
         if self._fs.exists(path) and any(self._is_foreign(one) for one in self._fs.listStatus(path)):
             raise TargetNotEmptyError(
-                f"{self._path} holds files and is no Delta table.", cure="Choose an empty or missing folder."
+                f"{self._path} holds files and is no Delta table.", hint="Choose an empty or missing folder."
             )
 
     def _is_foreign(self, entry: Any) -> bool:

@@ -67,11 +67,11 @@ def check_new(
         if not _is_stored(field.dataType):
             raise TargetSchemaMismatchError(
                 f"column {name!r} is {field.dataType.simpleString()}, and a Delta table has no such type.",
-                cure="Cast it in spec.transform.select, for example to a string or a number.",
+                hint="Cast it in spec.transform.select, for example to a string or a number.",
             )
     if partition_by and {name.lower() for name in wanted.names} <= {name.lower() for name in partition_by}:
         raise TargetSchemaMismatchError(
-            "spec.target.delta.partitionBy names all columns, and a file must have one.", cure="Partition by fewer."
+            "spec.target.delta.partitionBy names all columns, and a file must have one.", hint="Partition by fewer."
         )
     _check_clusters(wanted, cluster_by, indexed_all=any(value(properties, name) for name in INDEXED_NAMES))
 
@@ -82,14 +82,14 @@ def _check_names(wanted: StructType, *, mapped: bool) -> None:
         if name.lower() in seen:
             raise TargetSchemaMismatchError(
                 f"the transform yields column {name!r} twice, or in two cases of letters.",
-                cure="Name each column once in spec.transform.select, with AS.",
+                hint="Name each column once in spec.transform.select, with AS.",
             )
         seen.add(name.lower())
     for path, field in every_field(wanted):
         if not mapped and any(character in ODD_CHARACTERS for character in field.name):
             raise TargetSchemaMismatchError(
                 f"the name of column {path!r} has one of the characters {ODD_CHARACTERS!r}.",
-                cure="Name it with AS in spec.transform.select, or set spec.target.delta.properties: "
+                hint="Name it with AS in spec.transform.select, or set spec.target.delta.properties: "
                 f"{{{MAPPING_MODE}: name}}.",
             )
 
@@ -102,20 +102,20 @@ def _check_clusters(wanted: StructType, cluster_by: tuple[str, ...], *, indexed_
     field = "spec.target.delta.clusterBy"
     if len(cluster_by) > CLUSTERS_MAX:
         raise TargetSchemaMismatchError(
-            f"{field} names {len(cluster_by)} columns, and Delta takes {CLUSTERS_MAX}.", cure="Name fewer."
+            f"{field} names {len(cluster_by)} columns, and Delta takes {CLUSTERS_MAX}.", hint="Name fewer."
         )
     for column in cluster_by:
         kind = wanted[column].dataType
         if not isinstance(kind, SKIPPABLE) or isinstance(kind, INTERVALS):
             raise TargetSchemaMismatchError(
                 f"{field}: column {column!r} is {kind.simpleString()}, which has no order that Delta clusters by.",
-                cure="Cluster by a number, a text, a date or a time.",
+                hint="Cluster by a number, a text, a date or a time.",
             )
         before = sum(_leaves(wanted[name].dataType) for name in wanted.names[: wanted.names.index(column)])
         if before >= INDEXED and not indexed_all:
             raise TargetSchemaMismatchError(
                 f"{field}: column {column!r} is behind the first {INDEXED}, which alone have statistics.",
-                cure="Put it further in front in spec.transform.select, or set "
+                hint="Put it further in front in spec.transform.select, or set "
                 f"spec.target.delta.properties: {{{INDEXED_NAMES[1]}: {column}}}.",
             )
 

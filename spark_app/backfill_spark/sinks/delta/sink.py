@@ -24,7 +24,7 @@ from backfill_core.errors import (
     TargetNotEmptyError,
     TargetSchemaMismatchError,
 )
-from backfill_core.job.accounting import GONE_CURE
+from backfill_core.job.accounting import GONE_HINT
 from backfill_core.protocol.messages import StagedFile
 from backfill_spark.delta.location import in_one_store
 from backfill_spark.delta.log import LOG_ERRORS
@@ -122,7 +122,7 @@ class DeltaSink:
         if not has_state and self._existing_rows == "Refuse" and self._has_rows():
             raise TargetNotEmptyError(
                 f"{self.path} has rows and no state of this job.",
-                cure="Use an empty target"
+                hint="Use an empty target"
                 + ("." if upserts else ", or set spec.target.delta.existingRows: Keep to add to what is there."),
             )
 
@@ -186,7 +186,7 @@ class DeltaSink:
             if failure is not None and not _may_be_others(failure):
                 break
         if failure is None:
-            raise TargetGoneError(f"the target {self.path} was dropped as soon as it was made.", cure=BEGIN_ANEW)
+            raise TargetGoneError(f"the target {self.path} was dropped as soon as it was made.", hint=BEGIN_ANEW)
         raise explain_making(failure, path=self.path) from failure
 
     def _look(self) -> TargetTable | None:
@@ -247,7 +247,7 @@ class DeltaSink:
         except JAVA_ERRORS as error:
             if trouble_of(error) == Trouble.GONE and is_about(error, folder):
                 # A file of the target is none of these: nothing of it is read here.
-                raise StagedFilesGoneError(f"a staged file is gone: {first_line(error)}.", cure=GONE_CURE) from error
+                raise StagedFilesGoneError(f"a staged file is gone: {first_line(error)}.", hint=GONE_HINT) from error
             raise
         return files
 
@@ -287,7 +287,7 @@ class DeltaSink:
         except StagedFilesGoneError:
             if self._look() is None:
                 raise TargetGoneError(
-                    f"the target {self.path} was dropped while it was filled.", cure=BEGIN_ANEW
+                    f"the target {self.path} was dropped while it was filled.", hint=BEGIN_ANEW
                 ) from None
             raise
 
@@ -349,7 +349,7 @@ class DeltaSink:
         text = whole_text(error)
         if "DELTA_NOT_NULL_CONSTRAINT_VIOLATED" in text:
             return TargetSchemaMismatchError(
-                f"the transform yields a null where the target takes none: {first_line(error)}", cure=NOT_NULL_CURE
+                f"the transform yields a null where the target takes none: {first_line(error)}", hint=NOT_NULL_HINT
             )
         found = _NULL_FOUND.search(text)
         if found is None:
@@ -359,11 +359,11 @@ class DeltaSink:
             return KeyInvalidError(
                 f"the key column {field.name!r} is null in a row of the source"
                 f"{' (an empty text, in a partition column)' if self._is_partition_text(field) else ''}.",
-                cure="Choose another key, or leave such rows out with spec.transform.where.",
+                hint="Choose another key, or leave such rows out with spec.transform.where.",
             )
         return TargetSchemaMismatchError(
             f"column {field.name!r} of the target must not be null, and the transform yields a null.",
-            cure=NOT_NULL_CURE,
+            hint=NOT_NULL_HINT,
         )
 
 
@@ -372,7 +372,7 @@ def _may_be_others(error: Exception) -> bool:
     return trouble_of(error) in (Trouble.CONFLICT, Trouble.NO_TABLE, Trouble.GONE, Trouble.UNKNOWN)
 
 
-NOT_NULL_CURE = "Give it a value in spec.transform.select, for example with coalesce, or leave such rows out."
+NOT_NULL_HINT = "Give it a value in spec.transform.select, for example with coalesce, or leave such rows out."
 
 
 def _physical_type(data_type: DataType) -> DataType:

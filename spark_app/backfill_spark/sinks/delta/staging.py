@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from backfill_core.errors import StagedFilesGoneError
-from backfill_core.job.accounting import GONE_CURE
+from backfill_core.job.accounting import GONE_HINT
 from backfill_core.protocol.messages import StagedFile
 from backfill_spark.jvm.errors import JAVA_ERRORS, is_a
 
@@ -98,7 +98,7 @@ class StagingFolder:
             gone = [file.path for file in files if file.path in gone and self._size(file.path) != file.size_bytes]
         if gone:
             raise StagedFilesGoneError(
-                f"{len(gone)} of {len(files)} staged files are gone or changed, as {gone[0]}.", cure=GONE_CURE
+                f"{len(gone)} of {len(files)} staged files are gone or changed, as {gone[0]}.", hint=GONE_HINT
             )
 
     def _size(self, path: str) -> int | None:

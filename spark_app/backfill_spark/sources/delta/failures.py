@@ -31,16 +31,16 @@ def explain_look(error: Exception, *, path: str) -> BackfillError:
     words = f"the source {path} cannot be read: {in_words(error)}"
     match trouble_of(error):
         case Trouble.NO_TABLE:
-            return SourceNotFoundError(f"{path} is not a Delta table.", cure="Check spec.source.delta.path.")
+            return SourceNotFoundError(f"{path} is not a Delta table.", hint="Check spec.source.delta.path.")
         case Trouble.DENIED:
-            return PermissionDeniedError(words, cure="Grant this user read access to the source.")
+            return PermissionDeniedError(words, hint="Grant this user read access to the source.")
         case Trouble.UNSUPPORTED:
             return UnsupportedSourceFeatureError(
                 f"the source {path} cannot be read: {causes(error)[-1][1] or first_line(error)}.",
-                cure="Drop the feature from the source, or read a copy without it.",
+                hint="Drop the feature from the source, or read a copy without it.",
             )
         case Trouble.DAMAGED | Trouble.REFUSED:
-            return SourceDamagedError(words, cure="Restore the source's _delta_log from a backup.")
+            return SourceDamagedError(words, hint="Restore the source's _delta_log from a backup.")
         case _:
             return TransientError(words)
 
@@ -50,11 +50,11 @@ def explain_version(error: Exception, *, path: str, version: int, newest: int) -
     if version < newest and VERSION_GONE.search(whole_text(error)) and trouble_of(error) != Trouble.DENIED:
         return SnapshotExpiredError(
             f"version {version} of {path} cannot be read any more: {in_words(error)}",
-            cure="Its log was cleaned: start a new job from a newer version.",
+            hint="Its log was cleaned: start a new job from a newer version.",
         )
     # What is not known to be gone may be there again in a moment: expired is for ever.
     found = explain_look(error, path=path)
-    return type(found)(f"version {version}: {found.message}", cure=found.cure)
+    return type(found)(f"version {version}: {found.message}", hint=found.hint)
 
 
 def explain(error: Exception, *, path: str, version: int) -> BackfillError | None:
@@ -68,25 +68,25 @@ def explain(error: Exception, *, path: str, version: int) -> BackfillError | Non
     text, trouble, ours = whole_text(error), trouble_of(error), is_about(error, path)
     match trouble:
         case Trouble.FULL:
-            return StorageFullError("no space left while staging.", cure="Free some room; nothing is lost.")
+            return StorageFullError("no space left while staging.", hint="Free some room; nothing is lost.")
         case Trouble.DENIED:
             # Java's FileNotFoundException also says `(Permission denied)`: that file is there.
-            return PermissionDeniedError(in_words(error), cure="Grant this user access.")
+            return PermissionDeniedError(in_words(error), hint="Grant this user access.")
         case Trouble.GONE if ours and "_change_data" in text:
             return ChangeFeedExpiredError(
                 f"files of the change feed of {path} are gone: {in_words(error)}",
-                cure="VACUUM removed them: start a new job on a new target.",
+                hint="VACUUM removed them: start a new job on a new target.",
             )
         case Trouble.GONE if ours:
             return SnapshotExpiredError(
                 f"a file of version {version} of {path} is gone: {in_words(error)}",
-                cure="VACUUM removed it: start a new job on a new target, or keep deleted files for longer.",
+                hint="VACUUM removed it: start a new job on a new target, or keep deleted files for longer.",
             )
         case Trouble.NO_TABLE if ours:
-            return SourceNotFoundError(f"{path} is not a Delta table any more.", cure="Restore it.")
+            return SourceNotFoundError(f"{path} is not a Delta table any more.", hint="Restore it.")
         case Trouble.DAMAGED if ours:
             return SourceDamagedError(
-                f"a file of {path} cannot be read: {in_words(error)}", cure="Restore the file that the message names."
+                f"a file of {path} cannot be read: {in_words(error)}", hint="Restore the file that the message names."
             )
         case Trouble.UNSUPPORTED if ours:
             return explain_look(error, path=path)

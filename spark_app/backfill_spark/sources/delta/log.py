@@ -95,12 +95,12 @@ class VersionLog:
             if version.table_id is not None and version.table_id != self._pinned.table_id:
                 raise SourceReplacedError(
                     f"{self._path} is another table since version {number}.",
-                    cure="Give the job another jobId and another target.",
+                    hint="Give the job another jobId and another target.",
                 )
             if version.operation == "RESTORE":
                 raise SourceReplacedError(
                     f"{self._path} was restored to an older version by version {number}.",
-                    cure="Start a new job on a new target.",
+                    hint="Start a new job on a new target.",
                 )
             if version.schema is not None:
                 self._check_schema(number, version.schema, removes=version.removes)
@@ -128,8 +128,8 @@ class VersionLog:
                 "Set spec.source.delta.schemaChange: Ignore to go on without it, or start a new job.",
             )
 
-    def _changed(self, number: int, what: str, cure: str = "Start a new job on a new target.") -> SchemaChangedError:
-        return SchemaChangedError(f"{what} in version {number} of {self._path}.", cure=cure)
+    def _changed(self, number: int, what: str, hint: str = "Start a new job on a new target.") -> SchemaChangedError:
+        return SchemaChangedError(f"{what} in version {number} of {self._path}.", hint=hint)
 
     def ranges(self, after: int, upto: int) -> list[tuple[bool, int, int]]:
         """Cut `(after, upto]` into runs (has a change feed?, first, last).
@@ -146,7 +146,7 @@ class VersionLog:
                 raise ChangeFeedMissingError(
                     f"version {number} of {self._path} updated or deleted rows ({version.operation}), "
                     "and the table has no change feed.",
-                    cure="Set delta.enableChangeDataFeed = true on the source, then start a new job.",
+                    hint="Set delta.enableChangeDataFeed = true on the source, then start a new job.",
                 )
             if runs and runs[-1][0] == fed:
                 runs[-1] = (fed, runs[-1][1], number)
@@ -169,7 +169,7 @@ class VersionLog:
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 raise SourceDamagedError(
                     f"version {number} of {self._path} is no commit: {error}.",
-                    cure="Restore the file in the source's _delta_log, or start a new job from a version after it.",
+                    hint="Restore the file in the source's _delta_log, or start a new job from a version after it.",
                 ) from error
         return self._seen[number]
 
@@ -200,7 +200,7 @@ class VersionLog:
             if is_a(error, "FileNotFoundException"):
                 raise ChangeFeedExpiredError(
                     f"version {number} of {self._path} is gone before it was consumed.",
-                    cure="The source's log was cleaned: start a new job on a new target, and keep the log for longer.",
+                    hint="The source's log was cleaned: start a new job on a new target, and keep the log for longer.",
                 ) from error
             raise self._unread(error, number) from error
 

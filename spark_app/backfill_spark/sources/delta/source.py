@@ -82,7 +82,7 @@ class DeltaSource:
         if pinned is not None and (head.table_id != pinned.table_id or head.version < pinned.version):
             raise SourceReplacedError(
                 f"{self.path} is another table than when version {pinned.version} was pinned.",
-                cure="It was dropped and made again: give the job another jobId and another target.",
+                hint="It was dropped and made again: give the job another jobId and another target.",
             )
         return head
 
@@ -102,7 +102,7 @@ class DeltaSource:
         if wanted > head.version:
             raise SnapshotExpiredError(
                 f"version {wanted} of {self.path} does not exist, the newest is {head.version}.",
-                cure="Set spec.source.delta.version to an existing one, or leave it out.",
+                hint="Set spec.source.delta.version to an existing one, or leave it out.",
             )
         try:
             self._delta_log = self._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(
@@ -182,7 +182,7 @@ class DeltaSource:
             if name.lower() in RESERVED:
                 raise UnsupportedSourceFeatureError(
                     f"the source {self.path} has a column {name!r}, which is a name of the change feed.",
-                    cure="Rename the column in the source.",
+                    hint="Rename the column in the source.",
                 )
 
     def _check_key(self, schema: StructType) -> None:
@@ -190,7 +190,7 @@ class DeltaSource:
             if column not in schema.names:
                 raise KeyInvalidError(
                     f"spec.source.delta.key names {column!r}, which the source does not have.",
-                    cure=instead(column, schema.names),
+                    hint=instead(column, schema.names),
                 )
 
     def properties(self) -> dict[str, str]:
@@ -219,7 +219,7 @@ class DeltaSource:
             if nulls:
                 raise KeyInvalidError(
                     f"the key column {column!r} is null in {nulls} rows of version {self.version}.",
-                    cure="Choose another key, clean the source, or leave such rows out with spec.transform.where.",
+                    hint="Choose another key, clean the source, or leave such rows out with spec.transform.where.",
                 )
 
     @property

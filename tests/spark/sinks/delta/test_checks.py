@@ -40,7 +40,7 @@ def marked(key, value="x", data_type=None):
 
 
 class TestColumnsThatASealCannotHonour:
-    """Named with the column and a cure, at any depth."""
+    """Named with the column and a hint, at any depth."""
 
     @pytest.mark.parametrize(
         ("key", "words"),
@@ -65,7 +65,7 @@ class TestColumnsThatASealCannotHonour:
     def test_are_refused(self, key, words, wrap, path):
         with pytest.raises(UnsupportedTargetFeatureError, match=f"{words}.*: {path},") as refusal:
             checks.check_table(table(wrap(marked(key))), upserts=False)
-        assert refusal.value.cure
+        assert refusal.value.hint
 
     def test_a_nested_not_null_is_refused(self):
         inner = StructType([StructField("a.b", LongType(), nullable=False)])

@@ -96,4 +96,4 @@ class TestAFolderOfTheProcess:
 
         with pytest.raises(InvalidSettingError, match=r"BACKFILL_STATE_DIR: .* cannot be written") as refusal:
             Rendezvous(folder, "j").__enter__()
-        assert refusal.value.cure
+        assert refusal.value.hint

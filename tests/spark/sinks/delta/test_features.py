@@ -72,7 +72,7 @@ class TestWhatASealCannotHonour:
 
         with pytest.raises(UnsupportedTargetFeatureError, match=words) as refusal:
             sink_at(spark, tmp_path / "t").check(spark.range(1).schema, source_path="/else", has_state=False)
-        assert refusal.value.cure
+        assert refusal.value.hint
         assert log(tmp_path / "t") == before
 
     @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ class TestNotNull:
         error = sink.explain_failure(failure.value)
         assert isinstance(error, TargetSchemaMismatchError)
         assert "'a.b' of the target must not be null" in error.message
-        assert "coalesce" in error.cure
+        assert "coalesce" in error.hint
         assert log(sink.path) == [f"{0:020d}.json"]
 
     def test_a_merge_ends_alike(self, spark, sink):

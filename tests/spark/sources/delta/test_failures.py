@@ -48,7 +48,7 @@ class TestAFileThatIsGone:
 
 
 class TestALookAtTheSource:
-    """The cure is at the source."""
+    """The hint is at the source."""
 
     @pytest.fixture
     def path(self, spark, tmp_path):
