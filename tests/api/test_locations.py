@@ -25,6 +25,7 @@ class TestOneMeaning:
 
     @pytest.mark.parametrize("text", ["lake/x", "./lake:x/y", "~/x", ".", "..", "/a/b:c"])
     def test_what_the_machine_resolves_stays(self, text):
+        """A local path keeps its form; the machine that runs the job resolves it."""
         assert (place(text).scheme, place(text).path) == ("", text)
 
     @pytest.mark.parametrize("text", ["/a b%41ü", "/a%20b", "/a?b#c"])
@@ -45,6 +46,7 @@ class TestOneMeaning:
         ],
     )
     def test_of_a_uri(self, text, uri):
+        """Two spellings of one place must not make two places."""
         assert place(text).uri == uri
 
 
@@ -66,12 +68,14 @@ class TestNoPlace:
 
     @pytest.mark.parametrize(("text", "hint"), REFUSED.items(), ids=map(repr, REFUSED))
     def test_is_refused_with_a_hint(self, text, hint):
+        """A user must learn how to write the place that was meant."""
         with pytest.raises(PlaceError) as refusal:
             place(text)
         assert re.search(hint, refusal.value.hint)
 
     @pytest.mark.parametrize("field", ["source", "target"])
     def test_a_spec_names_the_field(self, field):
+        """A spec has two places, so the error says which one is wrong."""
         paths = {"source": "/a", "target": "/b"} | {field: "file:lake"}
         document = {
             "apiVersion": "backfill.dev/v1alpha1",
@@ -104,6 +108,7 @@ class TestSecrets:
         ],
     )
     def test_a_path_with_one_is_refused_without_showing_it(self, text):
+        """A refusal that repeats the secret would publish it."""
         document = {
             "apiVersion": "backfill.dev/v1alpha1", "kind": "Backfill", "metadata": {"name": "a"},
             "spec": {"source": {"type": "Delta", "delta": {"path": text, "key": ["id"]}}, "target": {"delta": {"path": "/b"}}},
@@ -119,4 +124,5 @@ class TestSecrets:
         "text", ["abfss://c@a.dfs.core.windows.net/x", "s3a://b/a@b:c", "hdfs://host:8020/x", "hdfs://[::1]:8020/x", "hdfs://[::1]/x", "file:/a@b"]
     )  # fmt: skip
     def test_what_only_looks_like_one_is_taken(self, text):
+        """A check that is too strict would refuse real tables."""
         assert place(text).path

@@ -10,6 +10,7 @@ class TestASession:
     """Has each such setting, whatever an image, a cluster or a spec says of others."""
 
     def test_has_what_the_spec_gives_and_the_rest_as_ever(self) -> None:
+        """A default that changes between attempts would change values."""
         conf = settled({ZONE: " Europe/Berlin ", "spark.executor.memory": "2g"})
 
         assert conf == {**meaning.PINNED, **NEVER_OTHERWISE, ZONE: "Europe/Berlin", "spark.executor.memory": "2g"}
@@ -22,5 +23,6 @@ class TestASession:
         assert conf["spark.sql.files.ignoreMissingFiles"] == "false"
 
     def test_what_is_given_is_what_differs(self) -> None:
+        """A setting that repeats the default must not make another job."""
         assert meaning.given({ZONE: "UTC", ANSI: "True", "spark.sql.shuffle.partitions": "4"}) == {}
         assert meaning.given({ANSI: "false", "spark.sql.legacy.x": "1"}) == {ANSI: "false", "spark.sql.legacy.x": "1"}

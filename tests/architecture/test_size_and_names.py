@@ -1,18 +1,28 @@
 """Files and functions can be read by a person in one sitting, and are named for what they are."""
 
 import tomllib
+from collections import Counter
 
 import pytest
 from support.repository import ROOT, functions, name, packaged, python
 
 FILE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 60
+MODULES_MAX = 12
 NAMELESS = {"utils", "util", "helpers", "helper", "common", "misc", "manager", "managers", "stuff", "data", "info"}
+FOLDERS = ("crds", "operator", "spark_app", "tests")
 EXCEPTIONS = tomllib.loads((ROOT / "tests" / "architecture" / "exceptions.toml").read_text())
 
 
+def crowded(root):
+    """Return the folders below the roots that hold too many modules, with how many; an `__init__` is the folder's own page."""
+    modules = [path for folder in FOLDERS for path in (root / folder).rglob("*.py") if path.name != "__init__.py"]
+    held = Counter(path.parent.relative_to(root).as_posix() for path in modules)
+    return {folder: number for folder, number in held.items() if number > MODULES_MAX}
+
+
 class TestNamesSayWhatThingsAre:
-    """A drawer labelled `utils` is opened by everybody and tidied by nobody."""
+    """A drawer labelled `utils` fills up, and is never tidied."""
 
     @pytest.mark.parametrize("path", python(), ids=name)
     def test_a_file_is_named_for_its_idea(self, path):
@@ -50,6 +60,19 @@ class TestNothingIsTooLong:
         }
 
         assert long == set(EXCEPTIONS["functions"])
+
+    def test_folders(self):
+        """A list of 12 names is read at a glance; a longer one is searched."""
+        assert crowded(ROOT) == {}
+
+    def test_a_planted_crowd_is_caught(self, tmp_path):
+        """One module more than is allowed, in a folder below another."""
+        for number in range(MODULES_MAX + 1):
+            file = tmp_path / "operator" / "planted" / f"module_{number}.py"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.touch()
+
+        assert crowded(tmp_path) == {"operator/planted": MODULES_MAX + 1}
 
     @pytest.mark.parametrize("kind", ["files", "functions"])
     def test_every_exception_has_a_reason(self, kind):

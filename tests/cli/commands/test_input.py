@@ -127,6 +127,7 @@ class TestSettingsOfSpark:
     """`--conf` and `--packages` are laid over `spec.spark.conf`, and checked like it."""
 
     def test_are_laid_over_the_file(self, tmp_path):
+        """A flag changes one setting for one run and keeps the others of the file."""
         file = write_yaml(tmp_path / "job.yaml", "/a", "/b", spark={"conf": {"spark.a": "1", "spark.b": "2"}})
         conf = {"spark.b": "3", "spark.jars.packages": "g:n:1"}
 

@@ -14,13 +14,13 @@ from backfill_spark.control.local_registry import Rendezvous
 
 class TestStatus:
     def test_table(self, job):
-        """For people."""
+        """A person reads rows with separators, not JSON."""
         done = backfill("status")
         assert done.exit_code == 0
         assert "1,000 of 4,000 rows" in done.stdout
 
     def test_json(self, job):
-        """For scripts."""
+        """Scripts read the same fields as the progress of a run."""
         words = json.loads(backfill("status", "-o", "json").stdout)
         assert (words["jobId"], words["rowsDone"]) == ("default/job", 1000)
 

@@ -166,6 +166,7 @@ class TestAReceipt:
         assert "source and target are equal" not in shown
 
     def test_rows_that_a_filter_left_out_are_no_loss(self):
+        """Fewer rows than the total look like a loss unless the line explains them."""
         line = one_line(
             Progress(attempt=1, percent=100, rows_total=1_999_980, rows_done=1_999_980, rows_filtered=9_785)
         )

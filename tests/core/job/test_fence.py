@@ -26,6 +26,7 @@ class TestTheFence:
     """The first commit of an attempt is empty, and nothing starts before it is durable."""
 
     def test_is_the_first_action_and_the_only_seal_that_fences(self):
+        """An older attempt must be locked out before any work begins."""
         fence, *others = seals_of(new_job().start(START))
 
         assert others == []
@@ -42,6 +43,7 @@ class TestTheFence:
         assert isinstance(actions[0].error, StateMovedError)
 
     def test_ends_the_attempt_when_a_newer_one_has_sealed(self):
+        """Two attempts that both go on would write every row twice."""
         job = new_job()
         fence = seals_of(job.start(START))[0]
 
@@ -49,6 +51,7 @@ class TestTheFence:
 
     @pytest.mark.parametrize("times", [1, 3])
     def test_is_tried_again_when_the_storage_was_away(self, times):
+        """An outage at the start is no reason to lose the attempt."""
         job, now = new_job(), Now(0.0, 0)
         fence = seals_of(job.start(START))[0]
         for _ in range(times):

@@ -69,6 +69,7 @@ class TestACommitAfterTheReceipt:
     """Nobody compared its rows, and the job said `Complete`."""
 
     def test_makes_it_compare_again_what_the_target_holds_then(self, job):
+        """The receipt must speak of the version at which the job ends."""
         job.others = [DELETED]
         job.answer()
 
@@ -78,6 +79,7 @@ class TestACommitAfterTheReceipt:
         assert job.lasts[-1].compared == 8
 
     def test_that_took_rows_is_named_by_the_next_receipt(self, job):
+        """The user must learn that another writer removed the rows."""
         job.others = [DELETED]
         job.answer()
         job.answer(VnodeMismatch(1, 10, 0))
@@ -86,6 +88,7 @@ class TestACommitAfterTheReceipt:
         assert "Others committed version 8 (DELETE by delta-rs 1.0)" in job.finish.error.message
 
     def test_again_and_again_ends_the_job_by_name(self, job):
+        """A target that never rests would keep the job comparing forever."""
         job.others = [ForeignCommit(8 + number, "WRITE", "x") for number in range(9)]
         for _ in range(COMPARED_AGAIN_MAX + 1):
             job.answer()
@@ -97,6 +100,7 @@ class TestACommitAfterTheReceipt:
 
 class TestACommitWhileTheJobRuns:
     def test_is_a_warning_with_version_operation_and_engine(self):
+        """These three lead a user to the other writer."""
         job = HandDriven(1000)
         job.send(OthersCommitted((DELETED,)))
         job.send(OthersCommitted((DELETED, ForeignCommit(9, "", ""))))
@@ -105,6 +109,7 @@ class TestACommitWhileTheJobRuns:
         assert "version 8 (DELETE by delta-rs 1.0), version 9 (unknown operation by unknown engine)" in warning
 
     def test_many_are_told_in_few_words(self):
+        """A busy target must not fill the status."""
         job = HandDriven(1000)
         job.send(OthersCommitted(tuple(ForeignCommit(number, "WRITE", "x") for number in range(100))))
 
@@ -127,6 +132,7 @@ class TestStagedFilesThatAreGone:
         assert (job.finish.outcome, job.finish.error.retryable) == ("Failed", True)
 
     def test_are_told_by_the_rows_that_were_written(self):
+        """A vacuum and an error of ours need different errors."""
         check_staged("x", written=5, found=5)
         with pytest.raises(StagedFilesGoneError, match="5 rows of x were staged, and the files that are there hold 0"):
             check_staged("x", written=5, found=0)
@@ -134,6 +140,7 @@ class TestStagedFilesThatAreGone:
             check_staged("x", written=5, found=6)
 
     def test_are_not_what_a_source_is_blamed_for(self):
+        """A source that yields too few rows is another failure."""
         check_read("x", read=4, promised=4)
         with pytest.raises(AccountingError, match="yielded 4 rows, the table's metadata says 5"):
             check_read("x", read=4, promised=5)

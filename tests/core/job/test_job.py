@@ -179,6 +179,7 @@ class TestItSaysWhoSetWhatIsInForce:
         assert "revision 3" not in job.view.reason
 
     def test_a_pause(self):
+        """A pause of the spec is lifted in the file, not by a command."""
         job = HandDriven(*LONG, controls=Controls().under_spec("History", None))
         job.let_pass(1.2)
         assert job.view.reason == "the snapshot is paused by the spec"
@@ -221,6 +222,7 @@ class TestTheKeyIsProvenBetweenTheSnapshotAndTheChanges:
         return job
 
     def test_changes_wait_for_it(self):
+        """The first MERGE would hide what the key check looks for."""
         job = self.copied()
         job.let_pass(5.0)
         assert [proof.target_version for proof in job.proofs] == [job.seals]
@@ -232,13 +234,14 @@ class TestTheKeyIsProvenBetweenTheSnapshotAndTheChanges:
         assert len(job.batches) == len(job.proofs) == 1
 
     def test_two_rows_with_one_key_end_the_job(self):
-        """Never Complete."""
+        """A job whose key is not unique must never be Complete."""
         job = self.copied()
         job.send(WorkFailed(job.proofs[0].work_id, DuplicateKeyError("doubled")))
 
         assert (job.finish.outcome, job.finish.error.reason) == ("Failed", "KeyNotUnique")
 
     def test_one_that_could_not_be_made_is_made_again(self):
+        """An outage of the storage says nothing about the key."""
         job = self.copied()
         job.send(WorkFailed(job.proofs[0].work_id, TransientError("away")))
         job.let_pass(5.0)
@@ -247,6 +250,7 @@ class TestTheKeyIsProvenBetweenTheSnapshotAndTheChanges:
         assert job.batches == []
 
     def test_a_pause_of_everything_holds_it(self):
+        """Everything means everything; the check is made after the pause."""
         job = self.copied()
         job.send(command(1, Pause(everything=True, force=True)))
         job.let_pass(5.0)
@@ -257,6 +261,7 @@ class TestTheKeyIsProvenBetweenTheSnapshotAndTheChanges:
         assert len(job.proofs) == 2
 
     def test_nobody_asked(self):
+        """A job that does not need the check must not pay for it."""
         job = HandDriven(1000)
         job.let_pass(1.2)
         job.finish_split()
@@ -269,6 +274,7 @@ class TestAMergeThatNobodyKnowsOf:
     """Neither tried again nor waited for: the next attempt reads the state first."""
 
     def test_ends_the_attempt(self):
+        """Applying it a second time could write its rows twice."""
         job = HandDriven(1000, follow=True)
         job.head = Head(4, WALL_MS)
         job.let_pass(1.2)
@@ -283,6 +289,7 @@ class TestTheSourceIsAskedWhetherItKeepsWhatIsNeeded:
     """A copy of days under a limit must not learn at its end that the next version is gone."""
 
     def test_at_the_start_and_at_every_tenth_barrier(self):
+        """Often enough to warn in time, seldom enough to cost nothing."""
         job = HandDriven(*LONG)
         job.let_pass(25.0, split_s=1.0)
 
@@ -292,6 +299,7 @@ class TestTheSourceIsAskedWhetherItKeepsWhatIsNeeded:
         assert set(asked) == {3, None}
 
     def test_what_is_gone_ends_the_job(self):
+        """Copying on would only delay the same end."""
         job = HandDriven(*LONG)
         job.let_pass(1.2)
         job.send(LookFailed(ChangeFeedExpiredError("version 4 is gone")))
@@ -320,6 +328,7 @@ class TestASourceThatIsFasterThanTheJob:
         job.send(WorkFinished(ChangesApplied(batch.work_id, 5)))
 
     def test_is_named_with_both_rates(self):
+        """The user sees by how much the job is too slow."""
         job = self.following()
         job.head = Head(100, WALL_MS)
         for _ in range(30):

@@ -21,18 +21,22 @@ class TestATargetHasOneOwner:
 
     @pytest.mark.parametrize("ours", [OURS, replace(OURS, shares=True), replace(OURS, begins=False)])
     def test_a_job_that_owns_it_bears_nobody_beside_it(self, ours):
+        """The refusal names both jobs, so that one of them can be changed."""
         with pytest.raises(TargetTakenError, match="'ns/b', which is not finished; this is job 'ns/a'"):
             check(ours, OTHER)
 
     def test_who_does_not_share_joins_nobody(self):
+        """Sharing needs the consent of both jobs."""
         for shares in (True, None):
             with pytest.raises(TargetTakenError):
                 check(OURS, replace(OTHER, shares=shares))
 
     def test_jobs_that_all_say_so_fill_one_together(self):
+        """Several sources may feed one target when every spec says so."""
         check(replace(OURS, shares=True), replace(OTHER, shares=True))
 
     def test_a_finished_job_does_not_mind(self):
+        """A new job may add to what an old one left."""
         check(OURS, replace(OTHER, finished=True))
 
     def test_a_job_of_an_earlier_release_goes_on(self):
@@ -42,6 +46,7 @@ class TestATargetHasOneOwner:
         check(replace(OURS, shares=True), replace(OTHER, shares=None))
 
     def test_its_own_claim_is_no_other(self):
+        """A restart must not be refused by its own earlier attempt."""
         check(replace(OURS, begins=False), replace(OURS, begins=False))
 
 
@@ -49,17 +54,20 @@ class TestTheStoredClaim:
     """What the first commit writes, so that Delta lets one of two pass."""
 
     def test_a_first_commit_always_writes_it(self):
+        """Two first commits then touch the same entry, and Delta refuses the second."""
         text = claimed(OURS, (), None)
 
         assert claimed(OURS, (OURS,), text) == text
 
     def test_a_later_one_writes_it_where_it_is_missing_and_leaves_it_alone_where_it_stands(self):
+        """Each write conflicts with other jobs, so it is made once."""
         later = replace(OURS, begins=False)
         text = claimed(later, (later,), None)
 
         assert claimed(later, (later,), text) is None
 
     def test_it_comes_back_and_leaves_out_who_is_finished(self):
+        """The stored claim must say the same after it was read back."""
         ours = replace(OURS, shares=True)
         done = Claim("backfill.c", "ns/c", shares=True, finished=True)
         text = claimed(ours, (replace(OTHER, shares=True), done), None)
@@ -75,4 +83,5 @@ class TestTheStoredClaim:
 
     @pytest.mark.parametrize("text", ["", "fence", "[]", '{"jobs":{}}'])
     def test_what_nobody_can_read_is_a_claim_too(self, text):
+        """Damage must not open the target for a second owner."""
         assert claims_in({"backfill.b": text, OWNER_DOMAIN: text}) == (Claim("backfill.b", "backfill.b", shares=None),)

@@ -107,7 +107,7 @@ class TestNonConvergent:
             assert one.non_convergent == (judged and lags[-1] >= lags[-1 - STEPS_WATCHED] > 0)
 
     def test_a_falling_lag_converges(self) -> None:
-        """However slowly."""
+        """A slow job is not a stuck one, as long as its lag falls."""
         one = Yardstick(None)
         for lag in range(1000, 900, -1):
             one = one.step(lag, 1)

@@ -86,7 +86,7 @@ class TestRowsThatStayTogether:
         assert not TokenBucket.full(10, 0.0).take(1, 0.0).covers_most(5000, 0.0)
 
     def test_zero_covers_nothing_and_no_limit_everything(self) -> None:
-        """R-SNAP-41."""
+        """R-SNAP-41: the two ends of the range mean what they say."""
         assert not TokenBucket.full(0, 0.0).covers_most(1, 100.0)
         assert TokenBucket.full(None, 0.0).covers_most(10**9, 0.0)
 

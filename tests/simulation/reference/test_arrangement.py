@@ -182,7 +182,7 @@ class TestTheRules:
         assert (one.scans, one.reports) == (0, [Report("finish", 2, 2)])
 
     def test_a_new_job_cannot_be_finished(self) -> None:
-        """R-ARR-5."""
+        """R-ARR-5: a newly added executor has read nothing, so a stored end is damage."""
         with pytest.raises(Fatal):
             machine([1], stored={0: done((1,), 1)})
 
@@ -240,13 +240,13 @@ class TestTheRules:
         assert one.emitted[-1] == inserts(1, 2, 3)
 
     def test_a_throttle_for_others_changes_nothing(self) -> None:
-        """R-ARR-36."""
+        """R-ARR-36: a command for another executor must not start or stop this one."""
         one = machine([1, 2, 3], rate_limit=0)
         feed(one, Barrier(1, 2, mutation=Mutation()), polls=2)
         assert one.emitted == [Barrier(0, 1), Barrier(1, 2)]
 
     def test_a_table_without_a_key_is_read_once(self) -> None:
-        """R-ARR-40."""
+        """R-ARR-40: its single row has no position to go on from, and must not come twice."""
         one = machine([("only",)], Key(()), chunk_size=1)
         feed(one, polls=1)
         feed(one, Barrier(1, 2))

@@ -101,7 +101,7 @@ class TestTheRules:
         assert one.reports == [Report("update", 2, 2)]
 
     def test_an_actor_without_splits_is_done(self) -> None:
-        """R-SRC-24."""
+        """R-SRC-24: it qualifies at once, or the others would wait for it forever."""
         one = machine(topic(), owned=())
         close(one, 1)
         assert one.reports == [Report("finish", 2, 0)]
@@ -216,6 +216,6 @@ class TestTheRules:
         ],
     )
     def test_states_are_stored_as_json(self, state: Split, stored: object) -> None:
-        """R-SRC-44."""
+        """R-SRC-44: a state of one release is read by the next."""
         assert json.loads(state.to_json()) == stored
         assert Split.from_json(state.to_json()) == state

@@ -23,7 +23,7 @@ class TestFirstLine:
         assert first_line(raised.value).endswith("; caused by IllegalStateException: no room")
 
     def test_of_other_exceptions_is_their_own(self):
-        """Shortened."""
+        """A message of a status has room for one short line."""
         assert first_line(ValueError("  a\nb")) == "a"
         assert len(first_line(ValueError("x" * 1000))) == 400
 

@@ -86,7 +86,7 @@ class TestOneCommit:
         assert target.read().count() == 0
 
     def test_an_empty_epoch_can_be_sealed(self, spark, table):
-        """The fence."""
+        """The fence is a commit without files."""
         target = table(spark.range(1))
         target.committer.seal(1, (), "fence")
 
