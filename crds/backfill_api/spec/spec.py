@@ -139,7 +139,7 @@ class BackfillSpec(Model):
     @property
     def key(self) -> tuple[str, ...]:
         """Columns of the target that identify a row: `target.delta.key`, else the source's key."""
-        return self.target.delta.key or (self.source.delta.key if self.source.delta else ())
+        return self.target.params.key or self.source.params.key
 
     @model_validator(mode="after")
     def _upsert_has_key(self) -> Self:

@@ -14,22 +14,13 @@ from typing import Annotated, Any, ClassVar, Final, Literal, Self
 from pydantic import Field, SerializerFunctionWrapHandler, StrictInt, model_serializer, model_validator
 
 from backfill_api.model import Model, cel, member_of, refused
-from backfill_api.spec.bounds import Vnodes
-
-
-class StrategyParams(Model):
-    """Base of all strategies' parameters."""
-
-    PACE: ClassVar[frozenset[str]] = frozenset()
+from backfill_api.spec.params import StrategyParams
 
 
 class SnapshotParams(StrategyParams):
     """One pinned version in splits, then its changes."""
 
     PACE: ClassVar[frozenset[str]] = frozenset({"split_target_seconds", "max_in_flight", "change_batch_seconds"})
-
-    vnodes: Vnodes = 256
-    """Hash partitions of the key space; the unit of verification."""
 
     split_target_seconds: Annotated[StrictInt, Field(ge=1, le=600)] = 4
     """How long one split should take at full speed; a change counts from the next attempt."""

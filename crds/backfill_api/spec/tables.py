@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from backfill_api.model import Model, cel, check_union, refused, unchanged, union_rules
+from backfill_api.model import Model, cel, check_union, member_of, refused, unchanged, union_rules
 from backfill_api.spec.bounds import Columns, Name, Path, Settings, Sql, Version
 from backfill_api.spec.locations import PlaceError, place
+from backfill_api.spec.params import SourceParams, TargetParams
 
 NO_USER = (
     "!has(self.path) || self.path.matches('(?i)^file:') || !self.path.matches('^[^/]*:/*[^/@]*:[^/@]*@')",
@@ -17,7 +19,7 @@ NO_USER = (
 ONE_PLACE = ("has(self.path) != has(self.table)", "give exactly one of path and table")
 
 
-class DeltaSourceSpec(Model):
+class DeltaSource(SourceParams):
     """A Delta table that keeps changing."""
 
     # Of a source, only the policy for later schema changes may change: SchemaChanged asks for it.
@@ -36,14 +38,21 @@ class DeltaSourceSpec(Model):
     table: Name | None = None
     """Name in the catalog; give this or `path`."""
 
-    key: Columns = ()
-    """Columns that identify a row; needed by `Upsert` targets."""
-
     version: Version | None = None
     """Version that the snapshot is read from; default: the newest when the job first starts."""
 
     schema_change: Literal["Fail", "Ignore"] = "Fail"
     """What to do when a column is added while the job runs; any other change of the schema always fails."""
+
+    @property
+    def paths(self) -> Mapping[str, str]:
+        """The table's folder."""
+        return {} if self.path is None else {"path": self.path}
+
+    @property
+    def label(self) -> str:
+        """The table's folder, or its name in the catalog."""
+        return self.path or f"table {self.table}"
 
     @model_validator(mode="after")
     def _checked(self) -> Self:
@@ -67,8 +76,14 @@ class Source(Model):
     type: Literal["Delta"]
     """Which member is set."""
 
-    delta: DeltaSourceSpec | None = None
+    delta: DeltaSource | None = None
     """A Delta table."""
+
+    @property
+    def params(self) -> SourceParams:
+        """Parameters of the chosen source."""
+        member: SourceParams = getattr(self, member_of(self.type))
+        return member
 
     @model_validator(mode="after")
     def _checked(self) -> Self:
@@ -88,7 +103,7 @@ class TransformSpec(Model):
     """SQL condition; a row that fails it is not in the target."""
 
 
-class DeltaTarget(Model):
+class DeltaTarget(TargetParams):
     """The Delta table that is filled; made when it is missing."""
 
     model_config = cel(
@@ -110,12 +125,6 @@ class DeltaTarget(Model):
     table: Name | None = None
     """Name in Spark's catalog, where the table is made when it is missing; give this or `path`."""
 
-    write_mode: Literal["Upsert", "Append", "Changelog"] = "Upsert"
-    """`Upsert`: one row a key. `Append`: for sources that only append. `Changelog`: every change as a row."""
-
-    key: Columns = ()
-    """Columns of the target that identify a row; default: the source's key."""
-
     partition_by: Columns = ()
     """Partition columns, when the table is made."""
 
@@ -125,8 +134,15 @@ class DeltaTarget(Model):
     properties: Settings = Field(default={})
     """Table properties, when the table is made."""
 
-    existing_rows: Literal["Refuse", "Keep"] = "Refuse"
-    """What to do with a table that has rows and no state of this job; `Keep` not with `Upsert`, nor `verify: Final`."""
+    @property
+    def paths(self) -> Mapping[str, str]:
+        """The table's folder."""
+        return {} if self.path is None else {"path": self.path}
+
+    @property
+    def label(self) -> str:
+        """The table's folder, or its name in the catalog."""
+        return self.path or f"table {self.table}"
 
     @model_validator(mode="after")
     def _checked(self) -> Self:
@@ -156,6 +172,12 @@ class Target(Model):
 
     delta: DeltaTarget
     """A Delta table."""
+
+    @property
+    def params(self) -> TargetParams:
+        """Parameters of the chosen target."""
+        member: TargetParams = getattr(self, member_of(self.type))
+        return member
 
 
 def _one_place(path: str | None, table: str | None) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from backfill_api.spec.params import StrategyParams
 from backfill_api.spec.spec import BackfillSpec
-from backfill_api.spec.strategies import StrategyParams
 from backfill_core.errors import BackfillError
 from backfill_core.job.steps import Facts
 from backfill_core.pacing.throttle import TokenBucket
