@@ -15,9 +15,10 @@ from backfill_api.status.plan import Plan
 from backfill_api.status.progress import Progress
 from backfill_api.status.status import BackfillStatus
 from backfill_api.wire import Ack
+from backfill_core.lifecycle.actions import RefetchPods
 from backfill_core.lifecycle.decide import decide
 from backfill_core.lifecycle.naming import driver_name
-from backfill_core.lifecycle.observation import DriverLook, DriverPod, LookLive, Now, Observation
+from backfill_core.lifecycle.observation import DriverLook, DriverPod, Now, Observation
 
 ROOT = Path(__file__).parent.parent
 LIFECYCLE_FILE = ROOT / "docs" / "operator-lifecycle.md"
@@ -49,7 +50,7 @@ def explore() -> Edges:
         status, now_ms = todo.pop()
         for observation in _looks(status, now_ms):
             decision = decide(observation, Now(now_ms))
-            if any(isinstance(one, LookLive) for one in decision.actions):
+            if any(isinstance(one, RefetchPods) for one in decision.actions):
                 continue
             after = decision.status
             ready = next(one for one in after.conditions if one.type == "Ready")

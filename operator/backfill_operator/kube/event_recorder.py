@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from backfill_api.names import API_VERSION, FIELD_MANAGER, KIND
-from backfill_core.lifecycle.observation import EventNote
+from backfill_core.lifecycle.actions import EventNote
 from backfill_operator.kube.client import Cluster
 from backfill_operator.kube.errors import ApiError
 from backfill_operator.kube.rate import TokenBucket

@@ -13,8 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from backfill_api.names import UID_LABEL
+from backfill_core.lifecycle.actions import LaunchDriver
 from backfill_core.lifecycle.naming import driver_name
-from backfill_core.lifecycle.observation import LaunchDriver, Observation, SpecRefused
+from backfill_core.lifecycle.observation import Observation, SpecRefused
 from backfill_operator.drivers.certificates import Credentials, Mint
 from backfill_operator.kube.client import Cluster
 from backfill_operator.kube.errors import AlreadyExistsError, ApiError, RefusedError

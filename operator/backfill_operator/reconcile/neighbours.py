@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from backfill_core.lifecycle.observation import EventNote
+from backfill_core.lifecycle.actions import EventNote
 from backfill_operator.informer.cache import Cache, Key
 from backfill_operator.kube.event_recorder import EventRecorder
 from backfill_operator.kube.resources import Raw

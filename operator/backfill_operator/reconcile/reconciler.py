@@ -14,27 +14,24 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from backfill_api.names import BACKFILL_LABEL, ROLE_LABEL
-from backfill_core.lifecycle.decide import decide
-from backfill_core.lifecycle.naming import base_name, driver_name
-from backfill_core.lifecycle.observation import (
+from backfill_core.lifecycle.actions import (
     Action,
     AddFinalizer,
     Decision,
     DeleteAttemptObjects,
     DeleteObject,
     DeletePod,
-    DriverPod,
+    EnsureObjects,
     EventNote,
-    KeepObjects,
     LaunchDriver,
-    LaunchFailed,
-    LookLive,
-    Now,
-    Observation,
+    PersistIntent,
+    RefetchPods,
     RemoveFinalizer,
     SendCommand,
-    WriteStatusFirst,
 )
+from backfill_core.lifecycle.decide import decide
+from backfill_core.lifecycle.naming import base_name, driver_name
+from backfill_core.lifecycle.observation import DriverPod, LaunchFailed, Now, Observation
 from backfill_operator.drivers.certificates import NoCertificateError
 from backfill_operator.drivers.poller import Drivers, Target
 from backfill_operator.informer.cache import Cache, Key
@@ -171,7 +168,7 @@ class Reconciler:
 
     async def _decide(self, key: Key, raw: Raw, seen: Observation) -> float | None:
         decision = self._decided(key, seen)
-        if decision.actions and isinstance(decision.actions[0], LookLive):
+        if decision.actions and isinstance(decision.actions[0], RefetchPods):
             pods = await self._live_pods(seen, decision.actions[0].pod_name)
             seen = replace(seen, pods=pods, live=True)
             decision = self._decided(key, seen)
@@ -299,7 +296,7 @@ class Reconciler:
             memory.kept_at = now - random.random() * self._keep_every_s
         return max(0.0, memory.kept_at + self._keep_every_s - now)
 
-    async def keep(self, key: Key, raw: Raw, seen: Observation, decision: Decision, action: KeepObjects) -> Raw:
+    async def keep(self, key: Key, raw: Raw, seen: Observation, decision: Decision, action: EnsureObjects) -> Raw:
         """Make again what of a running attempt's objects is gone; return the Backfill, which is written before that."""
         lost = await self.launcher.lost(seen, action.of.attempt)
         if lost:
@@ -338,7 +335,7 @@ class _Round:
         """Do the actions in order, then write the status; the first failure ends it."""
         recorded, version = False, self._version()
         for action in self.decision.actions:
-            if isinstance(action, WriteStatusFirst):
+            if isinstance(action, PersistIntent):
                 self.raw = await self.hands.objects.write(self.raw, self.decision.status, fence=True)
                 recorded = True
             elif not await self._do(action):
@@ -354,7 +351,7 @@ class _Round:
 
     async def _keep(self) -> float | None:
         """Look for the objects of the attempt if it is time; return when it will be."""
-        action = next((one for one in self.decision.actions if isinstance(one, KeepObjects)), None)
+        action = next((one for one in self.decision.actions if isinstance(one, EnsureObjects)), None)
         if action is None:
             return None
         if self.hands.keep_in_s(self.key) <= 0:
@@ -380,7 +377,7 @@ class _Round:
                 self.raw = await hands.objects.set_finalizer(self.raw, there=False)
             case DeleteObject():
                 await hands.objects.delete(self.raw)
-            case WriteStatusFirst() | SendCommand() | KeepObjects() | LookLive():
+            case PersistIntent() | SendCommand() | EnsureObjects() | RefetchPods():
                 pass
         return True
 

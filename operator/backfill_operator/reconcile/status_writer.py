@@ -8,8 +8,8 @@ from typing import Any, Final
 from backfill_api.names import DRAIN_FINALIZER
 from backfill_api.status.status import BackfillStatus
 from backfill_core.errors import BackfillError
-from backfill_core.lifecycle.observation import EventNote
-from backfill_core.lifecycle.status.status_pace import PROGRESS_EVERY_MS, pace
+from backfill_core.lifecycle.actions import EventNote
+from backfill_core.lifecycle.status.write_policy import PROGRESS_EVERY_MS, decide_write
 from backfill_operator.informer.cache import Cache
 from backfill_operator.kube.client import Cluster
 from backfill_operator.kube.errors import RefusedError
@@ -111,7 +111,7 @@ class BackfillWriter:
     async def write_at_pace(self, raw: Raw, stored: BackfillStatus, status: BackfillStatus) -> tuple[Raw, float | None]:
         """Write a status if it is worth it; return the object, and after how long it will be worth it otherwise."""
         written_ms = self._progress_ms.get(raw["metadata"]["uid"])
-        verdict = pace(stored, status, progress_written_ms=written_ms, now_ms=self._now_ms())
+        verdict = decide_write(stored, status, progress_written_ms=written_ms, now_ms=self._now_ms())
         match verdict.write:
             case "Never":
                 return raw, None

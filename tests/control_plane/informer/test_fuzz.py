@@ -13,9 +13,10 @@ from support.operators.rig import NAMESPACE, SPEC, Rig
 from backfill_api.names import ATTEMPT_LABEL, BACKFILL_LABEL, DRAIN_FINALIZER, OVERRIDE_ANNOTATION, ROLE_LABEL
 from backfill_api.spec.spec import BackfillSpec
 from backfill_api.status.status import PendingCommand
+from backfill_core.lifecycle.actions import LaunchDriver
 from backfill_core.lifecycle.decide import decide
 from backfill_core.lifecycle.naming import driver_name
-from backfill_core.lifecycle.observation import DriverPod, LaunchDriver, Now, SpecRefused
+from backfill_core.lifecycle.observation import DriverPod, Now, SpecRefused
 from backfill_operator.drivers.certificates import Credentials
 from backfill_operator.informer.cache import Cache
 from backfill_operator.informer.parse import StatusUnreadableError, observation_of, pod_of

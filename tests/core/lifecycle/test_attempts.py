@@ -6,23 +6,34 @@ from dataclasses import replace
 
 import pytest
 from support.operators.lifecycle_space import STATUSES
-from support.operators.observations import T0, after, checked, conditions, ended, look, pod, reason, running, seen, spec
+from support.operators.observations import (
+    T0,
+    after,
+    checked,
+    conditions,
+    ended,
+    look,
+    observed,
+    pod,
+    reason,
+    running,
+    spec,
+)
 
 from backfill_api.status.ending import Ending
 from backfill_api.status.progress import ProgressSummary
 from backfill_api.status.receipt import ReceiptSummary
 from backfill_api.status.status import BackfillStatus
 from backfill_core import errors
-from backfill_core.lifecycle.observation import (
+from backfill_core.lifecycle.actions import (
     DeleteAttemptObjects,
     DeletePod,
-    KeepObjects,
+    EnsureObjects,
     LaunchDriver,
-    LaunchFailed,
-    LookLive,
-    SpecRefused,
-    WriteStatusFirst,
+    PersistIntent,
+    RefetchPods,
 )
+from backfill_core.lifecycle.observation import LaunchFailed, SpecRefused
 
 OURS, THEIRS = "0f" * 16, "1e" * 16
 
@@ -36,9 +47,9 @@ class TestTheFirstLaunch:
 
     def test_is_on_record_before_anything_is_made(self) -> None:
         """The status says Planned under the look's resourceVersion, then the driver is launched; nothing else is asked."""
-        decision = checked(seen())
+        decision = checked(observed())
 
-        assert decision.actions == (WriteStatusFirst(), LaunchDriver(1, "Run"))
+        assert decision.actions == (PersistIntent(), LaunchDriver(1, "Run"))
         assert decision.status.attempt is not None
         assert decision.status.attempt.state == "Planned"
         assert decision.status.attempt.pod_name == "orders-1-driver"
@@ -49,25 +60,25 @@ class TestTheFirstLaunch:
         annotations = {"backfill.dev/override": '{"throttle":{"rowsPerSecond":7}}'}
         paused = spec(desiredState="Paused", pause={"scope": "All"})
 
-        decision = checked(seen(spec=paused, annotations=annotations))
+        decision = checked(observed(spec=paused, annotations=annotations))
 
         assert decision.actions[1] == LaunchDriver(1, "Run", "All", 7)
 
     def test_an_answer_that_was_lost_is_repaired_by_the_same_name(self) -> None:
         """Planned and nothing to see: it is launched again, fenced; 'already exists' means to look, and then to adopt."""
-        planned = seen(status=STATUSES["planned"])
+        planned = observed(status=STATUSES["planned"])
         again = checked(planned)
         taken = checked(after(planned, again, launch_failed=LaunchFailed(1, T0, 409, "AlreadyExists")))
         found = checked(after(planned, again, pods=(pod(),), live=True))
 
-        assert again.actions == (WriteStatusFirst(), LaunchDriver(1, "Run"))
-        assert taken.actions == (LookLive("orders-1-driver"),)
+        assert again.actions == (PersistIntent(), LaunchDriver(1, "Run"))
+        assert taken.actions == (RefetchPods("orders-1-driver"),)
         assert found.status.attempt is not None
         assert (found.status.attempt.state, found.status.attempt.pod_uid) == ("Created", "pod-1")
 
     def test_a_status_that_was_lost_is_read_off_the_pods(self) -> None:
         """Somebody restored an old backup: the driver that runs is the current attempt, not a second one."""
-        decision = checked(seen(status=BackfillStatus(), pods=(running(4),)))
+        decision = checked(observed(status=BackfillStatus(), pods=(running(4),)))
 
         assert decision.status.attempt is not None
         assert decision.status.attempt.number == 4
@@ -79,42 +90,42 @@ class TestTheTokenOfAnAttempt:
 
     def test_is_on_record_with_the_attempt(self) -> None:
         """In the same write."""
-        decision = checked(seen(token_hash=OURS))
+        decision = checked(observed(token_hash=OURS))
 
-        assert decision.actions == (WriteStatusFirst(), LaunchDriver(1, "Run", token_hashes=(OURS,)))
+        assert decision.actions == (PersistIntent(), LaunchDriver(1, "Run", token_hashes=(OURS,)))
         assert decision.status.attempt is not None
         assert decision.status.attempt.token_hashes == (OURS,)
 
     def test_of_an_operator_that_is_no_more_stays_good(self) -> None:
         """It may have made the Secret; so may its successor, once."""
-        first = seen(token_hash=OURS)
+        first = observed(token_hash=OURS)
         second = checked(after(first, checked(first), token_hash=THEIRS))
         again = checked(after(first, second, token_hash=THEIRS))
 
         for one in (second, again):
-            assert one.actions == (WriteStatusFirst(), LaunchDriver(1, "Run", token_hashes=(OURS, THEIRS)))
+            assert one.actions == (PersistIntent(), LaunchDriver(1, "Run", token_hashes=(OURS, THEIRS)))
             assert one.status.attempt is not None
             assert one.status.attempt.token_hashes == (OURS, THEIRS)
 
     def test_is_no_more_of_too_many(self) -> None:
         """An operator that dies at each launch fills no status."""
-        decision = checked(seen(token_hash=OURS))
+        decision = checked(observed(token_hash=OURS))
         for number in range(20):
-            decision = checked(after(seen(), decision, token_hash=f"{number:032x}"))
+            decision = checked(after(observed(), decision, token_hash=f"{number:032x}"))
         assert decision.status.attempt is not None
         assert decision.status.attempt.token_hashes == tuple(f"{number:032x}" for number in range(12, 20))
 
     def test_is_asked_of_no_attempt_of_an_earlier_version(self) -> None:
         """Its Secret has a token that nobody put on record."""
-        decision = checked(seen(status=STATUSES["planned"], token_hash=OURS))
+        decision = checked(observed(status=STATUSES["planned"], token_hash=OURS))
 
-        assert decision.actions == (WriteStatusFirst(), LaunchDriver(1, "Run"))
+        assert decision.actions == (PersistIntent(), LaunchDriver(1, "Run"))
 
     def test_is_another_one_of_the_next_attempt(self) -> None:
         """What the first Secret says is no secret to whoever may read it."""
-        failed = checked(seen(status=STATUSES["failed"], generation=2, live=True, token_hash=THEIRS))
+        failed = checked(observed(status=STATUSES["failed"], generation=2, live=True, token_hash=THEIRS))
 
-        assert failed.actions == (WriteStatusFirst(), LaunchDriver(2, "Run", token_hashes=(THEIRS,)))
+        assert failed.actions == (PersistIntent(), LaunchDriver(2, "Run", token_hashes=(THEIRS,)))
 
 
 class TestWhatIsInTheWay:
@@ -122,7 +133,7 @@ class TestWhatIsInTheWay:
 
     def test_somebody_elses_pod_stalls(self) -> None:
         """It is not touched, and the words name it."""
-        decision = checked(seen(status=STATUSES["planned"], pods=(running(owner_uid="else"),), live=True))
+        decision = checked(observed(status=STATUSES["planned"], pods=(running(owner_uid="else"),), live=True))
 
         assert reason(decision.status, "Stalled") == "NameCollision"
         assert "orders-1-driver" in decision.events[0].message
@@ -132,7 +143,7 @@ class TestWhatIsInTheWay:
         """The garbage collector has it; two drivers would work on one target."""
         old = running(3, owner_uid="earlier", deletion_ms=T0 + 30_000)
 
-        decision = checked(seen(pods=(old,)))
+        decision = checked(observed(pods=(old,)))
 
         assert reason(decision.status) == "DriverStopping"
         assert decision.actions == ()
@@ -166,7 +177,7 @@ class TestWhatIsInTheWay:
     def test_a_refusal_is_shown_in_the_servers_words(self, status: int, words: str, told: str, stalled: bool) -> None:
         """Waits when waiting helps, stalls when a person must do something, tries again in time either way."""
         refused = LaunchFailed(1, T0, status, "", words)
-        planned = seen(status=STATUSES["planned"], launch_failed=refused)
+        planned = observed(status=STATUSES["planned"], launch_failed=refused)
 
         decision = checked(planned)
         later = checked(planned, minutes_later(6))
@@ -181,7 +192,7 @@ class TestWhatIsInTheWay:
         """Who mended the spec does not wait five minutes."""
         refused = LaunchFailed(1, T0, 422, "Invalid", "no")
 
-        decision = checked(seen(status=STATUSES["planned"], launch_failed=refused, generation=2))
+        decision = checked(observed(status=STATUSES["planned"], launch_failed=refused, generation=2))
 
         assert LaunchDriver(1, "Run") in decision.actions
 
@@ -194,7 +205,7 @@ class TestHowAnAttemptEnds:
         """By its word when it left one; retried exactly when it says so."""
         words = Ending(outcome="Failed", reason=kind.reason, message="because", hint="Do this.")
 
-        decision = checked(seen(status=STATUSES["running"], pods=(ended(kind.exit_code, ending=words),)))
+        decision = checked(observed(status=STATUSES["running"], pods=(ended(kind.exit_code, ending=words),)))
 
         assert decision.status.history[-1].reason == kind.reason
         assert decision.status.history[-1].exit_code == kind.exit_code
@@ -221,7 +232,7 @@ class TestHowAnAttemptEnds:
     )
     def test_a_death_has_one_reason(self, one: object, word: str, phase: str) -> None:
         """And the attempt's objects go before its end is on record."""
-        decision = checked(seen(status=STATUSES["running"], pods=(one,)))
+        decision = checked(observed(status=STATUSES["running"], pods=(one,)))
 
         assert decision.status.history[-1].reason == word
         assert decision.status.phase == phase
@@ -234,16 +245,16 @@ class TestHowAnAttemptEnds:
             receipt=ReceiptSummary(source_version=3, target_version=4, rows=9),
         )  # fmt: skip
 
-        decision = checked(seen(status=STATUSES["running"], pods=(ended(0, ending=words),)))
+        decision = checked(observed(status=STATUSES["running"], pods=(ended(0, ending=words),)))
 
         assert decision.status.progress == ProgressSummary(percent=100, rows_done=9)
         assert decision.status.receipt is not None
-        decision = checked(after(seen(), decision))
+        decision = checked(after(observed(), decision))
         assert conditions(decision.status)["Verified"] == "True"
 
     def test_a_pod_that_is_not_seen_is_looked_for(self) -> None:
         """After a grace, live; only then it is lost."""
-        up = seen(status=STATUSES["running"])
+        up = observed(status=STATUSES["running"])
         unseen = checked(up)
         waiting = checked(after(up, unseen), T0 + 3_000)
         late = checked(after(up, waiting), T0 + 6_000)
@@ -251,14 +262,14 @@ class TestHowAnAttemptEnds:
         back = checked(after(up, waiting, pods=(running(),), look=look(), live=True), T0 + 6_000)
 
         assert reason(unseen.status) == reason(waiting.status) == "DriverMissing"
-        assert late.actions == (LookLive("orders-1-driver"),)
+        assert late.actions == (RefetchPods("orders-1-driver"),)
         assert gone.status.history[-1].reason == "Infrastructure"
         assert back.status.phase == "Running"
 
     def test_one_that_is_stuck_on_a_lost_node_is_removed(self) -> None:
         """A minute after its grace; the target's fence is the second wall."""
         stuck = running(ready=False, deletion_ms=T0)
-        observation = seen(status=STATUSES["running"], pods=(stuck,), finalizers=("backfill.dev/drain",))
+        observation = observed(status=STATUSES["running"], pods=(stuck,), finalizers=("backfill.dev/drain",))
 
         assert checked(observation, T0 + 59_000).actions == ()
         assert checked(observation, T0 + 61_000).actions == (DeletePod("orders-1-driver", "pod-1", 0),)
@@ -271,7 +282,7 @@ class TestTryingAgain:
         """Doubled, at most the maximum, less up to a fifth; the next attempt only after a live look."""
         wish = spec(backoffLimit=3, backoff={"initialSeconds": 10, "maxSeconds": 30})
         now_ms, waits = T0, []
-        observation = seen(spec=wish)
+        observation = observed(spec=wish)
         for attempt in range(1, 5):
             decision = checked(after(observation, checked(observation, now_ms), pods=(ended(137, attempt),)), now_ms)
             if attempt == 4:
@@ -281,7 +292,9 @@ class TestTryingAgain:
             early = checked(after(observation, decision), now_ms + round(waits[-1] * 1000) - 1)
             assert early.status.phase == "Retrying"
             now_ms += round(waits[-1] * 1000)
-            assert checked(after(observation, decision), now_ms).actions == (LookLive(f"orders-{attempt + 1}-driver"),)
+            assert checked(after(observation, decision), now_ms).actions == (
+                RefetchPods(f"orders-{attempt + 1}-driver"),
+            )
             observation = after(observation, decision, live=True)
 
         assert [low <= wait <= high for wait, low, high in zip(waits, (8, 16, 24), (10, 20, 30), strict=True)] == [
@@ -294,15 +307,15 @@ class TestTryingAgain:
         """A job that follows for months survives more than four evictions."""
         status = STATUSES["running"].model_copy(update={"failures": 3})
 
-        decision = checked(seen(status=status, pods=(ended(137),)), minutes_later(61))
+        decision = checked(observed(status=status, pods=(ended(137),)), minutes_later(61))
 
         assert decision.status.failures == 1
         assert decision.status.phase == "Retrying"
 
     def test_objects_are_kept_while_a_driver_runs_and_no_longer(self) -> None:
         """New executors find it by its Service; one that stops needs none."""
-        kept = KeepObjects(LaunchDriver(1, "Run"))
-        up = seen(status=STATUSES["running"], pods=(running(),), look=look())
+        kept = EnsureObjects(LaunchDriver(1, "Run"))
+        up = observed(status=STATUSES["running"], pods=(running(),), look=look())
         stopping = replace(up, spec=spec(suspend=True))
         going = replace(up, pods=(running(deletion_ms=T0),))
         over = replace(up, pods=(ended(137),))
@@ -314,7 +327,7 @@ class TestTryingAgain:
 
     def test_a_driver_that_does_not_start_ends_in_time(self) -> None:
         """Another attempt may find a node; no attempt finds an image that is not there."""
-        starting = seen(status=STATUSES["starting"], pods=(pod(unscheduled="0/3 nodes"),))
+        starting = observed(status=STATUSES["starting"], pods=(pod(unscheduled="0/3 nodes"),))
         late = checked(starting, minutes_later(11))
         no_image = pod(waiting="ErrImagePull", waiting_message="not found: x")
         hopeless = after(starting, checked(starting), pods=(no_image,))
@@ -338,7 +351,7 @@ class TestTryingAgain:
     )
     def test_one_that_started_too_late_says_where_to_look(self, state: dict[str, object], words: str) -> None:
         """A pod that waits for a volume says nothing but ContainerCreating; its events do."""
-        starting = seen(status=STATUSES["starting"], pods=(pod(**state),))
+        starting = observed(status=STATUSES["starting"], pods=(pod(**state),))
         late = checked(after(starting, checked(starting)), minutes_later(11))
         going = checked(after(starting, late, pods=(pod(deletion_ms=T0, **state),)), minutes_later(11))
         over = checked(after(starting, going, pods=(), live=True), minutes_later(12))
@@ -348,7 +361,7 @@ class TestTryingAgain:
 
     def test_a_deadline_stops_at_a_barrier_and_fails(self) -> None:
         """Told by command, not by a kill."""
-        up = seen(status=STATUSES["running"], spec=spec(activeDeadlineSeconds=30), pods=(running(),), look=look())
+        up = observed(status=STATUSES["running"], spec=spec(activeDeadlineSeconds=30), pods=(running(),), look=look())
         stopping = checked(up)
         over = checked(after(up, stopping, pods=(ended(10),), look=None))
 
@@ -357,10 +370,10 @@ class TestTryingAgain:
 
     def test_a_failed_job_is_taken_up_when_its_spec_is_edited(self) -> None:
         """Who raised a limit expects it to count; a complete one stays complete."""
-        failed = seen(status=STATUSES["failed"], generation=2, live=True)
-        complete = seen(status=STATUSES["complete"], generation=2, live=True)
+        failed = observed(status=STATUSES["failed"], generation=2, live=True)
+        complete = observed(status=STATUSES["complete"], generation=2, live=True)
 
-        assert checked(failed).actions == (WriteStatusFirst(), LaunchDriver(2, "Run"))
+        assert checked(failed).actions == (PersistIntent(), LaunchDriver(2, "Run"))
         assert checked(failed).status.failures == 0
         assert checked(complete).status.phase == "Succeeded"
 
@@ -368,7 +381,7 @@ class TestTryingAgain:
     def test_pods_are_kept_as_the_spec_says(self, retain: str, kept: tuple[int, ...]) -> None:
         """Once their end is on record, not before."""
         for code in (0, 40, 137):
-            observation = seen(status=STATUSES["running"], spec=spec(retainDriver=retain), pods=(ended(code),))
+            observation = observed(status=STATUSES["running"], spec=spec(retainDriver=retain), pods=(ended(code),))
             first = checked(observation)
             second = checked(after(observation, first))
             assert not any(isinstance(one, DeletePod) for one in first.actions)

@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import pytest
 from support.operators.lifecycle_space import STATUSES
-from support.operators.observations import T0, after, checked, conditions, ended, look, reason, running, seen, spec
+from support.operators.observations import T0, after, checked, conditions, ended, look, observed, reason, running, spec
 
 from backfill_api.status.status import Control
 from backfill_api.wire import Ack
-from backfill_core.lifecycle.observation import Decision, Observation, SendCommand, WriteStatusFirst
+from backfill_core.lifecycle.actions import Decision, PersistIntent, SendCommand
+from backfill_core.lifecycle.observation import Observation
 
-UP = seen(status=STATUSES["running"], pods=(running(),), look=look(), finalizers=("backfill.dev/drain",))
+UP = observed(status=STATUSES["running"], pods=(running(),), look=look(), finalizers=("backfill.dev/drain",))
 PAUSED = spec(desiredState="Paused")
 
 
@@ -44,10 +45,10 @@ class TestACommand:
         decision = checked(replace(UP, spec=PAUSED))
         again = checked(after(replace(UP, spec=PAUSED), decision))
 
-        assert isinstance(decision.actions[0], WriteStatusFirst)
+        assert isinstance(decision.actions[0], PersistIntent)
         assert sent(decision) == sent(again) == [(1, "Pause")]
         assert control(decision).desired_revision == control(again).desired_revision == 1
-        assert not isinstance(again.actions[0], WriteStatusFirst)
+        assert not isinstance(again.actions[0], PersistIntent)
         assert decision.status.phase == "Pausing"
         assert conditions(decision.status)["ControlSynced"] == "False"
 

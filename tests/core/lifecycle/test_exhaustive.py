@@ -8,17 +8,17 @@ import pytest
 from support.operators.lifecycle_space import SPECS, STATUSES, looks_at
 from support.operators.observations import T0, checked, conditions
 
-from backfill_core.lifecycle.decide import decide
-from backfill_core.lifecycle.naming import number_of
-from backfill_core.lifecycle.observation import (
+from backfill_core.lifecycle.actions import (
     DeleteObject,
     DeletePod,
     LaunchDriver,
-    LookLive,
-    Now,
+    RefetchPods,
     RemoveFinalizer,
     SendCommand,
 )
+from backfill_core.lifecycle.decide import decide
+from backfill_core.lifecycle.naming import number_of
+from backfill_core.lifecycle.observation import Now
 
 ROUNDS = 6
 
@@ -48,7 +48,7 @@ class TestAllAgainstAll:
         for name, observation in looks_at(spec, status):
             for _ in range(ROUNDS):
                 before, decision = observation, decide(observation, Now(T0))
-                if any(isinstance(one, LookLive) for one in decision.actions):
+                if any(isinstance(one, RefetchPods) for one in decision.actions):
                     observation = replace(observation, live=True)
                 observation = replace(observation, status=decision.status)
                 if observation == before and decision.events == ():

@@ -14,28 +14,28 @@ from support.operators.observations import (
     conditions,
     ended,
     look,
+    observed,
     pod,
     reason,
     resource,
     running,
-    seen,
     spec,
 )
 
 from backfill_api.status.ending import Ending
-from backfill_core.lifecycle.observation import (
+from backfill_core.lifecycle.actions import (
     AddFinalizer,
     DeleteObject,
     DeletePod,
     LaunchDriver,
-    LookLive,
+    PersistIntent,
+    RefetchPods,
     RemoveFinalizer,
     SendCommand,
-    WriteStatusFirst,
 )
 
 HELD = ("backfill.dev/drain",)
-UP = seen(status=STATUSES["running"], pods=(running(),), look=look(), finalizers=HELD)
+UP = observed(status=STATUSES["running"], pods=(running(),), look=look(), finalizers=HELD)
 
 
 class TestSuspension:
@@ -47,7 +47,7 @@ class TestSuspension:
         asked = checked(wish)
         over = checked(after(wish, asked, pods=(ended(10),), look=None))
 
-        assert isinstance(asked.actions[0], WriteStatusFirst)
+        assert isinstance(asked.actions[0], PersistIntent)
         assert [one.request.command.type for one in asked.actions if isinstance(one, SendCommand)] == ["Stop"]
         assert asked.status.phase == "Suspending"
         assert (over.status.phase, over.status.failures) == ("Suspended", 0)
@@ -72,10 +72,10 @@ class TestSuspension:
 
     def test_resuming_is_another_attempt_at_once(self) -> None:
         """From the target's own state, and with a deadline of its own."""
-        resumed = seen(status=STATUSES["suspended"], live=True)
+        resumed = observed(status=STATUSES["suspended"], live=True)
         decision = checked(resumed)
 
-        assert decision.actions == (WriteStatusFirst(), LaunchDriver(2, "Run"))
+        assert decision.actions == (PersistIntent(), LaunchDriver(2, "Run"))
         assert decision.status.start_time == "2027-01-15T08:00:00Z"
 
     def test_a_change_of_mind_waits_for_the_drain(self) -> None:
@@ -91,14 +91,14 @@ class TestApproval:
 
     def test_the_first_attempt_is_a_plan(self) -> None:
         """In a pod of its own, whose last words are the plan."""
-        manual = seen(spec=spec(approval="Manual"))
+        manual = observed(spec=spec(approval="Manual"))
         planned = checked(manual)
         words = Ending(outcome="Planned", plan=PLAN)
         waiting = checked(after(manual, planned, pods=(ended(0, kind="Plan", ending=words),)))
         still = checked(after(manual, waiting, live=True))
         go = checked(after(manual, waiting, spec=spec(approval="Manual", approved=True), generation=2, live=True))
 
-        assert planned.actions == (WriteStatusFirst(), LaunchDriver(1, "Plan"))
+        assert planned.actions == (PersistIntent(), LaunchDriver(1, "Plan"))
         assert waiting.status.phase == still.status.phase == "AwaitingApproval"
         assert waiting.status.plan == PLAN
         assert kstatus(resource(manual, waiting.status)) == "InProgress"
@@ -106,13 +106,13 @@ class TestApproval:
 
     def test_who_approved_beforehand_needs_no_plan(self) -> None:
         """There is nothing to wait for."""
-        decision = checked(seen(spec=spec(approval="Manual", approved=True)))
+        decision = checked(observed(spec=spec(approval="Manual", approved=True)))
 
         assert LaunchDriver(1, "Run") in decision.actions
 
     def test_a_plan_without_words_is_made_again(self) -> None:
         """It says nothing that could be approved."""
-        manual = seen(spec=spec(approval="Manual"), status=STATUSES["planning"], pods=(ended(0, kind="Plan"),))
+        manual = observed(spec=spec(approval="Manual"), status=STATUSES["planning"], pods=(ended(0, kind="Plan"),))
 
         assert checked(manual).status.phase == "Retrying"
 
@@ -122,7 +122,7 @@ class TestDeletion:
 
     def test_the_finalizer_is_there_only_while_a_driver_is(self) -> None:
         """So that an operator that was uninstalled holds nothing up."""
-        starting = seen(status=STATUSES["planned"], pods=(pod(),))
+        starting = observed(status=STATUSES["planned"], pods=(pod(),))
 
         assert AddFinalizer() in checked(starting).actions
         assert AddFinalizer() not in checked(replace(starting, spec=spec(deletionPolicy="Immediate"))).actions
@@ -137,16 +137,16 @@ class TestDeletion:
 
         assert told.status.phase == "Terminating"
         assert [one.request.command.type for one in told.actions if isinstance(one, SendCommand)] == ["Stop"]
-        assert isinstance(unseen.actions[0], LookLive)
+        assert isinstance(unseen.actions[0], RefetchPods)
         assert over.actions == (RemoveFinalizer(),)
 
     @pytest.mark.parametrize("refused", [True, False])
     def test_during_a_launch_leaves_nothing(self, refused: bool) -> None:
         """The pod that was asked for may come yet; so it is looked for."""
         given = {"spec": SPECS["refused"]} if refused else {}
-        gone = seen(status=STATUSES["planned"], finalizers=HELD, deletion_ms=T0, **given)
+        gone = observed(status=STATUSES["planned"], finalizers=HELD, deletion_ms=T0, **given)
 
-        assert isinstance(checked(gone).actions[0], LookLive)
+        assert isinstance(checked(gone).actions[0], RefetchPods)
         assert checked(replace(gone, live=True)).actions == (RemoveFinalizer(),)
 
     def test_immediate_waits_for_nobody(self) -> None:
@@ -157,7 +157,7 @@ class TestDeletion:
 
     def test_without_our_finalizer_nothing_is_done(self) -> None:
         """Others hold it, and the garbage collector does the rest; least of all is a driver launched."""
-        assert checked(seen(deletion_ms=T0)).actions == ()
+        assert checked(observed(deletion_ms=T0)).actions == ()
 
 
 class TestTimeToLive:
@@ -165,7 +165,7 @@ class TestTimeToLive:
 
     def test_deletes_a_finished_object_in_time(self) -> None:
         """Not a second before."""
-        over = seen(status=STATUSES["complete"], spec=spec(ttlSecondsAfterFinished=60))
+        over = observed(status=STATUSES["complete"], spec=spec(ttlSecondsAfterFinished=60))
 
         assert checked(over).requeue_after_s == 55
         assert DeleteObject() not in checked(over, T0 + 54_000).actions
@@ -178,7 +178,7 @@ class TestASpecThatCannotBeRead:
 
     def test_launches_nothing_half_valid(self) -> None:
         """A default in place of what was meant could write to the wrong table."""
-        decision = checked(seen(spec=SPECS["refused"]))
+        decision = checked(observed(spec=SPECS["refused"]))
 
         assert decision.actions == ()
         assert reason(decision.status, "Stalled") == "SpecRefused"
@@ -199,13 +199,13 @@ class TestHealth:
     @pytest.mark.parametrize(
         ("observation", "health"),
         [
-            (seen(), "InProgress"),
+            (observed(), "InProgress"),
             (UP, "Current"),
             (replace(UP, spec=spec(desiredState="Paused")), "InProgress"),
             (replace(UP, pods=(ended(0),)), "Current"),
             (replace(UP, pods=(ended(40),)), "Failed"),
             (replace(UP, pods=(ended(60),)), "InProgress"),
-            (seen(spec=spec(suspend=True)), "Current"),
+            (observed(spec=spec(suspend=True)), "Current"),
             (replace(UP, deletion_ms=T0), "Terminating"),
         ],
     )

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 from support.operators.lifecycle_space import STATUSES
-from support.operators.observations import T0, after, checked, conditions, ended, look, pod, reason, running, seen
+from support.operators.observations import T0, after, checked, conditions, ended, look, observed, pod, reason, running
 
 from backfill_api.status.ending import Ending
+from backfill_core.lifecycle.actions import DeletePod, LaunchDriver, RemoveFinalizer
 from backfill_core.lifecycle.naming import BASE_CHARACTERS_MAX, driver_name, number_of
-from backfill_core.lifecycle.observation import DeletePod, LaunchDriver, RemoveFinalizer
 
 RUNNING = STATUSES["running"]
 
@@ -22,7 +22,7 @@ class TestAForgedPod:
         """It said that the job was done, while the driver ran."""
         forged = ended(0, 2, name="helper")
 
-        decision = checked(seen(status=RUNNING, pods=(running(), forged), look=look(), live=True))
+        decision = checked(observed(status=RUNNING, pods=(running(), forged), look=look(), live=True))
 
         assert decision.status.attempt is not None
         assert decision.status.attempt.number == 1
@@ -31,18 +31,18 @@ class TestAForgedPod:
     def test_of_the_next_name_ends_no_job_without_last_words(self) -> None:
         """A driver leaves its last words, or ran before the operator's eyes."""
         forged = ended(0, 2)
-        decision = checked(seen(status=RUNNING, pods=(running(), forged), look=look(), live=True))
+        decision = checked(observed(status=RUNNING, pods=(running(), forged), look=look(), live=True))
         assert "Complete" not in conditions(decision.status)
 
         spoken = replace(forged, ending=Ending(outcome="Complete"))
-        decision = checked(seen(status=RUNNING, pods=(spoken,), live=True))
+        decision = checked(observed(status=RUNNING, pods=(spoken,), live=True))
         assert conditions(decision.status)["Complete"] == "True"
 
     def test_that_has_the_place_of_the_one_on_record_is_not_believed(self) -> None:
         """Same name, another UID: it must go, and it ends nothing."""
         forged = ended(0, 1, uid="pod-9")
 
-        decision = checked(seen(status=RUNNING, pods=(forged,), live=True))
+        decision = checked(observed(status=RUNNING, pods=(forged,), live=True))
 
         assert "Complete" not in conditions(decision.status)
 
@@ -50,7 +50,7 @@ class TestAForgedPod:
         """999,999,999 attempts are all that a name has room for."""
         far = running(999_999_999)
 
-        decision = checked(seen(status=RUNNING, pods=(running(), far), look=look(), live=True))
+        decision = checked(observed(status=RUNNING, pods=(running(), far), look=look(), live=True))
 
         assert decision.status.attempts == 1
         assert any(isinstance(one, DeletePod) and one.name == far.name for one in decision.actions)
@@ -77,7 +77,7 @@ class TestADriverWithoutItsOwner:
     def test_is_drained_all_the_same(self) -> None:
         """Else it went on without anybody who could command it."""
         orphan = running(owner_uid=None, backfill_uid="uid-1")
-        leaving = seen(
+        leaving = observed(
             status=RUNNING, pods=(orphan,), look=look(), live=True, deletion_ms=T0, finalizers=("backfill.dev/drain",)
         )
 
@@ -90,7 +90,7 @@ class TestADriverWithoutItsOwner:
     def test_of_another_backfill_is_not_touched(self) -> None:
         """A label of a UID is as good as an owner, and no better."""
         other = running(owner_uid=None, backfill_uid="uid-2")
-        leaving = seen(status=RUNNING, pods=(other,), live=True, deletion_ms=T0, finalizers=("backfill.dev/drain",))
+        leaving = observed(status=RUNNING, pods=(other,), live=True, deletion_ms=T0, finalizers=("backfill.dev/drain",))
 
         assert RemoveFinalizer() in checked(leaving).actions
 
@@ -102,7 +102,7 @@ class TestADriverOnALostNode:
     def test_is_given_up_after_ten_minutes(self, phase: str) -> None:
         """Its successor never came."""
         lost = running(phase=phase, ready=False)
-        first = seen(status=RUNNING, pods=(lost,), live=True)
+        first = observed(status=RUNNING, pods=(lost,), live=True)
         decision = checked(first)
         later = after(first, decision, pods=(lost,), live=True)
 
@@ -117,7 +117,7 @@ class TestADriverOnALostNode:
     def test_is_kept_while_it_answers(self) -> None:
         """Not ready and heard of: nobody kills it."""
         silent = running(ready=False)
-        first = seen(status=RUNNING, pods=(silent,), live=True, look=look())
+        first = observed(status=RUNNING, pods=(silent,), live=True, look=look())
         decision = checked(first)
         later = checked(after(first, decision, pods=(silent,), look=look()), T0 + 3_600_000)
 
@@ -129,7 +129,7 @@ class TestATargetOfTwo:
 
     def test_is_a_condition_and_an_event(self) -> None:
         """The driver that comes second is refused by the target; this is said before it is paid for."""
-        first = seen(beside=("shop/b", "shop/c", "shop/d", "shop/e"))
+        first = observed(beside=("shop/b", "shop/c", "shop/d", "shop/e"))
         decision = checked(first)
 
         assert conditions(decision.status)["SharedTarget"] == "True"
@@ -142,7 +142,9 @@ class TestATargetOfTwo:
 
     def test_is_none_of_a_job_that_is_over(self) -> None:
         """It writes no more."""
-        assert "SharedTarget" not in conditions(checked(seen(status=STATUSES["complete"], beside=("shop/b",))).status)
+        assert "SharedTarget" not in conditions(
+            checked(observed(status=STATUSES["complete"], beside=("shop/b",))).status
+        )
 
 
 class TestNoRoomForADriver:
@@ -150,7 +152,7 @@ class TestNoRoomForADriver:
 
     def test_is_said_and_waited_for(self) -> None:
         """Nothing is launched, and nothing fails."""
-        full = seen(no_room="10 of 10 drivers run")
+        full = observed(no_room="10 of 10 drivers run")
         decision = checked(full)
 
         assert (decision.actions, reason(decision.status, "Reconciling")) == ((), "DriversLimited")
@@ -159,9 +161,9 @@ class TestNoRoomForADriver:
 
     def test_holds_nobody_who_has_a_place(self) -> None:
         """An attempt that is on record goes on."""
-        planned = checked(seen()).status
+        planned = checked(observed()).status
 
-        assert LaunchDriver(1, "Run") in checked(seen(status=planned, no_room="full", pods=())).actions
-        kept = checked(seen(status=RUNNING, pods=(running(),), look=look(), no_room="full"))
+        assert LaunchDriver(1, "Run") in checked(observed(status=planned, no_room="full", pods=())).actions
+        kept = checked(observed(status=RUNNING, pods=(running(),), look=look(), no_room="full"))
         assert kept.status.phase == "Running"
         assert pod().attempt == 1

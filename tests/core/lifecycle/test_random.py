@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.operators.lifecycle_space import LOOKS, PODS, SPECS, STATUSES
-from support.operators.observations import NAME, T0, UID, checked, pod, seen
+from support.operators.observations import NAME, T0, UID, checked, observed, pod
 
 from backfill_api.status.status import Attempt, Control, PendingCommand, StopRequest
 from backfill_api.wire import Command
@@ -65,7 +65,7 @@ class TestAnythingMayBeSeen:
         """No exception, one launch at most, none beside a driver, legal conditions."""
         update = {"control": control, "failures": failures} | ({"attempt": attempt} if attempt else {})
         checked(
-            seen(
+            observed(
                 spec=SPECS[spec], status=STATUSES[status].model_copy(update=update), pods=tuple(seen_pods), live=live,
                 annotations=notes, launch_failed=refusal, look=LOOKS[said], deletion_ms=deletion_ms,
                 generation=generation, finalizers=("backfill.dev/drain",) if deletion_ms else (),
@@ -77,7 +77,7 @@ class TestAnythingMayBeSeen:
         """A list from a cache has none."""
         some = (*PODS[one], pod(5, phase="Failed", exit_code=1), replace(pod(6), owner_uid="else", phase="Failed"))[:3]
         shuffled = tuple(some[index] for index in order if index < len(some))
-        first, second = (seen(status=STATUSES[status], pods=pods, live=True) for pods in (some, shuffled))
+        first, second = (observed(status=STATUSES[status], pods=pods, live=True) for pods in (some, shuffled))
 
         assert checked(first).status == checked(second).status
         assert set(map(repr, checked(first).actions)) == set(map(repr, checked(second).actions))

@@ -16,10 +16,10 @@ from backfill_api.status.plan import PlanWarning
 from backfill_api.status.progress import ProgressSummary
 from backfill_api.status.status import BackfillStatus
 from backfill_core.lifecycle.inputs.backoff import backoff_ms
-from backfill_core.lifecycle.inputs.policy import Rules
+from backfill_core.lifecycle.inputs.policy import Policy
 from backfill_core.lifecycle.inputs.timestamps import ms_of, rfc3339
 from backfill_core.lifecycle.naming import base_name, driver_name
-from backfill_core.lifecycle.status.status_pace import pace
+from backfill_core.lifecycle.status.write_policy import decide_write
 
 DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 LAST_MS = 253_402_300_799_000
@@ -73,14 +73,14 @@ class TestBackoff:
     @given(st.integers(1, 700), st.integers(0, 10_000), st.integers(1, 1000), st.text(max_size=9))
     def test_stays_within_its_bounds(self, initial: int, more: int, failures: int, uid: str) -> None:
         """At least four fifths of what was asked for, never more than the maximum."""
-        rules = Rules(backoff_initial_s=initial, backoff_max_s=initial + more)
+        rules = Policy(backoff_initial_s=initial, backoff_max_s=initial + more)
         full = min(initial * 2 ** min(failures - 1, 40), initial + more) * 1000
 
         assert full * 0.8 - 20 <= backoff_ms(rules, uid, 3, failures) <= full
 
     def test_spreads_those_that_failed_together(self) -> None:
         """A thousand jobs on one node must not come back at once."""
-        waits = {backoff_ms(Rules(backoff_initial_s=600), f"uid-{number}", 1, 1) for number in range(1000)}
+        waits = {backoff_ms(Policy(backoff_initial_s=600), f"uid-{number}", 1, 1) for number in range(1000)}
 
         assert len(waits) >= 20
 
@@ -129,7 +129,7 @@ class TestPace:
         """A condition waits for nobody."""
         new = self.OLD.model_copy(update=change)
 
-        said = pace(self.OLD, new, progress_written_ms=T0, now_ms=T0 + seconds * 1000)
+        said = decide_write(self.OLD, new, progress_written_ms=T0, now_ms=T0 + seconds * 1000)
 
         assert said.write == expected
         assert said.after_ms == (10_000 if expected == "Later" else 0)

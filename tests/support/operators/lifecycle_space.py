@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
-from support.operators.observations import NAME, T0, ended, look, pod, running, seen, spec
+from support.operators.observations import NAME, T0, ended, look, observed, pod, running, spec
 
 from backfill_api.names import DRAIN_FINALIZER
 from backfill_api.status.conditions import Condition
@@ -122,7 +122,7 @@ LOOKS: dict[str, DriverLook | None] = {
 def looks_at(spec_name: str, status_name: str) -> Iterator[tuple[str, Observation]]:
     """Yield every look with this spec and this stored status, with a name that says what it is."""
     for pods, said, live, deleted in product(PODS, LOOKS, (False, True), (False, True)):
-        observation = seen(
+        observation = observed(
             spec=SPECS[spec_name], status=STATUSES[status_name], pods=PODS[pods], look=LOOKS[said], live=live,
             finalizers=(DRAIN_FINALIZER,) if deleted else (), deletion_ms=T0 - 1_000 if deleted else None,
         )  # fmt: skip

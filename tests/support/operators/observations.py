@@ -11,9 +11,10 @@ from backfill_api.spec.spec import BackfillSpec
 from backfill_api.status.conditions import REASONS
 from backfill_api.status.progress import Progress
 from backfill_api.status.status import BackfillStatus
+from backfill_core.lifecycle.actions import Decision, LaunchDriver
 from backfill_core.lifecycle.decide import decide
 from backfill_core.lifecycle.naming import driver_name, number_of
-from backfill_core.lifecycle.observation import Decision, DriverLook, DriverPod, LaunchDriver, Now, Observation
+from backfill_core.lifecycle.observation import DriverLook, DriverPod, Now, Observation
 
 NAME, UID = "orders", "uid-1"
 T0 = 1_800_000_000_000
@@ -28,7 +29,7 @@ def spec(**fields: Any) -> BackfillSpec:
     return BackfillSpec.model_validate(TABLES | fields)
 
 
-def seen(**fields: Any) -> Observation:
+def observed(**fields: Any) -> Observation:
     """Return a look at a new Backfill, or at whatever the fields say."""
     given: dict[str, Any] = {"namespace": "shop", "name": NAME, "uid": UID, "generation": 1, "spec": spec()}
     return Observation(**(given | fields))
@@ -97,10 +98,10 @@ def checked(observation: Observation, now_ms: int = T0) -> Decision:
     if "LaunchDriver" in names or "SendCommand" in names:
         assert decision.status.attempt is not None
     if "LaunchDriver" in names:
-        assert names[0] == "WriteStatusFirst"
-    assert "WriteStatusFirst" not in names[1:]
-    if "LookLive" in names:
-        assert names == ["LookLive"]
+        assert names[0] == "PersistIntent"
+    assert "PersistIntent" not in names[1:]
+    if "RefetchPods" in names:
+        assert names == ["RefetchPods"]
         assert decision.status == observation.status
         assert not observation.live
     else:

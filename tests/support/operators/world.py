@@ -15,22 +15,19 @@ from backfill_api.names import DRAIN_FINALIZER, OVERRIDE_ANNOTATION, RESTART_ANN
 from backfill_api.status.progress import Progress
 from backfill_api.status.status import BackfillStatus
 from backfill_api.wire import Ack, CommandRequest
-from backfill_core.lifecycle.naming import driver_name
-from backfill_core.lifecycle.observation import (
+from backfill_core.lifecycle.actions import (
     AddFinalizer,
     DeleteAttemptObjects,
     DeleteObject,
     DeletePod,
-    DriverLook,
-    DriverPod,
     LaunchDriver,
-    LaunchFailed,
-    LookLive,
-    Observation,
+    PersistIntent,
+    RefetchPods,
     RemoveFinalizer,
     SendCommand,
-    WriteStatusFirst,
 )
+from backfill_core.lifecycle.naming import driver_name
+from backfill_core.lifecycle.observation import DriverLook, DriverPod, LaunchFailed, Observation
 
 WORK = 12
 """Ticks of work until a job is done."""
@@ -238,7 +235,7 @@ class World:
         look = None if self.faults and self.chance.random() < 0.2 else self._look()
         observation = replace(cr, pods=pods, look=look, launch_failed=self.launch_failed)
         decision = checked(observation, self.now_ms)
-        if decision.actions and isinstance(decision.actions[0], LookLive):
+        if decision.actions and isinstance(decision.actions[0], RefetchPods):
             observation = replace(observation, pods=tuple(self.pods.values()), live=True)
             decision = checked(observation, self.now_ms)
         self.version = observation.resource_version
@@ -260,7 +257,7 @@ class World:
             raise ShellDiedError
 
     def _act(self, action: object, status: BackfillStatus) -> None:
-        if isinstance(action, WriteStatusFirst):
+        if isinstance(action, PersistIntent):
             self._write_status(status, self.version)
             self.version = self.cr.resource_version
         elif isinstance(action, LaunchDriver):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from backfill_core.lifecycle.inputs.policy import Rules
+from backfill_core.lifecycle.inputs.policy import Policy
 
 JITTER_PER_CENT = 20
 """Taken off, never added: `maxSeconds` is a promise. A thousand jobs that one node's death ended do not return at once."""
@@ -12,9 +12,9 @@ JITTER_PER_CENT = 20
 _DOUBLINGS_MAX = 32
 
 
-def backoff_ms(rules: Rules, uid: str, attempt: int, failures: int) -> int:
+def backoff_ms(policy: Policy, uid: str, attempt: int, failures: int) -> int:
     """Return the wait after an attempt: doubled for each failure, at most the maximum; the same on every look."""
-    doubled_s = rules.backoff_initial_s << min(max(failures - 1, 0), _DOUBLINGS_MAX)
+    doubled_s = policy.backoff_initial_s << min(max(failures - 1, 0), _DOUBLINGS_MAX)
     digest = hashlib.sha256(f"{uid}/{attempt}".encode(errors="replace")).digest()
     off = int.from_bytes(digest[:2]) * JITTER_PER_CENT // 65_536
-    return min(doubled_s, rules.backoff_max_s) * 10 * (100 - off)
+    return min(doubled_s, policy.backoff_max_s) * 10 * (100 - off)

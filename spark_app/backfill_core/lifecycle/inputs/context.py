@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 from backfill_api.status.progress import Progress
 from backfill_api.status.status import Attempt, BackfillStatus, Condition
-from backfill_core.lifecycle.inputs.desired import Wanted, wanted_of
-from backfill_core.lifecycle.inputs.policy import Rules
+from backfill_core.lifecycle.inputs.desired import Desired, desired_of
+from backfill_core.lifecycle.inputs.policy import Policy
 from backfill_core.lifecycle.inputs.timestamps import ms_of, rfc3339
 from backfill_core.lifecycle.naming import driver_name, number_of
 from backfill_core.lifecycle.observation import DriverLook, DriverPod, Observation
@@ -20,23 +20,23 @@ UNREACHABLE_MS = 15_000
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class Context:
     """What the branches of `decide` go by."""
 
-    seen: Observation
+    observation: Observation
     now_ms: int
-    rules: Rules
-    wanted: Wanted
+    policy: Policy
+    desired: Desired
     status: BackfillStatus
     """As stored; but when a newer attempt's pod is there, that attempt is the current one."""
 
     pod: DriverPod | None
     """The current attempt's."""
 
-    strays: tuple[DriverPod, ...]
+    orphan_pods: tuple[DriverPod, ...]
     """Ours, still able to run, and not the current attempt's."""
 
-    strangers: tuple[DriverPod, ...]
+    foreign_pods: tuple[DriverPod, ...]
     """Somebody else's under our label or name, still there."""
 
     ours: tuple[DriverPod, ...]
@@ -55,16 +55,16 @@ class Sight:
     def plan_first(self) -> bool:
         """Must a plan be made and approved before the next attempt? Not once a driver has run: then it was approved."""
         last = self.status.attempt
-        return self.rules.plan_first and (last is None or last.kind == "Plan")
+        return self.policy.plan_first and (last is None or last.kind == "Plan")
 
     @property
     def pod_name(self) -> str:
         """The name that the current attempt's pod has, or would have."""
         number = self.status.attempt.number if self.status.attempt else 1
-        return driver_name(self.seen.name, number)
+        return driver_name(self.observation.name, number)
 
     @property
-    def moment(self) -> str:
+    def timestamp(self) -> str:
         """Now, as it is written."""
         return rfc3339(self.now_ms)
 
@@ -108,40 +108,44 @@ class Sight:
         return limit_ms - max(0, self.now_ms - (self.now_ms if since_ms is None else since_ms))
 
 
-def see(seen: Observation, now_ms: int) -> Sight:
+def classify(observation: Observation, now_ms: int) -> Context:
     """Sort what was seen."""
     drivers = [
-        replace(pod, attempt=number) for pod in seen.pods if (number := number_of(seen.name, pod.name)) is not None
+        replace(pod, attempt=number)
+        for pod in observation.pods
+        if (number := number_of(observation.name, pod.name)) is not None
     ]
-    ours = [pod for pod in drivers if _is_ours(pod, seen)]
-    status = _with_newest_attempt(seen.status, ours)
+    ours = [pod for pod in drivers if _is_ours(pod, observation)]
+    status = _with_newest_attempt(observation.status, ours)
     current = status.attempt
     mine = [pod for pod in ours if current is not None and _is_of(pod, current)]
     # The one that is on record first; else one that can still run. By name at the end, so that order does not matter.
     mine.sort(key=lambda pod: (pod.uid != (current.pod_uid if current else None), pod.over, pod.name, pod.uid))
     pod = mine[0] if mine else None
     ended = current is None or current.state == "Ended"
-    strays = [one for one in ours if not one.over and (ended or one is not pod)]
-    look = seen.look
+    orphan_pods = [one for one in ours if not one.over and (ended or one is not pod)]
+    look = observation.look
     if look is not None and (ended or current is None or look.attempt != current.number):
         look = None
-    return Sight(
-        seen=seen,
+    return Context(
+        observation=observation,
         now_ms=now_ms,
-        rules=Rules.of(seen.spec),
-        wanted=wanted_of(seen.spec, seen.annotations),
+        policy=Policy.of(observation.spec),
+        desired=desired_of(observation.spec, observation.annotations),
         status=status,
         pod=pod,
-        strays=tuple(sorted(strays, key=lambda one: (one.name, one.uid))),
-        strangers=tuple(one for one in drivers if not _is_ours(one, seen) and _in_the_way(one, seen, status)),
+        orphan_pods=tuple(sorted(orphan_pods, key=lambda one: (one.name, one.uid))),
+        foreign_pods=tuple(
+            one for one in drivers if not _is_ours(one, observation) and _in_the_way(one, observation, status)
+        ),
         ours=tuple(ours),
         look=look,
     )
 
 
-def _is_ours(pod: DriverPod, seen: Observation) -> bool:
+def _is_ours(pod: DriverPod, observation: Observation) -> bool:
     """Was it made for this very Backfill? Only pods with a driver's name come here: another name is no driver's."""
-    return pod.owner_uid == seen.uid or (pod.owner_uid is None and pod.backfill_uid == seen.uid)
+    return pod.owner_uid == observation.uid or (pod.owner_uid is None and pod.backfill_uid == observation.uid)
 
 
 def _with_newest_attempt(status: BackfillStatus, pods: list[DriverPod]) -> BackfillStatus:
@@ -159,10 +163,10 @@ def _is_of(pod: DriverPod, attempt: Attempt) -> bool:
     return pod.uid == attempt.pod_uid if attempt.pod_uid else pod.attempt == attempt.number
 
 
-def _in_the_way(pod: DriverPod, seen: Observation, status: BackfillStatus) -> bool:
+def _in_the_way(pod: DriverPod, observation: Observation, status: BackfillStatus) -> bool:
     """Does somebody else's pod keep ours from being made, or does it work on the same target?"""
     number = status.attempt.number if status.attempt else 1
-    return not pod.over or pod.name == driver_name(seen.name, number)
+    return not pod.over or pod.name == driver_name(observation.name, number)
 
 
 def _says(condition: Condition, type_: str) -> bool:

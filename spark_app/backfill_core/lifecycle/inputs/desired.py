@@ -17,7 +17,7 @@ Scope = Literal["History", "All"]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Desired:
     """Controls that ought to be in force; the defaults are those of an empty spec."""
 
     paused: Scope | None = None
@@ -30,7 +30,7 @@ class Wanted:
     """Why the annotation was ignored; empty: it was not."""
 
 
-def wanted_of(spec: BackfillSpec | SpecRefused, annotations: Mapping[str, str]) -> Wanted:
+def desired_of(spec: BackfillSpec | SpecRefused, annotations: Mapping[str, str]) -> Desired:
     """Lay the override above the spec; one that is not understood completely is ignored completely.
 
     Half an emergency brake is worse than one that visibly does not work.
@@ -45,7 +45,7 @@ def wanted_of(spec: BackfillSpec | SpecRefused, annotations: Mapping[str, str]) 
     pause = override.pause or pause or PauseSpec()
     if override.throttle is not None:
         rate = override.throttle.rows_per_second
-    return Wanted(
+    return Desired(
         paused=pause.scope if state == "Paused" else None,
         rows_per_second=rate,
         suspend=suspend if override.suspend is None else override.suspend,

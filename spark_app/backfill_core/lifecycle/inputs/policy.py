@@ -15,7 +15,7 @@ SEALS_WAITED = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class Policy:
     """Limits and policies; the defaults are those of the spec's own fields."""
 
     refused: str = ""
@@ -37,7 +37,7 @@ class Rules:
     """Must somebody approve of a plan first, who has not done so?"""
 
     @classmethod
-    def of(cls, spec: BackfillSpec | SpecRefused) -> Rules:
+    def of(cls, spec: BackfillSpec | SpecRefused) -> Policy:
         """Read them from a spec."""
         if isinstance(spec, SpecRefused):
             return cls(refused="; ".join(spec.errors) or "the spec cannot be read")

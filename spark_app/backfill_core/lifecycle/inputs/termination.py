@@ -31,7 +31,7 @@ KILLED: Final = frozenset({128 + 9, 128 + 15})
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class Termination:
     """How an attempt ended."""
 
     outcome: Literal["Complete", "Planned", "Stopped", "Retry", "Final"]
@@ -53,41 +53,45 @@ def _errors() -> tuple[dict[str, type[BackfillError]], dict[int, type[BackfillEr
 BY_REASON, BY_CODE = _errors()
 
 
-def judge(pod: DriverPod) -> End:
+def classify(pod: DriverPod) -> Termination:
     """Say why a pod that is over ended."""
     code, said = pod.exit_code, _words(pod)
     if code == EXIT_COMPLETE or (code is None and pod.phase == "Succeeded"):
         return _complete(pod, code)
     if code == EXIT_STOPPED:
-        return End("Stopped", "Stopped", said or "stopped at a barrier", code)
+        return Termination("Stopped", "Stopped", said or "stopped at a barrier", code)
     if code == EXIT_USAGE or pod.reason in CANNOT_RUN:
-        return End("Final", "SubmissionFailed", said or "the driver's command line or settings are wrong", code)
+        return Termination("Final", "SubmissionFailed", said or "the driver's command line or settings are wrong", code)
     if code is not None and 20 <= code < 80:
         return _by_code(pod, code, said)
     if pod.oom_killed:
         hint = "raise driver.resources.limits.memory, or lower spark.driver.memory"
-        return End("Retry", "Infrastructure", f"the driver's container ran out of memory; {hint}", code)
+        return Termination("Retry", "Infrastructure", f"the driver's container ran out of memory; {hint}", code)
     if pod.disrupted or pod.reason in NODE_TOOK_IT or code in KILLED or code is None:
-        return End("Retry", "Infrastructure", said or "the driver was killed", code)
-    return End("Retry", BY_CODE[EXIT_UNEXPECTED].reason, said or f"the driver ended with exit code {code}", code)
+        return Termination("Retry", "Infrastructure", said or "the driver was killed", code)
+    return Termination(
+        "Retry", BY_CODE[EXIT_UNEXPECTED].reason, said or f"the driver ended with exit code {code}", code
+    )
 
 
-def _complete(pod: DriverPod, code: int | None) -> End:
+def _complete(pod: DriverPod, code: int | None) -> Termination:
     if pod.kind == "Run":
-        return End("Complete", "Complete", exit_code=code)
+        return Termination("Complete", "Complete", exit_code=code)
     if pod.ending is not None and pod.ending.plan is not None:
-        return End("Planned", "Planned", exit_code=code)
-    return End("Retry", "Unexpected", "the plan's pod ended well and left no plan", code)
+        return Termination("Planned", "Planned", exit_code=code)
+    return Termination("Retry", "Unexpected", "the plan's pod ended well and left no plan", code)
 
 
-def _by_code(pod: DriverPod, code: int, said: str) -> End:
+def _by_code(pod: DriverPod, code: int, said: str) -> Termination:
     """Trust the word of the ending when it fits the code: several errors share one."""
     named = BY_REASON.get(pod.ending.reason) if pod.ending else None
     kind = named if named is not None and named.exit_code == code else BY_CODE.get(code)
     # A code that only a newer driver knows: its range says whether to try again.
     retryable = 60 <= code < 80 if kind is None else kind.retryable
     reason = "Unexpected" if kind is None else kind.reason
-    return End("Retry" if retryable else "Final", reason, said or f"the driver ended with exit code {code}", code)
+    return Termination(
+        "Retry" if retryable else "Final", reason, said or f"the driver ended with exit code {code}", code
+    )
 
 
 def _words(pod: DriverPod) -> str:

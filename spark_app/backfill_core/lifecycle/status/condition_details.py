@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from backfill_api.status.status import Condition, Control
-from backfill_core.lifecycle.inputs.context import Sight
+from backfill_core.lifecycle.inputs.context import Context
 from backfill_core.lifecycle.status.conditions import Fact
 from backfill_core.pacing.convergence import STUCK
 
@@ -11,17 +11,17 @@ _KEPT = ("CaughtUp", "Verified")
 """What an attempt found out is still true when it is over."""
 
 
-def without_driver(sight: Sight, *, suspended: str = "") -> dict[str, Fact]:
+def without_driver(context: Context, *, suspended: str = "") -> dict[str, Fact]:
     """Return the details while no driver can be there.
 
     Args:
-        sight: The look.
+        context: The classified observation.
         suspended: The reason of `Suspended`; empty: it is not.
     """
     off = Fact("False", "NotRequested")
     return {
-        **_kept(sight),
-        **_verified(sight),
+        **_kept(context),
+        **_verified(context),
         "DriverReady": Fact("False", "NoDriver"),
         "Paused": off,
         "Throttled": off,
@@ -29,19 +29,19 @@ def without_driver(sight: Sight, *, suspended: str = "") -> dict[str, Fact]:
     }
 
 
-def with_driver(sight: Sight, control: Control) -> dict[str, Fact]:
+def with_driver(context: Context, control: Control) -> dict[str, Fact]:
     """Return the details of an attempt in flight."""
     made = {
-        **_kept(sight, "NonConvergent"),
-        **_verified(sight),
-        "DriverReady": _driver(sight),
+        **_kept(context, "NonConvergent"),
+        **_verified(context),
+        "DriverReady": _driver(context),
         "Suspended": Fact("False", "NotRequested"),
-        "Paused": _in_force(sight, control, ("Pause", "Resume"), "Paused"),
-        "Throttled": _in_force(sight, control, ("Throttle",), "Throttled"),
+        "Paused": _in_force(context, control, ("Pause", "Resume"), "Paused"),
+        "Throttled": _in_force(context, control, ("Throttle",), "Throttled"),
     }
     if made["DriverReady"].status == "True":
-        made["ControlSynced"] = _synced(sight, control)
-    progress = sight.progress
+        made["ControlSynced"] = _synced(context, control)
+    progress = context.progress
     if progress is not None and progress.table_version is not None:
         made["CaughtUp"] = Fact("True", "CaughtUp") if progress.caught_up else Fact("False", "Behind")
         rates = next((words for words in progress.warnings if words.startswith(STUCK)), "")
@@ -50,12 +50,12 @@ def with_driver(sight: Sight, control: Control) -> dict[str, Fact]:
     return made
 
 
-def _driver(sight: Sight) -> Fact:
-    pod = sight.pod
+def _driver(context: Context) -> Fact:
+    pod = context.pod
     if pod is None:
         return Fact("False", "NoDriver")
-    if sight.unreachable:
-        words = sight.look.unreachable if sight.look else ""
+    if context.unreachable:
+        words = context.look.unreachable if context.look else ""
         return Fact("False", "DriverUnreachable", f"its control server does not answer: {words}".removesuffix(": "))
     if pod.ready:
         return Fact("True", "Running")
@@ -63,22 +63,22 @@ def _driver(sight: Sight) -> Fact:
     return Fact("False", "Launching", f"{why}: {pod.waiting_message}" if pod.waiting and pod.waiting_message else why)
 
 
-def missing(sight: Sight) -> Fact:
+def missing(context: Context) -> Fact:
     """Return the fact whose time of transition is when the driver's pod was missed first."""
-    return Fact("Unknown", "DriverMissing", f"pod {sight.pod_name} was not seen")
+    return Fact("Unknown", "DriverMissing", f"pod {context.pod_name} was not seen")
 
 
-def _in_force(sight: Sight, control: Control, kinds: tuple[str, ...], type_: str) -> Fact:
+def _in_force(context: Context, control: Control, kinds: tuple[str, ...], type_: str) -> Fact:
     """Tell of a pause or limit what the driver acknowledged; what is on its way is not in force."""
-    wanted, progress = sight.wanted, sight.progress
-    asked, overridden, told = wanted.paused is not None, wanted.pause_overridden, control.paused is not None
+    desired, progress = context.desired, context.progress
+    asked, overridden, told = desired.paused is not None, desired.pause_overridden, control.paused is not None
     heard = None if progress is None else progress.paused is not None
     if type_ == "Throttled":
-        asked, overridden = wanted.rows_per_second is not None, wanted.throttle_overridden
+        asked, overridden = desired.rows_per_second is not None, desired.throttle_overridden
         told = control.rows_per_second is not None
         heard = None if progress is None else progress.throttle_rows_per_second is not None
     under_way = any(one.command.type in kinds for one in control.pending)
-    before = sight.condition(type_)
+    before = context.condition(type_)
     if under_way or (heard is None and asked != told):
         was = before is not None and before.status == "True"
         return Fact("True" if was else "False", "AcknowledgementPending")
@@ -92,16 +92,16 @@ def _in_force(sight: Sight, control: Control, kinds: tuple[str, ...], type_: str
     return Fact("True", "Override" if overridden else "AsRequested")
 
 
-def _synced(sight: Sight, control: Control) -> Fact:
+def _synced(context: Context, control: Control) -> Fact:
     if not control.pending:
         return Fact("True", "Acknowledged")
     names = ", ".join(f"{one.command.type} (revision {one.revision})" for one in control.pending)
-    late = sight.left_ms(control.pending_since, sight.rules.ack_timeout_ms) <= 0
+    late = context.left_ms(control.pending_since, context.policy.ack_timeout_ms) <= 0
     return Fact("False", "AcknowledgementTimeout" if late else "AcknowledgementPending", names)
 
 
-def _verified(sight: Sight) -> dict[str, Fact]:
-    receipt = sight.status.receipt
+def _verified(context: Context) -> dict[str, Fact]:
+    receipt = context.status.receipt
     if receipt is None:
         return {}
     if receipt.mismatches:
@@ -109,8 +109,8 @@ def _verified(sight: Sight) -> dict[str, Fact]:
     return {"Verified": Fact("True", "Equal")}
 
 
-def _kept(sight: Sight, *more: str) -> dict[str, Fact]:
-    return {type_: _fact(one) for type_ in (*_KEPT, *more) if (one := sight.condition(type_)) is not None}
+def _kept(context: Context, *more: str) -> dict[str, Fact]:
+    return {type_: _fact(one) for type_ in (*_KEPT, *more) if (one := context.condition(type_)) is not None}
 
 
 def _fact(one: Condition) -> Fact:

@@ -7,7 +7,7 @@ The rules of kstatus hold by construction: `Reconciling` and `Stalled` are prese
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from backfill_api.status.conditions import CONDITION_TYPES, Condition, Phase
 
@@ -22,71 +22,82 @@ class Fact(NamedTuple):
     message: str = ""
 
 
+State = Literal["Ready", "Reconciling", "Waiting", "Stalled", "Complete", "Failed"]
+
+_PRESENT: Final[dict[State, tuple[str, ...]]] = {
+    "Ready": (), "Reconciling": ("Reconciling",), "Waiting": (), "Stalled": ("Stalled",),
+    "Complete": ("Complete", "Finished"), "Failed": ("Stalled", "Failed", "Finished"),
+}  # fmt: skip
+"""Conditions beside `Ready` that each state shows as True."""
+
+
 @dataclass(frozen=True, slots=True)
-class Face:
-    """How a Backfill looks; made by the named constructors only."""
+class ConditionSet:
+    """Phase and conditions of a Backfill, before they get their times; made by the named constructors only."""
 
     phase: Phase
-    ready: Fact
-    moving: Fact | None = None
-    """`Reconciling`."""
-
-    stalled: Fact | None = None
-    over: Literal["Complete", "Failed"] | None = None
+    state: State
+    reason: str
+    message: str = ""
     details: dict[str, Fact] = field(default_factory=dict)
 
     @classmethod
-    def holds(cls, phase: Phase, reason: str, message: str = "") -> Face:
-        """What was asked for is so."""
-        return cls(phase, Fact("True", reason, message))
+    def ready(cls, phase: Phase, reason: str, message: str = "") -> ConditionSet:
+        """Return the set of a desired state that holds."""
+        return cls(phase, "Ready", reason, message)
 
     @classmethod
-    def moves(cls, phase: Phase, reason: str, message: str = "") -> Face:
-        """It is not so yet, and the operator is at it."""
-        return cls(phase, Fact("False", reason, message), moving=Fact("True", reason, message))
+    def reconciling(cls, phase: Phase, reason: str, message: str = "") -> ConditionSet:
+        """Return the set of a desired state that the operator works towards."""
+        return cls(phase, "Reconciling", reason, message)
 
     @classmethod
-    def waits(cls, phase: Phase, reason: str, message: str = "") -> Face:
-        """It is not so yet, and nothing is wrong: a person decides."""
-        return cls(phase, Fact("False", reason, message))
+    def waiting(cls, phase: Phase, reason: str, message: str = "") -> ConditionSet:
+        """Return the set of a desired state that waits for a person's decision; nothing is wrong."""
+        return cls(phase, "Waiting", reason, message)
 
     @classmethod
-    def stands_still(cls, phase: Phase, reason: str, message: str = "") -> Face:
-        """It will not be so unless a person does something."""
-        return cls(phase, Fact("False", reason, message), stalled=Fact("True", reason, message))
+    def stalled(cls, phase: Phase, reason: str, message: str = "") -> ConditionSet:
+        """Return the set of a desired state that a person must make possible."""
+        return cls(phase, "Stalled", reason, message)
 
     @classmethod
-    def complete(cls, message: str = "") -> Face:
-        """Over, and well."""
-        return cls("Succeeded", Fact("True", "Complete", message), over="Complete")
+    def complete(cls, message: str = "") -> ConditionSet:
+        """Return the set of a job that ended well."""
+        return cls("Succeeded", "Complete", "Complete", message)
 
     @classmethod
-    def failed(cls, reason: str, message: str = "") -> Face:
-        """Over, and badly."""
-        no = Fact("True", reason, message)
-        return cls("Failed", no._replace(status="False"), stalled=no, over="Failed")
+    def failed(cls, reason: str, message: str = "") -> ConditionSet:
+        """Return the set of a job that ended badly."""
+        return cls("Failed", "Failed", reason, message)
 
-    def showing(self, details: dict[str, Fact]) -> Face:
-        """Return the face with these details too."""
+    @property
+    def finished(self) -> bool:
+        """Is the job over?"""
+        return self.state in ("Complete", "Failed")
+
+    @property
+    def needs_a_person(self) -> bool:
+        """Is `Stalled` shown?"""
+        return self.state in ("Stalled", "Failed")
+
+    def with_details(self, details: dict[str, Fact]) -> ConditionSet:
+        """Return the set with these conditions too; those that it has win."""
         return replace(self, details=details | self.details)
 
     def facts(self) -> dict[str, Fact]:
         """Return every condition that is to be shown."""
-        made = self.details | {"Ready": self.ready}
-        if self.moving is not None:
-            made["Reconciling"] = self.moving
-        if self.stalled is not None:
-            made["Stalled"] = self.stalled
-        if self.over is not None:
-            over = self.stalled or self.ready
-            made |= {self.over: over, "Finished": over}
-        return made
+        shown = Fact("True", self.reason, self.message)
+        ready = shown._replace(status="True" if self.state in ("Ready", "Complete") else "False")
+        return self.details | {"Ready": ready} | dict.fromkeys(_PRESENT[self.state], shown)
 
 
-def conditions_of(face: Face, before: tuple[Condition, ...], *, generation: int, moment: str) -> tuple[Condition, ...]:
-    """Write a face down, in one order; a time of transition stays while the status does."""
+def conditions_of(
+    conditions: ConditionSet, before: tuple[Condition, ...], *, generation: int, timestamp: str
+) -> tuple[Condition, ...]:
+    """Return the conditions in one order; a transition time stays while the status does."""
     known = {one.type: one for one in before}
-    facts = face.facts()
+    facts = conditions.facts()
     made = []
     for type_ in CONDITION_TYPES:
         if type_ not in facts:
@@ -98,7 +109,7 @@ def conditions_of(face: Face, before: tuple[Condition, ...], *, generation: int,
                 status=fact.status,
                 reason=fact.reason,
                 message=fact.message[:MESSAGE_CHARACTERS_MAX],
-                last_transition_time=old.last_transition_time if old and old.status == fact.status else moment,
+                last_transition_time=old.last_transition_time if old and old.status == fact.status else timestamp,
                 observed_generation=generation,
             )
         )

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from backfill_api.names import VERIFY_ANNOTATION
 from backfill_api.status.status import Control, PendingCommand
 from backfill_api.wire import Ack, Command, CommandRequest, PauseCommand, ThrottleCommand
-from backfill_core.lifecycle.inputs.context import Sight
+from backfill_core.lifecycle.inputs.context import Context
 
 RESEND_S = 1.0
 TOKEN_CHARACTERS_MAX = 256
@@ -38,61 +38,61 @@ class Exchange:
         return next((one.revision for one in self.control.pending if one.command.type == type_), None)
 
 
-def exchange(sight: Sight, number: int, *, stop: bool, steer: bool) -> Exchange:
+def exchange(context: Context, number: int, *, stop: bool, steer: bool) -> Exchange:
     """Take the acknowledgements, decide what is to be commanded, and say what is to be sent now.
 
     Args:
-        sight: The look.
+        context: The classified observation.
         number: The attempt in flight.
         stop: Must the driver be told to stop? Asked once; later rounds know it from the status.
         steer: May it be told anything else? Not while it stops, and not under a spec that cannot be read.
     """
-    control = sight.status.control or Control()
-    if control.attempt != number and sight.progress is None:
+    control = context.status.control or Control()
+    if control.attempt != number and context.progress is None:
         return Exchange(control, decided=False, requests=())  # nobody has been heard who could be told
-    control, again = _acknowledged(sight, control, number)
-    if sight.progress is None:
-        return Exchange(control, decided=False, requests=_requests(sight, control, number))
+    control, again = _acknowledged(context, control, number)
+    if context.progress is None:
+        return Exchange(control, decided=False, requests=_requests(context, control, number))
     wishes = [*again]
     if stop and all(one.type != "Stop" for one in wishes):
         wishes.append(Command(type="Stop"))
-    token = sight.seen.annotations.get(VERIFY_ANNOTATION, "")[:TOKEN_CHARACTERS_MAX]
+    token = context.observation.annotations.get(VERIFY_ANNOTATION, "")[:TOKEN_CHARACTERS_MAX]
     if steer:
-        wishes += _corrections(sight, control)
+        wishes += _corrections(context, control)
         if token and token != control.verify_token:
             wishes.append(Command(type="Verify"))
             control = control.model_copy(update={"verify_token": token})
         # What differed is corrected by a wish above, so from here on this is what was asked for.
-        asked = {"paused": sight.wanted.paused, "rows_per_second": sight.wanted.rows_per_second}
+        asked = {"paused": context.desired.paused, "rows_per_second": context.desired.rows_per_second}
         control = control.model_copy(update=asked)
     if wishes:
-        control = _with(control, wishes, sight)
-    return Exchange(control, decided=bool(wishes), requests=_requests(sight, control, number))
+        control = _with(control, wishes, context)
+    return Exchange(control, decided=bool(wishes), requests=_requests(context, control, number))
 
 
-def settled(sight: Sight, control: Control) -> bool:
+def settled(context: Context, control: Control) -> bool:
     """Is what is wanted in force, as far as anybody can tell? Deeds that wait (Verify, Stop) do not count."""
     if any(one.command.type in (*_PAUSE, "Throttle") for one in control.pending):
         return False
-    wanted = (sight.wanted.paused, sight.wanted.rows_per_second)
-    if (control.paused, control.rows_per_second) != wanted:
+    desired = (context.desired.paused, context.desired.rows_per_second)
+    if (control.paused, control.rows_per_second) != desired:
         return False
-    progress = sight.progress
+    progress = context.progress
     if progress is None or progress.revision < control.acked_revision:
         return True
-    return (progress.paused, progress.throttle_rows_per_second) == wanted
+    return (progress.paused, progress.throttle_rows_per_second) == desired
 
 
-def _acknowledged(sight: Sight, control: Control, number: int) -> tuple[Control, list[Command]]:
+def _acknowledged(context: Context, control: Control, number: int) -> tuple[Control, list[Command]]:
     """Take the answers; return also the deeds that must be asked for again under a new number."""
     if control.attempt != number:
         # A new driver has its controls from its start, or is corrected; only deeds have to be asked for again.
         lost = [one.command for one in control.pending if one.command.type == "Verify"]
-        told = sight.progress.revision if sight.progress else 0
+        told = context.progress.revision if context.progress else 0
         fresh = {"attempt": number, "pending": (), "pending_since": None}
         # The target may be a new one, whose state knows of no command.
         return control.model_copy(update=fresh | {"acked_revision": min(control.acked_revision, told)}), lost
-    acks = {ack.revision: ack for ack in _answers(sight, number)}
+    acks = {ack.revision: ack for ack in _answers(context, number)}
     again: list[Command] = []
     kept: list[PendingCommand] = []
     for one in control.pending:
@@ -106,7 +106,7 @@ def _acknowledged(sight: Sight, control: Control, number: int) -> tuple[Control,
                 update={
                     "acked_revision": max(control.acked_revision, one.revision),
                     "epoch": max(control.epoch, ack.epoch),
-                    "last_ack_time": sight.moment,
+                    "last_ack_time": context.timestamp,
                 }
             )
     if len(kept) == len(control.pending):
@@ -116,15 +116,15 @@ def _acknowledged(sight: Sight, control: Control, number: int) -> tuple[Control,
     ), again
 
 
-def _answers(sight: Sight, number: int) -> Iterator[Ack]:
-    for ack in sight.look.acks if sight.look else ():
+def _answers(context: Context, number: int) -> Iterator[Ack]:
+    for ack in context.look.acks if context.look else ():
         if ack.attempt == number:
             yield ack
 
 
-def _corrections(sight: Sight, control: Control) -> list[Command]:
+def _corrections(context: Context, control: Control) -> list[Command]:
     """Compare what is, or will be once all is acknowledged, with what is wanted."""
-    progress, wanted = sight.progress, sight.wanted
+    progress, desired = context.progress, context.desired
     # A progress from before the newest acknowledgement says nothing about now.
     known = progress is not None and progress.revision >= control.acked_revision
     paused = progress.paused if progress is not None and known else control.paused
@@ -138,20 +138,20 @@ def _corrections(sight: Sight, control: Control) -> list[Command]:
             case _:
                 pass
     commands: list[Command] = []
-    if paused != wanted.paused:
+    if paused != desired.paused:
         commands.append(
             Command(type="Resume")
-            if wanted.paused is None
-            else Command(type="Pause", pause=PauseCommand(scope=wanted.paused))
+            if desired.paused is None
+            else Command(type="Pause", pause=PauseCommand(scope=desired.paused))
         )
-    if rate != wanted.rows_per_second:
-        commands.append(Command(type="Throttle", throttle=ThrottleCommand(rows_per_second=wanted.rows_per_second)))
+    if rate != desired.rows_per_second:
+        commands.append(Command(type="Throttle", throttle=ThrottleCommand(rows_per_second=desired.rows_per_second)))
     return commands
 
 
-def _with(control: Control, wishes: list[Command], sight: Sight) -> Control:
+def _with(control: Control, wishes: list[Command], context: Context) -> Control:
     """Number the wishes above everything that was ever heard of, each in place of one of its kind that waits."""
-    told = sight.progress.revision if sight.progress else 0
+    told = context.progress.revision if context.progress else 0
     revision = max(control.desired_revision, control.acked_revision, told, 0)
     pending = [
         one for one in control.pending if not any(_kind(one.command.type) == _kind(wish.type) for wish in wishes)
@@ -162,7 +162,7 @@ def _with(control: Control, wishes: list[Command], sight: Sight) -> Control:
         update={
             "desired_revision": revision + len(wishes),
             "pending": tuple(pending),
-            "pending_since": sight.moment,
+            "pending_since": context.timestamp,
         }
     )
 
@@ -171,9 +171,9 @@ def _kind(type_: str) -> str:
     return "Pause" if type_ in _PAUSE else type_
 
 
-def _requests(sight: Sight, control: Control, number: int) -> tuple[CommandRequest, ...]:
+def _requests(context: Context, control: Control, number: int) -> tuple[CommandRequest, ...]:
     """Return what waits, in order; to a driver that was never heard of nothing is sent."""
-    if sight.look is None or number < 1 or control.attempt != number:
+    if context.look is None or number < 1 or control.attempt != number:
         return ()
     return tuple(
         CommandRequest(attempt=number, revision=one.revision, command=one.command)

@@ -9,25 +9,33 @@ from backfill_api.names import DRAIN_FINALIZER, RESTART_ANNOTATION
 from backfill_api.status.conditions import Phase
 from backfill_api.status.progress import Progress, ProgressSummary
 from backfill_api.status.status import Attempt, Control, StopReason, StopRequest
-from backfill_core.lifecycle.inputs.context import Sight
-from backfill_core.lifecycle.inputs.termination import IMAGE_OR_CONFIG, End, judge
-from backfill_core.lifecycle.inputs.timestamps import ms_of
-from backfill_core.lifecycle.observation import (
+from backfill_core.lifecycle.actions import (
     Action,
     AddFinalizer,
     DeleteAttemptObjects,
-    DriverPod,
-    KeepObjects,
+    EnsureObjects,
     LaunchDriver,
+    PersistIntent,
     SendCommand,
-    WriteStatusFirst,
 )
-from backfill_core.lifecycle.status import condition_details as details
-from backfill_core.lifecycle.status.conditions import Face
+from backfill_core.lifecycle.inputs.context import Context
+from backfill_core.lifecycle.inputs.termination import IMAGE_OR_CONFIG, Termination, classify
+from backfill_core.lifecycle.inputs.timestamps import ms_of
+from backfill_core.lifecycle.observation import DriverPod
+from backfill_core.lifecycle.status import condition_details
+from backfill_core.lifecycle.status.conditions import ConditionSet
 from backfill_core.lifecycle.steps.commands import RESEND_S, TOKEN_CHARACTERS_MAX, Exchange, exchange, settled
-from backfill_core.lifecycle.steps.idle import finish, give_up, stand
+from backfill_core.lifecycle.steps.idle import finish, give_up, reconcile_idle
 from backfill_core.lifecycle.steps.launching import launch
-from backfill_core.lifecycle.steps.step import Turn, clear_away, close, look_live, not_retained, removal, stuck_ms
+from backfill_core.lifecycle.steps.step import (
+    StepResult,
+    clear_away,
+    close,
+    not_retained,
+    refetch_pods,
+    removal,
+    stuck_ms,
+)
 
 MISSING_GRACE_MS = 5_000
 """So long a pod that was there may be unseen before it is asked for live."""
@@ -50,193 +58,198 @@ STOPPING_FACE: dict[str, Phase] = {
 NOT_STARTED = frozenset({"StartupTimeout", "SubmissionFailed"})
 
 
-def fly(sight: Sight, attempt: Attempt, *, stop: StopReason | None = None) -> Turn:
+def reconcile_running(context: Context, attempt: Attempt, *, stop: StopReason | None = None) -> StepResult:
     """Decide about an attempt in flight.
 
     Args:
-        sight: The look.
+        context: The classified observation.
         attempt: It.
         stop: Why it must end, as its caller knows; other reasons are found here.
     """
-    pod = sight.pod
+    pod = context.pod
     if pod is None:
-        return _unseen(sight, attempt, stop)
+        return _on_missing(context, attempt, stop)
     if pod.over:
-        return _landed(sight, attempt, _vouched(attempt, pod, judge(pod)))
-    return _aloft(sight, attempt, pod, stop or _why_stop(sight, attempt, pod))
+        return _on_terminated(context, attempt, _vouched(attempt, pod, classify(pod)))
+    return _on_active(context, attempt, pod, stop or _why_stop(context, attempt, pod))
 
 
 # ------------------------------------------------------------------ no pod
-def _unseen(sight: Sight, attempt: Attempt, stop: StopReason | None) -> Turn:
+def _on_missing(context: Context, attempt: Attempt, stop: StopReason | None) -> StepResult:
     if attempt.stop is not None:
         stop = attempt.stop.reason
-    elif stop is None and sight.wanted.suspend and not sight.rules.refused:
+    elif stop is None and context.desired.suspend and not context.policy.refused:
         stop = "Suspended"
     if stop is None:
         if attempt.state == "Planned":
-            return launch(sight, attempt)
-        known = sight.condition("DriverReady")
+            return launch(context, attempt)
+        known = context.condition("DriverReady")
         since = known.last_transition_time if known is not None and known.reason == "DriverMissing" else None
-        left_ms = min(sight.left_ms(since, MISSING_GRACE_MS), MISSING_GRACE_MS)
+        left_ms = min(context.left_ms(since, MISSING_GRACE_MS), MISSING_GRACE_MS)
         if left_ms > 0:
-            phase: Phase = sight.status.phase or "Launching"  # it may be there all the same
-            fact = details.missing(sight)
-            facts = details.with_driver(sight, sight.status.control or Control()) | {"DriverReady": fact}
-            return Turn(sight.status, Face.moves(phase, fact.reason, fact.message).showing(facts), (), left_ms)
-    if not sight.seen.live:
-        return look_live(sight)
-    gone = End("Retry", "Infrastructure", f"pod {sight.pod_name} is gone: deleted, or its node is")
-    return _landed(sight, attempt.model_copy(update={"stop": attempt.stop or _request(sight, stop)}), gone)
+            phase: Phase = context.status.phase or "Launching"  # it may be there all the same
+            fact = condition_details.missing(context)
+            facts = condition_details.with_driver(context, context.status.control or Control()) | {"DriverReady": fact}
+            return StepResult(
+                context.status,
+                ConditionSet.reconciling(phase, fact.reason, fact.message).with_details(facts),
+                (),
+                left_ms,
+            )
+    if not context.observation.live:
+        return refetch_pods(context)
+    gone = Termination("Retry", "Infrastructure", f"pod {context.pod_name} is gone: deleted, or its node is")
+    return _on_terminated(context, attempt.model_copy(update={"stop": attempt.stop or _request(context, stop)}), gone)
 
 
-def _request(sight: Sight, stop: StopReason | None) -> StopRequest | None:
-    return None if stop is None else StopRequest(reason=stop, time=sight.moment)
+def _request(context: Context, stop: StopReason | None) -> StopRequest | None:
+    return None if stop is None else StopRequest(reason=stop, time=context.timestamp)
 
 
 # ------------------------------------------------------------------ the end
-def _landed(sight: Sight, attempt: Attempt, end: End) -> Turn:
+def _on_terminated(context: Context, attempt: Attempt, termination: Termination) -> StepResult:
     """Put the end on record; the attempt's objects go first, so that none is forgotten."""
-    end = _as_asked(sight, attempt, end)
-    status = close(replace(sight, status=sight.status.model_copy(update={"attempt": attempt})), end)
-    after = replace(sight, status=status, pod=None, look=None)
-    if end.outcome == "Complete":
-        turn = finish(after)
-    elif end.outcome == "Final":
-        turn = give_up(after, end.reason, end.message)
+    termination = _as_asked(context, attempt, termination)
+    status = close(replace(context, status=context.status.model_copy(update={"attempt": attempt})), termination)
+    after = replace(context, status=status, pod=None, look=None)
+    if termination.outcome == "Complete":
+        result = finish(after)
+    elif termination.outcome == "Final":
+        result = give_up(after, termination.reason, termination.message)
     else:
-        turn = stand(after, just_ended=end)
-    return replace(turn, actions=(DeleteAttemptObjects(attempt.number), *turn.actions))
+        result = reconcile_idle(after, just_ended=termination)
+    return replace(result, actions=(DeleteAttemptObjects(attempt.number), *result.actions))
 
 
-def _vouched(attempt: Attempt, pod: DriverPod, end: End) -> End:
+def _vouched(attempt: Attempt, pod: DriverPod, termination: Termination) -> Termination:
     """Believe that a job is complete only to the pod that is on record, or to a driver's last words."""
-    if end.outcome != "Complete" or pod.ending is not None or pod.uid == attempt.pod_uid:
-        return end
+    if termination.outcome != "Complete" or pod.ending is not None or pod.uid == attempt.pod_uid:
+        return termination
     words = f"pod {pod.name} ended well before anybody saw it run, and left no last words"
-    return End("Retry", "Unexpected", words, end.exit_code)
+    return Termination("Retry", "Unexpected", words, termination.exit_code)
 
 
-def _as_asked(sight: Sight, attempt: Attempt, end: End) -> End:
+def _as_asked(context: Context, attempt: Attempt, termination: Termination) -> Termination:
     """An attempt that was asked to end did not fail by ending, unless it says that no other one will do better."""
-    if attempt.stop is None or end.outcome in ("Complete", "Planned", "Final"):
-        return end
+    if attempt.stop is None or termination.outcome in ("Complete", "Planned", "Final"):
+        return termination
     reason = attempt.stop.reason
     if reason not in NOT_STARTED:
-        return End("Stopped", reason, "", end.exit_code)
-    words = sight.condition("Reconciling")
+        return Termination("Stopped", reason, "", termination.exit_code)
+    words = context.condition("Reconciling")
     message = words.message if words is not None and words.reason in (reason, "Launching") else ""
     outcome: Literal["Retry", "Final"] = "Final" if reason == "SubmissionFailed" else "Retry"
-    return End(outcome, reason, message or "the driver did not start in time", end.exit_code)
+    return Termination(outcome, reason, message or "the driver did not start in time", termination.exit_code)
 
 
 # ------------------------------------------------------------------ a pod
-def _why_stop(sight: Sight, attempt: Attempt, pod: DriverPod) -> StopReason | None:
-    rules, annotations = sight.rules, sight.seen.annotations
+def _why_stop(context: Context, attempt: Attempt, pod: DriverPod) -> StopReason | None:
+    policy, annotations = context.policy, context.observation.annotations
     token = annotations.get(RESTART_ANNOTATION, "")[:TOKEN_CHARACTERS_MAX]
-    if rules.refused:
+    if policy.refused:
         return None
-    if sight.wanted.suspend:
+    if context.desired.suspend:
         return "Suspended"
-    if token and token != (sight.status.control or Control()).restart_token:
+    if token and token != (context.status.control or Control()).restart_token:
         return "Restarted"
-    if rules.deadline_s is not None and sight.left_ms(sight.status.start_time, rules.deadline_s * 1000) <= 0:
+    if policy.deadline_s is not None and context.left_ms(context.status.start_time, policy.deadline_s * 1000) <= 0:
         return "DeadlineExceeded"
-    if attempt.ready_time is None and not _up(attempt, pod) and _startup_left_ms(sight, attempt, pod) <= 0:
+    if attempt.ready_time is None and not _up(attempt, pod) and _startup_left_ms(context, attempt, pod) <= 0:
         return "SubmissionFailed" if pod.waiting in IMAGE_OR_CONFIG else "StartupTimeout"
     return None
 
 
-def _aloft(sight: Sight, attempt: Attempt, pod: DriverPod, stop: StopReason | None) -> Turn:
+def _on_active(context: Context, attempt: Attempt, pod: DriverPod, stop: StopReason | None) -> StepResult:
     fresh = attempt.stop is None and stop is not None
-    ready_time = attempt.ready_time or (sight.moment if _up(attempt, pod) else None)
-    tellable = pod.ready and sight.reachable and sight.progress is not None and attempt.kind == "Run"
-    steer = attempt.stop is None and stop is None and not sight.rules.refused and attempt.kind == "Run"
-    talk = exchange(sight, attempt.number, stop=fresh and tellable, steer=steer)
+    ready_time = attempt.ready_time or (context.timestamp if _up(attempt, pod) else None)
+    tellable = pod.ready and context.reachable and context.progress is not None and attempt.kind == "Run"
+    steer = attempt.stop is None and stop is None and not context.policy.refused and attempt.kind == "Run"
+    talk = exchange(context, attempt.number, stop=fresh and tellable, steer=steer)
     control = talk.control
     if fresh and stop is not None:
-        token = sight.seen.annotations.get(RESTART_ANNOTATION, "")[:TOKEN_CHARACTERS_MAX]
+        token = context.observation.annotations.get(RESTART_ANNOTATION, "")[:TOKEN_CHARACTERS_MAX]
         control = control.model_copy(update={"restart_token": token or control.restart_token})
-        request = StopRequest(reason=stop, time=sight.moment, revision=talk.revision_of("Stop"))
+        request = StopRequest(reason=stop, time=context.timestamp, revision=talk.revision_of("Stop"))
         attempt = attempt.model_copy(update={"stop": request})
     attempt = attempt.model_copy(
         update={
             "state": "Created", "pod_name": pod.name[:253], "pod_uid": pod.uid[:64], "ready_time": ready_time,
-            "start_time": attempt.start_time or sight.moment,
+            "start_time": attempt.start_time or context.timestamp,
         }
     )  # fmt: skip
-    status = sight.status.model_copy(
+    status = context.status.model_copy(
         update={
             "attempt": attempt,
             "control": control,
-            "start_time": sight.status.start_time or sight.moment,
-            **_heard(sight),
+            "start_time": context.status.start_time or context.timestamp,
+            **_reported(context),
         }
     )
-    sight = replace(sight, status=status)
-    actions = _actions(sight, attempt, pod, talk, first=fresh or talk.decided)
-    turn = Turn(status, _face(sight, attempt, pod, control), actions)
-    return turn.within(*_limits(sight, attempt, pod, talk))
+    context = replace(context, status=status)
+    actions = _actions(context, attempt, pod, talk, first=fresh or talk.decided)
+    result = StepResult(status, _conditions(context, attempt, pod, control), actions)
+    return result.requeue_within(*_limits(context, attempt, pod, talk))
 
 
-def _actions(sight: Sight, attempt: Attempt, pod: DriverPod, talk: Exchange, *, first: bool) -> tuple[Action, ...]:
-    made: list[Action] = [WriteStatusFirst()] if first else []
-    grace_s = _pod_grace_s(sight, attempt)
-    if grace_s is None and _lost_in_ms(sight, attempt, pod) == 0:
-        grace_s = sight.rules.drain_s
+def _actions(context: Context, attempt: Attempt, pod: DriverPod, talk: Exchange, *, first: bool) -> tuple[Action, ...]:
+    made: list[Action] = [PersistIntent()] if first else []
+    grace_s = _pod_grace_s(context, attempt)
+    if grace_s is None and _lost_in_ms(context, attempt, pod) == 0:
+        grace_s = context.policy.drain_s
     made += [SendCommand(request) for request in talk.requests if pod.deletion_ms is None and grace_s is None]
-    gone = removal(sight, pod, grace_s)
+    gone = removal(context, pod, grace_s)
     if gone is not None:
         made.append(gone)
-    made += clear_away(sight, sight.strays, grace_s=sight.rules.drain_s)
-    made += not_retained(sight)
-    if attempt.stop is None and pod.deletion_ms is None and not sight.rules.refused:
-        wanted = sight.wanted
-        made.append(KeepObjects(LaunchDriver(attempt.number, attempt.kind, wanted.paused, wanted.rows_per_second)))
-    drains = sight.rules.drains and not sight.rules.refused
-    if sight.seen.deletion_ms is None and drains and DRAIN_FINALIZER not in sight.seen.finalizers:
+    made += clear_away(context, context.orphan_pods, grace_s=context.policy.drain_s)
+    made += not_retained(context)
+    if attempt.stop is None and pod.deletion_ms is None and not context.policy.refused:
+        desired = context.desired
+        made.append(EnsureObjects(LaunchDriver(attempt.number, attempt.kind, desired.paused, desired.rows_per_second)))
+    drains = context.policy.drains and not context.policy.refused
+    if context.observation.deletion_ms is None and drains and DRAIN_FINALIZER not in context.observation.finalizers:
         made.append(AddFinalizer())
     return tuple(made)
 
 
-def _pod_grace_s(sight: Sight, attempt: Attempt) -> int | None:
+def _pod_grace_s(context: Context, attempt: Attempt) -> int | None:
     """Return the grace with which the pod of a stopping attempt is to be deleted; None: not, or not yet."""
     stop = attempt.stop
     if stop is None:
         return None
     if stop.revision is None:
-        return sight.rules.drain_s
-    return LAST_GRACE_S if sight.left_ms(stop.time, sight.rules.drain_s * 1000) <= 0 else None
+        return context.policy.drain_s
+    return LAST_GRACE_S if context.left_ms(stop.time, context.policy.drain_s * 1000) <= 0 else None
 
 
-def _limits(sight: Sight, attempt: Attempt, pod: DriverPod, talk: Exchange) -> tuple[int | None, ...]:
+def _limits(context: Context, attempt: Attempt, pod: DriverPod, talk: Exchange) -> tuple[int | None, ...]:
     """Return when something would be due although nothing changes."""
-    rules, stop = sight.rules, attempt.stop
-    deadline_s = rules.deadline_s if stop is None and not rules.refused else None
+    policy, stop = context.policy, attempt.stop
+    deadline_s = policy.deadline_s if stop is None and not policy.refused else None
     return (
         round(RESEND_S * 1000) if talk.requests else None,
-        None if stop is None else max(sight.left_ms(stop.time, rules.drain_s * 1000), 1000),
-        None if deadline_s is None else sight.left_ms(sight.status.start_time, deadline_s * 1000),
-        _startup_left_ms(sight, attempt, pod) if attempt.ready_time is None and stop is None else None,
-        stuck_ms(sight, (pod, *sight.strays)),
-        sight.patience_left_ms,
-        _lost_in_ms(sight, attempt, pod),
+        None if stop is None else max(context.left_ms(stop.time, policy.drain_s * 1000), 1000),
+        None if deadline_s is None else context.left_ms(context.status.start_time, deadline_s * 1000),
+        _startup_left_ms(context, attempt, pod) if attempt.ready_time is None and stop is None else None,
+        stuck_ms(context, (pod, *context.orphan_pods)),
+        context.patience_left_ms,
+        _lost_in_ms(context, attempt, pod),
     )
 
 
-def _lost_in_ms(sight: Sight, attempt: Attempt, pod: DriverPod) -> int | None:
+def _lost_in_ms(context: Context, attempt: Attempt, pod: DriverPod) -> int | None:
     """Return when a silent driver will be given up, 0: now; None: it is not silent, or goes for another reason."""
-    known = sight.condition("DriverReady")
+    known = context.condition("DriverReady")
     if attempt.ready_time is None or attempt.stop is not None or pod.deletion_ms is not None:
         return None
-    if pod.ready or sight.reachable or known is None or known.status == "True":
+    if pod.ready or context.reachable or known is None or known.status == "True":
         return None
-    return max(0, min(sight.left_ms(known.last_transition_time, LOST_MS), LOST_MS))
+    return max(0, min(context.left_ms(known.last_transition_time, LOST_MS), LOST_MS))
 
 
-def _startup_left_ms(sight: Sight, attempt: Attempt, pod: DriverPod) -> int:
-    since_ms = pod.created_ms or ms_of(attempt.start_time) or sight.now_ms
-    limit_ms = sight.rules.startup_s * 1000
-    return min(since_ms + limit_ms - sight.now_ms, limit_ms)
+def _startup_left_ms(context: Context, attempt: Attempt, pod: DriverPod) -> int:
+    since_ms = pod.created_ms or ms_of(attempt.start_time) or context.now_ms
+    limit_ms = context.policy.startup_s * 1000
+    return min(since_ms + limit_ms - context.now_ms, limit_ms)
 
 
 def _up(attempt: Attempt, pod: DriverPod) -> bool:
@@ -245,15 +258,15 @@ def _up(attempt: Attempt, pod: DriverPod) -> bool:
 
 
 # ------------------------------------------------------------------ how it looks
-def _heard(sight: Sight) -> dict[str, object]:
+def _reported(context: Context) -> dict[str, object]:
     """Return the fields of the status that the driver's words fill."""
     heard: dict[str, object] = {}
-    progress = sight.progress
+    progress = context.progress
     # Before its fence is sealed a driver says what it read, not what it stands by.
     if progress is not None and progress.table_version is not None:
         heard["progress"] = summary(progress)
-    if sight.look is not None and sight.look.receipt is not None:
-        heard["receipt"] = sight.look.receipt
+    if context.look is not None and context.look.receipt is not None:
+        heard["receipt"] = context.look.receipt
     return heard
 
 
@@ -262,39 +275,41 @@ def summary(progress: Progress) -> ProgressSummary:
     return ProgressSummary.model_construct(**{name: getattr(progress, name) for name in ProgressSummary.model_fields})
 
 
-def _face(sight: Sight, attempt: Attempt, pod: DriverPod, control: Control) -> Face:
-    face = _looks(sight, attempt, pod, control)
-    if sight.rules.refused:
-        face = Face.stands_still(face.phase, "SpecRefused", sight.rules.refused)
-    return face.showing(details.with_driver(sight, control))
+def _conditions(context: Context, attempt: Attempt, pod: DriverPod, control: Control) -> ConditionSet:
+    conditions = _pod_conditions(context, attempt, pod, control)
+    if context.policy.refused:
+        conditions = ConditionSet.stalled(conditions.phase, "SpecRefused", context.policy.refused)
+    return conditions.with_details(condition_details.with_driver(context, control))
 
 
-def _looks(sight: Sight, attempt: Attempt, pod: DriverPod, control: Control) -> Face:
-    wanted = sight.wanted
+def _pod_conditions(context: Context, attempt: Attempt, pod: DriverPod, control: Control) -> ConditionSet:
+    desired = context.desired
     if attempt.stop is not None:
         reason = "Draining" if attempt.stop.reason == "Deleted" else attempt.stop.reason
         words = _waiting_words(pod) if reason in NOT_STARTED else "the driver stops at a barrier"
-        before = sight.condition("Reconciling")
+        before = context.condition("Reconciling")
         if not words and before is not None and before.reason in (reason, "Launching"):
             words = before.message  # why it did not start is seen no more, once its pod is going
         if not words and reason == "StartupTimeout":
             words = _late_words(pod)
-        return Face.moves(STOPPING_FACE[attempt.stop.reason], reason, words)
+        return ConditionSet.reconciling(STOPPING_FACE[attempt.stop.reason], reason, words)
     if attempt.kind == "Plan":
-        return Face.moves("Pending", "Planning", _waiting_words(pod))
+        return ConditionSet.reconciling("Pending", "Planning", _waiting_words(pod))
     if attempt.ready_time is None:
-        return Face.moves("Launching", "Launching", _waiting_words(pod))
-    at_rest = wanted.paused is not None and settled(sight, control)
-    phase: Phase = "Paused" if at_rest else "Pausing" if wanted.paused is not None else "Running"
+        return ConditionSet.reconciling("Launching", "Launching", _waiting_words(pod))
+    at_rest = desired.paused is not None and settled(context, control)
+    phase: Phase = "Paused" if at_rest else "Pausing" if desired.paused is not None else "Running"
     if pod.deletion_ms is not None:
-        return Face.moves(phase, "DriverStopping", "the driver's pod is being deleted")
-    if sight.unreachable or not (pod.ready or sight.reachable):
-        return Face.moves(phase, "DriverUnreachable", "its control server does not answer")
-    if not settled(sight, control):
-        return Face.moves(phase, "AcknowledgementPending", f"waiting for revision {control.desired_revision}")
+        return ConditionSet.reconciling(phase, "DriverStopping", "the driver's pod is being deleted")
+    if context.unreachable or not (pod.ready or context.reachable):
+        return ConditionSet.reconciling(phase, "DriverUnreachable", "its control server does not answer")
+    if not settled(context, control):
+        return ConditionSet.reconciling(
+            phase, "AcknowledgementPending", f"waiting for revision {control.desired_revision}"
+        )
     if at_rest:
-        return Face.holds(phase, "Override" if wanted.pause_overridden else "AsRequested")
-    return Face.holds(phase, "Running")
+        return ConditionSet.ready(phase, "Override" if desired.pause_overridden else "AsRequested")
+    return ConditionSet.ready(phase, "Running")
 
 
 def _waiting_words(pod: DriverPod) -> str:

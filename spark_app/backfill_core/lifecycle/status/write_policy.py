@@ -9,7 +9,7 @@ from backfill_api.status.status import BackfillStatus
 PROGRESS_EVERY_MS = 10_000
 
 
-class Pace(NamedTuple):
+class WriteDecision(NamedTuple):
     """What to do with a status."""
 
     write: Literal["Now", "Progress", "Later", "Never"]
@@ -19,7 +19,9 @@ class Pace(NamedTuple):
     """Of `Later`: when it is worth a write."""
 
 
-def pace(written: BackfillStatus, status: BackfillStatus, *, progress_written_ms: int | None, now_ms: int) -> Pace:
+def decide_write(
+    written: BackfillStatus, status: BackfillStatus, *, progress_written_ms: int | None, now_ms: int
+) -> WriteDecision:
     """Compare a status with the one that is stored.
 
     Args:
@@ -29,14 +31,14 @@ def pace(written: BackfillStatus, status: BackfillStatus, *, progress_written_ms
         now_ms: The moment.
     """
     if written == status:
-        return Pace("Never")
+        return WriteDecision("Never")
     if written.model_copy(update={"progress": None}) != status.model_copy(update={"progress": None}):
-        return Pace("Now")
+        return WriteDecision("Now")
     old, new = written.progress, status.progress
     if old is not None and new is not None and old.model_copy(update={"epoch": new.epoch}) == new:
-        return Pace("Never")  # barriers come every second, also to a job that has nothing to do
+        return WriteDecision("Never")  # barriers come every second, also to a job that has nothing to do
     stepped = old is None or new is None or old.percent != new.percent or old.phase != new.phase
     left_ms = 0 if progress_written_ms is None else progress_written_ms + PROGRESS_EVERY_MS - now_ms
     if stepped or left_ms <= 0:
-        return Pace("Progress")
-    return Pace("Later", min(left_ms, PROGRESS_EVERY_MS))
+        return WriteDecision("Progress")
+    return WriteDecision("Later", min(left_ms, PROGRESS_EVERY_MS))
