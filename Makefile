@@ -25,13 +25,13 @@ demo: setup ## the product on real tables with real live changes, in two to thre
 	@$(BIN)/backfill demo
 
 test: setup ## all tests but the crash suite and the run on a real node: lanes, three side by side
-	@$(TESTS) control hands jobs rules terminal tables objects -- $(ARGS)
+	@$(TESTS) control spark jobs rules terminal tables objects -- $(ARGS)
 
 test-core: setup ## the rules, the words, the command line and the house: no Spark
 	@$(TESTS) rules -- $(ARGS)
 
-test-spark: setup ## the hands and whole jobs, on real Delta tables
-	@$(TESTS) hands jobs -- $(ARGS)
+test-spark: setup ## sources, sinks and the driver, and whole jobs, on real Delta tables
+	@$(TESTS) spark jobs -- $(ARGS)
 
 test-control-plane: setup ## the operator: on a fake API server, and on a real one where there is one
 	@$(TESTS) control -- $(ARGS)

@@ -1,11 +1,11 @@
 """Run suites of tests as lanes beside each other, and end with one line for all of them.
 
-    python build-tools/run_tests.py hands rules control   one pytest process each, three at a time, one closing line
+    python build-tools/run_tests.py spark rules control   one pytest process each, three at a time, one closing line
     python build-tools/run_tests.py rules -- -k throttle  what follows `--` goes to pytest
     python build-tools/run_tests.py --sum                 the closing line of all reports of build/reports
 
 The first lane that fails stops the others, which then say no more; what failed is told again before the closing line,
-where the end of a log shows it. A run in which no test ran fails: it has shown nothing. A folder of tests belongs to exactly one lane; a new folder belongs to `hands` until it
+where the end of a log shows it. A run in which no test ran fails: it has shown nothing. A folder of tests belongs to exactly one lane; a new folder belongs to `spark` until it
 says otherwise here.
 """
 
@@ -32,7 +32,7 @@ TOLD_LINES = 30
 """Of each failure, at the end: enough for an assertion with what it compared."""
 AT_ONCE = 3
 """Lanes beside each other. On two cores the third takes what the operator's tests leave while they wait."""
-LAST_IN_LINE = {"hands", "jobs", "tables"}
+LAST_IN_LINE = {"spark", "jobs", "tables"}
 """Lanes that wait minutes for Spark step back for those that promise something within ten seconds."""
 
 
@@ -46,7 +46,7 @@ def folders(lane: str) -> list[str]:
         "rules": everything & RULES,
         "control": everything & CONTROL,
         "jobs": everything & JOBS,
-        "hands": everything - RULES - CONTROL - JOBS - NO_SUITE - OWN_LANE,
+        "spark": everything - RULES - CONTROL - JOBS - NO_SUITE - OWN_LANE,
     }.get(lane, {lane})
     return [f"tests/{name}" for name in sorted(chosen & everything)]
 

@@ -1,1 +1,1 @@
-"""Hands on the data: the only floor that may import pyspark. Decides nothing; carries out the core's actions."""
+"""The driver: the only floor that may import pyspark. Executes the actions of the core; decides nothing."""

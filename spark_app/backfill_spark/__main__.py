@@ -21,7 +21,7 @@ from backfill_api.spec.spec import Backfill
 from backfill_api.status.progress import Progress
 from backfill_core.errors import EXIT_COMPLETE, BackfillError, InvalidSpecError
 from backfill_spark.control.wire import receipt_words
-from backfill_spark.driver import termination_message as last_words
+from backfill_spark.driver import termination_message
 from backfill_spark.driver.attempt import request_stop, run_driver
 from backfill_spark.driver.lines import POD_EVERY_S, Lines, clock, json_line, progress_words
 from backfill_spark.driver.plan import plan_job
@@ -74,21 +74,21 @@ def _run(backfill: Backfill, settings: DriverSettings) -> int:
         lines.close()
     receipt = None if outcome.receipt is None else receipt_words(outcome.receipt).model_dump(mode="json", by_alias=True)
     _say_end(outcome.outcome, outcome.reason, outcome.message, outcome.hint, receipt)
-    last_words.leave(settings, last_words.of_outcome(outcome))
+    termination_message.leave(settings, termination_message.of_outcome(outcome))
     return outcome.exit_code
 
 
 def _plan(backfill: Backfill, settings: DriverSettings) -> int:
-    ending = last_words.of_plan(plan_job(backfill, settings=settings))
+    ending = termination_message.of_plan(plan_job(backfill, settings=settings))
     print(ending.model_dump_json(by_alias=True, exclude_none=True), flush=True)
-    last_words.leave(settings, ending)
+    termination_message.leave(settings, ending)
     return EXIT_COMPLETE
 
 
 def _refuse(error: BackfillError, settings: DriverSettings | None) -> int:
     _say_end("Failed", error.reason, error.message, error.hint, None)
     if settings is not None:
-        last_words.leave(settings, last_words.of_error(error))
+        termination_message.leave(settings, termination_message.of_error(error))
     return error.exit_code
 
 

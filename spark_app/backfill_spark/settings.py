@@ -72,7 +72,7 @@ class DriverSettings(BaseModel):
     """Number that commands are addressed to; None: the one in the target's state."""
 
     termination_log: Path | None = None
-    """Where the last words go; None: nowhere."""
+    """Where the termination message goes; None: nowhere."""
 
     @field_validator("crash_at")
     @classmethod

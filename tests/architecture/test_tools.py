@@ -36,7 +36,7 @@ class TestTheClosingLine:
     def test_it_adds_up_all_reports(self, run_tests, tmp_path, capsys):
         """Errors of fixtures are failures too."""
         report(tmp_path, "rules.xml", tests=10, failures=1, skipped=2)
-        report(tmp_path, "hands.xml", tests=5, errors=1)
+        report(tmp_path, "spark.xml", tests=5, errors=1)
 
         run_tests.main(["--sum"])
 
@@ -52,20 +52,20 @@ class TestTheClosingLine:
 
     def test_what_failed_is_told_by_name_with_the_end_of_what_it_said(self, run_tests, tmp_path):
         """A log that was cut to its end still tells which test it was."""
-        (tmp_path / "hands.xml").write_text(
+        (tmp_path / "spark.xml").write_text(
             '<testsuites><testsuite><testcase classname="tests.spark.test_seal" name="test_one"/>'
             '<testcase classname="tests.spark.test_seal" name="test_two"><failure message="no">first\nE  1 != 2</failure>'
             "</testcase></testsuite></testsuites>"
         )
 
-        assert run_tests.failures(tmp_path / "hands.xml") == [
+        assert run_tests.failures(tmp_path / "spark.xml") == [
             "failure: tests.spark.test_seal.test_two\nfirst\nE  1 != 2"
         ]
         assert run_tests.failures(tmp_path / "missing.xml") == []
 
     def test_every_folder_of_tests_is_in_a_lane(self, run_tests):
         """A suite that no target runs is no suite."""
-        lanes = ("rules", "hands", "jobs", "control", "crash", "e2e", *run_tests.ATTACKS)
+        lanes = ("rules", "spark", "jobs", "control", "crash", "e2e", *run_tests.ATTACKS)
         reached = [ROOT / path for lane in lanes for path in run_tests.folders(lane)]
         there = {path.parent for path in (ROOT / "tests").rglob("test_*.py")}
         lost = [one for one in there if sum(one.is_relative_to(path) for path in reached) != 1]

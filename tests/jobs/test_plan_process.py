@@ -1,4 +1,4 @@
-"""The driver's process that only plans, as the operator starts it: its last words are what the operator reads."""
+"""The driver's process that only plans, as the operator starts it: its termination message is what the operator reads."""
 
 import os
 import subprocess

@@ -12,7 +12,7 @@ import pytest
 from support.drivers.fake_driver import ScriptedJob
 from support.tables.jobs import job, make_orders, write_yaml
 
-from backfill_spark.control.local_registry import Rendezvous
+from backfill_spark.control.local_registry import LocalRegistry
 from backfill_spark.driver import attempt as driver
 from backfill_spark.settings import DriverSettings
 
@@ -43,9 +43,9 @@ class Place:
     @contextmanager
     def ended(self):
         """A driver that was found, and does not answer any more: it has just ended."""
-        with Rendezvous(self.state, "default/job") as meeting:
+        with LocalRegistry(self.state, "default/job") as registry:
             scripted = ScriptedJob()
-            meeting.publish(url=scripted.server.url, token=scripted.token, attempt=1)
+            registry.publish(url=scripted.server.url, token=scripted.token, attempt=1)
             scripted.server.close()
             yield
 

@@ -35,7 +35,7 @@ class Address:
     pid: int
 
 
-class Rendezvous:
+class LocalRegistry:
     """Holds the lock of one job while it is entered."""
 
     def __init__(self, state_dir: Path, job_id: str) -> None:

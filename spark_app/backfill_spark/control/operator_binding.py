@@ -1,7 +1,7 @@
 """Where an attempt is commanded from: loopback for the command line, or the address and identity that an operator gave.
 
 An operator counts its own attempts. The number in the target's state is another one, because the state outlives the
-Backfill; so the seat answers to the operator's number and speaks to the core with the state's.
+Backfill; so the binding answers to the operator's number and speaks to the core with the state's.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from backfill_spark.control.server import ControlServer
 from backfill_spark.settings import DriverSettings, InvalidSettingError
 
 
-class ControlSeat(ControlServer):
+class OperatorBinding(ControlServer):
     """The control server of one attempt, under the number that its commander knows."""
 
     def __init__(

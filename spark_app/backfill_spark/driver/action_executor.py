@@ -1,4 +1,4 @@
-"""The hands: Spark jobs in threads, one scheduler pool for splits, changes and verification each.
+"""Executes the core's actions: Spark jobs in threads, one scheduler pool for splits, changes and verification each.
 
 Every piece of work has its own job group, so that a pause can cancel it; and answers exactly once.
 """
@@ -91,8 +91,8 @@ class _CancelledError(Exception):
     """Work was cancelled between two of its jobs."""
 
 
-class SparkHands:
-    """Satisfies `loop.Hands` on Spark and Delta."""
+class SparkActionExecutor:
+    """Satisfies `event_loop.ActionExecutor` on Spark and Delta."""
 
     def __init__(self, parts: Parts) -> None:
         """Take the parts; start nothing."""

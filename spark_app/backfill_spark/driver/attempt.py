@@ -29,11 +29,11 @@ from backfill_core.plugins import choose
 from backfill_core.protocol.messages import Acknowledge, Finish, Receipt
 from backfill_core.protocol.strategy import Now, Strategy
 from backfill_spark import crash_points as crash
-from backfill_spark.control.local_registry import Rendezvous
+from backfill_spark.control.local_registry import LocalRegistry
 from backfill_spark.control.metrics import LoopMeter, progress_registry
-from backfill_spark.control.operator_binding import ControlSeat
+from backfill_spark.control.operator_binding import OperatorBinding
 from backfill_spark.driver import stopping
-from backfill_spark.driver.action_executor import UPSERT, Parts, SparkHands
+from backfill_spark.driver.action_executor import UPSERT, Parts, SparkActionExecutor
 from backfill_spark.driver.event_loop import Loop, now
 from backfill_spark.driver.job_context import Opened, as_pinned, open_job, open_target, session_for
 from backfill_spark.driver.orphan_cleanup import OrphanRemoval
@@ -95,10 +95,10 @@ def run_driver(
     began_s = now().mono_s
     try:
         with (
-            Rendezvous(settings.state_dir, backfill.job_id) as meeting,
+            LocalRegistry(settings.state_dir, backfill.job_id) as registry,
             session_for(backfill, settings, app_name=f"backfill {backfill.job_id}", given=spark) as session,
         ):
-            return _run_until_fenced(session, backfill, settings, meeting, observe, starting, began_s)
+            return _run_until_fenced(session, backfill, settings, registry, observe, starting, began_s)
     except stopping.StoppedEarly:
         return RunOutcome("Stopped", EXIT_STOPPED, "Stopped", STOPPED_EARLY, "", None, None)
     except BackfillError as error:
@@ -111,7 +111,7 @@ def _run_until_fenced(
     spark: SparkSession,
     backfill: Backfill,
     settings: DriverSettings,
-    meeting: Rendezvous,
+    registry: LocalRegistry,
     observe: Callable[[Progress], None],
     starting: Callable[[str], None],
     began_s: float,
@@ -119,16 +119,16 @@ def _run_until_fenced(
     """Run an attempt, and open anew while a killed predecessor's commit still lands, or what was staged is gone."""
     for _ in range(REOPENED_MAX):
         with suppress(StateMovedError, StagedFilesGoneError):
-            return _run_attempt(spark, backfill, settings, meeting, observe, starting, began_s)
+            return _run_attempt(spark, backfill, settings, registry, observe, starting, began_s)
         began_s = now().mono_s
-    return _run_attempt(spark, backfill, settings, meeting, observe, starting, began_s)
+    return _run_attempt(spark, backfill, settings, registry, observe, starting, began_s)
 
 
 def _run_attempt(
     spark: SparkSession,
     backfill: Backfill,
     settings: DriverSettings,
-    meeting: Rendezvous,
+    registry: LocalRegistry,
     observe: Callable[[Progress], None],
     starting: Callable[[str], None],
     began_s: float,
@@ -162,7 +162,7 @@ def _run_attempt(
     # A proof before the first write is a step of its own, not part of the start.
     spent = {START: now().mono_s - began_s - proof_s} | ({KEY_PROOF: proof_s} if proof_s else {})
     attempt = _Attempt(
-        spark, backfill, opened, meeting, observe,
+        spark, backfill, opened, registry, observe,
         key_proven=key_proven, proves_key=settings.check_unique is not False, spent=spent,
     )  # fmt: skip
     return attempt.run(settings)
@@ -193,17 +193,17 @@ class _Attempt:
         spark: SparkSession,
         backfill: Backfill,
         opened: Opened,
-        meeting: Rendezvous,
+        registry: LocalRegistry,
         observe: Callable[[Progress], None],
         *,
         key_proven: bool,
         proves_key: bool,
         spent: Mapping[str, float],
     ) -> None:
-        """Build the core from the stored state and the hands from the opened parts."""
+        """Build the core from the stored state and the executor from the opened parts."""
         self._backfill = backfill
         self._opened = opened
-        self._meeting = meeting
+        self._registry = registry
         self._observe = observe
         spec, moment = backfill.spec, now()
         state = replace(self._next_state(moment), key_proven=key_proven)
@@ -221,7 +221,7 @@ class _Attempt:
         prefix = [0]
         for rows in opened.pinned.rows:
             prefix.append(prefix[-1] + rows)
-        self._hands = SparkHands(
+        self._executor = SparkActionExecutor(
             Parts(
                 spark=spark,
                 source=opened.source,
@@ -238,11 +238,11 @@ class _Attempt:
                 claim=opened.target.claim,
             )
         )
-        self._server: ControlSeat | None = None
+        self._server: OperatorBinding | None = None
         self._orphans = OrphanRemoval(lambda: opened.sink.remove_orphans(self._attempt))
         self._metrics = progress_registry(backfill.job_id, lambda: self._progress)
         meter = LoopMeter(backfill.job_id, self._metrics)
-        self._loop = Loop(self._job, self._hands, acknowledge=self._acknowledge, observe=self._on_view, watch=meter)
+        self._loop = Loop(self._job, self._executor, acknowledge=self._acknowledge, observe=self._on_view, watch=meter)
         self._progress: Progress = progress_of(self._job.view(moment), moment)
         self._view: JobView = self._job.view(moment)
 
@@ -278,7 +278,7 @@ class _Attempt:
     # ------------------------------------------------------------------ running
     def run(self, settings: DriverSettings) -> RunOutcome:
         """Run the loop with a control server beside it."""
-        server = ControlSeat(
+        server = OperatorBinding(
             settings,
             attempt=self._attempt,
             job_id=self._backfill.job_id,
@@ -289,7 +289,7 @@ class _Attempt:
         )
         self._server = server
         server.start()
-        self._meeting.publish(url=server.url, token=server.token, attempt=server.attempt)
+        self._registry.publish(url=server.url, token=server.token, attempt=server.attempt)
         try:
             with stopping.heard_by(self._loop.put):
                 finish = self._loop.run()
@@ -298,11 +298,11 @@ class _Attempt:
                 raise finish.error
             if finish.outcome == "Complete":
                 with suppress(Exception):
-                    self._hands.tidy()
+                    self._executor.tidy()
                 self._orphans.finish(until=stopping.asked)
         finally:
-            self._hands.close()
-            self._meeting.withdraw()
+            self._executor.close()
+            self._registry.withdraw()
             server.close()
         return self._outcome(finish)
 

@@ -1,4 +1,4 @@
-"""The one loop: next event -> core -> carry out the actions in order. It decides nothing.
+"""The one loop: next event -> core -> execute the actions in order. It decides nothing.
 
 Seals and looks at the source have a thread each; work has its own pool (work.py). All answer through the
 queue, so the core sees one event at a time and needs no lock.
@@ -40,7 +40,7 @@ from backfill_spark.crash_points import crash_point
 OBSERVE_EVERY_S = 0.25
 
 
-class Hands(Protocol):
+class ActionExecutor(Protocol):
     """What the loop needs done; every method may block except `start` and `cancel`."""
 
     def start(self, work: Work, answer: Callable[[Event], None]) -> None:
@@ -76,23 +76,23 @@ class Loop:
     def __init__(
         self,
         job: Job,
-        hands: Hands,
+        executor: ActionExecutor,
         *,
         acknowledge: Callable[[Acknowledge], None],
         observe: Callable[[JobView], None],
         watch: Callable[[Event | Action, Now], None] = lambda _seen, _moment: None,
     ) -> None:
-        """Take the job and the hands; nothing starts before `run`.
+        """Take the job and the executor; nothing starts before `run`.
 
         Args:
             job: The core.
-            hands: Carry out what it says.
+            executor: Executes what it says.
             acknowledge: Takes the answers to commands.
             observe: Called about four times a second with a look at the job, and at once when a pause has become quiet.
-            watch: Shown every event before the core, and every action before it is carried out; must not block.
+            watch: Shown every event before the core, and every action before it is executed; must not block.
         """
         self._job = job
-        self._hands = hands
+        self._executor = executor
         self._acknowledge = acknowledge
         self._observe = observe
         self._watch = watch
@@ -106,12 +106,12 @@ class Loop:
 
     def run(self) -> Finish:
         """Go on until the core says `Finish`, and return that."""
-        finish = self._carry_out(self._job.start(now()))
+        finish = self._execute(self._job.start(now()))
         observed_s, rested = 0.0, False
         while finish is None:
             event, moment = self._next_event(), now()
             self._watch(event, moment)
-            finish = self._carry_out(self._job.on(event, moment))
+            finish = self._execute(self._job.on(event, moment))
             came_to_rest, rested = self._job.at_rest and not rested, self._job.at_rest
             if time.monotonic() - observed_s >= OBSERVE_EVERY_S or came_to_rest or finish is not None:
                 observed_s = time.monotonic()
@@ -127,21 +127,21 @@ class Loop:
         except queue.Empty:
             return Tick()
 
-    def _carry_out(self, actions: tuple[Action, ...]) -> Finish | None:
+    def _execute(self, actions: tuple[Action, ...]) -> Finish | None:
         for action in actions:
             self._watch(action, now())
             match action:
                 case StartWork(work=work):
-                    self._hands.start(work, self.put)
+                    self._executor.start(work, self.put)
                 case CancelWork(work_id=work_id):
-                    self._hands.cancel(work_id)
+                    self._executor.cancel(work_id)
                 case Seal():
                     self._sealer.submit(self._seal, action)
                 case Acknowledge():
                     crash_point("before_ack")
                     self._acknowledge(action)
                 case Discard(files=files):
-                    self._side.submit(self._hands.discard, files)
+                    self._side.submit(self._executor.discard, files)
                 case LookAtHead(kept_after=version):
                     self._side.submit(self._look, version)
                 case Finish():
@@ -153,9 +153,9 @@ class Loop:
         crash_point("before_seal")
         began_s = time.monotonic()
         try:
-            version = self._hands.seal(action)
+            version = self._executor.seal(action)
         except Exception as error:  # noqa: BLE001 - a thread's border: whatever it was becomes an event
-            self.put(SealFailed(action.epoch, self._hands.explain(error)))
+            self.put(SealFailed(action.epoch, self._executor.explain(error)))
             return
         seconds = time.monotonic() - began_s
         crash_point("after_seal_commit")
@@ -164,15 +164,15 @@ class Loop:
 
     def _after_seal(self) -> None:
         try:
-            others = self._hands.after_seal()
+            others = self._executor.after_seal()
             if others:
                 self.put(OthersCommitted(others))
         except Exception as error:  # noqa: BLE001 - a missed checkpoint costs readers time, never the job
-            self._hands.explain(error)
+            self._executor.explain(error)
 
     def _look(self, kept_after: int | None) -> None:
         # An answer must come, good or bad: the core waits for it before it looks again.
         try:
-            self.put(HeadMoved(self._hands.head(kept_after)))
+            self.put(HeadMoved(self._executor.head(kept_after)))
         except Exception as error:  # noqa: BLE001 - a thread's border: whatever it was becomes an event
-            self.put(LookFailed(self._hands.explain(error)))
+            self.put(LookFailed(self._executor.explain(error)))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from backfill_api.spec.spec import Backfill
 from backfill_core.errors import NotFinishedError, StateMismatchError
 from backfill_core.job.state import txn_version
-from backfill_spark.control.local_registry import Rendezvous
+from backfill_spark.control.local_registry import LocalRegistry
 from backfill_spark.driver.job_context import OpenedTarget, open_target, session_for
 from backfill_spark.settings import DriverSettings
 
@@ -48,7 +48,7 @@ def release(
         StateMismatchError: the target holds no state of this job.
     """
     with (
-        Rendezvous(settings.state_dir, backfill.job_id),
+        LocalRegistry(settings.state_dir, backfill.job_id),
         session_for(backfill, settings, app_name="backfill release", given=spark) as session,
     ):
         target = open_target(session, backfill)

@@ -1,4 +1,4 @@
-"""The `backfill` command against a driver without Spark: the real server, the real rendezvous."""
+"""The `backfill` command against a driver without Spark: the real server, the real local registry."""
 
 import json
 import os

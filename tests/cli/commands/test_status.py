@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from support.console.command_line import backfill, running
 
-from backfill_spark.control.local_registry import Rendezvous
+from backfill_spark.control.local_registry import LocalRegistry
 
 
 class TestStatus:
@@ -46,8 +46,8 @@ class TestStatus:
     @pytest.mark.parametrize("answer", [b"", b"HTTP/1.0 200 OK\r\nContent-Length: 90\r\n\r\n{", b"what?\r\n\r\n"])
     def test_an_answer_that_was_cut_off_is_none(self, state_dir, answer):
         """A driver may die in the middle of a word."""
-        with socket.create_server(("127.0.0.1", 0)) as listening, Rendezvous(state_dir, "default/job") as meeting:
-            meeting.publish(url=f"http://127.0.0.1:{listening.getsockname()[1]}", token="t", attempt=1)
+        with socket.create_server(("127.0.0.1", 0)) as listening, LocalRegistry(state_dir, "default/job") as registry:
+            registry.publish(url=f"http://127.0.0.1:{listening.getsockname()[1]}", token="t", attempt=1)
 
             def once():
                 connection, _ = listening.accept()

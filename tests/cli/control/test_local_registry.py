@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from backfill_core.errors import AlreadyRunningError
-from backfill_spark.control.local_registry import Rendezvous, control_file, left_behind, running
+from backfill_spark.control.local_registry import LocalRegistry, control_file, left_behind, running
 from backfill_spark.settings import DriverSettings
 
 TESTS = Path(__file__).parents[2]
@@ -21,15 +21,15 @@ def folder(tmp_path):
     return tmp_path / "state" / "backfill"
 
 
-def publish(meeting):
-    meeting.publish(url="http://127.0.0.1:1", token="secret", attempt=3)
+def publish(registry):
+    registry.publish(url="http://127.0.0.1:1", token="secret", attempt=3)
 
 
 class TestTheTokenIsForItsOwnerOnly:
     def test_modes(self, folder):
         """Who reads the file commands the job."""
-        with Rendezvous(folder, "a/b") as meeting:
-            publish(meeting)
+        with LocalRegistry(folder, "a/b") as registry:
+            publish(registry)
             assert stat.S_IMODE(folder.stat().st_mode) == 0o700
             assert stat.S_IMODE(control_file(folder, "a/b").stat().st_mode) == 0o600
 
@@ -38,28 +38,28 @@ class TestTheTokenIsForItsOwnerOnly:
         folder.mkdir(parents=True)
         planted = control_file(folder, "a/b").with_suffix(".new")
         planted.touch(mode=0o666)
-        with Rendezvous(folder, "a/b") as meeting:
-            publish(meeting)
+        with LocalRegistry(folder, "a/b") as registry:
+            publish(registry)
             assert stat.S_IMODE(control_file(folder, "a/b").stat().st_mode) == 0o600
 
 
 class TestADriverIsFoundWhileItRuns:
     def test_found_and_gone(self, folder):
         """The file goes with the driver."""
-        with Rendezvous(folder, "a/b") as meeting:
+        with LocalRegistry(folder, "a/b") as registry:
             assert running(folder) == []
-            publish(meeting)
+            publish(registry)
             (found,) = running(folder)
             assert (found.job_id, found.attempt, found.token) == ("a/b", 3, "secret")
         assert running(folder) == left_behind(folder) == []
 
     def test_an_address_that_was_withdrawn(self, folder):
         """A driver that ends is not found while it still cleans up; and no second one may start before it is gone."""
-        with Rendezvous(folder, "a/b") as meeting:
-            publish(meeting)
-            meeting.withdraw()
+        with LocalRegistry(folder, "a/b") as registry:
+            publish(registry)
+            registry.withdraw()
             assert running(folder) == left_behind(folder) == []
-            with pytest.raises(AlreadyRunningError), Rendezvous(folder, "a/b"):
+            with pytest.raises(AlreadyRunningError), LocalRegistry(folder, "a/b"):
                 pass
 
     def test_a_folder_that_is_not_there(self, folder):
@@ -69,7 +69,7 @@ class TestADriverIsFoundWhileItRuns:
 
     def test_two_jobs_do_not_disturb_each_other(self, folder):
         """Job ids hold slashes and anything else; files are named by their hash."""
-        with Rendezvous(folder, "a/b") as one, Rendezvous(folder, "../c") as two:
+        with LocalRegistry(folder, "a/b") as one, LocalRegistry(folder, "../c") as two:
             publish(one)
             publish(two)
             assert sorted(found.job_id for found in running(folder)) == ["../c", "a/b"]
@@ -83,8 +83,8 @@ class TestADriverIsFoundWhileItRuns:
 
     def test_a_file_that_names_another_job_is_passed_over(self, folder):
         """A copied file would send a command, and the token, somewhere else."""
-        with Rendezvous(folder, "a/b") as meeting:
-            publish(meeting)
+        with LocalRegistry(folder, "a/b") as registry:
+            publish(registry)
             (folder / "copy.json").write_text(control_file(folder, "a/b").read_text())
             assert len(running(folder)) == 1
 
@@ -92,33 +92,33 @@ class TestADriverIsFoundWhileItRuns:
 class TestOneDriverPerJobAndMachine:
     def test_the_second_is_refused(self, folder):
         """Two drivers would fence each other for ever."""
-        with Rendezvous(folder, "a/b"), pytest.raises(AlreadyRunningError) as refused:
-            Rendezvous(folder, "a/b").__enter__()
+        with LocalRegistry(folder, "a/b"), pytest.raises(AlreadyRunningError) as refused:
+            LocalRegistry(folder, "a/b").__enter__()
         assert "'a/b'" in refused.value.message
         assert refused.value.hint
 
     def test_the_refused_one_leaves_the_address_alone(self, folder):
         """The first driver must stay reachable."""
-        with Rendezvous(folder, "a/b") as meeting:
-            publish(meeting)
-            with pytest.raises(AlreadyRunningError), Rendezvous(folder, "a/b"):
+        with LocalRegistry(folder, "a/b") as registry:
+            publish(registry)
+            with pytest.raises(AlreadyRunningError), LocalRegistry(folder, "a/b"):
                 pass
             assert len(running(folder)) == 1
 
     def test_free_again_after_the_end(self, folder):
         """A lock file on disk is no lock."""
         for _ in range(2):
-            with Rendezvous(folder, "a/b"):
+            with LocalRegistry(folder, "a/b"):
                 pass
 
     def test_being_looked_for_is_not_being_locked(self, folder):
         """`status` in a loop must never keep a driver from starting."""
-        with Rendezvous(folder, "a/b") as meeting:
-            publish(meeting)
+        with LocalRegistry(folder, "a/b") as registry:
+            publish(registry)
             left = control_file(folder, "a/b").read_text()
         control_file(folder, "a/b").write_text(left)
         assert len(left_behind(folder)) == 1
-        with Rendezvous(folder, "a/b"):
+        with LocalRegistry(folder, "a/b"):
             pass
 
 
@@ -136,8 +136,8 @@ class TestAKilledDriverLeavesNothingToCleanUp:
         driver.stdout.close()
         assert running(folder) == []
         assert [one.pid for one in left_behind(folder)] == [driver.pid]
-        with Rendezvous(folder, "a/b") as meeting:
-            publish(meeting)
+        with LocalRegistry(folder, "a/b") as registry:
+            publish(registry)
             assert len(running(folder)) == 1
         assert json.loads("[]") == left_behind(folder)
 

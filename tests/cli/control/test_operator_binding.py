@@ -1,4 +1,4 @@
-"""Where a driver in a pod is commanded from: the operator's number, its token, its certificate; and its last words."""
+"""Where a driver in a pod is commanded from: the operator's number, its token, its certificate, and its termination message."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from backfill_api.status.ending import Ending
 from backfill_api.status.progress import Progress
 from backfill_core.errors import StateMismatchError
 from backfill_core.protocol.messages import Acknowledge, CommandReceived, Receipt, VnodeMismatch
-from backfill_spark.control.operator_binding import ControlSeat
-from backfill_spark.driver import termination_message as last_words
+from backfill_spark.control.operator_binding import OperatorBinding
+from backfill_spark.driver import termination_message
 from backfill_spark.driver.attempt import RunOutcome
 from backfill_spark.settings import DriverSettings, InvalidSettingError
 
@@ -41,13 +41,13 @@ def settings(folder: Path | None = None, **fields: Any) -> DriverSettings:
     return DriverSettings.model_validate(given | fields)
 
 
-def seat(given: DriverSettings, submitted: list[CommandReceived], attempt: int = 3) -> ControlSeat:
-    """Return a seat whose driver has the state's third attempt."""
-    return ControlSeat(given, attempt=attempt, job_id="shop/orders", submit=submitted.append, progress=lambda: Progress(epoch=5), receipt=lambda: None)  # fmt: skip
+def binding(given: DriverSettings, submitted: list[CommandReceived], attempt: int = 3) -> OperatorBinding:
+    """Return a binding whose driver has the state's third attempt."""
+    return OperatorBinding(given, attempt=attempt, job_id="shop/orders", submit=submitted.append, progress=lambda: Progress(epoch=5), receipt=lambda: None)  # fmt: skip
 
 
 def post(
-    one: ControlSeat, attempt: int, context: ssl.SSLContext | None, token: str = "secret"
+    one: OperatorBinding, attempt: int, context: ssl.SSLContext | None, token: str = "secret"
 ) -> tuple[int, dict[str, Any]]:
     """Send a pause; return the answer."""
     body = json.dumps({"attempt": attempt, "revision": 1, "command": {"type": "Pause"}}).encode()
@@ -65,7 +65,7 @@ class TestTheSeat:
     def test_answers_to_the_operators_number_and_speaks_with_the_states(self, identity: Path) -> None:
         """A command for another attempt of the operator's is refused."""
         submitted: list[CommandReceived] = []
-        one = seat(settings(identity, operator_attempt=7), submitted)
+        one = binding(settings(identity, operator_attempt=7), submitted)
         context = ssl.create_default_context(cafile=str(identity / "tls.crt"))
         one.start()
         try:
@@ -82,7 +82,7 @@ class TestTheSeat:
 
     def test_is_commanded_with_its_token_only(self, identity: Path) -> None:
         """Over TLS, to whoever trusts this very certificate."""
-        one = seat(settings(identity), [])
+        one = binding(settings(identity), [])
         one.start()
         try:
             assert post(one, 3, ssl.create_default_context(cafile=str(identity / "tls.crt")), "guess")[0] == 401
@@ -93,7 +93,7 @@ class TestTheSeat:
 
     def test_of_a_local_run_is_as_before(self) -> None:
         """Loopback, a token of its own, the state's number."""
-        one = seat(settings(), [])
+        one = binding(settings(), [])
         one.start()
         try:
             assert one.url.startswith("http://127.0.0.1:")
@@ -108,7 +108,7 @@ class TestTheSeat:
         (identity / missing).unlink()
 
         with pytest.raises(InvalidSettingError, match="BACKFILL_CONTROL"):
-            seat(settings(identity), [])
+            binding(settings(identity), [])
 
     def test_in_the_clear_is_refused_anywhere_but_on_loopback(self) -> None:
         """A token must not travel through a network as it is."""
@@ -125,7 +125,7 @@ class TestLastWords:
         outcome = RunOutcome("Failed", 48, "VerificationFailed", "they differ", "Look.", Progress(percent=100), receipt)
         place = tmp_path / "termination-log"
 
-        last_words.leave(settings(termination_log=place), last_words.of_outcome(outcome))
+        termination_message.leave(settings(termination_log=place), termination_message.of_outcome(outcome))
 
         read = Ending.read(place.read_text())
         assert read is not None
@@ -141,4 +141,4 @@ class TestLastWords:
 
     def test_of_a_local_run_go_nowhere(self) -> None:
         """There is no pod to leave them in."""
-        last_words.leave(settings(), last_words.of_error(StateMismatchError("no", hint="Yes.")))
+        termination_message.leave(settings(), termination_message.of_error(StateMismatchError("no", hint="Yes.")))

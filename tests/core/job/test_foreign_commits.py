@@ -37,7 +37,7 @@ class ToldToTheEnd(HandDriven):
         self.verifies, self.lasts, self.others = [], [], []
         super().__init__(0, settings=JobSettings(verify_final=True))
 
-    def _carry_out(self, actions):
+    def _execute(self, actions):
         for action in actions:
             if isinstance(action, StartWork) and isinstance(action.work, Verify):
                 self.verifies.append(action.work)
@@ -48,7 +48,7 @@ class ToldToTheEnd(HandDriven):
             else:
                 if isinstance(action, Seal):
                     self.lasts.append(action)
-                super()._carry_out((action,))
+                super()._execute((action,))
 
     def answer(self, *wrong):
         work = self.verifies[-1]
@@ -122,7 +122,7 @@ class TestStagedFilesThatAreGone:
     def test_when_they_are_to_be_sealed_end_the_attempt_so_that_the_next_stages_them_again(self):
         """The state that was to be sealed counts their rows."""
         job = HandDriven(1000, settings=JobSettings())
-        job._carry_out = lambda actions: HandDriven._carry_out(
+        job._execute = lambda actions: HandDriven._execute(
             job, tuple(one for one in actions if not isinstance(one, Seal))
         )
         job.let_pass(0.2)

@@ -57,7 +57,7 @@ class Worked(HandDriven):
         self.due = []
         super().__init__(*rows, **more)
 
-    def _carry_out(self, actions):
+    def _execute(self, actions):
         for action in actions:
             work = getattr(action, "work", None)
             if isinstance(work, Verify):
@@ -67,7 +67,7 @@ class Worked(HandDriven):
                 self.due.append((self.now_s + self.takes_s, ChangesApplied(work.work_id, 1)))
             elif type(work).__name__ == "ProveKey":
                 self.due.append((self.now_s + self.takes_s, KeyProven(work.work_id)))
-        super()._carry_out(actions)
+        super()._execute(actions)
 
     def send(self, event):
         super().send(event)

@@ -9,7 +9,7 @@ from support.tables.oracle import rows_in, seals, violations
 
 from backfill_spark.delta.foreign_commits import commits_of_others, foreign
 from backfill_spark.driver import attempt as driver
-from backfill_spark.driver.action_executor import SparkHands
+from backfill_spark.driver.action_executor import SparkActionExecutor
 from backfill_spark.settings import DriverSettings
 from backfill_spark.sinks.delta import sink
 from backfill_spark.sinks.delta.staging import StagingFolder
@@ -79,7 +79,7 @@ class TestStagedFilesThatAreTakenAway:
         assert violations(place.source, place.target, seals(place.target)[-1], view) == []
 
 
-class DeletesBeside(SparkHands):
+class DeletesBeside(SparkActionExecutor):
     """Lets somebody else delete rows when a receipt was just taken, and one row while history is copied."""
 
     spark, path, done = None, "", []
@@ -95,7 +95,7 @@ class DeletesBeside(SparkHands):
 class TestARowThatIsDeletedAfterTheReceipt:
     def test_is_found_by_the_next_one(self, spark, place, monkeypatch):
         """It landed between the compared version and the last commit: nobody had looked."""
-        monkeypatch.setattr(driver, "SparkHands", DeletesBeside)
+        monkeypatch.setattr(driver, "SparkActionExecutor", DeletesBeside)
         monkeypatch.setattr(DeletesBeside, "spark", spark)
         monkeypatch.setattr(DeletesBeside, "path", place.target)
         monkeypatch.setattr(DeletesBeside, "done", [])

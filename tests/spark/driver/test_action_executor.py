@@ -1,4 +1,4 @@
-"""The hands answer once for every piece of work, also when what they look after in a failure fails too."""
+"""The executor answers once for every piece of work, also when what they look after in a failure fails too."""
 
 import queue
 import threading
@@ -10,7 +10,7 @@ from support.tables.jobs import make_orders
 
 from backfill_core.errors import StateMovedError, TransientError
 from backfill_core.protocol.messages import ApplyChanges, Piece, ReadSplit, WorkCancelled, WorkFailed, WorkFinished
-from backfill_spark.driver.action_executor import Parts, SparkHands
+from backfill_spark.driver.action_executor import Parts, SparkActionExecutor
 from backfill_spark.rows.transform import Transform
 from backfill_spark.sinks.delta.committer import DeltaCommitter
 from backfill_spark.sinks.delta.sink import DeltaSink
@@ -46,8 +46,8 @@ class SinkThatCannotRemove(DeltaSink):
 
 
 @pytest.fixture
-def hands(spark, tmp_path):
-    """Makes hands between a source with one change and a target that holds its first version."""
+def executor(spark, tmp_path):
+    """Makes executors between a source with one change and a target that holds its first version."""
     made = []
 
     def make(sink_of=DeltaSink, sealer_of=DeltaCommitter):
@@ -58,7 +58,7 @@ def hands(spark, tmp_path):
         sink = sink_of(spark, str(tmp_path / "t"), write_mode="Upsert", key=("id",), job_id="j")
         sink.prepare(source.pinned.schema)
         committer = sealer_of(spark, sink.path, app_id=APP, domain="backfill.x")
-        one = SparkHands(
+        one = SparkActionExecutor(
             Parts(
                 spark=spark, source=source, sink=sink, committer=committer, transform=Transform(), app_id=APP, attempt=1,
                 write_mode="Upsert", key=("id",), vnodes=8, prefix=(0, 20), opened_at=None,
@@ -72,10 +72,10 @@ def hands(spark, tmp_path):
         one.close()
 
 
-def answers(hands, work):
+def answers(executor, work):
     """Return all answers to one piece of work."""
     found = queue.SimpleQueue()
-    hands.start(work, found.put)
+    executor.start(work, found.put)
     first = found.get(timeout=WAITS_S)
     return [first, *(found.get() for _ in range(found.qsize()))]
 
@@ -94,20 +94,20 @@ SPLIT = ReadSplit(8, (Piece(0, 0, 20, 20),), 0, 20, 1)
 class TestEveryPieceOfWorkIsAnsweredOnce:
     """Who does not answer is waited for, for ever."""
 
-    def test_when_nothing_fails(self, hands):
-        [event] = answers(hands(), BATCH)
+    def test_when_nothing_fails(self, executor):
+        [event] = answers(executor(), BATCH)
 
         assert isinstance(event, WorkFinished)
 
-    def test_when_what_was_staged_cannot_be_removed(self, hands):
+    def test_when_what_was_staged_cannot_be_removed(self, executor):
         """It stays an orphan; the reason is the first one."""
-        [event] = answers(hands(SinkThatCannotRemove), SPLIT)
+        [event] = answers(executor(SinkThatCannotRemove), SPLIT)
 
         assert isinstance(event, WorkFailed)
         assert "no staging" in event.error.message
 
-    def test_when_the_session_is_of_no_use(self, hands):
-        one = hands()
+    def test_when_the_session_is_of_no_use(self, executor):
+        one = executor()
         whole = one._parts
         one._parts = SimpleNamespace(
             spark=None, write_mode="Append", sink=whole.sink, source=whole.source, transform=whole.transform
@@ -115,8 +115,8 @@ class TestEveryPieceOfWorkIsAnsweredOnce:
 
         assert [type(event) for event in answers(one, BATCH)] == [WorkFailed]
 
-    def test_when_it_was_cancelled(self, hands):
-        one = hands(SinkThatCannotRemove)
+    def test_when_it_was_cancelled(self, executor):
+        one = executor(SinkThatCannotRemove)
         one._cancelled.add(SPLIT.work_id)
 
         assert answers(one, SPLIT) == [WorkCancelled(SPLIT.work_id)]
@@ -126,9 +126,9 @@ class TestEveryPieceOfWorkIsAnsweredOnce:
         [("as_stored", WorkCancelled, False), ("merge", WorkFinished, True)],
         ids=["before its MERGE: at once, and none comes", "in its MERGE: what became of it"],
     )
-    def test_when_a_batch_is_cancelled(self, hands, moment, answer, landed):
+    def test_when_a_batch_is_cancelled(self, executor, moment, answer, landed):
         """Java plans for seconds before it notices; but what may be in the target is waited for."""
-        one, batch = hands(), replace(BATCH, work_id=70 + landed)  # what is cancelled stays so in this session
+        one, batch = executor(), replace(BATCH, work_id=70 + landed)  # what is cancelled stays so in this session
         sink = one._parts.sink
         original = getattr(sink, moment)
 
@@ -148,14 +148,14 @@ class TestEveryPieceOfWorkIsAnsweredOnce:
 class TestAMergeWhoseAnswerWasLost:
     """It may have landed: the state must not say less than the target holds."""
 
-    def test_counts_when_it_is_there(self, hands):
-        [event] = answers(hands(SinkThatLosesTheAnswer), BATCH)
+    def test_counts_when_it_is_there(self, executor):
+        [event] = answers(executor(SinkThatLosesTheAnswer), BATCH)
 
         assert isinstance(event, WorkFinished)
 
-    def test_ends_the_attempt_when_nobody_can_look(self, hands, spark, tmp_path):
+    def test_ends_the_attempt_when_nobody_can_look(self, executor, spark, tmp_path):
         """The next attempt reads the state first, and finds the announced number there."""
-        [event] = answers(hands(SinkThatLosesTheAnswer, SealerOfAStorageThatIsAway), BATCH)
+        [event] = answers(executor(SinkThatLosesTheAnswer, SealerOfAStorageThatIsAway), BATCH)
 
         assert isinstance(event, WorkFailed)
         assert isinstance(event.error, StateMovedError)

@@ -19,7 +19,7 @@ from support.tables.jobs import forget_before, make_orders
 
 from backfill_core.errors import BackfillError
 from backfill_spark.delta.location import location, target_location
-from backfill_spark.driver.action_executor import Parts, SparkHands
+from backfill_spark.driver.action_executor import Parts, SparkActionExecutor
 from backfill_spark.rows.changes import DELETE
 from backfill_spark.rows.transform import Transform
 from backfill_spark.sinks.delta.committer import DeltaCommitter
@@ -90,18 +90,20 @@ class World:
         self.sink(**options).check(StructType.fromDDL(schema), source_path=source, has_state=False)
 
     def job(self, run):
-        """Run a Spark job as the hands do, and explain what it raises."""
-        hands = SparkHands(Parts(**dict.fromkeys(field.name for field in fields(Parts)) | {"spark": self.spark}))
+        """Run a Spark job as the executor does, and explain what it raises."""
+        executor = SparkActionExecutor(
+            Parts(**dict.fromkeys(field.name for field in fields(Parts)) | {"spark": self.spark})
+        )
         source, sink = DeltaSource(self.spark, self.at, key=()), self.sink()
-        hands._parts = type(
+        executor._parts = type(
             "All", (), {"source": source, "sink": sink, "transform": Transform(None, None), "spark": self.spark}
         )()
         try:
             run()
         except Exception as error:
-            raise hands.explain(error) from error
+            raise executor.explain(error) from error
         finally:
-            hands.close()
+            executor.close()
 
     def fail(self, error):
         raise error

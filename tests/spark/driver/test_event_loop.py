@@ -10,7 +10,7 @@ ROWS = (1000, 1000)
 
 
 class NeverDone:
-    """Hands whose work ends only when it is cancelled; seals and looks are done at once."""
+    """An executor whose work ends only when it is cancelled; seals and looks are done at once."""
 
     def __init__(self):
         self.answers = {}

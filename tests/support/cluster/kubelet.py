@@ -128,7 +128,7 @@ class Kubelet:
 
     # ------------------------------------------------------------ what happens to pods
     def finish(self, key, *, exit_code=EXIT_COMPLETE, ending=None, **more):
-        """End a driver's process with an exit code and its last words."""
+        """End a driver's process with an exit code and its termination message."""
         ending = ending or Ending(outcome="Complete" if exit_code == 0 else "Failed")
         self.status(key, _ended(exit_code, ending.text()) | more)
         self._drop(key)

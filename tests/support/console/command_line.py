@@ -11,14 +11,14 @@ from click.testing import CliRunner, Result
 from support.drivers.fake_driver import ScriptedJob
 
 from backfill_cli.__main__ import cli
-from backfill_spark.control.local_registry import Rendezvous
+from backfill_spark.control.local_registry import LocalRegistry
 
 
 @contextmanager
 def running(state_dir: Path, job_id: str = "default/job", **script: Any) -> Iterator[ScriptedJob]:
     """A driver of a job that can be found."""
-    with Rendezvous(state_dir, job_id) as meeting, ScriptedJob(**script) as job:
-        meeting.publish(url=job.server.url, token=job.token, attempt=job.attempt)
+    with LocalRegistry(state_dir, job_id) as registry, ScriptedJob(**script) as job:
+        registry.publish(url=job.server.url, token=job.token, attempt=job.attempt)
         yield job
 
 

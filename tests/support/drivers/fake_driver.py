@@ -1,4 +1,4 @@
-"""A driver without Spark: the real control server, rendezvous and progress, and a scripted job instead of the core.
+"""A driver without Spark: the real control server, local registry and progress, and a scripted job instead of the core.
 
 `python -m support.drivers.fake_driver JOB_ID` runs until it is commanded to stop, for the command line's tests.
 """
@@ -28,7 +28,7 @@ from backfill_core.protocol.messages import (
     VnodeMismatch,
 )
 from backfill_spark.control.connections import Connections
-from backfill_spark.control.local_registry import Rendezvous
+from backfill_spark.control.local_registry import LocalRegistry
 from backfill_spark.control.server import ControlServer
 from backfill_spark.settings import DriverSettings
 
@@ -141,9 +141,9 @@ class ScriptedJob:
 
 
 def serve(state_dir: Path, job_id: str, **script: Any) -> None:
-    """Be found at a rendezvous, and serve until a Stop."""
-    with Rendezvous(state_dir, job_id) as meeting, ScriptedJob(**script) as job:
-        meeting.publish(url=job.server.url, token=job.token, attempt=job.attempt)
+    """Be found at a local registry, and serve until a Stop."""
+    with LocalRegistry(state_dir, job_id) as registry, ScriptedJob(**script) as job:
+        registry.publish(url=job.server.url, token=job.token, attempt=job.attempt)
         print("ready", flush=True)
         job.stopped.wait()
 

@@ -72,7 +72,7 @@ class HandDriven:
         )
         state = replace(JobState("a/b", "h", 1, 0, "Snapshot"), controls=controls or Controls())
         self.job = Job(state, strategy, settings or JobSettings(), self.now)
-        self._carry_out(self.job.start(self.now))
+        self._execute(self.job.start(self.now))
 
     @property
     def now(self) -> Now:
@@ -86,7 +86,7 @@ class HandDriven:
 
     def send(self, event: Event) -> None:
         """Hand in an event, and carry out what the core says."""
-        self._carry_out(self.job.on(event, self.now))
+        self._execute(self.job.on(event, self.now))
 
     def let_pass(self, seconds: float, *, split_s: float | None = None) -> None:
         """Let time pass; with `split_s` a split is done every so many seconds."""
@@ -107,7 +107,7 @@ class HandDriven:
         )
         self.send(WorkFinished(SplitStaged(work.work_id, files, work.stop - work.start)))
 
-    def _carry_out(self, actions: tuple[Action, ...]) -> None:
+    def _execute(self, actions: tuple[Action, ...]) -> None:
         for action in actions:
             match action:
                 case StartWork(work=ProveKey() as work):

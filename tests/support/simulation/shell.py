@@ -1,4 +1,4 @@
-"""What the loop and the hands do, in the simulated world: one process, one attempt."""
+"""What the loop and the executor do, in the simulated world: one process, one attempt."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Shell:
     def begin(self) -> None:
         """Start the core."""
         self.begun = True
-        self._carry_out(self._job.start(self._now()))
+        self._execute(self._job.start(self._now()))
 
     def wake_at_s(self) -> float:
         """Return when the core wants a tick, in the world's time."""
@@ -119,12 +119,12 @@ class Shell:
         if self._over:
             return
         self._world.step()
-        self._carry_out(self._job.on(event, self._now()))
+        self._execute(self._job.on(event, self._now()))
         rows = self._job.view(self._now()).strategy.rows_done
         demand(rows >= self._rows_done, "the rows shown went back (R-SNAP-44)")
         self._rows_done = rows
 
-    def _carry_out(self, actions: tuple[Action, ...]) -> None:
+    def _execute(self, actions: tuple[Action, ...]) -> None:
         for action in actions:
             self._world.step()
             self._world.note(str(action)[:160])

@@ -1,7 +1,7 @@
 """The simulated world: the real core `Job` with a virtual clock, tables in memory, faults and crashes.
 
 One heap of deeds, one seed, no real time: the same seed is the same world. The world does what the loop and the
-hands do (spark_app/backfill_spark/driver/event_loop.py, work.py), and every deed may be the last of an attempt: what is under
+executor do (spark_app/backfill_spark/driver/event_loop.py, action_executor.py), and every deed may be the last of an attempt: what is under
 way is lost or lands, and a new attempt opens from what the target holds.
 """
 

@@ -8,7 +8,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql.types import LongType, StringType, StructType
 
 from backfill_core.errors import TargetSchemaMismatchError, TransientError
-from backfill_spark.control.local_registry import Rendezvous
+from backfill_spark.control.local_registry import LocalRegistry
 from backfill_spark.settings import InvalidSettingError
 from backfill_spark.sinks.delta import sink as sinks
 from backfill_spark.sinks.delta.create import create_table
@@ -92,8 +92,8 @@ class TestAFolderOfTheProcess:
             folder.write_text("x")
             folder = folder / "below"
         else:
-            Path(folder, Rendezvous(folder, "j")._file.with_suffix(".lock").name).mkdir(parents=True)
+            Path(folder, LocalRegistry(folder, "j")._file.with_suffix(".lock").name).mkdir(parents=True)
 
         with pytest.raises(InvalidSettingError, match=r"BACKFILL_STATE_DIR: .* cannot be written") as refusal:
-            Rendezvous(folder, "j").__enter__()
+            LocalRegistry(folder, "j").__enter__()
         assert refusal.value.hint

@@ -15,7 +15,7 @@ from support.tables.jobs import make_kind, vacuum
 from backfill_core.errors import AccountingError
 from backfill_core.pacing.sizing import pieces
 from backfill_core.protocol.messages import ReadSplit, Seal, WorkFailed, WorkFinished
-from backfill_spark.driver.action_executor import Parts, SparkHands
+from backfill_spark.driver.action_executor import Parts, SparkActionExecutor
 from backfill_spark.rows.transform import Transform
 from backfill_spark.sinks.delta.committer import DeltaCommitter
 from backfill_spark.sinks.delta.sink import DeltaSink
@@ -73,7 +73,7 @@ class TestAPartIsTheSameAloneAndTogether:
 
 @pytest.fixture
 def world(spark, tmp_path):
-    """Makes a source, a target of any layout and the hands between them."""
+    """Makes a source, a target of any layout and the executor between them."""
     made = []
 
     class World:
@@ -94,10 +94,10 @@ def world(spark, tmp_path):
                 app_id="a", attempt=attempt, write_mode=self.mode, key=(), vnodes=8, prefix=tuple(self.prefix),
                 opened_at=None,
             )  # fmt: skip
-            hands, found = SparkHands(parts), queue.SimpleQueue()
-            self.hands = hands
-            made.append(hands)
-            hands.start(ReadSplit(work_id, pieces(self.prefix, start, stop), start, stop, 1, cuts), found.put)
+            executor, found = SparkActionExecutor(parts), queue.SimpleQueue()
+            self.executor = executor
+            made.append(executor)
+            executor.start(ReadSplit(work_id, pieces(self.prefix, start, stop), start, stop, 1, cuts), found.put)
             return found.get(timeout=WAITS_S)
 
         def seal(self, *files):
@@ -149,8 +149,8 @@ class TestAPartIsSealedWithoutTheOthers:
         """A pause and a low limit give up what was read ahead; nobody comes again for a job that is complete."""
         one = world()
         files = one.read(1, 0, 180, 60, 120).result.files
-        one.hands.seal(Seal(1, 1, tuple(file for file in files if file.part == 1), "s"))
-        one.hands.tidy()
+        one.executor.seal(Seal(1, 1, tuple(file for file in files if file.part == 1), "s"))
+        one.executor.tidy()
 
         assert {file.part for file in files if Path(file.path).exists()} == {1}
         assert rows_of(one.target()) == rows_of(one.wanted(60, 120))
