@@ -28,6 +28,7 @@ class TestTheStateComesBackAsItWas:
 
     @given(some.integers(1, 100), some.integers(0, 2**31), some.integers(0, 10**12), some.booleans())
     def test_every_field_survives(self, attempt, epoch, rows, finished):
+        """A field that is lost comes back as its default, unseen until the next crash."""
         state = JobState(
             "a/b", "h", attempt, epoch, "Snapshot", {"done": [[0, 4]]}, 5, rows, 2, 3,
             Controls(HISTORY, 5, 9, None, 4, paused_by=3, limited_by=4, after_limited_by=2),
@@ -37,6 +38,7 @@ class TestTheStateComesBackAsItWas:
         assert JobState.decode(state.encode()) == state
 
     def test_another_format_is_refused(self):
+        """A state that is half understood would lead to wrong rows."""
         document = json.loads(JobState("a/b", "h", 1, 1, "Snapshot").encode()) | {"format": 2}
 
         with pytest.raises(StateMismatchError, match="format 2"):
@@ -44,6 +46,7 @@ class TestTheStateComesBackAsItWas:
 
     @pytest.mark.parametrize(("job_id", "spec_hash"), [("other", "h"), ("a/b", "other")])
     def test_the_state_of_another_spec_is_refused(self, job_id, spec_hash):
+        """One target would hold the rows of two different queries."""
         with pytest.raises(StateMismatchError, match="cannot change"):
             check_same_spec(JobState("a/b", "h", 1, 1, "Snapshot"), job_id=job_id, spec_hash=spec_hash)
 
@@ -107,6 +110,7 @@ class TestTheStateComesBackAsItWas:
         assert len(state.encode().encode()) <= SIZE_MAX_BYTES
 
     def test_a_later_attempt_is_above_every_epoch_of_an_earlier_one(self):
+        """Delta refuses the old attempt by this order alone."""
         assert txn_version(2, 0) > txn_version(1, 2**32 - 1)
 
 
@@ -157,6 +161,7 @@ class TestControls:
     """What was commanded stays in force, over restarts too."""
 
     def test_pause_and_resume(self):
+        """A pause of everything includes changes, a plain one only the snapshot."""
         paused = Controls().after(Pause(), 1, 0)
 
         assert (paused.paused, paused.history_held, paused.changes_held) == (HISTORY, True, False)
@@ -164,25 +169,30 @@ class TestControls:
         assert not paused.after(Resume(), 3, 0).history_held
 
     def test_a_limit_with_an_expiry_gives_way_to_what_was_before(self):
+        """A limit for an hour must not stay for ever."""
         controls = Controls(rows_per_s=500).after(Throttle(10, for_s=30), 1, 1_000)
 
         assert controls.at(30_999).rows_per_s == 10
         assert controls.at(31_000).rows_per_s == 500
 
     def test_two_limits_with_expiries_do_not_make_the_first_permanent(self):
+        """The second must remember the value before both."""
         controls = Controls().after(Throttle(10, for_s=30), 1, 0).after(Throttle(20, for_s=30), 2, 10_000)
 
         assert controls.at(40_000).rows_per_s is None
 
     def test_zero_holds_history_like_a_pause(self):
+        """Zero rows a second is a pause, and must look like one."""
         assert Controls().after(Throttle(0), 1, 0).history_held
 
     def test_after_a_restart_the_command_wins_over_the_same_spec(self):
+        """A restart is no reason to forget a command."""
         stored = Controls().under_spec(None, 1000).after(Throttle(5), 1, 0)
 
         assert stored.under_spec(None, 1000).rows_per_s == 5
 
     def test_a_changed_spec_wins_over_the_command(self):
+        """The newest wish of the user is in force."""
         stored = Controls().under_spec(None, 1000).after(Throttle(5), 1, 0)
 
         assert stored.under_spec(None, 2000).rows_per_s == 2000
@@ -191,6 +201,7 @@ class TestControls:
         some.sampled_from([Pause(), Pause(everything=True), Resume(), Throttle(7), Throttle(7, 3.0), Throttle(None)])
     )
     def test_they_come_back_from_the_state(self, command):
+        """A limit must hold after a restart too."""
         controls = Controls().under_spec(HISTORY, 9).after(command, 3, 1)
 
         assert Controls.from_json(json.loads(json.dumps(controls.to_json()))) == controls

@@ -123,6 +123,7 @@ class TestPercentCoversTheWholeJob:
         assert begin(WHOLE, {}, percent=stored.percent, now_s=0.0).percent == 61
 
     def test_a_state_of_an_earlier_release_has_none(self):
+        """A target of an earlier release must open after an upgrade."""
         text = JobState("a/b", "h", 1, 0, "Snapshot").encode().replace('"percent":0,', "")
 
         assert '"percent"' not in text

@@ -36,6 +36,7 @@ class TestAProofIsNotWaitedFor:
         "stop", [StopRequested(), CommandReceived(1, 1, Stop(force=True))], ids=["press", "command"]
     )
     def test_the_last_receipt(self, stop):
+        """The next run takes it again, so a stop need not wait."""
         job = HandDriven(settings=JobSettings(verify_final=True))
         job.let_pass(1.2)
         assert job.view.verifying
@@ -57,6 +58,7 @@ class TestAProofIsNotWaitedFor:
         assert (len(job.cancelled), job.finish.outcome) == (3, "Stopped")
 
     def test_that_of_the_key(self):
+        """The key check of a large table takes minutes, a stop a second."""
         job = HandDriven(1_000_000, settings=JobSettings(proves_key=True))
         job.head = Head(4, WALL_MS)
         job.let_pass(1.2)
@@ -86,6 +88,7 @@ class TestAMergeThatDoesNotEnd:
     """Delta commits it as a whole or not at all, and its number tells the next attempt: like after a kill."""
 
     def test_is_left_two_budgets_after_the_press(self):
+        """A user who stops must not wait for a MERGE of minutes."""
         job = merging()
         seals = job.seals
         job.send(StopRequested())

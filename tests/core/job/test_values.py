@@ -29,6 +29,7 @@ class TestAnIntervalSetIsASet:
 
     @given(SPANS)
     def test_it_holds_what_was_added(self, spans):
+        """Rows that are sealed must count as sealed, and no others."""
         assert as_set(built(spans).spans) == as_set(spans)
 
     @given(SPANS)
@@ -40,6 +41,7 @@ class TestAnIntervalSetIsASet:
 
     @given(SPANS, some.integers(0, 60), some.integers(0, 60))
     def test_gaps_and_subtraction_are_those_of_sets(self, spans, start, stop):
+        """A gap that is not found is never copied."""
         whole = built(spans)
 
         assert as_set(whole.gaps(start, stop).spans) == set(range(start, stop)) - as_set(spans)
@@ -48,10 +50,12 @@ class TestAnIntervalSetIsASet:
 
     @given(SPANS)
     def test_it_comes_back_from_its_stored_form(self, spans):
+        """A restart reads what the last commit wrote."""
         assert IntervalSet.from_json(built(spans).to_json()) == built(spans)
 
     @pytest.mark.parametrize("value", [[[3, 3]], [[5, 2]], [[0, 4], [3, 6]], [[0, 4], [4, 6]], [[9, 10], [1, 2]]])
     def test_a_damaged_stored_form_is_refused(self, value):
+        """A guess at a damaged state would lose or double rows."""
         with pytest.raises(ValueError, match="not an interval set"):
             IntervalSet.from_json(value)
 
@@ -60,12 +64,14 @@ class TestARateIsKept:
     """R-SNAP-41, R-SNAP-42: rows a second, down to one and exactly nothing at zero."""
 
     def test_zero_admits_nothing_ever(self):
+        """Not even a burst, or a pause would leak rows."""
         bucket = TokenBucket.full(0, 0.0)
 
         assert bucket.available(1e9) == 0.0
         assert bucket.ready_at_s(1, 0.0) is None
 
     def test_no_limit_admits_everything(self):
+        """A job without a limit must never wait for the bucket."""
         assert TokenBucket.full(None, 0.0).available(0.0) == float("inf")
 
     @pytest.mark.parametrize("rate", [1, 2, 3])
@@ -80,6 +86,7 @@ class TestARateIsKept:
 
     @given(some.integers(1, 10_000), some.lists(some.tuples(some.floats(0, 3), some.integers(0, 20_000)), max_size=30))
     def test_over_any_time_it_admits_at_most_rate_times_time_and_a_burst(self, rate, steps):
+        """A limit protects others only if it holds over every window."""
         bucket, now_s, taken = TokenBucket.full(rate, 0.0), 0.0, 0
         for passed_s, wanted in steps:
             now_s += passed_s
@@ -89,12 +96,14 @@ class TestARateIsKept:
         assert taken <= rate * now_s + rate + 1
 
     def test_a_debt_is_paid_before_anything_else_is_read(self):
+        """A large split is read whole, and paid for afterwards."""
         bucket = TokenBucket.full(100, 0.0).take(300, 0.0)
 
         assert bucket.available(1.9) == 0.0
         assert bucket.available(2.5) == pytest.approx(50, abs=0.1)
 
     def test_a_raised_rate_brings_no_windfall(self):
+        """A new limit must not begin with a burst."""
         bucket = TokenBucket.full(10, 0.0).with_rate(1_000_000, 1.0)
 
         assert bucket.available(1.0) < 1
@@ -108,6 +117,7 @@ class TestSplitsCutTheLine:
         some.lists(some.tuples(some.integers(1, 40), some.booleans()), min_size=200, max_size=200),
     )
     def test_splits_follow_each_other_without_hole_or_overlap(self, files, sizes):
+        """A hole loses rows, and an overlap doubles them."""
         prefix = [0]
         for rows in files:
             prefix.append(prefix[-1] + rows)
@@ -123,6 +133,7 @@ class TestSplitsCutTheLine:
         assert found == [(file, row) for file, rows in enumerate(files) for row in range(rows)]
 
     def test_without_a_limit_splits_end_at_files(self):
+        """A file that is read by one split is opened once."""
         prefix = [0, 10, 20, 30, 40]
 
         assert cut(prefix, (0, 40), 25, exact=False) == (0, 20)
@@ -130,9 +141,11 @@ class TestSplitsCutTheLine:
         assert cut(prefix, (5, 40), 3, exact=False) == (5, 10)
 
     def test_under_a_limit_they_have_the_size_asked_for(self):
+        """One file may hold more rows than a second may take."""
         assert cut([0, 10, 20], (3, 20), 1, exact=True) == (3, 4)
 
     def test_sizes_go_to_the_target_duration_by_doubling_at_most(self):
+        """One fast split must not cause one of minutes."""
         sizer = SplitSizer(target_s=4.0, rows=100, rows_min=10, rows_max=100_000)
         sizes = []
         for _ in range(12):
@@ -157,6 +170,7 @@ class TestTheYardstick:
 
     @given(some.lists(some.tuples(some.integers(0, 1000), some.integers(1, 100)), max_size=40))
     def test_the_limit_never_grows_and_never_is_negative(self, steps):
+        """The way to Live ends only if the limit shrinks."""
         yardstick, before = Yardstick(limit=None), float("inf")
         for lag, elapsed in steps:
             yardstick = yardstick.step(lag, elapsed)
@@ -172,6 +186,7 @@ class TestTheYardstick:
         assert yardstick.drain_allowed(4, polling_partial=False)
 
     def test_ten_steps_without_a_smaller_lag_are_said(self):
+        """A job that never catches up must say so."""
         falling, level = Yardstick(None), Yardstick(None)
         for step in range(12):
             falling, level = falling.step(100 - step, 1), level.step(50, 1)
@@ -184,9 +199,11 @@ class TestTheEstimate:
     """An ETA has an interval, and none is better than a wrong one."""
 
     def test_there_is_none_before_there_is_a_rate(self):
+        """A guess without a measurement misleads."""
         assert estimate(100, RateMeter()) is None
 
     def test_a_steady_rate_gives_a_narrow_interval_around_the_truth(self):
+        """The interval says how far the ETA can be trusted."""
         meter = RateMeter()
         for second in range(10):
             meter = meter.observe(1000, float(second))
@@ -198,6 +215,7 @@ class TestTheEstimate:
 
     @given(some.lists(some.integers(1, 10_000), min_size=3, max_size=40))
     def test_the_estimate_is_within_its_own_interval(self, rows):
+        """An ETA outside of its own bounds is plainly wrong."""
         meter = RateMeter()
         for second, count in enumerate(rows):
             meter = meter.observe(count, float(second))

@@ -183,11 +183,13 @@ class TestBatchesOfChanges:
 
     @given(fixed_s=st.floats(0.1, 3), each_s=st.floats(0.001, 0.5))
     def test_a_batch_takes_about_the_target_where_a_merge_is_cheap(self, fixed_s, each_s):
+        """A batch of minutes would delay every command."""
         _, seconds = self.lag_after(60, fixed_s, each_s, 0, lag=10**9)
 
         assert seconds <= max(10, 3 * (fixed_s + each_s)) * 2
 
     def test_one_slow_batch_is_no_reason_to_stay_small(self):
+        """Small batches pay the fixed cost of a MERGE again and again."""
         sizer = BatchSizer(10, 32, 4096).observe(32, 60).observe(32, 60)
         for _ in range(20):
             sizer = sizer.observe(sizer.versions, 6)

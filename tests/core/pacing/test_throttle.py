@@ -148,10 +148,12 @@ class TestAChangeOfRate:
         assert debtor.with_rate(500_000, 0.0).ready_at_s(0, 0.0) == pytest.approx(0.5)
 
     def test_nor_does_one_by_way_of_zero(self) -> None:
+        """A pause must not turn a debt of a quarter second into one of hours."""
         debtor = TokenBucket.full(300_000, 0.0).take(375_000, 0.0)
         assert debtor.with_rate(0, 0.0).with_rate(1, 0.0).ready_at_s(0, 0.0) == pytest.approx(0.25)
 
     def test_nor_does_it_forgive_one(self) -> None:
+        """Two commands in a row must not be a way around the limit."""
         debtor = TokenBucket.full(100, 0.0).take(600, 0.0)
         low = debtor.with_rate(1, 0.0)
         assert low.with_rate(100, 2.0).ready_at_s(0, 2.0) == pytest.approx(5.0)

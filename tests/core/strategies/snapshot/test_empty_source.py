@@ -19,6 +19,7 @@ class TestNothingPending:
     """R-SNAP-32: with nothing pending after the snapshot the log phase is skipped."""
 
     def test_an_empty_source_is_complete_after_one_look_and_one_seal(self):
+        """An empty table is a job like others, and must end."""
         empty = strategy()
         empty.on_head(Head(3, 0), fresh=True)
         bucket, work = empty.next_work(NOW, OPEN, TokenBucket.full(None, 0.0), WorkIds(1, 1))
@@ -44,6 +45,7 @@ class TestWorkInFlightIsBounded:
     """R-SNAP-40: a barrier never waits behind a queue of splits."""
 
     def test_two_splits_at_a_time(self):
+        """More splits would delay a pause, and fewer would leave cores idle."""
         busy, ids = strategy(*[100_000] * 50), WorkIds(1, 1)
         bucket, first = busy.next_work(NOW, OPEN, TokenBucket.full(None, 0.0), ids)
         _, second = busy.next_work(NOW, OPEN, bucket, ids)
@@ -62,6 +64,7 @@ class TestWorkInFlightIsBounded:
         assert all(len(one.parts) == 1 for one in work)
 
     def test_nothing_starts_against_the_gate(self):
+        """A paused job must not begin new reads."""
         shut = Gate(history=False, changes=False, at_barrier=True)
 
         assert strategy(10).next_work(NOW, shut, TokenBucket.full(None, 0.0), WorkIds(1, 1))[1] == ()

@@ -10,6 +10,7 @@ class TestACompleteJobWithAFilter:
     """It ended at `100 % 1,990,195 of 1,999,980 rows`, which looks like a loss."""
 
     def test_says_how_many_rows_it_left_out(self):
+        """The numbers must add up for a user."""
         job = HandDriven(1000, 500, filtered=True)
         job.let_pass(2.0, split_s=0.2)
         view = job.view.strategy
@@ -19,6 +20,7 @@ class TestACompleteJobWithAFilter:
         assert job.job.view(job.now).strategy.rows_done == 1500
 
     def test_without_one_leaves_out_nothing(self):
+        """A count beside every job would be noise."""
         job = HandDriven(1000, 500)
         job.let_pass(2.0, split_s=0.2)
 
@@ -33,11 +35,13 @@ class TestACompleteJobWithAFilter:
 
 class TestAStoredReceipt:
     def test_comes_back_with_what_it_did_not_compare(self):
+        """A partial receipt must stay partial after a restart."""
         receipt = Receipt(3, 7, 5, 90, 8, "ab", (), 0.1, 1, complete=False, rows_filtered=10, rows_total=1000)
 
         assert receipt_from_json(receipt_to_json(receipt)) == receipt
 
     def test_of_an_earlier_release_is_about_all(self):
+        """Earlier releases only wrote receipts of whole tables."""
         old = {
             "sourceVersion": 3,
             "targetVersion": 7,

@@ -91,6 +91,7 @@ class TestTheRateIsExact:
 
     @pytest.mark.parametrize("rate", RATES)
     def test_when_the_reader_is_fast_enough(self, rate):
+        """A user sets a rate to get that rate, in each second."""
         _, reader = limited(rate)
         reader.let_pass(20.0)
 
@@ -155,6 +156,7 @@ class TestReadingAheadIsBounded:
     @pytest.mark.parametrize("rate", RATES)
     @pytest.mark.parametrize("reads", [0.7, 1.5, 100.0])
     def test_two_seconds_and_two_splits(self, rate, reads):
+        """The buffer must not grow with the rate of the storage."""
         _, reader = limited(rate, reads=reads)
         reader.let_pass(20.0)
 
@@ -168,12 +170,14 @@ class TestReadingAheadIsBounded:
         assert len(job.running) == 2
 
     def test_two_at_a_time(self):
+        """A third reader would take a core from the two."""
         job, _ = limited(2_000_000)
         Reader(job, 0).let_pass(20.0)
 
         assert len(job.running) == 2
 
     def test_a_file_of_more_than_four_seconds_is_sliced(self):
+        """A whole file would fill the buffer for too long."""
         _, reader = limited(500_000, files=(2_000_001,) * 100)
         reader.let_pass(10.0)
 
@@ -195,6 +199,7 @@ class TestAPauseIsNoWindfall:
     """What was read ahead is given up and read again: nothing has to be paid for, and no file waits without a commit."""
 
     def test_it_seals_nothing_more(self):
+        """A pause that is acknowledged must hold at once."""
         job, reader = limited(500_000)
         job.send(CommandReceived(1, 2, Pause()))
         reader.let_pass(2.0)
@@ -206,6 +211,7 @@ class TestAPauseIsNoWindfall:
         assert 8.5 * 500_000 <= sum(reader.seals) <= 10.2 * 500_000
 
     def test_a_long_one_saves_nothing(self):
+        """Time in a pause earns no rows."""
         job, reader = limited(500_000)
         job.send(CommandReceived(1, 2, Pause()))
         reader.let_pass(100.0)
@@ -227,6 +233,7 @@ class TestAPauseIsNoWindfall:
         assert sum(reader.seals) >= 8 * 500_000
 
     def test_a_stop_waits_for_nothing_that_was_read_ahead(self):
+        """A stop is quick, and its rows are read again later."""
         job, reader = limited(500_000)
         reader.let_pass(3.5)
         job.send(StopRequested())
@@ -236,6 +243,7 @@ class TestAPauseIsNoWindfall:
         assert job.view.strategy.rows_done == sum(rows for _, rows in job.sealed)
 
     def test_a_forced_pause_cancels_and_reads_again(self):
+        """Cancelled rows must come back, each once."""
         job, reader = limited(500_000, files=(FILE,) * 60)
         job.send(CommandReceived(1, 2, Pause(force=True)))
         reader.let_pass(1.0)
@@ -257,6 +265,7 @@ class TestTheLimitMayChangeAtAnyTime:
         )
     )
     def test_every_row_is_sealed_once(self, last, changes):
+        """A change of the limit falls between any two steps of a split."""
         job = HandDriven(*[FILE, 3_000_000, 10, FILE, FILE] * 4)
         reader = Reader(job, 3e6)
         for revision, (rate, twentieths) in enumerate([*changes, (last, 4000)], 1):
@@ -289,6 +298,7 @@ class TestTheLimitMayChangeAtAnyTime:
         assert sum(reader.seals) == pytest.approx(5_000_000, rel=0.02)
 
     def test_lifted_it_holds_nothing_back(self):
+        """A limit that is gone must not slow the next second."""
         job, reader = limited(500_000)
         job.send(CommandReceived(1, 2, Throttle(None)))
         reader.let_pass(1.1)
@@ -296,6 +306,7 @@ class TestTheLimitMayChangeAtAnyTime:
         assert reader.seals[0] > 1_000_000
 
     def test_at_zero_nothing_is_read(self):
+        """Reads at a limit of zero would only load the source."""
         job, reader = limited(500_000)
         job.send(CommandReceived(1, 2, Throttle(0)))
         reader.let_pass(3.0)
@@ -312,6 +323,7 @@ class TestTheCuts:
 
     @given(st.sampled_from(RATES), st.integers(0, 19), st.integers(1, 4), st.integers(-10_000_000, 10_000_000))
     def test_parts_are_bounded_both_ways(self, rate, first, files, barrier):
+        """Large segments miss the rate, and small ones cost a file each."""
         span = (self.PREFIX[first], self.PREFIX[min(20, first + files)])
         found = cuts(self.PREFIX, span, rate, barrier=barrier + 0.5)
         sizes = [stop - start for start, stop in itertools.pairwise((span[0], *found, span[1]))]
@@ -320,6 +332,7 @@ class TestTheCuts:
         assert all(size >= min(rate * SNAP_S, FILE) for size in sizes)
 
     def test_a_barrier_finds_its_own(self):
+        """Rows due at a barrier must be ready at that barrier."""
         assert cuts(self.PREFIX, (0, FILE), 500_000, barrier=170_000) == (170_000,)
 
     def test_the_border_of_a_file_is_near_enough(self):
