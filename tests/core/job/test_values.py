@@ -178,7 +178,7 @@ class TestTheYardstick:
             before = yardstick.limit
 
     def test_a_partial_epoch_is_always_drained_to_its_end(self):
-        """R-SNAP-11, R-SNAP-28."""
+        """R-SNAP-11, R-SNAP-28: an epoch counts only as a whole, so its rest cannot wait."""
         yardstick = Yardstick(limit=5.0)
 
         assert not yardstick.drain_allowed(5, polling_partial=False)
