@@ -19,7 +19,7 @@ from backfill_core.plugins import choose, discover
 from backfill_spark import sinks, sources
 
 KINDS = {CORE / "strategies": strategies, SPARK / "sources": sources, SPARK / "sinks": sinks}
-LAWS = "tests/simulation/test_snapshot_simulation.py"
+LAWS = "tests/simulation/test_laws.py"
 TESTS = {path: path.read_text() for path in (ROOT / "tests").rglob("*.py") if path.parent.name != "architecture"}
 EXPLAINED = re.compile("when to use it.*promise.*cost", flags=re.DOTALL)
 
@@ -152,7 +152,7 @@ class TestAPlantedFolderIsFound:
 
         done = subprocess.run(command, cwd=ROOT, env=planted, capture_output=True, text=True)
 
-        assert "TestTheCoreInvariant::test_holds_in_any_world[0-Planted]" in done.stdout
+        assert "TestInAnyWorld::test_holds_in_any_world[0-Planted]" in done.stdout
         assert "TestACrashAtAnyStep::test_again_and_again[0-Planted]" in done.stdout
 
 

@@ -129,6 +129,7 @@ NOT_YET = {
     "tests/support/operators",
     "tests/support/reference",
     "tests/support/simulation",
+    "tests/support/simulation/models",
 }
 
 

@@ -1,4 +1,4 @@
-"""What the loop and the executor do, in the simulated world: one process, one attempt."""
+"""What the event loop and the action executor do, in the simulated world: one process, one attempt."""
 
 from __future__ import annotations
 
@@ -6,36 +6,30 @@ import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from support.simulation.oracle import demand
-from support.simulation.tables import APPEND, UPSERT, Row
+from support.simulation.law import demand
+from support.simulation.model import Merging, Staging, WorkKind
+from support.simulation.tables import Row
 
-from backfill_core import strategies
 from backfill_core.errors import BackfillError, StagedFilesGoneError, TargetChangedError, TransientError
 from backfill_core.job.job import Job
 from backfill_core.job.state import JobState
 from backfill_core.protocol.messages import (
     Acknowledge,
     Action,
-    ApplyChanges,
     CancelWork,
-    ChangesApplied,
     Discard,
     Event,
     Finish,
-    Head,
-    HeadMoved,
     KeyProven,
     LookAtHead,
     LookFailed,
     Pause,
     ProveKey,
-    ReadSplit,
     Receipt,
     Result,
     Seal,
     Sealed,
     SealFailed,
-    SplitStaged,
     StagedFile,
     StartWork,
     Tick,
@@ -47,7 +41,7 @@ from backfill_core.protocol.messages import (
     WorkFailed,
     WorkFinished,
 )
-from backfill_core.protocol.strategy import Now, Pinned, Strategy
+from backfill_core.protocol.strategy import Now
 
 if TYPE_CHECKING:
     from support.simulation.world import World
@@ -56,21 +50,17 @@ TRANSIENT = TransientError("the simulated storage is away")
 
 
 class Shell:
-    """One process: carries out the core's actions, and answers after a while."""
+    """One process: executes the core's actions, and answers after a while."""
 
     def __init__(self, world: World, stored: JobState | None, txn: int | None) -> None:
         """Open from the stored state; nothing is written before `begin`."""
         self._world = world
         self.begun = self.stubborn = False
-        pinned = world.upstream.version if stored is None else stored.progress["version"]
-        self._version = pinned
         state = world.attempt_state(stored)
         self.attempt = state.attempt
         self._mono_s = self.attempt * 1000.0 - world.now_s
-        strategy = self._strategy()
-        if stored is not None:
-            strategy.resume(stored.progress, txn)
-        self._job = Job(state, strategy, world.settings, self._now())
+        self._opened = world.model.open(world.spec, stored, txn, world.wall_ms)
+        self._job = Job(state, self._opened.strategy, world.settings, self._now())
         self._running: dict[int, Work] = {}
         self._cancelled: set[int] = set()
         self._sealing: Seal | None = None
@@ -78,19 +68,6 @@ class Shell:
         self._fenced = not world.given.checked_fence
         self._txn_read = txn
         self._rows_done = 0
-
-    def _strategy(self) -> Strategy:
-        world, version = self._world, self._version
-        files = world.upstream.layout(version)
-        pinned = Pinned(
-            version=version,
-            timestamp_ms=world.wall_ms,
-            table_id="upstream",
-            fingerprint=f"v{version}",
-            rows=tuple(file.of for file in files),
-            rows_live=sum(len(file.rows) for file in files),
-        )
-        return strategies.discover()[world.given.strategy].build(world.spec, pinned)
 
     def _now(self) -> Now:
         return Now(self._world.now_s + self._mono_s, self._world.wall_ms)
@@ -115,7 +92,7 @@ class Shell:
         self.deliver(Tick())
 
     def deliver(self, event: Event) -> None:
-        """Hand one event to the core and carry out what it says."""
+        """Hand one event to the core and execute what it says."""
         if self._over:
             return
         self._world.step()
@@ -158,27 +135,27 @@ class Shell:
 
     def _check_quiet(self, pause: Pause) -> None:
         if not self._over:
-            running: list[object] = [work for id_, work in self._running.items() if id_ not in self._cancelled]
+            running = [work for id_, work in self._running.items() if id_ not in self._cancelled]
             self._world.oracle.on_quiet_due(pause, running)
 
-    def _later(self, low_s: float, high_s: float, deed: Callable[[], None]) -> None:
-        self._world.after(self._world.rng.uniform(low_s, high_s), deed, self)
+    def _later(self, low_s: float, high_s: float, act: Callable[[], None]) -> None:
+        self._world.after(self._world.rng.uniform(low_s, high_s), act, self)
 
-    def land(self, deed: Callable[[], None]) -> None:
-        """Let a commit of a killed process land, if it still can; its answers reach nobody."""
+    def land(self, act: Callable[[], None]) -> None:
+        """Let a commit of a killed process land, if it still can; its answers are lost."""
         self._over = True
-        deed()
+        act()
 
     # ------------------------------------------------------------------ looking and sealing
     def _look(self) -> None:
         if self._world.unlucky():
             self.deliver(LookFailed(TRANSIENT))
             return
-        self.deliver(HeadMoved(Head(self._world.upstream.version, self._world.wall_ms)))
+        self.deliver(self._world.model.poll(self._world.wall_ms))
 
     def _seal(self, action: Seal) -> None:
-        merging = any(isinstance(work, ApplyChanges) for work in self._running.values())
-        demand(not merging or self._world.given.mode != UPSERT, "a seal while a MERGE runs")
+        merging = any(self._world.model.txn_of(work) is not None for work in self._running.values())
+        demand(not merging, "a seal while a MERGE runs")
         self._later(0.02, 0.3, lambda: self._commit(action))
 
     def _commit(self, action: Seal) -> None:
@@ -238,8 +215,8 @@ class Shell:
 
     # ------------------------------------------------------------------ work
     def _start(self, work: Work) -> None:
-        splits = sum(isinstance(one, ReadSplit) for one in self._running.values())
-        self._world.oracle.on_start(self.attempt, work, self._world.now_s, splits + isinstance(work, ReadSplit))
+        kinds = [self._world.model.kind(one) for one in (*self._running.values(), work)]
+        self._world.oracle.on_start(self.attempt, work, self._world.now_s, kinds.count(WorkKind.HISTORY))
         self._running[work.work_id] = work
         slow = self._world.rng.choice([0.3, 2.0, 6.0])
         if self._world.unlucky():
@@ -257,9 +234,11 @@ class Shell:
         """Answer, once."""
         if self._over or self._running.pop(work.work_id, None) is None:
             return
-        landed = isinstance(work, ApplyChanges) and self._world.given.mode == UPSERT
-        if landed and not isinstance(event, WorkFinished) and self._world.target.txn == work.txn_version:  # type: ignore[union-attr]
-            event = WorkFinished(ChangesApplied(work.work_id, 0))
+        txn = self._world.model.txn_of(work)
+        if txn is not None and not isinstance(event, WorkFinished) and self._world.target.txn == txn:
+            effect = self._opened.effect(work)
+            assert isinstance(effect, Merging)
+            event = WorkFinished(effect.answer(0))
         if isinstance(event, WorkFailed | WorkCancelled):
             self._world.oracle.on_lost(self.attempt, work.work_id)
         self.deliver(event)
@@ -270,37 +249,36 @@ class Shell:
             self._world.step()
             if work.work_id not in self._running:
                 return
-        match work:
-            case ReadSplit():
-                result: Result = self._read(work)
-                self._world.oracle.on_staged(work.work_id)
-            case ApplyChanges():
-                result = self._apply(work)
-            case Verify():
-                result = self._verify(work)
-                self._world.meet_others(self)
-                self._world.oracle.on_verified(result)
-            case ProveKey():
-                result = KeyProven(work.work_id)
-                self._world.oracle.on_key_proven(work.target_version)
+        result = self._result(work)
+        if self._world.model.kind(work) is WorkKind.HISTORY:
+            self._world.oracle.on_staged(work.work_id)
         answer: Event = WorkFinished(result)
         if self._world.unlucky():
             answer = WorkFailed(work.work_id, TRANSIENT)
         self._later(0.0, 0.3, lambda: self._end_work(work, answer))
 
-    def _read(self, work: ReadSplit) -> SplitStaged:
-        upstream, mode = self._world.upstream, self._world.given.mode
-        files: list[StagedFile] = []
-        for part, span in enumerate(work.parts):
-            rows = upstream.covered(self._version, [span])
-            if mode not in (UPSERT, APPEND):
-                rows = [("insert", self._version, *row) for row in rows]
-            files += self._stage(work.work_id, rows, part)
-        read = sum(file.rows for file in files)
-        demand(read == len(upstream.read(self._version, work.pieces)), "the parts of a split are not the split")
-        return SplitStaged(work.work_id, tuple(files), None if self._world.filtered else read)
+    def _result(self, work: Work) -> Result:
+        world = self._world
+        match work:
+            case Verify():
+                result = self._verify(work)
+                world.meet_others(self)
+                world.oracle.on_verified(result)
+                return result
+            case ProveKey():
+                world.oracle.on_key_proven(work.target_version)
+                return KeyProven(work.work_id)
+        match self._opened.effect(work):
+            case Staging(parts=parts, answer=answer):
+                staged = (self._stage(work.work_id, rows, part) for part, rows in enumerate(parts))
+                return answer(tuple(itertools.chain.from_iterable(staged)))
+            case Merging(txn=txn, net=net, answer=answer):
+                commit = world.target.merge(txn, net) if net else None
+                if commit is not None:
+                    world.oracle.on_merge(commit, work)
+                return answer(len(net))
 
-    def _stage(self, work_id: int, rows: list[Row], part: int = 0) -> tuple[StagedFile, ...]:
+    def _stage(self, work_id: int, rows: list[Row], part: int) -> tuple[StagedFile, ...]:
         """Stage one or two files; those without rows are left out."""
         middle = self._world.rng.randint(0, len(rows))
         halves = [half for half in (rows[:middle], rows[middle:]) if half]
@@ -310,28 +288,9 @@ class Shell:
             for number, half in enumerate(halves)
         )
 
-    def _apply(self, work: ApplyChanges) -> ChangesApplied:
-        world = self._world
-        if world.given.mode == UPSERT:
-            net = world.upstream.net(work.after, work.upto)
-            if not net:
-                return ChangesApplied(work.work_id, 0)
-            commit = world.target.merge(work.txn_version, net)
-            if commit is not None:
-                world.oracle.on_merge(commit, work)
-            return ChangesApplied(work.work_id, len(net))
-        rows: list[Row] = world.upstream.logged(work.after, work.upto)
-        if world.given.mode == APPEND:
-            rows = [(key, value) for _, _, key, value in rows if world.upstream.passes(value)]
-        files = self._stage(work.work_id, rows)
-        return ChangesApplied(work.work_id, len(rows), files)
-
     def _verify(self, work: Verify) -> Verified:
-        world = self._world
-        stored = {"version": self._version, "consumed": work.source_version, "done": work.done or ()}
-        phase = "Live" if work.done is None else "Snapshot"
-        wanted = world.oracle.expected({"snapshot": {**stored, "phase": phase}})
-        found = world.target.commits[work.target_version].rows
+        wanted = self._opened.wanted(work)
+        found = self._world.target.commits[work.target_version].rows
         wrong = () if wanted == found else (VnodeMismatch(0, wanted.total(), found.total()),)
         receipt = Receipt(work.source_version, work.target_version, work.epoch, found.total(), 1, "", wrong, 0.1)
         return Verified(work.work_id, receipt)

@@ -1,7 +1,7 @@
 """The simulated world: the real core `Job` with a virtual clock, tables in memory, faults and crashes.
 
-One heap of deeds, one seed, no real time: the same seed is the same world. The world does what the loop and the
-executor do (spark_app/backfill_spark/driver/event_loop.py, action_executor.py), and every deed may be the last of an attempt: what is under
+One heap of steps, one seed, no real time: the same seed is the same world. The world does what the event loop and the
+action executor do (spark_app/backfill_spark/driver/), and every step may be the last of an attempt: what is under
 way is lost or lands, and a new attempt opens from what the target holds.
 """
 
@@ -10,16 +10,18 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from random import Random
 
-from support.simulation.oracle import Oracle, demand
+from support.simulation.law import demand
+from support.simulation.model import model_of
+from support.simulation.oracle import Oracle
+from support.simulation.scenario import Scenario
 from support.simulation.shell import Shell
-from support.simulation.tables import APPEND, CHANGELOG, UPSERT, Target, Upstream
+from support.simulation.tables import UPSERT, Target
 from support.tables.jobs import job
 
 from backfill_api.spec.spec import BackfillSpec
-from backfill_core.job.controls import ALL, HISTORY
 from backfill_core.job.job import JobSettings
 from backfill_core.job.state import JobState
 from backfill_core.protocol.messages import (
@@ -40,74 +42,6 @@ TICKS_AT_ONCE_MAX = 50
 OTHERS_MAX = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Scenario:
-    """What a world is like; everything else follows from the seed."""
-
-    seed: int
-    strategy: str = "Snapshot"
-    mode: str = UPSERT
-    rows: int = 60
-    sparse: bool = False
-    filtered: bool = False
-    rows_per_s: int | None = None
-    verify_final: bool = False
-    seal_every: int = 1
-    faults: float = 0.0
-    """Probability that a deed (work, seal, look) fails in a way that may pass."""
-
-    crashes: float = 0.0
-    """Probability of a crash after each step."""
-
-    crash_at: int | None = None
-    """The one step after which the process dies."""
-
-    commands: int = 0
-    signals: int = 0
-    """How often the process is asked to end, without a command."""
-
-    commits: int = 8
-    trouble_s: float = 25.0
-    """After this moment: no faults, no crashes, no commits, no pause, no limit; the job must come to its end."""
-
-    stubborn: bool = False
-    """A killed process leaves its commits in flight: they land if nobody refuses them."""
-
-    paused: str | None = None
-    """What the spec pauses from the first moment: None, `History` or `All`; until somebody says resume."""
-
-    others: float = 0.0
-    """Probability that somebody else writes to the target while it is compared; thrice at most."""
-
-    vacuums: float = 0.0
-    """Probability that files which a seal names are gone when it comes to them."""
-
-    checked_fence: bool = True
-    """The first seal of an attempt is refused when somebody sealed after the attempt had read the state."""
-
-
-def scenario(seed: int) -> Scenario:
-    """Return a world drawn from its seed: every mode, layout, fault and command meets every other."""
-    rng = Random(seed)
-    limited = rng.random() < 0.5
-    return Scenario(
-        seed=seed,
-        mode=rng.choice([UPSERT, UPSERT, APPEND, CHANGELOG]),
-        rows=rng.choice([0, 1, 12, 60, 150]),
-        sparse=not limited and rng.random() < 0.7,
-        filtered=rng.random() < 0.3,
-        rows_per_s=rng.choice([0, 1, 2, 7, 40]) if limited else None,
-        verify_final=rng.random() < 0.4,
-        seal_every=rng.choice([1, 1, 1, 2, 5]),
-        faults=rng.choice([0.0, 0.02, 0.15]),
-        crashes=rng.choice([0.0, 0.005, 0.03]),
-        commands=rng.choice([0, 3, 12]),
-        commits=rng.choice([0, 3, 15, 40]),
-        signals=rng.choice([0, 0, 2]),
-        paused=rng.choice([None, None, None, HISTORY, ALL]),
-    )
-
-
 class Crashed(Exception):
     """The process is gone."""
 
@@ -119,17 +53,9 @@ class World:
         """Make the tables; nothing happens before `run`."""
         self.given = given
         self.rng = Random(given.seed)
-        filtered = given.filtered and given.mode != CHANGELOG
-        self.upstream = Upstream(
-            given.seed,
-            rows=given.rows,
-            append_only=given.mode == APPEND,
-            sparse=given.sparse,
-            filtered=filtered,
-        )
+        self.model = model_of(given.strategy)(given)
         self.target = Target()
-        self.oracle = Oracle(self.upstream, self.target, given.mode, filtered=filtered, paused=given.paused)
-        self.filtered = filtered
+        self.oracle = Oracle(self.model, self.target, given)
         self.spec = self._spec()
         self.now_s = 0.0
         self.steps = self.crashes = self.stops = self.vacuums = self.others = 0
@@ -150,7 +76,7 @@ class World:
 
     def _spec(self) -> BackfillSpec:
         """Return what the strategy is built from; source and target of the simulation have no place."""
-        where = {"transform": {"where": "value > 0"}} if self.filtered else {}
+        where = {"transform": {"where": "value > 0"}} if self.given.filters else {}
         target = {"writeMode": self.given.mode}
         return job("/source", "/target", strategy={"type": self.given.strategy}, target=target, **where).spec
 
@@ -165,13 +91,13 @@ class World:
         """Is the time of trouble over?"""
         return self.now_s >= self.given.trouble_s
 
-    def after(self, delay_s: float, deed: Callable[[], None], shell: Shell | None = None) -> None:
-        """Do something later; deeds of one moment come in any order. A shell's deeds die with it."""
-        entry = (self.now_s + delay_s, self.rng.random(), next(self._order), shell, deed)
+    def after(self, delay_s: float, act: Callable[[], None], shell: Shell | None = None) -> None:
+        """Do something later; those of one moment come in any order. What a shell does dies with it."""
+        entry = (self.now_s + delay_s, self.rng.random(), next(self._order), shell, act)
         heapq.heappush(self._heap, entry)
 
     def unlucky(self) -> bool:
-        """Does this deed fail?"""
+        """Does this act fail?"""
         return not self.calm and self.rng.random() < self.given.faults
 
     def vacuumed(self) -> bool:
@@ -206,7 +132,7 @@ class World:
     def run(self) -> World:
         """Go on until the job is complete."""
         for _ in range(self.given.commits):
-            self.after(self.rng.uniform(0, self.given.trouble_s), self.upstream.commit)
+            self.after(self.rng.uniform(0, self.given.trouble_s), self.model.change_source)
         for _ in range(self.given.commands):
             self.after(self.rng.uniform(0, self.given.trouble_s), self._command)
         for _ in range(self.given.signals):
@@ -218,7 +144,7 @@ class World:
             demand(self.now_s < self.given.trouble_s + 600, "the job does not come to an end (time)")
             wake_s = self._shell.wake_at_s() if self._shell else float("inf")
             if self._heap and self._heap[0][0] < wake_s:
-                self._next_deed()
+                self._next_act()
                 continue
             self.now_s = max(self.now_s, wake_s)
             ticks = ticks + 1 if self.now_s == ticked_s else 0
@@ -228,17 +154,17 @@ class World:
             self._guarded(self._shell.tick)
         return self
 
-    def _next_deed(self) -> None:
-        at_s, _, _, shell, deed = heapq.heappop(self._heap)
+    def _next_act(self) -> None:
+        at_s, _, _, shell, act = heapq.heappop(self._heap)
         self.now_s = max(self.now_s, at_s)
         if shell is None or shell is self._shell:
-            self._guarded(deed)
+            self._guarded(act)
         elif shell.stubborn:
-            shell.land(deed)
+            shell.land(act)
 
-    def _guarded(self, deed: Callable[[], None]) -> None:
+    def _guarded(self, act: Callable[[], None]) -> None:
         try:
-            deed()
+            act()
         except Crashed:
             self.crashes += 1
             self.note("crash")
@@ -285,7 +211,7 @@ class World:
         self._lose_shell()
 
     def _end(self) -> None:
-        self.oracle.on_complete(verify_final=self.given.verify_final)
+        self.oracle.on_complete()
         self._complete, self._shell = True, None
 
     # ------------------------------------------------------------------ commands

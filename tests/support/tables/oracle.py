@@ -6,6 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from deltalake import DeltaTable, QueryBuilder
+from support.simulation.model import model_of
+
+from backfill_api.model import member_of
 
 ALL = "SELECT * FROM source"
 OURS = ("_op", "_epoch", "_version")
@@ -18,6 +21,12 @@ class SeenSeal:
 
     version: int
     state: dict[str, Any]
+
+    @property
+    def progress(self) -> dict[str, Any]:
+        """Return the strategy's part of the state."""
+        progress: dict[str, Any] = self.state[member_of(self.state["strategy"])]
+        return progress
 
 
 def seals(target: str, after: int = -1) -> list[SeenSeal]:
@@ -36,17 +45,15 @@ def seals(target: str, after: int = -1) -> list[SeenSeal]:
 def violations(source: str, target: str, seal: SeenSeal, view: str = ALL) -> list[str]:
     """Return what is wrong with the target at a seal; an empty list when it is what the state says.
 
-    Before the snapshot is complete: the sealed number of rows, each a row of the pinned version. After: exactly the
-    source as of `consumed`, as `view` selects from it, as a multiset. Of a changelog it is what replaying it arrives at.
-    Rows that are equal in every column are counted on both sides; a column that only one side has is a violation too.
+    The strategy's model says which version of the source is compared. Before all of it is there: the sealed number of
+    rows, each a row of that version. After: exactly that version, as `view` selects from it, as a multiset. Of a
+    changelog it is what replaying it arrives at. Rows that are equal in every column are counted on both sides; a
+    column that only one side has is a violation too.
     """
-    progress = seal.state["snapshot"]
-    snapshot_phase = progress["phase"] == "Snapshot"
-    at = progress["version"] if snapshot_phase else progress["consumed"]
-    where = (
-        f"version {seal.version} ({progress['phase']}, consumed {progress['consumed']}, epoch {seal.state['epoch']})"
-    )
-    tables = {"target": DeltaTable(target, version=seal.version), "source": DeltaTable(source, version=at)}
+    at = model_of(seal.state["strategy"]).compared(seal.progress)
+    part = "" if at.complete else "a part of "
+    where = f"version {seal.version} ({part}version {at.version} of the source, epoch {seal.state['epoch']})"
+    tables = {"target": DeltaTable(target, version=seal.version), "source": DeltaTable(source, version=at.version)}
     names = [field.name for field in tables["target"].schema().fields]
     wanted = QueryBuilder().register("source", tables["source"]).execute(f"{view} LIMIT 0").schema
     if sorted(set(names) - set(OURS)) != sorted(field.name for field in wanted):
@@ -63,7 +70,7 @@ def violations(source: str, target: str, seal: SeenSeal, view: str = ALL) -> lis
             FROM ({counted})""",  # fewer than none: a removal of nothing
         tables,
     )
-    if snapshot_phase:
+    if not at.complete:
         missing = seal.state["rowsDone"] - total
     return [f"{where}: {surplus} rows too many, {missing} missing"] if surplus or missing else []
 

@@ -1,0 +1,206 @@
+"""The laws of a strategy, in simulated worlds: they hold for every strategy that is discovered.
+
+Every seal of every world is compared with the source, row by row. What a stored state promises is told by the strategy's
+model (support/simulation/models). To look at a failing seed: `drawn(strategy, seed)`, `run()`, then read `history`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import pytest
+from support.simulation.law import Broken
+from support.simulation.model import model_of
+from support.simulation.scenario import Scenario, scenario
+from support.simulation.world import World
+
+from backfill_core import strategies
+
+SEEDS = 150
+STRATEGIES = sorted(strategies.discover())
+
+
+def modes_of(strategy: str) -> tuple[str, ...]:
+    """Return the modes of a strategy, each once; without a model its tests fail when they run, not when they are collected."""
+    try:
+        return tuple(dict.fromkeys(model_of(strategy).MODES))
+    except Broken:
+        return ("unknown",)
+
+
+EACH_MODE = [(strategy, mode) for strategy in STRATEGIES for mode in modes_of(strategy)]
+READING_AHEAD = [
+    (strategy, mode) for strategy, mode in EACH_MODE if mode != "unknown" and model_of(strategy).AHEAD_RATE is not None
+]
+
+
+def small(strategy: str, mode: str, **changes: Any) -> Scenario:
+    """Return a world that is small enough to die at each of its steps."""
+    return replace(
+        Scenario(strategy, mode, rows=14, commits=4, trouble_s=6.0, commands=2, verify_final=True), **changes
+    )
+
+
+def drawn(strategy: str, seed: int, **changes: Any) -> World:
+    """Return the world of a seed, but for what is changed."""
+    return World(replace(scenario(strategy, model_of(strategy).MODES, seed), **changes))
+
+
+@cache
+def finished(strategy: str, seed: int) -> World:
+    """Return the world of a seed after its end; it is lived once."""
+    return drawn(strategy, seed).run()
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+class TestInAnyWorld:
+    """At every seal the target holds what its state says; nothing is lost, doubled or forgotten."""
+
+    @pytest.mark.parametrize("seed", range(SEEDS))
+    def test_holds_in_any_world(self, strategy: str, seed: int) -> None:
+        """R-SNAP-8, 9, 19, 36, 37, 38, 41, 42, 43, 44: faults, crashes, commands, in every mixture.
+
+        Modes, layouts, filters, limits, seal intervals and the number of commits are drawn from the seed. The
+        oracle looks at each commit, each start of work, and each acknowledgement.
+        """
+        world = finished(strategy, seed)
+        assert world.oracle.seals > 0
+
+    def test_worlds_are_worth_it(self, strategy: str) -> None:
+        """A simulator that never crashes or merges proves nothing."""
+        met = Counter[str]()
+        for seed in range(SEEDS):
+            world, oracle = finished(strategy, seed), finished(strategy, seed).oracle
+            met.update(crashes=world.crashes, stops=world.stops, merges=oracle.merges, receipts=oracle.receipts)
+            met.update(began_paused=world.given.paused is not None, batches=oracle.batches)
+            met.update(seals=oracle.seals, splits=oracle.splits, acks=oracle.acks)
+        wanted = model_of(strategy).WORTH
+        assert {name: met[name] for name, least in wanted.items() if met[name] < least} == {}
+
+    def test_a_seed_is_a_world(self, strategy: str) -> None:
+        """A failing seed must fail again, or its cause is never found."""
+        one, other = drawn(strategy, 17).run(), drawn(strategy, 17).run()
+        assert one.history == other.history
+
+
+def die_at_each_step(given: Scenario, steps: int) -> None:
+    """Live a world once for each of its steps, and die after it: once, and with nothing broken."""
+    for step in range(1, steps + 1):
+        try:
+            world = World(replace(given, crash_at=step)).run()
+        except Broken as broken:
+            pytest.fail(f"dead after step {step}: {broken}")
+        assert world.crashes == 1
+
+
+class TestACrashAtAnyStep:
+    """A process may die after each action, each event and each commit; the next attempt goes on."""
+
+    @pytest.mark.parametrize(("strategy", "mode"), EACH_MODE)
+    @pytest.mark.parametrize(
+        ("sparse", "rows_per_s"),
+        [pytest.param(True, None, id="sparse"), pytest.param(False, 5, id="under-a-limit")],
+    )
+    def test_loses_and_doubles_nothing(self, strategy: str, mode: str, sparse: bool, rows_per_s: int | None) -> None:
+        """R-SNAP-37, R-SNAP-38, R-SNAP-39: a restart continues from what was sealed, whatever was under way."""
+        given = small(strategy, mode, sparse=sparse, rows_per_s=rows_per_s)
+        die_at_each_step(given, World(given).run().steps)
+
+    @pytest.mark.parametrize("strategy", STRATEGIES)
+    @pytest.mark.parametrize("seed", range(20))
+    def test_again_and_again(self, strategy: str, seed: int) -> None:
+        """A node that kills its pods every few seconds is slow, not wrong."""
+        world = drawn(strategy, seed, crashes=0.08, rows=40, sparse=True, rows_per_s=None)
+        assert world.run().crashes > 0
+
+
+HIGH = {"sparse": True, "filtered": True, "rows_per_s": 100_000}
+"""A limit at which whole files are read ahead; under a filter a part is charged for the rows it reads, dead ones too."""
+
+AHEAD = sorted({strategy for strategy, _ in READING_AHEAD})
+
+
+class TestPartsOfASplit:
+    """ADR 0018: sealed one by one, so that a crash finds some of them in the target and some not."""
+
+    @pytest.mark.parametrize(("strategy", "mode"), [one for one in READING_AHEAD if one[1] != "Changelog"])
+    def test_a_crash_between_them_loses_and_doubles_nothing(self, strategy: str, mode: str) -> None:
+        """At every step: what was not sealed is read again, cut by the same rule."""
+        given = small(strategy, mode, rows=30, trouble_s=12.0, **HIGH)
+        first = World(given).run()
+        assert first.oracle.halves > 3
+        die_at_each_step(given, first.steps)
+
+    @pytest.mark.parametrize("strategy", AHEAD)
+    @pytest.mark.parametrize("seed", range(60))
+    def test_in_any_world(self, strategy: str, seed: int) -> None:
+        """With faults, pauses, stops, and limits that go from one way of charging to the other."""
+        drawn(strategy, seed, rows=150, commands=12, **HIGH).run()
+
+    @pytest.mark.parametrize("strategy", AHEAD)
+    def test_worlds_are_worth_it(self, strategy: str) -> None:
+        """Most of them must seal splits in halves, and die between the halves."""
+        mode = modes_of(strategy)[0]
+        worlds = [drawn(strategy, seed, mode=mode, rows=150, crashes=0.01, **HIGH).run() for seed in range(20)]
+
+        assert sum(world.oracle.halves > 0 for world in worlds) > 8
+        assert sum(world.crashes for world in worlds) > 20
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+class TestAProcessThatWillNotDie:
+    """What a killed process had handed to the storage may still land, until the next one has fenced it off."""
+
+    @pytest.mark.parametrize("seed", range(30))
+    def test_disturbs_no_other(self, strategy: str, seed: int) -> None:
+        """The fence is refused if the state it continues is not the newest any more."""
+        drawn(strategy, seed, crashes=0.04, stubborn=True, commits=20).run()
+
+    def test_is_why_the_fence_looks_at_the_last_transaction(self, strategy: str) -> None:
+        """A fence that only raises the number lets a late commit land between reading the state and fencing."""
+        broken = 0
+        for seed in range(40):
+            try:
+                drawn(strategy, seed, crashes=0.06, stubborn=True, checked_fence=False, commits=20).run()
+            except Broken:
+                broken += 1
+        assert broken > 0
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+class TestOthersInTheTarget:
+    """Another writer commits while the target is compared, and a VACUUM takes what is staged and not sealed."""
+
+    @pytest.mark.parametrize("seed", range(40))
+    def test_the_last_receipt_is_about_all_that_the_target_holds(self, strategy: str, seed: int) -> None:
+        """What is gone is staged again, and what came after a receipt is compared too."""
+        drawn(strategy, seed, verify_final=True, others=0.7, vacuums=0.4).run()
+
+    def test_worlds_are_worth_it(self, strategy: str) -> None:
+        """They meet others, and lose files."""
+        worlds = [drawn(strategy, seed, verify_final=True, others=0.7, vacuums=0.4).run() for seed in range(20)]
+
+        assert sum(world.others for world in worlds) > 20
+        assert sum(world.vacuums for world in worlds) > 10
+
+
+class TestTheOracle:
+    """What is wrong in the target is noticed at the next commit, and a strategy without promises is refused."""
+
+    @pytest.mark.parametrize("at_s", [1.5, 3.5])
+    @pytest.mark.parametrize(("strategy", "mode"), EACH_MODE)
+    def test_notices_a_single_row(self, strategy: str, mode: str, at_s: float) -> None:
+        """One row too many, inserted by another writer."""
+        world = World(small(strategy, mode, rows_per_s=2, commands=0, verify_final=False))
+        world.after(at_s, lambda: world.target.spoil((999, 999)))
+
+        with pytest.raises(Broken, match="surplus"):
+            world.run()
+
+    def test_asks_for_a_model(self) -> None:
+        """A strategy that is only discovered fails with the name of the file to write, not with a KeyError."""
+        with pytest.raises(Broken, match=r"strategy SourceFiles has no model: .*models/source_files\.py"):
+            World(Scenario("SourceFiles", "Append"))

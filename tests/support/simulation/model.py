@@ -1,0 +1,180 @@
+"""What the simulator asks of a strategy's model: the one place where its stored form and its work are understood.
+
+A model states what a stored state promises. It is written against the strategy's documentation and shares no code with
+it. It stands in `models/<strategy>.py` as `MODEL`, and is found because it is there.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+from support.simulation.law import Broken
+from support.simulation.region import Region
+from support.simulation.scenario import Scenario
+from support.simulation.tables import Row
+
+from backfill_api.spec.spec import BackfillSpec
+from backfill_core.job.state import JobState
+from backfill_core.protocol.messages import Event, Result, StagedFile, Verify, Work
+from backfill_core.protocol.strategy import Strategy
+
+
+class WorkKind(Enum):
+    """What a pause or a limit holds: a pause of history the first kind, a pause of everything the first two."""
+
+    HISTORY = 1
+    CHANGES = 2
+    CHECK = 3
+
+
+Progress = Mapping[str, Any]
+"""The strategy's part of a stored state: the JSON value that a user could read."""
+
+
+# ------------------------------------------------------------------ what work does
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """The work stages rows: a file holds rows of one part only."""
+
+    parts: tuple[list[Row], ...]
+    answer: Callable[[tuple[StagedFile, ...]], Result]
+
+
+@dataclass(frozen=True, slots=True)
+class Merging:
+    """The work commits the last image of each key itself; None removes the key."""
+
+    txn: int
+    net: dict[int, int | None]
+    answer: Callable[[int], Result]
+
+
+Effect = Staging | Merging
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Rows of one piece of history work: as its limit was charged, and as it reads them."""
+
+    charged: int
+    read: int
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What a target with some state is compared with: a version of the source, and is all of it there?"""
+
+    version: int
+    complete: bool
+
+
+# ------------------------------------------------------------------ one attempt
+class Opened(Protocol):
+    """One attempt's strategy, and what its work does to the world."""
+
+    strategy: Strategy
+
+    def effect(self, work: Work) -> Effect:
+        """Return what a piece of history or change work does."""
+
+    def wanted(self, work: Verify) -> Counter[Row]:
+        """Return the rows that a receipt compares the target with."""
+
+
+# ------------------------------------------------------------------ one world
+class Model(Protocol):
+    """The promises of one strategy in one world; it also owns the world's source."""
+
+    MODES: ClassVar[tuple[str, ...]]
+    """The ways to write to a target; a world draws one of them."""
+
+    WORTH: ClassVar[Mapping[str, int]]
+    """How often all seeds together must meet a situation, at least."""
+
+    IN_FLIGHT_MAX: ClassVar[int]
+    """Pieces of history work that may be under way together."""
+
+    AHEAD_RATE: ClassVar[int | None]
+    """Limit in rows per second from which on history is charged when it is sealed; None: never."""
+
+    def __init__(self, given: Scenario) -> None:
+        """Make the source."""
+
+    @staticmethod
+    def compared(progress: Progress) -> Compared:
+        """Return what a real target is compared with."""
+
+    # -------------------------------------------------------------- the source
+    def change_source(self) -> None:
+        """Commit something to the source."""
+
+    def poll(self, wall_ms: int) -> Event:
+        """Look at the source."""
+
+    def open(self, spec: BackfillSpec, stored: JobState | None, txn: int | None, wall_ms: int) -> Opened:
+        """Open an attempt; `txn` is the newest transaction version in the target."""
+
+    # -------------------------------------------------------------- a stored state
+    def expected(self, progress: Progress) -> Counter[Row]:
+        """Return the rows that a target with this state must hold: the core invariant."""
+
+    def held(self, progress: Progress) -> Region:
+        """Return the positions of the source that the target holds; a later state has them all."""
+
+    def check_forward(self, before: Progress, after: Progress) -> None:
+        """Hold two successive states to what the regions do not say."""
+
+    def check_end(self, progress: Progress) -> None:
+        """Hold the state of a finished job to its strategy's last phase."""
+
+    def check_key_proof(self, progress: Progress, merges: int) -> None:
+        """Hold a proof of the key, after so many MERGEs, to the state of its target."""
+
+    # -------------------------------------------------------------- work
+    def kind(self, work: Work) -> WorkKind:
+        """Return what may hold the work."""
+
+    def taken(self, work: Work) -> Region:
+        """Return the positions that a piece of history or change work brings."""
+
+    def cost(self, progress: Progress, work: Work) -> Cost:
+        """Return how many rows a piece of history work has."""
+
+    def txn_of(self, work: Work) -> int | None:
+        """Return the transaction version under which the work commits; None: it only stages."""
+
+    def check_start(self, progress: Progress, work: Work) -> None:
+        """Hold the start of work to the newest state."""
+
+    def check_merge(self, progress: Progress, work: Work, txn: int) -> Counter[Row]:
+        """Hold a MERGE to the state that announced it; return the rows of the target after it."""
+
+
+# ------------------------------------------------------------------ finding them
+FOLDER = Path(__file__).parent / "models"
+
+
+def file_of(strategy: str) -> str:
+    """Return the name of a strategy's file, without its ending: `SourceSplits` is `source_splits`."""
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in strategy).lstrip("_")
+
+
+@cache
+def model_of(strategy: str) -> type[Model]:
+    """Return the model of a strategy.
+
+    Raises:
+        Broken: it has none.
+    """
+    name = file_of(strategy)
+    if not (FOLDER / f"{name}.py").exists():
+        raise Broken(f"strategy {strategy} has no model: add MODEL in tests/support/simulation/models/{name}.py")
+    found: type[Model] = importlib.import_module(f"support.simulation.models.{name}").MODEL
+    return found

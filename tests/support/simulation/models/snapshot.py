@@ -1,0 +1,248 @@
+"""The promises of snapshot backfill: one pinned version in intervals of its rows, then the versions after it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from support.simulation.law import demand
+from support.simulation.model import Compared, Cost, Effect, Merging, Progress, Staging, WorkKind
+from support.simulation.region import Region, Span
+from support.simulation.scenario import Scenario
+from support.simulation.tables import APPEND, CHANGELOG, UPSERT, Row
+from support.simulation.versions import INSERT, VersionedTable
+
+from backfill_api.spec.spec import BackfillSpec
+from backfill_core import strategies
+from backfill_core.job.state import JobState
+from backfill_core.protocol.messages import (
+    ApplyChanges,
+    ChangesApplied,
+    Event,
+    Head,
+    HeadMoved,
+    ReadSplit,
+    SplitStaged,
+    StagedFile,
+    Verify,
+    Work,
+)
+from backfill_core.protocol.strategy import Pinned
+
+COPYING, LAST = "Snapshot", "Live"
+PHASES = {COPYING: 0, "CatchUp": 1, "LogStore": 1, LAST: 2}
+"""By their order; `LogStore` is the name of `CatchUp` in states of earlier releases."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The stored form."""
+
+    version: int
+    phase: str
+    done: tuple[tuple[int, int], ...]
+    consumed: int
+    merging: Mapping[str, Any] | None
+
+    @classmethod
+    def of(cls, progress: Progress) -> Stored:
+        """Read it."""
+        done = tuple((start, stop) for start, stop in progress["done"])
+        return cls(progress["version"], progress["phase"], done, progress["consumed"], progress["merging"])
+
+    @property
+    def copying(self) -> bool:
+        """Is a part of the pinned version missing?"""
+        return self.phase == COPYING
+
+
+class SnapshotModel:
+    """The promises in one world; see the module."""
+
+    MODES: ClassVar[tuple[str, ...]] = (UPSERT, UPSERT, APPEND, CHANGELOG)
+    WORTH: ClassVar[Mapping[str, int]] = {
+        "crashes": 100,
+        "stops": 30,
+        "merges": 40,
+        "receipts": 60,
+        "seals": 1000,
+        "splits": 500,
+        "acks": 400,
+        "began_paused": 40,
+    }
+    IN_FLIGHT_MAX: ClassVar[int] = 4
+    AHEAD_RATE: ClassVar[int | None] = 100_000
+
+    def __init__(self, given: Scenario) -> None:
+        """Make the source."""
+        self.mode, self.filtered = given.mode, given.filters
+        self._strategy = given.strategy
+        self.table = VersionedTable(
+            given.seed,
+            rows=given.rows,
+            append_only=given.mode == APPEND,
+            sparse=given.sparse,
+            filtered=self.filtered,
+        )
+
+    @staticmethod
+    def compared(progress: Progress) -> Compared:
+        """See `Model`."""
+        stored = Stored.of(progress)
+        return Compared(stored.version if stored.copying else stored.consumed, complete=not stored.copying)
+
+    # -------------------------------------------------------------- the source
+    def change_source(self) -> None:
+        """See `Model`."""
+        self.table.commit()
+
+    def poll(self, wall_ms: int) -> Event:
+        """See `Model`."""
+        return HeadMoved(Head(self.table.version, wall_ms))
+
+    def open(self, spec: BackfillSpec, stored: JobState | None, txn: int | None, wall_ms: int) -> OpenedSnapshot:
+        """Pin the newest version, or the one that the state names."""
+        version = self.table.version if stored is None else stored.progress["version"]
+        files = self.table.layout(version)
+        pinned = Pinned(
+            version=version,
+            timestamp_ms=wall_ms,
+            table_id="upstream",
+            fingerprint=f"v{version}",
+            rows=tuple(file.of for file in files),
+            rows_live=sum(len(file.rows) for file in files),
+        )
+        opened = OpenedSnapshot(self, version, strategies.discover()[self._strategy].build(spec, pinned))
+        if stored is not None:
+            opened.strategy.resume(stored.progress, txn)
+        return opened
+
+    # -------------------------------------------------------------- a stored state
+    def expected(self, progress: Progress) -> Counter[Row]:
+        """See `Model`."""
+        stored = Stored.of(progress)
+        return self.rows_of(stored.version, stored.done if stored.copying else None, stored.consumed)
+
+    def rows_of(self, version: int, done: tuple[tuple[int, int], ...] | None, consumed: int) -> Counter[Row]:
+        """Return the rows of a target: of some intervals of the pinned version, or of all of it with its changes."""
+        if done is not None:
+            return Counter(self._first_image(version, row) for row in self.table.covered(version, done))
+        if self.mode != CHANGELOG:
+            return self.table.view(consumed)
+        rows: Counter[Row] = Counter(self._first_image(version, row) for row in self.table.view(version).elements())
+        rows.update(self.table.logged(version, consumed))
+        return rows
+
+    def _first_image(self, version: int, row: Row) -> Row:
+        return (INSERT, version, *row) if self.mode == CHANGELOG else row
+
+    def held(self, progress: Progress) -> Region:
+        """Return the sealed rows of the pinned version, and the versions after it."""
+        stored = Stored.of(progress)
+        done: list[Span] = [("rows", start, stop) for start, stop in stored.done]
+        return Region.of(*done, ("versions", stored.version, stored.consumed))
+
+    def check_forward(self, before: Progress, after: Progress) -> None:
+        """The pinned version stays, and the phase does not go back."""
+        old, new = Stored.of(before), Stored.of(after)
+        demand(new.version == old.version, "the pinned version changed (R-SNAP-8)")
+        demand(PHASES[new.phase] >= PHASES[old.phase], "the phase went back")
+
+    def check_end(self, progress: Progress) -> None:
+        """The job had caught up."""
+        demand(Stored.of(progress).phase == LAST, "complete before it had caught up")
+
+    def check_key_proof(self, progress: Progress, merges: int) -> None:
+        """The proof is about the snapshot alone: a MERGE before it may have hidden two rows with one key."""
+        demand(merges == 0, "the key was proven after a MERGE")
+        demand(not Stored.of(progress).copying, "the key was proven before all of the snapshot was there")
+
+    # -------------------------------------------------------------- work
+    def kind(self, work: Work) -> WorkKind:
+        """See `Model`."""
+        match work:
+            case ReadSplit():
+                return WorkKind.HISTORY
+            case ApplyChanges():
+                return WorkKind.CHANGES
+            case _:
+                return WorkKind.CHECK
+
+    def taken(self, work: Work) -> Region:
+        """See `Model`."""
+        if isinstance(work, ReadSplit):
+            return Region.of(("rows", work.start, work.stop))
+        assert isinstance(work, ApplyChanges)
+        return Region.of(("versions", work.after, work.upto))
+
+    def cost(self, progress: Progress, work: Work) -> Cost:
+        """See `Model`; under a filter the rows that pass are unknown, and the charge counts."""
+        assert isinstance(work, ReadSplit)
+        charged = work.stop - work.start
+        version = Stored.of(progress).version
+        return Cost(charged, charged if self.filtered else len(self.table.read(version, work.pieces)))
+
+    def txn_of(self, work: Work) -> int | None:
+        """See `Model`."""
+        return work.txn_version if isinstance(work, ApplyChanges) and self.mode == UPSERT else None
+
+    def check_start(self, progress: Progress, work: Work) -> None:
+        """A MERGE waits for the last row of the pinned version."""
+        if self.txn_of(work) is not None:
+            demand(not Stored.of(progress).copying, "changes before the snapshot is sealed (R-SNAP-9)")
+
+    def check_merge(self, progress: Progress, work: Work, txn: int) -> Counter[Row]:
+        """It was announced by the newest seal, and brings the target to its last version."""
+        assert isinstance(work, ApplyChanges)
+        stored = Stored.of(progress)
+        demand(stored.merging is not None, "a MERGE was not announced")
+        assert stored.merging is not None
+        demand(stored.merging["txn"] == work.txn_version == txn, "a MERGE ran under another number")
+        demand((stored.consumed, stored.merging["upto"]) == (work.after, work.upto), "not the announced MERGE")
+        return self.table.view(work.upto)
+
+
+class OpenedSnapshot:
+    """One attempt at a pinned version."""
+
+    def __init__(self, model: SnapshotModel, version: int, strategy: Any) -> None:
+        """Take what was opened."""
+        self.strategy = strategy
+        self._model, self._version = model, version
+
+    def effect(self, work: Work) -> Effect:
+        """See `Opened`."""
+        if isinstance(work, ReadSplit):
+            return self._read(work)
+        assert isinstance(work, ApplyChanges)
+        return self._apply(work)
+
+    def _read(self, work: ReadSplit) -> Staging:
+        table, filtered = self._model.table, self._model.filtered
+        parts = tuple(list(self._model.rows_of(self._version, (span,), 0).elements()) for span in work.parts)
+        read = sum(len(rows) for rows in parts)
+        demand(read == len(table.read(self._version, work.pieces)), "the parts of a split are not the split")
+
+        def answer(files: tuple[StagedFile, ...]) -> SplitStaged:
+            return SplitStaged(work.work_id, files, None if filtered else read)
+
+        return Staging(parts, answer)
+
+    def _apply(self, work: ApplyChanges) -> Effect:
+        table, mode = self._model.table, self._model.mode
+        if mode == UPSERT:
+            net = table.net(work.after, work.upto)
+            return Merging(work.txn_version, net, lambda changes: ChangesApplied(work.work_id, changes))
+        rows: list[Row] = table.logged(work.after, work.upto)
+        if mode == APPEND:
+            rows = [(key, value) for _, _, key, value in rows if table.passes(value)]
+        return Staging((rows,), lambda files: ChangesApplied(work.work_id, len(rows), files))
+
+    def wanted(self, work: Verify) -> Counter[Row]:
+        """See `Opened`."""
+        return self._model.rows_of(self._version, work.done, work.source_version)
+
+
+MODEL = SnapshotModel

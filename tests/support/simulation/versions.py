@@ -1,0 +1,143 @@
+"""A source with versions: a table with files, a history and a change feed.
+
+Rows are `(key, value)`. A file has a number of physical rows `of`, of which only some are alive (deletion vectors). A
+part of it is cut by hash residue, as Spark does it: so slices have their rows only in the mean, and a few rows can stand
+for a large file.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from random import Random
+from zlib import crc32
+
+from support.simulation.tables import Row
+
+from backfill_core.pacing.sizing import pieces
+from backfill_core.protocol.messages import Piece
+
+INSERT, UPDATE, DELETE = "insert", "update", "delete"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One row of the change feed: the image after it, `value` None for a removed key."""
+
+    version: int
+    op: str
+    key: int
+    value: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A file of one version: its live rows, and how many it has with the deleted ones."""
+
+    rows: tuple[Row, ...]
+    of: int
+
+
+def residue(row: Row, of: int) -> int:
+    """Return where in its file a row is cut; deterministic over processes, like xxhash64."""
+    return crc32(repr(row).encode()) % of
+
+
+class VersionedTable:
+    """A table of the simulated world; `commit` adds a version, nothing changes one."""
+
+    def __init__(self, seed: int, *, rows: int, append_only: bool, sparse: bool, filtered: bool) -> None:
+        """Make version 0 with so many rows; `sparse` gives each file 20,000 to 200,000 physical rows."""
+        self._rng = Random(seed)
+        self._seed = seed
+        self._append_only, self._sparse, self._filtered = append_only, sparse, filtered
+        self._stamp = itertools.count(1)
+        self._keys = itertools.count(rows)
+        self._versions: list[dict[int, int]] = [{key: next(self._stamp) for key in range(rows)}]
+        self.changes: list[tuple[Change, ...]] = [()]
+
+    @property
+    def version(self) -> int:
+        """Return the newest version."""
+        return len(self._versions) - 1
+
+    def commit(self) -> None:
+        """Commit something: inserts, updates, deletes, a changed key, or an OPTIMIZE that changes no row."""
+        rng, state = self._rng, dict(self._versions[-1])
+        made: list[Change] = []
+        deeds = [INSERT] if self._append_only else [INSERT, UPDATE, UPDATE, DELETE, "key"]
+        for deed in rng.choices(deeds, k=rng.choice([0, 1, 1, 2, 5])):
+            made += self._change(deed, state)
+        self._versions.append(state)
+        self.changes.append(tuple(made))
+
+    def _change(self, deed: str, state: dict[int, int]) -> list[Change]:
+        version, stamp = len(self._versions), next(self._stamp)
+        if deed == INSERT or not state:
+            key = next(self._keys)
+            state[key] = stamp
+            return [Change(version, INSERT, key, stamp)]
+        key = self._rng.choice(sorted(state))
+        if deed == UPDATE:
+            state[key] = stamp
+            return [Change(version, UPDATE, key, stamp)]
+        removed = state.pop(key)
+        gone = Change(version, DELETE, key, removed)
+        if deed == DELETE:
+            return [gone]
+        other = next(self._keys)
+        state[other] = removed
+        return [gone, Change(version, INSERT, other, removed)]
+
+    # ------------------------------------------------------------------ reading
+    def layout(self, version: int) -> tuple[SourceFile, ...]:
+        """Return the files of a version, in path order; the same at every look."""
+        rng, rows = Random(self._seed * 1_000_003 + version), sorted(self._versions[version].items())
+        files: list[SourceFile] = []
+        while rows:
+            count = rng.choice([0, 1, 2, 3, 5, 8, 13])
+            taken, rows = tuple(rows[:count]), rows[count:]
+            dead = rng.randrange(20_000, 200_000) if self._sparse else rng.choice([0, 0, 1, 4])
+            files.append(SourceFile(taken, len(taken) + dead))
+        return tuple(files)
+
+    def passes(self, value: int | None) -> bool:
+        """Does a row pass the transform's filter?"""
+        return value is not None and (not self._filtered or value % 3 != 0)
+
+    def read(self, version: int, parts: Iterable[Piece]) -> list[Row]:
+        """Return the transformed rows of some pieces of a version."""
+        files = self.layout(version)
+        return [
+            row
+            for piece in parts
+            for row in files[piece.file].rows
+            if piece.start <= residue(row, files[piece.file].of) < piece.stop and self.passes(row[1])
+        ]
+
+    def covered(self, version: int, spans: Iterable[tuple[int, int]]) -> list[Row]:
+        """Return the transformed rows of some intervals of a version's line."""
+        prefix = [0, *itertools.accumulate(file.of for file in self.layout(version))]
+        return self.read(version, (piece for span in spans for piece in pieces(prefix, *span)))
+
+    def view(self, version: int) -> Counter[Row]:
+        """Return the transformed rows of a version."""
+        return Counter(row for row in self._versions[version].items() if self.passes(row[1]))
+
+    def between(self, after: int, upto: int) -> list[Change]:
+        """Return the changes of the versions `(after, upto]`, in order."""
+        return [change for version in range(after + 1, upto + 1) for change in self.changes[version]]
+
+    def net(self, after: int, upto: int) -> dict[int, int | None]:
+        """Return the last image of each key that changed in `(after, upto]`; None removes it."""
+        last: dict[int, int | None] = {}
+        for change in self.between(after, upto):
+            image = None if change.op == DELETE else change.value
+            last[change.key] = image if self.passes(image) else None
+        return last
+
+    def logged(self, after: int, upto: int) -> list[Row]:
+        """Return the rows a `Changelog` target gets for the versions `(after, upto]`."""
+        return [(change.op, change.version, change.key, change.value) for change in self.between(after, upto)]
