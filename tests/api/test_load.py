@@ -67,16 +67,15 @@ class TestAValidDocument:
         spec = backfill.spec
         assert backfill.job_id == "default/orders"
         assert (spec.barrier.interval_ms, spec.barrier.seal_every) == (1000, 1)
-        assert (spec.strategy.type, spec.strategy.snapshot.vnodes) == ("Snapshot", 256)
-        assert spec.strategy.snapshot.split_target_seconds == 4
-        assert spec.strategy.snapshot.max_in_flight == 2
-        assert spec.strategy.snapshot.change_batch_seconds == 10
+        assert (spec.strategy.type, spec.strategy.params.vnodes) == ("Snapshot", 256)
+        assert spec.strategy.params.split_target_seconds == 4
+        assert spec.strategy.params.max_in_flight == 2
+        assert spec.strategy.params.change_batch_seconds == 10
         assert (spec.desired_state, spec.pause.scope, spec.suspend) == ("Running", "History", False)
         assert (spec.after, spec.verify, spec.approval) == ("Exit", "None", "Automatic")
         assert spec.throttle.rows_per_second is None
-        assert (spec.target.delta.write_mode, spec.target.delta.existing_rows) == ("Upsert", "Refuse")
-        assert spec.source.delta is not None
-        assert spec.source.delta.schema_change == "Fail"
+        assert (spec.target.params.write_mode, spec.target.params.existing_rows) == ("Upsert", "Refuse")
+        assert spec.source.params.schema_change == "Fail"
         assert backfill.status is None
 
     def test_takes_the_key_of_the_source(self) -> None:

@@ -22,6 +22,10 @@ class StrategyParams(Params):
     vnodes: Vnodes = 256
     """Hash partitions of the key space; the unit of verification."""
 
+    def rows_per_split(self, rows_per_s: float) -> int:
+        """Return how many rows a plan expects in one split, where rows come at this rate: at least 1."""
+        return max(1, int(rows_per_s))
+
 
 class TableParams(Params):
     """Base of the parameters of both ends: something with rows."""
@@ -42,6 +46,11 @@ class SourceParams(TableParams):
 
     key: Columns = ()
     """Columns that identify a row; needed by `Upsert` targets."""
+
+    @property
+    def start_version(self) -> int | None:
+        """The version that the job starts from, where a user names one; None: the newest."""
+        return None
 
 
 class TargetParams(TableParams):

@@ -31,6 +31,10 @@ class SnapshotParams(StrategyParams):
     change_batch_seconds: Annotated[StrictInt, Field(ge=1, le=3600)] = 10
     """How long one batch of changes should take; a change counts from the next attempt."""
 
+    def rows_per_split(self, rows_per_s: float) -> int:
+        """As `maxInFlight` splits share the rate."""
+        return max(1, int(rows_per_s * self.split_target_seconds / self.max_in_flight))
+
 
 STRATEGIES: Final[Mapping[str, type[StrategyParams]]] = {
     "Snapshot": SnapshotParams,

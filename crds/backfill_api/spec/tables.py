@@ -54,6 +54,11 @@ class DeltaSource(SourceParams):
         """The table's folder, or its name in the catalog."""
         return self.path or f"table {self.table}"
 
+    @property
+    def start_version(self) -> int | None:
+        """The version, where it is given."""
+        return self.version
+
     @model_validator(mode="after")
     def _checked(self) -> Self:
         _one_place(self.path, self.table)

@@ -27,9 +27,8 @@ WATCH_EVERY_S = 0.5
 
 def tables_of(backfill: Backfill) -> list[tuple[str, str]]:
     """Return source and target with the place that each would be at, seen from where we are."""
-    source, target = backfill.spec.source.delta, backfill.spec.target.delta
-    named = (("source", source and source.path, source and source.table), ("target", target.path, target.table))
-    return [(name, _place(path) if path else f"table {table}") for name, path, table in named if path or table]
+    ends = (("source", backfill.spec.source.params), ("target", backfill.spec.target.params))
+    return [(name, _place(end.label) if end.paths else end.label) for name, end in ends]
 
 
 def _place(path: str) -> str:
@@ -52,7 +51,7 @@ def validate(file: Path | None) -> None:
         from backfill_spark.rows.sql_parser import check_sql
 
         unread = check_sql(backfill.spec.transform, settings)
-    click.echo(f"{backfill.job_id}: valid ({backfill.spec.strategy.type}, {backfill.spec.target.delta.write_mode})")
+    click.echo(f"{backfill.job_id}: valid ({backfill.spec.strategy.type}, {backfill.spec.target.params.write_mode})")
     if unread and (backfill.spec.transform.select or backfill.spec.transform.where):
         click.echo(f"the SQL was not parsed: {unread}", err=True)
     with beside(file):

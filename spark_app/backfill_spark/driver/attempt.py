@@ -174,7 +174,7 @@ def _check_keys(backfill: Backfill, opened: Opened, settings: DriverSettings) ->
     A resumed job was looked at then.
     """
     spec = backfill.spec
-    if opened.state is not None or spec.target.delta.write_mode != UPSERT:
+    if opened.state is not None or spec.target.params.write_mode != UPSERT:
         return opened.state is not None and opened.state.key_proven
     unique = settings.check_unique
     if unique is None:
@@ -213,11 +213,11 @@ class _Attempt:
             interval_s=spec.barrier.interval_ms / 1000,
             seal_every=spec.barrier.seal_every,
             verify_final=spec.verify == "Final",
-            proves_key=proves_key and spec.target.delta.write_mode == UPSERT,
+            proves_key=proves_key and spec.target.params.write_mode == UPSERT,
             follows=spec.after == "Follow",
         )
         self._job = Job(state, self._strategy, settings, moment, spent)
-        write_mode = spec.target.delta.write_mode
+        write_mode = spec.target.params.write_mode
         prefix = [0]
         for rows in opened.pinned.rows:
             prefix.append(prefix[-1] + rows)
@@ -232,7 +232,7 @@ class _Attempt:
                 attempt=state.attempt,
                 write_mode=write_mode,
                 key=spec.key,
-                vnodes=spec.strategy.snapshot.vnodes,
+                vnodes=spec.strategy.params.vnodes,
                 prefix=tuple(prefix),
                 opened_at=opened.stored.txn_version,
                 claim=opened.target.claim,

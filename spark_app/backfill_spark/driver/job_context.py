@@ -159,7 +159,7 @@ def open_target(spark: SparkSession, backfill: Backfill) -> OpenedTarget:
             # A spec that was changed may have been changed to one that could never run: a typing error is said first.
             _read_what_is_named(spark, backfill)
             raise
-    shares = spec.target.delta.existing_rows == "Keep"
+    shares = spec.target.params.existing_rows == "Keep"
     claim = Claim(domain, backfill.job_id, shares, begins=state is None)
     if state is None or not state.finished:
         check_claim(claim, stored.claims, path=sink.path)
@@ -176,7 +176,7 @@ def _read_what_is_named(spark: SparkSession, backfill: Backfill) -> None:
     source = choose(sources.discover(), spec.source.type, "spec.source.type").open(spark, spec.source)
     source.pin(None)
     transform = Transform(tuple(spec.transform.select) or None, spec.transform.where)
-    transform.check(source.read(()), changelog=spec.target.delta.write_mode == "Changelog")
+    transform.check(source.read(()), changelog=spec.target.params.write_mode == "Changelog")
 
 
 def open_job(spark: SparkSession, backfill: Backfill, target: OpenedTarget | None = None) -> Opened:
@@ -195,8 +195,8 @@ def open_job(spark: SparkSession, backfill: Backfill, target: OpenedTarget | Non
     source = choose(sources.discover(), spec.source.type, "spec.source.type").open(spark, spec.source)
     target = target or open_target(spark, backfill)
     transform = Transform(tuple(spec.transform.select) or None, spec.transform.where)
-    pinned = _pin(source, target.state, spec.source.delta.version if spec.source.delta else None)
-    transform.check(source.read(()), changelog=spec.target.delta.write_mode == "Changelog")
+    pinned = _pin(source, target.state, spec.source.params.start_version)
+    transform.check(source.read(()), changelog=spec.target.params.write_mode == "Changelog")
     if target.state is None:
         transform.check_sample(source.read(_some_file(pinned)))
     schema = transform.output_schema(spark, pinned.schema)

@@ -79,10 +79,9 @@ def _plan(opened: Opened, backfill: Backfill, settings: DriverSettings, began_s:
     steps = _steps(opened, backfill, settings, start_s, rate)
     seconds = sum(one.seconds for one in steps)
     opened.source.check_no_null_key(spec.transform.where)
-    unique = _is_unique(opened, spec.key) if check_unique and spec.source.delta and spec.source.delta.key else None
+    unique = _is_unique(opened, spec.key) if check_unique and spec.source.params.key else None
     retention = kept_seconds(opened.source.properties().get)
-    params = spec.strategy.snapshot
-    per_split = max(1, int(rate * params.split_target_seconds / params.max_in_flight))
+    per_split = spec.strategy.params.rows_per_split(rate)
     return Plan(
         rows=pinned.live_rows,
         bytes=sum(pinned.bytes),
@@ -92,9 +91,9 @@ def _plan(opened: Opened, backfill: Backfill, settings: DriverSettings, began_s:
         estimated_seconds=whole(seconds),
         estimated_seconds_low=whole(seconds * (1 - SPREAD)),
         estimated_seconds_high=whole(seconds * (1 + SPREAD) + 1),
-        key_columns=tuple(spec.source.delta.key if spec.source.delta else ()),
+        key_columns=spec.source.params.key,
         key_unique=unique,
-        key_nulls=0 if spec.source.delta and spec.source.delta.key else None,
+        key_nulls=0 if spec.source.params.key else None,
         change_feed=pinned.change_feed,
         retention_seconds=retention,
         target_exists=opened.sink.exists(),
@@ -115,7 +114,7 @@ def _steps(
     # The rate of the sample says how long rows take here; the start, how long the rest does.
     fixed_s = SCAN_S * (slower(start_s) - 1)
     times = {START: start_s, COPY: copy_s(rows, per_s, spec.throttle.rows_per_second)}
-    if spec.target.delta.write_mode == UPSERT and settings.check_unique is not False:
+    if spec.target.params.write_mode == UPSERT and settings.check_unique is not False:
         times[KEY_PROOF] = scan_s(KEY_PROOF, rows, per_s) + fixed_s
     times[CATCH_UP] = catch_up_s(opened.source.head().version - opened.pinned.version, None)
     if spec.verify == "Final" and spec.after == "Exit":
@@ -151,7 +150,7 @@ def _key_unproven(
     backfill: Backfill, settings: DriverSettings, rows: int, *, unique: bool | None
 ) -> tuple[PlanWarning, ...]:
     """Say that two rows with one key would be found late, or never."""
-    if backfill.spec.target.delta.write_mode != UPSERT or unique is not None or settings.check_unique:
+    if backfill.spec.target.params.write_mode != UPSERT or unique is not None or settings.check_unique:
         return ()
     if settings.check_unique is False:
         words, hint = "nobody proves the key unique: two rows with one key stay two.", "Unset BACKFILL_CHECK_UNIQUE."

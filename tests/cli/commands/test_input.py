@@ -120,7 +120,7 @@ class TestASetChangesTheFile:
         spec = write_yaml(tmp_path / "job.yaml", "/s", "/t")
         changed = read(spec, ["spec.throttle.rowsPerSecond=5", "spec.after=Follow", "spec.source.delta.key=[a, b]"])
         assert changed.spec.throttle.rows_per_second == 5
-        assert (changed.spec.after, changed.spec.source.delta.key) == ("Follow", ("a", "b"))
+        assert (changed.spec.after, changed.spec.source.params.key) == ("Follow", ("a", "b"))
 
 
 class TestSettingsOfSpark:

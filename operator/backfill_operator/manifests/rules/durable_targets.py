@@ -6,6 +6,7 @@ import posixpath
 from collections.abc import Mapping
 from typing import Any, Final
 
+from backfill_api.model import member_of
 from backfill_api.spec.locations import place
 from backfill_operator.manifests.attempt import Launch, ManifestRefusedError
 from backfill_operator.manifests.names import SCRATCH_DIR, TEMPORARY_DIR
@@ -29,17 +30,20 @@ def check_lasting(launch: Launch, template: Mapping[str, Any], container: str) -
     Raises:
         ManifestRefusedError: with the path of the target's field.
     """
-    text = launch.spec.target.delta.path
-    if text is None or not place(text).is_local or "spark.hadoop.fs.defaultFS" in launch.spec.spark.conf:
-        return
-    path = place(text).path
+    target = launch.spec.target
+    for field, text in target.params.paths.items():
+        if place(text).is_local and "spark.hadoop.fs.defaultFS" not in launch.spec.spark.conf:
+            _check_path(f"spec.target.{member_of(target.type)}.{field}", place(text).path, template, container)
+
+
+def _check_path(field: str, path: str, template: Mapping[str, Any], container: str) -> None:
     if path.startswith("~"):
         path = f"{SCRATCH_DIR}/{path}"
     path = posixpath.normpath(path)
     where = max((one for one in _mounts(template, container) if _covers(one, path)), key=len, default="")
     if any(_covers(one, path) for one in OWN) or _mounts(template, container).get(where, "") in FLEETING:
         raise ManifestRefusedError(
-            "spec.target.delta.path",
+            field,
             f"{path[:200]} is in a folder that goes with its pod",
             hint="use an object store, or a claim that driver.template and executor.template mount",
         )

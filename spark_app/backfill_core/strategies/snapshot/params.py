@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from backfill_api.spec.spec import BackfillSpec
+from backfill_api.spec.strategies import SnapshotParams
 
 READS_AHEAD_INTERVAL_MS = 1500
 
@@ -29,9 +30,10 @@ class SnapshotSettings:
     @classmethod
     def of(cls, spec: BackfillSpec) -> SnapshotSettings:
         """Read them from a spec."""
-        params = spec.strategy.snapshot
+        params = spec.strategy.params
+        assert isinstance(params, SnapshotParams)
         return cls(
-            merges=spec.target.delta.write_mode == "Upsert",
+            merges=spec.target.params.write_mode == "Upsert",
             filtered=spec.transform.where is not None,
             in_flight_max=params.max_in_flight,
             split_target_s=params.split_target_seconds,

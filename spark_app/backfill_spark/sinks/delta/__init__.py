@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backfill_api.spec.spec import Backfill
+from backfill_api.spec.tables import DeltaTarget
 from backfill_spark.sinks import SinkPlugin
 
 if TYPE_CHECKING:
@@ -17,7 +18,8 @@ def _open(spark: SparkSession, backfill: Backfill) -> DeltaSink:
     from backfill_spark.delta.location import target_location
     from backfill_spark.sinks.delta.sink import DeltaSink
 
-    target = backfill.spec.target.delta
+    target = backfill.spec.target.params
+    assert isinstance(target, DeltaTarget)
     return DeltaSink(
         spark,
         target_location(spark, target.path, target.table),
