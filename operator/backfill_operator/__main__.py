@@ -14,7 +14,7 @@ from kubernetes.aio.config.config_exception import ConfigException
 from backfill_core.errors import EXIT_USAGE
 from backfill_operator.app import Operator
 from backfill_operator.kube.election import LeadershipLostError
-from backfill_operator.logs import set_up
+from backfill_operator.logs import configure_logging
 from backfill_operator.settings import InvalidOperatorSettingError, OperatorSettings
 
 EXIT_FAILED = 1
@@ -29,7 +29,7 @@ def main() -> int:
     except InvalidOperatorSettingError as error:
         sys.stderr.write(f"{error} {error.hint}\n")
         return EXIT_USAGE
-    set_up(settings.log_level)
+    configure_logging(settings.log_level)
     return asyncio.run(_run(settings))
 
 

@@ -16,7 +16,7 @@ from kubernetes.aio.client.configuration import Configuration
 
 from backfill_operator.drivers.addresses import AddressBook, Reach, by_pod_ip
 from backfill_operator.drivers.control_client import ControlClient
-from backfill_operator.drivers.poller import Drivers
+from backfill_operator.drivers.poller import DriverPoller
 from backfill_operator.health import Health
 from backfill_operator.informer.cache import Cache, Key
 from backfill_operator.informer.kopf_watches import WATCHING_LOGGER, count_reconnects, kopf_settings, registry_of
@@ -27,9 +27,9 @@ from backfill_operator.kube.event_recorder import EventRecorder
 from backfill_operator.kube.server_clock import ServerClock, wall_ms
 from backfill_operator.manifests.attempt import Installation
 from backfill_operator.metrics import Metrics
+from backfill_operator.reconcile.driver_slots import DriverSlots
 from backfill_operator.reconcile.launcher import Launcher, manifests_of
 from backfill_operator.reconcile.reconciler import Reconciler
-from backfill_operator.reconcile.slots import Places
 from backfill_operator.reconcile.status_writer import BackfillWriter
 from backfill_operator.reconcile.workqueue import RetryLaterError, WorkQueue
 from backfill_operator.settings import OperatorSettings
@@ -61,19 +61,21 @@ class Operator:
         self.settings = settings
         self.cache = Cache()
         self.metrics = Metrics(self.cache.phases)
-        self.queue: WorkQueue[Key] = WorkQueue(waited=self.metrics.queue_wait_seconds.observe, failed=self._failed)
+        self.queue: WorkQueue[Key] = WorkQueue(
+            on_waited=self.metrics.queue_wait_seconds.observe, on_failed=self._on_failed
+        )
         self.metrics.queue_depth.set_function(lambda: len(self.queue))
         clock = ServerClock(own_ms)
         self.cluster = Cluster(configuration, settings, observe=self._observed(observe), clock=clock)
         self.control = ControlClient(settings.control_timeout_seconds)
         self.events = EventRecorder(self.cluster, settings.identity, clock.now_ms)
-        self.drivers = Drivers(
+        self.drivers = DriverPoller(
             self.control, AddressBook(self.cluster, reach).locate, settings, self.metrics,
-            changed=self.queue.add, now_ms=clock.now_ms,
+            enqueue=self.queue.add, now_ms=clock.now_ms,
         )  # fmt: skip
         self.objects = BackfillWriter(
             self.cluster, self.cache, self.metrics, settings.progress_writes_per_second,
-            tell=self.events.note, now_ms=clock.now_ms, monotonic=time.monotonic,
+            notify=self.events.note, now_ms=clock.now_ms, monotonic=time.monotonic,
         )  # fmt: skip
         self.reconcile = Reconciler(
             cluster=self.cluster,
@@ -83,14 +85,14 @@ class Operator:
             events=self.events,
             metrics=self.metrics,
             objects=self.objects,
-            places=Places(self.cache, settings, self.queue.add),
-            again=self.queue.add,
+            slots=DriverSlots(self.cache, settings, self.queue.add),
+            enqueue=self.queue.add,
             keep_every_s=settings.relist_max_seconds,
             now_ms=clock.now_ms,
         )
         self.relist = Relist(
-            self.cluster, self.cache, settings, self.metrics, changed=self.queue.add, monotonic=time.monotonic,
-            unreadable=self._unreadable,
+            self.cluster, self.cache, settings, self.metrics, enqueue=self.queue.add, monotonic=time.monotonic,
+            on_unreadable=self._on_unreadable,
         )  # fmt: skip
         self.election = Election(self.cluster, settings, now_ms=clock.now_ms) if settings.leader_election else None
         self.health = Health(settings, self.relist, self.election, self.metrics)
@@ -101,8 +103,8 @@ class Operator:
 
     def _registry_of(self, configuration: Configuration) -> kopf.OperatorRegistry:
         return registry_of(
-            configuration, self.cache, self.queue.add, self.relist.heard, since=self.relist.since,
-            unreadable=self._unreadable,
+            configuration, self.cache, self.queue.add, self.relist.on_watch_event, start_version=self.relist.start_version,
+            on_unreadable=self._on_unreadable,
         )  # fmt: skip
 
     async def run(self) -> None:
@@ -151,12 +153,12 @@ class Operator:
             if self.election is not None:
                 await self.election.release()
 
-    def _unreadable(self, plural: str, error: object) -> None:
+    def _on_unreadable(self, plural: str, error: object) -> None:
         """Count what was left out, and say it; the others are none the worse."""
         self.metrics.unreadable.labels(plural).inc()
         _log.warning("one of the %s cannot be read and is left out: %s", plural, str(error)[:500])
 
-    def _failed(self, key: Key, error: Exception) -> None:
+    def _on_failed(self, key: Key, error: Exception) -> None:
         self.metrics.reconcile_errors.labels(type(error).__name__).inc()
         if isinstance(error, RetryLaterError):
             _log.info("%s/%s is looked at again later: %s", *key, error)

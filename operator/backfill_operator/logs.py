@@ -10,20 +10,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final, TextIO
 
-_ABOUT: contextvars.ContextVar[dict[str, Any] | None] = contextvars.ContextVar("about", default=None)
+_CONTEXT: contextvars.ContextVar[dict[str, Any] | None] = contextvars.ContextVar("log_context", default=None)
 FIELDS: Final = ("job", "attempt", "epoch")
 MESSAGE_CHARACTERS_MAX: Final = 8192
 
 
 @contextmanager
-def about(job: str, *, attempt: int | None = None, epoch: int | None = None) -> Iterator[None]:
+def log_context(job: str, *, attempt: int | None = None, epoch: int | None = None) -> Iterator[None]:
     """Say, within the block, what every line is about."""
     given = {"job": job, "attempt": attempt, "epoch": epoch}
-    token = _ABOUT.set({name: value for name, value in given.items() if value is not None})
+    token = _CONTEXT.set({name: value for name, value in given.items() if value is not None})
     try:
         yield
     finally:
-        _ABOUT.reset(token)
+        _CONTEXT.reset(token)
 
 
 class JsonLines(logging.Formatter):
@@ -37,14 +37,14 @@ class JsonLines(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage()[:MESSAGE_CHARACTERS_MAX],
         }
-        line |= _ABOUT.get() or {}
+        line |= _CONTEXT.get() or {}
         line |= {name: value for name in FIELDS if (value := getattr(record, name, None)) is not None}
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)[-MESSAGE_CHARACTERS_MAX:]
         return json.dumps(line, default=str)
 
 
-def set_up(level: str, stream: TextIO | None = None) -> None:
+def configure_logging(level: str, stream: TextIO | None = None) -> None:
     """Write everything of this process, libraries included, as JSON lines."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonLines())

@@ -63,7 +63,7 @@ class Metrics:
         self.leader = gauge("leader", "1 while this process is the leader.")
         self.event_loop_lag = gauge("event_loop_lag_seconds", "How late the event loop was when it was last asked.")
         self.live_drivers = gauge("live_drivers", "Drivers that are asked for their progress.")
-        self.driver_looks = counter("driver_looks", "Looks at drivers.", "outcome")
+        self.driver_polls = counter("driver_polls", "Looks at drivers.", "outcome")
         self.progress_writes = counter("progress_writes", "Status writes for the sake of progress alone.")
 
     def observe_call(self, call: Call) -> None:

@@ -8,21 +8,21 @@ from collections.abc import Callable
 
 from backfill_operator.drivers.certificates import fingerprint
 from backfill_operator.drivers.control_client import DriverAddress, DriverUnreachableError
-from backfill_operator.drivers.poller import Target
+from backfill_operator.drivers.poller import DriverRef
 from backfill_operator.kube.client import Cluster
 from backfill_operator.kube.resources import SECRETS, Raw
 from backfill_operator.manifests.names import CONTROL_PORT
 from backfill_operator.manifests.secret import CERTIFICATE_KEY, TOKEN_KEY
 
-Reach = Callable[[Target], str | None]
+Reach = Callable[[DriverRef], str | None]
 """Returns `host:port` of a driver's control server; None: it has none yet."""
 
 
-def by_pod_ip(target: Target) -> str | None:
+def by_pod_ip(driver: DriverRef) -> str | None:
     """Return the pod's own address: no name has to be resolved, and the pin says whether it is the right one."""
-    if target.ip is None:
+    if driver.ip is None:
         return None
-    host = f"[{target.ip}]" if ":" in target.ip else target.ip
+    host = f"[{driver.ip}]" if ":" in driver.ip else driver.ip
     return f"{host}:{CONTROL_PORT}"
 
 
@@ -34,24 +34,24 @@ class AddressBook:
         self._cluster = cluster
         self._reach = reach
 
-    async def locate(self, target: Target) -> DriverAddress:
+    async def locate(self, driver: DriverRef) -> DriverAddress:
         """Return the address of a driver.
 
         Raises:
             DriverUnreachableError: it has no address yet, or no Secret that says how it is known.
             ApiError: the Secret cannot be read.
         """
-        place = self._reach(target)
+        place = self._reach(driver)
         if place is None:
-            raise DriverUnreachableError(f"{target.pod_name} has no address yet")
-        secret = await self._cluster.get(SECRETS, target.namespace, target.pod_name)
+            raise DriverUnreachableError(f"{driver.pod_name} has no address yet")
+        secret = await self._cluster.get(SECRETS, driver.namespace, driver.pod_name)
         if secret is None:
-            raise DriverUnreachableError(f"{target.pod_name} has no Secret")
+            raise DriverUnreachableError(f"{driver.pod_name} has no Secret")
         try:
             certificate, token = _entry(secret, CERTIFICATE_KEY), _entry(secret, TOKEN_KEY)
-            return DriverAddress(target.attempt, f"https://{place}", token, fingerprint(certificate))
+            return DriverAddress(driver.attempt, f"https://{place}", token, fingerprint(certificate))
         except (KeyError, TypeError, ValueError, binascii.Error) as error:
-            raise DriverUnreachableError(f"the Secret {target.pod_name} is none of ours: {error!r}") from error
+            raise DriverUnreachableError(f"the Secret {driver.pod_name} is none of ours: {error!r}") from error
 
 
 def _entry(secret: Raw, name: str) -> str:

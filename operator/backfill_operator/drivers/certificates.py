@@ -65,7 +65,7 @@ class Credentials:
         return "Credentials(…)"
 
 
-class Mint:
+class CredentialPool:
     """Makes credentials, some in advance."""
 
     def __init__(self) -> None:

@@ -22,7 +22,7 @@ from backfill_operator.drivers.control_client import ControlClient, DriverAddres
 from backfill_operator.informer.cache import Key
 from backfill_operator.kube.errors import ApiError
 from backfill_operator.kube.rate import jittered, wait
-from backfill_operator.logs import about
+from backfill_operator.logs import log_context
 from backfill_operator.metrics import Metrics
 from backfill_operator.settings import OperatorSettings
 
@@ -34,7 +34,7 @@ PROGRESS_EVERY_S: Final = 10.0
 """So often mere progress is worth a look; anything else is at once."""
 
 SILENCE_EVERY_S: Final = 5.0
-DEAF_EVERY_S: Final = 10.0
+UNRESPONSIVE_EVERY_S: Final = 10.0
 """A driver that does not answer is asked half as often each time, down to this."""
 
 WORDS_CHARACTERS_MAX: Final = 256
@@ -44,7 +44,7 @@ RECEIPT_EVERY: Final = 15
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class DriverRef:
     """The driver of one attempt, as the cluster shows it."""
 
     namespace: str
@@ -57,7 +57,7 @@ class Target:
 
 _log = logging.getLogger(__name__)
 
-Locate = Callable[[Target], Awaitable[DriverAddress]]
+Locate = Callable[[DriverRef], Awaitable[DriverAddress]]
 """Finds where a driver is and how it is known; raises DriverUnreachableError or an ApiError when it cannot."""
 
 
@@ -65,12 +65,12 @@ Locate = Callable[[Target], Awaitable[DriverAddress]]
 class _Driver:
     """One driver that is followed."""
 
-    target: Target
+    ref: DriverRef
     look: DriverLook
     address: DriverAddress | None = None
     outbox: tuple[CommandRequest, ...] = ()
     sent_at: dict[int, float] = field(default_factory=dict)
-    nudge: asyncio.Event = field(default_factory=asyncio.Event)
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
     shown_at: float = 0.0
     looks: int = 0
@@ -78,7 +78,7 @@ class _Driver:
     """Looks in a row."""
 
 
-class Drivers:
+class DriverPoller:
     """All drivers that are alive, by Backfill."""
 
     def __init__(
@@ -88,7 +88,7 @@ class Drivers:
         settings: OperatorSettings,
         metrics: Metrics,
         *,
-        changed: Callable[[Key], None],
+        enqueue: Callable[[Key], None],
         now_ms: Callable[[], int],
     ) -> None:
         """Follow nobody yet.
@@ -98,14 +98,14 @@ class Drivers:
             locate: Finds them.
             settings: How often, how many at once, how long a command is waited for.
             metrics: Where looks and acknowledgements are counted.
-            changed: Told when a look is worth a decision.
+            enqueue: Told when a look is worth a decision.
             now_ms: Wall time.
         """
         self._client = client
         self._locate = locate
         self._settings = settings
         self._metrics = metrics
-        self._changed = changed
+        self._enqueue = enqueue
         self._now_ms = now_ms
         self._drivers: dict[Key, _Driver] = {}
         lanes = [asyncio.Semaphore(settings.poll_concurrency) for _ in range(3)]
@@ -114,23 +114,23 @@ class Drivers:
     def look(self, key: Key, attempt: int) -> DriverLook | None:
         """Return what the driver of an attempt said last; None: nothing yet, and nothing is known to be wrong."""
         driver = self._drivers.get(key)
-        if driver is None or driver.target.attempt != attempt:
+        if driver is None or driver.ref.attempt != attempt:
             return None
         look = driver.look
-        never = look.heard_ms is None and (look.unreachable_since_ms is None or not driver.target.ready)
+        never = look.heard_ms is None and (look.unreachable_since_ms is None or not driver.ref.ready)
         return None if never else look
 
-    def follow(self, key: Key, target: Target) -> None:
+    def follow(self, key: Key, ref: DriverRef) -> None:
         """Keep asking this driver; it takes the place of an earlier one of the same Backfill."""
         known = self._drivers.get(key)
-        if known is not None and known.target.pod_uid == target.pod_uid:
-            if known.target != target:
-                known.address = known.address if known.target.ip == target.ip else None
-                known.target = target
-                known.nudge.set()
+        if known is not None and known.ref.pod_uid == ref.pod_uid:
+            if known.ref != ref:
+                known.address = known.address if known.ref.ip == ref.ip else None
+                known.ref = ref
+                known.wake.set()
             return
         self.leave(key)
-        driver = _Driver(target, DriverLook(target.attempt))
+        driver = _Driver(ref, DriverLook(ref.attempt))
         driver.task = asyncio.create_task(self._keep_asking(key, driver), name=f"driver {key[0]}/{key[1]}")
         self._drivers[key] = driver
         self._metrics.live_drivers.set(len(self._drivers))
@@ -149,7 +149,7 @@ class Drivers:
             driver.outbox = requests
             # To one that does not answer, what it was sent before goes with its next look.
             if not driver.unanswered or any(one.revision not in driver.sent_at for one in requests):
-                driver.nudge.set()
+                driver.wake.set()
 
     async def close(self) -> None:
         """Ask nobody any more."""
@@ -161,20 +161,20 @@ class Drivers:
     # ------------------------------------------------------------ one driver
     async def _keep_asking(self, key: Key, driver: _Driver) -> None:
         while True:
-            driver.nudge.clear()
+            driver.wake.clear()
             before = driver.look
-            with about("/".join(key), attempt=driver.target.attempt, epoch=_epoch(before)):
+            with log_context("/".join(key), attempt=driver.ref.attempt, epoch=_epoch(before)):
                 async with self._lane(driver):
                     outcome = await self._ask(driver)
-                self._metrics.driver_looks.labels(outcome).inc()
+                self._metrics.driver_polls.labels(outcome).inc()
                 if self._worth_a_decision(before, driver):
                     driver.shown_at = asyncio.get_running_loop().time()
-                    self._changed(key)
-            await wait(jittered(self._pause_s(driver)), until=driver.nudge)
+                    self._enqueue(key)
+            await wait(jittered(self._pause_s(driver)), until=driver.wake)
 
     def _pause_s(self, driver: _Driver) -> float:
         poll_s = self._settings.poll_seconds
-        return min(poll_s * 2.0 ** min(driver.unanswered, 16), max(poll_s, DEAF_EVERY_S))
+        return min(poll_s * 2.0 ** min(driver.unanswered, 16), max(poll_s, UNRESPONSIVE_EVERY_S))
 
     def _lane(self, driver: _Driver) -> asyncio.Semaphore:
         if driver.unanswered:
@@ -184,20 +184,20 @@ class Drivers:
     async def _ask(self, driver: _Driver) -> str:
         """Look; return what came of it, in the metric's word."""
         try:
-            await self._hear(driver)
+            await self._exchange(driver)
         except (DriverUnreachableError, ApiError) as error:
-            self._silent(driver, str(error))
+            self._on_unreachable(driver, str(error))
             return "unreachable"
         except Exception as error:  # noqa: BLE001 - the border of a task: no words of a driver may end it for good
             _log.warning("the driver's answer cannot be used", exc_info=error)
-            self._silent(driver, f"its answer cannot be used: {type(error).__name__}")
+            self._on_unreachable(driver, f"its answer cannot be used: {type(error).__name__}")
             return "unusable"
         return "answered"
 
-    async def _hear(self, driver: _Driver) -> None:
+    async def _exchange(self, driver: _Driver) -> None:
         """Bring what is to be brought, then look; an answer of any kind is an answer."""
-        driver.address = driver.address or await self._locate(driver.target)
-        asked_for_receipt = await self._bring(driver, driver.address)
+        driver.address = driver.address or await self._locate(driver.ref)
+        asked_for_receipt = await self._deliver(driver, driver.address)
         progress = await self._client.progress(driver.address)
         driver.looks += 1
         receipt = driver.look.receipt
@@ -211,7 +211,7 @@ class Drivers:
             unreachable="",
         )  # fmt: skip
 
-    def _silent(self, driver: _Driver, words: str) -> None:
+    def _on_unreachable(self, driver: _Driver, words: str) -> None:
         since_ms = driver.look.unreachable_since_ms
         if since_ms is None:
             _log.info("the driver does not answer: %s", words)
@@ -222,7 +222,7 @@ class Drivers:
             unreachable=words[:WORDS_CHARACTERS_MAX],
         )
 
-    async def _bring(self, driver: _Driver, address: DriverAddress) -> bool:
+    async def _deliver(self, driver: _Driver, address: DriverAddress) -> bool:
         """Send what is in the outbox; return whether a receipt was asked for and is there."""
         verified = False
         requests, driver.outbox = driver.outbox, ()
@@ -247,14 +247,14 @@ class Drivers:
         ):
             return True
         silent = after.unreachable_since_ms is not None
-        if not silent and _deeds(before.progress) != _deeds(after.progress):
+        if not silent and _transitions(before.progress) != _transitions(after.progress):
             return True
         # Progress is shown at a walking pace; silence becomes worth saying with time alone.
         every_s = SILENCE_EVERY_S if silent else PROGRESS_EVERY_S
         return asyncio.get_running_loop().time() - driver.shown_at >= every_s
 
 
-def _deeds(progress: Progress | None) -> tuple[object, ...]:
+def _transitions(progress: Progress | None) -> tuple[object, ...]:
     """Return what of a progress is more than numbers growing."""
     if progress is None:
         return ()

@@ -16,7 +16,7 @@ from typing import Any
 from backfill_api.names import BACKFILL_LABEL
 from backfill_core.lifecycle.naming import base_name
 from backfill_core.lifecycle.observation import DriverPod
-from backfill_operator.informer.lean import Marks, dumps, marks_of, slim
+from backfill_operator.informer.compact import IndexFields, compact, dumps, index_fields_of
 from backfill_operator.informer.parse import label_of, owner_name, pod_ip, pod_of
 from backfill_operator.kube.resources import BACKFILLS, PODS, Raw, key_of
 
@@ -31,7 +31,7 @@ class StoredBackfill:
     uid: str
     version: int
     generation: int
-    marks: Marks
+    index: IndexFields
     text: bytes
 
     def raw(self) -> Raw:
@@ -68,7 +68,7 @@ class Cache:
         self._writers_of: dict[str, set[Key]] = {}
         """Backfills that write a target and are not done with it."""
 
-        self._flying: dict[str, set[Key]] = {}
+        self._active: dict[str, set[Key]] = {}
         """Backfills with an attempt on record that has not ended, by namespace."""
 
         self._gone: set[str] | None = None
@@ -84,29 +84,29 @@ class Cache:
         stored = self._backfills.get(key)
         return None if stored is None else stored.raw()
 
-    def marks(self, key: Key) -> Marks:
+    def index(self, key: Key) -> IndexFields:
         """Return what is known of a Backfill without reading it."""
         stored = self._backfills.get(key)
-        return Marks() if stored is None else stored.marks
+        return IndexFields() if stored is None else stored.index
 
     def target(self, key: Key) -> str | None:
         """Return what a Backfill writes; None: it is done with it, or it cannot be told."""
-        marks = self.marks(key)
-        return None if marks.phase == "Succeeded" else marks.target
+        index = self.index(key)
+        return None if index.phase == "Succeeded" else index.target
 
     def writers(self, target: str) -> AbstractSet[Key]:
         """Return the Backfills that write a target and are not done with it."""
         return self._writers_of.get(target, set())
 
-    def flies(self, key: Key) -> bool:
+    def has_active_attempt(self, key: Key) -> bool:
         """Has a Backfill an attempt on record that has not ended?"""
-        return key in self._flying.get(key[0], ())
+        return key in self._active.get(key[0], ())
 
-    def flying(self, namespace: str | None) -> int:
+    def active_attempts(self, namespace: str | None) -> int:
         """Return how many have; None: in all namespaces."""
         if namespace is not None:
-            return len(self._flying.get(namespace, ()))
-        return sum(len(keys) for keys in self._flying.values())
+            return len(self._active.get(namespace, ()))
+        return sum(len(keys) for keys in self._active.values())
 
     def keys(self) -> list[Key]:
         """Return all Backfills."""
@@ -115,7 +115,7 @@ class Cache:
     def phases(self) -> Iterator[str]:
         """Yield the phase of each Backfill; also from another thread."""
         for stored in list(self._backfills.values()):
-            yield stored.marks.phase
+            yield stored.index.phase
 
     def pods(self, key: Key, pod_name: str | None = None) -> tuple[DriverPod, ...]:
         """Return the pods that carry a Backfill's label, and the one that has its driver's name, whoever owns it."""
@@ -142,11 +142,11 @@ class Cache:
         generation = metadata.get("generation")
         generation = generation if isinstance(generation, int) else 0
         # What was applied changes with the generation only, and is long.
-        told = known is not None and known.uid == uid and known.generation == generation
-        marks = marks_of(raw, ignored=known.marks.ignored if known is not None and told else None)
-        self._forget_marks(key)
-        self._backfills[key] = StoredBackfill(uid, version, generation, marks, dumps(slim(raw)))
-        self._note_marks(key, marks)
+        same_generation = known is not None and known.uid == uid and known.generation == generation
+        index = index_fields_of(raw, pruned=known.index.pruned if known is not None and same_generation else None)
+        self._remove_from_index(key)
+        self._backfills[key] = StoredBackfill(uid, version, generation, index, dumps(compact(raw)))
+        self._add_to_index(key, index)
         return True
 
     def drop_backfill(self, key: Key, uid: str) -> bool:
@@ -155,21 +155,21 @@ class Cache:
         known = self._backfills.get(key)
         if known is None or known.uid != uid:
             return False
-        self._forget_marks(key)
+        self._remove_from_index(key)
         del self._backfills[key]
         return True
 
-    def _note_marks(self, key: Key, marks: Marks) -> None:
-        if marks.target is not None and marks.phase != "Succeeded":
-            self._writers_of.setdefault(marks.target, set()).add(key)
-        if marks.flying:
-            self._flying.setdefault(key[0], set()).add(key)
+    def _add_to_index(self, key: Key, index: IndexFields) -> None:
+        if index.target is not None and index.phase != "Succeeded":
+            self._writers_of.setdefault(index.target, set()).add(key)
+        if index.active:
+            self._active.setdefault(key[0], set()).add(key)
 
-    def _forget_marks(self, key: Key) -> None:
+    def _remove_from_index(self, key: Key) -> None:
         known = self._backfills.get(key)
         if known is None:
             return
-        for index, name in ((self._writers_of, known.marks.target), (self._flying, key[0])):
+        for index, name in ((self._writers_of, known.index.target), (self._active, key[0])):
             if name is not None and (keys := index.get(name)) is not None:
                 keys.discard(key)
                 if not keys:

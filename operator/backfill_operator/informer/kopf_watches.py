@@ -16,7 +16,7 @@ from kubernetes.aio.client.rest import RESTClientObject
 
 from backfill_api.names import GROUP, PLURAL, ROLE_LABEL, VERSION
 from backfill_operator.informer.cache import Cache, Key
-from backfill_operator.informer.watch_session import ITEMS_OF_A_LIST, Since, session
+from backfill_operator.informer.watch_session import ITEMS_OF_A_LIST, StartVersion, session
 from backfill_operator.kube.resources import PODS, Raw, key_of
 from backfill_operator.metrics import Metrics
 from backfill_operator.settings import OperatorSettings
@@ -27,21 +27,21 @@ WATCHING_LOGGER = "kopf._cogs.clients.watching"
 def registry_of(
     configuration: Configuration,
     cache: Cache,
-    changed: Callable[[Key], None],
-    heard: Callable[[str], None],
+    enqueue: Callable[[Key], None],
+    on_event: Callable[[str], None],
     *,
-    since: Since,
-    unreadable: Callable[[str, object], None],
+    start_version: StartVersion,
+    on_unreadable: Callable[[str, object], None],
 ) -> kopf.OperatorRegistry:
     """Return kopf's registry with our handlers in it.
 
     Args:
         configuration: Address and credentials, as our own client has them.
         cache: Takes what is seen.
-        changed: Told which Backfill to look at.
-        heard: Told of which resource a watch said anything.
-        since: Says from which version on a watch begins.
-        unreadable: Told of what a watch shows and nobody can read.
+        enqueue: Told which Backfill to look at.
+        on_event: Told of which resource a watch said anything.
+        start_version: Says from which version on a watch begins.
+        on_unreadable: Told of what a watch shows and nobody can read.
     """
     registry = kopf.OperatorRegistry()
 
@@ -51,28 +51,28 @@ def registry_of(
         # As our own client: the library reads kubeconfigs and makes the TLS context.
         context = RESTClientObject(configuration).ssl_context
         headers = {"Authorization": header} if header else {}
-        http = session(ssl=context, headers=headers, since=since, unreadable=unreadable)
+        http = session(ssl=context, headers=headers, start_version=start_version, on_unreadable=on_unreadable)
         return kopf.AiohttpSession(server=configuration.host, aiohttp_session=http)
 
     # Coroutines: kopf runs plain functions in threads, and cache and queue belong to the loop.
     @kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)
     async def backfill(event: Any, **_: Any) -> None:
         raw: Raw = event["object"]
-        heard(PLURAL)
+        on_event(PLURAL)
         if event["type"] == "DELETED":
             cache.drop_backfill(key_of(raw), raw["metadata"]["uid"])
-            changed(key_of(raw))
+            enqueue(key_of(raw))
         elif cache.put_backfill(raw):
-            changed(key_of(raw))
+            enqueue(key_of(raw))
 
     @kopf.on.event("", "v1", "pods", labels={ROLE_LABEL: "driver"}, registry=registry)
     async def driver_pod(event: Any, **_: Any) -> None:
         raw: Raw = event["object"]
-        heard(PODS.plural)
+        on_event(PODS.plural)
         gone = event["type"] == "DELETED"
         owner = cache.drop_pod(key_of(raw), raw["metadata"]["uid"]) if gone else cache.put_pod(raw)
         if owner is not None:
-            changed(owner)
+            enqueue(owner)
 
     return registry
 
@@ -90,13 +90,13 @@ def kopf_settings(settings: OperatorSettings) -> kopf.OperatorSettings:
     made.networking.enforce_retry_after = True
     # The task that kopf keeps for an object has nothing to wait for.
     made.queueing.idle_timeout = 0.1
-    made.persistence.diffbase_storage = NoMemory()
+    made.persistence.diffbase_storage = NoDiffBase()
     made.persistence.progress_storage = NoProgress()
     made.process.ultimate_exiting_timeout = None
     return made
 
 
-class NoMemory(kopf.DiffBaseStorage):
+class NoDiffBase(kopf.DiffBaseStorage):
     """What kopf would compare an object with, if one of our handlers wanted to know: nothing.
 
     Its own builds a deep copy of every object at every event: half of the operator's time, for nobody.
@@ -135,7 +135,7 @@ class NoProgress(kopf.ProgressStorage):
         return essence
 
 
-class CountReconnects(logging.Handler):
+class ReconnectCounter(logging.Handler):
     """Counts the watches that kopf makes anew: it tells nobody but its log."""
 
     def __init__(self, metrics: Metrics) -> None:
@@ -150,10 +150,10 @@ class CountReconnects(logging.Handler):
             self._metrics.watch_reconnects.inc()
 
 
-def count_reconnects(metrics: Metrics) -> CountReconnects:
+def count_reconnects(metrics: Metrics) -> ReconnectCounter:
     """Begin to count; what kopf says below the level of our log is still not written, because the log's handler has one."""
     logger = logging.getLogger(WATCHING_LOGGER)
-    handler = CountReconnects(metrics)
+    handler = ReconnectCounter(metrics)
     logger.addHandler(handler)
     logger.setLevel(logging.DEBUG)
     return handler

@@ -46,9 +46,9 @@ class Relist:
         settings: OperatorSettings,
         metrics: Metrics,
         *,
-        changed: Callable[[Key], None],
+        enqueue: Callable[[Key], None],
         monotonic: Callable[[], float],
-        unreadable: Callable[[str, object], None] = lambda _plural, _error: None,
+        on_unreadable: Callable[[str, object], None] = lambda _plural, _error: None,
     ) -> None:
         """Take the hands.
 
@@ -57,19 +57,19 @@ class Relist:
             cache: What is known.
             settings: How often, and in which namespaces.
             metrics: Where repairs are counted.
-            changed: Told which Backfills to look at.
+            enqueue: Told which Backfills to look at.
             monotonic: For the age of the last list.
-            unreadable: Told of what cannot be read: which resource, and why.
+            on_unreadable: Told of what cannot be read: which resource, and why.
         """
-        self._unreadable = unreadable
+        self._on_unreadable = on_unreadable
         self._cluster = cluster
         self._cache = cache
         self._settings = settings
         self._metrics = metrics
-        self._changed = changed
+        self._enqueue = enqueue
         self._monotonic = monotonic
         self._done_at: float | None = None
-        self._heard: set[str] = set()
+        self._watched_since_list: set[str] = set()
         """Resources of which a watch said anything since the last list."""
 
         self._missed: Counter[str] = Counter()
@@ -79,7 +79,7 @@ class Relist:
         """At which version each list began last, by its path."""
 
         self._watched: set[str] = set()
-        self._nudged = asyncio.Event()
+        self._wake = asyncio.Event()
         self.complete = asyncio.Event()
         """Set when everything was listed once: before that, what is not in the cache may be there all the same."""
 
@@ -88,9 +88,9 @@ class Relist:
         """Was everything listed once?"""
         return self.complete.is_set()
 
-    def heard(self, plural: str) -> None:
+    def on_watch_event(self, plural: str) -> None:
         """Take that a watch said something."""
-        self._heard.add(plural)
+        self._watched_since_list.add(plural)
 
     @property
     def missed(self) -> int:
@@ -101,7 +101,7 @@ class Relist:
         """Return how long ago everything was listed last; None: never."""
         return None if self._done_at is None else self._monotonic() - self._done_at
 
-    def since(self, path: str, version: str) -> str:
+    def start_version(self, path: str, version: str) -> str:
         """Return from which version on a watch shows all that no list has shown.
 
         Args:
@@ -112,7 +112,7 @@ class Relist:
             self._watched.add(path)
             return str(self._versions[path])
         # It is watched anew, from now on: what happened in between is on a list that begins later.
-        self._nudged.set()
+        self._wake.set()
         return version
 
     async def run(self) -> None:
@@ -123,12 +123,12 @@ class Relist:
         """
         while True:
             try:
-                self._nudged.clear()
+                self._wake.clear()
                 await self.once()
                 await wait(min(FAILED_AGAIN_S, self._settings.relist_min_seconds))
                 with suppress(TimeoutError):
                     async with asyncio.timeout(self._pause_s()):
-                        await self._nudged.wait()
+                        await self._wake.wait()
             except ApiError as error:
                 _log.warning("the cluster could not be listed: %s", error)
                 await wait(min(FAILED_AGAIN_S, self._settings.relist_min_seconds))
@@ -155,7 +155,7 @@ class Relist:
                 return self._cache.put_pod(raw)
             return key_of(raw) if self._cache.put_backfill(raw) else None
         except UNREADABLE as error:
-            self._unreadable(resource.plural, error)
+            self._on_unreadable(resource.plural, error)
             return None
 
     async def once(self) -> None:
@@ -178,22 +178,22 @@ class Relist:
                         for raw in page:
                             if (key := self._take(raw, resource, known)) is not None:
                                 repaired[resource.plural] += 1
-                                self._changed(key)
+                                self._enqueue(key)
         finally:
             self._cache.end_relist()
         # What was known before the list began, and is on no page of it, is gone.
         for key, uid in backfills.items():
             if self._cache.drop_backfill(key, uid):
                 repaired[BACKFILLS.plural] += 1
-                self._changed(key)
+                self._enqueue(key)
         for key, uid in pods.items():
             if (owner := self._cache.drop_pod(key, uid)) is not None:
                 repaired[PODS.plural] += 1
-                self._changed(owner)
+                self._enqueue(owner)
         self._done_at = self._monotonic()
         self.complete.set()
         if not first:
             for plural, number in repaired.items():
                 self._metrics.relist_repairs.labels(plural).inc(number)
-                self._missed[plural] = 0 if plural in self._heard else self._missed[plural] + bool(number)
-        self._heard.clear()
+                self._missed[plural] = 0 if plural in self._watched_since_list else self._missed[plural] + bool(number)
+        self._watched_since_list.clear()

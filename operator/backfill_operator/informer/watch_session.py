@@ -15,9 +15,9 @@ import aiohttp
 from aiohttp.client_reqrep import ClientResponse
 
 from backfill_api.names import PLURAL
-from backfill_operator.informer.lean import LARGE_BYTES, dumps, slim
-from backfill_operator.informer.shallow_json import loads
+from backfill_operator.informer.compact import LARGE_BYTES, compact, dumps
 from backfill_operator.kube.resources import Raw, key_of
+from backfill_operator.kube.shallow_json import loads
 
 GONE: Final = b'{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired"}}\n'
 """After this kopf lists, and watches anew."""
@@ -32,20 +32,20 @@ READ_AS_IT_IS: Final = 100
 
 _log = logging.getLogger(__name__)
 
-Since = Callable[[str, str], str]
+StartVersion = Callable[[str, str], str]
 """Takes a list's path and version; returns from which version its watch is to begin."""
 
 
 def session(
-    *, ssl: Any, headers: dict[str, str], since: Since, unreadable: Callable[[str, object], None]
+    *, ssl: Any, headers: dict[str, str], start_version: StartVersion, on_unreadable: Callable[[str, object], None]
 ) -> aiohttp.ClientSession:
     """Return the session.
 
     Args:
         ssl: Of the connection, as aiohttp takes it.
         headers: With the credentials.
-        since: Told of each list; says from which version on its watch is to begin.
-        unreadable: Told of what was left out of a watch: the last part of its path, and why.
+        start_version: Told of each list; says from which version on its watch is to begin.
+        on_unreadable: Told of what was left out of a watch: the last part of its path, and why.
     """
 
     class Response(ClientResponse):
@@ -57,7 +57,7 @@ def session(
             metadata = answer.get("metadata") if isinstance(answer, dict) and "items" in answer else None
             if not isinstance(metadata, dict):
                 return answer
-            version = since(self.url.path, str(metadata.get("resourceVersion", "")))
+            version = start_version(self.url.path, str(metadata.get("resourceVersion", "")))
             return {**answer, "items": [], "metadata": {"resourceVersion": version}}
 
         async def start(self, connection: Any) -> ClientResponse:
@@ -65,7 +65,7 @@ def session(
             await super().start(connection)
             if self.url.query.get("watch") == "true" and self.status < 400:
                 plural = self.url.path.rsplit("/", 1)[-1]
-                self.content = Lines(self.content, plural, unreadable)  # type: ignore[assignment]
+                self.content = WatchLines(self.content, plural, on_unreadable)  # type: ignore[assignment]
             return self
 
     return aiohttp.ClientSession(
@@ -73,14 +73,14 @@ def session(
     )
 
 
-class Lines:
+class WatchLines:
     """The lines of a watch, in the place of the stream that they come from."""
 
-    def __init__(self, stream: Any, plural: str, unreadable: Callable[[str, object], None]) -> None:
+    def __init__(self, stream: Any, plural: str, on_unreadable: Callable[[str, object], None]) -> None:
         """Take the stream, and what it shows."""
         self._stream = stream
         self._plural = plural
-        self._unreadable = unreadable
+        self._on_unreadable = on_unreadable
 
     def __getattr__(self, name: str) -> Any:
         """Be the stream in everything else."""
@@ -99,7 +99,7 @@ class Lines:
                         yield said
                 del buffer[:end]
             elif len(buffer) > LINE_BYTES_MAX:
-                self._unreadable(self._plural, f"a line of more than {LINE_BYTES_MAX:,} bytes")
+                self._on_unreadable(self._plural, f"a line of more than {LINE_BYTES_MAX:,} bytes")
                 yield GONE
                 return
 
@@ -118,10 +118,10 @@ class Lines:
             if kind != "BOOKMARK":
                 key_of(one)
                 who = {name: one[name] for name in ("apiVersion", "kind") if name in one}
-                one = who | slim(one) if self._plural == PLURAL else one | {"metadata": _without_words(metadata)}
+                one = who | compact(one) if self._plural == PLURAL else one | {"metadata": _without_words(metadata)}
             return dumps({"type": kind, "object": one}) + b"\n"
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            self._unreadable(self._plural, f"{type(error).__name__}: {error}")
+            self._on_unreadable(self._plural, f"{type(error).__name__}: {error}")
         return b""
 
 

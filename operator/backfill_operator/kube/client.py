@@ -23,7 +23,6 @@ from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
 
 from backfill_api.names import FIELD_MANAGER
-from backfill_operator.informer.shallow_json import loads_aside
 from backfill_operator.kube.errors import (
     ApiError,
     GoneError,
@@ -35,6 +34,7 @@ from backfill_operator.kube.errors import (
 from backfill_operator.kube.rate import TokenBucket, wait
 from backfill_operator.kube.resources import Raw, Resource
 from backfill_operator.kube.server_clock import ServerClock
+from backfill_operator.kube.shallow_json import loads_aside
 from backfill_operator.settings import OperatorSettings
 
 RESPONSE_BYTES_MAX: Final = 8 * 1024 * 1024
@@ -68,7 +68,7 @@ class Call:
     seconds: float
 
 
-def _nobody(_: Call) -> None:
+def _ignore(_: Call) -> None:
     """Observe nothing."""
 
 
@@ -80,7 +80,7 @@ class Cluster:
         configuration: Configuration,
         settings: OperatorSettings,
         *,
-        observe: Callable[[Call], None] = _nobody,
+        observe: Callable[[Call], None] = _ignore,
         clock: ServerClock | None = None,
         response_bytes_max: int = RESPONSE_BYTES_MAX,
     ) -> None:
@@ -125,7 +125,7 @@ class Cluster:
     async def get(self, resource: Resource, namespace: str, name: str) -> Raw | None:
         """Return the object as it is now, or None when there is none."""
         try:
-            return await self._request("get", "GET", resource, namespace, name, again=True)
+            return await self._request("get", "GET", resource, namespace, name, repeatable=True)
         except NotFoundError:
             return None
 
@@ -152,7 +152,7 @@ class Cluster:
         while True:
             query["limit"] = str(self._size)
             try:
-                page = await self._request("list", "GET", resource, namespace, query=query, again=True)
+                page = await self._request("list", "GET", resource, namespace, query=query, repeatable=True)
             except ResponseTooLargeError as error:
                 if self._size == 1:
                     raise
@@ -234,7 +234,7 @@ class Cluster:
         if grace_s is not None:
             body["gracePeriodSeconds"] = grace_s
         try:
-            await self._request("delete", "DELETE", resource, namespace, name, body=body, again=True)
+            await self._request("delete", "DELETE", resource, namespace, name, body=body, repeatable=True)
         except NotFoundError:
             return False
         return True
@@ -251,7 +251,7 @@ class Cluster:
         *,
         query: Mapping[str, str] | None = None,
         body: Raw | None = None,
-        again: bool = False,
+        repeatable: bool = False,
     ) -> Raw:
         url = self._configuration.host + resource.path(namespace, name, subresource)
         if query:
@@ -270,7 +270,7 @@ class Cluster:
                 error = UnavailableError(0, "NoAnswer", f"{method} {plural}: {type(cause).__name__}: {cause}")
             finally:
                 self._observe(Call(verb, plural, resource.group, namespace, status, time.monotonic() - began))
-            delay = _retry_delay(error, number, again=again)
+            delay = _retry_delay(error, number, repeatable=repeatable)
             if delay is None:
                 raise error
             await wait(delay)
@@ -286,7 +286,7 @@ class Cluster:
             data = json.dumps(body, separators=(",", ":")).encode()
             headers["Content-Type"] = MERGE_PATCH if method == "PATCH" else "application/json"
         async with self._http.request(method, url, data=data, headers=headers, allow_redirects=False) as response:
-            self._clock.heard(response.headers.get("Date"))
+            self._clock.on_response(response.headers.get("Date"))
             text = await self._read(response)
             retry_after = _seconds(response.headers.get("Retry-After"))
             try:
@@ -307,11 +307,11 @@ class Cluster:
         return b"".join(chunks)
 
 
-def _retry_delay(error: ApiError, number: int, *, again: bool) -> float | None:
+def _retry_delay(error: ApiError, number: int, *, repeatable: bool) -> float | None:
     """Return how long to wait before the same request may be made again; None: it may not."""
     if not isinstance(error, UnavailableError) or number + 1 >= TRIES_MAX:
         return None
-    if not again and error.status != 429:
+    if not repeatable and error.status != 429:
         return None
     if error.retry_after is not None:
         return error.retry_after if error.retry_after <= RETRY_MAX_S else None

@@ -38,7 +38,7 @@ class EventRecorder:
         self._cluster = cluster
         self._identity = identity
         self._now_ms = now_ms
-        self._said: OrderedDict[bytes, int] = OrderedDict()
+        self._recorded: OrderedDict[bytes, int] = OrderedDict()
         self._waiting: asyncio.Queue[tuple[str, Raw]] = asyncio.Queue(WAITING_MAX)
         self._bucket = TokenBucket(EVENTS_PER_S, 5 * EVENTS_PER_S)
 
@@ -47,11 +47,11 @@ class EventRecorder:
         metadata, now_ms = backfill["metadata"], self._now_ms()
         words = f"{metadata['uid']}\0{note.kind}\0{note.reason}\0{note.message}"
         key = hashlib.sha256(words.encode(errors="replace")).digest()
-        before = self._said.pop(key, None)
-        self._said[key] = now_ms if before is None or now_ms - before >= SILENCE_MS else before
-        while len(self._said) > KNOWN_MAX:
-            self._said.popitem(last=False)
-        if self._said[key] != now_ms or before == now_ms or self._waiting.full():
+        before = self._recorded.pop(key, None)
+        self._recorded[key] = now_ms if before is None or now_ms - before >= SILENCE_MS else before
+        while len(self._recorded) > KNOWN_MAX:
+            self._recorded.popitem(last=False)
+        if self._recorded[key] != now_ms or before == now_ms or self._waiting.full():
             return
         self._waiting.put_nowait((metadata["namespace"], self._event(metadata, note, key, now_ms)))
 

@@ -33,7 +33,7 @@ class ServerClock:
         """Return milliseconds since 1970 by the server's clock."""
         return self._own_ms() + self.ahead_ms
 
-    def heard(self, date: str | None) -> None:
+    def on_response(self, date: str | None) -> None:
         """Take the `Date` of an answer that has just come; one that cannot be read says nothing."""
         try:
             server_ms = int(parsedate_to_datetime(date or "").timestamp() * 1000)

@@ -16,7 +16,7 @@ from backfill_api.names import UID_LABEL
 from backfill_core.lifecycle.actions import LaunchDriver
 from backfill_core.lifecycle.naming import driver_name
 from backfill_core.lifecycle.observation import Observation, SpecRefused
-from backfill_operator.drivers.certificates import Credentials, Mint
+from backfill_operator.drivers.certificates import CredentialPool, Credentials
 from backfill_operator.kube.client import Cluster
 from backfill_operator.kube.errors import AlreadyExistsError, ApiError, RefusedError
 from backfill_operator.kube.resources import CONFIG_MAPS, PODS, SECRETS, SERVICES, Raw, Resource, resource_of
@@ -25,7 +25,7 @@ from backfill_operator.manifests.config_map import config_map
 from backfill_operator.manifests.driver_pod import driver_pod
 from backfill_operator.manifests.secret import Identity, secret, token_of
 from backfill_operator.manifests.service import service
-from backfill_operator.reconcile.memory import hash_of
+from backfill_operator.reconcile.soft_state import hash_of
 
 COLLISION = "NameCollision"
 MESSAGE_CHARACTERS_MAX = 1024
@@ -81,7 +81,7 @@ class Launcher:
         """Take where they are made, and from what."""
         self._cluster = cluster
         self._manifests = manifests
-        self._mint = Mint()
+        self._credentials = CredentialPool()
         self._doubted: set[str] = set()
         """Namespaces whose newest pod was refused: to ask first costs each launch an eighth of its requests."""
 
@@ -102,7 +102,7 @@ class Launcher:
             RefusedError: the server will not have one of them.
             UnavailableError: nobody knows how far it came.
         """
-        made = self._made(seen, action, replace(await self._mint.take(), token=token))
+        made = self._made(seen, action, replace(await self._credentials.take(), token=token))
         if seen.namespace in self._doubted:
             await self._cluster.create(PODS, seen.namespace, made.pod, dry_run=True)
         await self._ensure(seen, made.config_map, mend=True)

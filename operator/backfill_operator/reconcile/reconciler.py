@@ -33,20 +33,20 @@ from backfill_core.lifecycle.decide import decide
 from backfill_core.lifecycle.naming import base_name, driver_name
 from backfill_core.lifecycle.observation import DriverPod, LaunchFailed, Now, Observation
 from backfill_operator.drivers.certificates import NoCertificateError
-from backfill_operator.drivers.poller import Drivers, Target
+from backfill_operator.drivers.poller import DriverPoller, DriverRef
 from backfill_operator.informer.cache import Cache, Key
-from backfill_operator.informer.lean import is_stub
+from backfill_operator.informer.compact import is_stub
 from backfill_operator.informer.parse import StatusUnreadableError, observation_of, pod_of
 from backfill_operator.kube.client import Cluster
 from backfill_operator.kube.errors import ApiError, ConflictError, NotFoundError, RefusedError, UnavailableError
 from backfill_operator.kube.event_recorder import EventRecorder
 from backfill_operator.kube.resources import BACKFILLS, PODS, Raw
-from backfill_operator.logs import about
+from backfill_operator.logs import log_context
 from backfill_operator.metrics import Metrics
+from backfill_operator.reconcile.driver_slots import DriverSlots
 from backfill_operator.reconcile.launcher import Launcher
-from backfill_operator.reconcile.memory import Memory
-from backfill_operator.reconcile.neighbours import Neighbours
-from backfill_operator.reconcile.slots import Places
+from backfill_operator.reconcile.shared_targets import SharedTargets
+from backfill_operator.reconcile.soft_state import SoftState
 from backfill_operator.reconcile.status_writer import BackfillWriter, CrdOutdatedError
 from backfill_operator.reconcile.workqueue import RetryLaterError
 
@@ -66,13 +66,13 @@ class Reconciler:
         *,
         cluster: Cluster,
         cache: Cache,
-        drivers: Drivers,
+        drivers: DriverPoller,
         launcher: Launcher,
         events: EventRecorder,
         metrics: Metrics,
         objects: BackfillWriter,
-        places: Places,
-        again: Callable[[Key], None],
+        slots: DriverSlots,
+        enqueue: Callable[[Key], None],
         keep_every_s: float,
         now_ms: Callable[[], int],
     ) -> None:
@@ -86,8 +86,8 @@ class Reconciler:
             events: Who tells people.
             metrics: Who counts.
             objects: Who writes Backfills.
-            places: Knows whether there is room for a driver.
-            again: Has a Backfill looked at once more.
+            slots: Knows whether there is room for a driver.
+            enqueue: Has a Backfill looked at once more.
             keep_every_s: How often the objects of a running attempt are looked for.
             now_ms: Wall time.
         """
@@ -98,12 +98,12 @@ class Reconciler:
         self._events = events
         self._metrics = metrics
         self.objects = objects
-        self._again = again
-        self._places = places
-        self._neighbours = Neighbours(cache, events, again)
+        self._enqueue = enqueue
+        self._slots = slots
+        self._shared_targets = SharedTargets(cache, events, enqueue)
         self._keep_every_s = keep_every_s
         self._now_ms = now_ms
-        self._memories: dict[Key, Memory] = {}
+        self._soft_states: dict[Key, SoftState] = {}
 
     async def __call__(self, key: Key) -> float | None:
         """Look once; return after how long to look again at the latest.
@@ -112,7 +112,7 @@ class Reconciler:
             RetryLaterError: somebody was quicker, or the API server is in trouble.
             ApiError: it would not do it.
         """
-        with about("/".join(key)), self._metrics.reconcile_seconds.time():
+        with log_context("/".join(key)), self._metrics.reconcile_seconds.time():
             raw = self._cache.backfill(key)
             if raw is None:
                 self._forget(key)
@@ -130,7 +130,7 @@ class Reconciler:
             except UnavailableError as trouble:
                 raise RetryLaterError(str(trouble), after_s=trouble.retry_after or 0.0) from trouble
             except StatusUnreadableError as error:
-                return self._told(raw, error.reason, error)
+                return self._notify(raw, error.reason, error)
 
     async def _whole(self, key: Key) -> Raw:
         """Return a Backfill that is too large to be kept.
@@ -144,27 +144,27 @@ class Reconciler:
         self._cache.put_backfill(raw)
         return raw
 
-    def _told(self, raw: Raw, reason: str, error: Exception) -> float:
+    def _notify(self, raw: Raw, reason: str, error: Exception) -> float:
         """Say by event and log what cannot be said in a status that cannot be kept or read."""
         self._events.note(raw, EventNote("Warning", reason, str(error)))
         _log.error("%s", error)
         return UNREADABLE_AGAIN_S
 
     def _forget(self, key: Key) -> None:
-        self._memories.pop(key, None)
-        self._neighbours.forget(key)
-        self._places.forget(key)
+        self._soft_states.pop(key, None)
+        self._shared_targets.forget(key)
+        self._slots.forget(key)
         self._drivers.leave(key)
 
     async def _look(self, key: Key, raw: Raw) -> float | None:
         seen = self._observe(key, raw)
         attempt, heard = seen.status.attempt, seen.look.progress if seen.look else None
         number, epoch = attempt.number if attempt else None, heard.epoch if heard else None
-        with about("/".join(key), attempt=number, epoch=epoch):
+        with log_context("/".join(key), attempt=number, epoch=epoch):
             try:
                 return await self._decide(key, raw, seen)
             except CrdOutdatedError as error:
-                return self._told(raw, error.reason, error)
+                return self._notify(raw, error.reason, error)
 
     async def _decide(self, key: Key, raw: Raw, seen: Observation) -> float | None:
         decision = self._decided(key, seen)
@@ -173,18 +173,18 @@ class Reconciler:
             seen = replace(seen, pods=pods, live=True)
             decision = self._decided(key, seen)
         try:
-            return await self._carry_out(key, raw, seen, decision)
+            return await self._execute(key, raw, seen, decision)
         finally:
-            self._places.give_back(key)
+            self._slots.release(key)
 
     def _decided(self, key: Key, seen: Observation) -> Decision:
         """Decide; a launch has its place from here on, with nobody in between."""
-        decision = decide(replace(seen, no_room=self._places.no_room(key)), Now(self._now_ms()))
+        decision = decide(replace(seen, no_room=self._slots.no_room(key)), Now(self._now_ms()))
         if any(isinstance(one, LaunchDriver) for one in decision.actions):
-            self._places.take(key)
+            self._slots.reserve(key)
         return decision
 
-    async def _carry_out(self, key: Key, raw: Raw, seen: Observation, decision: Decision) -> float | None:
+    async def _execute(self, key: Key, raw: Raw, seen: Observation, decision: Decision) -> float | None:
         try:
             return await self._act(key, raw, seen, decision)
         except (RefusedError, CrdOutdatedError):
@@ -195,7 +195,7 @@ class Reconciler:
         return await self._act(key, raw, seen, decide(seen, Now(self._now_ms())))
 
     async def _act(self, key: Key, raw: Raw, seen: Observation, decision: Decision) -> float | None:
-        self._touch_base(key, seen, decision)
+        self._follow_current_driver(key, seen, decision)
         for note in decision.events:
             self._events.note(raw, note)
         return await _Round(self, key, raw, seen, decision).run()
@@ -203,16 +203,16 @@ class Reconciler:
     # ------------------------------------------------------------ observe
     def _observe(self, key: Key, raw: Raw) -> Observation:
         uid = raw["metadata"]["uid"]
-        memory = self._memories.get(key)
-        if memory is None or memory.uid != uid:
-            memory = self._memories[key] = Memory(uid)
-        seen = observation_of(raw, (), launch_failed=memory.launch_failed)
+        state = self._soft_states.get(key)
+        if state is None or state.uid != uid:
+            state = self._soft_states[key] = SoftState(uid)
+        seen = observation_of(raw, (), launch_failed=state.launch_failed)
         attempt = seen.status.attempt
         number = attempt.number if attempt is not None else 1
         pods = self._cache.pods(key, driver_name(seen.name, number))
-        self._neighbours.tell_what_was_dropped(key, raw)
-        token_hash = memory.token_hash(number if attempt is not None and attempt.state == "Planned" else None)
-        look, beside = self._drivers.look(key, number), self._neighbours.of(key)
+        self._shared_targets.warn_of_pruned_fields(key, raw)
+        token_hash = state.token_hash(number if attempt is not None and attempt.state == "Planned" else None)
+        look, beside = self._drivers.look(key, number), self._shared_targets.of(key)
         return replace(seen, pods=pods, look=look, beside=beside, token_hash=token_hash)
 
     async def _live_pods(self, seen: Observation, pod_name: str) -> tuple[DriverPod, ...]:
@@ -242,9 +242,9 @@ class Reconciler:
             self._cache.put_backfill(there)
         elif known is not None:
             self._cache.drop_backfill(key, known["metadata"]["uid"])
-            self._again(key)
+            self._enqueue(key)
 
-    def _touch_base(self, key: Key, seen: Observation, decision: Decision) -> None:
+    def _follow_current_driver(self, key: Key, seen: Observation, decision: Decision) -> None:
         """Follow the driver that the decision stands on, and nobody else's."""
         attempt = decision.status.attempt
         pod = None
@@ -254,32 +254,32 @@ class Reconciler:
             self._drivers.leave(key)
             return
         ip = self._cache.ip(seen.namespace, pod.name)
-        self._drivers.follow(key, Target(seen.namespace, pod.name, pod.uid, attempt.number, pod.ready, ip))
+        self._drivers.follow(key, DriverRef(seen.namespace, pod.name, pod.uid, attempt.number, pod.ready, ip))
 
     # ------------------------------------------------------------ act
     async def launch(self, key: Key, seen: Observation, action: LaunchDriver) -> bool:
         """Make an attempt; when the API server will not, remember its words for the next look, which is at once."""
         began = time.monotonic()
-        memory = self._memories[key]
+        state = self._soft_states[key]
         try:
-            memory.token_of = action.attempt
-            pod = await self.launcher.launch(seen, action, memory.token)
+            state.token_of = action.attempt
+            pod = await self.launcher.launch(seen, action, state.token)
         except (ApiError, NoCertificateError) as error:
-            memory.unanswered += 1
-            if isinstance(error, UnavailableError) and memory.unanswered <= UNANSWERED_MAX:
+            state.unanswered += 1
+            if isinstance(error, UnavailableError) and state.unanswered <= UNANSWERED_MAX:
                 raise
             status, reason = (error.status, error.reason) if isinstance(error, ApiError) else (0, error.reason)
             words = error.message if isinstance(error, ApiError) else str(error)
-            memory.launch_failed = LaunchFailed(action.attempt, self._now_ms(), status, reason, words)
+            state.launch_failed = LaunchFailed(action.attempt, self._now_ms(), status, reason, words)
             self._metrics.launch_failures.labels(reason or str(status)).inc()
             _log.warning("attempt %d was not made: %s", action.attempt, error)
-            self._again(key)
+            self._enqueue(key)
             return False
-        memory.launch_failed, memory.unanswered = None, 0
+        state.launch_failed, state.unanswered = None, 0
         self._metrics.launch_seconds.observe(time.monotonic() - began)
         _log.info("attempt %d: pod %s", action.attempt, pod["metadata"]["name"], extra={"attempt": action.attempt})
         self._cache.put_pod(pod)
-        self._again(key)
+        self._enqueue(key)
         return True
 
     async def delete_pod(self, namespace: str, action: DeletePod) -> None:
@@ -291,10 +291,10 @@ class Reconciler:
 
     def keep_in_s(self, key: Key) -> float:
         """Return when the objects of an attempt are to be looked for again; a restart spreads them over one period."""
-        memory, now = self._memories[key], time.monotonic()
-        if memory.kept_at is None:
-            memory.kept_at = now - random.random() * self._keep_every_s
-        return max(0.0, memory.kept_at + self._keep_every_s - now)
+        state, now = self._soft_states[key], time.monotonic()
+        if state.kept_at is None:
+            state.kept_at = now - random.random() * self._keep_every_s
+        return max(0.0, state.kept_at + self._keep_every_s - now)
 
     async def keep(self, key: Key, raw: Raw, seen: Observation, decision: Decision, action: EnsureObjects) -> Raw:
         """Make again what of a running attempt's objects is gone; return the Backfill, which is written before that."""
@@ -311,7 +311,7 @@ class Reconciler:
                 self._events.note(raw, EventNote("Warning", "SecretMissing", f"{words}; restart the attempt"))
             if mended := ", ".join(sorted(lost - {"Secret"})):
                 self._events.note(raw, EventNote("Warning", "ObjectsMissing", f"{pod_name}: made again: {mended}"))
-        self._memories[key].kept_at = time.monotonic()
+        self._soft_states[key].kept_at = time.monotonic()
         return raw
 
     def send(self, key: Key, actions: tuple[Action, ...]) -> None:

@@ -44,7 +44,7 @@ class BackfillWriter:
         metrics: Metrics,
         progress_per_s: float,
         *,
-        tell: Callable[[Raw, EventNote], None],
+        notify: Callable[[Raw, EventNote], None],
         now_ms: Callable[[], int],
         monotonic: Callable[[], float],
     ) -> None:
@@ -55,7 +55,7 @@ class BackfillWriter:
             cache: Told at once, because a watch may need a while.
             metrics: Who counts progress writes.
             progress_per_s: Writes for the sake of progress alone, of all Backfills together.
-            tell: Takes events about a Backfill.
+            notify: Takes events about a Backfill.
             now_ms: Wall time.
             monotonic: For the bucket.
         """
@@ -63,7 +63,7 @@ class BackfillWriter:
         self._cache = cache
         self._metrics = metrics
         self._bucket = TokenBucket.capped(progress_per_s)
-        self._tell = tell
+        self._notify = notify
         self._now_ms = now_ms
         self._monotonic = monotonic
         self._progress_ms: dict[str, int] = {}
@@ -95,7 +95,7 @@ class BackfillWriter:
             if refused.status not in INVALID or not any(one in words for one in REPORTED):
                 raise
             note = EventNote("Warning", STATUS_REFUSED, f"written without what the driver reports: {refused.message}")
-            self._tell(raw, note)
+            self._notify(raw, note)
             change = changes(raw.get("status") or {}, {k: v for k, v in words.items() if k not in REPORTED})
             if not change and not fence:
                 return raw

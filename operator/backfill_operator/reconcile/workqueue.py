@@ -43,22 +43,22 @@ class WorkQueue(Generic[K]):
         self,
         *,
         chance: Callable[[], float] = random.random,
-        waited: Callable[[float], None] = lambda _: None,
-        failed: Callable[[K, Exception], None] = lambda _key, _error: None,
+        on_waited: Callable[[float], None] = lambda _: None,
+        on_failed: Callable[[K, Exception], None] = lambda _key, _error: None,
     ) -> None:
         """Start empty.
 
         Args:
             chance: Spreads delays; a test gives its own.
-            waited: Told how long each key lay ready before it was taken.
-            failed: Told of every look that raised; must not raise.
+            on_waited: Told how long each key lay ready before it was taken.
+            on_failed: Told of every look that raised; must not raise.
         """
         self._chance = chance
-        self._waited = waited
-        self._failed = failed
+        self._on_waited = on_waited
+        self._on_failed = on_failed
         self._ready: OrderedDict[K, float] = OrderedDict()
         self._working: set[K] = set()
-        self._again: dict[K, float] = {}
+        self._added_while_working: dict[K, float] = {}
         """Keys that were added while they were worked on, and since when."""
 
         self._due: dict[K, float] = {}
@@ -99,14 +99,14 @@ class WorkQueue(Generic[K]):
         now = asyncio.get_running_loop().time()
         self._due.pop(key, None)
         if key in self._working:
-            self._again.setdefault(key, now)
+            self._added_while_working.setdefault(key, now)
         elif key not in self._ready:
             self._ready[key] = now
             self._changed.set()
 
     def add_after(self, key: K, seconds: float) -> None:
         """Have a key looked at after this long, or when it is already due earlier, then."""
-        if key in self._ready or key in self._again:
+        if key in self._ready or key in self._added_while_working:
             return
         due = asyncio.get_running_loop().time() + max(0.0, seconds)
         if self._due.get(key, due) >= due:
@@ -125,7 +125,7 @@ class WorkQueue(Generic[K]):
     async def run(self, work: Work[K], workers: int) -> None:
         """Look at keys until cancelled, so many at a time.
 
-        What `work` raises is told to `failed`, and the key waits; only cancellation ends a worker.
+        What `work` raises is told to `on_failed`, and the key waits; only cancellation ends a worker.
         """
         async with asyncio.TaskGroup() as group:
             for number in range(workers):
@@ -140,7 +140,7 @@ class WorkQueue(Generic[K]):
                 self._failures.pop(key, None)
             except Exception as error:  # noqa: BLE001 - one Backfill must never end the loop of all
                 delay = self._backoff(key, error)
-                self._failed(key, error)
+                self._on_failed(key, error)
             finally:
                 self._give_back(key, delay)
 
@@ -151,7 +151,7 @@ class WorkQueue(Generic[K]):
             if self._ready:
                 key, since = self._ready.popitem(last=False)
                 self._working.add(key)
-                self._waited(loop.time() - since)
+                self._on_waited(loop.time() - since)
                 return key
             self._changed.clear()
             try:
@@ -168,7 +168,7 @@ class WorkQueue(Generic[K]):
 
     def _give_back(self, key: K, delay: float | None) -> None:
         self._working.discard(key)
-        since = self._again.pop(key, None)
+        since = self._added_while_working.pop(key, None)
         if since is not None and not self.failures(key):
             self._ready[key] = since
             self._changed.set()

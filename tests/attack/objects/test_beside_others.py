@@ -26,7 +26,7 @@ from backfill_api.names import (
 )
 from backfill_api.status.progress import Progress
 from backfill_core.lifecycle.naming import driver_name
-from backfill_operator.reconcile.dropped_fields import LAST_APPLIED
+from backfill_operator.informer.pruned_fields import LAST_APPLIED
 
 CROWD = 10
 WITHIN_S = 40

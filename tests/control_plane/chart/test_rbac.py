@@ -16,7 +16,7 @@ async def everything(rig):
     """Have the operator do all that it can do."""
     rig.store.create("configmaps", rig.namespace, {"metadata": {"name": "taken-1-driver"}, "data": {}})
     rig.create("taken")
-    quicker = Fault("deed", verb="patch", plural="backfills", deed=lambda _: rig.annotate("short", edited="yes"))
+    quicker = Fault("action", verb="patch", plural="backfills", action=lambda _: rig.annotate("short", edited="yes"))
     rig.api.faults.append(quicker)
     rig.create("short", ttlSecondsAfterFinished=1, retainDriver="Never")
     await rig.until_holds("Running", "short")

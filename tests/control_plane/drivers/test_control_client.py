@@ -9,7 +9,7 @@ import pytest
 from support.drivers.driver_double import DriverDouble, server_context
 
 from backfill_api.wire import Command, CommandRequest, PauseCommand
-from backfill_operator.drivers.certificates import BATCH, Mint, NoCertificateError, fingerprint, mint
+from backfill_operator.drivers.certificates import BATCH, CredentialPool, NoCertificateError, fingerprint, mint
 from backfill_operator.drivers.control_client import ControlClient, DriverAddress, DriverUnreachableError
 
 PAUSE = Command(type="Pause", pause=PauseCommand(scope="All"))
@@ -71,10 +71,10 @@ class TestWhomItTrusts:
         assert fingerprint(one.certificate) != fingerprint(other.certificate)
 
 
-class TestTheMint:
+class TestTheCredentialPool:
     async def test_nobody_gets_what_somebody_has(self):
         """Made in batches, given away once."""
-        given = Mint()
+        given = CredentialPool()
         taken = await asyncio.gather(*(given.take() for _ in range(BATCH + 3)))
         assert len({one.token for one in taken}) == len({one.key for one in taken}) == BATCH + 3
 
@@ -132,9 +132,9 @@ class TestACommand:
 
 class TestWhatItBelieves:
     async def test_no_answer_in_time(self):
-        """One deaf driver must not hold up the others."""
+        """One unresponsive driver must not hold up the others."""
         async with driver(timeout_s=0.1) as (double, client, address):
-            double.deaf = True
+            double.unresponsive = True
             with pytest.raises(DriverUnreachableError):
                 await client.progress(address)
 

@@ -10,7 +10,7 @@ from support.drivers.driver_double import RECEIPT, DriverDouble, server_context
 from backfill_api.wire import Command, CommandRequest, PauseCommand
 from backfill_operator.drivers.certificates import fingerprint, mint
 from backfill_operator.drivers.control_client import ControlClient, DriverAddress
-from backfill_operator.drivers.poller import DEAF_EVERY_S, Drivers, Target
+from backfill_operator.drivers.poller import UNRESPONSIVE_EVERY_S, DriverPoller, DriverRef
 from backfill_operator.kube.server_clock import wall_ms
 from backfill_operator.metrics import Metrics
 from backfill_operator.settings import OperatorSettings
@@ -18,7 +18,7 @@ from backfill_operator.settings import OperatorSettings
 PAUSE = Command(type="Pause", pause=PauseCommand(scope="All"))
 
 
-class Spoken(DriverDouble):
+class ScriptedDriver(DriverDouble):
     """Says something else than a driver would, on some paths."""
 
     def __init__(self, **options):
@@ -33,7 +33,7 @@ class Spoken(DriverDouble):
         return await super()._route(method, path, headers, reader)
 
 
-class Room:
+class DriverFleet:
     """So many doubles, and Drivers that follow all of them."""
 
     def __init__(self, number, **settings):
@@ -45,15 +45,15 @@ class Room:
     async def __aenter__(self):
         self._stack = contextlib.AsyncExitStack()
         for number, credentials in enumerate(await mint(self.number)):
-            double = Spoken(token=credentials.token)
+            double = ScriptedDriver(token=credentials.token)
             await double.start(ssl_context=server_context(credentials.certificate, credentials.key))
             self._stack.push_async_callback(double.stop, abruptly=True)
             pin = fingerprint(credentials.certificate)
             self.addresses[str(number)] = DriverAddress(1, double.url, credentials.token, pin)
             self.doubles.append(double)
         client = await self._stack.enter_async_context(ControlClient(self.settings.control_timeout_seconds))
-        self.drivers = Drivers(
-            client, self._locate, self.settings, self.metrics, changed=lambda _: self.changed.set(), now_ms=wall_ms
+        self.drivers = DriverPoller(
+            client, self._locate, self.settings, self.metrics, enqueue=lambda _: self.changed.set(), now_ms=wall_ms
         )
         self._stack.push_async_callback(self.drivers.close)
         return self
@@ -61,12 +61,12 @@ class Room:
     async def __aexit__(self, *_):
         await self._stack.aclose()
 
-    async def _locate(self, target):
-        return self.addresses[target.pod_name]
+    async def _locate(self, driver):
+        return self.addresses[driver.pod_name]
 
     def follow(self, *numbers):
         for one in numbers or range(self.number):
-            self.drivers.follow(self.key(one), Target("shop", str(one), f"uid-{one}", 1, True, "127.0.0.1"))
+            self.drivers.follow(self.key(one), DriverRef("shop", str(one), f"uid-{one}", 1, True, "127.0.0.1"))
 
     @staticmethod
     def key(number):
@@ -76,7 +76,7 @@ class Room:
         return self.drivers.look(self.key(number), 1)
 
     def looks(self, outcome):
-        return self.metrics.registry.get_sample_value("backfill_operator_driver_looks_total", {"outcome": outcome}) or 0
+        return self.metrics.registry.get_sample_value("backfill_operator_driver_polls_total", {"outcome": outcome}) or 0
 
     def pause(self, number, revision=1):
         self.drivers.send(self.key(number), (CommandRequest(attempt=1, revision=revision, command=PAUSE),))
@@ -100,59 +100,59 @@ class TestWhateverADriverSays:
     @pytest.mark.parametrize(("path", "body"), UNUSABLE.values(), ids=UNUSABLE.keys())
     async def test_it_is_asked_again(self, path, body):
         """An answer that ended its task would leave the job without a pause, a stop and a progress for ever."""
-        async with Room(1) as room:
-            [double] = room.doubles
+        async with DriverFleet(1) as fleet:
+            [double] = fleet.doubles
             double.instead[path] = body
-            room.follow()
-            await room.until(lambda: room.look() and room.look().unreachable_since_ms)
-            assert room.look().unreachable
+            fleet.follow()
+            await fleet.until(lambda: fleet.look() and fleet.look().unreachable_since_ms)
+            assert fleet.look().unreachable
             double.instead.clear()
-            await room.until(lambda: room.look().heard_ms and room.look().unreachable_since_ms is None)
+            await fleet.until(lambda: fleet.look().heard_ms and fleet.look().unreachable_since_ms is None)
 
-            assert room.looks("answered") >= 1
-            assert room.look().unreachable == ""
+            assert fleet.looks("answered") >= 1
+            assert fleet.look().unreachable == ""
 
     async def test_a_receipt_that_no_status_can_hold_is_no_answer(self):
         """It is looked at where it comes in, and the driver is asked again."""
-        async with Room(1) as room:
-            room.doubles[0].instead["/v1/receipt"] = UNUSABLE["a receipt that no status can hold"][1]
-            room.follow()
-            await room.until(lambda: room.looks("unreachable") >= 2)
+        async with DriverFleet(1) as fleet:
+            fleet.doubles[0].instead["/v1/receipt"] = UNUSABLE["a receipt that no status can hold"][1]
+            fleet.follow()
+            await fleet.until(lambda: fleet.looks("unreachable") >= 2)
 
 
-class TestDeafDrivers:
+class TestUnresponsiveDrivers:
     async def test_hold_up_nobody(self):
         """One at a time may be asked, three never answer, and the fourth is heard as if it were alone."""
-        async with Room(4, poll_concurrency=1) as room:
-            for double in room.doubles[:3]:
-                double.deaf = True
-            room.follow()
-            await room.until(lambda: all((one := room.look(n)) and one.unreachable_since_ms for n in range(3)))
-            before = room.doubles[3].asked
-            await room.until(lambda: room.doubles[3].asked >= before + 8, within_s=1.5)
+        async with DriverFleet(4, poll_concurrency=1) as fleet:
+            for double in fleet.doubles[:3]:
+                double.unresponsive = True
+            fleet.follow()
+            await fleet.until(lambda: all((one := fleet.look(n)) and one.unreachable_since_ms for n in range(3)))
+            before = fleet.doubles[3].asked
+            await fleet.until(lambda: fleet.doubles[3].asked >= before + 8, within_s=1.5)
 
     async def test_a_command_waits_for_no_time_out(self):
         """Those who are merely looked at have a lane of their own."""
-        async with Room(2, poll_concurrency=1, control_timeout_seconds=3.0) as room:
-            room.follow(1)
-            await room.until(lambda: room.look(1) and room.look(1).heard_ms)
-            room.doubles[0].deaf = True
-            room.follow(0)
-            await room.until(lambda: room.drivers._asking.locked())
-            room.pause(1)
-            await room.until(lambda: any(ack.outcome == "Applied" for ack in room.look(1).acks), within_s=1.0)
+        async with DriverFleet(2, poll_concurrency=1, control_timeout_seconds=3.0) as fleet:
+            fleet.follow(1)
+            await fleet.until(lambda: fleet.look(1) and fleet.look(1).heard_ms)
+            fleet.doubles[0].unresponsive = True
+            fleet.follow(0)
+            await fleet.until(lambda: fleet.drivers._asking.locked())
+            fleet.pause(1)
+            await fleet.until(lambda: any(ack.outcome == "Applied" for ack in fleet.look(1).acks), within_s=1.0)
 
     async def test_are_asked_less_and_less(self):
         """Down to every ten seconds, and what was sent before does not change that; a new command does, at once."""
-        async with Room(1, poll_seconds=DEAF_EVERY_S, control_timeout_seconds=0.1) as room:
-            room.doubles[0].deaf = True
-            room.follow()
-            await room.until(lambda: room.looks("unreachable") == 1)
-            room.pause(0)
-            await room.until(lambda: room.looks("unreachable") == 2)
+        async with DriverFleet(1, poll_seconds=UNRESPONSIVE_EVERY_S, control_timeout_seconds=0.1) as fleet:
+            fleet.doubles[0].unresponsive = True
+            fleet.follow()
+            await fleet.until(lambda: fleet.looks("unreachable") == 1)
+            fleet.pause(0)
+            await fleet.until(lambda: fleet.looks("unreachable") == 2)
             for _ in range(5):
-                room.pause(0)
+                fleet.pause(0)
                 with pytest.raises(TimeoutError):
-                    await room.until(lambda: room.looks("unreachable") > 2, within_s=0.1)
-            room.pause(0, revision=2)
-            await room.until(lambda: room.looks("unreachable") == 3)
+                    await fleet.until(lambda: fleet.looks("unreachable") > 2, within_s=0.1)
+            fleet.pause(0, revision=2)
+            await fleet.until(lambda: fleet.looks("unreachable") == 3)

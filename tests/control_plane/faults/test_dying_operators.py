@@ -17,7 +17,7 @@ async def up(rig, **spec):
 def strike(rig, when, write):
     """Have the operator die before or after one of its next writes; where there are fewer, it lives, and that is fine too."""
     what = "lose the request" if when == "before" else "lose the answer"
-    rig.api.faults.append(Fault(what, writes=True, dry_run=None, after=write, deed=rig.kill))
+    rig.api.faults.append(Fault(what, writes=True, dry_run=None, after=write, action=rig.kill))
 
 
 class TestDyingOperators:
@@ -27,7 +27,7 @@ class TestDyingOperators:
         """Whatever was done is found; whatever was not is done."""
         async with Rig() as rig:
             what = "lose the request" if when == "before" else "lose the answer"
-            rig.api.faults.append(Fault(what, writes=True, dry_run=None, after=write, deed=rig.kill))
+            rig.api.faults.append(Fault(what, writes=True, dry_run=None, after=write, action=rig.kill))
             rig.create()
             # The last writes of these come only with the launch's end; a launch has fewer than ten of them.
             await rig.until(lambda: not rig.running.alive or rig.holds("Running"))
@@ -46,7 +46,7 @@ class TestDyingOperators:
             await rig.until_holds("Running")
             await rig.until(rig.progress)
             what = "lose the request" if when == "before" else "lose the answer"
-            rig.api.faults.append(Fault(what, writes=True, dry_run=None, after=write, deed=rig.kill))
+            rig.api.faults.append(Fault(what, writes=True, dry_run=None, after=write, action=rig.kill))
             rig.kubelet.finish(rig.driver())
             await rig.until(lambda: not rig.running.alive or rig.objects() == [])
             rig.restart()
@@ -62,7 +62,7 @@ class TestDyingOperators:
             rig.create()
             await rig.until_holds("Running")
             await rig.until(rig.progress)
-            rig.api.faults.append(Fault("lose the answer", writes=True, dry_run=None, after=write, deed=rig.kill))
+            rig.api.faults.append(Fault("lose the answer", writes=True, dry_run=None, after=write, action=rig.kill))
             rig.kubelet.kill(rig.driver())
             await rig.until(lambda: not rig.running.alive or (rig.attempt() == 2 and rig.holds("Running")))
             rig.restart()

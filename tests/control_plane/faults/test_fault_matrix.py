@@ -9,7 +9,7 @@ from support.cluster.fake_store import Refusal
 from support.operators.rig import NAMESPACE, Rig
 
 from backfill_core.errors import EXIT_STOPPED
-from backfill_operator.drivers.poller import DEAF_EVERY_S
+from backfill_operator.drivers.poller import UNRESPONSIVE_EVERY_S
 
 TRUE_WITHIN_S = 10.0
 """Status true so long after the fault stops."""
@@ -68,7 +68,7 @@ class TestConflicts:
             rig.annotate(edited="yes")
 
         async with Rig() as rig:
-            rig.api.faults.append(Fault("deed", verb="patch", plural="backfills", deed=edit, times=3))
+            rig.api.faults.append(Fault("action", verb="patch", plural="backfills", action=edit, times=3))
             rig.create()
             await rig.until_holds("Running", within_s=TRUE_WITHIN_S)
             assert rig.has_one_driver()
@@ -207,10 +207,10 @@ class TestControlThatGoesWrong:
             await rig.until_holds("Running")
             await rig.until(rig.progress)
             double = rig.double()
-            double.deaf = True
+            double.unresponsive = True
             rig.edit(desiredState="Paused")
             await rig.until(lambda: (rig.status().get("control") or {}).get("pending"))
-            double.deaf = False
+            double.unresponsive = False
             await rig.until_holds("Paused", within_s=TRUE_WITHIN_S)
 
             assert [event.revision for event in double.seen] == [1]
@@ -234,15 +234,15 @@ class TestControlThatGoesWrong:
             rig.create()
             await rig.until_holds("Running")
             await rig.until(rig.progress)
-            rig.double().deaf = True
+            rig.double().unresponsive = True
             # The rules give a silent driver fifteen seconds.
             await rig.until(lambda: rig.condition("DriverReady") == ("False", "DriverUnreachable"), within_s=30)
             assert rig.pods() == {"orders-1-driver": "Running"}
             said = next(one for one in rig.status()["conditions"] if one["type"] == "DriverReady")
             assert "did not answer within 1 s" in said["message"]
-            rig.double().deaf = False
+            rig.double().unresponsive = False
             # It was asked less and less.
-            await rig.until_holds("Running", within_s=DEAF_EVERY_S + TRUE_WITHIN_S)
+            await rig.until_holds("Running", within_s=UNRESPONSIVE_EVERY_S + TRUE_WITHIN_S)
 
 
 class TestServersInTrouble:
@@ -278,7 +278,7 @@ class TestPeople:
         for write in range(7):
             async with Rig() as rig:
                 rig.api.faults.append(
-                    Fault("deed", writes=True, dry_run=None, after=write, deed=lambda _, rig=rig: rig.delete())
+                    Fault("action", writes=True, dry_run=None, after=write, action=lambda _, rig=rig: rig.delete())
                 )
                 rig.create()
                 await rig.until(lambda rig=rig: rig.get() is None and rig.objects() == [], TRUE_WITHIN_S)
@@ -290,7 +290,7 @@ class TestPeople:
             def pause(_request):
                 rig.edit(desiredState="Paused")
 
-            rig.api.faults.append(Fault("lose the answer", verb="create", plural="secrets", deed=pause))
+            rig.api.faults.append(Fault("lose the answer", verb="create", plural="secrets", action=pause))
             rig.create()
             await rig.until_holds("Paused", within_s=TRUE_WITHIN_S)
 
@@ -323,7 +323,7 @@ class TestPeople:
         async with Rig() as rig:
             rig.create()
             await rig.until_holds("Running")
-            rig.api.faults.append(Fault("deed", verb="get", plural="services", deed=quicker, times=99))
+            rig.api.faults.append(Fault("action", verb="get", plural="services", action=quicker, times=99))
             made = len([one for one in rig.api.requests if (one.verb, one.plural) == ("create", "services")])
             rig.store.delete("services", *rig.driver())
             await rig.until(lambda: rig.api.faults[0].times < 97)

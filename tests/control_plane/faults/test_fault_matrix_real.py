@@ -44,7 +44,7 @@ class TestARealServer:
             def edit(_request):
                 rig.annotate(edited="yes" + str(fault.times))
 
-            fault = Fault("deed", verb="patch", plural="backfills", deed=edit, times=3)
+            fault = Fault("action", verb="patch", plural="backfills", action=edit, times=3)
             await one_driver_after(rig, fault)
             assert [one for one in rig.api.requests if one.status == 409]
 
@@ -104,7 +104,7 @@ class TestARealServer:
     async def test_an_operator_that_dies_around_a_write(self, real, when, write):
         """The server kept what it was told; the next operator finds it."""
         async with real() as rig:
-            rig.api.faults.append(Fault(when, writes=True, dry_run=None, after=write, deed=rig.kill))
+            rig.api.faults.append(Fault(when, writes=True, dry_run=None, after=write, action=rig.kill))
             rig.create()
             await rig.until(lambda: not rig.running.alive or rig.holds("Running"))
             rig.restart()

@@ -11,12 +11,12 @@ from support.cluster.fake_api import FakeApi
 from support.operators.rig import NAMESPACE, SPEC, Rig
 
 from backfill_operator.informer.cache import Cache
-from backfill_operator.informer.lean import is_stub
+from backfill_operator.informer.compact import is_stub
 from backfill_operator.informer.relist import Relist
-from backfill_operator.informer.shallow_json import DEPTH_MAX, loads
-from backfill_operator.informer.watch_session import GONE, Lines
+from backfill_operator.informer.watch_session import GONE, WatchLines
 from backfill_operator.kube.errors import RefusedError
 from backfill_operator.kube.resources import BACKFILLS
+from backfill_operator.kube.shallow_json import DEPTH_MAX, loads
 from backfill_operator.metrics import Metrics
 from backfill_operator.reconcile.launcher import Launcher
 from backfill_operator.settings import OperatorSettings
@@ -144,8 +144,8 @@ class TestOneThatNobodyCanRead:
 
         cache, left_out, changed = Cache(), [], []
         relist = Relist(
-            OnePage(), cache, OperatorSettings(), Metrics(), changed=changed.append, monotonic=lambda: 0.0,
-            unreadable=lambda plural, _: left_out.append(plural),
+            OnePage(), cache, OperatorSettings(), Metrics(), enqueue=changed.append, monotonic=lambda: 0.0,
+            on_unreadable=lambda plural, _: left_out.append(plural),
         )  # fmt: skip
         await relist.once()
 
@@ -171,7 +171,7 @@ class TestOneThatNobodyCanRead:
                 for chunk in (b'{"a":1}\n' + line, b'\n{"b"', b":2}\n", b'{"unfinished'):
                     yield chunk
 
-        told = [one async for one in Lines(Stream(), "backfills", lambda *_: None).iter_chunked(1)]
+        told = [one async for one in WatchLines(Stream(), "backfills", lambda *_: None).iter_chunked(1)]
 
         assert b"".join(told) == b'{"a":1}\n' + said + b'{"b":2}\n'
 

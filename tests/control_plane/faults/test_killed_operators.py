@@ -30,7 +30,7 @@ def chance_of_the_day():
 def arm(rig, chance):
     """Have the operator die around one of its next writes."""
     what = chance.choice(["lose the request", "lose the answer"])
-    rig.api.faults.append(Fault(what, writes=True, dry_run=None, after=chance.randrange(8), deed=rig.kill))
+    rig.api.faults.append(Fault(what, writes=True, dry_run=None, after=chance.randrange(8), action=rig.kill))
 
 
 def happen(rig, chance, names):
@@ -67,7 +67,7 @@ async def killed_often(rig, chance, kills):
         try:
             await rig.until(lambda one=with_luck: not one.alive, within_s=1.0)
         except AssertionError:
-            # Nothing more to write: the next deed brings something.
+            # Nothing more to write: the next action brings something.
             rig.api.faults.clear()
             assert with_luck.error is None
             continue

@@ -7,7 +7,7 @@ from support.operators.rig import NAMESPACE, SPEC
 from backfill_api.names import ATTEMPT_LABEL, BACKFILL_LABEL, RESTART_ANNOTATION, ROLE_LABEL
 from backfill_core.lifecycle.naming import base_name
 from backfill_operator.informer.cache import Cache
-from backfill_operator.reconcile.dropped_fields import LAST_APPLIED
+from backfill_operator.informer.pruned_fields import LAST_APPLIED
 
 KEY = (NAMESPACE, "orders")
 

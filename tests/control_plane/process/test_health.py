@@ -1,4 +1,4 @@
-"""What the probes answer. Alive and ready are two questions: a standby is ready, a deaf process is not alive."""
+"""What the probes answer. Alive and ready are two questions: a standby is ready, an unresponsive process is not alive."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ async def parts(*, election=False):
         async with api.cluster(settings) as cluster:
             made = SimpleNamespace(api=api, now=0.0, metrics=Metrics(), settings=settings)
             made.relist = Relist(
-                cluster, Cache(), settings, made.metrics, changed=lambda _: None, monotonic=lambda: made.now
+                cluster, Cache(), settings, made.metrics, enqueue=lambda _: None, monotonic=lambda: made.now
             )
             made.election = Election(cluster, settings, now_ms=wall_ms) if election else None
             made.health = Health(settings, made.relist, made.election, made.metrics)
@@ -68,10 +68,10 @@ class TestAlive:
             for number in range(WATCHES_MISSED_MAX):
                 assert made.health.unwell() == ""
                 appear(made.api, number)
-                made.relist.heard(PODS.plural)
+                made.relist.on_watch_event(PODS.plural)
                 await made.relist.once()
             assert "had not shown" in made.health.unwell()
-            made.relist.heard(BACKFILLS.plural)
+            made.relist.on_watch_event(BACKFILLS.plural)
             await made.relist.once()
             assert made.health.unwell() == ""
 

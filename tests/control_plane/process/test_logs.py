@@ -7,7 +7,7 @@ import logging
 import pytest
 from support.operators.rig import Rig
 
-from backfill_operator.logs import about, set_up
+from backfill_operator.logs import configure_logging, log_context
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def log():
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     stream = io.StringIO()
-    set_up("INFO", stream)
+    configure_logging("INFO", stream)
     yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
     root.handlers[:] = handlers
     root.setLevel(level)
@@ -25,7 +25,7 @@ def log():
 class TestLines:
     def test_say_what_they_are_about(self, log):
         """A person looks for a job."""
-        with about("shop/orders", attempt=2, epoch=7):
+        with log_context("shop/orders", attempt=2, epoch=7):
             logging.getLogger("any").info("launched")
         logging.getLogger("any").info("idle")
 
@@ -43,7 +43,7 @@ class TestLines:
             rig.create()
             await rig.until_holds("Running")
             await rig.until(rig.progress)
-            rig.double().deaf = True
+            rig.double().unresponsive = True
             await rig.until(lambda: said("the driver does not answer"))
             rig.store.prune = lambda _plural, status: {**status, "phase": None}
             rig.edit(backoffLimit=5)

@@ -36,7 +36,7 @@ class TestALeaseThatIsLost:
 
         async with Rig(start=False, request_timeout_seconds=10.0, **ELECTED) as rig:
             # Longer than the new leader needs for a launch of its own.
-            late = Fault("slow", verb="create", plural=write, seconds=3, deed=steal)
+            late = Fault("slow", verb="create", plural=write, seconds=3, action=steal)
             rig.api.faults.append(late)
             old = rig.start(identity="a")
             await rig.until(lambda: old.operator.election.leading.is_set())
@@ -68,7 +68,7 @@ class TestALeaseThatIsLost:
                 rig.store.patch(*LEASE, {"spec": rig.store.get(*LEASE)["spec"] | {"holderIdentity": "b"}})
 
             rig.api.faults.append(
-                Fault("slow", verb="patch", plural="backfills", subresource="status", seconds=3, deed=steal)
+                Fault("slow", verb="patch", plural="backfills", subresource="status", seconds=3, action=steal)
             )
             old = rig.start(identity="a")
             await rig.until(lambda: old.operator.election.leading.is_set())

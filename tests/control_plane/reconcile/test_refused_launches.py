@@ -11,7 +11,7 @@ from support.operators.rig import NAMESPACE, Rig
 
 from backfill_api.names import API_VERSION, KIND
 from backfill_operator.manifests.secret import token_of
-from backfill_operator.reconcile.memory import Memory, hash_of
+from backfill_operator.reconcile.soft_state import SoftState, hash_of
 
 
 def owned_secret(rig, *, token):
@@ -24,7 +24,7 @@ def owned_secret(rig, *, token):
 class TestTheTokenOfASecret:
     def test_is_kept_for_one_attempt(self):
         """A try that is made again finds the Secret of the one before it."""
-        memory = Memory("uid")
+        memory = SoftState("uid")
         first = memory.token_hash(None)
         memory.token_of = 1
         assert [memory.token_hash(1), memory.token_hash(1)] == [first, first]
@@ -32,7 +32,7 @@ class TestTheTokenOfASecret:
     @pytest.mark.parametrize("planned", [None, 2])
     def test_is_not_given_to_another_attempt(self, planned):
         """Whoever may read the first Secret could make the second one beforehand."""
-        memory = Memory("uid")
+        memory = SoftState("uid")
         first = memory.token_hash(None)
         memory.token_of = 1
         second = memory.token_hash(planned)
@@ -158,22 +158,22 @@ class TestWhatCannotBeLaunched:
         """It is not touched."""
         async with Rig() as rig:
             pod = {"metadata": {"name": "orders-1-driver"}, "spec": {"containers": [{"name": "a", "image": "b"}]}}
-            stranger = rig.store.create("pods", NAMESPACE, pod)
+            foreign = rig.store.create("pods", NAMESPACE, pod)
             rig.create()
             await rig.until(lambda: rig.condition("Stalled") == ("True", "NameCollision"))
             await rig.until(lambda: [one for one, _ in rig.objects()] == ["pods"])
-            await rig.still(lambda: rig.store.get("pods", *rig.driver()) == stranger, for_s=0.5)
+            await rig.still(lambda: rig.store.get("pods", *rig.driver()) == foreign, for_s=0.5)
 
     async def test_a_secret_that_somebody_else_has(self):
         """It is not read, not changed, not deleted."""
         async with Rig() as rig:
-            stranger = rig.store.create("secrets", NAMESPACE, {"metadata": {"name": "orders-1-driver"}, "data": {}})
+            foreign = rig.store.create("secrets", NAMESPACE, {"metadata": {"name": "orders-1-driver"}, "data": {}})
             rig.create()
             await rig.until(lambda: rig.condition("Stalled") == ("True", "NameCollision"))
             assert rig.pods() == {}
             rig.delete()
             await rig.until(lambda: rig.get() is None)
-            assert rig.store.get("secrets", *rig.driver()) == stranger
+            assert rig.store.get("secrets", *rig.driver()) == foreign
 
     async def test_a_secret_that_was_made_beforehand_in_our_name(self):
         """Whoever may make Secrets may write our owner on one; with its token he would command the driver."""
@@ -195,7 +195,7 @@ class TestWhatCannotBeLaunched:
     async def test_a_secret_of_the_operator_before_it_is_taken(self, what):
         """It died between the Secret and the pod; the next one finds the hash on record, and adds its own."""
         async with Rig() as rig:
-            rig.api.faults.append(Fault(what, verb="create", plural="secrets", deed=rig.kill))
+            rig.api.faults.append(Fault(what, verb="create", plural="secrets", action=rig.kill))
             rig.create()
             await rig.until(lambda: not rig.running.alive)
             before = rig.store.objects["secrets"].get(rig.driver())

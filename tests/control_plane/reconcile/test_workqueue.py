@@ -19,8 +19,8 @@ class Bench:
         self.taken, self.waits, self.errors = [], [], []
         self.queue = WorkQueue(
             chance=lambda: 0.5,
-            waited=self.waits.append,
-            failed=lambda key, error: self.errors.append((key, str(error))),
+            on_waited=self.waits.append,
+            on_failed=lambda key, error: self.errors.append((key, str(error))),
         )
         self.work, self.workers = work, workers
 

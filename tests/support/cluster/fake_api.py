@@ -37,7 +37,7 @@ class Fault:
 
     what: str
     """`lose the request`, `lose the answer`, `answer` (with `status`), `slow` (by `seconds`, before it is done), `slow
-    answer` (after it is done), or nothing but `deed`."""
+    answer` (after it is done), or nothing but `action`."""
 
     verb: str | None = None
     plural: str | None = None
@@ -48,7 +48,7 @@ class Fault:
     reason: str = "InternalError"
     retry_after: int | None = None
     seconds: float = 0.0
-    deed: object = None
+    action: object = None
     """Called with the request: before it is done, or after it when the answer is lost."""
 
     writes: bool = False
@@ -305,8 +305,8 @@ async def suffered(faults, seen):
         if fault.what in ("lose the answer", "slow answer"):
             after.append(fault)
             continue
-        if fault.deed is not None:
-            fault.deed(seen)
+        if fault.action is not None:
+            fault.action(seen)
         match fault.what:
             case "lose the request":
                 raise LostError
@@ -327,8 +327,8 @@ async def delivered(after, seen):
         if fault.what == "slow answer":
             await asyncio.sleep(fault.seconds)
             continue
-        if fault.deed is not None:
-            fault.deed(seen)
+        if fault.action is not None:
+            fault.action(seen)
     if any(fault.what == "lose the answer" for fault in after):
         raise LostError
 

@@ -53,7 +53,7 @@ class DriverDouble:
         self.commands = queue.SimpleQueue()
         self.acks = {}
         self.stopped = asyncio.Event()
-        self.deaf = False
+        self.unresponsive = False
         """Connections are taken and nothing is answered."""
 
         self._asked = {}
@@ -149,7 +149,7 @@ class DriverDouble:
                 while (line := await reader.readline()).strip():
                     name, _, value = line.decode("latin-1").partition(":")
                     headers[name.strip().lower()] = value.strip()
-                if self.deaf:
+                if self.unresponsive:
                     await asyncio.Event().wait()
                 task.busy = True
                 status, kind, body, keep = await self._route(method, path, headers, reader)

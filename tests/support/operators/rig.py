@@ -219,7 +219,7 @@ class Rig:
         return self.operators[-1].operator
 
     def kill(self, _request=None):
-        """Kill the newest operator; may be the deed of a fault."""
+        """Kill the newest operator; may be the action of a fault."""
         self.operators[-1].kill()
 
     def restart(self):

@@ -8,23 +8,23 @@ from backfill_operator.informer.cache import Cache, Key
 from backfill_operator.settings import OperatorSettings
 
 
-class Places:
+class DriverSlots:
     """Counts attempts on record, and those that are about to be; the first that came is the first that is told of room."""
 
-    def __init__(self, cache: Cache, settings: OperatorSettings, again: Callable[[Key], None]) -> None:
+    def __init__(self, cache: Cache, settings: OperatorSettings, enqueue: Callable[[Key], None]) -> None:
         """Take the limits.
 
         Args:
             cache: Knows which attempts are on record.
             settings: How many drivers there may be.
-            again: Has a Backfill looked at that waited.
+            enqueue: Has a Backfill looked at that waited.
         """
         self._cache = cache
         self._in_all = settings.max_drivers
         self._in_namespace = settings.max_drivers_per_namespace
-        self._again = again
-        self._taken: set[Key] = set()
-        """Places that a look has decided to use, and that are not on record yet."""
+        self._enqueue = enqueue
+        self._reserved: set[Key] = set()
+        """Slots that a reconcile has decided to use, and that are not on record yet."""
 
         self._waiting: dict[str, dict[Key, None]] = {}
 
@@ -33,7 +33,7 @@ class Places:
         if not (self._in_all or self._in_namespace):
             return ""
         waiting = self._waiting.get(key[0], {})
-        if key in self._taken or self._cache.flies(key) or self._room(key[0]) > 0:
+        if key in self._reserved or self._cache.has_active_attempt(key) or self._room(key[0]) > 0:
             waiting.pop(key, None)
             if not waiting:
                 self._waiting.pop(key[0], None)
@@ -45,13 +45,13 @@ class Places:
             )
         return f"{self._in_all} drivers run, which is as many as the operator may make"
 
-    def take(self, key: Key) -> None:
+    def reserve(self, key: Key) -> None:
         """Have a place before the attempt is on record: others decide meanwhile."""
-        self._taken.add(key)
+        self._reserved.add(key)
 
-    def give_back(self, key: Key) -> None:
+    def release(self, key: Key) -> None:
         """Take that the attempt is on record, or will not be; tell whoever has room now."""
-        self._taken.discard(key)
+        self._reserved.discard(key)
         self.offer()
 
     def forget(self, key: Key) -> None:
@@ -64,7 +64,7 @@ class Places:
         for namespace, waiting in self._waiting.items():
             room = self._room(namespace)
             for key in list(waiting)[: max(0, room)] if room > 0 else ():
-                self._again(key)
+                self._enqueue(key)
 
     def _room(self, namespace: str) -> int:
         rooms = []
@@ -75,5 +75,7 @@ class Places:
         return min(rooms)
 
     def _used(self, namespace: str | None) -> int:
-        about_to = [key for key in self._taken if namespace in (None, key[0]) and not self._cache.flies(key)]
-        return self._cache.flying(namespace) + len(about_to)
+        about_to = [
+            key for key in self._reserved if namespace in (None, key[0]) and not self._cache.has_active_attempt(key)
+        ]
+        return self._cache.active_attempts(namespace) + len(about_to)

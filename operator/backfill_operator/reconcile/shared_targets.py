@@ -16,25 +16,25 @@ them looked at and written, and whoever makes thousands of one target would keep
 MANY = f"more than {FEW} other Backfills"
 
 
-class Neighbours:
+class SharedTargets:
     """Knows who writes the same table; those whose words change by one that is new or gone are looked at too."""
 
-    def __init__(self, cache: Cache, events: EventRecorder, again: Callable[[Key], None]) -> None:
+    def __init__(self, cache: Cache, events: EventRecorder, enqueue: Callable[[Key], None]) -> None:
         """Take the hands.
 
         Args:
             cache: Knows the targets of all.
             events: Who tells people.
-            again: Has another Backfill looked at.
+            enqueue: Has another Backfill looked at.
         """
         self._cache = cache
         self._events = events
-        self._again = again
+        self._enqueue = enqueue
         self._targets: dict[Key, str] = {}
         self._writers: dict[str, frozenset[Key] | None] = {}
         """Who wrote a target when it was looked at last; None: too many to be told by name."""
 
-        self._told: dict[Key, object] = {}
+        self._warned: dict[Key, object] = {}
         """Of which generation it was told what was dropped."""
 
     def of(self, key: Key) -> tuple[str, ...]:
@@ -48,18 +48,18 @@ class Neighbours:
         others = sorted(writers - {key})
         return tuple(one[1] if one[0] == key[0] else "a Backfill of another namespace" for one in others)
 
-    def tell_what_was_dropped(self, key: Key, raw: Raw) -> None:
+    def warn_of_pruned_fields(self, key: Key, raw: Raw) -> None:
         """Say once which fields of what was applied the API server dropped without a word."""
-        ignored, generation = self._cache.marks(key).ignored, raw["metadata"].get("generation")
-        if ignored and self._told.get(key) != generation:
-            words = f"{', '.join(ignored)}: unknown, so the API server dropped it; kubectl apply --validate=strict refuses it"
+        pruned, generation = self._cache.index(key).pruned, raw["metadata"].get("generation")
+        if pruned and self._warned.get(key) != generation:
+            words = f"{', '.join(pruned)}: unknown, so the API server dropped it; kubectl apply --validate=strict refuses it"
             self._events.note(raw, EventNote("Warning", "FieldIgnored", words))
-            self._told[key] = generation
+            self._warned[key] = generation
 
     def forget(self, key: Key) -> None:
         """Take that a Backfill is gone."""
         self._note(key, None)
-        self._told.pop(key, None)
+        self._warned.pop(key, None)
 
     def _note(self, key: Key, target: str | None) -> None:
         """Take what a Backfill writes; have those looked at who are to be told others than before, never more than a few."""
@@ -70,7 +70,7 @@ class Neighbours:
                 self._writers[one] = now
             if before != now:
                 for other in ((before or frozenset()) | (now or frozenset())) - {key}:
-                    self._again(other)
+                    self._enqueue(other)
         if target is not None:
             self._targets[key] = target
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from backfill_operator.informer.shallow_json import loads
 from backfill_operator.kube.resources import Raw
+from backfill_operator.kube.shallow_json import loads
 
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 SHOWN_MAX: Final = 5
@@ -15,7 +15,7 @@ FREE: Final = frozenset({"template", "resources", "conf", "properties", "options
 """Fields below which any name is kept."""
 
 
-def ignored_fields(raw: Raw) -> tuple[str, ...]:
+def pruned_fields(raw: Raw) -> tuple[str, ...]:
     """Return the paths of `spec` fields in kubectl's copy of what was applied that the object does not have; the first few.
 
     Only a client-side apply leaves a copy. A server-side one is refused for an unknown field, and so is a newer kubectl's.

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from backfill_api.names import OVERRIDE_ANNOTATION, RESTART_ANNOTATION, VERIFY_ANNOTATION
+from backfill_operator.informer.pruned_fields import pruned_fields
+from backfill_operator.informer.targets import target_of
 from backfill_operator.kube.resources import Raw
-from backfill_operator.reconcile.dropped_fields import LAST_APPLIED, ignored_fields
-from backfill_operator.reconcile.targets import target_of
 
 LARGE_BYTES: Final = 16 * 1024
 """Ten times what people write; ten thousand of this size are 160 MiB."""
@@ -26,59 +26,59 @@ METADATA: Final = (
 )  # fmt: skip
 STUB_METADATA: Final = ("name", "namespace", "uid", "resourceVersion", "generation", "deletionTimestamp")
 
-MARK: Final = "backfill.dev/stub"
+STUB_FIELD: Final = "backfill.dev/stub"
 """In a stub, beside metadata: no API server keeps such a field, so nobody can forge it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
+class IndexFields:
     """What is looked up of all Backfills, without reading them."""
 
     phase: str = ""
-    flying: bool = False
+    active: bool = False
     """Is an attempt on record that has not ended?"""
 
     target: str | None = None
     """The table that it writes, in one spelling; None: it cannot be told."""
 
-    ignored: tuple[str, ...] = ()
+    pruned: tuple[str, ...] = ()
     """Fields that somebody applied and the API server dropped."""
 
 
-def slim(raw: Raw) -> Raw:
+def compact(raw: Raw) -> Raw:
     """Return a Backfill without what nobody reads: whole if it is small then, else its stub."""
-    if MARK in raw:
+    if STUB_FIELD in raw:
         return raw
-    small = lean(raw)
+    small = _without_unused(raw)
     if len(dumps(small)) <= LARGE_BYTES:
         return small
-    marks = marks_of(raw)
-    mark = {"phase": marks.phase, "flying": marks.flying, "target": marks.target, "ignored": list(marks.ignored)}
+    index = index_fields_of(raw)
+    stub = {"phase": index.phase, "active": index.active, "target": index.target, "pruned": list(index.pruned)}
     metadata = raw["metadata"]
-    return {"metadata": {name: metadata[name] for name in STUB_METADATA if name in metadata}, MARK: mark}
+    return {"metadata": {name: metadata[name] for name in STUB_METADATA if name in metadata}, STUB_FIELD: stub}
 
 
 def is_stub(raw: Raw) -> bool:
     """Must the object be asked for before it can be looked at?"""
-    return MARK in raw
+    return STUB_FIELD in raw
 
 
-def marks_of(raw: Raw, *, ignored: tuple[str, ...] | None = None) -> Marks:
-    """Return what is looked up of a Backfill, or of its stub; `ignored`: as it is known already."""
-    mark = raw.get(MARK)
-    if isinstance(mark, dict):
-        return Marks(mark["phase"], mark["flying"], mark["target"], tuple(mark["ignored"]))
+def index_fields_of(raw: Raw, *, pruned: tuple[str, ...] | None = None) -> IndexFields:
+    """Return what is looked up of a Backfill, or of its stub; `pruned`: as it is known already."""
+    stub = raw.get(STUB_FIELD)
+    if isinstance(stub, dict):
+        return IndexFields(stub["phase"], stub["active"], stub["target"], tuple(stub["pruned"]))
     status = _mapping(raw.get("status"))
     phase, state = status.get("phase"), _mapping(status.get("attempt")).get("state")
-    return Marks(
+    return IndexFields(
         phase=phase[:64] if isinstance(phase, str) else "",
-        flying=state in ("Planned", "Created"),
+        active=state in ("Planned", "Created"),
         target=target_of(raw),
-        ignored=ignored_fields(raw) if ignored is None else ignored,
+        pruned=pruned_fields(raw) if pruned is None else pruned,
     )
 
 
-def lean(raw: Raw) -> Raw:
+def _without_unused(raw: Raw) -> Raw:
     """Return what the rules read of a Backfill."""
     given = raw["metadata"]
     metadata = {name: given[name] for name in METADATA if name in given}
@@ -96,17 +96,3 @@ def dumps(raw: Raw) -> bytes:
 
 def _mapping(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
-
-
-__all__ = [
-    "ANNOTATIONS",
-    "LARGE_BYTES",
-    "LAST_APPLIED",
-    "MARK",
-    "Marks",
-    "dumps",
-    "is_stub",
-    "lean",
-    "marks_of",
-    "slim",
-]

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.operators.rig import NAMESPACE, SPEC, Rig
 
-from backfill_operator.reconcile.dropped_fields import LAST_APPLIED, ignored_fields
-from backfill_operator.reconcile.targets import target_of
+from backfill_operator.informer.pruned_fields import LAST_APPLIED, pruned_fields
+from backfill_operator.informer.targets import target_of
 
 
 def target(path):
@@ -120,7 +120,7 @@ class TestAFieldThatNobodyKnows:
     )
     def test_is_not_looked_for_in_what_is_no_copy(self, text):
         """An annotation is text."""
-        assert ignored_fields({"metadata": {"annotations": {LAST_APPLIED: text}}, "spec": SPEC}) == ()
+        assert pruned_fields({"metadata": {"annotations": {LAST_APPLIED: text}}, "spec": SPEC}) == ()
 
 
 class TestRoomForDrivers:

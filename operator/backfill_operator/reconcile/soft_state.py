@@ -24,7 +24,7 @@ def hash_of(token: str) -> str:
 
 
 @dataclass(slots=True)
-class Memory:
+class SoftState:
     """Of one Backfill; lost with the operator."""
 
     uid: str
