@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from backfill_core.protocol.messages import Command, Pause, Resume, Stop, Throttle, VerifyNow
+from backfill_core.protocol.commands import Command, Pause, Resume, Stop, Throttle, VerifyNow
 
 HISTORY = "History"
 ALL = "All"

@@ -27,41 +27,31 @@ from backfill_core.errors import (
     VerificationFailedError,
 )
 from backfill_core.job.controls import Controls
-from backfill_core.job.state import JobState, txn_version
+from backfill_core.job.state import JobState
 from backfill_core.job.steps import CATCH_UP, COPY, KEY_PROOF, RECEIPT, START, Course, Facts, begin
 from backfill_core.pacing.throttle import TokenBucket
-from backfill_core.protocol.messages import (
-    Acknowledge,
-    Action,
-    CancelWork,
+from backfill_core.protocol.actions import Acknowledge, Action, CancelWork, Finish, PollSource, Seal, StartWork
+from backfill_core.protocol.clock import Now
+from backfill_core.protocol.commands import Pause, Stop, VerifyNow
+from backfill_core.protocol.epochs import txn_version
+from backfill_core.protocol.events import (
     CommandReceived,
     Event,
-    Finish,
     Head,
-    HeadMoved,
-    KeyProven,
-    LookAtHead,
-    LookFailed,
     OthersCommitted,
-    Pause,
-    ProveKey,
-    Receipt,
-    Seal,
+    PollFailed,
     Sealed,
     SealFailed,
-    StagedFile,
-    StartWork,
-    Stop,
+    SourcePolled,
     StopRequested,
     Tick,
-    Verified,
-    Verify,
-    VerifyNow,
     WorkCancelled,
     WorkFailed,
     WorkFinished,
 )
-from backfill_core.protocol.strategy import Gate, Now, Strategy, StrategyView, WorkIds
+from backfill_core.protocol.receipt import Receipt
+from backfill_core.protocol.strategy import Permits, Strategy, StrategyView, WorkIds
+from backfill_core.protocol.work import KeyProven, ProveKey, StagedFile, Verified, Verify
 
 RETRY_MAX_S = 30.0
 SEAL_SAMPLES_MAX = 512
@@ -230,9 +220,9 @@ class Job:
         match event:
             case Tick():
                 return ()
-            case HeadMoved(head=head):
+            case SourcePolled(head=head):
                 return self._on_head(head)
-            case LookFailed(error=error):
+            case PollFailed(error=error):
                 return self._on_look_failed(error)
             case CommandReceived():
                 return self._on_command(event)
@@ -442,9 +432,9 @@ class Job:
             actions += self._begin_work(now, at_barrier=due)
         return tuple(actions)
 
-    def _gate(self, *, at_barrier: bool) -> Gate:
+    def _gate(self, *, at_barrier: bool) -> Permits:
         open_ = self._fenced and not self._stopping and self._hold_until_s is None and not self._final
-        return Gate(
+        return Permits(
             history=open_ and not self._controls.history_held,
             changes=open_ and not self._controls.changes_held and not self._key_doubtful,
             at_barrier=at_barrier,
@@ -484,25 +474,25 @@ class Job:
             self._ids.epoch += 1
             return actions
         asked, self._barrier_now = self._barrier_now, False
-        return [*actions, *self._harvest_and_seal(now, wanted=bool(self._to_ack) or changed or asked)]
+        return [*actions, *self._prepare_and_seal(now, wanted=bool(self._to_ack) or changed or asked)]
 
-    def _harvest_and_seal(self, now: Now, *, wanted: bool) -> list[Action]:
-        gate, held = self._gate(at_barrier=False), self._stopping or self._controls.history_held
-        self._bucket, harvest = self._strategy.harvest(
-            now, self._bucket, self._ids, release_all=held, may_merge=gate.changes
+    def _prepare_and_seal(self, now: Now, *, wanted: bool) -> list[Action]:
+        permits, held = self._gate(at_barrier=False), self._stopping or self._controls.history_held
+        self._bucket, commit = self._strategy.prepare_commit(
+            now, self._bucket, self._ids, release_all=held, may_merge=permits.changes
         )
         failure = self._strategy.failure
         if failure is not None:
             return list(self._fail(failure))
         self._state = replace(
             self._state,
-            rows_done=self._state.rows_done + harvest.rows,
-            changes_done=self._state.changes_done + harvest.changes,
-            bytes_done=self._state.bytes_done + harvest.bytes,
+            rows_done=self._state.rows_done + commit.rows,
+            changes_done=self._state.changes_done + commit.changes,
+            bytes_done=self._state.bytes_done + commit.bytes,
         )
         verify, self._verify_wanted = self._verify_wanted and self._verify_id is None, False
-        if harvest.files or harvest.dirty or wanted or verify:
-            return [self._seal(harvest.files, verify=verify, reserves=harvest.reserves_epoch)]
+        if commit.files or commit.dirty or wanted or verify:
+            return [self._seal(commit.files, verify=verify, reserves=commit.reserves_epoch)]
         self._ids.epoch += 1
         if self._stopping and not self._running:
             self._outcome = Finish("Stopped")
@@ -608,10 +598,10 @@ class Job:
         self._ids.epoch += 2 if reserves else 1
         return action
 
-    def _look(self) -> LookAtHead:
+    def _look(self) -> PollSource:
         """Look at the source; now and then also whether what will be needed next is still kept (port.md 5.1)."""
         self._looks_asked += 1
-        return LookAtHead(None if self._barriers % KEPT_EVERY else self._strategy.source_version)
+        return PollSource(None if self._barriers % KEPT_EVERY else self._strategy.source_version)
 
     def _verify(self, source_version: int, done: tuple[tuple[int, int], ...] | None) -> StartWork:
         work_id = self._ids.take()

@@ -13,7 +13,7 @@ from typing import Any
 
 from backfill_core.errors import StateMismatchError
 from backfill_core.job.controls import Controls
-from backfill_core.protocol.messages import Receipt, VnodeMismatch
+from backfill_core.protocol.receipt import Receipt, VnodeMismatch
 
 FORMAT = 1
 SIZE_MAX_BYTES = 64 * 1024
@@ -117,14 +117,6 @@ class JobState:
             spec_fields=document.get("specFields", {}),
             driver=document.get("driver", ""),
         )
-
-
-def txn_version(attempt: int, epoch: int) -> int:
-    """Return the Delta transaction version of an epoch: later attempts are above all earlier ones.
-
-    Epochs go on counting over attempts, so 32 bits of them last 136 years of seconds.
-    """
-    return attempt << 32 | epoch
 
 
 def check_same_spec(

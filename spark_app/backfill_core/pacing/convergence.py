@@ -14,7 +14,7 @@ STUCK = "the lag did not fall"
 
 
 @dataclass(frozen=True, slots=True)
-class Yardstick:
+class PendingLimit:
     """The pending limit and the last lags; units are the caller's (versions, or milliseconds of epochs)."""
 
     limit: float | None
@@ -23,7 +23,7 @@ class Yardstick:
     lags: tuple[int, ...] = ()
     """Lag after each of the last steps, oldest first."""
 
-    def step(self, lag: int, elapsed: int) -> Yardstick:
+    def step(self, lag: int, elapsed: int) -> PendingLimit:
         """Take one consumed step: `limit := min(lag, limit - elapsed / 2)`, never below 0 (R-SNAP-25)."""
         before = float(lag) if self.limit is None else self.limit - elapsed / 2
         return replace(self, limit=max(0.0, min(lag, before)), lags=(*self.lags[-STEPS_WATCHED:], lag))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from statistics import linear_regression
-
-from backfill_core.protocol.messages import Piece
 
 GROWTH_MAX = 2.0
 """A split is at most twice, at least half as large as the one before: one odd measurement does no harm."""
@@ -119,14 +117,14 @@ def tapered(usual: int, left: int, *, slots: int) -> int:
     return min(usual, max(-(-left // (2 * slots)), usual // LAST_PART))
 
 
-def cut(prefix: Sequence[int], gap: tuple[int, int], rows_wanted: int, *, exact: bool) -> tuple[int, int] | None:
-    """Cut the next split from the start of a gap.
+def split_span(prefix: Sequence[int], gap: tuple[int, int], rows_wanted: int, *, exact: bool) -> tuple[int, int] | None:
+    """Take the next split from the start of a gap.
 
     Args:
         prefix: First row of each file, then the number of all rows.
-        gap: Missing interval of the line.
+        gap: Missing interval of the row index.
         rows_wanted: How many rows it should have, at least 1.
-        exact: Cut inside files to have just so many rows (a rate limit); else only whole files, as many as
+        exact: End inside files to have just so many rows (a rate limit); else only whole files, as many as
             come nearest to it, but at least the rest of the first one.
 
     Returns:
@@ -142,16 +140,3 @@ def cut(prefix: Sequence[int], gap: tuple[int, int], rows_wanted: int, *, exact:
     below, above = prefix[behind - 1], min(end, prefix[min(behind, len(prefix) - 1)])
     # Not always the one below: of files a little larger than half a split, each split would have one instead of two.
     return start, above if below <= start or above - stop < stop - below else below
-
-
-def pieces(prefix: Sequence[int], start: int, stop: int) -> tuple[Piece, ...]:
-    """Return the files, or parts of files, that an interval of the line is made of; files without rows are left out."""
-    found: list[Piece] = []
-    file = bisect_right(prefix, start) - 1
-    last = bisect_left(prefix, stop)
-    for index in range(file, last):
-        low, high = prefix[index], prefix[index + 1]
-        first, behind = max(start, low), min(stop, high)
-        if first < behind:
-            found.append(Piece(index, first - low, behind - low, high - low))
-    return tuple(found)

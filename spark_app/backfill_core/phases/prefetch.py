@@ -1,7 +1,7 @@
-"""Ahead of a rate limit: whole files are read before their turn, and sealed in parts at the pace of the bucket (ADR 0018).
+"""Ahead of a rate limit: whole files are read before their turn, and sealed in segments at the pace of the bucket (ADR 0018).
 
-A slice of a file reads all of it, so at a high limit slices read more than they write. Here a file is read once; its
-rows are staged in parts, each a fraction of what a second admits, and a part waits in the stock until it is admitted.
+A sub-file range costs a look at its whole file, so at a high limit sub-file ranges read more than they write. Here a file is read once; its
+rows are staged in segments, each a fraction of what a second admits, and a segment waits in the buffer until it is admitted.
 """
 
 from __future__ import annotations
@@ -12,52 +12,52 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 from math import ceil
 
-from backfill_core.pacing.sizing import cut
+from backfill_core.pacing.sizing import split_span
 from backfill_core.pacing.throttle import TokenBucket
-from backfill_core.protocol.messages import ReadSplit, StagedFile
+from backfill_core.protocol.work import ReadSplit, StagedFile
 
 RATE_MIN = 100_000
-"""Rows a second from which on files are read ahead; below, one slice at a barrier costs less than files in crumbs."""
+"""Rows a second from which on files are read ahead; below, one sub-file range at a barrier costs less than files in crumbs."""
 
 STOCK_S = 2.0
-"""Seconds' worth of rows, being read or in the stock and the split that would be begun left out, up to which one is
+"""Seconds' worth of rows, being read or in the buffer and the split that would be begun left out, up to which one is
 begun: with less, a split that waits for its barrier would keep one of the two slots idle. So there is never more than
 these and two splits."""
 
 FILE_S = 4.0
-"""Seconds' worth of rows of the largest file that is read whole; larger ones are sliced."""
+"""Seconds' worth of rows of the largest file that is read whole; larger ones are read in sub-file ranges."""
 
 SPLIT_S = 1.0
 """Seconds' worth of rows of a split, rounded to whole files (at least one): less, and the start-up of its Spark job weighs."""
 
-PARTS_A_SECOND = 2
-"""What the grid of the cuts is. A part costs its rows a detour (a third of what copying them costs) and the target a
+SEGMENTS_PER_S = 2
+"""What the grid of the boundaries is. A segment costs its rows a detour (a third of what copying them costs) and the target a
 file, so that the grid is coarse; what makes a second exact is that the barriers' own positions lie on it."""
 
 SNAP_S = 0.025
-"""Seconds' worth of rows that a cut may be moved to the border of a file: such a part would be a file of crumbs."""
+"""Seconds' worth of rows that a cut may be moved to the border of a file: such a segment would be a file of crumbs."""
 
 _BEAT_S = 1.0
 """From one barrier to the next. Cuts fall where barriers will find them at this pace; at another one they are a
 grid like any other."""
 
 
-class Charged(Enum):
+class ChargePolicy(Enum):
     """When the rows of a split are taken from the bucket; what it began with it keeps, whatever the limit becomes."""
 
     NEVER = auto()
     """Begun without a limit."""
 
     WHEN_STARTED = auto()
-    """A slice."""
+    """A sub-file range."""
 
     WHEN_SEALED = auto()
     """Read ahead."""
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """Rows of the line that are staged and sealed together."""
+class Segment:
+    """Rows of the row index that are staged and sealed together."""
 
     start: int
     stop: int
@@ -69,88 +69,88 @@ class Part:
     """Is it the end of its split?"""
 
 
-def parts_of(split: ReadSplit, files: Iterable[StagedFile], *, filtered: bool) -> tuple[Part, ...]:
-    """Return what a split staged, part by part; under a filter files do not tell how many rows were read."""
-    found: list[tuple[StagedFile, ...]] = [()] * len(split.parts)
+def segments_of(split: ReadSplit, files: Iterable[StagedFile], *, filtered: bool) -> tuple[Segment, ...]:
+    """Return what a split staged, segment by segment; under a filter files do not tell how many rows were read."""
+    found: list[tuple[StagedFile, ...]] = [()] * len(split.segments)
     for file in files:
-        found[file.part] = (*found[file.part], file)
+        found[file.segment] = (*found[file.segment], file)
     return tuple(
-        Part(start, stop, own, stop - start if filtered else sum(file.rows for file in own), last=stop == split.stop)
-        for (start, stop), own in zip(split.parts, found, strict=True)
+        Segment(start, stop, own, stop - start if filtered else sum(file.rows for file in own), last=stop == split.stop)
+        for (start, stop), own in zip(split.segments, found, strict=True)
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Stock:
-    """Parts that are staged and not admitted, lowest first."""
+class PrefetchBuffer:
+    """Segments that are staged and not admitted, lowest first."""
 
-    parts: tuple[Part, ...] = ()
+    segments: tuple[Segment, ...] = ()
     next_tokens: float | None = None
     """What the bucket will have a second after it was last asked; None: it was not asked yet."""
 
     @property
     def rows(self) -> int:
-        """Rows of the line that wait."""
-        return sum(part.stop - part.start for part in self.parts)
+        """Rows of the row index that wait."""
+        return sum(segment.stop - segment.start for segment in self.segments)
 
-    def add(self, parts: tuple[Part, ...]) -> Stock:
-        """Return the stock with the parts of one more split."""
-        return replace(self, parts=tuple(sorted((*self.parts, *parts), key=lambda part: part.start)))
+    def add(self, segments: tuple[Segment, ...]) -> PrefetchBuffer:
+        """Return the buffer with the segments of one more split."""
+        return replace(self, segments=tuple(sorted((*self.segments, *segments), key=lambda segment: segment.start)))
 
-    def admit(self, bucket: TokenBucket, now_s: float) -> tuple[Stock, TokenBucket, tuple[Part, ...]]:
-        """Take out what the bucket has rows for, rounded to whole parts; all of it without a limit.
+    def admit(self, bucket: TokenBucket, now_s: float) -> tuple[PrefetchBuffer, TokenBucket, tuple[Segment, ...]]:
+        """Take out what the bucket has rows for, rounded to whole segments; all of it without a limit.
 
         What rounding gave too much is debt, what it kept back stays in the bucket: the long run is exact.
         """
         count = 0
-        for part in self.parts:
-            if not bucket.covers_most(part.charge, now_s):
+        for segment in self.segments:
+            if not bucket.covers_most(segment.charge, now_s):
                 break
-            bucket = bucket.take(part.charge, now_s)
+            bucket = bucket.take(segment.charge, now_s)
             count += 1
         tokens = None if bucket.rate_per_s is None else bucket.refill(now_s + _BEAT_S).tokens
-        return Stock(self.parts[count:], tokens), bucket, self.parts[:count]
+        return PrefetchBuffer(self.segments[count:], tokens), bucket, self.segments[:count]
 
     def next_split(
         self, prefix: Sequence[int], gap: tuple[int, int], *, under_way: int, bucket: TokenBucket, now_s: float
     ) -> tuple[tuple[int, int], tuple[int, ...]] | None:
-        """Return the next split from the start of a gap and its cuts; None while there is enough, or to be sliced.
+        """Return the next split from the start of a gap and its boundaries; None while there is enough, or to be read in sub-file ranges.
 
         Args:
             prefix: First row of each file, then the number of all rows.
-            gap: Missing interval of the line, not empty.
+            gap: Missing interval of the row index, not empty.
             under_way: Rows that are being read ahead already.
             bucket: The limit, above 0.
             now_s: Monotonic seconds.
         """
         quota, ahead = bucket.rate_per_s or 0, under_way + self.rows
-        span = cut(prefix, gap, int(SPLIT_S * quota), exact=False) if fits(prefix, gap[0], quota) else None
+        span = split_span(prefix, gap, int(SPLIT_S * quota), exact=False) if fits(prefix, gap[0], quota) else None
         if span is None or ahead >= STOCK_S * quota + span[1] - span[0]:
             return None
         tokens = bucket.refill(now_s + _BEAT_S).tokens if self.next_tokens is None else self.next_tokens
-        return span, cuts(prefix, span, quota, barrier=span[0] - ahead + tokens)
+        return span, segment_boundaries(prefix, span, quota, barrier=span[0] - ahead + tokens)
 
 
 def fits(prefix: Sequence[int], start: int, quota: int) -> bool:
-    """Is the file at a position of the line small enough to be read whole?"""
+    """Is the file at a position of the row index small enough to be read whole?"""
     behind = bisect_right(prefix, start)
     return prefix[behind] - prefix[behind - 1] <= FILE_S * quota
 
 
-def cuts(prefix: Sequence[int], span: tuple[int, int], quota: int, *, barrier: float) -> tuple[int, ...]:
-    """Return where the parts of a split end, but for the last: on a grid that has every barrier's share on it.
+def segment_boundaries(prefix: Sequence[int], span: tuple[int, int], quota: int, *, barrier: float) -> tuple[int, ...]:
+    """Return where the segments of a split end, but for the last: on a grid that has every barrier's share on it.
 
-    Equal parts would be sealed in fours and in sixes where five do not make a second's rows. On this grid each
+    Equal segments would be sealed in fours and in sixes where five do not make a second's rows. On this grid each
     barrier finds a cut just where the bucket ends, and one that is late or early still takes the same one.
 
     Args:
         prefix: First row of each file, then the number of all rows.
         span: The split.
         quota: Rows a second.
-        barrier: Position of the line that a barrier will have come to.
+        barrier: Position of the row index that a barrier will have come to.
     """
     start, stop = span
-    step = quota / PARTS_A_SECOND
+    step = quota / SEGMENTS_PER_S
     borders = [start, *prefix[bisect_right(prefix, start) : bisect_left(prefix, stop)], stop]
     first = ceil((start - barrier) / step)
     found: set[int] = set()

@@ -1,4 +1,4 @@
-"""Sets of rows on the snapshot's line, as half-open intervals."""
+"""Sets of rows on the row index of the pinned version, as half-open intervals."""
 
 from __future__ import annotations
 

@@ -11,18 +11,9 @@ from backfill_api.spec.spec import BackfillSpec
 from backfill_core.errors import BackfillError
 from backfill_core.job.steps import Facts
 from backfill_core.pacing.throttle import TokenBucket
-from backfill_core.protocol.messages import Head, Result, StagedFile, Work
-
-
-@dataclass(frozen=True, slots=True)
-class Now:
-    """The moment an event is handled: the only clock the core knows."""
-
-    mono_s: float
-    """Monotonic seconds; for durations."""
-
-    wall_ms: int
-    """Milliseconds since 1970 UTC; for what people read and for expiries."""
+from backfill_core.protocol.clock import Now
+from backfill_core.protocol.events import Head
+from backfill_core.protocol.work import Result, StagedFile, Work
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +24,7 @@ class Pinned:
     timestamp_ms: int
     table_id: str
     fingerprint: str
-    """Hash over the files and their row counts; another one is another line."""
+    """Hash over the files and their row counts; another one is another row index."""
 
     rows: tuple[int, ...]
     """Rows of each file in path order, deleted ones included."""
@@ -43,7 +34,7 @@ class Pinned:
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
+class Permits:
     """What may start now."""
 
     history: bool
@@ -53,7 +44,7 @@ class Gate:
 
 
 @dataclass(frozen=True, slots=True)
-class Harvest:
+class CommitRequest:
     """What a seal takes along from the strategy."""
 
     files: tuple[StagedFile, ...]
@@ -87,13 +78,13 @@ class StrategyView:
     caught_up: bool
     non_convergent: bool
     grid: tuple[int, ...]
-    """At most 64 cells of the snapshot's line, each 0 to 100 percent sealed."""
+    """At most 64 cells of the snapshot's row index, each 0 to 100 percent sealed."""
 
     reason: str
     """Why the job is not faster, in words; empty when nothing holds it."""
 
     rows_filtered: int = 0
-    """Of the rows that are done, those that the filter left out; a slice of a file counts in the mean."""
+    """Of the rows that are done, those that the filter left out; a sub-file range counts in the mean."""
 
     warnings: tuple[str, ...] = ()
     """What will end the job if nobody does anything."""
@@ -103,8 +94,8 @@ class Strategy(Protocol):
     """Decides which work to do next; told of results, never does work itself.
 
     Laws (tests/core and tests/simulation hold every strategy to them): a restart from `to_json` after any
-    crash loses and doubles nothing; every row is harvested exactly once; work in flight is bounded;
-    progress never goes backwards; nothing starts against the gate.
+    crash loses and doubles nothing; every row is handed over exactly once; work in flight is bounded;
+    progress never goes backwards; nothing starts against the permits.
     """
 
     @property
@@ -113,7 +104,7 @@ class Strategy(Protocol):
 
     @property
     def done(self) -> tuple[tuple[int, int], ...] | None:
-        """Sealed intervals of the snapshot's line; None when the snapshot is complete."""
+        """Sealed intervals of the snapshot's row index; None when the snapshot is complete."""
 
     @property
     def source_version(self) -> int:
@@ -135,11 +126,11 @@ class Strategy(Protocol):
     def merging(self) -> bool:
         """Is a MERGE running, so that seals must wait?"""
 
-    def urgent(self, gate: Gate) -> bool:
+    def urgent(self, permits: Permits) -> bool:
         """Is a seal wanted now, without waiting for the next barrier?"""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the state to be sealed: what was harvested, and what is about to be merged."""
+        """Return the state to be sealed: what was handed over, and what is about to be merged."""
 
     def resume(self, stored: dict[str, Any], last_txn: int | None) -> None:
         """Go on from what `to_json` returned in an earlier attempt; `last_txn` is the newest in the target."""
@@ -151,19 +142,19 @@ class Strategy(Protocol):
         """Tell once that the phase changed: heads looked at before do not count as fresh."""
 
     def next_work(
-        self, now: Now, gate: Gate, bucket: TokenBucket, ids: WorkIds
+        self, now: Now, permits: Permits, bucket: TokenBucket, ids: WorkIds
     ) -> tuple[TokenBucket, tuple[Work, ...]]:
         """Choose what to start now; the bucket is charged for rows when they start or when they are sealed, once."""
 
     def on_result(self, result: Result, now: Now, bucket: TokenBucket) -> TokenBucket:
-        """Take finished work; it waits for the next harvest."""
+        """Take finished work; it waits for the next commit."""
 
     def on_lost(self, work_id: int) -> None:
         """Forget work that failed or was cancelled: its rows are to be read again."""
 
-    def harvest(
+    def prepare_commit(
         self, now: Now, bucket: TokenBucket, ids: WorkIds, *, release_all: bool, may_merge: bool
-    ) -> tuple[TokenBucket, Harvest]:
+    ) -> tuple[TokenBucket, CommitRequest]:
         """Hand over what the barrier that closes the open epoch seals, and charge the bucket for what was not yet.
 
         Args:
@@ -175,7 +166,7 @@ class Strategy(Protocol):
         """
 
     def on_sealed(self, now: Now) -> None:
-        """Know that what was harvested last is durable."""
+        """Know that what was handed over last is durable."""
 
     def facts(self, *, limit: int | None, held: bool) -> Facts:
         """Tell what is left and how fast it goes: what the steps of the job are weighed by."""

@@ -13,28 +13,19 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from backfill_api.status.progress import Progress, StepProgress
-from backfill_core.protocol.messages import (
-    Acknowledge,
-    Action,
+from backfill_core.protocol.actions import Acknowledge, Action, Seal, StartWork
+from backfill_core.protocol.clock import Now
+from backfill_core.protocol.events import Event, PollFailed, Sealed, SealFailed, WorkCancelled, WorkFailed, WorkFinished
+from backfill_core.protocol.work import (
     ApplyChanges,
     ChangesApplied,
-    Event,
-    LookFailed,
     ProveKey,
     ReadSplit,
-    Seal,
-    Sealed,
-    SealFailed,
     SplitStaged,
     StagedFile,
-    StartWork,
     Verify,
     Work,
-    WorkCancelled,
-    WorkFailed,
-    WorkFinished,
 )
-from backfill_core.protocol.strategy import Now
 
 _GAUGES: tuple[tuple[str, str, Callable[[Progress], float | None]], ...] = (
     ("backfill_attempt", "Number of the attempt.", lambda it: it.attempt),
@@ -146,7 +137,7 @@ class LoopMeter:
                 self._barrier_s.observe(moment.mono_s - self._sealing.pop(epoch, moment.mono_s))
             case SealFailed():
                 self._seals_lost.inc()
-            case LookFailed():
+            case PollFailed():
                 self._looks_lost.inc()
             case StartWork(work=work):
                 self._working[work.work_id] = (work, moment.mono_s)

@@ -14,7 +14,9 @@ from dataclasses import replace
 from prometheus_client import CollectorRegistry
 
 from backfill_api.status.progress import Progress
-from backfill_core.protocol.messages import Acknowledge, CommandReceived, Receipt
+from backfill_core.protocol.actions import Acknowledge
+from backfill_core.protocol.events import CommandReceived
+from backfill_core.protocol.receipt import Receipt
 from backfill_spark.control.server import ControlServer
 from backfill_spark.settings import DriverSettings, InvalidSettingError
 

@@ -27,7 +27,9 @@ from pydantic import ValidationError
 from backfill_api.model import REFUSED
 from backfill_api.status.progress import Progress
 from backfill_api.wire import Ack, Command, CommandRequest
-from backfill_core.protocol.messages import Acknowledge, CommandReceived, Receipt
+from backfill_core.protocol.actions import Acknowledge
+from backfill_core.protocol.events import CommandReceived
+from backfill_core.protocol.receipt import Receipt
 from backfill_spark.control.connections import BoundedServer, Connections
 from backfill_spark.control.metrics import progress_registry
 from backfill_spark.control.wire import ack_words, receipt_words, received

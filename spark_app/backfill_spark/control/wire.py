@@ -8,17 +8,10 @@ from typing import Any
 from backfill_api.status import receipt as words
 from backfill_api.wire import Ack, CommandRequest, PauseCommand, StopCommand
 from backfill_api.wire import Command as WireCommand
-from backfill_core.protocol.messages import (
-    Acknowledge,
-    Command,
-    CommandReceived,
-    Pause,
-    Receipt,
-    Resume,
-    Stop,
-    Throttle,
-    VerifyNow,
-)
+from backfill_core.protocol.actions import Acknowledge
+from backfill_core.protocol.commands import Command, Pause, Resume, Stop, Throttle, VerifyNow
+from backfill_core.protocol.events import CommandReceived
+from backfill_core.protocol.receipt import Receipt
 
 
 def received(request: CommandRequest) -> CommandReceived:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from backfill_core.protocol.messages import Head
+from backfill_core.protocol.events import Head
 from backfill_spark.delta.retention import kept_seconds
 from backfill_spark.jvm.bulk_calls import static_method, text_of
 from backfill_spark.jvm.errors import JAVA_ERRORS, is_no_table

@@ -15,25 +15,21 @@ from typing import TYPE_CHECKING
 from backfill_core.errors import BackfillError, ForeignCommit, StateMovedError
 from backfill_core.job.accounting import check_read, check_staged
 from backfill_core.job.owner import Claim
-from backfill_core.pacing.sizing import pieces
-from backfill_core.protocol.messages import (
+from backfill_core.positions.file_ranges import file_ranges
+from backfill_core.protocol.actions import Seal
+from backfill_core.protocol.events import Event, Head, WorkCancelled, WorkFailed, WorkFinished
+from backfill_core.protocol.work import (
     ApplyChanges,
     ChangesApplied,
-    Event,
-    Head,
     KeyProven,
     ProveKey,
     ReadSplit,
     Result,
-    Seal,
     SplitStaged,
     StagedFile,
     Verified,
     Verify,
     Work,
-    WorkCancelled,
-    WorkFailed,
-    WorkFinished,
 )
 from backfill_spark.crash_points import crash_point
 from backfill_spark.delta.foreign_commits import commits_of_others
@@ -218,15 +214,15 @@ class SparkActionExecutor:
     def _read(self, work: ReadSplit) -> SplitStaged:
         parts = self._parts
         crash_point("before_stage")
-        if work.cuts:
-            files = self._stage_parts(work)
+        if work.boundaries:
+            files = self._stage_segments(work)
         else:
-            files = self._stage(work, self._told(work, parts.transform.apply(parts.source.read(work.pieces))))
+            files = self._stage(work, self._told(work, parts.transform.apply(parts.source.read(work.ranges))))
         crash_point("after_stage")
-        rows_read = None if parts.transform.where else sum(file.rows for file in files)
-        if rows_read is not None and all(piece.whole for piece in work.pieces):
-            check_read(_rows_of(work), read=rows_read, promised=parts.source.live_rows(work.pieces))
-        return SplitStaged(work.work_id, files, rows_read)
+        if not parts.transform.where and all(one.whole for one in work.ranges):
+            read = sum(file.rows for file in files)
+            check_read(_rows_of(work), read=read, promised=parts.source.live_rows(work.ranges))
+        return SplitStaged(work.work_id, files)
 
     def _stage(self, work: ReadSplit | ApplyChanges, rows: DataFrame) -> tuple[StagedFile, ...]:
         """Stage rows, which the job itself counts: files may be gone before their footers are read."""
@@ -241,15 +237,15 @@ class SparkActionExecutor:
         check_staged(_rows_of(work), written=counted.rows(), found=sum(file.rows for file in files))
         return files
 
-    def _stage_parts(self, work: ReadSplit) -> tuple[StagedFile, ...]:
-        """Stage all parts of a split in one job, as each would be staged alone."""
+    def _stage_segments(self, work: ReadSplit) -> tuple[StagedFile, ...]:
+        """Stage all segments of a split in one job, as each would be staged alone."""
         parts = self._parts
-        spans = [pieces(parts.prefix, start, stop) for start, stop in work.parts]
-        read, label = parts.source.read_parts(spans)
+        spans = [file_ranges(parts.prefix, start, stop) for start, stop in work.segments]
+        read, label = parts.source.read_segments(spans)
         counted = CountedRows(parts.spark, self._told(work, parts.transform.apply(read, label)))
-        staged = parts.sink.stage_parts(counted.frame, label=label, attempt=parts.attempt, work_id=work.work_id)
-        files = [(part, parts.committer.measure(paths)) for part, paths in staged.items()]
-        known = tuple(replace(file, part=part) for part, measured in files for file in measured)
+        staged = parts.sink.stage_segments(counted.frame, label=label, attempt=parts.attempt, work_id=work.work_id)
+        files = [(segment, parts.committer.measure(paths)) for segment, paths in staged.items()]
+        known = tuple(replace(file, segment=segment) for segment, measured in files for file in measured)
         return self._known(work, counted, known)
 
     def _told(self, work: ReadSplit, rows: DataFrame) -> DataFrame:
@@ -352,10 +348,6 @@ class SparkActionExecutor:
         if kept_after is not None and kept_after < head.version:
             self._parts.source.check_kept(kept_after + 1)
         return head
-
-    def discard(self, files: tuple[StagedFile, ...]) -> None:
-        """Remove staged files."""
-        self._parts.sink.discard([file.path for file in files])
 
     def explain(self, error: Exception) -> BackfillError:
         """Say in our words what went wrong; what nobody knows is worth another try."""

@@ -26,8 +26,10 @@ from backfill_core.job.job import Job, JobSettings, JobView
 from backfill_core.job.state import JobState
 from backfill_core.job.steps import KEY_PROOF, START
 from backfill_core.plugins import choose
-from backfill_core.protocol.messages import Acknowledge, Finish, Receipt
-from backfill_core.protocol.strategy import Now, Strategy
+from backfill_core.protocol.actions import Acknowledge, Finish
+from backfill_core.protocol.clock import Now
+from backfill_core.protocol.receipt import Receipt
+from backfill_core.protocol.strategy import Strategy
 from backfill_spark import crash_points as crash
 from backfill_spark.control.local_registry import LocalRegistry
 from backfill_spark.control.metrics import LoopMeter, progress_registry

@@ -14,27 +14,19 @@ from typing import Protocol
 
 from backfill_core.errors import BackfillError, ForeignCommit
 from backfill_core.job.job import Job, JobView
-from backfill_core.protocol.messages import (
-    Acknowledge,
-    Action,
-    CancelWork,
-    Discard,
+from backfill_core.protocol.actions import Acknowledge, Action, CancelWork, Finish, PollSource, Seal, StartWork
+from backfill_core.protocol.clock import Now
+from backfill_core.protocol.events import (
     Event,
-    Finish,
     Head,
-    HeadMoved,
-    LookAtHead,
-    LookFailed,
     OthersCommitted,
-    Seal,
+    PollFailed,
     Sealed,
     SealFailed,
-    StagedFile,
-    StartWork,
+    SourcePolled,
     Tick,
-    Work,
 )
-from backfill_core.protocol.strategy import Now
+from backfill_core.protocol.work import Work
 from backfill_spark.crash_points import crash_point
 
 OBSERVE_EVERY_S = 0.25
@@ -57,9 +49,6 @@ class ActionExecutor(Protocol):
 
     def head(self, kept_after: int | None) -> Head:
         """Look at the source's newest version, and whether the one after `kept_after` is still there."""
-
-    def discard(self, files: tuple[StagedFile, ...]) -> None:
-        """Remove staged files."""
 
     def explain(self, error: Exception) -> BackfillError:
         """Say in our words what went wrong."""
@@ -140,9 +129,7 @@ class Loop:
                 case Acknowledge():
                     crash_point("before_ack")
                     self._acknowledge(action)
-                case Discard(files=files):
-                    self._side.submit(self._executor.discard, files)
-                case LookAtHead(kept_after=version):
+                case PollSource(kept_after=version):
                     self._side.submit(self._look, version)
                 case Finish():
                     crash_point("before_finish")
@@ -173,6 +160,6 @@ class Loop:
     def _look(self, kept_after: int | None) -> None:
         # An answer must come, good or bad: the core waits for it before it looks again.
         try:
-            self.put(HeadMoved(self._executor.head(kept_after)))
+            self.put(SourcePolled(self._executor.head(kept_after)))
         except Exception as error:  # noqa: BLE001 - a thread's border: whatever it was becomes an event
-            self.put(LookFailed(self._executor.explain(error)))
+            self.put(PollFailed(self._executor.explain(error)))

@@ -15,8 +15,8 @@ from backfill_core.errors import BackfillError, SnapshotExpiredError, SourceRepl
 from backfill_core.job.owner import PREFIX, Claim, check_claim
 from backfill_core.job.state import JobState, check_same_spec
 from backfill_core.plugins import choose
-from backfill_core.protocol.messages import Piece
 from backfill_core.protocol.strategy import Pinned
+from backfill_core.protocol.work import FileRange
 from backfill_spark import sinks, sources
 from backfill_spark.jvm.death import death, java_died
 from backfill_spark.jvm.errors import JAVA_ERRORS
@@ -80,7 +80,7 @@ class Opened:
         Raises:
             DuplicateKeyError: two rows share a key.
         """
-        source = self.source.read(tuple(Piece(index, 0, rows, rows) for index, rows in enumerate(self.pinned.rows)))
+        source = self.source.read(tuple(FileRange(index, 0, rows, rows) for index, rows in enumerate(self.pinned.rows)))
         view = self.transform.apply(source)
         rows = view if set(key) <= set(view.columns) else source
         check_one_row_a_key(rows, key, what=f"version {self.pinned.version} of the source")
@@ -206,9 +206,9 @@ def open_job(spark: SparkSession, backfill: Backfill, target: OpenedTarget | Non
     return Opened(source, target, transform, pinned)
 
 
-def _some_file(pinned: PinnedTable) -> tuple[Piece, ...]:
+def _some_file(pinned: PinnedTable) -> tuple[FileRange, ...]:
     """Return the first file with rows, whole; nothing of an empty table."""
-    return next(((Piece(index, 0, rows, rows),) for index, rows in enumerate(pinned.rows) if rows), ())
+    return next(((FileRange(index, 0, rows, rows),) for index, rows in enumerate(pinned.rows) if rows), ())
 
 
 def _pin(source: Source, state: JobState | None, asked: int | None) -> PinnedTable:
@@ -235,7 +235,7 @@ def _pin(source: Source, state: JobState | None, asked: int | None) -> PinnedTab
 
 
 def as_pinned(pinned: PinnedTable, state: JobState | None) -> Pinned:
-    """Return the line of a job; of a version that is gone, all of which was read, as the state remembers it."""
+    """Return the row index of a job; of a version that is gone, all of which was read, as the state remembers it."""
     if state is None or pinned.version == state.progress["version"]:
         return Pinned(
             version=pinned.version,

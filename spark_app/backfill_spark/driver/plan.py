@@ -28,7 +28,7 @@ from backfill_core.job.steps import (
     slower,
 )
 from backfill_core.pacing.retention import SHORT
-from backfill_core.protocol.messages import Piece
+from backfill_core.protocol.work import FileRange
 from backfill_spark.delta.retention import kept_seconds
 from backfill_spark.driver.action_executor import UPSERT
 from backfill_spark.driver.attempt import CHECK_UNIQUE_ROWS_MAX
@@ -125,12 +125,12 @@ def _steps(
 def _calibrate(opened: Opened, cores: int) -> float:
     """Return rows a second that this machine reads, transforms and writes; 0 for an empty source."""
     rows = 0
-    sample: list[Piece] = []
+    sample: list[FileRange] = []
     for index, count in enumerate(opened.pinned.rows):
         if sample and rows + count > SAMPLE_ROWS_MAX:
             break
         if count:
-            sample.append(Piece(index, 0, min(count, SAMPLE_ROWS_MAX), count))
+            sample.append(FileRange(index, 0, min(count, SAMPLE_ROWS_MAX), count))
             rows += min(count, SAMPLE_ROWS_MAX)
     if not rows:
         return 0.0

@@ -6,7 +6,7 @@ from backfill_api.spec.bounds import MESSAGE_MAX, count
 from backfill_api.status.progress import Progress, StepProgress
 from backfill_core.job.job import JobView
 from backfill_core.job.steps import Step
-from backfill_core.protocol.strategy import Now
+from backfill_core.protocol.clock import Now
 from backfill_spark.control.wire import moment_words
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from backfill_api.spec.spec import Backfill
 from backfill_core.errors import NotFinishedError, StateMismatchError
-from backfill_core.job.state import txn_version
+from backfill_core.protocol.epochs import txn_version
 from backfill_spark.control.local_registry import LocalRegistry
 from backfill_spark.driver.job_context import OpenedTarget, open_target, session_for
 from backfill_spark.settings import DriverSettings

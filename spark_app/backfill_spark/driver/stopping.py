@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from backfill_core.protocol.messages import StopRequested
+from backfill_core.protocol.events import StopRequested
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,7 +9,7 @@ from backfill_api.status.plan import Plan
 from backfill_api.status.progress import Progress, ProgressSummary
 from backfill_api.status.receipt import ReceiptSummary
 from backfill_core.errors import BackfillError
-from backfill_core.protocol.messages import Receipt
+from backfill_core.protocol.receipt import Receipt
 from backfill_spark.driver.attempt import RunOutcome
 from backfill_spark.settings import DriverSettings
 

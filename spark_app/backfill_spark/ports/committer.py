@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from backfill_core.job.owner import Claim
-from backfill_core.protocol.messages import StagedFile
+from backfill_core.protocol.work import StagedFile
 
 
 @dataclass(frozen=True, slots=True)

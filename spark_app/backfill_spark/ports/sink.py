@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from backfill_core.errors import BackfillError
-from backfill_core.protocol.messages import StagedFile
+from backfill_core.protocol.work import StagedFile
 from backfill_spark.ports.committer import Committer
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Sink(Protocol):
     def stage(self, rows: DataFrame, *, attempt: int, work_id: int) -> list[str]:
         """Write files that no reader sees, and return their paths."""
 
-    def stage_parts(self, rows: DataFrame, *, label: str, attempt: int, work_id: int) -> dict[int, list[str]]:
+    def stage_segments(self, rows: DataFrame, *, label: str, attempt: int, work_id: int) -> dict[int, list[str]]:
         """Write as `stage`, the rows of each value of column `label` into files of their own; return these by value."""
 
     def as_stored(self, rows: DataFrame) -> DataFrame:

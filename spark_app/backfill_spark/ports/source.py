@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from backfill_core.errors import BackfillError
-from backfill_core.protocol.messages import Head, Piece
+from backfill_core.protocol.events import Head
+from backfill_core.protocol.work import FileRange
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -59,13 +60,13 @@ class Source(Protocol):
     def check_no_null_key(self, where: str | None = None) -> None:
         """Refuse null keys among the rows of the pinned version that pass a condition."""
 
-    def live_rows(self, pieces: Sequence[Piece]) -> int:
+    def live_rows(self, ranges: Sequence[FileRange]) -> int:
         """Return how many rows whole files must yield."""
 
-    def read(self, pieces: Sequence[Piece]) -> DataFrame:
-        """Return the rows of pieces of the pinned version; lazy."""
+    def read(self, ranges: Sequence[FileRange]) -> DataFrame:
+        """Return the rows of ranges of the pinned version; lazy."""
 
-    def read_parts(self, parts: Sequence[Sequence[Piece]]) -> tuple[DataFrame, str]:
+    def read_segments(self, parts: Sequence[Sequence[FileRange]]) -> tuple[DataFrame, str]:
         """Return the rows of several parts at once, and the name of a column that tells each row's part; lazy.
 
         Each file is read once, and each part (0, 1, …) has exactly the rows that `read` gives of it alone.

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from backfill_core.pacing.sizing import pieces
-from backfill_core.protocol.messages import Piece, Receipt
+from backfill_core.positions.file_ranges import file_ranges
+from backfill_core.protocol.receipt import Receipt
+from backfill_core.protocol.work import FileRange
 from backfill_spark.rows.verification import differing_rows, take_receipt
 
 if TYPE_CHECKING:
@@ -65,20 +66,20 @@ class Comparison:
         return differing_rows(source, target, key=self.key, vnodes=self.vnodes, wrong=wrong, changelog=self.changelog)
 
     def _sides(self) -> tuple[DataFrame, DataFrame]:
-        rows = self.source.at(self.source_version) if self.done is None else self.source.read(self._pieces())
+        rows = self.source.at(self.source_version) if self.done is None else self.source.read(self._ranges())
         return self.sink.as_stored(self.transform.apply(rows)), self.sink.at(self.target_version)
 
-    def _pieces(self) -> tuple[Piece, ...]:
-        return tuple(piece for start, stop in self.done or () for piece in pieces(self.prefix, start, stop))
+    def _ranges(self) -> tuple[FileRange, ...]:
+        return tuple(one for start, stop in self.done or () for one in file_ranges(self.prefix, start, stop))
 
     def _source_rows(self) -> int:
         """Return how many rows of the source are compared, with those that the filter leaves out.
 
-        A slice of a file has its rows in the mean only; of the rest the metadata knows.
+        A sub-file range has its rows in the mean only; of the rest the metadata knows.
         """
         if self.done is None:
             return self.source.rows_at(self.source_version)
-        found = self._pieces()
+        found = self._ranges()
         whole = self.source.live_rows([one for one in found if one.whole])
         return whole + sum(
             (one.stop - one.start) * self.source.live_rows([one]) // one.of for one in found if not one.whole

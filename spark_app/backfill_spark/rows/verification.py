@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType, VariantType
 
 from backfill_core.errors import DuplicateKeyError
-from backfill_core.protocol.messages import Receipt, VnodeMismatch
+from backfill_core.protocol.receipt import Receipt, VnodeMismatch
 from backfill_spark.rows.changes import EPOCH, OP, REMOVALS, VERSION
 from backfill_spark.rows.columns import doubled_key, nullable, quoted
 

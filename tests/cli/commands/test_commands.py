@@ -10,7 +10,7 @@ import pytest
 from support.console.command_line import backfill, running
 from support.tables.jobs import write_yaml
 
-from backfill_core.protocol.messages import Pause, Resume, Stop, Throttle
+from backfill_core.protocol.commands import Pause, Resume, Stop, Throttle
 from backfill_spark.control.local_registry import control_file
 
 ACKNOWLEDGED = re.compile(r"acknowledged at epoch \d+ \(attempt 1, revision (\d+)\) in \d+ ms\n")

@@ -20,7 +20,7 @@ from pathlib import Path
 from backfill_api.load import load_backfill
 from backfill_api.status.progress import Progress
 from backfill_cli.commands.run import Run, Shown
-from backfill_core.protocol.messages import Receipt
+from backfill_core.protocol.receipt import Receipt
 from backfill_spark.driver.attempt import RunOutcome
 from backfill_spark.settings import DriverSettings
 

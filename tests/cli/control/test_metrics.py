@@ -8,29 +8,21 @@ from support.repository import ROOT
 
 from backfill_api.status.progress import Progress
 from backfill_core.errors import TransientError
-from backfill_core.protocol.messages import (
-    Acknowledge,
+from backfill_core.protocol.actions import Acknowledge, Seal, StartWork
+from backfill_core.protocol.clock import Now
+from backfill_core.protocol.events import PollFailed, Sealed, SealFailed, Tick, WorkCancelled, WorkFailed, WorkFinished
+from backfill_core.protocol.receipt import Receipt
+from backfill_core.protocol.work import (
     ApplyChanges,
     ChangesApplied,
     KeyProven,
-    LookFailed,
     ProveKey,
     ReadSplit,
-    Receipt,
-    Seal,
-    Sealed,
-    SealFailed,
     SplitStaged,
     StagedFile,
-    StartWork,
-    Tick,
     Verified,
     Verify,
-    WorkCancelled,
-    WorkFailed,
-    WorkFinished,
 )
-from backfill_core.protocol.strategy import Now
 from backfill_spark.control.metrics import LoopMeter, progress_registry
 
 PAGE = (ROOT / "docs" / "driver-metrics.md").read_text()
@@ -112,7 +104,7 @@ class TestWhatTheLoopSaw:
     @pytest.mark.parametrize(
         ("work", "result", "name"),
         [
-            (ReadSplit(1, (), 0, 5, 1), SplitStaged(1, (), 5), "split"),
+            (ReadSplit(1, (), 0, 5, 1), SplitStaged(1, ()), "split"),
             (ApplyChanges(1, 0, 5, 1, 1), ChangesApplied(1, 5), "merge"),
             (Verify(1, 0, 5, 1), Verified(1, Receipt(0, 5, 1, 1, 1, "", (), 1.0)), "receipt"),
             (ProveKey(1, 5), KeyProven(1), "key"),
@@ -131,7 +123,7 @@ class TestWhatTheLoopSaw:
         """What was paid for, also when it is never sealed."""
         meter, scrape = served
         meter(StartWork(ReadSplit(1, (), 0, 5, 1)), at(0))
-        meter(WorkFinished(SplitStaged(1, (StagedFile("a", 700, 5), StagedFile("b", 300, 2)), 7)), at(1))
+        meter(WorkFinished(SplitStaged(1, (StagedFile("a", 700, 5), StagedFile("b", 300, 2)))), at(1))
 
         assert (scrape()["backfill_staged_bytes_total"], scrape()["backfill_staged_rows_total"]) == (1000, 7)
 
@@ -142,7 +134,7 @@ class TestWhatTheLoopSaw:
             meter(StartWork(ReadSplit(work_id, (), 0, 5, 1)), at(0))
         meter(WorkFailed(1, AWAY), at(1))
         meter(WorkCancelled(2), at(1))
-        meter(LookFailed(AWAY), at(1))
+        meter(PollFailed(AWAY), at(1))
         shown = scrape()
 
         assert shown['backfill_work_failures_total{why="failed",work="split"}'] == 1
@@ -152,7 +144,7 @@ class TestWhatTheLoopSaw:
     def test_what_it_does_not_know_does_no_harm(self, served):
         """A second answer, a tick: the loop must go on."""
         meter, scrape = served
-        for event in (Tick(), WorkFailed(9, AWAY), WorkFinished(SplitStaged(9, (), 5)), Sealed(9, 1, 0.5)):
+        for event in (Tick(), WorkFailed(9, AWAY), WorkFinished(SplitStaged(9, ())), Sealed(9, 1, 0.5)):
             meter(event, at(1))
 
         assert scrape()["backfill_split_seconds_count"] == 0

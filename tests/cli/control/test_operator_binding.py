@@ -16,7 +16,9 @@ import pytest
 from backfill_api.status.ending import Ending
 from backfill_api.status.progress import Progress
 from backfill_core.errors import StateMismatchError
-from backfill_core.protocol.messages import Acknowledge, CommandReceived, Receipt, VnodeMismatch
+from backfill_core.protocol.actions import Acknowledge
+from backfill_core.protocol.events import CommandReceived
+from backfill_core.protocol.receipt import Receipt, VnodeMismatch
 from backfill_spark.control.operator_binding import OperatorBinding
 from backfill_spark.driver import termination_message
 from backfill_spark.driver.attempt import RunOutcome

@@ -4,7 +4,9 @@ from dataclasses import replace
 
 from support.simulation.hand_driven import HandDriven
 
-from backfill_core.protocol.messages import CommandReceived, Pause, Receipt, StopRequested, VnodeMismatch
+from backfill_core.protocol.commands import Pause
+from backfill_core.protocol.events import CommandReceived, StopRequested
+from backfill_core.protocol.receipt import Receipt, VnodeMismatch
 from backfill_spark.control.wire import receipt_words
 from backfill_spark.driver.progress import progress_of
 

@@ -11,7 +11,8 @@ import pytest
 from support.drivers.driver_double import DoubleInAThread
 from support.drivers.fake_driver import ScriptedJob
 
-from backfill_core.protocol.messages import Acknowledge, Pause, Throttle
+from backfill_core.protocol.actions import Acknowledge
+from backfill_core.protocol.commands import Pause, Throttle
 from backfill_spark.control.server import ACKS_KEPT_MAX, BODY_MAX_BYTES, GOODBYE_S
 
 

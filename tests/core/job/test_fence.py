@@ -4,9 +4,11 @@ import pytest
 
 from backfill_core.errors import FencedError, StateMovedError, TransientError
 from backfill_core.job.job import Job, JobSettings
-from backfill_core.job.state import JobState, txn_version
-from backfill_core.protocol.messages import Finish, Seal, SealFailed, Tick
-from backfill_core.protocol.strategy import Now
+from backfill_core.job.state import JobState
+from backfill_core.protocol.actions import Finish, Seal
+from backfill_core.protocol.clock import Now
+from backfill_core.protocol.epochs import txn_version
+from backfill_core.protocol.events import SealFailed, Tick
 from backfill_core.strategies.snapshot.strategy import Pinned, SnapshotSettings, SnapshotStrategy
 
 START = Now(0.0, 0)

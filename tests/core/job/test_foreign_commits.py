@@ -12,20 +12,10 @@ from backfill_core.errors import (
 )
 from backfill_core.job.accounting import check_read, check_staged
 from backfill_core.job.job import COMPARED_AGAIN_MAX, JobSettings
-from backfill_core.protocol.messages import (
-    Head,
-    LookFailed,
-    OthersCommitted,
-    Receipt,
-    Seal,
-    SealFailed,
-    StartWork,
-    Verified,
-    Verify,
-    VnodeMismatch,
-    WorkFailed,
-    WorkFinished,
-)
+from backfill_core.protocol.actions import Seal, StartWork
+from backfill_core.protocol.events import Head, OthersCommitted, PollFailed, SealFailed, WorkFailed, WorkFinished
+from backfill_core.protocol.receipt import Receipt, VnodeMismatch
+from backfill_core.protocol.work import Verified, Verify
 
 DELETED = ForeignCommit(8, "DELETE", "delta-rs 1.0")
 
@@ -148,7 +138,7 @@ class TestStagedFilesThatAreGone:
 
 class TestAJavaProcessThatDied:
     @pytest.mark.parametrize(
-        "event", [LookFailed, lambda error: WorkFailed(1, error), lambda error: SealFailed(1, error)]
+        "event", [PollFailed, lambda error: WorkFailed(1, error), lambda error: SealFailed(1, error)]
     )
     def test_is_asked_nothing_any_more(self, event):
         """Tries again against it took twelve seconds, and the reason was lost."""

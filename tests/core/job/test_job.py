@@ -6,24 +6,18 @@ from support.simulation.hand_driven import WALL_MS, HandDriven
 from backfill_core.errors import ChangeFeedExpiredError, DuplicateKeyError, StateMovedError, TransientError
 from backfill_core.job.controls import Controls
 from backfill_core.job.job import JobSettings
-from backfill_core.protocol.messages import (
-    ChangesApplied,
+from backfill_core.protocol.commands import Pause, Resume, Stop, Throttle
+from backfill_core.protocol.events import (
     CommandReceived,
     Head,
-    KeyProven,
-    LookFailed,
-    Pause,
-    Receipt,
-    Resume,
-    Stop,
+    PollFailed,
     StopRequested,
-    Throttle,
     Tick,
-    Verified,
-    VnodeMismatch,
     WorkFailed,
     WorkFinished,
 )
+from backfill_core.protocol.receipt import Receipt, VnodeMismatch
+from backfill_core.protocol.work import ChangesApplied, KeyProven, Verified
 
 LONG = [1_000_000] * 120
 
@@ -302,7 +296,7 @@ class TestTheSourceIsAskedWhetherItKeepsWhatIsNeeded:
         """Copying on would only delay the same end."""
         job = HandDriven(*LONG)
         job.let_pass(1.2)
-        job.send(LookFailed(ChangeFeedExpiredError("version 4 is gone")))
+        job.send(PollFailed(ChangeFeedExpiredError("version 4 is gone")))
 
         assert job.finish.error.reason == "ChangeFeedExpired"
 

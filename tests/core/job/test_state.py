@@ -10,9 +10,11 @@ from support.tables.jobs import job
 
 from backfill_core.errors import StateMismatchError
 from backfill_core.job.controls import ALL, HISTORY, Controls
-from backfill_core.job.state import SIZE_MAX_BYTES, JobState, check_same_spec, txn_version
+from backfill_core.job.state import SIZE_MAX_BYTES, JobState, check_same_spec
 from backfill_core.positions.intervals import IntervalSet
-from backfill_core.protocol.messages import Pause, Receipt, Resume, Throttle, VnodeMismatch
+from backfill_core.protocol.commands import Pause, Resume, Throttle
+from backfill_core.protocol.epochs import txn_version
+from backfill_core.protocol.receipt import Receipt, VnodeMismatch
 from backfill_core.protocol.strategy import Pinned
 from backfill_core.strategies.snapshot.strategy import SPANS_MAX, build
 

@@ -11,22 +11,11 @@ from backfill_core.job.job import JobSettings
 from backfill_core.job.state import JobState
 from backfill_core.job.steps import CATCH_UP, COPY, KEY_PROOF, RECEIPT, START, Facts, begin, scan_s
 from backfill_core.pacing.eta import Eta
-from backfill_core.protocol.messages import (
-    ApplyChanges,
-    ChangesApplied,
-    CommandReceived,
-    Head,
-    KeyProven,
-    Pause,
-    Receipt,
-    Resume,
-    Throttle,
-    Tick,
-    Verified,
-    Verify,
-    WorkFinished,
-)
+from backfill_core.protocol.commands import Pause, Resume, Throttle
+from backfill_core.protocol.events import CommandReceived, Head, Tick, WorkFinished
+from backfill_core.protocol.receipt import Receipt
 from backfill_core.protocol.strategy import Pinned
+from backfill_core.protocol.work import ApplyChanges, ChangesApplied, KeyProven, Verified, Verify
 from backfill_core.strategies.snapshot.params import SnapshotSettings
 from backfill_core.strategies.snapshot.strategy import SnapshotStrategy
 from backfill_spark.driver.progress import progress_of

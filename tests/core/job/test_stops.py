@@ -4,17 +4,9 @@ import pytest
 from support.simulation.hand_driven import WALL_MS, HandDriven
 
 from backfill_core.job.job import JobSettings
-from backfill_core.protocol.messages import (
-    ChangesApplied,
-    CommandReceived,
-    Head,
-    Pause,
-    Stop,
-    StopRequested,
-    Tick,
-    VerifyNow,
-    WorkFinished,
-)
+from backfill_core.protocol.commands import Pause, Stop, VerifyNow
+from backfill_core.protocol.events import CommandReceived, Head, StopRequested, Tick, WorkFinished
+from backfill_core.protocol.work import ChangesApplied
 
 
 def merging(**settings):

@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from backfill_core.pacing.convergence import Yardstick
+from backfill_core.pacing.convergence import PendingLimit
 from backfill_core.pacing.eta import RateMeter, estimate
-from backfill_core.pacing.sizing import SplitSizer, cut, pieces
+from backfill_core.pacing.sizing import SplitSizer, split_span
 from backfill_core.pacing.throttle import TokenBucket
+from backfill_core.positions.file_ranges import file_ranges
 from backfill_core.positions.intervals import IntervalSet
 
 SPANS = some.lists(some.tuples(some.integers(0, 60), some.integers(0, 60)), max_size=12)
@@ -110,7 +111,7 @@ class TestARateIsKept:
 
 
 class TestSplitsCutTheLine:
-    """Every row of the line is in exactly one split, whatever their sizes (R-SNAP-16)."""
+    """Every row of the row index is in exactly one split, whatever their sizes (R-SNAP-16)."""
 
     @given(
         some.lists(some.integers(0, 30), min_size=1, max_size=12),
@@ -123,10 +124,14 @@ class TestSplitsCutTheLine:
             prefix.append(prefix[-1] + rows)
         at, found = 0, []
         for rows, exact in sizes:
-            span = cut(prefix, (at, prefix[-1]), rows, exact=exact)
+            span = split_span(prefix, (at, prefix[-1]), rows, exact=exact)
             if span is None:
                 break
-            found += [(piece.file, row) for piece in pieces(prefix, *span) for row in range(piece.start, piece.stop)]
+            found += [
+                (file_range.file, row)
+                for file_range in file_ranges(prefix, *span)
+                for row in range(file_range.start, file_range.stop)
+            ]
             at = span[1]
 
         assert at == prefix[-1]
@@ -136,13 +141,13 @@ class TestSplitsCutTheLine:
         """A file that is read by one split is opened once."""
         prefix = [0, 10, 20, 30, 40]
 
-        assert cut(prefix, (0, 40), 25, exact=False) == (0, 20)
-        assert cut(prefix, (0, 40), 3, exact=False) == (0, 10)
-        assert cut(prefix, (5, 40), 3, exact=False) == (5, 10)
+        assert split_span(prefix, (0, 40), 25, exact=False) == (0, 20)
+        assert split_span(prefix, (0, 40), 3, exact=False) == (0, 10)
+        assert split_span(prefix, (5, 40), 3, exact=False) == (5, 10)
 
     def test_under_a_limit_they_have_the_size_asked_for(self):
         """One file may hold more rows than a second may take."""
-        assert cut([0, 10, 20], (3, 20), 1, exact=True) == (3, 4)
+        assert split_span([0, 10, 20], (3, 20), 1, exact=True) == (3, 4)
 
     def test_sizes_go_to_the_target_duration_by_doubling_at_most(self):
         """One fast split must not cause one of minutes."""
@@ -161,7 +166,7 @@ class TestTheYardstick:
 
     def test_worked_example_s3(self):
         """semantics 4.2 S3: lags and limits of each consumed barrier, epochs 10 apart."""
-        yardstick, limits = Yardstick(limit=140), []
+        yardstick, limits = PendingLimit(limit=140), []
         for lag, elapsed in [(40, 10), (40, 10), (40, 10), (30, 10), (30, 10), (20, 10), (20, 10), (10, 10), (0, 10)]:
             yardstick = yardstick.step(lag, elapsed)
             limits.append(yardstick.limit)
@@ -171,7 +176,7 @@ class TestTheYardstick:
     @given(some.lists(some.tuples(some.integers(0, 1000), some.integers(1, 100)), max_size=40))
     def test_the_limit_never_grows_and_never_is_negative(self, steps):
         """The way to Live ends only if the limit shrinks."""
-        yardstick, before = Yardstick(limit=None), float("inf")
+        yardstick, before = PendingLimit(limit=None), float("inf")
         for lag, elapsed in steps:
             yardstick = yardstick.step(lag, elapsed)
             assert 0 <= yardstick.limit <= before
@@ -179,7 +184,7 @@ class TestTheYardstick:
 
     def test_a_partial_epoch_is_always_drained_to_its_end(self):
         """R-SNAP-11, R-SNAP-28: an epoch counts only as a whole, so its rest cannot wait."""
-        yardstick = Yardstick(limit=5.0)
+        yardstick = PendingLimit(limit=5.0)
 
         assert not yardstick.drain_allowed(5, polling_partial=False)
         assert yardstick.drain_allowed(5, polling_partial=True)
@@ -187,7 +192,7 @@ class TestTheYardstick:
 
     def test_ten_steps_without_a_smaller_lag_are_said(self):
         """A job that never catches up must say so."""
-        falling, level = Yardstick(None), Yardstick(None)
+        falling, level = PendingLimit(None), PendingLimit(None)
         for step in range(12):
             falling, level = falling.step(100 - step, 1), level.step(50, 1)
 

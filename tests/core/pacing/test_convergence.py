@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backfill_core.pacing.convergence import STEPS_WATCHED, Yardstick
+from backfill_core.pacing.convergence import STEPS_WATCHED, PendingLimit
 
 steps = st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 1000)), min_size=1, max_size=40)
 
@@ -19,7 +19,7 @@ class TestTheLimitOnlyShrinks:
     @given(st.one_of(st.none(), st.integers(0, 1000)), steps)
     def test_follows_the_formula_and_never_rises(self, limit: int | None, taken: list[tuple[int, int]]) -> None:
         """`max(0, min(lag, limit - elapsed / 2))`, in whole and half units."""
-        one, halves = Yardstick(limit), None if limit is None else 2 * limit
+        one, halves = PendingLimit(limit), None if limit is None else 2 * limit
         for lag, elapsed in taken:
             before, one = one.limit, one.step(lag, elapsed)
             halves = 2 * lag if halves is None else max(0, min(2 * lag, halves - elapsed))
@@ -30,7 +30,7 @@ class TestTheLimitOnlyShrinks:
     @given(st.integers(0, 10_000), st.integers(1, 100))
     def test_is_zero_after_as_many_epochs_as_it_is_wide(self, limit: int, elapsed: int) -> None:
         """The upstream advances at most one epoch while the job advances two: bounded catch-up."""
-        one = Yardstick(limit)
+        one = PendingLimit(limit)
         for _ in range(2 * limit // elapsed + 1):
             one = one.step(10**6, elapsed)
         assert one.limit == 0
@@ -52,7 +52,7 @@ class TestDraining:
     )
     def test_table(self, lag: int, limit: int | None, partial: bool, allowed: bool) -> None:
         """R-SNAP-11: once begun, an epoch is drained to its checkpoint, whatever the limit."""
-        assert Yardstick(limit).drain_allowed(lag, polling_partial=partial) is allowed
+        assert PendingLimit(limit).drain_allowed(lag, polling_partial=partial) is allowed
 
 
 S3 = [
@@ -76,7 +76,7 @@ class TestWorkedExampleS3:
     @pytest.mark.parametrize("start", [140, None])
     def test_row_by_row(self, start: int | None) -> None:
         """`None` is our spelling of the raw-epoch quirk: practically unlimited until the first step."""
-        one, pending, ready = Yardstick(start), [110, 120, 130, 140], [150]
+        one, pending, ready = PendingLimit(start), [110, 120, 130, 140], [150]
         for consumed, pulled, lag, limit in S3:
             assert pending.pop(0) == consumed
             got = None
@@ -99,7 +99,7 @@ class TestNonConvergent:
     @given(steps)
     def test_compares_with_ten_steps_ago(self, taken: list[tuple[int, int]]) -> None:
         """Neither earlier (a burst is no trend) nor from the beginning (the past is past)."""
-        one, lags = Yardstick(None), []
+        one, lags = PendingLimit(None), []
         for lag, elapsed in taken:
             one = one.step(lag, elapsed)
             lags.append(lag)
@@ -108,21 +108,21 @@ class TestNonConvergent:
 
     def test_a_falling_lag_converges(self) -> None:
         """A slow job is not a stuck one, as long as its lag falls."""
-        one = Yardstick(None)
+        one = PendingLimit(None)
         for lag in range(1000, 900, -1):
             one = one.step(lag, 1)
         assert not one.non_convergent
 
     def test_caught_up_is_not_stuck(self) -> None:
         """A lag of 0 does not fall either."""
-        one = Yardstick(None)
+        one = PendingLimit(None)
         for _ in range(50):
             one = one.step(0, 1)
         assert not one.non_convergent
 
     def test_remembers_a_bounded_number_of_lags(self) -> None:
         """It lives as long as the job follows its source."""
-        one = Yardstick(None)
+        one = PendingLimit(None)
         for _ in range(500):
             one = one.step(5, 1)
         assert len(one.lags) == STEPS_WATCHED + 1

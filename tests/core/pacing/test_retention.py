@@ -4,7 +4,8 @@ import pytest
 from support.simulation.hand_driven import WALL_MS, HandDriven
 
 from backfill_core.pacing.retention import NEAR, warn
-from backfill_core.protocol.messages import CommandReceived, Head, HeadMoved, Throttle
+from backfill_core.protocol.commands import Throttle
+from backfill_core.protocol.events import CommandReceived, Head, SourcePolled
 from backfill_spark.delta.retention import DEFAULT_FILE_SECONDS, kept_seconds
 
 DAY_MS = 86_400_000
@@ -47,7 +48,7 @@ class TestARunningJobSaysIt:
 
         (words,) = job.view.strategy.warnings
         assert "version 3 of the source is still needed" in words
-        job.send(HeadMoved(Head(5, WALL_MS, kept_s=86_400)))
+        job.send(SourcePolled(Head(5, WALL_MS, kept_s=86_400)))
         assert job.view.strategy.warnings == ()
 
     def test_at_the_start_when_a_limit_makes_it_last_too_long(self):

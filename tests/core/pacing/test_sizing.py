@@ -8,8 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from backfill_core.pacing.sizing import BatchSizer, SplitSizer, cut, pieces, tapered
-from backfill_core.protocol.messages import Piece
+from backfill_core.pacing.sizing import BatchSizer, SplitSizer, split_span, tapered
+from backfill_core.positions.file_ranges import file_ranges
+from backfill_core.protocol.work import FileRange
 
 files = st.lists(st.integers(0, 9), min_size=1, max_size=12)
 
@@ -53,7 +54,7 @@ class TestASplitTakesItsTargetTime:
 
 
 class TestCuttingTheLine:
-    """R-SNAP-37: splits tile the line; no row twice, none left out."""
+    """R-SNAP-37: splits tile the row index; no row twice, none left out."""
 
     @given(lines_with_gap(), st.integers(-1, 30), st.booleans())
     def test_starts_with_the_gap_and_stays_in_it(
@@ -61,7 +62,7 @@ class TestCuttingTheLine:
     ) -> None:
         """Progress is made whatever is asked for."""
         prefix, gap = line
-        split = cut(prefix, gap, wanted, exact=exact)
+        split = split_span(prefix, gap, wanted, exact=exact)
         if gap[0] == gap[1]:
             assert split is None
         else:
@@ -72,7 +73,7 @@ class TestCuttingTheLine:
     def test_exact_has_just_so_many_rows(self, line: tuple[list[int], tuple[int, int]], wanted: int) -> None:
         """R-SNAP-41, R-SNAP-42: a limit is met by cutting inside files, down to a single row."""
         prefix, gap = line
-        split = cut(prefix, gap, wanted, exact=True)
+        split = split_span(prefix, gap, wanted, exact=True)
         if split is not None:
             assert split[1] - split[0] == min(wanted, gap[1] - gap[0])
 
@@ -82,7 +83,7 @@ class TestCuttingTheLine:
     ) -> None:
         """Whole files need no hashing of every row, and their row count is exact."""
         prefix, gap = line
-        split = cut(prefix, gap, wanted, exact=False)
+        split = split_span(prefix, gap, wanted, exact=False)
         if split is not None:
             assert split[1] in prefix or split[1] == gap[1]
             ends = [min(end, gap[1]) for end in prefix if end > gap[0]]
@@ -90,14 +91,14 @@ class TestCuttingTheLine:
 
     @given(files, st.lists(st.tuples(st.integers(1, 12), st.booleans()), min_size=1, max_size=5))
     def test_cutting_again_and_again_tiles_the_line(self, rows: list[int], how: list[tuple[int, bool]]) -> None:
-        """The limit may come and go while the line is being read."""
+        """The limit may come and go while the snapshot is being read."""
         prefix = [0, *itertools.accumulate(rows)]
         at, order = 0, itertools.cycle(how)
         for _ in range(prefix[-1]):
             if at == prefix[-1]:
                 break
             wanted, exact = next(order)
-            split = cut(prefix, (at, prefix[-1]), wanted, exact=exact)
+            split = split_span(prefix, (at, prefix[-1]), wanted, exact=exact)
             assert split is not None
             assert split[0] == at
             at = split[1]
@@ -106,13 +107,13 @@ class TestCuttingTheLine:
     def test_worked_example(self) -> None:
         """Files of 3, 0, 4 and 2 rows."""
         prefix = [0, 3, 3, 7, 9]
-        assert cut(prefix, (0, 9), 5, exact=False) == (0, 3)
-        assert cut(prefix, (0, 9), 6, exact=False) == (0, 7)
-        assert cut(prefix, (0, 9), 7, exact=False) == (0, 7)
-        assert cut(prefix, (0, 9), 1, exact=False) == (0, 3)
-        assert cut(prefix, (1, 9), 1, exact=False) == (1, 3)
-        assert cut(prefix, (3, 6), 100, exact=False) == (3, 6)
-        assert cut(prefix, (2, 9), 5, exact=True) == (2, 7)
+        assert split_span(prefix, (0, 9), 5, exact=False) == (0, 3)
+        assert split_span(prefix, (0, 9), 6, exact=False) == (0, 7)
+        assert split_span(prefix, (0, 9), 7, exact=False) == (0, 7)
+        assert split_span(prefix, (0, 9), 1, exact=False) == (0, 3)
+        assert split_span(prefix, (1, 9), 1, exact=False) == (1, 3)
+        assert split_span(prefix, (3, 6), 100, exact=False) == (3, 6)
+        assert split_span(prefix, (2, 9), 5, exact=True) == (2, 7)
 
 
 class TestPieces:
@@ -123,20 +124,26 @@ class TestPieces:
         """In path order, each row once, no file without rows."""
         prefix, (start, stop) = line
         rows = [
-            prefix[piece.file] + offset
-            for piece in pieces(prefix, start, stop)
-            for offset in range(piece.start, piece.stop)
+            prefix[file_range.file] + offset
+            for file_range in file_ranges(prefix, start, stop)
+            for offset in range(file_range.start, file_range.stop)
         ]
         assert rows == list(range(start, stop))
-        for piece in pieces(prefix, start, stop):
-            assert 0 <= piece.start < piece.stop <= piece.of == prefix[piece.file + 1] - prefix[piece.file]
+        for file_range in file_ranges(prefix, start, stop):
+            assert (
+                0
+                <= file_range.start
+                < file_range.stop
+                <= file_range.of
+                == prefix[file_range.file + 1] - prefix[file_range.file]
+            )
 
     def test_worked_example(self) -> None:
         """Files of 3, 0, 4 and 2 rows: the empty one is left out."""
         prefix = [0, 3, 3, 7, 9]
-        assert pieces(prefix, 2, 8) == (Piece(0, 2, 3, 3), Piece(2, 0, 4, 4), Piece(3, 0, 1, 2))
-        assert [piece.whole for piece in pieces(prefix, 2, 8)] == [False, True, False]
-        assert pieces(prefix, 3, 3) == pieces(prefix, 9, 9) == pieces([0], 0, 0) == ()
+        assert file_ranges(prefix, 2, 8) == (FileRange(0, 2, 3, 3), FileRange(2, 0, 4, 4), FileRange(3, 0, 1, 2))
+        assert [file_range.whole for file_range in file_ranges(prefix, 2, 8)] == [False, True, False]
+        assert file_ranges(prefix, 3, 3) == file_ranges(prefix, 9, 9) == file_ranges([0], 0, 0) == ()
 
 
 class TestTheLastSplitsAreSmaller:

@@ -6,7 +6,7 @@ from support.tables.other_engine import update
 
 from backfill_core.errors import FencedError, NotFinishedError, StateMismatchError
 from backfill_core.job.owner import released
-from backfill_core.job.state import txn_version
+from backfill_core.protocol.epochs import txn_version
 from backfill_spark.driver.attempt import request_stop, run_driver
 from backfill_spark.driver.job_context import open_target
 from backfill_spark.driver.release import release

@@ -9,7 +9,8 @@ import pytest
 from support.tables.jobs import make_orders
 
 from backfill_core.errors import StateMovedError, TransientError
-from backfill_core.protocol.messages import ApplyChanges, Piece, ReadSplit, WorkCancelled, WorkFailed, WorkFinished
+from backfill_core.protocol.events import WorkCancelled, WorkFailed, WorkFinished
+from backfill_core.protocol.work import ApplyChanges, FileRange, ReadSplit
 from backfill_spark.driver.action_executor import Parts, SparkActionExecutor
 from backfill_spark.rows.transform import Transform
 from backfill_spark.sinks.delta.committer import DeltaCommitter
@@ -88,7 +89,7 @@ def run_whole(work):
 
 
 BATCH = ApplyChanges(7, 0, 1, 2, TXN)
-SPLIT = ReadSplit(8, (Piece(0, 0, 20, 20),), 0, 20, 1)
+SPLIT = ReadSplit(8, (FileRange(0, 0, 20, 20),), 0, 20, 1)
 
 
 class TestEveryPieceOfWorkIsAnsweredOnce:

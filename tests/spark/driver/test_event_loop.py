@@ -2,7 +2,8 @@
 
 from backfill_core.job.job import Job, JobSettings
 from backfill_core.job.state import JobState
-from backfill_core.protocol.messages import CommandReceived, Event, Head, Pause, Stop, WorkCancelled
+from backfill_core.protocol.commands import Pause, Stop
+from backfill_core.protocol.events import CommandReceived, Event, Head, WorkCancelled
 from backfill_core.strategies.snapshot.strategy import Pinned, SnapshotSettings, SnapshotStrategy
 from backfill_spark.driver.event_loop import Loop, now
 

@@ -24,7 +24,7 @@ from pydantic import ValidationError
 
 from backfill_api.status.progress import Progress
 from backfill_api.wire import Ack, CommandRequest
-from backfill_core.protocol.messages import Pause, Resume, Stop, Throttle, VerifyNow
+from backfill_core.protocol.commands import Pause, Resume, Stop, Throttle, VerifyNow
 from backfill_spark.control.metrics import progress_registry
 from backfill_spark.control.server import ACKS_KEPT_MAX, BODY_MAX_BYTES, WAIT_MAX_S, _first
 from backfill_spark.control.wire import received

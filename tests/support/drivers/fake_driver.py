@@ -16,17 +16,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from backfill_api.status.progress import Progress
-from backfill_core.protocol.messages import (
-    Acknowledge,
-    CommandReceived,
-    Pause,
-    Receipt,
-    Resume,
-    Stop,
-    Throttle,
-    VerifyNow,
-    VnodeMismatch,
-)
+from backfill_core.protocol.actions import Acknowledge
+from backfill_core.protocol.commands import Pause, Resume, Stop, Throttle, VerifyNow
+from backfill_core.protocol.events import CommandReceived
+from backfill_core.protocol.receipt import Receipt, VnodeMismatch
 from backfill_spark.control.connections import Connections
 from backfill_spark.control.local_registry import LocalRegistry
 from backfill_spark.control.server import ControlServer

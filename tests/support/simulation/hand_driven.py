@@ -7,28 +7,10 @@ from dataclasses import replace
 from backfill_core.job.controls import Controls
 from backfill_core.job.job import Job, JobSettings, JobView
 from backfill_core.job.state import JobState
-from backfill_core.protocol.messages import (
-    Acknowledge,
-    Action,
-    ApplyChanges,
-    CancelWork,
-    Event,
-    Finish,
-    Head,
-    HeadMoved,
-    LookAtHead,
-    ProveKey,
-    ReadSplit,
-    Seal,
-    Sealed,
-    SplitStaged,
-    StagedFile,
-    StartWork,
-    Tick,
-    WorkCancelled,
-    WorkFinished,
-)
-from backfill_core.protocol.strategy import Now
+from backfill_core.protocol.actions import Acknowledge, Action, CancelWork, Finish, PollSource, Seal, StartWork
+from backfill_core.protocol.clock import Now
+from backfill_core.protocol.events import Event, Head, Sealed, SourcePolled, Tick, WorkCancelled, WorkFinished
+from backfill_core.protocol.work import ApplyChanges, ProveKey, ReadSplit, SplitStaged, StagedFile
 from backfill_core.strategies.snapshot.strategy import Pinned, SnapshotSettings, SnapshotStrategy
 
 STEP_S = 0.05
@@ -59,7 +41,7 @@ class HandDriven:
         self.cancelled: list[int] = []
         self.proofs: list[ProveKey] = []
         self.batches: list[ApplyChanges] = []
-        self.looks: list[LookAtHead] = []
+        self.looks: list[PollSource] = []
         self.seals = 0
         self.sealed: list[tuple[float, int]] = []
         self.finish: Finish | None = None
@@ -102,10 +84,10 @@ class HandDriven:
         """The oldest split under way is staged."""
         work = self.running.pop(min(self.running))
         files = tuple(
-            StagedFile(f"s{work.work_id}/{part}", stop - start, (stop - start) // self._passing, part=part)
-            for part, (start, stop) in enumerate(work.parts)
+            StagedFile(f"s{work.work_id}/{segment}", stop - start, (stop - start) // self._passing, segment=segment)
+            for segment, (start, stop) in enumerate(work.segments)
         )
-        self.send(WorkFinished(SplitStaged(work.work_id, files, work.stop - work.start)))
+        self.send(WorkFinished(SplitStaged(work.work_id, files)))
 
     def _execute(self, actions: tuple[Action, ...]) -> None:
         for action in actions:
@@ -126,9 +108,9 @@ class HandDriven:
                     self.seals += 1
                     self.sealed.append((self.now_s, sum(file.rows for file in action.files)))
                     self.send(Sealed(action.epoch, self.seals, 0.1))
-                case LookAtHead():
+                case PollSource():
                     self.looks.append(action)
-                    self.send(HeadMoved(self.head))
+                    self.send(SourcePolled(self.head))
                 case Acknowledge():
                     self.acks.append(action)
                 case Finish():

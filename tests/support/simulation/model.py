@@ -22,8 +22,9 @@ from support.simulation.tables import Row
 
 from backfill_api.spec.spec import BackfillSpec
 from backfill_core.job.state import JobState
-from backfill_core.protocol.messages import Event, Result, StagedFile, Verify, Work
+from backfill_core.protocol.events import Event
 from backfill_core.protocol.strategy import Strategy
+from backfill_core.protocol.work import Result, StagedFile, Verify, Work
 
 
 class WorkKind(Enum):
@@ -41,9 +42,9 @@ Progress = Mapping[str, Any]
 # ------------------------------------------------------------------ what work does
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """The work stages rows: a file holds rows of one part only."""
+    """The work stages rows: a file holds rows of one segment only."""
 
-    parts: tuple[list[Row], ...]
+    segments: tuple[list[Row], ...]
     answer: Callable[[tuple[StagedFile, ...]], Result]
 
 

@@ -19,7 +19,9 @@ from support.simulation.tables import APPEND, Commit, Row, Target
 from backfill_api.model import member_of
 from backfill_core.job.controls import ALL, HISTORY
 from backfill_core.job.state import JobState
-from backfill_core.protocol.messages import Acknowledge, Command, Pause, Resume, Throttle, Verified, Work
+from backfill_core.protocol.actions import Acknowledge
+from backfill_core.protocol.commands import Command, Pause, Resume, Throttle
+from backfill_core.protocol.work import Verified, Work
 
 
 @dataclass(frozen=True, slots=True)

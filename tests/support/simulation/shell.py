@@ -13,35 +13,21 @@ from support.simulation.tables import Row
 from backfill_core.errors import BackfillError, StagedFilesGoneError, TargetChangedError, TransientError
 from backfill_core.job.job import Job
 from backfill_core.job.state import JobState
-from backfill_core.protocol.messages import (
-    Acknowledge,
-    Action,
-    CancelWork,
-    Discard,
+from backfill_core.protocol.actions import Acknowledge, Action, CancelWork, Finish, PollSource, Seal, StartWork
+from backfill_core.protocol.clock import Now
+from backfill_core.protocol.commands import Pause
+from backfill_core.protocol.events import (
     Event,
-    Finish,
-    KeyProven,
-    LookAtHead,
-    LookFailed,
-    Pause,
-    ProveKey,
-    Receipt,
-    Result,
-    Seal,
+    PollFailed,
     Sealed,
     SealFailed,
-    StagedFile,
-    StartWork,
     Tick,
-    Verified,
-    Verify,
-    VnodeMismatch,
-    Work,
     WorkCancelled,
     WorkFailed,
     WorkFinished,
 )
-from backfill_core.protocol.strategy import Now
+from backfill_core.protocol.receipt import Receipt, VnodeMismatch
+from backfill_core.protocol.work import KeyProven, ProveKey, Result, StagedFile, Verified, Verify, Work
 
 if TYPE_CHECKING:
     from support.simulation.world import World
@@ -116,10 +102,8 @@ class Shell:
                     self._seal(action)
                 case Acknowledge():
                     self._acknowledge(action)
-                case LookAtHead():
+                case PollSource():
                     self._later(0.01, 0.4, self._look)
-                case Discard():
-                    pass
                 case Finish():
                     self._over = True
                     self._world.on_finish(action)
@@ -149,7 +133,7 @@ class Shell:
     # ------------------------------------------------------------------ looking and sealing
     def _look(self) -> None:
         if self._world.unlucky():
-            self.deliver(LookFailed(TRANSIENT))
+            self.deliver(PollFailed(TRANSIENT))
             return
         self.deliver(self._world.model.poll(self._world.wall_ms))
 
@@ -269,8 +253,8 @@ class Shell:
                 world.oracle.on_key_proven(work.target_version)
                 return KeyProven(work.work_id)
         match self._opened.effect(work):
-            case Staging(parts=parts, answer=answer):
-                staged = (self._stage(work.work_id, rows, part) for part, rows in enumerate(parts))
+            case Staging(segments=segments, answer=answer):
+                staged = (self._stage(work.work_id, rows, segment) for segment, rows in enumerate(segments))
                 return answer(tuple(itertools.chain.from_iterable(staged)))
             case Merging(txn=txn, net=net, answer=answer):
                 commit = world.target.merge(txn, net) if net else None
@@ -278,13 +262,13 @@ class Shell:
                     world.oracle.on_merge(commit, work)
                 return answer(len(net))
 
-    def _stage(self, work_id: int, rows: list[Row], part: int) -> tuple[StagedFile, ...]:
+    def _stage(self, work_id: int, rows: list[Row], segment: int) -> tuple[StagedFile, ...]:
         """Stage one or two files; those without rows are left out."""
         middle = self._world.rng.randint(0, len(rows))
         halves = [half for half in (rows[:middle], rows[middle:]) if half]
-        name = f"a{self.attempt}/s{work_id}/{part}"
+        name = f"a{self.attempt}/s{work_id}/{segment}"
         return tuple(
-            StagedFile(f"{name}/{number}", 10 * len(half), len(half), tuple(half), part)
+            StagedFile(f"{name}/{number}", 10 * len(half), len(half), tuple(half), segment)
             for number, half in enumerate(halves)
         )
 

@@ -16,8 +16,8 @@ from zlib import crc32
 
 from support.simulation.tables import Row
 
-from backfill_core.pacing.sizing import pieces
-from backfill_core.protocol.messages import Piece
+from backfill_core.positions.file_ranges import file_ranges
+from backfill_core.protocol.work import FileRange
 
 INSERT, UPDATE, DELETE = "insert", "update", "delete"
 
@@ -107,20 +107,20 @@ class VersionedTable:
         """Does a row pass the transform's filter?"""
         return value is not None and (not self._filtered or value % 3 != 0)
 
-    def read(self, version: int, parts: Iterable[Piece]) -> list[Row]:
-        """Return the transformed rows of some pieces of a version."""
+    def read(self, version: int, parts: Iterable[FileRange]) -> list[Row]:
+        """Return the transformed rows of some ranges of a version."""
         files = self.layout(version)
         return [
             row
-            for piece in parts
-            for row in files[piece.file].rows
-            if piece.start <= residue(row, files[piece.file].of) < piece.stop and self.passes(row[1])
+            for file_range in parts
+            for row in files[file_range.file].rows
+            if file_range.start <= residue(row, files[file_range.file].of) < file_range.stop and self.passes(row[1])
         ]
 
     def covered(self, version: int, spans: Iterable[tuple[int, int]]) -> list[Row]:
         """Return the transformed rows of some intervals of a version's line."""
         prefix = [0, *itertools.accumulate(file.of for file in self.layout(version))]
-        return self.read(version, (piece for span in spans for piece in pieces(prefix, *span)))
+        return self.read(version, (file_range for span in spans for file_range in file_ranges(prefix, *span)))
 
     def view(self, version: int) -> Counter[Row]:
         """Return the transformed rows of a version."""

@@ -24,17 +24,9 @@ from support.tables.jobs import job
 from backfill_api.spec.spec import BackfillSpec
 from backfill_core.job.job import JobSettings
 from backfill_core.job.state import JobState
-from backfill_core.protocol.messages import (
-    Command,
-    CommandReceived,
-    Finish,
-    Pause,
-    Resume,
-    Stop,
-    StopRequested,
-    Throttle,
-    VerifyNow,
-)
+from backfill_core.protocol.actions import Finish
+from backfill_core.protocol.commands import Command, Pause, Resume, Stop, Throttle, VerifyNow
+from backfill_core.protocol.events import CommandReceived, StopRequested
 
 WALL_MS = 1_700_000_000_000
 STEPS_MAX = 60_000

@@ -2,12 +2,12 @@
 
 phase      work                          ends when                                   then
 --------   ---------------------------   -----------------------------------------   --------
-Snapshot   splits of the line, any order  every row of the line is sealed             CatchUp
+Snapshot   splits of the row index, any order  every row of the row index is sealed             CatchUp
 CatchUp    batches (consumed, head]       a batch took all that was pending at its    Live
                                           start, or nothing was pending
 Live       the same                       never; `complete` says when Exit may exit
 
-The line: files of version V in path order, rows numbered by prefix sums. Done is an interval set, so
+The row index: files of version V in path order, rows numbered by prefix sums. Done is an interval set, so
 splits may have any size, be retried and be sealed in any order (R-SNAP-6, R-SNAP-37).
 
 A MERGE is its own commit, so it is announced: the seal before it stores `merging {upto, txn}`. An attempt
@@ -22,26 +22,21 @@ from typing import Any
 
 from backfill_api.spec.spec import BackfillSpec
 from backfill_core.errors import AccountingError, BackfillError, StateMismatchError
-from backfill_core.job.state import txn_version
 from backfill_core.job.steps import Facts
-from backfill_core.pacing.convergence import STEPS_WATCHED, STUCK, Yardstick
+from backfill_core.pacing.convergence import STEPS_WATCHED, STUCK, PendingLimit
 from backfill_core.pacing.eta import RateMeter, estimate
 from backfill_core.pacing.retention import warn, warn_short
-from backfill_core.pacing.sizing import BatchSizer, SplitSizer, cut, pieces, tapered
+from backfill_core.pacing.sizing import BatchSizer, SplitSizer, split_span, tapered
 from backfill_core.pacing.throttle import TokenBucket
-from backfill_core.phases.prefetch import RATE_MIN, Charged
+from backfill_core.phases.prefetch import RATE_MIN, ChargePolicy
 from backfill_core.phases.split_tracker import Splits
+from backfill_core.positions.file_ranges import file_ranges
 from backfill_core.positions.intervals import IntervalSet
-from backfill_core.protocol.messages import (
-    ApplyChanges,
-    ChangesApplied,
-    Head,
-    ReadSplit,
-    Result,
-    SplitStaged,
-    Work,
-)
-from backfill_core.protocol.strategy import Gate, Harvest, Now, Pinned, StrategyView, WorkIds
+from backfill_core.protocol.clock import Now
+from backfill_core.protocol.epochs import txn_version
+from backfill_core.protocol.events import Head
+from backfill_core.protocol.strategy import CommitRequest, Permits, Pinned, StrategyView, WorkIds
+from backfill_core.protocol.work import ApplyChanges, ChangesApplied, ReadSplit, Result, SplitStaged, Work
 from backfill_core.strategies.snapshot.params import SnapshotSettings
 
 SNAPSHOT, CATCH_UP, LIVE = "Snapshot", "CatchUp", "Live"
@@ -86,13 +81,13 @@ class SnapshotStrategy:
     """See the module; satisfies `ports.Strategy`."""
 
     def __init__(self, pinned: Pinned, settings: SnapshotSettings) -> None:
-        """Begin at the start of the line."""
+        """Begin at the start of the row index."""
         self._pinned = pinned
         self._settings = settings
         self._prefix = [0, *itertools.accumulate(pinned.rows)]
         self._total = self._prefix[-1]
         self._sealed = IntervalSet()
-        self._harvested = IntervalSet()
+        self._prepared = IntervalSet()
         self._phase = SNAPSHOT if self._total else CATCH_UP
         self._consumed = pinned.version
         self._times: dict[int, int] = {}
@@ -108,7 +103,7 @@ class SnapshotStrategy:
         self._head_fresh = False
         self._caught_up = False
         self._touched = 1
-        self._harvest_mark = self._sealed_mark = 0
+        self._prepared_mark = self._sealed_mark = 0
         self._limited = False
         self._rate: int | None = None
         self._sizer = SplitSizer(
@@ -121,7 +116,7 @@ class SnapshotStrategy:
         self._meter = RateMeter()
         self._held = False
         """May no split start? Then there is no rate and no time left to tell."""
-        self._yardstick = Yardstick(limit=None, lags=())
+        self._pending_limit = PendingLimit(limit=None, lags=())
         self._steps: tuple[_Step, ...] = ()
         self._judged: _Batch | None = None
         """Harvested, and not durable yet."""
@@ -142,7 +137,7 @@ class SnapshotStrategy:
             "splits": self._splits,
             "files": len(self._pinned.rows),
             "phase": self._phase,
-            "done": self._harvested.to_json(),
+            "done": self._prepared.to_json(),
             "consumed": self._consumed,
             "merging": None if planned is None else {"upto": planned.upto, "txn": planned.txn, "whole": planned.whole},
         }
@@ -163,7 +158,7 @@ class SnapshotStrategy:
                 f"({stored['files']} files, {stored['rows']} rows then; {len(self._pinned.rows)} and {self._total} now).",
                 hint="The source was replaced: give the job another jobId and another target.",
             )
-        self._sealed = self._harvested = IntervalSet.from_json(stored["done"])
+        self._sealed = self._prepared = IntervalSet.from_json(stored["done"])
         self._phase = STORED_PHASES.get(stored["phase"], stored["phase"])
         self._rows = self._rows_sealed = stored["rowsRead"]
         self._splits = stored["splits"]
@@ -201,7 +196,7 @@ class SnapshotStrategy:
 
     @property
     def failure(self) -> BackfillError | None:
-        """A complete line with another number of rows than the source has: rows were lost or doubled."""
+        """A complete row index with another number of rows than the source has: rows were lost or doubled."""
         if self._phase == SNAPSHOT or self._settings.filtered or self._rows == self._pinned.rows_live:
             return None
         return AccountingError(
@@ -215,7 +210,7 @@ class SnapshotStrategy:
         """See `ports.Strategy`."""
         return self._applying is not None and self._settings.merges
 
-    def urgent(self, gate: Gate) -> bool:
+    def urgent(self, permits: Permits) -> bool:
         """Seal at once what completes a phase, and a finished MERGE: the target is ahead of its state."""
         if self._applied is not None:
             return True
@@ -224,7 +219,7 @@ class SnapshotStrategy:
         if self._caught_up:
             return self.dirty and not self._settings.follow
         idle = self._planned is None and self._applying is None
-        return gate.changes and idle and self._head_fresh and (self._settings.merges or self.dirty)
+        return permits.changes and idle and self._head_fresh and (self._settings.merges or self.dirty)
 
     def on_head(self, head: Head, *, fresh: bool) -> None:
         """See `ports.Strategy`."""
@@ -242,14 +237,14 @@ class SnapshotStrategy:
 
     # -------------------------------------------------------------- choosing work
     def next_work(
-        self, now: Now, gate: Gate, bucket: TokenBucket, ids: WorkIds
+        self, now: Now, permits: Permits, bucket: TokenBucket, ids: WorkIds
     ) -> tuple[TokenBucket, tuple[Work, ...]]:
         """Fill the free slots; see `ports.Strategy`."""
         self._limited, self._rate = bucket.rate_per_s is not None, bucket.rate_per_s
         if self._phase == SNAPSHOT:
-            self._hold(now, held=not gate.history)
-            return self._next_splits(now, gate, bucket, ids)
-        batch = self._next_batch(now, gate, ids)
+            self._hold(now, held=not permits.history)
+            return self._next_splits(now, permits, bucket, ids)
+        batch = self._next_batch(now, permits, ids)
         return bucket, (() if batch is None else (batch,))
 
     def _hold(self, now: Now, *, held: bool) -> None:
@@ -259,25 +254,25 @@ class SnapshotStrategy:
         self._held = held
 
     def _next_splits(
-        self, now: Now, gate: Gate, bucket: TokenBucket, ids: WorkIds
+        self, now: Now, permits: Permits, bucket: TokenBucket, ids: WorkIds
     ) -> tuple[TokenBucket, tuple[Work, ...]]:
-        if self._limited and gate.history:
-            if gate.at_barrier:
+        if self._limited and permits.history:
+            if permits.at_barrier:
                 # One that seals nothing admits its share too: the next seal takes it along.
                 bucket = self._begun.admit(now.mono_s, bucket, held=False)
             ahead = self._read_ahead(now, bucket, ids)
             if self._begun.anything_ahead:
-                # Slices would be cut from what the stock leaves in the bucket, each for a look at its whole file.
+                # Sub-file ranges would be made from what the buffer leaves in the bucket, each for a look at its whole file.
                 return bucket, ahead
         # Under a limit two epochs' quotas overlap: one being read, one waiting for its barrier.
         slots = self._settings.in_flight_max * (2 if self._limited else 1) - len(self._begun.running)
-        if not gate.history or slots <= 0 or (self._limited and not gate.at_barrier):
+        if not permits.history or slots <= 0 or (self._limited and not permits.at_barrier):
             return bucket, ()
-        charged = Charged.WHEN_STARTED if self._limited else Charged.NEVER
+        charged = ChargePolicy.WHEN_STARTED if self._limited else ChargePolicy.NEVER
         work: list[Work] = []
         for rows in self._rows_wanted(now, bucket, min(slots, self._settings.in_flight_max)):
             gap = self._first_gap()
-            span = None if gap is None or rows < 1 else cut(self._prefix, gap, rows, exact=self._limited)
+            span = None if gap is None or rows < 1 else split_span(self._prefix, gap, rows, exact=self._limited)
             if span is None:
                 break
             start, stop = span
@@ -286,9 +281,9 @@ class SnapshotStrategy:
         return bucket, tuple(work)
 
     def _begin(
-        self, start: int, stop: int, cuts: tuple[int, ...], now: Now, ids: WorkIds, charged: Charged
+        self, start: int, stop: int, boundaries: tuple[int, ...], now: Now, ids: WorkIds, charged: ChargePolicy
     ) -> ReadSplit:
-        split = ReadSplit(ids.take(), pieces(self._prefix, start, stop), start, stop, ids.epoch, cuts)
+        split = ReadSplit(ids.take(), file_ranges(self._prefix, start, stop), start, stop, ids.epoch, boundaries)
         return self._begun.begin(split, now.mono_s, charged)
 
     def _read_ahead(self, now: Now, bucket: TokenBucket, ids: WorkIds) -> tuple[Work, ...]:
@@ -299,33 +294,33 @@ class SnapshotStrategy:
         work: list[Work] = []
         while len(begun.reading_ahead) < in_flight_max and len(begun.running) < 2 * in_flight_max:
             gap, under_way = self._first_gap(), sum(one.rows for one in begun.reading_ahead)
-            found = gap and begun.stock.next_split(
+            found = gap and begun.buffer.next_split(
                 self._prefix, gap, under_way=under_way, bucket=bucket, now_s=now.mono_s
             )
             if not found:
                 break
-            (start, stop), cuts = found
-            work.append(self._begin(start, stop, cuts, now, ids, Charged.WHEN_SEALED))
+            (start, stop), boundaries = found
+            work.append(self._begin(start, stop, boundaries, now, ids, ChargePolicy.WHEN_SEALED))
         return tuple(work)
 
     def _rows_wanted(self, now: Now, bucket: TokenBucket, slots: int) -> list[int]:
         if self._limited:
             quota = int(bucket.available(now.mono_s))
-            # A slice costs a job and a look at its whole file, however few rows it has: no more slices than will do.
+            # A sub-file range costs a job and a look at its whole file, however few rows it has: no more of them than will do.
             slots = min(slots, max(1, quota // SPLIT_ROWS_MIN))
             return [len(range(slot, quota, slots)) for slot in range(slots)] if quota > 0 else []
-        left = self._total - self._begun.taken(self._harvested).size
+        left = self._total - self._begun.taken(self._prepared).size
         rows = tapered(self._sizer.rows_per_split, left, slots=self._settings.in_flight_max)
         return [max(SPLIT_ROWS_MIN, rows)] * slots
 
     def _first_gap(self) -> tuple[int, int] | None:
-        taken = self._begun.taken(self._harvested)
+        taken = self._begun.taken(self._prepared)
         if len(taken) > SPANS_MAX and self._begun.running:
             return None
         return taken.first_gap(0, self._total)
 
-    def _next_batch(self, now: Now, gate: Gate, ids: WorkIds) -> Work | None:
-        if self._applying is not None or self._applied is not None or not gate.changes:
+    def _next_batch(self, now: Now, permits: Permits, ids: WorkIds) -> Work | None:
+        if self._applying is not None or self._applied is not None or not permits.changes:
             return None
         if self._settings.merges:
             # Started only once the seal that announced it is durable.
@@ -360,7 +355,7 @@ class SnapshotStrategy:
         match result:
             case SplitStaged(work_id=work_id, files=files) if work_id in self._begun.running:
                 bucket, one = self._begun.finish(work_id, files, now.mono_s, bucket)
-                if one.charged is Charged.NEVER and not self._limited:
+                if one.charged is ChargePolicy.NEVER and not self._limited:
                     self._sizer = self._sizer.observe(one.rows, now.mono_s - one.since_s)
             case ChangesApplied(work_id=work_id) if self._applying and self._applying[0] == work_id:
                 _, batch, since_s = self._applying
@@ -384,23 +379,23 @@ class SnapshotStrategy:
         """Does the stored state not say everything?"""
         return self._touched != self._sealed_mark
 
-    def harvest(
+    def prepare_commit(
         self, now: Now, bucket: TokenBucket, ids: WorkIds, *, release_all: bool, may_merge: bool
-    ) -> tuple[TokenBucket, Harvest]:
-        """Hand over what is finished; under a limit slices one epoch later, so that slow reads do not bunch.
+    ) -> tuple[TokenBucket, CommitRequest]:
+        """Hand over what is finished; under a limit sub-file ranges one epoch later, so that slow reads do not bunch.
 
         The quota of epoch e starts with e's first moment and is sealed by the barrier that closes e + 1:
         a read may take up to two epochs before the sealed rate shows it. What was read ahead has its own pace.
         """
         bucket = self._begun.admit(now.mono_s, bucket, held=release_all)
-        ripe = self._begun.take_ripe(ids.epoch if self._limited and not release_all else None)
-        files = [file for one in ripe for file in one.files]
+        ready = self._begun.take_ready(ids.epoch if self._limited and not release_all else None)
+        files = [file for one in ready for file in one.files]
         rows = sum(file.rows for file in files)
-        for one in ripe:
-            self._harvested = self._harvested.add(one.start, one.stop)
+        for one in ready:
+            self._prepared = self._prepared.add(one.start, one.stop)
         self._rows += rows
-        self._splits += sum(one.last for one in ripe)
-        self._touched += bool(ripe)
+        self._splits += sum(one.last for one in ready)
+        self._touched += bool(ready)
         changes = 0
         if self._applied is not None:
             batch, applied = self._applied
@@ -410,14 +405,14 @@ class SnapshotStrategy:
             self._judged = batch
             if batch.whole and not self._caught_up:
                 self._catch_up()
-        if self._phase == SNAPSHOT and self._harvested.size == self._total:
+        if self._phase == SNAPSHOT and self._prepared.size == self._total:
             self._phase, self._phase_changed, self._head_fresh = CATCH_UP, True, False
         if self._phase != SNAPSHOT and self._settings.merges and self._applying is None:
             self._announce(txn_version(ids.attempt, ids.epoch + 1) if may_merge else None)
-        self._harvest_mark = self._touched
+        self._prepared_mark = self._touched
         size_bytes = sum(file.size_bytes for file in files)
         reserves = self._planned is not None
-        taken = Harvest(tuple(files), rows, changes, size_bytes, dirty=self.dirty, reserves_epoch=reserves)
+        taken = CommitRequest(tuple(files), rows, changes, size_bytes, dirty=self.dirty, reserves_epoch=reserves)
         return bucket, taken
 
     def _announce(self, txn: int | None) -> None:
@@ -426,7 +421,7 @@ class SnapshotStrategy:
             self._touched += 1
         self._planned = planned
 
-    def _step_yardstick(self, batch: _Batch, now: Now) -> None:
+    def _judge(self, batch: _Batch, now: Now) -> None:
         """Judge a batch that is durable.
 
         Before the job has caught up all that is pending counts. Afterwards what came while a batch ran is no lag: the
@@ -435,13 +430,13 @@ class SnapshotStrategy:
         if self._head is None:
             return
         lag = batch.left if self._caught_up else max(0, self._head.version - batch.upto)
-        self._yardstick = self._yardstick.step(lag, batch.upto - batch.after)
+        self._pending_limit = self._pending_limit.step(lag, batch.upto - batch.after)
         self._steps = (*self._steps[-STEPS_WATCHED:], _Step(now.mono_s, batch.upto, self._head.version))
 
     def _divergence(self) -> tuple[str, ...]:
         """Name both rates when the lag does not fall."""
         first, last = (self._steps[0], self._steps[-1]) if self._steps else (None, None)
-        if not self._yardstick.non_convergent or first is None or last is None or last.at_s <= first.at_s:
+        if not self._pending_limit.non_convergent or first is None or last is None or last.at_s <= first.at_s:
             return ()
         seconds = last.at_s - first.at_s
         made, applied = (last.head - first.head) / seconds, (last.upto - first.upto) / seconds
@@ -452,12 +447,12 @@ class SnapshotStrategy:
 
     def on_sealed(self, now: Now) -> None:
         """See `ports.Strategy`."""
-        self._sealed_mark = self._harvest_mark
+        self._sealed_mark = self._prepared_mark
         judged, self._judged = self._judged, None
         if judged is not None:
-            self._step_yardstick(judged, now)
-        sealed_rows = self._harvested.size - self._sealed.size
-        self._sealed = self._harvested
+            self._judge(judged, now)
+        sealed_rows = self._prepared.size - self._sealed.size
+        self._sealed = self._prepared
         if sealed_rows:
             self._meter = self._meter.observe(sealed_rows, now.mono_s)
         self._rows_sealed = self._rows
@@ -505,7 +500,7 @@ class SnapshotStrategy:
             eta_low_s=None if eta is None else eta.low,
             eta_high_s=None if eta is None else eta.high,
             caught_up=self._caught_up,
-            non_convergent=self._yardstick.non_convergent,
+            non_convergent=self._pending_limit.non_convergent,
             grid=self._grid(),
             reason=self._reason(),
             warnings=(*self._warnings(now), *self._divergence()),
@@ -513,7 +508,7 @@ class SnapshotStrategy:
 
     @property
     def _rows_filtered(self) -> int:
-        """Rows of the source that passed by and are not in the target: known by the line, of which every row has its turn."""
+        """Rows of the source that passed by and are not in the target: known by the row index, of which every row has its turn."""
         if not self._settings.filtered or not self._total:
             return 0
         return max(0, self._pinned.rows_live * self._sealed.size // self._total - self._rows_sealed)

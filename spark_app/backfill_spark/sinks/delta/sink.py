@@ -25,7 +25,7 @@ from backfill_core.errors import (
     TargetSchemaMismatchError,
 )
 from backfill_core.job.accounting import GONE_HINT
-from backfill_core.protocol.messages import StagedFile
+from backfill_core.protocol.work import StagedFile
 from backfill_spark.delta.location import in_one_store
 from backfill_spark.delta.log import LOG_ERRORS
 from backfill_spark.delta.properties import PHYSICAL_NAME
@@ -216,7 +216,7 @@ class DeltaSink:
         """
         return self._write(rows, [], self._staging.of_work(attempt, work_id))
 
-    def stage_parts(self, rows: DataFrame, *, label: str, attempt: int, work_id: int) -> dict[int, list[str]]:
+    def stage_segments(self, rows: DataFrame, *, label: str, attempt: int, work_id: int) -> dict[int, list[str]]:
         """Write as `stage`, the rows of each value of column `label` into files of their own; return these by value.
 
         One Spark job without a sort: a task holds a file of each part open (`session.py`). A part is a folder below

@@ -13,7 +13,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import MapType, StructType, VariantType
 
-from backfill_core.protocol.messages import Piece
+from backfill_core.protocol.work import FileRange
 from backfill_spark.rows.columns import quoted
 
 if TYPE_CHECKING:
@@ -34,22 +34,22 @@ def residue(frame: DataFrame, key: tuple[str, ...], of: int) -> Column:
     return F.pmod(F.xxhash64(*columns), F.lit(of))
 
 
-def within(at: Column, piece: Piece) -> Column:
-    """Is a residue one of a piece's?"""
-    return (at >= piece.start) & (at < piece.stop)
+def within(at: Column, file_range: FileRange) -> Column:
+    """Is a residue inside a file range?"""
+    return (at >= file_range.start) & (at < file_range.stop)
 
 
-def labelled(frame: DataFrame, at: Column, parts: Sequence[tuple[int, Piece]], label: str) -> DataFrame:
+def labelled(frame: DataFrame, at: Column, parts: Sequence[tuple[int, FileRange]], label: str) -> DataFrame:
     """Return a file's rows with the number of their part as column `label`, without those of no part. Lazy."""
     # The residue stands in a column first, or Spark would hash a row anew for each part that it is compared with.
     rows = frame.withColumn(label, at)
-    covered = sum(piece.stop - piece.start for _, piece in parts) == parts[0][1].of
+    covered = sum(file_range.stop - file_range.start for _, file_range in parts) == parts[0][1].of
     if not covered:
-        rows = rows.where(reduce(Column.__or__, [within(F.col(label), piece) for _, piece in parts]))
+        rows = rows.where(reduce(Column.__or__, [within(F.col(label), file_range) for _, file_range in parts]))
     *others, (last, _) = parts
     number = F.lit(last)
-    for part, piece in reversed(others):
-        number = F.when(within(F.col(label), piece), part).otherwise(number)
+    for part, file_range in reversed(others):
+        number = F.when(within(F.col(label), file_range), part).otherwise(number)
     return rows.withColumn(label, number)
 
 

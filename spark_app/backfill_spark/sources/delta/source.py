@@ -24,7 +24,8 @@ from backfill_core.errors import (
     SourceReplacedError,
     UnsupportedSourceFeatureError,
 )
-from backfill_core.protocol.messages import Head, Piece
+from backfill_core.protocol.events import Head
+from backfill_core.protocol.work import FileRange
 from backfill_spark.delta.log import LOG_ERRORS, files_at, newest_version
 from backfill_spark.delta.properties import CHANGE_FEED, PHYSICAL_NAME, is_on
 from backfill_spark.jvm.bulk_calls import delta_actions
@@ -233,18 +234,18 @@ class DeltaSource:
         """Number of the pinned version."""
         return self.pinned.version
 
-    def live_rows(self, pieces: Sequence[Piece]) -> int:
+    def live_rows(self, ranges: Sequence[FileRange]) -> int:
         """Return how many rows whole files must yield."""
-        return sum(self.pinned.rows[one.file] - self.pinned.deleted[one.file] for one in pieces)
+        return sum(self.pinned.rows[one.file] - self.pinned.deleted[one.file] for one in ranges)
 
     # ------------------------------------------------------------------ reading
-    def read(self, pieces: Sequence[Piece]) -> DataFrame:
-        """Return the rows of pieces of the pinned version: its columns, no order, lazy."""
+    def read(self, ranges: Sequence[FileRange]) -> DataFrame:
+        """Return the rows of ranges of the pinned version: its columns, no order, lazy."""
         frames: list[DataFrame] = []
-        whole = [one.file for one in pieces if one.whole]
+        whole = [one.file for one in ranges if one.whole]
         for first, behind in _runs(whole):
             frames.append(self._frame(first, behind))
-        frames += [self._part(one) for one in pieces if not one.whole]
+        frames += [self._part(one) for one in ranges if not one.whole]
         return reduce(DataFrame.unionAll, frames) if frames else self._frame(0, 0)
 
     def _frame(self, first: int, behind: int) -> DataFrame:
@@ -254,13 +255,13 @@ class DeltaSource:
         files = self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(listed).toSeq()
         return DataFrame(self._delta_log.createDataFrame(snapshot, files, False, self._none), self._spark)
 
-    def read_parts(self, parts: Sequence[Sequence[Piece]]) -> tuple[DataFrame, str]:
+    def read_segments(self, parts: Sequence[Sequence[FileRange]]) -> tuple[DataFrame, str]:
         """Return rows as `read` does, each file read once, and the name of a column with the index of their part."""
         label = unused(LABEL, self.pinned.schema.names)
-        shares: dict[int, list[tuple[int, Piece]]] = {}
+        shares: dict[int, list[tuple[int, FileRange]]] = {}
         whole: dict[int, list[int]] = {}
-        for part, pieces in enumerate(parts):
-            for one in pieces:
+        for part, ranges in enumerate(parts):
+            for one in ranges:
                 if one.whole:
                     whole.setdefault(part, []).append(one.file)
                 else:
@@ -275,9 +276,9 @@ class DeltaSource:
             frames.append(labelled(frame, residue(frame, self._key, cut[0][1].of), cut, label))
         return reduce(DataFrame.unionAll, frames), label
 
-    def _part(self, piece: Piece) -> DataFrame:
-        frame = self._frame(piece.file, piece.file + 1)
-        return frame.where(within(residue(frame, self._key, piece.of), piece))
+    def _part(self, file_range: FileRange) -> DataFrame:
+        frame = self._frame(file_range.file, file_range.file + 1)
+        return frame.where(within(residue(frame, self._key, file_range.of), file_range))
 
     @property
     def pinned_rows(self) -> int:

@@ -3,11 +3,12 @@
 import pytest
 
 from backfill_core.pacing.throttle import TokenBucket
-from backfill_core.protocol.messages import Head
-from backfill_core.protocol.strategy import Gate, Now, WorkIds
+from backfill_core.protocol.clock import Now
+from backfill_core.protocol.events import Head
+from backfill_core.protocol.strategy import Permits, WorkIds
 from backfill_core.strategies.snapshot.strategy import Pinned, SnapshotSettings, SnapshotStrategy
 
-OPEN = Gate(history=True, changes=True, at_barrier=True)
+OPEN = Permits(history=True, changes=True, at_barrier=True)
 NOW = Now(1.0, 1000)
 
 
@@ -23,11 +24,11 @@ class TestNothingPending:
         empty = strategy()
         empty.on_head(Head(3, 0), fresh=True)
         bucket, work = empty.next_work(NOW, OPEN, TokenBucket.full(None, 0.0), WorkIds(1, 1))
-        _, harvest = empty.harvest(NOW, bucket, WorkIds(1, 1), release_all=True, may_merge=True)
+        _, commit = empty.prepare_commit(NOW, bucket, WorkIds(1, 1), release_all=True, may_merge=True)
         empty.on_sealed(NOW)
 
         assert work == ()
-        assert (harvest.files, harvest.dirty) == ((), True)
+        assert (commit.files, commit.dirty) == ((), True)
         assert empty.complete
         assert empty.to_json()["phase"] == "Live"
 
@@ -35,7 +36,7 @@ class TestNothingPending:
         """R-SNAP-29: finished only when nothing is pending, and that must be looked at anew."""
         empty = strategy()
         empty.on_head(Head(3, 0), fresh=False)
-        empty.harvest(NOW, TokenBucket.full(None, 0.0), WorkIds(1, 1), release_all=True, may_merge=True)
+        empty.prepare_commit(NOW, TokenBucket.full(None, 0.0), WorkIds(1, 1), release_all=True, may_merge=True)
         empty.on_sealed(NOW)
 
         assert not empty.complete
@@ -61,10 +62,10 @@ class TestWorkInFlightIsBounded:
         _, work = busy.next_work(NOW, OPEN, TokenBucket.full(rate, NOW.mono_s), WorkIds(1, 1))
 
         assert [one.stop - one.start for one in work] == [rate // slices] * slices
-        assert all(len(one.parts) == 1 for one in work)
+        assert all(len(one.segments) == 1 for one in work)
 
     def test_nothing_starts_against_the_gate(self):
         """A paused job must not begin new reads."""
-        shut = Gate(history=False, changes=False, at_barrier=True)
+        shut = Permits(history=False, changes=False, at_barrier=True)
 
         assert strategy(10).next_work(NOW, shut, TokenBucket.full(None, 0.0), WorkIds(1, 1))[1] == ()

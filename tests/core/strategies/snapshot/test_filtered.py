@@ -3,7 +3,7 @@
 from support.simulation.hand_driven import HandDriven
 
 from backfill_core.job.state import receipt_from_json, receipt_to_json
-from backfill_core.protocol.messages import Receipt
+from backfill_core.protocol.receipt import Receipt
 
 
 class TestACompleteJobWithAFilter:

@@ -11,18 +11,10 @@ from support.simulation.hand_driven import STEP_S, HandDriven
 from backfill_core.errors import TransientError
 from backfill_core.job.job import JobSettings
 from backfill_core.pacing.throttle import TokenBucket
-from backfill_core.phases.prefetch import PARTS_A_SECOND, SNAP_S, Stock, cuts, parts_of
-from backfill_core.protocol.messages import (
-    CommandReceived,
-    Pause,
-    ReadSplit,
-    Resume,
-    StagedFile,
-    StopRequested,
-    Throttle,
-    Tick,
-    WorkFailed,
-)
+from backfill_core.phases.prefetch import SEGMENTS_PER_S, SNAP_S, PrefetchBuffer, segment_boundaries, segments_of
+from backfill_core.protocol.commands import Pause, Resume, Throttle
+from backfill_core.protocol.events import CommandReceived, StopRequested, Tick, WorkFailed
+from backfill_core.protocol.work import ReadSplit, StagedFile
 
 FILE = 312_500
 RATES = [100_000, 500_000, 2_000_000]
@@ -113,12 +105,12 @@ class TestTheRateIsExact:
 
     @pytest.mark.parametrize("rate", RATES)
     def test_when_the_reader_is_too_slow_it_is_the_readers(self, rate):
-        """Never more at a barrier than the bucket holds and half a part, and nothing is lost for it."""
+        """Never more at a barrier than the bucket holds and half a segment, and nothing is lost for it."""
         _, reader = limited(rate, reads=0.7)
         reader.let_pass(20.0)
 
         assert sum(reader.seals) == pytest.approx(0.7 * 20 * rate, abs=FILE + rate / 2)
-        assert all(rows <= (1.1 + 0.5 / PARTS_A_SECOND) * rate for rows in reader.seals)
+        assert all(rows <= (1.1 + 0.5 / SEGMENTS_PER_S) * rate for rows in reader.seals)
 
     @pytest.mark.parametrize("rate", [1000, 500_000])
     def test_when_barriers_come_seldom(self, rate):
@@ -137,10 +129,10 @@ class TestTheRateIsExact:
         """Which is the reason for all of it."""
         _, reader = limited(rate)
         reader.let_pass(20.0)
-        files = [piece.file for work in reader.seen for piece in work.pieces]
+        files = [file_range.file for work in reader.seen for file_range in work.ranges]
 
         assert len(files) == len(set(files))
-        assert all(piece.whole for work in reader.seen for piece in work.pieces)
+        assert all(file_range.whole for work in reader.seen for file_range in work.ranges)
 
     def test_a_barrier_that_cannot_seal_loses_nothing(self):
         """Sealing every third barrier only, or behind a slow commit: the bucket holds one second's rows."""
@@ -185,7 +177,7 @@ class TestReadingAheadIsBounded:
         assert reader.seals == [500_000] * 10
 
     def test_files_of_all_sizes_are_all_read(self):
-        """From slices to whole files and back: each second at most its rows, every row once."""
+        """From sub-file ranges to whole files and back: each second at most its rows, every row once."""
         files = [5_000_000, *[FILE] * 20, 40, 0, 3_000_000, 1_900_000, *[1000] * 500] * 2
         job, reader = limited(500_000, files=files)
         reader.let_pass(120.0)
@@ -277,7 +269,7 @@ class TestTheLimitMayChangeAtAnyTime:
 
     @pytest.mark.parametrize(("before", "after"), [(500_000, 200_000), (200_000, 1_000_000), (500_000, 20_000)])
     def test_from_one_to_another(self, before, after):
-        """The stock of the old one is sealed at the pace of the new one, or paid for at it."""
+        """The buffer of the old one is sealed at the pace of the new one, or paid for at it."""
         job, reader = limited(before)
         job.send(CommandReceived(1, 2, Throttle(after)))
         Reader(job, 4e6).let_pass(60.0)
@@ -325,27 +317,27 @@ class TestTheCuts:
     def test_parts_are_bounded_both_ways(self, rate, first, files, barrier):
         """Large segments miss the rate, and small ones cost a file each."""
         span = (self.PREFIX[first], self.PREFIX[min(20, first + files)])
-        found = cuts(self.PREFIX, span, rate, barrier=barrier + 0.5)
+        found = segment_boundaries(self.PREFIX, span, rate, barrier=barrier + 0.5)
         sizes = [stop - start for start, stop in itertools.pairwise((span[0], *found, span[1]))]
 
-        assert all(size <= rate * (1 / PARTS_A_SECOND + 2 * SNAP_S) + 1 for size in sizes)
+        assert all(size <= rate * (1 / SEGMENTS_PER_S + 2 * SNAP_S) + 1 for size in sizes)
         assert all(size >= min(rate * SNAP_S, FILE) for size in sizes)
 
     def test_a_barrier_finds_its_own(self):
         """Rows due at a barrier must be ready at that barrier."""
-        assert cuts(self.PREFIX, (0, FILE), 500_000, barrier=170_000) == (170_000,)
+        assert segment_boundaries(self.PREFIX, (0, FILE), 500_000, barrier=170_000) == (170_000,)
 
     def test_the_border_of_a_file_is_near_enough(self):
         """No file is cut for a crumb."""
-        assert cuts(self.PREFIX, (0, 2 * FILE), 500_000, barrier=320_000) == (70_000, FILE, 570_000)
+        assert segment_boundaries(self.PREFIX, (0, 2 * FILE), 500_000, barrier=320_000) == (70_000, FILE, 570_000)
 
     def test_a_stock_is_admitted_from_its_front_and_no_further_than_the_bucket(self):
-        """Half a part is enough; the next one begins with the debt."""
+        """Half a segment is enough; the next one begins with the debt."""
         split = ReadSplit(1, (), 0, 400, 1, (100, 200, 300))
-        files = [StagedFile(str(part), 1, 100, part=part) for part in range(4)]
-        stock = Stock().add(parts_of(split, files, filtered=False))
-        stock, bucket, admitted = stock.admit(TokenBucket(1000, 1.0, 260.0, 0.0), 0.0)
+        files = [StagedFile(str(segment), 1, 100, segment=segment) for segment in range(4)]
+        buffer = PrefetchBuffer().add(segments_of(split, files, filtered=False))
+        buffer, bucket, admitted = buffer.admit(TokenBucket(1000, 1.0, 260.0, 0.0), 0.0)
 
-        assert [part.stop for part in admitted] == [100, 200, 300]
+        assert [segment.stop for segment in admitted] == [100, 200, 300]
         assert bucket.tokens == -40
-        assert (stock.rows, stock.parts[0].last) == (100, True)
+        assert (buffer.rows, buffer.segments[0].last) == (100, True)

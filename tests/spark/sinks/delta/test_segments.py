@@ -13,8 +13,10 @@ from pyspark.sql import functions as F
 from support.tables.jobs import make_kind, vacuum
 
 from backfill_core.errors import AccountingError
-from backfill_core.pacing.sizing import pieces
-from backfill_core.protocol.messages import ReadSplit, Seal, WorkFailed, WorkFinished
+from backfill_core.positions.file_ranges import file_ranges
+from backfill_core.protocol.actions import Seal
+from backfill_core.protocol.events import WorkFailed, WorkFinished
+from backfill_core.protocol.work import ReadSplit
 from backfill_spark.driver.action_executor import Parts, SparkActionExecutor
 from backfill_spark.rows.transform import Transform
 from backfill_spark.sinks.delta.committer import DeltaCommitter
@@ -53,9 +55,9 @@ class TestAPartIsTheSameAloneAndTogether:
         chance = random.Random(7)
         # From the middle of a file to the middle of another, and whole ones between.
         cuts = sorted({70, 840, *(chance.randrange(71, 840) for _ in range(6))})
-        parts = [pieces(prefix, start, stop) for start, stop in itertools.pairwise(cuts)]
+        parts = [file_ranges(prefix, start, stop) for start, stop in itertools.pairwise(cuts)]
 
-        rows, label = source.read_parts(parts)
+        rows, label = source.read_segments(parts)
         each = [source.read(part).withColumn(label, F.lit(number)) for number, part in enumerate(parts)]
 
         assert [name for name in rows.columns if name != label] == source.pinned.schema.names
@@ -66,9 +68,9 @@ class TestAPartIsTheSameAloneAndTogether:
     def test_all_parts_are_the_file(self, spark, tmp_path):
         make(spark, str(tmp_path / "s"), "deleted")
         source, prefix = opened(spark, str(tmp_path / "s"))
-        rows, label = source.read_parts([pieces(prefix, start, start + 60) for start in range(0, 180, 60)])
+        rows, label = source.read_segments([file_ranges(prefix, start, start + 60) for start in range(0, 180, 60)])
 
-        assert rows_of(rows.drop(label)) == rows_of(source.read(pieces(prefix, 0, 180)))
+        assert rows_of(rows.drop(label)) == rows_of(source.read(file_ranges(prefix, 0, 180)))
 
 
 @pytest.fixture
@@ -97,7 +99,7 @@ def world(spark, tmp_path):
             executor, found = SparkActionExecutor(parts), queue.SimpleQueue()
             self.executor = executor
             made.append(executor)
-            executor.start(ReadSplit(work_id, pieces(self.prefix, start, stop), start, stop, 1, cuts), found.put)
+            executor.start(ReadSplit(work_id, file_ranges(self.prefix, start, stop), start, stop, 1, cuts), found.put)
             return found.get(timeout=WAITS_S)
 
         def seal(self, *files):
@@ -108,7 +110,7 @@ def world(spark, tmp_path):
             return spark.read.format("delta").load(self.sink.path)
 
         def wanted(self, start=0, stop=900):
-            return self.transform.apply(self.source.read(pieces(self.prefix, start, stop)))
+            return self.transform.apply(self.source.read(file_ranges(self.prefix, start, stop)))
 
     yield World
     for one in made:
@@ -171,7 +173,7 @@ class TestAPartIsSealedWithoutTheOthers:
     def test_whole_files_must_yield_what_their_metadata_says(self, world):
         """All parts together: each alone is so many rows in the mean only."""
         one = world("deleted")
-        one.source.live_rows = lambda _pieces: 999
+        one.source.live_rows = lambda _ranges: 999
         event = one.read(1, 0, 180, 90)
 
         assert isinstance(event, WorkFailed)

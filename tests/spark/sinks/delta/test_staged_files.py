@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from backfill_core.errors import StagedFilesGoneError
-from backfill_core.protocol.messages import StagedFile
+from backfill_core.protocol.work import StagedFile
 from backfill_spark.sinks.delta.sink import DeltaSink
 from backfill_spark.sinks.delta.staging import StagingFolder
 

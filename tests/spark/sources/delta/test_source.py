@@ -22,7 +22,7 @@ from backfill_core.errors import (
     SourceNotFoundError,
     SourceReplacedError,
 )
-from backfill_core.pacing.sizing import pieces
+from backfill_core.positions.file_ranges import file_ranges
 from backfill_spark.sources.delta.source import DeltaSource
 
 
@@ -49,7 +49,7 @@ def jobs_of(spark):
 
 
 class TestASplitIsExactlyItsPartOfTheLine:
-    """R-SNAP-8, R-SNAP-16: pieces cut anywhere cover the pinned version once, whatever happens to the table."""
+    """R-SNAP-8, R-SNAP-16: ranges cut anywhere cover the pinned version once, whatever happens to the table."""
 
     @pytest.mark.parametrize("kind", ["plain", "deleted", "partitioned", "renamed", "with a map"])
     def test_random_cuts_cover_the_version_once(self, spark, tmp_path, kind):
@@ -62,7 +62,7 @@ class TestASplitIsExactlyItsPartOfTheLine:
         cuts = sorted({0, prefix[-1], *(chance.randrange(prefix[-1]) for _ in range(4))})
 
         # Each is read by a plan of its own; one query runs them all.
-        parts = [source.read(pieces(prefix, start, stop)) for start, stop in itertools.pairwise(cuts)]
+        parts = [source.read(file_ranges(prefix, start, stop)) for start, stop in itertools.pairwise(cuts)]
         assert rows_of(reduce(DataFrame.unionAll, parts)) == wanted
         assert source.pinned.live_rows == sum(wanted.values())
 
@@ -94,7 +94,7 @@ class TestASplitIsExactlyItsPartOfTheLine:
 
         assert sum(source.pinned.rows) == 90
         assert source.pinned.live_rows == live.count()
-        files = [pieces(prefix, start, stop) for start, stop in itertools.pairwise(prefix)]
+        files = [file_ranges(prefix, start, stop) for start, stop in itertools.pairwise(prefix)]
         each = [source.read(file).select(F.lit(index).alias("file")) for index, file in enumerate(files)]
         counts = {
             row["file"]: row["count"] for row in reduce(DataFrame.unionAll, each).groupBy("file").count().collect()
@@ -114,7 +114,7 @@ class TestASplitIsExactlyItsPartOfTheLine:
         vacuum(spark, path)
 
         with pytest.raises(Exception) as failure:
-            source.read(pieces(prefix_of(source), 0, 100)).collect()
+            source.read(file_ranges(prefix_of(source), 0, 100)).collect()
         assert isinstance(source.explain_failure(failure.value), SnapshotExpiredError)
 
     def test_a_version_that_never_was_is_refused(self, spark, tmp_path):
@@ -191,7 +191,9 @@ class TestTheVersionsAfter:
         source = DeltaSource(spark, path, key=())
         source.pin(0)
 
-        assert rows_of(source.changes(0, 1).select("id", "p")) == rows_of(source.read(pieces(prefix_of(source), 0, 10)))
+        assert rows_of(source.changes(0, 1).select("id", "p")) == rows_of(
+            source.read(file_ranges(prefix_of(source), 0, 10))
+        )
 
     def test_days_that_an_older_calendar_has_not_come_through(self, spark, tmp_path):
         """Delta hands a change feed over as Java's own values, which know no 1582-10-05 unless they are the newer ones."""
@@ -291,5 +293,5 @@ class TestTheVersionsAfter:
         source = opened(spark, path)
         assert (
             source.version,
-            source.read(pieces(prefix_of(source), 0, prefix_of(source)[-1])).where("id = 1").count(),
+            source.read(file_ranges(prefix_of(source), 0, prefix_of(source)[-1])).where("id = 1").count(),
         ) == (1, 0)

@@ -17,19 +17,9 @@ from support.simulation.versions import INSERT, VersionedTable
 from backfill_api.spec.spec import BackfillSpec
 from backfill_core import strategies
 from backfill_core.job.state import JobState
-from backfill_core.protocol.messages import (
-    ApplyChanges,
-    ChangesApplied,
-    Event,
-    Head,
-    HeadMoved,
-    ReadSplit,
-    SplitStaged,
-    StagedFile,
-    Verify,
-    Work,
-)
+from backfill_core.protocol.events import Event, Head, SourcePolled
 from backfill_core.protocol.strategy import Pinned
+from backfill_core.protocol.work import ApplyChanges, ChangesApplied, ReadSplit, SplitStaged, StagedFile, Verify, Work
 
 COPYING, LAST = "Snapshot", "Live"
 PHASES = {COPYING: 0, "CatchUp": 1, "LogStore": 1, LAST: 2}
@@ -100,7 +90,7 @@ class SnapshotModel:
 
     def poll(self, wall_ms: int) -> Event:
         """See `Model`."""
-        return HeadMoved(Head(self.table.version, wall_ms))
+        return SourcePolled(Head(self.table.version, wall_ms))
 
     def open(self, spec: BackfillSpec, stored: JobState | None, txn: int | None, wall_ms: int) -> OpenedSnapshot:
         """Pin the newest version, or the one that the state names."""
@@ -182,7 +172,7 @@ class SnapshotModel:
         assert isinstance(work, ReadSplit)
         charged = work.stop - work.start
         version = Stored.of(progress).version
-        return Cost(charged, charged if self.filtered else len(self.table.read(version, work.pieces)))
+        return Cost(charged, charged if self.filtered else len(self.table.read(version, work.ranges)))
 
     def txn_of(self, work: Work) -> int | None:
         """See `Model`."""
@@ -220,15 +210,15 @@ class OpenedSnapshot:
         return self._apply(work)
 
     def _read(self, work: ReadSplit) -> Staging:
-        table, filtered = self._model.table, self._model.filtered
-        parts = tuple(list(self._model.rows_of(self._version, (span,), 0).elements()) for span in work.parts)
-        read = sum(len(rows) for rows in parts)
-        demand(read == len(table.read(self._version, work.pieces)), "the parts of a split are not the split")
+        table = self._model.table
+        segments = tuple(list(self._model.rows_of(self._version, (span,), 0).elements()) for span in work.segments)
+        read = sum(len(rows) for rows in segments)
+        demand(read == len(table.read(self._version, work.ranges)), "the segments of a split are not the split")
 
         def answer(files: tuple[StagedFile, ...]) -> SplitStaged:
-            return SplitStaged(work.work_id, files, None if filtered else read)
+            return SplitStaged(work.work_id, files)
 
-        return Staging(parts, answer)
+        return Staging(segments, answer)
 
     def _apply(self, work: ApplyChanges) -> Effect:
         table, mode = self._model.table, self._model.mode

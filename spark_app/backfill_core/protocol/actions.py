@@ -1,0 +1,67 @@
+"""Actions that come out of the core; the shell executes them in their order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from backfill_core.errors import BackfillError
+from backfill_core.protocol.work import StagedFile, Work
+
+
+@dataclass(frozen=True, slots=True)
+class StartWork:
+    """Begin in the background; answer with WorkFinished, WorkFailed or WorkCancelled, once."""
+
+    work: Work
+
+
+@dataclass(frozen=True, slots=True)
+class CancelWork:
+    """End it soon; an answer still follows."""
+
+    work_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """One commit: files + state + transaction id. Answer with Sealed or SealFailed."""
+
+    epoch: int
+    txn_version: int
+    files: tuple[StagedFile, ...]
+    state: str
+    fences: bool = False
+    """The first seal of an attempt: refused with StateMovedError when the state it continues is not the newest."""
+
+    compared: int | None = None
+    """Of the last seal of a job: the target version of its receipt; refused with TargetChangedError when others came after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledge:
+    """Answer a command. `outcome`: Applied, Superseded (older revision), WrongAttempt, Refused."""
+
+    attempt: int
+    epoch: int
+    revision: int
+    outcome: str
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PollSource:
+    """Look at the upstream; answer with SourcePolled."""
+
+    kept_after: int | None = None
+    """Also look whether the version after this one is still there; gone is PollFailed with ChangeFeedExpired."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The attempt is over: `outcome` is Complete, Stopped or Failed."""
+
+    outcome: str
+    error: BackfillError | None = None
+
+
+Action = StartWork | CancelWork | Seal | Acknowledge | PollSource | Finish

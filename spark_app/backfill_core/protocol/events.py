@@ -1,0 +1,118 @@
+"""Events that go into the core: answers to its actions, commands, and time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from backfill_core.errors import BackfillError, ForeignCommit
+from backfill_core.protocol.commands import Command
+from backfill_core.protocol.work import Result
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The newest version of the upstream, as last seen."""
+
+    version: int
+    timestamp_ms: int
+    table_id: str = ""
+    """Identity of the table; another one at the same place is another upstream."""
+
+    kept_s: int | None = None
+    """How long it keeps what is not of the newest version, seconds; None: not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time passed; nothing else."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePolled:
+    """The upstream's newest version was looked at (moved or not)."""
+
+    head: Head
+
+
+@dataclass(frozen=True, slots=True)
+class PollFailed:
+    """The upstream could not be looked at."""
+
+    error: BackfillError
+
+
+@dataclass(frozen=True, slots=True)
+class CommandReceived:
+    """Somebody wants something; applied by the next barrier, acknowledged after its seal."""
+
+    attempt: int
+    revision: int
+    command: Command
+
+
+@dataclass(frozen=True, slots=True)
+class StopRequested:
+    """The process itself is asked to end (a signal): like `Stop`, but no command, so it needs no revision."""
+
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WorkFinished:
+    """A piece of work ended well."""
+
+    result: Result
+
+
+@dataclass(frozen=True, slots=True)
+class WorkFailed:
+    """A piece of work ended badly."""
+
+    work_id: int
+    error: BackfillError
+
+
+@dataclass(frozen=True, slots=True)
+class WorkCancelled:
+    """A piece of work ended because `CancelWork` asked for it; it has no effect."""
+
+    work_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """The commit that `Seal` asked for is durable."""
+
+    epoch: int
+    table_version: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class SealFailed:
+    """The commit did not happen."""
+
+    epoch: int
+    error: BackfillError
+
+
+@dataclass(frozen=True, slots=True)
+class OthersCommitted:
+    """Somebody else committed changes to the target while the attempt ran."""
+
+    commits: tuple[ForeignCommit, ...]
+
+
+Event = (
+    Tick
+    | SourcePolled
+    | PollFailed
+    | CommandReceived
+    | StopRequested
+    | WorkFinished
+    | WorkFailed
+    | WorkCancelled
+    | Sealed
+    | SealFailed
+    | OthersCommitted
+)

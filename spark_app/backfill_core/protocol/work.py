@@ -1,0 +1,137 @@
+"""Work that the core asks for, and what comes of it.
+
+Work ids are unique within an attempt and never reused. Positions are rows of the row index of the pinned version.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from backfill_core.protocol.receipt import Receipt
+
+
+@dataclass(frozen=True, slots=True)
+class FileRange:
+    """Rows `[start, stop)` of one source file of `of` rows; the whole file when they are 0 and `of`.
+
+    A range below a whole file is taken by hash residue (`pmod(xxhash64(all columns), of)` in
+    `[start, stop)`), so its number of rows is `stop - start` only in the mean; whole files are exact.
+    """
+
+    file: int
+    """Index of the file in the path order of the pinned version."""
+
+    start: int
+    stop: int
+    of: int
+
+    @property
+    def whole(self) -> bool:
+        """Does it cover its file?"""
+        return self.start == 0 and self.stop == self.of
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFile:
+    """A Parquet file that readers of the target see once a seal names it."""
+
+    path: str
+    size_bytes: int
+    rows: int
+    handle: object = field(default=None, compare=False, repr=False)
+    """What the committer wants back (statistics); opaque to the core."""
+
+    segment: int = 0
+    """Of its split, the index in `ReadSplit.segments`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSplit:
+    """Read file ranges of the pinned version, transform, and stage them as files."""
+
+    work_id: int
+    ranges: tuple[FileRange, ...]
+    start: int
+    stop: int
+    epoch: int
+    """The epoch that was open when the work started (the `_epoch` of `Changelog` rows)."""
+
+    boundaries: tuple[int, ...] = ()
+    """Positions of the row index between `start` and `stop`, ascending: no file may have rows of both sides of one."""
+
+    @property
+    def segments(self) -> tuple[tuple[int, int], ...]:
+        """Intervals of the row index that are staged in files of their own; one without boundaries."""
+        return tuple(pairwise((self.start, *self.boundaries, self.stop)))
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyChanges:
+    """Bring the versions `(after, upto]` into the target: MERGE, or stage for append/changelog."""
+
+    work_id: int
+    after: int
+    upto: int
+    epoch: int
+    txn_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Verify:
+    """Compare view(source@source_version) with target@target_version, by vnode.
+
+    `done` holds the sealed intervals of the row index while the snapshot is incomplete, else None.
+    """
+
+    work_id: int
+    source_version: int
+    target_version: int
+    epoch: int
+    done: tuple[tuple[int, int], ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProveKey:
+    """Look for two rows with one key in the target at `target_version`."""
+
+    work_id: int
+    target_version: int
+
+
+Work = ReadSplit | ApplyChanges | Verify | ProveKey
+
+
+@dataclass(frozen=True, slots=True)
+class SplitStaged:
+    """`ReadSplit` is finished: each file tells its segment."""
+
+    work_id: int
+    files: tuple[StagedFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangesApplied:
+    """`ApplyChanges` is finished: rows merged are durable, `files` wait for the seal."""
+
+    work_id: int
+    changes: int
+    files: tuple[StagedFile, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """`Verify` is finished."""
+
+    work_id: int
+    receipt: Receipt
+
+
+@dataclass(frozen=True, slots=True)
+class KeyProven:
+    """`ProveKey` is finished: every key stands in one row; two rows with one key are a `WorkFailed`."""
+
+    work_id: int
+
+
+Result = SplitStaged | ChangesApplied | Verified | KeyProven
