@@ -6,17 +6,6 @@ from support.repository import ROOT, name
 
 SUITES = sorted((ROOT / "tests").rglob("test_*.py"))
 WORDS_MIN = 3
-# Folders whose tests do not all say it yet. Shrinks to nothing.
-NOT_YET = {
-    "tests/jobs",
-    "tests/jobs/targets",
-    "tests/spark/delta",
-    "tests/spark/driver",
-    "tests/spark/jvm",
-    "tests/spark/rows",
-    "tests/spark/sinks/delta",
-    "tests/spark/sources/delta",
-}
 
 
 def silent(text):
@@ -36,9 +25,7 @@ class TestATestSaysWhy:
 
     def test_in_a_docstring(self):
         """The name says what happens; the docstring says why that matters."""
-        suites = [path for path in SUITES if name(path.parent) not in NOT_YET]
-
-        assert {name(path): found for path in suites if (found := silent(path.read_text()))} == {}
+        assert {name(path): found for path in SUITES if (found := silent(path.read_text()))} == {}
 
     def test_planted_violations_are_caught(self):
         """In classes too, and a docstring that repeats the name is none."""

@@ -82,6 +82,7 @@ class TestAPause:
         assert (outcome.outcome, outcome.progress.rows_done, place.wrong()) == ("Complete", ROWS, [])
 
     def test_of_all_holds_changes_which_one_of_history_lets_through(self, place):
+        """The two scopes are two promises to a user."""
         with place.run(after="Follow") as running:
             running.until(lambda progress: progress.caught_up)
             epoch = running.command("Pause", scope="All").epoch

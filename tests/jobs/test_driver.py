@@ -57,6 +57,7 @@ class TestAWholeJob:
     """From nothing to a finished state with a receipt."""
 
     def test_an_upsert_ends_equal_to_a_source_that_changes_meanwhile(self, spark, world):
+        """This is the promise of the product."""
         changed = threading.Event()
 
         def once(progress):
@@ -74,6 +75,7 @@ class TestAWholeJob:
         assert world.wrong() == []
 
     def test_an_append_copies_what_passes_the_filter(self, world):
+        """The target is the query of the spec, not the table."""
         spec = {"transform": {"select": ["id", "amount * 2 AS twice"], "where": "status = 'new'"}}
         outcome = world.run(target={"writeMode": "Append"}, verify="Final", **spec)
 
@@ -82,6 +84,7 @@ class TestAWholeJob:
         assert world.wrong("SELECT id, amount * 2 AS twice FROM source WHERE status = 'new'") == []
 
     def test_a_changelog_replays_to_the_source(self, world):
+        """A reader of all changes must arrive at the source."""
         changed = threading.Event()
 
         def once(progress):
@@ -96,6 +99,7 @@ class TestAWholeJob:
         assert {row["_op"] for row in world.read().select("_op").distinct().collect()} >= {"insert", "delete"}
 
     def test_an_empty_source_is_complete_at_once(self, spark, world, tmp_path):
+        """An empty table is a job like others."""
         world.source = str(tmp_path / "empty")
         make_orders(spark, world.source, 0, files=1)
 
@@ -106,6 +110,7 @@ class TestStartingAgain:
     """The target's own state decides."""
 
     def test_a_finished_job_completes_at_once_and_writes_nothing(self, world):
+        """A scheduler may start it every night."""
         assert world.run().reason == "Complete"
         before = seals(world.target)[-1].version
 
@@ -113,6 +118,7 @@ class TestStartingAgain:
         assert seals(world.target)[-1].version == before
 
     def test_another_spec_is_refused(self, world):
+        """One target must not hold the rows of two queries."""
         world.run()
         before = seals(world.target)[-1].version
         outcome = world.run(transform={"where": "id > 5"})
@@ -159,6 +165,7 @@ class TestBadInput:
 
     @pytest.mark.parametrize("name", BAD_INPUT)
     def test_is_refused_by_name(self, world, name):
+        """A user corrects a spec by the reason and the hint."""
         spec, reason, code = BAD_INPUT[name]
         outcome = world.run(**spec)
 
@@ -167,17 +174,20 @@ class TestBadInput:
         assert world.untouched
 
     def test_null_keys(self, spark, world):
+        """An Upsert cannot match them later."""
         update(world.source, "id = 7", id="null")
 
         assert (world.run().reason, world.untouched) == ("KeyInvalid", True)
 
     def test_source_and_target_are_one_table(self, spark, world):
+        """The job would read what it writes."""
         world.target = world.source
 
         assert world.run().reason == "TargetIsSource"
         assert rows_in(world.source) == ROWS
 
     def test_a_target_with_rows_of_others(self, spark, world):
+        """Rows of others would be mixed with the copy."""
         spark.range(3).write.format("delta").save(world.target)
         outcome = world.run(transform={"select": ["id"]})
 
@@ -207,6 +217,7 @@ class TestATargetInTheCatalog:
         return world.run(target={"path": None, "table": name}, verify="Final")
 
     def test_is_made_when_it_is_missing(self, spark, world, name):
+        """A name works like a path."""
         assert self.run(world, name).reason == "Complete"
         assert spark.table(name).count() == ROWS
         assert self.run(world, name).reason == "AlreadyComplete"
@@ -223,4 +234,5 @@ class TestATargetInTheCatalog:
 
     @pytest.mark.parametrize("name", ["nowhere.orders", "lake.shop.orders"])
     def test_of_which_nobody_knows_the_place_is_refused(self, world, name):
+        """A table at a guessed place would not be found again."""
         assert self.run(world, name).reason == "TargetNotFound"

@@ -34,6 +34,7 @@ class TestAFinishedJob:
     """Completes at once: a GitOps tool may make it again long after."""
 
     def test_whose_source_is_gone(self, place):
+        """A finished job reads nothing, so it needs no source."""
         assert place.run().reason == "Complete"
         shutil.rmtree(place.source)
 
@@ -51,6 +52,7 @@ class TestAJobThatFollows:
         return place.run(once, after="Follow")
 
     def test_goes_on_from_what_it_consumed(self, spark, place):
+        """Logs are cleaned every day while a job follows."""
         assert self.follow_until_caught_up(place, 0).outcome == "Stopped"
         for _ in range(2):
             place.change()
@@ -65,6 +67,7 @@ class TestAJobThatFollows:
         assert violations(place.source, place.target, last) == []
 
     def test_notices_another_table_there(self, place, spark):
+        """Changes of another table would be merged into the copy of the first."""
         self.follow_until_caught_up(place, 0)
         place.change()
         self.follow_until_caught_up(place, 1)

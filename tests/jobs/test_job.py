@@ -48,6 +48,7 @@ class TestAChangelogUnderAFilter:
 
     @pytest.mark.parametrize("key", [["id"], []])
     def test_the_receipt_is_equal(self, spark, tmp_path, orders, run, key):
+        """A reader who replays the changelog must arrive at the filtered table."""
         outcome = run(
             source={"key": key}, target={"writeMode": "Changelog"}, transform={"where": "amount >= 50", "select": ["*"]}
         )
@@ -61,6 +62,7 @@ class TestAChangelogUnderAFilter:
         assert told.get("update_preimage") == told.get("update_postimage")
 
     def test_the_key_may_be_left_out(self, orders, run):
+        """A changelog needs no key, so its columns need none either."""
         outcome = run(target={"writeMode": "Changelog"}, transform={"select": ["amount", "status"]})
 
         assert (outcome.outcome, outcome.receipt.equal) == ("Complete", True)
@@ -70,6 +72,7 @@ class TestAnUpsertIntoPartitions:
     """An empty text becomes null on both ways into the target, and the receipt knows."""
 
     def test_the_receipt_is_equal(self, spark, tmp_path, orders, run):
+        """Delta turns an empty text into null, and that is no difference."""
         select = ["id", "amount", "if(id % 10 IN (3, 5), '', status) AS p"]
         outcome = run(target={"partitionBy": ["p"]}, transform={"select": select})
 
@@ -82,6 +85,7 @@ class TestWhatEndsAJob:
     """With the column, the hint, and an exit code that says nobody need try again."""
 
     def test_a_null_for_a_not_null_column(self, spark, tmp_path, orders, run):
+        """A commit by Kernel would not check it."""
         spark.sql(f"CREATE TABLE delta.`{tmp_path}/t` (id BIGINT, amount DOUBLE NOT NULL) USING delta")
         outcome = run(transform={"select": ["id", "nullif(amount, 42) AS amount"]})
 
@@ -90,6 +94,7 @@ class TestWhatEndsAJob:
         assert read(spark, tmp_path / "t").where("amount IS NULL").count() == 0
 
     def test_a_null_key_that_a_later_version_brings(self, spark, tmp_path, orders, run):
+        """A MERGE never matches a null key and would add its row each time."""
         insert(orders, "SELECT * REPLACE (cast(null AS bigint) AS id) FROM now WHERE id = 1")
         outcome = run()
 

@@ -45,6 +45,7 @@ class TestAPlan:
     """Facts of the table, an estimate, and what is doubtful."""
 
     def test_counts_what_would_be_read(self, plan):
+        """A user decides by these numbers whether to run."""
         found = plan()
 
         assert (found.rows, found.files, found.version, found.target_exists) == (ROWS, 3, 0, False)
@@ -62,12 +63,14 @@ class TestAPlan:
             plan(transform={"select": ["id", "100 / (id - 500) AS x"]})
 
     def test_counts_live_rows(self, spark, plan):
+        """Deleted rows are still in the files, and are not copied."""
         spark.sql(f"ALTER TABLE delta.`{plan.source}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
         spark.sql(f"DELETE FROM delta.`{plan.source}` WHERE id < 100")
 
         assert plan().rows == ROWS - 100
 
     def test_proves_the_key_when_asked_to(self, plan):
+        """The check costs a scan, so a plan makes it only on request."""
         assert plan(check_unique=True).key_unique is True
 
     def test_says_that_a_key_is_doubled(self, plan):
@@ -78,6 +81,7 @@ class TestAPlan:
         assert "KeyNotUnique" in reasons(found)
 
     def test_reckons_with_a_limit(self, plan):
+        """The limit, not the machine, decides how long a limited copy takes."""
         found = plan(throttle={"rowsPerSecond": 10}, verify="Final")
         times = {one.name: one.seconds for one in found.steps}
 
@@ -88,9 +92,11 @@ class TestAPlan:
         assert times["KeyProof"] > 0 < times["Receipt"]
 
     def test_says_that_a_limit_of_zero_holds_history(self, plan):
+        """A job that never begins must not come as a surprise."""
         assert "HistoryHeld" in reasons(plan(throttle={"rowsPerSecond": 0}))
 
     def test_says_that_retention_is_short(self, spark, plan):
+        """A copy that outlives the source's files fails after hours."""
         spark.sql(
             f"ALTER TABLE delta.`{plan.source}` SET TBLPROPERTIES ("
             "'delta.deletedFileRetentionDuration' = 'interval 1 second')"
@@ -101,11 +107,13 @@ class TestAPlan:
         assert "RetentionShort" in reasons(found)
 
     def test_says_that_there_is_no_change_feed(self, spark, plan, tmp_path):
+        """Without it the job ends at the first update."""
         spark.range(10).write.format("delta").save(str(tmp_path / "plain"))
 
         assert "NoChangeFeed" in reasons(plan(source={"path": str(tmp_path / "plain")}))
 
     def test_of_an_empty_source(self, spark, plan, tmp_path):
+        """A division by its size must not end the plan."""
         make_orders(spark, str(tmp_path / "empty"), 0, files=1)
         found = plan(source={"path": str(tmp_path / "empty")})
 
@@ -119,6 +127,7 @@ class TestAPlan:
         ],
     )
     def test_refuses_what_a_run_would_refuse(self, plan, spec, error):
+        """A plan that passes and a run that fails is worse than no plan."""
         with pytest.raises(error):
             plan(**spec)
 

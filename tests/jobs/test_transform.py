@@ -46,6 +46,8 @@ class TestWhereGuardsSelect:
 
     @pytest.mark.parametrize("mode", ["Upsert", "Changelog"])
     def test_an_update_that_passes_no_more_is_no_error(self, run, orders, tmp_path, mode):
+        """The filter guards the expressions in changes too."""
+
         def zero():
             update(orders, "id = 7", amount="0.0")
             insert(orders, "SELECT * REPLACE (5000 AS id, 0.0 AS amount) FROM now WHERE id = 8")
@@ -86,6 +88,7 @@ class TestWhatAnExpressionMeans:
     """Belongs to the job: an attempt with another meaning would compute the other half of the rows otherwise."""
 
     def test_another_zone_is_another_job(self, run):
+        """Half of the rows would be computed in another time zone."""
         zone = {"conf": {"spark.sql.session.timeZone": "Europe/Berlin"}}
         stopped = run(once(lambda: request_stop(force=True)), throttle={"rowsPerSecond": 0})
 
@@ -93,6 +96,7 @@ class TestWhatAnExpressionMeans:
         assert run(spark=zone).reason == "StateMismatch"
 
     def test_the_environment_is_no_part_of_sql(self, spark, tmp_path):
+        """A spec must mean the same on each machine, and must not show secrets."""
         assert spark.conf.get("spark.sql.variable.substitute") == "false"
         assert spark.sql("SELECT '${env:HOME}'").first()[0] == "${env:HOME}"
 
@@ -101,6 +105,7 @@ class TestAKeyAmongRowsThatPass:
     """Is proven once, on what the target will hold: rows that the filter leaves out double no key."""
 
     def test_only_rows_that_pass_count(self, run, orders, tmp_path):
+        """A key must be unique in the target, not in the source."""
         insert(orders, "SELECT * REPLACE ('old' AS status) FROM now WHERE id = 7")
         insert(orders, "SELECT * REPLACE ('old' AS status, null AS id) FROM now WHERE id = 8")
         outcome = run(

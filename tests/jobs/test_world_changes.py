@@ -136,6 +136,8 @@ class TestTheSchema:
 
     @pytest.mark.parametrize("policy", ["Fail", "Ignore"])
     def test_of_a_column_that_became_another_is_refused(self, spark, world, policy):
+        """A guess at the new meaning would fill the column with wrong values."""
+
         def meanwhile():
             rows = spark.read.format("delta").load(world.source).selectExpr("* EXCEPT (amount)", "note AS amount")
             rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(world.source)
@@ -164,6 +166,8 @@ class TestAnAppendTarget:
     """It cannot take back a row."""
 
     def test_refuses_an_update_of_the_source(self, world):
+        """An update that is appended would leave both rows."""
+
         def meanwhile():
             update(world.source, "id = 3", amount="amount + 1")
 
@@ -177,6 +181,7 @@ class TestThePinnedVersion:
     """Its rows are read to the last one, or the job says that it cannot (R-SNAP-47)."""
 
     def test_whose_log_was_cleaned_is_refused_before_anything_is_written(self, world):
+        """The user should lose no time on a copy that cannot end."""
         world.sql("DELETE FROM {t} WHERE id = 1", "DELETE FROM {t} WHERE id = 2")
         world.clean_log()
 
@@ -200,11 +205,13 @@ class TestASourceThatCannotBeRead:
     """Named, and nothing is written."""
 
     def test_is_no_delta_table_any_more(self, world):
+        """A missing source must not leave an empty target."""
         shutil.rmtree(Path(world.source, "_delta_log"))
 
         assert world.run()[:2] == ("SourceNotFound", 22)
         assert not Path(world.target).exists()
 
     def test_vanishes_while_it_is_followed(self, world):
+        """The copy stays as it was after the last commit."""
         assert world.run(caught_up, lambda: shutil.rmtree(world.source), after="Follow")[:2] == ("SourceNotFound", 22)
         assert world.harm() == (0, 0)

@@ -69,6 +69,7 @@ class TestStagedFilesThatAreTakenAway:
 
     @pytest.mark.parametrize("where", [None, "id % 2 = 0"])
     def test_are_staged_again(self, place, monkeypatch, where):
+        """Removed files cost time, but must not cost rows."""
         monkeypatch.setattr(sink, "StagingFolder", Vacuumed)
         monkeypatch.setattr(Vacuumed, "taken", [])
         outcome = place.run(transform={"where": where} if where else {})
@@ -129,6 +130,7 @@ class TestACommitOfOthers:
         assert commits_of_others(spark, place.target, 1, newest, "x", friends="backfill-")[0].operation == "DELETE"
 
     def test_counts_when_it_changes_rows_or_columns(self):
+        """An OPTIMIZE of another engine is no reason to compare again."""
         info = '{"commitInfo":{"operation":"OPTIMIZE","engineInfo":"x"}}'
         same = '{"add":{"path":"a","dataChange":false}}'
         for line in ('{"add":{"dataChange":true}}', '{"remove":{"dataChange":true}}', '{"cdc":{}}', '{"metaData":{}}'):

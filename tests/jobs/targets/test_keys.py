@@ -55,6 +55,7 @@ class TestADoubledKey:
 
     @pytest.mark.parametrize("verify", ["None", "Final"])
     def test_of_a_large_source_is_found_before_the_end(self, place, large, verify):
+        """A copy with doubled keys must never be called complete."""
         place.double()
         outcome = place.run(verify=verify)
 
@@ -71,6 +72,7 @@ class TestADoubledKey:
         assert place.run().reason == "KeyNotUnique"
 
     def test_of_a_small_source_is_found_before_the_first_write(self, place):
+        """A cheap check comes first and leaves no target behind."""
         place.double()
 
         assert place.run().reason == "KeyNotUnique"
@@ -83,6 +85,7 @@ class TestADoubledKey:
         assert outcome.reason == "KeyNotUnique"
 
     def test_nobody_looks_when_told_not_to(self, place):
+        """A user who switched the check off gets what the source has."""
         place.double()
 
         assert place.run(check_unique=False).reason == "Complete"
@@ -93,6 +96,7 @@ class TestAKeyThatIsUnique:
     """The proof is part of the way to the end."""
 
     def test_is_proven_in_the_state(self, place, large):
+        """A restart must not pay for the check twice."""
         outcome = place.run(verify="Final")
 
         assert (outcome.reason, outcome.receipt.equal) == ("Complete", True)
@@ -108,8 +112,10 @@ class TestAPlan:
         return [one.reason for one in made.warnings]
 
     def test_of_a_large_source(self, place, large):
+        """The user learns that a doubled key would be found after hours."""
         assert "KeyUnproven" in self.warnings(place)
 
     def test_when_nobody_looks(self, place):
+        """Without the check a doubled key is never found."""
         assert "KeyUnproven" in self.warnings(place, check_unique=False)
         assert "KeyUnproven" not in self.warnings(place)

@@ -64,6 +64,7 @@ class TestARelease:
 
 class TestTheClaims:
     def test_of_others_stay(self):
+        """The release of one job must not open the target of another."""
         stored = (
             '{"format":1,"jobs":{"backfill.a":{"jobId":"a","shares":true},"backfill.b":{"jobId":"b","shares":true}}}'
         )

@@ -41,6 +41,7 @@ class TestTwoJobsAndOneTarget:
     """Each copied all rows, and both were Complete."""
 
     def test_started_together_one_fills_it_and_the_other_is_refused(self, spark, place):
+        """A race at the start must have one winner."""
         with ThreadPoolExecutor(2) as pool:
             outcomes = list(pool.map(place.run, ["a", "b"]))
 
@@ -51,6 +52,7 @@ class TestTwoJobsAndOneTarget:
         assert rows_in(place.target) == ROWS
 
     def test_that_both_add_on_purpose_both_do(self, spark, place):
+        """Several sources may feed one table."""
         with ThreadPoolExecutor(2) as pool:
             outcomes = list(pool.map(lambda name: place.run(name, existingRows="Keep"), ["a", "b"]))
 
@@ -58,6 +60,7 @@ class TestTwoJobsAndOneTarget:
         assert rows_in(place.target) == 2 * ROWS
 
     def test_an_unfinished_job_is_named_before_anything_is_read(self, spark, place):
+        """The user learns at once which job to finish or release."""
         one = open_target(spark, place.job("a"))
         one.committer.fence(1 << 32 | 1, '{"jobId":"default/a"}', opened_at=None, claim=one.claim)
 

@@ -59,6 +59,7 @@ class TestAFullDisk:
         return sink
 
     def test_while_staging(self, spark, sink):
+        """A full disk is emptied by people, so the job tries again."""
         source = DeltaSource(spark, sink.path, key=())
         source.pin(None)
 
@@ -162,6 +163,7 @@ class TestALogThatCannotBeRead:
         ],
     )
     def test_is_not_called_expired(self, spark, tmp_path, name, error):
+        """Expired ends the job for good."""
         make_orders(spark, str(tmp_path / "s"), 10, files=1)
         source = DeltaSource(spark, str(tmp_path / "s"), key=())
         source.pin(None)

@@ -61,6 +61,7 @@ class TestOnePlace:
         assert sorted(one.name for one in place.iterdir()) == ["a", "b", "s"]
 
     def test_source_and_target_in_two_spellings_are_one(self, spark, place):
+        """A job that reads its own target must be refused."""
         make_orders(spark, str(place / "s"), 10, files=1)
         for text in spellings(place, "s").values():
             backfill = job(str(place / "s"), text)
@@ -70,6 +71,7 @@ class TestOnePlace:
                 sink.check(schema, source_path=str(place / "s"), has_state=False)
 
     def test_one_object_store_has_two_schemes(self):
+        """`s3` and `s3a` name the same bucket."""
         assert in_one_store("s3://b/t") == in_one_store("s3a://b/t") == "s3a://b/t"
         assert in_one_store("/lake/x") == "/lake/x"
 
@@ -104,21 +106,25 @@ class TestNoPlace:
         ],
     )
     def test_of_a_target(self, spark, text, words):
+        """The user must learn which field to change."""
         with pytest.raises(InvalidSpecError, match=words) as refusal:
             target_location(spark, text, None)
         assert refusal.value.message.startswith("spec.target.delta.path: ")
         assert refusal.value.hint
 
     def test_of_a_source(self, spark):
+        """The source has a field of its own."""
         with pytest.raises(InvalidSpecError, match=r"spec\.source\.delta\.path: .*no file system"):
             location(spark, "foo://a/b", None)
 
     @pytest.mark.parametrize(("text", "jar"), [("s3a://b/x", "hadoop-aws"), ("abfss://c@a/x", "hadoop-azure")])
     def test_without_the_jar_it_is_named(self, spark, text, jar):
+        """The class that Java misses says nothing to a user."""
         with pytest.raises(InvalidSpecError) as refusal:
             location(spark, text, None)
         assert jar in refusal.value.hint
 
     def test_a_host_that_is_not_found_may_be_found_later(self, spark):
+        """A name server that is away must not end a job."""
         with pytest.raises(TransientError, match=r"spec\.source\.delta\.path"):
             location(spark, "hdfs://no-such-host.invalid:1/x", None)

@@ -57,6 +57,7 @@ class TestFilesOfAVersion:
     """What a job counts, and what it reads, is what the version has."""
 
     def test_are_those_of_deltas_own_state(self, spark, table):
+        """A file that one of the two does not list is lost or copied twice."""
         for version in (1, LAST):
             wanted, schema = delta_says(spark, table, version)
             key = schema["fields"][0]["metadata"].get("delta.columnMapping.physicalName", "id")
@@ -96,6 +97,7 @@ class TestFilesOfAVersion:
             spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
 
     def test_without_statistics_say_no_count(self, spark, tmp_path):
+        """An unknown count must not look like zero."""
         path = str(tmp_path / "silent")
         with_stats = "spark.databricks.delta.stats.collect"
         spark.conf.set(with_stats, "false")
@@ -121,6 +123,7 @@ class TestFilesOfAVersion:
         assert [file.rows for file in found] == [None] * 3
 
     def test_of_an_empty_table_are_none(self, spark, tmp_path):
+        """A table may have columns and no file."""
         path = str(tmp_path / "empty")
         spark.range(0).write.format("delta").save(path)
 
@@ -131,6 +134,7 @@ class TestWhatATableSaysOfItself:
     """Refusals of targets stand on it: schema with its metadata, partitions, properties, features."""
 
     def test_is_what_delta_reads(self, spark, table):
+        """A refusal must rest on what Delta would do."""
         jvm = spark._jvm
         none = jvm.scala.Option.empty()
         theirs = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, table).update(False, none, none)
@@ -147,6 +151,7 @@ class TestIsThereATable:
     """Before it is made, and after whoever made it was killed."""
 
     def test_not_without_a_commit(self, spark, tmp_path):
+        """A folder that a killed process left is no table."""
         log = tmp_path / "begun" / "_delta_log"
         log.mkdir(parents=True)
         (log / ".00000000000000000000.json.crc").touch()

@@ -93,6 +93,7 @@ class TestTexts:
     """From the name of a folder to the log."""
 
     def test_values_are_read_from_folders(self):
+        """The commit names the values that the folders hold, decoded."""
         assert partition_of("/t/backfill-1/a1/s1/p=a%20b/q=__HIVE_DEFAULT_PARTITION__/f.parquet", ("q", "p")) == (
             ("q", None), ("p", "a b"),
         )  # fmt: skip
@@ -106,8 +107,10 @@ class TestTexts:
         ],
     )
     def test_an_instant_is_logged_with_its_zone(self, folder, logged):
+        """A reader in another zone must see the same instant."""
         assert instant(folder) == logged
 
     def test_what_is_no_instant_is_refused(self):
+        """A text that is half understood would move rows to another partition."""
         with pytest.raises(ValueError, match="noon"):
             instant("noon")

@@ -96,6 +96,7 @@ class TestEveryPieceOfWorkIsAnsweredOnce:
     """Who does not answer is waited for, for ever."""
 
     def test_when_nothing_fails(self, executor):
+        """The plain case has one answer too."""
         [event] = answers(executor(), BATCH)
 
         assert isinstance(event, WorkFinished)
@@ -108,6 +109,7 @@ class TestEveryPieceOfWorkIsAnsweredOnce:
         assert "no staging" in event.error.message
 
     def test_when_the_session_is_of_no_use(self, executor):
+        """A failure of the clean-up must not hide the answer."""
         one = executor()
         whole = one._parts
         one._parts = SimpleNamespace(
@@ -117,6 +119,7 @@ class TestEveryPieceOfWorkIsAnsweredOnce:
         assert [type(event) for event in answers(one, BATCH)] == [WorkFailed]
 
     def test_when_it_was_cancelled(self, executor):
+        """The job waits for this answer before it goes on."""
         one = executor(SinkThatCannotRemove)
         one._cancelled.add(SPLIT.work_id)
 
@@ -150,6 +153,7 @@ class TestAMergeWhoseAnswerWasLost:
     """It may have landed: the state must not say less than the target holds."""
 
     def test_counts_when_it_is_there(self, executor):
+        """Applied twice, its rows would be there twice."""
         [event] = answers(executor(SinkThatLosesTheAnswer), BATCH)
 
         assert isinstance(event, WorkFinished)

@@ -357,6 +357,7 @@ class TestEachHasItsReason:
 
     @pytest.mark.parametrize("row", ROWS)
     def test_of_the_table(self, world, row):
+        """A user searches for the reason, and acts by the hint."""
         with pytest.raises(BackfillError) as raised:
             PROVOKE[row](world)
 
@@ -369,4 +370,5 @@ class TestEachHasItsReason:
         assert "ü" not in error.message or "path" in error.message
 
     def test_the_table_and_this_suite_have_the_same_rows(self):
+        """A row without a test is a claim."""
         assert PROVOKE.keys() == ROWS.keys()

@@ -36,18 +36,21 @@ class TestTheMoment:
     """After the fence, and after the first rows: a cold JVM has better to do."""
 
     def test_is_not_before_the_fence(self):
+        """An attempt that lost its job must not delete the files of the winner."""
         removals = Removals().after(BEFORE, replace(BEFORE, epoch=99))
         removals.removal.finish()
 
         assert removals.count == 0
 
     def test_is_not_the_fence(self):
+        """The first second belongs to the first rows."""
         removals = Removals().after(FENCED, replace(FENCED, epoch=FENCED.epoch + WAITS_EPOCHS - 1))
 
         assert not removals.removal._thread.is_alive()
         assert removals.count == 0
 
     def test_is_the_first_seal_with_rows_or_changes(self):
+        """From there on the job has time, and it runs once."""
         for first in (ROWS, CHANGES):
             removals = Removals().after(FENCED, first, first)
 
@@ -73,6 +76,7 @@ class TestTheEnd:
     """Whoever asks to stop is not kept waiting for tidying."""
 
     def test_is_not_waited_for_beyond_a_stop(self):
+        """A listing of a large folder may take minutes."""
         go = threading.Event()
         removal = OrphanRemoval(go.wait)
         removal.look(FENCED)
@@ -86,6 +90,8 @@ class TestAFailure:
     """Costs space, never the job."""
 
     def test_is_said_and_no_more(self, caplog):
+        """Files that stay cost space; a failed job costs the user a day."""
+
         def fail():
             raise OSError("storage is away")
 

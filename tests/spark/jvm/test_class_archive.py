@@ -12,6 +12,7 @@ ARCHIVED, WHY = path_of(JARS).is_file(), "no class archive here; `make setup` ma
 
 
 def test_java_is_told_nothing_of_an_archive_that_is_not_there(tmp_path):
+    """Java would warn about it at each start."""
     assert java_option(tmp_path) == ""
 
 

@@ -32,12 +32,14 @@ class TestValuesOfRows:
     """Stand in what Spark says, and in nothing that we say."""
 
     def test_in_the_names_of_folders_are_left_out(self):
+        """A partition folder holds a value of a row."""
         words = "file:/lake/t/email=a b@c.example/day=2024-01-01/part-0.parquet does not exist; see /tmp/x=1"
 
         assert without_values(words) == "file:/lake/t/email=…/day=…/part-0.parquet does not exist; see /tmp/x=1"
         assert first_line(OSError("/lake/name=Alice/f is gone\nmore")) == "/lake/name=…/f is gone"
 
     def test_of_a_row_that_cannot_be_computed_condition_and_sql_are_told(self):
+        """A user corrects the expression, and needs no value for it."""
         said = "[CAST_INVALID_INPUT] The value 'secret' is malformed. SQLSTATE: 22018\n== SQL (line 1, position 1) ==\nCAST(s AS int)\n^^^\n"
 
         assert row_failure(ValueError(said)) == RowFailure("CAST_INVALID_INPUT", "22018", "CAST(s AS int)")

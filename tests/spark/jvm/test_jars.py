@@ -46,6 +46,7 @@ class TestAFolderOfJars:
         assert capfd.readouterr().err == f"fetching Delta's jars into {folder}, once\n"
 
     def test_mends_a_jar_that_was_cut_off(self, cache, tmp_path):
+        """A download that broke off must not break each later start."""
         folder = tmp_path / "jars"
         jars.fill(folder, [cache])
         (folder / "one.jar").write_bytes(b"o")
@@ -56,6 +57,7 @@ class TestAFolderOfJars:
         assert jars.missing(folder) == []
 
     def test_that_cannot_be_made_is_said(self, cache, tmp_path):
+        """The user must learn which folder is at fault."""
         (tmp_path / "file").write_text("")
 
         with pytest.raises(JarsMissingError, match="cannot be put into"):

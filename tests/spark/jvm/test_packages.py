@@ -14,6 +14,7 @@ def at(place, name):
 
 
 def test_each_is_there_before_the_jvm_is_asked(spark):
+    """Each question to the JVM costs time at the start."""
     for package in PACKAGES:
         place = spark._jvm
         for part in package.split("."):
@@ -23,6 +24,7 @@ def test_each_is_there_before_the_jvm_is_asked(spark):
 
 
 def test_none_is_a_class(spark):
+    """A class that is taken for a package could not be called."""
     find = spark._jvm.py4j.reflection.ReflectionUtil.classForName
     for package in PACKAGES:
         parts = package.split(".")
@@ -33,10 +35,12 @@ def test_none_is_a_class(spark):
 
 @pytest.mark.parametrize("name", ["java.util.ArrayList", "io.delta.kernel.Table", "org.apache.hadoop.fs.Path"])
 def test_classes_are_found_below_them(spark, name):
+    """A prepared package must behave like one that the JVM named."""
     assert isinstance(at(spark._jvm, name), JavaClass)
     assert at(spark._jvm, name)._fqn == name
 
 
 def test_what_is_not_known_is_asked_for_as_before(spark):
+    """The list is a shortcut, not a limit."""
     assert isinstance(at(spark._jvm, "org.apache.spark.launcher"), JavaPackage)
     assert isinstance(spark._jvm.PythonUtils, JavaClass)

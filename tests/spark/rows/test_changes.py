@@ -99,6 +99,7 @@ class TestChangesBecomeWhatTheTargetMustDo:
         assert found == {key: 2 * value for key, value in table.items() if value >= 30}
 
     def test_a_delete_and_an_insert_of_a_key_in_one_version_leave_the_insert(self, spark):
+        """The feed gives both in any order."""
         changes = spark.createDataFrame(
             [(1, 9, "insert", 4), (1, 5, "delete", 4)],
             "id long, amount long, _change_type string, _commit_version long",
@@ -108,6 +109,7 @@ class TestChangesBecomeWhatTheTargetMustDo:
         assert (row["amount"], row[DELETE]) == (9, False)
 
     def test_an_append_target_takes_no_update(self, spark):
+        """It cannot take back a row."""
         changes = spark.createDataFrame([(1, "delete", 4)], "id long, _change_type string, _commit_version long")
 
         with pytest.raises(SourceNotAppendOnlyError, match="version 4"):
@@ -134,11 +136,13 @@ class TestTheLastImageOfAKeyWins:
 
     @pytest.mark.parametrize("name", LAST_IMAGES)
     def test_of_one_key(self, last_images, name):
+        """Order within a version is not that of the feed."""
         row = last_images[name]
 
         assert (None if row[DELETE] else row["amount"], row[DELETE]) == LAST_IMAGES[name][1]
 
     def test_a_changed_key_removes_the_old_one(self, spark):
+        """Otherwise the row would be there under both keys."""
         rows = net(spark, [(1, 5, BEFORE, 4), (2, 5, AFTER, 4)]).collect()
 
         assert sorted((row["id"], row[DELETE]) for row in rows) == [(1, True), (2, False)]
@@ -170,6 +174,7 @@ class TestTheFilter:
         assert filtered[name][DELETE] == FILTERED[name][1]
 
     def test_what_never_passed_is_no_change(self, spark):
+        """A delete of a row that is not there costs a MERGE."""
         assert net(spark, [(1, 5, "insert", 4), (2, 5, BEFORE, 4), (2, 6, AFTER, 4)], PASSING).count() == 0
 
     def test_it_guards_every_expression_the_keys_too(self, spark):
@@ -189,6 +194,7 @@ class TestTheFilter:
         assert [(row["amount"], row[DELETE]) for row in rows] == [(1, False)]
 
     def test_rows_that_fail_it_double_no_key(self, spark):
+        """Only rows of the target can share a key there."""
         rows = [(1, 50, "insert", 4), (1, 5, "insert", 4), (1, 6, "insert", 5)]
 
         assert check_net_changes(net(spark, rows, Transform(None, "amount > 10")), ("id",)) == 1
@@ -245,6 +251,7 @@ class TestANullInTheKey:
     """A MERGE finds it never, and would add its row again at each change."""
 
     def test_an_added_row_is_refused(self, spark):
+        """The error names the column and finds the row by its hash."""
         columns = "id long, part string, _change_type string, _commit_version long"
         rows = [(1, "a", "insert", 4), (7, None, "insert", 4)]
 
@@ -254,6 +261,7 @@ class TestANullInTheKey:
             check_net_changes(net(spark, rows, key=("id", "part"), columns=columns), ("id", "part"))
 
     def test_one_that_is_gone_or_filtered_out_does_not_matter(self, spark):
+        """A null that never reaches the target harms no row."""
         rows = [(None, 50, "insert", 4), (None, 50, "delete", 5), (1, 50, "insert", 4)]
         filtered = [(None, 5, "insert", 4), (1, 50, "insert", 4)]
 
@@ -265,6 +273,7 @@ class TestColumns:
     """Names are anybody's; ours do not leak into the output."""
 
     def test_a_star_brings_no_columns_of_the_feed(self, spark):
+        """`*` means the columns of the source."""
         rows = [(1, 5, "insert", 4)]
         starred = Transform(("*", "amount * 2 AS twice"))
         changes = spark.createDataFrame(rows, COLUMNS)
@@ -292,6 +301,7 @@ class TestColumns:
 
     @pytest.mark.parametrize("name", ["a.b", "a b", "a`b", "ä-ö", "select", "row", "1"])
     def test_any_name_will_do(self, spark, name):
+        """A name with a dot or a quote is legal in Delta."""
         columns = ["id", name, "_change_type", "_commit_version"]
         changes = spark.createDataFrame([(1, 5, "insert", 4)], columns)
 
@@ -301,6 +311,7 @@ class TestColumns:
         assert [(row[name], row["_op"]) for row in logged] == [(5, "insert")]
 
     def test_nested_values_come_through(self, spark):
+        """A change carries whole values, also nested ones."""
         columns = (
             "id long, m map<string, array<int>>, s struct<a: timestamp>, _change_type string, _commit_version long"
         )
@@ -320,24 +331,29 @@ class TestAHalfWithoutTheOther:
         return sorted((row["id"], row["amount"], row["_op"], row["_version"]) for row in found.collect())
 
     def test_is_told_as_what_it_is(self, spark):
+        """A reader must not see half of an update."""
         rows = [(1, 5, BEFORE, 2), (1, 50, AFTER, 2), (2, 60, BEFORE, 2), (2, 6, AFTER, 2)]
 
         assert self.told(spark, rows) == [(1, 50, "insert", 2), (2, 60, "delete", 2)]
 
     def test_pairs_stay_pairs(self, spark):
+        """An update of which both halves pass stays an update."""
         rows = [(1, 50, BEFORE, 2), (1, 60, AFTER, 2), (1, 60, BEFORE, 3), (1, 6, AFTER, 3)]
 
         assert self.told(spark, rows) == [(1, 50, BEFORE, 2), (1, 60, "delete", 3), (1, 60, AFTER, 2)]
 
     def test_a_pair_of_which_nothing_passes_is_not_told(self, spark):
+        """The filtered table never held either half."""
         assert self.told(spark, [(1, 5, BEFORE, 2), (1, 6, AFTER, 2)]) == []
 
     def test_a_changed_key_has_no_pair(self, spark):
+        """Two keys are two rows."""
         rows = [(1, 50, BEFORE, 2), (2, 50, AFTER, 2)]
 
         assert self.told(spark, rows) == [(1, 50, "delete", 2), (2, 50, "insert", 2)]
 
     def test_without_a_key_nobody_knows_the_pairs(self, spark):
+        """A delete and an insert say the same and are always right."""
         rows = [(1, 50, BEFORE, 2), (1, 60, AFTER, 2)]
         expected = [(1, 50, "delete", 2), (1, 60, "insert", 2)]
 
@@ -347,6 +363,7 @@ class TestAHalfWithoutTheOther:
         )
 
     def test_without_a_filter_nothing_is_retold(self, spark):
+        """The feed of the source is right as it is."""
         rows = [(1, 50, BEFORE, 2), (2, 50, AFTER, 2)]
 
         assert self.told(spark, rows, ALL, key=()) == [(1, 50, BEFORE, 2), (2, 50, AFTER, 2)]

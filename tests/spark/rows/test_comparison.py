@@ -43,6 +43,7 @@ class TestAReceiptOnTheWay:
     """At 31 % it said that source and target are equal."""
 
     def test_says_how_far_it_looked(self, sides):
+        """Equal so far is not equal."""
         compare, prefix, source = sides
         found = compare(((0, prefix[2]),))
         whole = source.pinned.live_rows
@@ -51,6 +52,7 @@ class TestAReceiptOnTheWay:
         assert 0 < found.rows < whole
 
     def test_counts_what_the_filter_left_out(self, sides):
+        """The numbers of a receipt must add up."""
         compare, prefix, source = sides
         live = sum(source.pinned.rows[:2]) - sum(source.pinned.deleted[:2])
         found = compare(((0, prefix[2]),), "id % 10 = 3")
@@ -59,6 +61,7 @@ class TestAReceiptOnTheWay:
         assert found.rows + found.rows_filtered == live
 
     def test_of_all_says_so(self, sides):
+        """The last receipt is about the whole table."""
         compare, _, source = sides
         whole = source.pinned.live_rows
         found = compare(None, "id % 10 = 3")

@@ -48,13 +48,16 @@ class TestWhatIsAnotherEachTime:
     """Of the clock, of chance, of who runs it and where: half of the rows would be computed otherwise after a restart."""
 
     def test_is_refused(self, empty):
+        """A restart would compute the other rows otherwise."""
         assert [one for one in ANOTHER_EACH_TIME if find_fault(empty, (f"{one} AS x",), filters=False) is None] == []
 
     def test_nor_a_filter_by_it(self, empty):
+        """The filter decides for changes that come days later."""
         for condition in ("ts > 'now'", "d >= date'today'", "d < current_date()", "rand() > 0.5"):
             assert refusal(empty, None, condition).startswith("spec.transform.where = ")
 
     def test_the_expression_is_named(self, empty):
+        """A spec may have many expressions."""
         assert refusal(empty, ("id", "to_date('now') AS x")).startswith(
             "spec.transform.select[1] = \"to_date('now') AS x\""
         )
@@ -79,9 +82,11 @@ class TestWhatIsNotOfOneRow:
     """180 rows of 100 would be Complete."""
 
     def test_is_refused(self, empty):
+        """A split sees only its own rows."""
         assert [one for one in NOT_OF_ONE_ROW if find_fault(empty, (one,), filters=False) is None] == []
 
     def test_nor_a_filter_by_it(self, empty):
+        """A filter is computed split by split too."""
         conditions = ["window(ts, '10 minutes').start > '2024-01-01'", "sum(n) OVER () > 1", "id IN (SELECT 1)"]
 
         assert [one for one in conditions if refusal(empty, None, one) is None] == []
@@ -91,6 +96,7 @@ class TestWhatNoTableHolds:
     """Found before a table is made, and no feature of the table is blamed."""
 
     def test_is_refused(self, empty):
+        """Delta's own error comes late and names something else."""
         assert [one for one in VOID if "void" not in str(find_fault(empty, (f"{one} AS x",), filters=False))] == []
 
 
@@ -120,12 +126,14 @@ class TestWords:
         ],
     )
     def test_refused(self, spark, select, where, words):
+        """The user learns the field and what to write there."""
         empty = spark.createDataFrame([], "id long, amount double")
 
         with pytest.raises(InvalidTransformError, match=words):
             Transform(select, where).check(empty)
 
     def test_accepted(self, spark):
+        """A check that is too strict would refuse ordinary queries."""
         empty = spark.createDataFrame([], "id long, amount double")
         Transform(("id", "upper(cast(amount AS string)) AS a", "CASE WHEN id > 3 THEN 1 END AS c"), "amount > 0").check(
             empty
@@ -133,6 +141,7 @@ class TestWords:
         Transform(("*", "amount * 2 AS twice")).check(empty)
 
     def test_columns_of_a_changelog_are_reserved(self, spark):
+        """Two columns of one name could not be told apart."""
         with pytest.raises(InvalidTransformError, match="_op"):
             Transform(("id AS _op",)).check(spark.createDataFrame([], "id long"), changelog=True)
 
@@ -161,10 +170,12 @@ class TestASampleComputedTwice:
         "expression", ["aes_encrypt(s, '0000111122223333') AS r", "uuid() AS r", "named_struct('t', now()) AS r"]
     )
     def test_what_is_not_is_named(self, rows, expression):
+        """A function may only claim that it is deterministic."""
         with pytest.raises(InvalidTransformError, match="column 'r'"):
             Transform(("id", expression)).check_sample(rows)
 
     def test_a_row_that_cannot_be_computed_is_found(self, rows):
+        """An error at the first row is cheaper than one after hours."""
         with pytest.raises(
             InvalidTransformError, match=re.escape("spec.transform.select[1] = '100 / n AS x': DIVIDE_BY_ZERO")
         ):
@@ -188,6 +199,7 @@ class TestARowThatCannotBeComputed:
 
     @pytest.mark.parametrize("expression", FAILING)
     def test_is_named_without_its_values(self, spark, expression):
+        """Logs are read by people who may not read the table."""
         transform = Transform(("n", expression))
         rows = spark.sql("SELECT CAST(id AS int) AS n, CAST(id AS string) AS s FROM range(4, 20)")
 
@@ -199,6 +211,7 @@ class TestARowThatCannotBeComputed:
         assert "secret" not in found.message.replace(repr(expression), "")
 
     def test_other_failures_are_not_the_transforms(self, spark, tmp_path):
+        """Only a broken expression may be blamed on the spec."""
         with pytest.raises(PySparkException) as failure:
             spark.read.parquet(str(tmp_path / "nowhere"))
         assert Transform().explain_failure(failure.value) is None

@@ -20,6 +20,7 @@ class TestTheReceipt:
         ).localCheckpoint()  # fmt: skip
 
     def test_equal_tables_are_equal_in_any_order(self, rows):
+        """Spark returns rows in no order."""
         found = receipt(rows, rows.repartition(3))
 
         assert found.equal
@@ -38,6 +39,7 @@ class TestTheReceipt:
         ids=["cell", "lost", "doubled", "map", "moved null"],
     )
     def test_one_difference_is_found(self, rows, damage, key):
+        """A receipt that misses one row is worth nothing."""
         found = receipt(rows, damage(rows), key)
 
         assert 1 <= len(found.mismatches) <= (1 if key else 2)
@@ -62,6 +64,7 @@ class TestTheReceipt:
         assert [(one.vnode, one.source_rows, one.target_rows) for one in found] == [(at, there, there + moved)]
 
     def test_a_null_that_moved_to_another_column_is_seen(self, spark):
+        """A hash that skips nulls would not see it."""
         left = spark.sql("SELECT 1 AS id, null AS a, 5 AS b")
         right = spark.sql("SELECT 1 AS id, 5 AS a, null AS b")
 
@@ -70,6 +73,7 @@ class TestTheReceipt:
         ).equal
 
     def test_the_differing_rows_are_shown(self, rows):
+        """A user needs the rows, not the hash."""
         damaged = rows.where("id <> 77")
         wrong = tuple(one.vnode for one in receipt(rows, damaged).mismatches)
         shown = differing_rows(rows, damaged, key=("id",), vnodes=16, wrong=wrong)
@@ -125,6 +129,7 @@ class TestEveryTypeIsSeenToTheBottom:
 
     @pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS.keys())
     def test_a_small_difference_is_found_and_shown(self, spark, pair):
+        """Each type has values that a careless text makes equal."""
         left, right = self.frames(spark, pair)
         found = receipt(left, right)
 
@@ -135,11 +140,13 @@ class TestEveryTypeIsSeenToTheBottom:
 
     @pytest.mark.parametrize("pair", TWINS.values(), ids=TWINS.keys())
     def test_what_is_the_same_is_equal(self, spark, pair):
+        """A false alarm costs a user a day."""
         left, right = self.frames(spark, pair)
 
         assert receipt(left, right).equal
 
     def test_all_of_them_equal_themselves(self, spark):
+        """All types together must not disturb each other."""
         both = [", ".join(f"{pair[side]} AS c{at}" for at, pair in enumerate(PAIRS.values())) for side in (0, 1)]
         rows = spark.sql(f"SELECT 1L AS id, {both[0]} UNION ALL SELECT 2L, {both[1]}")
 
@@ -150,6 +157,7 @@ class TestTheTargetMayHaveMore:
     """Columns that the transform does not yield are null in our rows, and not compared."""
 
     def test_a_further_column_is_left_out_of_receipt_and_examples(self, spark):
+        """The target may have columns that the job does not fill."""
         left = spark.sql("SELECT id, id AS a FROM range(9)")
         right = spark.sql("SELECT id, if(id = 4, 0, id) AS a, cast(null AS int) AS more FROM range(9)")
         wrong = tuple(one.vnode for one in receipt(left, right).mismatches)
@@ -181,12 +189,14 @@ class TestAChangelog:
         )  # fmt: skip
 
     def test_the_sums_are_those_of_the_table(self, spark):
+        """A changelog is right when its sum is the table."""
         table = spark.createDataFrame([(1, 6)], "id long, a long")
 
         found = receipt(table, self.log(spark), changelog=True)
         assert (found.equal, found.rows) == (True, 1)
 
     def test_a_change_that_is_missing_is_found_and_shown(self, spark):
+        """A lost delete leaves a row too many at the reader."""
         table = spark.createDataFrame([(1, 6)], "id long, a long")
         log = self.log(spark).where("_op <> 'delete'")
 
@@ -196,6 +206,7 @@ class TestAChangelog:
         assert shown == [("only in the target", {"id": 2, "a": 5})]
 
     def test_a_removal_told_as_an_addition_is_found(self, spark):
+        """Only the sign differs, and the sign must count."""
         table = spark.createDataFrame([(1, 6)], "id long, a long")
 
         assert not receipt(table, self.log(spark, last="insert"), changelog=True).equal
@@ -208,6 +219,7 @@ class TestAnyName:
 
     @pytest.mark.parametrize("key", [NAMES, ("x",), ()], ids=["in the key", "beside it", "without one"])
     def test_will_do(self, spark, key):
+        """A receipt is made of SQL, so names must be quoted."""
         ones, threes = (1,) * len(self.NAMES), (3,) * len(self.NAMES)
         left = spark.createDataFrame([(*ones, 2), (*threes, 4)], [*self.NAMES, "x"])
         right = spark.createDataFrame([(*ones, 2), (*threes, 5)], [*self.NAMES, "x"])
@@ -227,6 +239,7 @@ class TestWideTables:
         return spark.range(20, numPartitions=1).selectExpr("id", *wide).localCheckpoint()
 
     def test_of_2000_columns_are_compared(self, wide):
+        """Such tables are seldom, and were copied in vain."""
         assert receipt(wide, wide).equal
 
     def test_a_null_that_moved_by_sixty_columns_is_seen(self, spark):

@@ -63,17 +63,20 @@ class TestColumnsThatASealCannotHonour:
         ids=["top", "struct", "list", "map"],
     )
     def test_are_refused(self, key, words, wrap, path):
+        """Kernel would write wrong values without a word."""
         with pytest.raises(UnsupportedTargetFeatureError, match=f"{words}.*: {path},") as refusal:
             checks.check_table(table(wrap(marked(key))), upserts=False)
         assert refusal.value.hint
 
     def test_a_nested_not_null_is_refused(self):
+        """A commit cannot look into nested values."""
         inner = StructType([StructField("a.b", LongType(), nullable=False)])
 
         with pytest.raises(UnsupportedTargetFeatureError, match=r"a nested NOT NULL: s\.a\.b"):
             checks.check_table(table(StructField("s", inner)), upserts=False)
 
     def test_what_a_seal_can_honour_is_not(self):
+        """A check that is too strict would refuse good tables."""
         changed = {"delta.typeChanges": [{"fromType": "integer", "toType": "long"}], "comment": "x"}
         fine = (
             StructField("a.b", LongType(), nullable=False),
@@ -99,6 +102,7 @@ class TestPropertiesThatASealCannotHonour:
         ],
     )
     def test_are_refused_by_name(self, name, value):
+        """The user must learn which property to remove."""
         for what in ("/t", "spec.target.delta.properties"):
             with pytest.raises(UnsupportedTargetFeatureError) as refusal:
                 checks.check_properties(what, {name: value}, upserts=False)
@@ -106,16 +110,19 @@ class TestPropertiesThatASealCannotHonour:
             assert name.removeprefix("delta.constraints.") in str(refusal.value)
 
     def test_an_append_only_table_takes_no_upserts(self):
+        """Delta would refuse the first MERGE, after the whole copy."""
         checks.check_properties("/t", {"delta.appendOnly": "true"}, upserts=False)
 
         with pytest.raises(UnsupportedTargetFeatureError, match=r"delta\.appendOnly"):
             checks.check_properties("/t", {"delta.appendOnly": "true"}, upserts=True)
 
     def test_a_feature_that_staged_files_break_is_refused(self):
+        """Our files have no partition columns inside."""
         with pytest.raises(UnsupportedTargetFeatureError, match="materialized partition columns"):
             checks.check_table(table(features={"materializePartitionColumns"}), upserts=False)
 
     def test_what_is_switched_off_does_not_matter(self):
+        """A property with the value false asks for nothing."""
         checks.check_properties(
             "/t", {"delta.enableIcebergCompatV2": "false", "delta.appendOnly": "false"}, upserts=True
         )
@@ -132,11 +139,13 @@ class TestColumnsThatAreNotYielded:
         ],
     )
     def test_are_refused_where_null_is_wrong(self, field, words):
+        """Each row would break the constraint."""
         with pytest.raises(TargetSchemaMismatchError, match=words):
             checks.check_schema(schema(), schema(field))
         checks.check_schema(schema(NAME), schema(field))
 
     def test_are_fine_where_null_is_right(self):
+        """A target may have more columns than the source."""
         checks.check_schema(schema(), schema(NAME))
 
 
@@ -147,6 +156,7 @@ class TestPartitions:
         "data_type", [BinaryType(), ArrayType(LongType()), VariantType()], ids=lambda one: one.typeName()
     )
     def test_by_what_no_folder_can_be_named_are_refused(self, data_type):
+        """The first write would fail, with an error of Spark."""
         column = StructField("p", data_type)
 
         with pytest.raises(TargetSchemaMismatchError, match=r"partitionBy: column 'p'"):
@@ -155,6 +165,7 @@ class TestPartitions:
             checks.check_table(table(column, partitions=("p",)), upserts=False)
 
     def test_the_field_of_the_spec_is_named(self):
+        """A typing error is corrected by the suggestion."""
         with pytest.raises(TargetSchemaMismatchError, match=r"clusterBy names 'nme'.*Did you mean 'name'"):
             checks.check_layout(schema(NAME), partition_by=(), cluster_by=("nme",))
 
@@ -167,6 +178,7 @@ class TestKeys:
         [((), "needs a key"), (("nme",), "Did you mean 'name'"), (("l",), "'l' is nested")],
     )
     def test_others_are_refused(self, key, words):
+        """A key that cannot be compared matches no row."""
         with pytest.raises(KeyInvalidError, match=words):
             checks.check_key(schema(NAME, StructField("l", ArrayType(IntegerType()))), key)
 
@@ -183,6 +195,7 @@ class TestFoldersOfTheirOwn:
         ],
     )
     def test_are_asked_for(self, source, target, words):
+        """A VACUUM of one table would delete the other."""
         with pytest.raises(TargetIsSourceError, match=words):
             checks.check_apart(source, target)
 
@@ -190,6 +203,7 @@ class TestFoldersOfTheirOwn:
         ("source", "target"), [("file:/a/s", "file:/a/s2"), ("file:/a/s", "s3a://a/s"), ("s3a://a/s", "s3a://b/s")]
     )
     def test_neighbours_are_fine(self, source, target):
+        """Most lakes keep tables side by side."""
         checks.check_apart(source, target)
 
 
@@ -197,6 +211,7 @@ class TestTablesOfOurs:
     """Nothing in them is NOT NULL, at any depth: an expression that cannot be null today may be tomorrow."""
 
     def test_every_part_may_be_null(self):
+        """A later change may bring a null."""
         inner = StructType([StructField("a", LongType(), nullable=False)])
         made = nullable(
             StructType(

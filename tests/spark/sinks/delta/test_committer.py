@@ -69,6 +69,7 @@ class TestOneCommit:
     """Data, progress and transaction id stand or fall together."""
 
     def test_files_state_and_transaction_land_in_one_version(self, spark, table):
+        """Progress without its rows, or rows without progress, is lost or doubled work."""
         rows = spark.range(10)
         target = table(rows)
         commit = target.committer.seal(7, target.stage(rows), '{"epoch":7}')
@@ -80,6 +81,7 @@ class TestOneCommit:
         assert (stored.text, stored.table_version, stored.txn_version) == ('{"epoch":7}', commit.version, 7)
 
     def test_staged_files_are_invisible_until_then(self, spark, table):
+        """A reader must never see half of an epoch."""
         target = table(spark.range(1))
         target.stage(spark.range(10))
 
@@ -93,6 +95,7 @@ class TestOneCommit:
         assert target.committer.read_state().text == "fence"
 
     def test_a_state_of_64_kib_comes_back(self, spark, table):
+        """A job with many gaps has a large state."""
         target = table(spark.range(1))
         text = json.dumps({"x": 'ü"\\' * 13_000})[: 64 * 1024]
         target.committer.seal(1, (), text)
@@ -100,6 +103,7 @@ class TestOneCommit:
         assert target.committer.read_state().text == text
 
     def test_without_a_table_there_is_no_state(self, spark, tmp_path):
+        """A first start is not an error."""
         committer = DeltaCommitter(spark, str(tmp_path / "none"), app_id="a", domain="backfill.x")
 
         assert committer.read_state().table_version == -1
@@ -109,6 +113,7 @@ class TestTheFence:
     """Delta itself refuses a driver that lost its job."""
 
     def test_an_older_and_an_equal_transaction_are_refused_at_begin(self, spark, table):
+        """A driver that was replaced must not write again."""
         target = table(spark.range(1))
         target.committer.seal(5, (), "new")
         zombie = target.open()
@@ -119,6 +124,7 @@ class TestTheFence:
         assert target.committer.read_state().text == "new"
 
     def test_a_seal_that_lands_between_begin_and_commit_makes_the_commit_fail(self, spark, table):
+        """A look before the commit is not enough."""
         target = table(spark.range(1))
         zombie = target.open()
         txn = zombie._begin(3)
@@ -142,6 +148,7 @@ class TestTheFence:
         assert target.committer.read_state().text == "landed late"
 
     def test_nor_is_one_that_lands_while_the_fence_commits(self, spark, table):
+        """The fence must continue the state that it read."""
         target = table(spark.range(1))
         target.committer.seal(1 << 32 | 1, (), "read")
         successor = target.open()
@@ -160,6 +167,7 @@ class TestTheFence:
         assert target.committer.read_state().text == "landed late"
 
     def test_two_processes_with_one_attempt_number_cannot_both_fence(self, spark, table):
+        """Two terminals may start the same job."""
         target = table(spark.range(1))
         one, other = target.open(), target.open()
         one.fence(1 << 32 | 1, '{"driver":"a"}', opened_at=None)
@@ -168,6 +176,7 @@ class TestTheFence:
             other.fence(1 << 32 | 1, '{"driver":"b"}', opened_at=None)
 
     def test_the_fence_of_a_newer_attempt_stays_fenced(self, spark, table):
+        """An old driver that starts late must not win."""
         target = table(spark.range(1))
         target.committer.fence(5 << 32 | 1, "new", opened_at=None)
 
@@ -193,6 +202,7 @@ class TestOtherWriters:
 
     @pytest.mark.parametrize("foreign", ["append", "merge"])
     def test_commits_of_others_between_begin_and_commit(self, spark, table, foreign):
+        """Other writers must not end the job, nor lose its state."""
         target = table(spark.range(1))
         target.committer.seal(1, target.stage(spark.range(5)), "one")
         files, txn = target.stage(spark.range(10, 15)), target.committer._begin(2)
@@ -230,6 +240,7 @@ class TestStatistics:
     """What the footers say is what an ordinary Delta write would have computed row by row."""
 
     def test_of_every_column_type(self, spark, table, tmp_path):
+        """Wrong bounds make readers skip files that hold their rows."""
         rows = every_type(spark)
         target = table(rows)
         version = target.committer.seal(1, target.stage(rows), "s").version
@@ -280,6 +291,7 @@ class TestStatistics:
         assert target.read().where(f"at < cast('{early}{zone}' AS {kind}) + interval 1 microsecond").count() == 1
 
     def test_files_without_rows_are_left_out(self, spark, table):
+        """An empty file costs every reader a request."""
         target = table(spark.range(1))
 
         assert target.stage(spark.range(0)) == ()
@@ -289,6 +301,7 @@ class TestPartitions:
     """One write context for each combination of values."""
 
     def test_odd_values_and_nulls(self, spark, table):
+        """Names of folders are encoded, and nulls have a name of their own."""
         rows = spark.createDataFrame(
             [(1, "a b/c=d%e", "2024-02-29"), (2, None, None), (3, "ü", "1999-12-31")],
             "id long, text string, day string",
@@ -317,6 +330,7 @@ class TestTableFeatures:
         ids=lambda properties: "+".join(properties),
     )
     def test_rows_come_back(self, spark, table, properties):
+        """Column mapping and vectors change how files are read."""
         rows = spark.range(20).selectExpr("id", "named_struct('in', id) AS st", "concat('n', id) AS name")
         target = table(rows, properties=properties)
         target.committer.seal(1, target.stage(rows), "s")
@@ -326,6 +340,7 @@ class TestTableFeatures:
         assert target.read().count() == 20
 
     def test_clustered_tables(self, spark, table):
+        """OPTIMIZE must understand the files that we wrote."""
         target = table(spark.range(1), cluster_by=("id",))
         target.committer.seal(1, target.stage(spark.range(9)), "s")
         spark.sql(f"OPTIMIZE delta.`{target.path}`")
@@ -333,6 +348,7 @@ class TestTableFeatures:
         assert target.read().count() == 9
 
     def test_the_change_feed_of_the_target_is_right(self, spark, table):
+        """Others may build on the changes of the target."""
         target = table(spark.range(1), properties={"delta.enableChangeDataFeed": "true"})
         version = target.committer.seal(1, target.stage(spark.range(9)), "s").version
         feed = (
@@ -345,6 +361,7 @@ class TestTableFeatures:
         assert feed.where("_change_type = 'insert'").count() == feed.count() == 9
 
     def test_a_check_constraint_is_refused_by_name(self, spark, table):
+        """Kernel does not check it, so wrong rows would land."""
         target = table(spark.range(1))
         spark.sql(f"ALTER TABLE delta.`{target.path}` ADD CONSTRAINT positive CHECK (id >= 0)")
 
@@ -356,6 +373,7 @@ class TestCheckpoints:
     """Made by hooks, off the barrier's path."""
 
     def test_one_is_there_after_ten_seals_and_the_table_is_readable(self, spark, table):
+        """Without checkpoints each reader replays thousands of commits."""
         target = table(spark.range(1))
         for version in range(1, 13):
             target.committer.seal(version, target.stage(spark.range(version, version + 1)), f"s{version}")

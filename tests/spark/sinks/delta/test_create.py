@@ -49,12 +49,14 @@ class TestOthersMakeItToo:
         ],
     )
     def test_the_table_that_is_there_is_taken(self, spark, tmp_path, monkeypatch, raised):
+        """Losing this race is no failure."""
         monkeypatch.setattr(sinks, "create_table", Quicker(spark, SCHEMA, raised))
         sink_at(spark, tmp_path / "t").prepare(SCHEMA)
 
         assert DeltaTable(str(tmp_path / "t")).version() == 0
 
     def test_unless_it_is_another_one(self, spark, tmp_path, monkeypatch):
+        """Rows must not land in a table of another shape."""
         other = StructType().add("id", StringType())
         monkeypatch.setattr(
             sinks, "create_table", Quicker(spark, other, "io.delta.exceptions.ProtocolChangedException")
@@ -63,6 +65,7 @@ class TestOthersMakeItToo:
             sink_at(spark, tmp_path / "t").prepare(SCHEMA)
 
     def test_what_never_comes_may_come_later(self, spark, tmp_path, monkeypatch):
+        """The catalog may be slow, so the job tries again."""
         monkeypatch.setattr(sinks, "create_table", Quicker(spark, None, "io.delta.exceptions.ProtocolChangedException"))
         with pytest.raises(TransientError, match="cannot be made"):
             sink_at(spark, tmp_path / "t").prepare(SCHEMA)
@@ -72,6 +75,7 @@ class TestWhatWeLeftBehind:
     """A table that was dropped while it was filled leaves the folder of our staged files."""
 
     def test_is_no_strangers(self, spark, tmp_path):
+        """Our own files must not stop the next run."""
         sink = sink_at(spark, tmp_path / "t")
         left = Path(sink.staging, "a1", "s1", "part-0.parquet")
         left.parent.mkdir(parents=True)
@@ -87,6 +91,7 @@ class TestAFolderOfTheProcess:
 
     @pytest.mark.parametrize("case", ["below a file", "a lock that is a folder"])
     def test_that_cannot_be_written_is_named(self, tmp_path, case):
+        """A user corrects the setting, not the job."""
         folder = tmp_path / "state"
         if case == "below a file":
             folder.write_text("x")

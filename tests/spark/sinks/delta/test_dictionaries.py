@@ -33,6 +33,7 @@ class TestWhatAFileHasGivenUp:
         ids=["one of two", "not in every row group", "nulls say nothing", "few values", "no rows"],
     )
     def test_is_what_kept_it_nowhere(self, chunks, columns):
+        """A column that keeps one somewhere may keep it again."""
         assert given_up(Chunk(*one) for one in chunks) == columns
 
 
@@ -42,6 +43,7 @@ class TestWhenAllIsTried:
     GAVE_UP = (Chunk("a", 9, 0, False),)
 
     def test_until_a_file_has_told(self):
+        """A guess before the first file would store some columns badly."""
         known = Dictionaries()
         assert (known.next_write(), known.next_write()) == (None, None)
 
@@ -51,6 +53,7 @@ class TestWhenAllIsTried:
         assert known.next_write() == {"a"}
 
     def test_again_and_again(self):
+        """Values further on may repeat after all."""
         known = Dictionaries()
         known.learn(self.GAVE_UP, TELLING_ROWS)
         tried = [known.next_write() is None for _ in range(3 * TRY_EVERY)]
@@ -58,6 +61,7 @@ class TestWhenAllIsTried:
         assert [at + 1 for at, one in enumerate(tried) if one] == [TRY_EVERY, 2 * TRY_EVERY, 3 * TRY_EVERY]
 
     def test_and_what_keeps_one_then_is_not_spared_any_more(self):
+        """A saved attempt is worth less than a smaller file."""
         known = Dictionaries()
         known.learn(self.GAVE_UP, TELLING_ROWS)
         known.learn((Chunk("a", 9, 0, True),), TELLING_ROWS)
@@ -65,6 +69,7 @@ class TestWhenAllIsTried:
         assert known.next_write() == frozenset()
 
     def test_names_are_parquets(self):
+        """Parquet ignores an option whose name it does not know."""
         assert options({"b.c", "a"}) == {
             "parquet.enable.dictionary#a": "false",
             "parquet.enable.dictionary#b.c": "false",
@@ -97,6 +102,7 @@ class TestStagedFiles:
         return stage
 
     def test_are_spared_what_the_first_gave_up_until_all_is_tried_again(self, staged):
+        """The saving must be seen in real files."""
         first, second = staged(ROWS), staged(3)
         later = [staged(3, rows=10) for _ in range(3, TRY_EVERY)]
 
@@ -107,6 +113,7 @@ class TestStagedFiles:
         assert staged(3) == {"Key", "nested.deep", "sku"}
 
     def test_of_few_rows_say_nothing_of_larger_ones(self, staged):
+        """In ten rows nothing repeats."""
         staged(50, rows=50)
 
         assert staged(3) == {"Key", "nested.deep", "sku"}

@@ -65,6 +65,7 @@ class TestWhatASealCannotHonour:
         ],
     )
     def test_is_refused(self, spark, tmp_path, columns, properties, words):
+        """A table that is refused must stay untouched."""
         listed = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
         ending = f"TBLPROPERTIES ({listed})" if listed else ""
         spark.sql(f"CREATE TABLE delta.`{tmp_path}/t` ({columns}) USING delta {ending}")
@@ -92,6 +93,7 @@ class TestWhatASealCannotHonour:
         assert log(tmp_path / "t") == before
 
     def test_a_look_at_a_table_of_an_old_protocol_does_not_upgrade_it(self, spark, tmp_path):
+        """An upgrade locks out old readers."""
         spark.sql(
             f"CREATE TABLE delta.`{tmp_path}/t` (id BIGINT) USING delta "
             "TBLPROPERTIES ('delta.minReaderVersion' = '1', 'delta.minWriterVersion' = '2')"
@@ -102,6 +104,7 @@ class TestWhatASealCannotHonour:
         assert fill(spark, sink_at(spark, tmp_path / "t"), spark.range(3)).count() == 3
 
     def test_a_default_of_a_column_that_is_not_yielded(self, spark, tmp_path):
+        """Our rows would hold null where the table promises 5."""
         spark.sql(
             f"CREATE TABLE delta.`{tmp_path}/t` (id BIGINT, a INT DEFAULT 5) USING delta "
             "TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported')"
@@ -124,12 +127,14 @@ class TestNotNull:
         return sink_at(spark, tmp_path / "t")
 
     def test_values_are_sealed(self, spark, sink):
+        """The check must not refuse good rows."""
         rows = spark.sql("SELECT id, if(id > 99, null, 1) AS `a.b` FROM range(3)")
         sink.check(rows.schema, source_path="/else", has_state=False)
 
         assert fill(spark, sink, rows).count() == 3
 
     def test_a_null_ends_the_work_with_the_column(self, spark, sink):
+        """The user learns the column, and nothing was written."""
         rows = spark.sql("SELECT id, if(id = 2, null, 1) AS `a.b` FROM range(3)")
 
         with pytest.raises(Exception) as failure:
@@ -141,6 +146,7 @@ class TestNotNull:
         assert log(sink.path) == [f"{0:020d}.json"]
 
     def test_a_merge_ends_alike(self, spark, sink):
+        """Both ways into the target keep the same promise."""
         merging = sink_at(spark, sink.path, mode="Upsert", key=("id",))
         net = spark.sql("SELECT 1L AS id, cast(null AS int) AS `a.b`, false AS __backfill_delete")
 
@@ -150,6 +156,7 @@ class TestNotNull:
         assert log(sink.path) == [f"{0:020d}.json"]
 
     def test_a_failure_of_something_else_is_not_explained(self, sink):
+        """A wrong explanation misleads more than none."""
         assert sink.explain_failure(ValueError("x")) is None
 
 
@@ -158,6 +165,7 @@ class TestTheKeyOfAnUpsert:
 
     @pytest.mark.parametrize("bad", ["nullif(id, 2)", "cast(null AS bigint)"])
     def test_a_null_is_not_staged(self, spark, tmp_path, bad):
+        """A MERGE would never find its row again."""
         sink = sink_at(spark, tmp_path / "t", mode="Upsert", key=("k",))
         rows = spark.range(3).selectExpr(f"{bad} AS k", "id")
 
@@ -168,6 +176,7 @@ class TestTheKeyOfAnUpsert:
         assert "'k' is null" in error.message
 
     def test_an_append_has_no_key(self, spark, tmp_path):
+        """Only an Upsert matches rows."""
         sink = sink_at(spark, tmp_path / "t", key=("k",))
 
         assert fill(spark, sink, spark.range(3).selectExpr("nullif(id, 2) AS k")).where("k IS NULL").count() == 1
@@ -177,6 +186,7 @@ class TestTypeWidening:
     """Old files keep the narrow type, ours have the wide one."""
 
     def test_rows_of_before_and_after_are_there(self, spark, tmp_path):
+        """Readers convert the old files, so ours must be wide."""
         spark.sql(
             f"CREATE TABLE delta.`{tmp_path}/t` (id BIGINT, a INT) USING delta "
             "TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"
@@ -196,6 +206,7 @@ class TestPartitionsWithMappedNames:
     """Folders have physical names; readers see logical ones."""
 
     def test_rows_and_partitions_come_back(self, spark, tmp_path):
+        """A logical name in a folder would hide the partition."""
         rows = spark.sql("SELECT id, concat('p ', id % 3, '/=%') AS p, named_struct('x', id) AS s FROM range(9)")
         sink = sink_at(spark, tmp_path / "t", partition_by=("p",), properties={"delta.columnMapping.mode": "name"})
         found = fill(spark, sink, rows)
@@ -220,6 +231,7 @@ class TestPartitionsWithMappedNames:
         assert found.where("a = 'part 1' AND p = 'plain 1'").count() == 1
 
     def test_changes_are_merged(self, spark, tmp_path):
+        """MERGE must find rows that Kernel committed."""
         sink = sink_at(
             spark, tmp_path / "t", mode="Upsert", key=("id",), partition_by=("p",),
             properties={"delta.columnMapping.mode": "name"},
@@ -263,6 +275,7 @@ class TestAnEmptyTextInAPartition:
     ROWS = "SELECT id, if(id = 1, '', concat('p', id)) AS p, '' AS other FROM range(3)"
 
     def test_is_null_and_the_receipt_knows(self, spark, tmp_path):
+        """The same query by Spark gives the same table."""
         rows = spark.sql(self.ROWS)
         sink = sink_at(spark, tmp_path / "t", partition_by=("p",))
         found = fill(spark, sink, rows)
@@ -276,6 +289,7 @@ class TestAnEmptyTextInAPartition:
         assert not take_receipt(rows, found, **sides).equal
 
     def test_a_merge_writes_the_same(self, spark, tmp_path):
+        """A row must not depend on the way it came."""
         sink = sink_at(spark, tmp_path / "t", mode="Upsert", key=("id",), partition_by=("p",))
         fill(spark, sink, spark.sql("SELECT 1L AS id, 'p' AS p"))
         net = spark.sql("SELECT 1L AS id, '' AS p, false AS __backfill_delete UNION ALL SELECT 2L, '', false")
@@ -284,6 +298,7 @@ class TestAnEmptyTextInAPartition:
         assert spark.read.format("delta").load(sink.path).where("p IS NULL").count() == 2
 
     def test_in_the_key_it_is_refused(self, spark, tmp_path):
+        """As null it would match no later change."""
         sink = sink_at(spark, tmp_path / "t", mode="Upsert", key=("p",), partition_by=("p",))
 
         with pytest.raises(Exception) as failure:
@@ -291,6 +306,7 @@ class TestAnEmptyTextInAPartition:
         assert "an empty text, in a partition column" in sink.explain_failure(failure.value).message
 
     def test_elsewhere_an_empty_text_is_one(self, spark, tmp_path):
+        """Only partition values lose the difference."""
         sink = sink_at(spark, tmp_path / "t")
         rows = spark.sql("SELECT '' AS p")
         sink.prepare(rows.schema)
@@ -309,6 +325,7 @@ class TestNamesOfColumns:
         ],
     )
     def test_any_will_do(self, spark, tmp_path, names, properties):
+        """A quote or a dot in a name must not break SQL or statistics."""
         quoted = ["`" + name.replace("`", "``") + "`" for name in names]
         rows = spark.range(9).selectExpr(*(f"id AS {name}" for name in quoted), "named_struct('b', 5L) AS a")
         sink = sink_at(spark, tmp_path / "t", mode="Upsert", key=names, properties=properties)
@@ -325,6 +342,7 @@ class TestVariants:
     """Staged and compared as they are."""
 
     def test_come_back(self, spark, tmp_path):
+        """They are stored in two binary parts, and compared as values."""
         rows = spark.sql("""SELECT id, parse_json(concat('{"a": ', id, ', "b": [1, null]}')) AS v FROM range(3)""")
         found = fill(spark, sink_at(spark, tmp_path / "t"), rows)
 

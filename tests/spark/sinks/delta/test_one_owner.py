@@ -50,6 +50,7 @@ class TestTheFirstCommitOfAJob:
     """ADR 0021."""
 
     def test_is_refused_where_another_job_has_made_its_own(self, table):
+        """The second job learns the name of the first."""
         table.job("a")[1]()
 
         with pytest.raises(TargetTakenError, match="ns/a"):
@@ -57,6 +58,7 @@ class TestTheFirstCommitOfAJob:
         assert table.versions == 2
 
     def test_is_refused_when_both_saw_an_empty_table(self, table):
+        """A look before the commit cannot tell."""
         (_, first), (late, second) = table.job("a"), table.job("b")
         slow(late, first)
 
@@ -65,6 +67,7 @@ class TestTheFirstCommitOfAJob:
         assert table.versions == 2
 
     def test_looks_again_when_another_that_shares_was_quicker(self, table):
+        """Jobs that share must not lose each other's claim."""
         (_, first), (late, second) = table.job("a", shares=True), table.job("b", shares=True)
         slow(late, first)
 
@@ -90,6 +93,7 @@ class TestTheFirstCommitOfAJob:
         assert [one.shares for one in late.read_state().claims] == [True, True]
 
     def test_finds_rows_that_came_after_the_target_was_looked_at(self, spark, table):
+        """A plain writer may be quicker than the first commit."""
         spark.range(3).write.format("delta").mode("append").save(table.path)
 
         with pytest.raises(TargetNotEmptyError, match="after it was looked at"):

@@ -49,6 +49,7 @@ class TestAPartIsTheSameAloneAndTogether:
     @pytest.mark.parametrize("key", [("id",), ()], ids=["by key", "by all columns"])
     @pytest.mark.parametrize("kind", ["plain", "deleted", "partitioned", "renamed", "with a map", "our name"])
     def test_in_any_table(self, spark, tmp_path, kind, key):
+        """Deleted rows and odd names must not shift the cut."""
         path = str(tmp_path / "odd path=%20")
         make(spark, path, kind)
         source, prefix = opened(spark, path, key)
@@ -66,6 +67,7 @@ class TestAPartIsTheSameAloneAndTogether:
         assert rows_of(rows.select(*each[0].columns)) == rows_of(reduce(DataFrame.unionAll, each))
 
     def test_all_parts_are_the_file(self, spark, tmp_path):
+        """No row may fall between two parts."""
         make(spark, str(tmp_path / "s"), "deleted")
         source, prefix = opened(spark, str(tmp_path / "s"))
         rows, label = source.read_segments([file_ranges(prefix, start, start + 60) for start in range(0, 180, 60)])
@@ -133,6 +135,7 @@ class TestAPartIsSealedWithoutTheOthers:
 
     @pytest.mark.parametrize("layout", LAYOUTS)
     def test_any_target_has_just_its_rows(self, world, layout):
+        """A crash between two commits is the usual case."""
         one = world(**LAYOUTS[layout])
         event = one.read(1, 0, 360, 50, 180, 200)
         assert isinstance(event, WorkFinished)
@@ -196,6 +199,7 @@ class TestPartsThatWereNeverSealed:
         return one
 
     def test_with_the_orphans_of_the_attempt(self, world):
+        """A folder may hold sealed and unsealed files of one job."""
         one = self.half_sealed(world)
 
         assert one.sink.remove_orphans(2) == 2

@@ -26,6 +26,7 @@ class TestTargetsAreCheckedFirst:
         sink.check(frame.schema, source_path="/elsewhere", has_state=False)
 
     def test_foreign_rows(self, spark, tmp_path):
+        """Rows of others are kept only when the spec says so."""
         spark.range(1).write.format("delta").save(str(tmp_path / "t"))
 
         with pytest.raises(TargetNotEmptyError, match="existingRows"):
@@ -33,6 +34,7 @@ class TestTargetsAreCheckedFirst:
         self.check(spark, str(tmp_path / "t"), spark.range(1), mode="Append", existing_rows="Keep")
 
     def test_foreign_files(self, spark, tmp_path):
+        """A table in the middle of other files would claim them."""
         (tmp_path / "t").mkdir()
         (tmp_path / "t" / "x").write_text("x")
 
@@ -64,16 +66,19 @@ class TestTargetsAreCheckedFirst:
         ("sql", "words"), [("id, 'x' AS b", "'b'"), ("cast(id AS int) AS id", "bigint in the target")]
     )
     def test_another_schema(self, spark, tmp_path, sql, words):
+        """The error names the column before any time is spent."""
         spark.range(0).write.format("delta").save(str(tmp_path / "t"))
 
         with pytest.raises(TargetSchemaMismatchError, match=words):
             self.check(spark, str(tmp_path / "t"), spark.range(1).selectExpr(*sql.split(", ")))
 
     def test_a_partition_column_that_is_not_there(self, spark, tmp_path):
+        """A typing error must not become a table."""
         with pytest.raises(TargetSchemaMismatchError, match="'dya'"):
             self.check(spark, str(tmp_path / "t"), spark.range(1), partition_by=("dya",))
 
     def test_a_property_of_a_table_that_is_not_there_yet(self, spark, tmp_path):
+        """The table would be made and then be refused."""
         with pytest.raises(
             UnsupportedTargetFeatureError, match=r"spec\.target\.delta\.properties.*column mapping by id"
         ):
@@ -107,6 +112,7 @@ class TestFoldersOfTheirOwn:
 
     @pytest.mark.parametrize("spelling", ["{0}/s", "file:{0}/s", "file://{0}/s/", "{0}/link", "file:{0}/x/../s"])
     def test_the_source_by_another_name(self, spark, tmp_path, spelling):
+        """A link must not hide that both are one."""
         (tmp_path / "s").mkdir()
         (tmp_path / "link").symlink_to(tmp_path / "s")
 
@@ -133,6 +139,7 @@ class TestOrphans:
     """What an earlier attempt staged and never sealed is removed; what was sealed never is."""
 
     def test_only_unsealed_work_of_earlier_attempts_goes(self, spark, tmp_path):
+        """A removed file that a commit names is lost data."""
         sink = DeltaSink(spark, str(tmp_path / "t"), write_mode="Append", key=(), job_id="j")
         sink.prepare(spark.range(1).schema)
         committer = DeltaCommitter(spark, sink.path, app_id="a", domain="backfill.x")

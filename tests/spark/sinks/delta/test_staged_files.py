@@ -16,6 +16,7 @@ class TestFilesThatASealNames:
 
     @pytest.mark.parametrize("table", ["{0}", "viewfs://staged{0}"])
     def test_are_there_as_they_were_staged(self, spark, tmp_path, table):
+        """A commit that names a missing file breaks the table for each reader."""
         conf = spark._jsc.hadoopConfiguration()
         conf.set(f"fs.viewfs.mounttable.staged.link.{tmp_path}", f"file://{tmp_path}")
         folder = StagingFolder(spark, table.format(tmp_path), "0f")

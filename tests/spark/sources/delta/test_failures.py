@@ -26,15 +26,18 @@ class TestAFileThatIsGone:
 
     @pytest.mark.parametrize("source", ["/lake/orders", "file:/lake/orders", "/lake/orders/"])
     def test_of_the_source(self, source):
+        """Only this case ends the job for good."""
         error = explain(Exception(GONE.format("/lake/orders/part-0.parquet")), path=source, version=3)
 
         assert isinstance(error, SnapshotExpiredError)
 
     @pytest.mark.parametrize("file", ["/lake/orders_copy/p.parquet", "/old/lake/orders/p.parquet", "/lake/orders-2/p"])
     def test_of_a_neighbour(self, file):
+        """A missing file of the target says nothing about the source."""
         assert explain(Exception(GONE.format(file)), path="/lake/orders", version=3) is None
 
     def test_of_the_feed(self):
+        """The snapshot may still be complete when its changes are gone."""
         gone = GONE.format("/lake/orders/_change_data/c.parquet")
 
         assert isinstance(explain(Exception(gone), path="/lake/orders", version=3), ChangeFeedExpiredError)
@@ -56,6 +59,7 @@ class TestALookAtTheSource:
         return str(tmp_path / "s")
 
     def test_that_is_no_table(self, spark, tmp_path):
+        """The path is named, not the stack trace."""
         with pytest.raises(SourceNotFoundError, match="not a Delta table"):
             DeltaSource(spark, str(tmp_path / "none"), key=()).head()
 
@@ -74,6 +78,7 @@ class TestALookAtTheSource:
          ("java.net.SocketTimeoutException", TransientError)],
     )  # fmt: skip
     def test_that_fails(self, spark, name, error):
+        """An outage is tried again, and a missing right is not."""
         made = spark._jvm
         for part in name.split("."):
             made = getattr(made, part)
@@ -84,6 +89,7 @@ class TestALookAtTheSource:
 
     @pytest.mark.parametrize("name", ["_change_type", "_Commit_Version", "_commit_timestamp"])
     def test_with_a_column_that_the_feed_has_too(self, spark, tmp_path, name):
+        """The feed could not be read, after the whole copy."""
         spark.range(3).withColumnRenamed("id", name).write.format("delta").save(str(tmp_path / "s"))
 
         with pytest.raises(UnsupportedSourceFeatureError, match=name):

@@ -31,6 +31,7 @@ class TestAnyText:
     """A line of the log ends with a line feed, and with nothing that a value may hold."""
 
     def test_in_statistics_partitions_and_commits(self, spark, tmp_path):
+        """Python ends lines at characters that JSON allows."""
         path = str(tmp_path / "s")
         rows = spark.createDataFrame(list(enumerate(ODD)), "id long, text string").selectExpr("id", "text", "text AS p")
         writer = rows.coalesce(1).write.format("delta").option("delta.enableChangeDataFeed", "true")
@@ -52,6 +53,7 @@ class TestAnyText:
         assert found[1] == "line\u2028é\u2028"
 
     def test_lines_are_lines(self):
+        """Only a line feed ends a line of the log."""
         text = "".join(json.dumps({"a": one}, ensure_ascii=False) + "\n" for one in ODD)
 
         assert [json.loads(line)["a"] for line in lines_of(text)] == list(ODD)
@@ -62,6 +64,7 @@ class TestWordsAboutColumns:
     """Are no change of a column."""
 
     def test_a_comment_and_column_mapping_change_no_type(self, spark, tmp_path):
+        """A comment on a column must not end a job."""
         path = str(tmp_path / "s")
         spark.sql(
             "SELECT id, named_struct('x', id, 'y', array(named_struct('z', 1))) AS st FROM range(3)"
@@ -111,6 +114,7 @@ class TestProperties:
             assert [row["id"] for row in source.changes(source.version, upto).collect()] == [1]
 
     def test_names_and_words(self):
+        """A property in capitals is still a property."""
         assert value({"Delta.ColumnMapping.Mode": "NAME "}, "delta.columnMapping.mode") == "name"
         assert is_on({"delta.appendOnly": "True"}, "delta.appendOnly")
         assert not is_on({}, "delta.appendOnly")
@@ -123,6 +127,7 @@ class TestNoCommit:
         "text", ["", "\n", '{"commitInfo":{"oper', "[]\n", '{"metaData":{"id":"x"}}\n', '{"add":7}\n']
     )
     def test_is_named(self, spark, tmp_path, text):
+        """A guess at a damaged commit would lose its changes."""
         path = str(tmp_path / "s")
         make_orders(spark, path, 4, files=1)
         source = opened(spark, path)

@@ -53,6 +53,7 @@ class TestASplitIsExactlyItsPartOfTheLine:
 
     @pytest.mark.parametrize("kind", ["plain", "deleted", "partitioned", "renamed", "with a map"])
     def test_random_cuts_cover_the_version_once(self, spark, tmp_path, kind):
+        """A row outside of all splits is lost, one in two is doubled."""
         path = str(tmp_path / "odd path=%20")
         make_kind(spark, path, kind, **({"m": "map('k', id % 3)"} if kind == "with a map" else {}))
         wanted = rows_of(spark.read.format("delta").load(path))
@@ -67,6 +68,7 @@ class TestASplitIsExactlyItsPartOfTheLine:
         assert source.pinned.live_rows == sum(wanted.values())
 
     def test_files_without_statistics_are_counted(self, spark, tmp_path):
+        """Rows are addressed by number, so each file's count must be known."""
         path = str(tmp_path / "s")
         spark.range(70).write.format("delta").option("delta.dataSkippingNumIndexedCols", "0").save(path)
         spark.conf.set("spark.databricks.delta.stats.collect", "false")
@@ -118,6 +120,7 @@ class TestASplitIsExactlyItsPartOfTheLine:
         assert isinstance(source.explain_failure(failure.value), SnapshotExpiredError)
 
     def test_a_version_that_never_was_is_refused(self, spark, tmp_path):
+        """A typing error in the spec must not read another version."""
         path = str(tmp_path / "s")
         make_orders(spark, path, 10, files=1)
 
@@ -129,12 +132,14 @@ class TestKeys:
     """Missing, null or doubled: refused before anything is written."""
 
     def test_missing(self, spark, tmp_path):
+        """A typing error is corrected by the suggestion."""
         make_orders(spark, str(tmp_path / "s"), 10, files=1)
 
         with pytest.raises(KeyInvalidError, match="Did you mean 'customer'"):
             DeltaSource(spark, str(tmp_path / "s"), key=("custmer",)).pin(None)
 
     def test_null(self, spark, tmp_path):
+        """A filter may remove such rows, and then the key is good."""
         spark.sql("SELECT if(id = 3, null, id) AS id FROM range(9)").write.format("delta").save(str(tmp_path / "s"))
 
         with pytest.raises(KeyInvalidError, match="null in 1 rows"):
@@ -142,6 +147,7 @@ class TestKeys:
         opened(spark, str(tmp_path / "s")).check_no_null_key("id IS NOT NULL")
 
     def test_a_null_that_a_deletion_vector_hides_is_not_there(self, spark, tmp_path):
+        """The statistics still count deleted rows."""
         path = str(tmp_path / "s")
         writer = spark.sql("SELECT if(id = 3, null, id) AS id FROM range(0, 9, 1, 1)").write.format("delta")
         writer.option("delta.enableDeletionVectors", "true").save(path)
@@ -161,6 +167,7 @@ class TestTheVersionsAfter:
         return str(tmp_path / "s")
 
     def test_an_optimize_is_no_change(self, spark, path):
+        """A rewritten file would double its rows."""
         source = opened(spark, path)
         spark.sql(f"OPTIMIZE delta.`{path}`")
         source.check_versions(0, source.head().version)
@@ -168,6 +175,7 @@ class TestTheVersionsAfter:
         assert source.changes(0, source.head().version).count() == 0
 
     def test_a_table_without_change_feed_may_append(self, spark, tmp_path):
+        """Most tables only grow, and need no feed."""
         path = str(tmp_path / "plain")
         spark.range(5).write.format("delta").save(path)
         source = opened(spark, path)
@@ -214,6 +222,7 @@ class TestTheVersionsAfter:
         [("DROP COLUMN note", "note"), ("RENAME COLUMN note TO remark", "note"), ("ADD COLUMN extra INT", "extra")],
     )
     def test_a_schema_change_names_the_column(self, spark, path, change, column):
+        """The user decides about a column, so it is named."""
         spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
         source = opened(spark, path)
         spark.sql(f"ALTER TABLE delta.`{path}` {change}")
@@ -222,6 +231,7 @@ class TestTheVersionsAfter:
             source.check_versions(source.version, source.head().version)
 
     def test_an_added_column_can_be_ignored(self, spark, path):
+        """The policy of the spec must hold for the feed too."""
         source = opened(spark, path, schema_change="Ignore")
         spark.sql(f"ALTER TABLE delta.`{path}` ADD COLUMN extra INT")
         spark.sql(f"UPDATE delta.`{path}` SET extra = 1, amount = 5 WHERE id = 1")
@@ -231,6 +241,7 @@ class TestTheVersionsAfter:
         assert source.changes(0, 2).count() == 2
 
     def test_a_version_that_was_cleaned_away_is_named(self, spark, path):
+        """A skipped version would lose its changes in silence."""
         source = opened(spark, path)
         spark.sql(f"UPDATE delta.`{path}` SET amount = 5")
         Path(path, "_delta_log", f"{1:020d}.json").unlink()
@@ -259,6 +270,7 @@ class TestTheVersionsAfter:
         assert source.changes(6, 6).count() == 0
 
     def test_another_table_at_the_path_is_noticed(self, spark, path):
+        """Versions of the new table mean something else."""
         source = opened(spark, path)
         shutil.rmtree(path)
         make_orders(spark, path, 5, files=1)
