@@ -11,59 +11,6 @@ from backfill_spark.delta.log import newest_version
 from backfill_spark.sinks.delta.committer import DeltaCommitter
 from backfill_spark.sinks.delta.sink import DeltaSink
 
-COLUMNS = {
-    "id": "id",
-    "tiny": "cast(id % 100 AS tinyint)",
-    "small": "cast(id AS smallint)",
-    "whole": "cast(id AS int)",
-    "real": "cast(id / 3 AS float)",
-    "wide": "id / 7",
-    "money": "cast(id * 1.37 AS decimal(12, 2))",
-    "big": "cast(id * 1.3 AS decimal(30, 5))",
-    "name": "concat('n', id)",
-    "flag": "id % 2 = 0",
-    "day": "date_add(DATE'2020-01-01', cast(id AS int))",
-    "at": "timestamp_micros(1700000000123456 + id)",
-    "local": "cast(timestamp_seconds(id) AS timestamp_ntz)",
-    "maybe": "if(id % 4 = 0, null, id)",
-    "never": "cast(null AS string)",
-    "nested": "named_struct('a', id, 'b', concat('x', id))",
-}
-LISTS = {"list": "array(id, null)", "pairs": "map('k', id)", "raw": "cast(concat('b', id) AS binary)"}
-
-
-def every_type(spark, rows=50):
-    return spark.range(0, rows, 1, 1).selectExpr(*(f"{sql} AS {name}" for name, sql in (COLUMNS | LISTS).items()))
-
-
-@pytest.fixture
-def table(spark, tmp_path):
-    """An empty target, a way to stage into it, and a committer."""
-
-    class Table:
-        def __init__(self, rows, **options):
-            self.path = str(tmp_path / "target")
-            self.sink = DeltaSink(spark, self.path, write_mode="Append", key=(), job_id="ns/job", **options)
-            self.sink.prepare(rows.schema)
-            self.committer = self.open()
-            self.work = 0
-
-        def open(self, app_id="app"):
-            return DeltaCommitter(spark, self.path, app_id=app_id, domain="backfill.test")
-
-        def stage(self, rows):
-            self.work += 1
-            return self.committer.measure(self.sink.stage(rows, attempt=1, work_id=self.work))
-
-        def read(self):
-            return spark.read.format("delta").load(self.path)
-
-        def actions(self, version):
-            text = Path(self.path, "_delta_log", f"{version:020d}.json").read_text()
-            return [json.loads(line) for line in text.splitlines()]
-
-    return Table
-
 
 class TestOneCommit:
     """Data, progress and transaction id stand or fall together."""
@@ -234,67 +181,6 @@ class TestOtherWriters:
         assert sorted(row["id"] for row in target.read().collect()) == [
             11, 12, 13, 14, 20, 22, 23, 24, 25, 31, 32, 33, 34, 35, 98, 99,
         ]  # fmt: skip
-
-
-class TestStatistics:
-    """What the footers say is what an ordinary Delta write would have computed row by row."""
-
-    def test_of_every_column_type(self, spark, table, tmp_path):
-        """Wrong bounds make readers skip files that hold their rows."""
-        rows = every_type(spark)
-        target = table(rows)
-        version = target.committer.seal(1, target.stage(rows), "s").version
-        rows.write.format("delta").save(str(tmp_path / "plain"))
-
-        ours = json.loads(next(a["add"]["stats"] for a in target.actions(version) if "add" in a))
-        log = Path(tmp_path, "plain", "_delta_log", f"{0:020d}.json").read_text().splitlines()
-        theirs = json.loads(next(json.loads(line)["add"]["stats"] for line in log if '"add"' in line))
-        assert ours["numRecords"] == theirs["numRecords"] == 50
-        for name in set(COLUMNS) - {"never", "nested", "flag", "at", "local"}:
-            for bound in ("minValues", "maxValues"):
-                assert ours[bound][name] == pytest.approx(theirs[bound][name]), (bound, name)
-        assert ours["nullCount"]["maybe"] == theirs["nullCount"]["maybe"] == 13
-        assert ours["nullCount"]["never"] == 50
-        assert ours["minValues"]["nested"]["a"] == 0
-        assert ours["minValues"]["at"] == ours["maxValues"]["at"] == "2023-11-14T22:13:20.123Z"
-
-    def test_a_filter_on_each_column_finds_its_rows(self, spark, table):
-        """Wrong bounds would skip the file."""
-        rows = every_type(spark)
-        target = table(rows)
-        target.committer.seal(1, target.stage(rows), "s")
-        wanted = rows.where("id = 49").collect()[0].asDict()
-
-        for name, sql in COLUMNS.items():
-            if wanted[name] is not None and name != "nested":
-                value = sql.replace("id", "49L") if name != "id" else "49L"
-                assert target.read().where(f"{name} = ({value})").where("id = 49").count() == 1, (name, sql)
-
-    @pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz"])
-    def test_bounds_of_moments_hold_their_microseconds(self, spark, table, kind):
-        """Bounds are cut down to milliseconds, as Delta's own: its reader adds one to the upper, or a row is lost."""
-        early, late = "1969-12-31 23:59:59.123456", "2023-11-14 22:13:20.987654"
-        zone = "+00:00" if kind == "timestamp" else ""
-        rows = [spark.sql(f"SELECT cast('{moment}{zone}' AS {kind}) AS at") for moment in (early, late)]
-        target = table(rows[0])
-        versions = [target.committer.seal(number, target.stage(one), "s").version for number, one in enumerate(rows)]
-
-        added = [next(one["add"] for one in target.actions(version) if "add" in one) for version in versions]
-        found = [json.loads(one["stats"]) for one in added]
-        words = [moment[:23].replace(" ", "T") + ("Z" if zone else "") for moment in (early, late)]
-        assert [(one["minValues"]["at"], one["maxValues"]["at"]) for one in found] == [(word, word) for word in words]
-        for moment in (early, late):
-            value, step = f"cast('{moment}{zone}' AS {kind})", "interval 1 microsecond"
-            for here in (f"at = {value}", f"at > {value} - {step} AND at < {value} + {step}"):
-                assert target.read().where(here).count() == 1, here
-        assert target.read().where(f"at > cast('{late}{zone}' AS {kind}) - interval 1 microsecond").count() == 1
-        assert target.read().where(f"at < cast('{early}{zone}' AS {kind}) + interval 1 microsecond").count() == 1
-
-    def test_files_without_rows_are_left_out(self, spark, table):
-        """An empty file costs every reader a request."""
-        target = table(spark.range(1))
-
-        assert target.stage(spark.range(0)) == ()
 
 
 class TestPartitions:

@@ -1,0 +1,38 @@
+"""A target of one test: its sink, its committer, and what its log says."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from backfill_spark.sinks.delta.committer import DeltaCommitter
+from backfill_spark.sinks.delta.sink import DeltaSink
+
+
+@pytest.fixture
+def table(spark, tmp_path):
+    """An empty target, a way to stage into it, and a committer."""
+
+    class Table:
+        def __init__(self, rows, **options):
+            self.path = str(tmp_path / "target")
+            self.sink = DeltaSink(spark, self.path, write_mode="Append", key=(), job_id="ns/job", **options)
+            self.sink.prepare(rows.schema)
+            self.committer = self.open()
+            self.work = 0
+
+        def open(self, app_id="app"):
+            return DeltaCommitter(spark, self.path, app_id=app_id, domain="backfill.test")
+
+        def stage(self, rows):
+            self.work += 1
+            return self.committer.measure(self.sink.stage(rows, attempt=1, work_id=self.work))
+
+        def read(self):
+            return spark.read.format("delta").load(self.path)
+
+        def actions(self, version):
+            text = Path(self.path, "_delta_log", f"{version:020d}.json").read_text()
+            return [json.loads(line) for line in text.splitlines()]
+
+    return Table
