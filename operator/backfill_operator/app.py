@@ -19,7 +19,7 @@ from backfill_operator.drivers.control_client import ControlClient
 from backfill_operator.drivers.poller import DriverPoller
 from backfill_operator.health import Health
 from backfill_operator.informer.cache import Cache, Key
-from backfill_operator.informer.kopf_watches import WATCHING_LOGGER, count_reconnects, kopf_settings, registry_of
+from backfill_operator.informer.kopf_watches import kopf_settings, registry_of
 from backfill_operator.informer.relist import Relist
 from backfill_operator.kube.client import Call, Cluster
 from backfill_operator.kube.election import Election
@@ -103,8 +103,8 @@ class Operator:
 
     def _registry_of(self, configuration: Configuration) -> kopf.OperatorRegistry:
         return registry_of(
-            configuration, self.cache, self.queue.add, self.relist.on_watch_event, start_version=self.relist.start_version,
-            on_unreadable=self._on_unreadable,
+            configuration, self.cache, self.metrics, enqueue=self.queue.add, on_event=self.relist.on_watch_event,
+            start_version=self.relist.start_version, on_unreadable=self._on_unreadable,
         )  # fmt: skip
 
     async def run(self) -> None:
@@ -113,18 +113,14 @@ class Operator:
         Raises:
             LeadershipLostError: among others, in a group: the process must end.
         """
-        counter = count_reconnects(self.metrics)
-        try:
-            async with self.cluster, self.control, self.health.served(), asyncio.TaskGroup() as group:
-                group.create_task(self.relist.run(), name="relist")
-                group.create_task(self.health.watch_the_loop(), name="event loop")
-                group.create_task(self.events.run(), name="events")
-                group.create_task(self._watch(), name="watches")
-                group.create_task(self._work(), name="workers")
-                if self.election is not None:
-                    group.create_task(self.election.run(), name="election")
-        finally:
-            logging.getLogger(WATCHING_LOGGER).removeHandler(counter)
+        async with self.cluster, self.control, self.health.served(), asyncio.TaskGroup() as group:
+            group.create_task(self.relist.run(), name="relist")
+            group.create_task(self.health.watch_the_loop(), name="event loop")
+            group.create_task(self.events.run(), name="events")
+            group.create_task(self._watch(), name="watches")
+            group.create_task(self._work(), name="workers")
+            if self.election is not None:
+                group.create_task(self.election.run(), name="election")
 
     async def _watch(self) -> None:
         # kopf watches from the version at which our own list began.

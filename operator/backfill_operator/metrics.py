@@ -57,7 +57,7 @@ class Metrics:
         self.queue_wait_seconds = histogram("queue_wait_seconds", "How long a Backfill waited for a worker.")
         self.api_requests = counter("api_requests", "Requests to the API server.", "verb", "resource", "code")
         self.api_seconds = histogram("api_request_seconds", "How long the API server took.", "verb")
-        self.watch_reconnects = counter("watch_reconnects", "Watches that were made anew.")
+        self.watch_reconnects = counter("watch_reconnects", "Watches opened after the first.", "resource")
         self.relist_repairs = counter("relist_repairs", "Changes that no watch had shown.", "resource")
         self.unreadable = counter("unreadable_objects", "Objects that were left out: nobody can read them.", "resource")
         self.leader = gauge("leader", "1 while this process is the leader.")

@@ -1,1 +1,10 @@
-"""What the cluster holds: watches, cache, relist, parsing."""
+"""A local copy of the Backfills and driver pods in the cluster, kept current by watches and repaired by lists.
+
+    kopf_watches, watch_session   the two watches, and the HTTP session that they read through
+    relist                        lists everything at intervals and repairs what a watch missed
+    cache                         the objects by key, with indexes by target and by active attempt
+    compact, pruned_fields, targets, parse   what the cache keeps of an object, and how the rules read it
+
+Every change enqueues the key of its Backfill. Nothing here decides or writes: a reader that needs the current state asks
+the API server. kopf supplies the streams, not the handlers: docs/adr/0023-why-not-kopfs-handlers.md.
+"""

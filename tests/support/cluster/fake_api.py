@@ -161,6 +161,15 @@ class FakeApi:
         return Cluster(self.configuration(user), settings, **options)
 
     # ------------------------------------------------------------ watches
+    @property
+    def open_watches(self):
+        """How many watches are open."""
+        return len(self._watches)
+
+    def fall_silent(self):
+        """Keep every watch open, and send nothing through any of them."""
+        self.silent = True
+
     def break_watches(self):
         """Close every watch, as a restarted API server does."""
         for queue in list(self._watches):
