@@ -212,7 +212,7 @@ class TestTheObject:
         assert [path for path, node in NODES if path.startswith(".status.") and "default" in node] == []
 
     def test_has_columns_that_exist(self) -> None:
-        """A column with a wrong path is empty for ever, and nobody is told."""
+        """A column with a wrong path is empty for ever, without an error."""
         paths = {path for path, _ in NODES} | {".metadata.creationTimestamp"}
         for column in VERSION["additionalPrinterColumns"]:
             path, condition, field = column["jsonPath"].partition('[?(@.type=="Ready")]')

@@ -1,4 +1,4 @@
-"""A text that others wrote must not hold up whoever validates it: its size is bounded before anything is built of it."""
+"""A text that others wrote must not hold up its validation: its size is bounded before anything is built of it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class TestALargeText:
         assert words in str(refused.value)
 
     def test_of_many_errors_the_first_are_explained(self) -> None:
-        """Each is compared with every name there is; nobody reads thousands."""
+        """Each is compared with every name there is, and a list of thousands is not read."""
         text = VALID + "".join(f"  unknown{number}: 1\n" for number in range(5_000))
         with pytest.raises(SpecError) as refused:
             load_backfill(text)

@@ -79,7 +79,7 @@ class TestReasons:
     """Reasons are API."""
 
     def test_of_every_driver_error_are_listed(self) -> None:
-        """A condition with a word that no document explains helps nobody."""
+        """A condition with a word that no document explains does not help."""
         raised = {
             one.reason
             for one in vars(errors).values()

@@ -26,7 +26,7 @@ COMMAND = [kind for kind in CLASSES if kind not in RUN]
 
 
 class TestGeneratedFiles:
-    """Nobody edits them, so nobody's edit is lost."""
+    """They are written by a program, so an edit by hand would be lost."""
 
     def test_they_are_fresh(self):
         """`make docs` writes them."""
@@ -59,7 +59,7 @@ class TestErrors:
 
     @pytest.mark.parametrize("kind", COMMAND, ids=lambda kind: kind.__name__)
     def test_a_command_ends_with_a_code_below_those_of_runs(self, kind):
-        """A script must be able to tell `nobody runs` from `the run failed`."""
+        """A script must be able to tell `no job is running` from `the run failed`."""
         assert 2 <= kind.exit_code < 10
         assert f"\n| {kind.exit_code} | " in PAGE
 

@@ -1,4 +1,4 @@
-"""The house stands anywhere: no address of a registry, no path of somebody's machine."""
+"""A clone works anywhere: no address of a registry, no path of one machine."""
 
 import re
 

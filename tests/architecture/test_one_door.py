@@ -21,21 +21,21 @@ def users(*fragments):
 
 
 class TestOneDoor:
-    """Whoever must change how something is done finds one file."""
+    """To change how something is done, one file is changed."""
 
     def test_delta_kernel_is_touched_where_logs_are_read_and_sealed(self):
         """Its API is not stable; a conformance suite guards each of two files."""
         assert users(".delta.kernel.", ".kernel.") == KERNEL
 
     def test_only_the_session_module_makes_sessions(self):
-        """A session found by global lookup has settings that nobody chose."""
+        """A session found by global lookup has settings that were not chosen."""
         assert users("SparkSession.builder", ".getActiveSession", ".getOrCreate") == SESSION
 
     def test_only_settings_read_the_environment(self):
         """A setting read elsewhere cannot be seen, passed or refused."""
         assert users("os.environ", "os.getenv") <= SETTINGS
 
-    def test_nobody_sleeps(self):
+    def test_no_code_sleeps(self):
         """Waiting is for an event, with a deadline."""
         assert users("time.sleep", "asyncio.sleep") == set()
 

@@ -80,7 +80,7 @@ class TestTheClosingLine:
 
 
 class TestHowLongAnAttackLooks:
-    """The same few seeds in every merge; fresh ones for as long as somebody gives it."""
+    """The same few seeds in every merge; fresh ones for as many minutes as are given."""
 
     @pytest.fixture(autouse=True)
     def told_nothing(self, monkeypatch):
@@ -109,7 +109,7 @@ class TestHowLongAnAttackLooks:
 
 
 class TestARunThatRanNothing:
-    """Skipped tests look like passed ones to whoever reads the exit code."""
+    """Skipped tests look like passed ones in the exit code."""
 
     @pytest.mark.parametrize(
         ("body", "code"), [("pytest.skip('no node')", 1), ("assert True", 0)], ids=["skipped", "ran"]
@@ -126,7 +126,7 @@ class TestARunThatRanNothing:
 
 
 class TestTheHarness:
-    """Whoever has no cluster learns why."""
+    """A developer without a cluster learns why."""
 
     def test_says_what_the_builder_of_a_cluster_said_last(self, tmp_path):
         """It ended with `returned non-zero exit status 1`."""
@@ -158,7 +158,7 @@ class TestSetup:
         assert "openjdk-17-jre-headless" in done.stderr
 
     def test_no_java_at_all_is_said(self, tmp_path):
-        """Where JAVA_HOME points is somebody's decision, so nothing is installed beside it."""
+        """JAVA_HOME is the user's decision, so nothing is installed beside it."""
         done = self.setup(tmp_path)
 
         assert done.returncode == 1

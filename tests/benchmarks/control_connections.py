@@ -1,6 +1,6 @@
 """What strangers at the control server's port cost: `python tests/benchmarks/control_connections.py`, on loopback only.
 
-10,000 connections without a token, half of them after a TLS handshake, while somebody with the token looks. The bar: the
+10,000 connections without a token, half of them after a TLS handshake, while a client with the token looks. The bar: the
 server's process grows by 20 MiB at most. Takes a minute.
 """
 

@@ -50,7 +50,7 @@ def p99(values):
 
 
 def own_target(name):
-    """Return a target that nobody else writes; what others say of a shared one is no part of what is measured."""
+    """Return a target without another writer; what others say of a shared one is no part of what is measured."""
     return {"type": "Delta", "delta": {"path": f"/data/{name}"}}
 
 
@@ -120,7 +120,7 @@ class Bench:
 
     @contextlib.asynccontextmanager
     async def place(self):
-        """Give a namespace, and a client that is in nobody's way."""
+        """Give a namespace, and a client that delays no other."""
         with cluster_harness.prepared(self.borrowed) as namespace:
             configuration = Configuration()
             await load_kube_config(config_file=str(self.borrowed.kubeconfig), client_configuration=configuration)
@@ -333,7 +333,7 @@ class Bench:
             await asyncio.sleep(0.5)
 
     async def _populate(self, cluster, namespace, **spec):
-        """Make Backfills whose pods no node will ever take, and which nobody gives up for that."""
+        """Make Backfills whose pods no node will ever take, and which are not given up for that."""
         gate = asyncio.Semaphore(32)
 
         async def one(number):

@@ -82,7 +82,7 @@ class Scenario:
         self.mode = MODES[seed] if seed < len(MODES) else MODES[0]
         self.report = Report(self.mode)
         self.checked = -1
-        self.fresh_id = 10_000_000  # no key from here on was ever used: whoever takes some moves it
+        self.fresh_id = 10_000_000  # no key from here on was ever used; a step that takes some moves it
         self.file = write_yaml(
             folder / "job.yaml", self.source, self.target, name=self.name, verify="Final", target={"writeMode": self.mode},
             transform={"select": ["id", "customer", "amount", "upper(status) AS status"], "where": "amount < 900"},
@@ -228,7 +228,7 @@ class TestDeathChangesNothing:
         assert sum(report.seals_checked for report in reports) >= KILLS / 2
 
     def test_each_named_point_was_died_at(self, reports):
-        """A point that nobody reaches proves nothing."""
+        """A crash point that is never reached proves nothing."""
         died = sum((report.kills for report in reports), Counter())
         print(dict(died))
 

@@ -226,7 +226,7 @@ TINY = {
 
 
 def claim(node):
-    """Give the restricted namespace the lake as a claim: whoever makes Backfills there names no folder of the node."""
+    """Give the restricted namespace the lake as a claim: a user there names no folder of the node."""
     name, size = f"lake-{node.restricted}", {"storage": "1Gi"}
     common = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
     volume = {
@@ -281,7 +281,7 @@ def test_an_installation_is_upgraded_and_leaves(node, lake, request):
 
 
 def stays():
-    """Return a Backfill that nobody works on: it outlives the installation."""
+    """Return a Backfill without a driver: it outlives the installation."""
     return TINY | {"metadata": {"name": "stays"}, "spec": TINY["spec"] | {"suspend": True}}
 
 

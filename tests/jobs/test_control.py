@@ -69,7 +69,7 @@ class TestAPause:
     """What it holds stands still; what it does not hold goes on (R-SNAP-43)."""
 
     def test_of_the_spec_is_in_force_from_the_first_moment(self, place):
-        """Somebody who applies a paused job must not find rows in the target."""
+        """A user who applies a paused job must not find rows in the target."""
         with place.run(desiredState="Paused") as running:
             began = running.fenced()
             held = running.until(lambda progress: progress.epoch >= began.epoch + BARRIERS)

@@ -130,7 +130,7 @@ class TestStartingAgain:
         assert seals(world.target)[-1].version == before
 
     def test_a_planted_difference_fails_the_next_receipt_and_is_named(self, spark, world):
-        """A stopped job whose target somebody spoilt must not end as if all were well."""
+        """A stopped job whose target was damaged must not end as if all were well."""
         world.run(throttle={"rowsPerSecond": 0}, observe=lambda progress: stop_once(progress))
         spark.sql(f"INSERT INTO delta.`{world.target}` VALUES (77777777, 1, 2.0, 'x', 'new')")
         outcome = world.run(verify="Final")
@@ -195,7 +195,7 @@ class TestBadInput:
         assert world.read().count() == 3
 
     def test_a_target_whose_commits_are_gone(self, world):
-        """Tried again it would be the same: nobody knows what is in its files."""
+        """Another attempt would fail the same way: its files cannot be understood."""
         log = Path(world.target, "_delta_log")
         log.mkdir(parents=True)
         (log / f"{7:020}.crc").write_text("{}")
@@ -233,6 +233,6 @@ class TestATargetInTheCatalog:
         assert spark.table(name).count() == ROWS
 
     @pytest.mark.parametrize("name", ["nowhere.orders", "lake.shop.orders"])
-    def test_of_which_nobody_knows_the_place_is_refused(self, world, name):
+    def test_without_a_place_is_refused(self, world, name):
         """A table at a guessed place would not be found again."""
         assert self.run(world, name).reason == "TargetNotFound"

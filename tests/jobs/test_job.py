@@ -82,7 +82,7 @@ class TestAnUpsertIntoPartitions:
 
 
 class TestWhatEndsAJob:
-    """With the column, the hint, and an exit code that says nobody need try again."""
+    """With the column, the hint, and an exit code that forbids another attempt."""
 
     def test_a_null_for_a_not_null_column(self, spark, tmp_path, orders, run):
         """A commit by Kernel would not check it."""

@@ -42,7 +42,7 @@ def once(act):
 
 
 class TestWhereGuardsSelect:
-    """In changes as in history: nobody divides by what the filter leaves out."""
+    """In changes as in the snapshot: a row that the filter leaves out is not computed."""
 
     @pytest.mark.parametrize("mode", ["Upsert", "Changelog"])
     def test_an_update_that_passes_no_more_is_no_error(self, run, orders, tmp_path, mode):

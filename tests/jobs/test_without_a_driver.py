@@ -77,7 +77,7 @@ class TestASignal:
         assert (second.outcome, second.progress.attempt) == ("Complete", 1)
 
     def test_while_it_runs(self, spark, tmp_path):
-        """It takes no revision: that belongs to whoever commands."""
+        """It takes no revision: revisions belong to commands."""
         place, seen = Place(spark, tmp_path), threading.Event()
 
         def observe(progress):
@@ -93,7 +93,7 @@ class TestASignal:
 
 
 class TestADriverThatIsJustEnding:
-    """Its address is still there, and nobody answers: what was asked is answered from the tables."""
+    """Its address is still there without an answer, so the tables are read."""
 
     def test_status_is_that_of_the_target(self, filled):
         """`connection refused` is no answer to a look at the target."""

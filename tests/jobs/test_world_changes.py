@@ -15,7 +15,7 @@ ROWS = 200
 
 
 class World:
-    """A source that somebody else changes, and one job after the other from it to one target."""
+    """A source that another writer changes, and one job after the other from it to one target."""
 
     def __init__(self, spark, folder):
         self.spark, self.folder = spark, folder

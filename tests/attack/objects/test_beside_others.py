@@ -114,7 +114,7 @@ def mutated(chance, document):
 
 
 def backfill(chance, name):
-    """Return a Backfill that somebody made to see what happens."""
+    """Return a Backfill that a curious user made."""
     annotations = {}
     for one in (OVERRIDE_ANNOTATION, RESTART_ANNOTATION, VERIFY_ANNOTATION, LAST_APPLIED):
         if chance.random() < 0.3:
@@ -129,7 +129,7 @@ def backfill(chance, name):
 
 
 def forged_pod(chance, victim):
-    """Return a pod that says that it is a driver of somebody's."""
+    """Return a pod that claims to be a driver of another Backfill."""
     number = chance.choice([1, 2, 3, 999_999_999])
     metadata = victim["metadata"]
     labels = {
@@ -199,7 +199,7 @@ async def attacked(rig, chance):
         what=lambda: f"the end of {[name for name in names if rig.get(name)]}",
     )  # fmt: skip
     assert rig.running.alive
-    # Forged pods are somebody's driver to who counts owners; of those nobody forged there is never a second.
+    # Forged pods count as drivers of the owners they claim; of the real ones there is never a second.
     sound = (driver_name("sound", 1), driver_name("late", 1))
     rig.oracle.violations = [one for one in rig.oracle.violations if any(name in one for name in sound)]
 

@@ -76,7 +76,7 @@ STEADY = (
 
 
 def any_case(chance):
-    """Choose one that nobody thought of."""
+    """Choose a case by chance."""
     return Case(
         moment=chance.choice([*MOMENTS]),
         how=chance.choice(["Ctrl-C", "twice", "INT", "TERM", "group", "hang-up", "held"]),
@@ -240,7 +240,7 @@ class TestItStopsInOrder:
 
     @pytest.mark.skipif(not attack.SECONDS, reason="the long form: make attack")
     def test_at_any_moment_of_any_job(self, tmp_path):
-        """What nobody thought of."""
+        """Cases by chance find what the listed ones miss."""
         for seed in attack.seeds(0):
             chance = random.Random(seed)
             folder = tmp_path / str(seed)

@@ -45,7 +45,7 @@ class TestACommandIsSentAndItsAcknowledgementShown:
         assert revisions == ["1", "2", "3"]
 
     def test_no_acknowledgement_in_time(self, state_dir):
-        """Somebody who is not answered must not believe that it is in force."""
+        """A user without an answer must not believe that it is in force."""
         with running(state_dir, silent=True):
             done = backfill("pause", "--timeout", "0.1")
         assert done.exit_code == 5
@@ -66,7 +66,7 @@ class TestACommandIsSentAndItsAcknowledgementShown:
         assert json.loads(done.stdout)["mismatches"] == [{"vnode": 7, "sourceRows": 10, "targetRows": 9}]
 
     def test_verify_that_ends_the_job_fails_for_the_difference(self, state_dir):
-        """The job is over a moment after its receipt; the exit code must be the receipt's, not that nobody runs."""
+        """The job is over a moment after its receipt; the exit code must be the receipt's, not that of a missing driver."""
         with running(state_dir, different=True, ends=True):
             done = backfill("verify")
         assert done.exit_code == 48
@@ -153,7 +153,7 @@ class TestItStartsAtOnce:
 
 class TestCompletion:
     def test_of_a_job_are_those_that_run(self, state_dir):
-        """Ids are long, and nobody remembers them; what click's own script asks is asked here."""
+        """Ids are long and hard to remember; what click's own script asks is asked here."""
         with running(state_dir, "default/orders"), running(state_dir, "shop/items"):
             environ = {
                 "_BACKFILL_COMPLETE": "bash_complete",

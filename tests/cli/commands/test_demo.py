@@ -92,7 +92,7 @@ class TestAProcess:
         child.kill()
         child.wait_for(lambda _: False, 30)
 
-        assert child._ended, "somebody still holds its standard output"
+        assert child._ended, "a process still holds its standard output"
 
     def test_it_ends_when_its_input_ends(self, start):
         """That is how the writer is told."""
@@ -126,7 +126,7 @@ class TestAStepThatFails:
         demo._until("history is complete", lambda progress: progress.phase != "Snapshot")
 
     def test_a_folder_in_use_is_refused(self, tmp_path, capsys):
-        """Somebody's tables may be in it."""
+        """A user's tables may be in it."""
         (tmp_path / "lake").mkdir()
 
         assert run_demo(tmp_path, 100_000) == 2

@@ -1,4 +1,4 @@
-"""What can be typed is described, so that nobody has to find it by chance."""
+"""What can be typed is described, so that no user has to find it by chance."""
 
 import re
 

@@ -14,7 +14,7 @@ class TestWrongInputEndsWithItsCode:
         return write_yaml(tmp_path / "job.yaml", "/s", "/t", **spec)
 
     def test_each_error_of_a_file_has_its_line(self, tmp_path):
-        """All at once: nobody wants to mend a file ten times."""
+        """All at once, or a user would correct the file ten times."""
         spec = self.write(tmp_path, throtle={"rowsPerSecond": 5}, barrier={"intervalMs": -1})
         done = backfill("validate", "-f", spec)
         lines = done.stderr.splitlines()

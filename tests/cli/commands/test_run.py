@@ -184,7 +184,7 @@ class TestWhoReads:
     def test_a_slow_reader_holds_nothing_up(self, start):
         """A pager that shows its first page, or a terminal held by Ctrl-S: seals go on."""
         child = start("turning", "--json", "--verbose")  # a line each, of which the pipe takes some hundreds
-        assert "SAID ALL\n" in child.stderr  # the driver is through with all of them, and nobody has read one
+        assert "SAID ALL\n" in child.stderr  # the driver is through with all of them, and not one was read
         out, _ = child.communicate(timeout=60)
 
         assert child.returncode == 10

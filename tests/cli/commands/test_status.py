@@ -25,11 +25,11 @@ class TestStatus:
         assert (words["jobId"], words["rowsDone"]) == ("default/job", 1000)
 
     def test_yaml(self, job):
-        """For whoever reads YAML all day."""
+        """The fields of the spec are read as YAML, so these are too."""
         assert "rowsDone: 1000" in backfill("status", "-o", "yaml").stdout
 
     def test_it_shows_what_was_commanded(self, job):
-        """Why is it slow? Because somebody said so."""
+        """A user must see that a command made the job slow."""
         backfill("throttle", "200k")
         shown = backfill("status").stdout
         assert "throttled by command (revision 1)" in shown

@@ -1,4 +1,4 @@
-"""What somebody has who installed the wheel, and no clone: each command works, or names the line that installs what it lacks."""
+"""A user has the wheel and no clone: each command works, or names the line that installs what it lacks."""
 
 import os
 import re

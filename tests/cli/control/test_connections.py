@@ -1,4 +1,4 @@
-"""Strangers at the control server's port: they cost little, end soon, and keep out nobody who has the token."""
+"""Unknown clients at the control server's port cost little, end soon, and never lock out a client with the token."""
 
 import http.client
 import json

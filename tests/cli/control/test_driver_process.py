@@ -23,7 +23,7 @@ def file(tmp_path):
 
 
 class TestItSaysWhyItDoesNotStart:
-    """No stack trace: whoever started it may be a program, or somebody who does not read Python."""
+    """No stack trace: a program may have started it, or a user who does not read Python."""
 
     def ends(self, done, code, reason, *facts):
         last = json.loads(done.stdout.splitlines()[-1])

@@ -42,7 +42,7 @@ class TestALogOfDays:
         assert len(heard) == len(turns)
 
     def test_each_line_has_its_time_and_no_grid(self):
-        """Whoever reads a log asks when; the parts are for a screen."""
+        """A log needs times; the bar and the colours are for a screen."""
         (words,) = said(COPIES)
         assert json.loads(json_line(words)) == words
         assert words["time"].endswith("Z")

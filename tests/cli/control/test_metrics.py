@@ -54,7 +54,7 @@ def at(seconds):
 
 class TestThePage:
     def test_lists_what_is_served_with_its_kind(self, served):
-        """A metric that nobody knows is not watched; one that is gone is an alert that never fires."""
+        """A metric that no page names is not watched; one that is gone is an alert that never fires."""
         meter, _ = served
         meter(Acknowledge(2, 7, 1, "Applied"), at(0))
         types = re.findall(r"^# TYPE (\S+) (\S+)$", generate_latest(meter.registry).decode(), flags=re.MULTILINE)

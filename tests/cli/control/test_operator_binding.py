@@ -83,7 +83,7 @@ class TestTheSeat:
             one.close()
 
     def test_is_commanded_with_its_token_only(self, identity: Path) -> None:
-        """Over TLS, to whoever trusts this very certificate."""
+        """Over TLS, to clients that trust this very certificate."""
         one = binding(settings(identity), [])
         one.start()
         try:
@@ -106,7 +106,7 @@ class TestTheSeat:
 
     @pytest.mark.parametrize("missing", ["tls.key", "token"])
     def test_without_its_identity_does_not_start(self, identity: Path, missing: str) -> None:
-        """An error with a reason, not one that nobody foresaw."""
+        """An error with a reason, not an unexpected one."""
         (identity / missing).unlink()
 
         with pytest.raises(InvalidSettingError, match="BACKFILL_CONTROL"):

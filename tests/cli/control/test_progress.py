@@ -36,7 +36,7 @@ class TestWhatIsShown:
         assert shown(job).stopping
 
     def test_a_paused_job_has_no_eta(self):
-        """Nobody knows when somebody will resume it."""
+        """A pause has no known end."""
         job = HandDriven(*LONG)
         job.let_pass(30.0, split_s=2.0)
         assert shown(job).eta is not None

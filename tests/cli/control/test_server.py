@@ -226,8 +226,8 @@ class TestAReceiptIsReadBeforeTheServerEnds:
             assert job.stopped.wait(5)
             assert ask(job, "GET", "/v1/receipt")[1]["rows"] == 4000
 
-    def test_and_for_nobody_else(self, job):
-        """A job that nobody asked must not end late."""
+    def test_and_for_no_other_client(self, job):
+        """A job without a waiting client must not end late."""
         began_s = time.monotonic()
         job.server.close()
         assert time.monotonic() - began_s < GOODBYE_S

@@ -15,7 +15,7 @@ from support.drivers.fake_driver import ScriptedJob
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tls")
-    return {name: certificate(folder, name) for name in ("driver", "somebody")}
+    return {name: certificate(folder, name) for name in ("driver", "another")}
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def job(files):
 
 @pytest.fixture
 def ask(job, files):
-    """Ask as somebody who trusts a certificate."""
+    """Ask as a client that trusts a certificate."""
 
     def request(method, path, body=None, *, trusting="driver", token=job.token):
         trusted = ssl.create_default_context(cafile=files[trusting][0])
@@ -46,7 +46,7 @@ def ask(job, files):
 
 class TestItSpeaksTls:
     def test_the_address_says_so(self, job):
-        """Whoever reads it must know how to come."""
+        """A client that reads it must learn how to connect."""
         assert urlsplit(job.server.url).scheme == "https"
 
     def test_looks_and_commands(self, ask):
@@ -70,9 +70,9 @@ class TestOnlyTls:
         assert capfd.readouterr() == ("", "")
 
     def test_another_certificate_is_not_trusted(self, ask, job):
-        """Somebody between both ends would read the token."""
+        """A machine between both ends would read the token."""
         with pytest.raises(ssl.SSLCertVerificationError):
-            ask("GET", "/v1/progress", trusting="somebody")
+            ask("GET", "/v1/progress", trusting="another")
         assert ask("GET", "/v1/progress")[0] == 200
 
     def test_plain_words_get_no_answer(self, ask, job):
@@ -89,7 +89,7 @@ class TestOnlyTls:
         assert b"rowsDone" not in said
         assert ask("GET", "/v1/progress")[0] == 200
 
-    def test_who_only_connects_holds_up_nobody(self, ask, job):
+    def test_a_client_that_only_connects_delays_no_other(self, ask, job):
         """A port scan, a health check by TCP: the handshake is awaited by its own thread."""
         place = urlsplit(job.server.url)
         with ExitStack() as silent:

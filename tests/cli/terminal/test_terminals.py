@@ -1,4 +1,4 @@
-"""What a terminal of some kind is sent: no escapes where it knows none, no colours where nobody wants them."""
+"""What a terminal of some kind is sent: no escapes where it knows none, no colours where they are switched off."""
 
 import os
 import re

@@ -55,7 +55,7 @@ class TestARunningJob:
         ],
     )  # fmt: skip
     def test_facts(self, fact):
-        """Each is the answer to a question that somebody asks at night."""
+        """Each answers a question of a user who is on call."""
         assert fact in text(
             show_progress(
                 "demo/orders", BUSY, acks=[Ack(attempt=2, epoch=39, revision=3, outcome="Applied")], elapsed_s=42.3

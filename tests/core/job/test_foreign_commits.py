@@ -56,7 +56,7 @@ def job():
 
 
 class TestACommitAfterTheReceipt:
-    """Nobody compared its rows, and the job said `Complete`."""
+    """Its rows were not compared, and the job said `Complete`."""
 
     def test_makes_it_compare_again_what_the_target_holds_then(self, job):
         """The receipt must speak of the version at which the job ends."""

@@ -27,7 +27,7 @@ def command(revision, what):
 
 
 class TestASignalStopsWithoutARevision:
-    """Ctrl-C is no command: whoever commands at that moment hears about the own command, not about the stop."""
+    """Ctrl-C is no command: a client that sends one at that moment is answered for its own."""
 
     def test_it_ends_at_a_barrier(self):
         """With nothing under way, resumable."""
@@ -63,7 +63,7 @@ class TestASignalStopsWithoutARevision:
         assert (job.finish.outcome, len(job.cancelled)) == ("Stopped", 2)
 
     def test_the_same_revision_stays_free_for_a_command(self):
-        """The next revision belongs to whoever asks for it first; a stop that took it was answered for a pause."""
+        """The next revision belongs to the first command; a stop that took it was answered for a pause."""
         job = HandDriven(*LONG)
         job.let_pass(1.2)
         job.send(StopRequested())
@@ -104,7 +104,7 @@ class TestASignalStopsWithoutARevision:
 
     @pytest.mark.parametrize("event", [StopRequested(), command(1, Stop())], ids=["signal", "command"])
     def test_it_says_that_it_is_stopping(self, event):
-        """In a field: nobody has to understand the words of the reason."""
+        """In a field, so that a program need not parse the reason."""
         job = HandDriven(*LONG)
         job.let_pass(1.0)
         assert not job.view.stopping
@@ -158,7 +158,7 @@ class TestAHeldHistoryTellsNoTime:
 
 
 class TestItSaysWhoSetWhatIsInForce:
-    """Whoever wonders why it is slow must know where to change it: in the file, or by another command."""
+    """A user who finds it slow must know where to change it: in the file, or by another command."""
 
     def test_a_limit(self):
         """That of the file has no revision, and is back in force when a command's ends."""
@@ -254,7 +254,7 @@ class TestTheKeyIsProvenBetweenTheSnapshotAndTheChanges:
         job.let_pass(2.0)
         assert len(job.proofs) == 2
 
-    def test_nobody_asked(self):
+    def test_a_job_that_does_not_ask_has_none(self):
         """A job that does not need the check must not pay for it."""
         job = HandDriven(1000)
         job.let_pass(1.2)

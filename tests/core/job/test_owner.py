@@ -20,12 +20,12 @@ class TestATargetHasOneOwner:
     """Two jobs that both saw an empty table would each copy all rows into it."""
 
     @pytest.mark.parametrize("ours", [OURS, replace(OURS, shares=True), replace(OURS, begins=False)])
-    def test_a_job_that_owns_it_bears_nobody_beside_it(self, ours):
+    def test_a_job_that_owns_it_accepts_no_other(self, ours):
         """The refusal names both jobs, so that one of them can be changed."""
         with pytest.raises(TargetTakenError, match="'ns/b', which is not finished; this is job 'ns/a'"):
             check(ours, OTHER)
 
-    def test_who_does_not_share_joins_nobody(self):
+    def test_a_job_that_does_not_share_joins_no_other(self):
         """Sharing needs the consent of both jobs."""
         for shares in (True, None):
             with pytest.raises(TargetTakenError):
@@ -82,6 +82,6 @@ class TestTheStoredClaim:
         assert found == (replace(ours, begins=False), replace(OTHER, shares=True), replace(done, shares=None))
 
     @pytest.mark.parametrize("text", ["", "fence", "[]", '{"jobs":{}}'])
-    def test_what_nobody_can_read_is_a_claim_too(self, text):
+    def test_what_cannot_be_read_is_a_claim_too(self, text):
         """Damage must not open the target for a second owner."""
         assert claims_in({"backfill.b": text, OWNER_DOMAIN: text}) == (Claim("backfill.b", "backfill.b", shares=None),)

@@ -53,7 +53,7 @@ class TestTheStateComesBackAsItWas:
             check_same_spec(JobState("a/b", "h", 1, 1, "Snapshot"), job_id=job_id, spec_hash=spec_hash)
 
     def test_the_field_that_differs_is_named(self):
-        """Two hashes tell nobody what to restore."""
+        """Two hashes do not say what to restore."""
         began, now = job("/a", "/b", transform={"where": "x > 1"}), job("/a", "/c", source={"version": 3})
         stored = JobState("default/job", began.spec_hash, 1, 1, "Snapshot", spec_fields=began.spec_fields)
 
@@ -117,7 +117,7 @@ class TestTheStateComesBackAsItWas:
 
 
 class TestWhoSetIt:
-    """A limit of the file must not be said to be a command's: people look for a command that nobody gave."""
+    """A limit of the file must not be said to be a command's: people would look for a command that was never sent."""
 
     def test_each_control_keeps_its_own(self):
         """A pause that is taken back leaves the file's limit the file's."""

@@ -181,7 +181,7 @@ class TestTheTimeThatIsLeft:
         assert course.steps[-1].left.seconds > 3600
 
     def test_a_pause_takes_no_time(self):
-        """What is held is not slow; and nobody knows when it goes on."""
+        """A held job is not slow, and the end of the pause is unknown."""
         job = HandDriven(*FILES)
         job.let_pass(10.0, split_s=2.0)
         job.send(CommandReceived(1, 1, Pause()))

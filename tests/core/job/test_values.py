@@ -166,29 +166,29 @@ class TestTheYardstick:
 
     def test_worked_example_s3(self):
         """semantics 4.2 S3: lags and limits of each consumed barrier, epochs 10 apart."""
-        yardstick, limits = PendingLimit(limit=140), []
+        pending, limits = PendingLimit(limit=140), []
         for lag, elapsed in [(40, 10), (40, 10), (40, 10), (30, 10), (30, 10), (20, 10), (20, 10), (10, 10), (0, 10)]:
-            yardstick = yardstick.step(lag, elapsed)
-            limits.append(yardstick.limit)
+            pending = pending.step(lag, elapsed)
+            limits.append(pending.limit)
 
         assert limits == [40, 35, 30, 25, 20, 15, 10, 5, 0]
 
     @given(some.lists(some.tuples(some.integers(0, 1000), some.integers(1, 100)), max_size=40))
     def test_the_limit_never_grows_and_never_is_negative(self, steps):
         """The way to Live ends only if the limit shrinks."""
-        yardstick, before = PendingLimit(limit=None), float("inf")
+        pending, before = PendingLimit(limit=None), float("inf")
         for lag, elapsed in steps:
-            yardstick = yardstick.step(lag, elapsed)
-            assert 0 <= yardstick.limit <= before
-            before = yardstick.limit
+            pending = pending.step(lag, elapsed)
+            assert 0 <= pending.limit <= before
+            before = pending.limit
 
     def test_a_partial_epoch_is_always_drained_to_its_end(self):
         """R-SNAP-11, R-SNAP-28: an epoch counts only as a whole, so its rest cannot wait."""
-        yardstick = PendingLimit(limit=5.0)
+        pending = PendingLimit(limit=5.0)
 
-        assert not yardstick.drain_allowed(5, polling_partial=False)
-        assert yardstick.drain_allowed(5, polling_partial=True)
-        assert yardstick.drain_allowed(4, polling_partial=False)
+        assert not pending.drain_allowed(5, polling_partial=False)
+        assert pending.drain_allowed(5, polling_partial=True)
+        assert pending.drain_allowed(4, polling_partial=False)
 
     def test_ten_steps_without_a_smaller_lag_are_said(self):
         """A job that never catches up must say so."""

@@ -35,7 +35,7 @@ class TestTheRate:
         assert metered([(9.0, 900), (1.0, 1100)]).rows_per_s == pytest.approx(200)
 
     def test_the_first_seal_only_starts_the_clock(self) -> None:
-        """Nobody knows when its rows were begun."""
+        """The start of its rows is unknown."""
         assert RateMeter().observe(10**6, 5.0).rows_per_s == 0
 
     def test_seals_of_one_moment_count_as_one(self) -> None:

@@ -23,7 +23,7 @@ class TestTheRule:
         assert (words is not None) == said
 
     def test_it_names_the_version_the_ages_and_the_hint(self):
-        """Whoever reads it must be able to act."""
+        """A user who reads it must be able to act."""
         words = warn(4, WALL_MS, 9, 7 * 86_400, WALL_MS + 6 * DAY_MS)
 
         for fact in ("version 4", "6.0 d old", "kept for 7.0 d", "delta.deletedFileRetentionDuration"):

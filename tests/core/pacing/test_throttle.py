@@ -102,7 +102,7 @@ class TestZeroAndUnlimited:
         assert bucket.ready_at_s(1, now_s) is None
 
     def test_unlimited_is_never_in_debt(self) -> None:
-        """What was read without a limit is nobody's debt."""
+        """What was read without a limit is no debt."""
         bucket = TokenBucket.full(None, 0.0).take(10**9, 0.0)
         assert bucket.available(0.0) == math.inf
         assert bucket.ready_at_s(10**9, 0.0) == 0.0

@@ -43,7 +43,7 @@ def place(spark, tmp_path):
 
 
 class Vacuumed(StagingFolder):
-    """Somebody takes the files of one piece of work as soon as they are written, and those of another just before their seal."""
+    """Removes the files of one piece of work once they are written, and those of another just before their commit."""
 
     taken = []
 
@@ -81,7 +81,7 @@ class TestStagedFilesThatAreTakenAway:
 
 
 class DeletesBeside(SparkActionExecutor):
-    """Lets somebody else delete rows when a receipt was just taken, and one row while history is copied."""
+    """Lets another writer delete rows just after a receipt, and one row during the copy."""
 
     spark, path, done = None, "", []
 
@@ -95,7 +95,7 @@ class DeletesBeside(SparkActionExecutor):
 
 class TestARowThatIsDeletedAfterTheReceipt:
     def test_is_found_by_the_next_one(self, spark, place, monkeypatch):
-        """It landed between the compared version and the last commit: nobody had looked."""
+        """It landed unseen between the compared version and the last commit."""
         monkeypatch.setattr(driver, "SparkActionExecutor", DeletesBeside)
         monkeypatch.setattr(DeletesBeside, "spark", spark)
         monkeypatch.setattr(DeletesBeside, "path", place.target)

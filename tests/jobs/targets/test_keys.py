@@ -84,7 +84,7 @@ class TestADoubledKey:
 
         assert outcome.reason == "KeyNotUnique"
 
-    def test_nobody_looks_when_told_not_to(self, place):
+    def test_is_not_looked_for_when_the_check_is_off(self, place):
         """A user who switched the check off gets what the source has."""
         place.double()
 
@@ -115,7 +115,7 @@ class TestAPlan:
         """The user learns that a doubled key would be found after hours."""
         assert "KeyUnproven" in self.warnings(place)
 
-    def test_when_nobody_looks(self, place):
+    def test_without_the_check(self, place):
         """Without the check a doubled key is never found."""
         assert "KeyUnproven" in self.warnings(place, check_unique=False)
         assert "KeyUnproven" not in self.warnings(place)

@@ -1,4 +1,4 @@
-"""A job's state is taken out of its target: nobody can take it up any more, and any writer may use the table."""
+"""A job's state is taken out of its target: no run can take it up again, and any writer may use the table."""
 
 import pytest
 from support.tables.jobs import job, make_orders

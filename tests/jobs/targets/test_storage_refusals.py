@@ -70,7 +70,7 @@ class TestAFullDisk:
         assert error.retryable
 
     def test_while_sealing(self, spark, sink):
-        """Also the half of a commit that was written is nobody's."""
+        """Also half of a commit that was written is ignored."""
         committer = DeltaCommitter(spark, sink.path, app_id="a", domain="backfill.x")
         files = committer.measure(sink.stage(self.noise(spark, 100), attempt=1, work_id=1))
 
@@ -82,7 +82,7 @@ class TestAFullDisk:
         assert committer.read_state().text == "state"
 
     def test_a_job_goes_on_when_there_is_room_again(self, spark, tmp_path):
-        """Nobody has to start it again."""
+        """It needs no start by hand."""
         make_orders(spark, str(tmp_path / "s"), 40_000, files=4)
         backfill = job(str(tmp_path / "s"), str(tmp_path / "t"), verify="Final")
         reasons, room = [], threading.Event()
@@ -108,7 +108,7 @@ class TestAFullDisk:
 
 @linux
 class TestNoWriteAccess:
-    """Final: somebody has to grant it."""
+    """Final: an administrator has to grant it."""
 
     def test_to_the_log_of_the_target(self, spark, tmp_path):
         """The folder may be written, what is in it may not: only the commit finds out."""

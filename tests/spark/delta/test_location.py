@@ -38,7 +38,7 @@ def spellings(folder: Path, name: str) -> dict[str, str]:
 
 
 class TestOnePlace:
-    """A table that is made elsewhere is a copy that nobody finds."""
+    """A table that is made elsewhere is a copy that is never found."""
 
     def test_however_it_is_spelled(self, spark, place):
         """For sources and for targets."""
@@ -99,7 +99,7 @@ class TestNoPlace:
             ("C:/x", "no file system for c"),
             ("http://a/b", "http has no folders"),
             ("file:x", "relative"),
-            ("~nobody_of_that_name/x", "cannot be followed"),
+            ("~no_such_user/x", "cannot be followed"),
             ("/", "root of a file system"),
             ("file:///..", "root of a file system"),
             ("hdfs:/x", "no host"),

@@ -62,7 +62,7 @@ class TestFilesOfAVersion:
             wanted, schema = delta_says(spark, table, version)
             key = schema["fields"][0]["metadata"].get("delta.columnMapping.physicalName", "id")
 
-            found = files_at(spark, table, version, nulls_of=[key, "nobody"])
+            found = files_at(spark, table, version, nulls_of=[key, "no_such_column"])
 
             assert [file.path for file in found] == sorted(wanted)
             for file in found:
@@ -148,7 +148,7 @@ class TestWhatATableSaysOfItself:
 
 
 class TestIsThereATable:
-    """Before it is made, and after whoever made it was killed."""
+    """Before it is made, and after its maker was killed."""
 
     def test_not_without_a_commit(self, spark, tmp_path):
         """A folder that a killed process left is no table."""

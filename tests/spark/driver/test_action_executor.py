@@ -158,7 +158,7 @@ class TestAMergeWhoseAnswerWasLost:
 
         assert isinstance(event, WorkFinished)
 
-    def test_ends_the_attempt_when_nobody_can_look(self, executor, spark, tmp_path):
+    def test_ends_the_attempt_when_the_target_cannot_be_read(self, executor, spark, tmp_path):
         """The next attempt reads the state first, and finds the announced number there."""
         [event] = answers(executor(SinkThatLosesTheAnswer, SealerOfAStorageThatIsAway), BATCH)
 

@@ -40,7 +40,7 @@ class NeverDone:
         raise error
 
 
-def told(pause):
+def progress_after(pause):
     """Run a job until it is paused and quiet; return what happened and what was observed, in its order."""
     pinned = Pinned(3, now().wall_ms, "table", "files", ROWS, sum(ROWS))
     strategy = SnapshotStrategy(pinned, SnapshotSettings(merges=True, filtered=False, follow=False, reads_ahead=True))
@@ -66,8 +66,8 @@ def told(pause):
 
 
 def test_a_pause_is_told_at_once_when_it_is_quiet():
-    """Not at the next look of four a second: somebody waits for it, with a table to repair."""
-    story = told(Pause(force=True))
+    """Not at the next of four looks a second: a user waits for it, with a table to repair."""
+    story = progress_after(Pause(force=True))
     cancelled = [at for at, one in enumerate(story) if isinstance(one, WorkCancelled)]
 
     assert cancelled

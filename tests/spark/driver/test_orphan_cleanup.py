@@ -65,7 +65,7 @@ class TestTheMoment:
         assert removals.seen.wait(10)
 
     def test_comes_at_the_end_at_the_latest(self):
-        """Nobody comes again for the garbage of a job that is complete."""
+        """No later run removes the garbage of a complete job."""
         removals = Removals().after(FENCED)
         removals.removal.finish()
 
@@ -73,7 +73,7 @@ class TestTheMoment:
 
 
 class TestTheEnd:
-    """Whoever asks to stop is not kept waiting for tidying."""
+    """A user who stops a job does not wait for its clean-up."""
 
     def test_is_not_waited_for_beyond_a_stop(self):
         """A listing of a large folder may take minutes."""

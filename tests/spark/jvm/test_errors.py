@@ -44,4 +44,4 @@ class TestValuesOfRows:
 
         assert row_failure(ValueError(said)) == RowFailure("CAST_INVALID_INPUT", "22018", "CAST(s AS int)")
         assert row_failure(ValueError("[UNRESOLVED_COLUMN] `x`. SQLSTATE: 42703")) is None
-        assert row_failure(ValueError("SQLSTATE: 22018, says somebody")) is None
+        assert row_failure(ValueError("SQLSTATE: 22018, in a sentence")) is None

@@ -178,7 +178,7 @@ class TestTheFilter:
         assert net(spark, [(1, 5, "insert", 4), (2, 5, BEFORE, 4), (2, 6, AFTER, 4)], PASSING).count() == 0
 
     def test_it_guards_every_expression_the_keys_too(self, spark):
-        """`100 / n` where `n <> 0`, and then an update to 0: as in history, nobody computes it."""
+        """`100 / n` where `n <> 0`, and then an update to 0: as in the snapshot, it is not computed."""
         guarded = Transform(("100 / amount AS share", "100 DIV amount AS id"), "amount <> 0")
         rows = [(1, 50, BEFORE, 4), (1, 0, AFTER, 4), (2, 0, BEFORE, 4), (2, 10, AFTER, 4), (3, 0, "insert", 5)]
         merged = {row["id"]: (row["share"], row[DELETE]) for row in net(spark, rows, guarded).collect()}
@@ -326,7 +326,7 @@ class TestAHalfWithoutTheOther:
 
     FILTER = Transform(None, "amount > 10")
 
-    def told(self, spark, rows, transform=FILTER, key=("id",)):
+    def logged(self, spark, rows, transform=FILTER, key=("id",)):
         found = changelog_rows(spark.createDataFrame(rows, COLUMNS), transform, key=key, epoch=3)
         return sorted((row["id"], row["amount"], row["_op"], row["_version"]) for row in found.collect())
 
@@ -334,39 +334,39 @@ class TestAHalfWithoutTheOther:
         """A reader must not see half of an update."""
         rows = [(1, 5, BEFORE, 2), (1, 50, AFTER, 2), (2, 60, BEFORE, 2), (2, 6, AFTER, 2)]
 
-        assert self.told(spark, rows) == [(1, 50, "insert", 2), (2, 60, "delete", 2)]
+        assert self.logged(spark, rows) == [(1, 50, "insert", 2), (2, 60, "delete", 2)]
 
     def test_pairs_stay_pairs(self, spark):
         """An update of which both halves pass stays an update."""
         rows = [(1, 50, BEFORE, 2), (1, 60, AFTER, 2), (1, 60, BEFORE, 3), (1, 6, AFTER, 3)]
 
-        assert self.told(spark, rows) == [(1, 50, BEFORE, 2), (1, 60, "delete", 3), (1, 60, AFTER, 2)]
+        assert self.logged(spark, rows) == [(1, 50, BEFORE, 2), (1, 60, "delete", 3), (1, 60, AFTER, 2)]
 
     def test_a_pair_of_which_nothing_passes_is_not_told(self, spark):
         """The filtered table never held either half."""
-        assert self.told(spark, [(1, 5, BEFORE, 2), (1, 6, AFTER, 2)]) == []
+        assert self.logged(spark, [(1, 5, BEFORE, 2), (1, 6, AFTER, 2)]) == []
 
     def test_a_changed_key_has_no_pair(self, spark):
         """Two keys are two rows."""
         rows = [(1, 50, BEFORE, 2), (2, 50, AFTER, 2)]
 
-        assert self.told(spark, rows) == [(1, 50, "delete", 2), (2, 50, "insert", 2)]
+        assert self.logged(spark, rows) == [(1, 50, "delete", 2), (2, 50, "insert", 2)]
 
-    def test_without_a_key_nobody_knows_the_pairs(self, spark):
+    def test_without_a_key_there_are_no_pairs(self, spark):
         """A delete and an insert say the same and are always right."""
         rows = [(1, 50, BEFORE, 2), (1, 60, AFTER, 2)]
         expected = [(1, 50, "delete", 2), (1, 60, "insert", 2)]
 
-        assert self.told(spark, rows, key=()) == expected
+        assert self.logged(spark, rows, key=()) == expected
         assert (
-            self.told(spark, rows, Transform(("id AS other", "id", "amount"), "amount > 10"), key=("nn",)) == expected
+            self.logged(spark, rows, Transform(("id AS other", "id", "amount"), "amount > 10"), key=("nn",)) == expected
         )
 
     def test_without_a_filter_nothing_is_retold(self, spark):
         """The feed of the source is right as it is."""
         rows = [(1, 50, BEFORE, 2), (2, 50, AFTER, 2)]
 
-        assert self.told(spark, rows, ALL, key=()) == [(1, 50, BEFORE, 2), (2, 50, AFTER, 2)]
+        assert self.logged(spark, rows, ALL, key=()) == [(1, 50, BEFORE, 2), (2, 50, AFTER, 2)]
 
     @pytest.mark.parametrize("key", [("id",), ()])
     @pytest.mark.parametrize("seed", range(3))

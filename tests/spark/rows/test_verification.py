@@ -55,7 +55,7 @@ class TestTheReceipt:
         ids=["cell", "lost", "doubled"],
     )
     def test_the_vnode_is_that_of_the_key(self, rows, damage, moved, key):
-        """Whoever looks for the rows of a vnode can find them with Spark's own functions."""
+        """A user can find the rows of a vnode with Spark's own functions."""
         vnode = f"pmod(xxhash64({', '.join(key)}), 16)"
         at = rows.where("id = 77").selectExpr(vnode).collect()[0][0]
         there = rows.where(f"{vnode} = {at}").count()

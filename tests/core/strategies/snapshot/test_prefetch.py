@@ -143,7 +143,7 @@ class TestTheRateIsExact:
 
 
 class TestReadingAheadIsBounded:
-    """Staged files that nobody sees cost storage, and are read again after a crash."""
+    """Staged files cost storage before they are visible, and are read again after a crash."""
 
     @pytest.mark.parametrize("rate", RATES)
     @pytest.mark.parametrize("reads", [0.7, 1.5, 100.0])

@@ -84,7 +84,7 @@ class TestWhatASealCannotHonour:
         ],
     )
     def test_kernel_names_what_it_cannot_write_before_it_writes(self, spark, tmp_path, column, feature):
-        """For features that nobody here has heard of yet."""
+        """For features that do not exist yet."""
         spark.sql(f"CREATE TABLE delta.`{tmp_path}/t` (id BIGINT, {column}) USING delta")
         before = log(tmp_path / "t")
 

@@ -35,7 +35,7 @@ def table(spark, tmp_path):
 
 
 def slow(committer, meanwhile):
-    """Let somebody be quicker between the look and the commit."""
+    """Let another writer commit between the look and the commit."""
 
     class Slow(type(committer)):
         def _commit(self, *args, **kwargs):

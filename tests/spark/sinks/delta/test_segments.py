@@ -151,7 +151,7 @@ class TestAPartIsSealedWithoutTheOthers:
         assert rows_of(one.target().select(columns)) == rows_of(one.wanted())
 
     def test_what_was_given_up_goes_when_the_job_is_complete(self, world):
-        """A pause and a low limit give up what was read ahead; nobody comes again for a job that is complete."""
+        """A pause and a low limit give up what was read ahead; no later run cleans up after a complete job."""
         one = world()
         files = one.read(1, 0, 180, 60, 120).result.files
         one.executor.seal(Seal(1, 1, tuple(file for file in files if file.part == 1), "s"))

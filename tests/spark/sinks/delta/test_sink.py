@@ -54,7 +54,7 @@ class TestTargetsAreCheckedFirst:
         assert sink.exists()
 
     def test_a_log_that_has_lost_its_beginning_is_foreign(self, spark, tmp_path):
-        """Nobody knows what is in its files."""
+        """Its files cannot be understood."""
         log = tmp_path / "t" / "_delta_log"
         log.mkdir(parents=True)
         (log / f"{7:020d}.crc").write_text("{}")

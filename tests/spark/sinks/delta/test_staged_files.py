@@ -35,7 +35,7 @@ class TestFilesThatASealNames:
 
 
 class VacuumedAtOnce(StagingFolder):
-    """Somebody takes the files away as soon as they are written."""
+    """Removes the files as soon as they are written."""
 
     def files(self, folder):
         found = super().files(folder)

@@ -298,7 +298,7 @@ class TestTheVersionsAfter:
         assert (source.version, source.pinned.live_rows) == (0, 5)
 
     def test_a_version_that_another_engine_added_is_pinned(self, spark, path):
-        """Nobody told Delta's log of this session."""
+        """Delta's log of this session has not seen it."""
         assert opened(spark, path).version == 0
         other_engine.delete(path, "id = 1")
 
