@@ -61,30 +61,3 @@ def unchanged(*fields: str) -> str:
 def member_of(type_name: str) -> str:
     """Return the name of the union member that a type stands for: `Snapshot` -> `snapshot`."""
     return type_name[:1].lower() + type_name[1:]
-
-
-def check_union(model: BaseModel, *types: str) -> None:
-    """Refuse a union `{type, <member>}` in which a member other than the one named by `type` is set.
-
-    Raises:
-        PydanticCustomError: the member is missing, or another one is set.
-    """
-    chosen: str = model.type  # type: ignore[attr-defined]
-    for name in types:
-        field = member_of(name)
-        given = getattr(model, field) is not None
-        if name == chosen and not given:
-            raise refused(field, f"is required, because type is {chosen}", hint=f"add {field}: …")
-        if name != chosen and given:
-            raise refused(field, f"must be left out, because type is {chosen}", hint=f"remove it, or set type: {name}")
-
-
-def union_rules(*types: str) -> tuple[tuple[str, str], ...]:
-    """Return the CEL form of `check_union`."""
-    return tuple(
-        (
-            f"(self.type == '{name}') == has(self.{member_of(name)})",
-            f"{member_of(name)} must be set if and only if type is {name}",
-        )
-        for name in types
-    )

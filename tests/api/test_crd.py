@@ -10,7 +10,10 @@ import yaml
 
 from backfill_api.crd import fields, schema
 from backfill_api.model import Model, member_of
-from backfill_api.spec.strategies import STRATEGIES, Strategy
+from backfill_api.spec.sources import Source
+from backfill_api.spec.strategies import Strategy
+from backfill_api.spec.targets import Target
+from backfill_api.spec.union import TaggedUnion
 from backfill_api.status.conditions import Condition
 
 CRD: dict[str, Any] = yaml.safe_load(schema.CRD_FILE.read_text(encoding="utf-8"))
@@ -139,37 +142,51 @@ class TestTheSchemaIsBounded:
         assert [rule for rule in rules if ".?" in rule] == []
 
 
+UNIONS: dict[str, type[TaggedUnion]] = {"source": Source, "target": Target, "strategy": Strategy}
+EACH = [(path, name) for path, union in UNIONS.items() for name in union.VARIANTS]
+
+
 class TestUnions:
-    """`{type: X, x: {…}}`: the schema says what the models say."""
+    """`{type: X, x: {…}}`: the schema says what the models say, and both say what was discovered."""
 
-    def test_have_a_rule_for_every_member(self) -> None:
+    @pytest.mark.parametrize("path", UNIONS)
+    def test_offer_what_was_discovered(self, path: str) -> None:
+        """A `type` without a member, or a member without a `type`, could not be used."""
+        node, union = OPEN_API["properties"]["spec"]["properties"][path], UNIONS[path]
+
+        assert set(node["properties"]["type"]["enum"]) == set(get_args(union.model_fields["type"].annotation))
+        assert set(node["properties"]["type"]["enum"]) == set(union.VARIANTS)
+        assert set(node["properties"]) == {"type", *map(member_of, union.VARIANTS)}
+
+    @pytest.mark.parametrize("path", UNIONS)
+    def test_have_a_rule_for_every_member(self, path: str) -> None:
         """Else a cluster would take what the driver refuses."""
-        for path in ("source", "strategy"):
-            node = OPEN_API["properties"]["spec"]["properties"][path]
-            rules = " ".join(one["rule"] for one in node["x-kubernetes-validations"])
-            for name in node["properties"]["type"]["enum"]:
-                member = member_of(name)
-                # A strategy may leave its member out: with one strategy there is no other member to refuse.
-                if path == "source" or len(STRATEGIES) > 1:
-                    assert f"'{name}'" in rules
-                    assert f"has(self.{member})" in rules
-                assert "default" not in node["properties"][member]
+        node = OPEN_API["properties"]["spec"]["properties"][path]
+        rules = " ".join(one["rule"] for one in node["x-kubernetes-validations"])
+        for name in node["properties"]["type"]["enum"]:
+            member = member_of(name)
+            # A strategy may leave its member out: with one strategy there is no other member to refuse.
+            if path != "strategy" or len(Strategy.VARIANTS) > 1:
+                assert f"'{name}'" in rules
+                assert f"has(self.{member})" in rules
+            assert "default" not in node["properties"][member]
 
-    def test_of_strategies_follow_the_registry(self) -> None:
-        """Registry, `type` and members are the same names, so that a strategy is one entry."""
-        names = set(STRATEGIES)
+    @pytest.mark.parametrize(("path", "name"), EACH)
+    def test_name_real_fields_that_may_change(self, path: str, name: str) -> None:
+        """A misspelt one would end every job whose pace is changed."""
+        params = UNIONS[path].VARIANTS[name].params
 
-        assert set(get_args(Strategy.model_fields["type"].annotation)) == names
-        members = {field.alias: field.annotation for name, field in Strategy.model_fields.items() if name != "type"}
-        assert members == {member_of(name): params for name, params in STRATEGIES.items()}
+        assert set(params.model_fields) >= params.MAY_CHANGE
 
-    @pytest.mark.parametrize("name", sorted(STRATEGIES))
-    def test_of_strategies_find_their_parameters(self, name: str) -> None:
-        """And their pace names real parameters."""
-        params = Strategy(type=name).params  # type: ignore[arg-type]
+    @pytest.mark.parametrize("path", UNIONS)
+    def test_have_one_default_at_most(self, path: str) -> None:
+        """Of two, the order of discovery would choose."""
+        assert sum(one.default for one in UNIONS[path].VARIANTS.values()) <= 1
 
-        assert type(params) is STRATEGIES[name]
-        assert set(type(params).model_fields) >= params.PACE
+    def test_of_strategies_have_defaults_for_every_member(self) -> None:
+        """A spec without `strategy` is a whole spec."""
+        for name, variant in Strategy.VARIANTS.items():
+            assert Strategy(type=name).params == variant.params()
 
 
 class TestImmutability:
@@ -186,12 +203,16 @@ class TestImmutability:
 
         assert any("oldSelf" in one["rule"] and one["message"].startswith(path) for one in rules)
 
-    def test_of_the_source_leaves_out_the_hint_of_schema_changed(self) -> None:
-        """Every other field of the source is in the rule: a new one must be decided about."""
-        node = OPEN_API["properties"]["spec"]["properties"]["source"]["properties"]["delta"]
+    @pytest.mark.parametrize(("path", "name"), EACH)
+    def test_leaves_out_what_may_change_and_nothing_else(self, path: str, name: str) -> None:
+        """A new field is part of the job's identity, unless its module says otherwise."""
+        params = UNIONS[path].VARIANTS[name].params
+        node = OPEN_API["properties"]["spec"]["properties"][path]
         rule = next(one["rule"] for one in node["x-kubernetes-validations"] if "oldSelf" in one["rule"])
 
-        assert {name for name in node["properties"] if f"self.{name} == oldSelf.{name}" not in rule} == {"schemaChange"}
+        fields = {field: f"oldSelf.{member_of(name)}.{info.alias}" for field, info in params.model_fields.items()}
+        held = {field for field, spelled in fields.items() if spelled in rule or rule == "self == oldSelf"}
+        assert held == set(fields) - params.MAY_CHANGE
 
 
 class TestTheObject:

@@ -11,11 +11,13 @@ from support.operators.crd_rows import SCHEMA
 from support.repository import CORE, ROOT, SOURCE_ROOTS, SPARK, name, plugins
 
 from backfill_api.model import member_of
-from backfill_api.spec.strategies import STRATEGIES
-from backfill_api.spec.tables import SOURCES
+from backfill_api.plugins import discover
+from backfill_api.spec.sources import Source
+from backfill_api.spec.strategies import Strategy
+from backfill_api.spec.targets import Target
 from backfill_core import strategies
 from backfill_core.errors import InvalidSpecError
-from backfill_core.plugins import choose, discover
+from backfill_core.plugins import choose
 from backfill_spark import sinks, sources
 
 KINDS = {CORE / "strategies": strategies, SPARK / "sources": sources, SPARK / "sinks": sinks}
@@ -60,22 +62,22 @@ class TestAPluginIsAFolder:
         folders = [folder for folder in plugins() if folder.parent == CORE / "strategies"]
 
         assert [name(folder) for folder in folders if not (folder / "params.py").exists()] == []
-        assert {one.name: one.params for one in strategies.discover().values()} == STRATEGIES
+        declared = {name: one.params for name, one in Strategy.VARIANTS.items()}
+        assert {one.name: one.params for one in strategies.discover().values()} == declared
 
     def test_what_is_not_built_is_not_offered(self):
         """The CRD, the field reference and `validate` say what this release does, not what one to come may do."""
         offered = SCHEMA["properties"]
 
-        for kind, member, types in (
-            ("strategy", strategies, STRATEGIES),
-            ("source", sources, SOURCES),
-            ("target", sinks, None),
+        for kind, member, union in (
+            ("strategy", strategies, Strategy),
+            ("source", sources, Source),
+            ("target", sinks, Target),
         ):
             enum = offered[kind]["properties"]["type"]["enum"]
             built = set(member.discover())
-            assert set(enum) == built
+            assert set(enum) == built == set(union.VARIANTS)
             assert set(offered[kind]["properties"]) == {"type", *map(member_of, built)}
-            assert types is None or set(types) == built
 
     @pytest.mark.parametrize("folder", [kind / "planted" for kind in KINDS], ids=name)
     def test_a_planted_one_is_noticed(self, folder):
@@ -101,9 +103,9 @@ class TestNobodyNamesAPlugin:
 
     def test_what_is_not_built_is_refused_with_what_there_is(self):
         """A document that was read by a later release says so, and not `KeyError`."""
-        with pytest.raises(InvalidSpecError, match=r"spec\.strategy\.type: 'Arrangement' is not built .*Snapshot"):
+        with pytest.raises(InvalidSpecError, match=r"spec\.strategy\.type: 'Arrangement' is not installed .*Snapshot"):
             choose({"Snapshot": strategies.discover()["Snapshot"]}, "Arrangement", "spec.strategy.type")
-        with pytest.raises(InvalidSpecError, match=r"spec\.source\.type: 'Kafka' is not built .*Delta"):
+        with pytest.raises(InvalidSpecError, match=r"spec\.source\.type: 'Kafka' is not installed .*Delta"):
             choose({"Delta": sources.discover()["Delta"]}, "Kafka", "spec.source.type")
 
     def test_finding_them_loads_no_spark(self):
@@ -116,7 +118,7 @@ class TestNobodyNamesAPlugin:
 
 
 PLANTED_STRATEGY = '''"""Planted."""
-from backfill_api.spec.strategies import SnapshotParams
+from backfill_api.spec.strategies.snapshot import SnapshotParams
 from backfill_core.protocol.strategy import StrategyPlugin
 
 STRATEGY = StrategyPlugin(name="Planted", params=SnapshotParams, build=lambda spec, pinned: None)
@@ -164,11 +166,12 @@ class TestADoor:
         for one, text in {"": "", **doors}.items():
             (package / one).mkdir(parents=True, exist_ok=True)
             (package / one / "__init__.py").write_text(text)
-        (package / "no_folder.py").write_text("")
         monkeypatch.syspath_prepend(str(folder))
         for module in [one for one in sys.modules if one.split(".")[0] == "planted_kind"]:
             monkeypatch.delitem(sys.modules, module)
-        return lambda: discover("planted_kind", [str(package)], "SINK", sinks.SinkPlugin)
+        return lambda: discover(
+            "planted_kind", [str(package)], group="backfill.none", attribute="SINK", kind=sinks.SinkPlugin
+        )
 
     def door(self, word):
         return f"from backfill_spark.sinks import SinkPlugin\nSINK = SinkPlugin({word!r}, open=print)\n"

@@ -1,18 +1,46 @@
-"""What the parameters of every strategy, source and target have in common; the rest is in the module of each."""
+"""What a plug-in declares in a spec: its `type`, its parameters, and what it promises or needs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import ClassVar, Literal
 
 from backfill_api.model import Model
 from backfill_api.spec.bounds import Columns, Vnodes
 
 
+class SourceAbility(StrEnum):
+    """What a source may promise to strategies."""
+
+    PIN = "SupportsPin"
+    """One version can be read again and again, by file, with the same rows."""
+
+    CHANGES = "SupportsChanges"
+    """The row changes between two versions can be read."""
+
+    OFFSETS = "SupportsOffsets"
+    """Rows have a partition and an offset, and can be read from an offset on."""
+
+
+class TargetAbility(StrEnum):
+    """What a target may promise to strategies."""
+
+    MERGE = "SupportsMerge"
+    """The newest row of each key can be merged in one commit; a target without it does not offer `Upsert`."""
+
+    SEGMENTS = "SupportsSegments"
+    """Rows can be staged so that parts of a split are committed one after another."""
+
+
+Ability = SourceAbility | TargetAbility
+
+
 class Params(Model):
     """Parameters that belong to one `type`."""
 
-    PACE: ClassVar[frozenset[str]] = frozenset()
+    MAY_CHANGE: ClassVar[frozenset[str]] = frozenset()
     """Fields that may change while a state of the job exists; all others are part of the job's identity."""
 
 
@@ -28,16 +56,16 @@ class StrategyParams(Params):
 
 
 class TableParams(Params):
-    """Base of the parameters of both ends: something with rows."""
+    """Base of the parameters of sources and targets."""
 
     @property
     def paths(self) -> Mapping[str, str]:
-        """The folders and URIs that it names, by field, in camelCase."""
+        """Folders and URIs, by the field that holds them, in camelCase."""
         return {}
 
     @property
     def label(self) -> str:
-        """What people call it: its path, or the name in a catalog."""
+        """What people call it: its path, or its name in a catalog."""
         return next(iter(self.paths.values()), "")
 
 
@@ -64,3 +92,23 @@ class TargetParams(TableParams):
 
     existing_rows: Literal["Refuse", "Keep"] = "Refuse"
     """What to do with a table that has rows and no state of this job; `Keep` not with `Upsert`, nor `verify: Final`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """What the module of a strategy, source or target offers to the spec, in its variable `VARIANT`."""
+
+    name: str
+    """The value of `type` that chooses it; its member has the same name with a small first letter."""
+
+    params: type[Params]
+    """The fields of its member."""
+
+    default: bool = False
+    """Is it chosen where no `type` is given?"""
+
+    abilities: frozenset[Ability] = frozenset()
+    """What a source or target promises."""
+
+    needs: frozenset[Ability] = frozenset()
+    """What a strategy needs from the source and the target that it works with."""

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, StrictBool, StrictInt, StringConstraints, model_validator
 
 from backfill_api.model import Model, cel, member_of, refused, unchanged
 from backfill_api.names import API_VERSION, DEFAULT_NAMESPACE, KIND
+from backfill_api.spec import combinations
 from backfill_api.spec import session_conf as meaning
-from backfill_api.spec.bounds import DAY_S, Drain, Name, Rate, Seconds
+from backfill_api.spec.bounds import DAY_S, Drain, Name, Rate, Seconds, Sql
+from backfill_api.spec.params import Params
 from backfill_api.spec.pods import Backoff, DriverSpec, ExecutorSpec, SparkSpec
+from backfill_api.spec.sources import Source
 from backfill_api.spec.strategies import Strategy
-from backfill_api.spec.tables import Source, Target, TransformSpec
+from backfill_api.spec.targets import Target
 from backfill_api.status.status import BackfillStatus
 
 
@@ -42,23 +46,44 @@ class PauseSpec(Model):
     """`History`: changes are still applied. `All`: nothing is."""
 
 
+class TransformSpec(Model):
+    """A row-wise, deterministic transform; default: all rows and columns as they are."""
+
+    model_config = cel(("self == oldSelf", "transform is immutable: make a new Backfill"))
+
+    select: Annotated[tuple[Sql, ...], Field(max_length=512)] = ()
+    """SQL expressions, one a column; empty: all columns."""
+
+    where: Sql | None = None
+    """SQL condition; a row that fails it is not in the target."""
+
+
+def _target_with(field: str, value: str) -> str:
+    """Return the CEL expression that says that the target has a value in a field that all targets have."""
+    names = [f"self.target.{member_of(name)}" for name in Target.VARIANTS]
+    return " || ".join(f"(has({name}) && {name}.{field} == '{value}')" for name in names)
+
+
+def _keyed(end: str, variants: Iterable[str]) -> str:
+    """Return the CEL expression that says that the source or the target names columns that identify a row."""
+    names = [f"self.{end}.{member_of(name)}" for name in variants]
+    return " || ".join(f"(has({name}) && has({name}.key) && {name}.key.size() > 0)" for name in names)
+
+
 class BackfillSpec(Model):
     """What is filled from what, how, and how fast."""
 
     model_config = cel(
         (unchanged("jobId"), "jobId is immutable: make a new Backfill"),
         (
-            (
-                "self.target.delta.writeMode != 'Upsert'"
-                " || (has(self.target.delta.key) && self.target.delta.key.size() > 0)"
-                " || (has(self.source.delta) && has(self.source.delta.key) && self.source.delta.key.size() > 0)"
-            ),
-            "an Upsert target needs source.delta.key",
+            f"!({_target_with('writeMode', 'Upsert')}) || {_keyed('target', Target.VARIANTS)} || {_keyed('source', Source.VARIANTS)}",
+            "an Upsert target needs the key of the source",
         ),
         (
-            "self.verify != 'Final' || self.target.delta.existingRows != 'Keep'",
-            "verify: Final compares whole tables: not with target.delta.existingRows: Keep",
+            f"self.verify != 'Final' || !({_target_with('existingRows', 'Keep')})",
+            "verify: Final compares whole tables: not with a target's existingRows: Keep",
         ),
+        *combinations.rules(),
     )
 
     job_id: Name | None = None
@@ -142,17 +167,25 @@ class BackfillSpec(Model):
         return self.target.params.key or self.source.params.key
 
     @model_validator(mode="after")
+    def _works_together(self) -> Self:
+        combinations.check_combination(self.source, self.target, self.strategy)
+        return self
+
+    @model_validator(mode="after")
     def _upsert_has_key(self) -> Self:
-        if self.target.delta.write_mode == "Upsert" and not self.key:
-            field = "source.delta.key" if self.source.delta else "target.delta.key"
-            hint = "name the columns that identify a row, as [order_id], or set target.delta.writeMode: Append or Changelog"
-            raise refused(field, "is required, because the target's writeMode is Upsert", hint=hint)
+        if self.target.params.write_mode == "Upsert" and not self.key:
+            mode = f"target.{self.target.member}.writeMode"
+            hint = f"name the columns that identify a row, as [order_id], or set {mode}: Append or Changelog"
+            raise refused(
+                f"source.{self.source.member}.key", "is required, because the target's writeMode is Upsert", hint=hint
+            )
         return self
 
     @model_validator(mode="after")
     def _verified_alone(self) -> Self:
-        if self.verify == "Final" and self.target.delta.existing_rows == "Keep":
-            words = "a receipt compares whole tables, and rows that are kept (target.delta.existingRows) are not in the source"
+        if self.verify == "Final" and self.target.params.existing_rows == "Keep":
+            field = f"target.{self.target.member}.existingRows"
+            words = f"a receipt compares whole tables, and rows that are kept ({field}) are not in the source"
             raise refused("verify", words, hint="set verify: None, or use an empty target", value=self.verify)
         return self
 
@@ -219,9 +252,8 @@ class Backfill(Model):
 def spec_hash(spec: BackfillSpec, job_id: str) -> str:
     """Hash what must not change while a state exists: job, source, transform, target, strategy, and what expressions mean.
 
-    Left out are `source.delta.schemaChange` (SchemaChanged asks for it) and what only changes
-    the strategy's pace (a driver without memory needs it). Fields that hold their defaults are
-    left out too, so a field that a later version adds does not orphan the states of this one.
+    Left out are the fields that may change (`Params.MAY_CHANGE`), and those that hold their defaults: so a field that
+    a later version adds does not orphan the states of this one.
 
     Returns:
         SHA-256, 64 hexadecimal digits.
@@ -248,11 +280,11 @@ def spec_fields(spec: BackfillSpec, job_id: str) -> dict[str, str]:
 def _place(name: str, spec: BackfillSpec) -> str:
     """Return where a document has what the hash has elsewhere."""
     if name == "spec.target.key":
-        return "spec.target.delta.key"
+        return f"spec.target.{spec.target.member}.key"
     if name.startswith("spec.conf."):
         return name.replace("spec.conf.", "spec.spark.conf.", 1)
     if name.startswith("spec.strategy.") and name != "spec.strategy.type":
-        return name.replace("spec.strategy.", f"spec.strategy.{member_of(spec.strategy.type)}.", 1)
+        return name.replace("spec.strategy.", f"spec.strategy.{spec.strategy.member}.", 1)
     return name
 
 
@@ -266,18 +298,15 @@ def _hash_fields(path: str, part: Any, found: dict[str, str]) -> None:
 
 
 def _identity(spec: BackfillSpec, job_id: str, *, conf: bool = True) -> dict[str, Any]:
-    source = _written(spec.source)
-    source.get("delta", {}).pop("schemaChange", None)
-    target = _written(spec.target)
-    target["delta"].pop("key", None)
-    params = spec.strategy.params
-    strategy = params.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude=set(params.PACE))
+    source, target, strategy = spec.source, spec.target, spec.strategy
+    # Which parts name their type, and where a key stands, is as the first release stored it.
+    target_type = {} if target.variant.default else {"type": target.type}
     document: dict[str, Any] = {
         "jobId": job_id,
-        "source": source,
+        "source": {"type": source.type, source.member: _lasting(source.params)},
         "transform": _written(spec.transform),
-        "target": target | {"key": list(spec.key)},
-        "strategy": {"type": spec.strategy.type} | strategy,
+        "target": target_type | {target.member: _lasting(target.params, "key"), "key": list(spec.key)},
+        "strategy": {"type": strategy.type} | _lasting(strategy.params),
     }
     if conf and (said := meaning.given(spec.spark.conf)):
         document["conf"] = said
@@ -288,5 +317,9 @@ def _canonical(part: Any) -> str:
     return json.dumps(part, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
-def _written(model: Model) -> dict[str, Any]:
-    return model.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True)
+def _lasting(params: Params, *elsewhere: str) -> dict[str, Any]:
+    return _written(params, params.MAY_CHANGE.union(elsewhere))
+
+
+def _written(model: Model, left_out: frozenset[str] = frozenset()) -> dict[str, Any]:
+    return model.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True, exclude=set(left_out))

@@ -5,10 +5,10 @@ A folder's `__init__` holds `STRATEGY`; strategies do not know each other, and n
 
 from collections.abc import Mapping
 
-from backfill_core import plugins
+from backfill_api import plugins
 from backfill_core.protocol.strategy import StrategyPlugin
 
 
 def discover() -> Mapping[str, StrategyPlugin]:
     """Return every strategy there is, by `spec.strategy.type`."""
-    return plugins.discover(__name__, __path__, "STRATEGY", StrategyPlugin)
+    return plugins.discover(__name__, __path__, group="backfill.strategies", attribute="STRATEGY", kind=StrategyPlugin)

@@ -12,7 +12,7 @@ from typing import Any
 
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
-from backfill_api.spec.tables import TransformSpec
+from backfill_api.spec.spec import TransformSpec
 from backfill_core.errors import InvalidTransformError, JavaMissingError
 from backfill_spark.jvm.class_archive import SPARK_JARS
 from backfill_spark.jvm.errors import JAVA_ERRORS

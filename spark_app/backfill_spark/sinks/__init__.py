@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from backfill_api import plugins
 from backfill_api.spec.spec import Backfill
-from backfill_core import plugins
 from backfill_spark.ports.sink import Sink
 
 if TYPE_CHECKING:
@@ -30,4 +30,4 @@ class SinkPlugin:
 
 def discover() -> Mapping[str, SinkPlugin]:
     """Return every kind of target there is, by `spec.target.type`."""
-    return plugins.discover(__name__, __path__, "SINK", SinkPlugin)
+    return plugins.discover(__name__, __path__, group="backfill.sinks", attribute="SINK", kind=SinkPlugin)

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from backfill_api.spec import tables
-from backfill_core import plugins
+from backfill_api import plugins
+from backfill_api.spec import sources
 from backfill_spark.ports.source import Source
 
 if TYPE_CHECKING:
@@ -24,10 +24,10 @@ class SourcePlugin:
     name: str
     """Its `spec.source.type`."""
 
-    open: Callable[[SparkSession, tables.Source], Source]
+    open: Callable[[SparkSession, sources.Source], Source]
     """Make the source of a spec; reads nothing but what a name in a catalog stands for."""
 
 
 def discover() -> Mapping[str, SourcePlugin]:
     """Return every kind of source there is, by `spec.source.type`."""
-    return plugins.discover(__name__, __path__, "SOURCE", SourcePlugin)
+    return plugins.discover(__name__, __path__, group="backfill.sources", attribute="SOURCE", kind=SourcePlugin)

@@ -1,6 +1,6 @@
 """Snapshot backfill: one pinned version, then its change log, then live."""
 
-from backfill_api.spec.strategies import SnapshotParams
+from backfill_api.spec.strategies.snapshot import SnapshotParams
 from backfill_core.protocol.strategy import StrategyPlugin
 from backfill_core.strategies.snapshot.strategy import build
 

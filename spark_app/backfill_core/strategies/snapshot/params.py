@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from backfill_api.spec.spec import BackfillSpec
-from backfill_api.spec.strategies import SnapshotParams
+from backfill_api.spec.strategies.snapshot import SnapshotParams
 
 READS_AHEAD_INTERVAL_MS = 1500
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backfill_api.spec.spec import Backfill
-from backfill_api.spec.tables import DeltaTarget
+from backfill_api.spec.targets.delta import DeltaTarget
 from backfill_spark.sinks import SinkPlugin
 
 if TYPE_CHECKING:

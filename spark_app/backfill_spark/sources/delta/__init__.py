@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from backfill_api.spec import tables
+from backfill_api.spec.sources import Source, delta
 from backfill_spark.sources import SourcePlugin
 
 if TYPE_CHECKING:
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from backfill_spark.sources.delta.source import DeltaSource
 
 
-def _open(spark: SparkSession, spec: tables.Source) -> DeltaSource:
+def _open(spark: SparkSession, spec: Source) -> DeltaSource:
     from backfill_spark.delta.location import location
     from backfill_spark.sources.delta.source import DeltaSource
 
     params = spec.params
-    assert isinstance(params, tables.DeltaSource)
+    assert isinstance(params, delta.DeltaSource)
     path = location(spark, params.path, params.table)
     return DeltaSource(spark, path, key=params.key, schema_change=params.schema_change)
 

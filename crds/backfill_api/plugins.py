@@ -1,0 +1,70 @@
+"""How strategies, sources and sinks are found: because they are there. No list names them."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterable, Iterator
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Protocol, TypeVar
+
+
+class Plugin(Protocol):
+    """What a module offers."""
+
+    @property
+    def name(self) -> str:
+        """The `type` in the spec that chooses it."""
+
+
+P = TypeVar("P", bound=Plugin)
+
+
+def discover(package: str, folders: Iterable[str], *, group: str, attribute: str, kind: type[P]) -> dict[str, P]:
+    """Return the plug-ins by name, in the order of their names.
+
+    A module or folder of the package is a plug-in. So is an entry point that any installed distribution declares.
+
+    Args:
+        package: Name of the package whose modules are looked at.
+        folders: Its `__path__`.
+        group: Group of the entry points; each names an object, as `my_plugin.source:SOURCE`.
+        attribute: Name of the variable that each module of the package has.
+        kind: Type of each plug-in.
+
+    Raises:
+        TypeError: a plug-in is of another type, or two have the same name.
+    """
+    found: dict[str, P] = {}
+    for place, plugin in (*_in_package(package, folders, attribute), *_in_distributions(group)):
+        if not isinstance(plugin, kind):
+            raise TypeError(f"{place} has no {attribute} of type {kind.__name__}")
+        if plugin.name in found:
+            raise TypeError(f"{place}: there is a {plugin.name!r} already")
+        found[plugin.name] = plugin
+    return dict(sorted(found.items()))
+
+
+def _in_package(package: str, folders: Iterable[str], attribute: str) -> Iterator[tuple[str, Any]]:
+    for module in pkgutil.iter_modules(folders, f"{package}."):
+        yield module.name, getattr(importlib.import_module(module.name), attribute, None)
+
+
+def _in_distributions(group: str) -> Iterator[tuple[str, Any]]:
+    for point in _installed().select(group=group):
+        yield f"entry point {point.value}", _loaded(point)
+
+
+def _loaded(point: EntryPoint) -> Any:
+    try:
+        return point.load()
+    except (ImportError, AttributeError) as error:
+        error.add_note(f"It is the entry point {point.name!r} of {point.group!r}: mend or remove that distribution.")
+        raise
+
+
+@cache
+def _installed() -> Any:
+    # One walk over all distributions takes 2 ms, and there are six groups.
+    return entry_points()

@@ -1,0 +1,56 @@
+"""Which strategy works with which source and which target: those that promise what it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from backfill_api.model import refused
+from backfill_api.spec.params import Ability, SourceAbility, TargetAbility, Variant
+from backfill_api.spec.sources import Source
+from backfill_api.spec.strategies import Strategy
+from backfill_api.spec.targets import Target
+
+ENDS: tuple[tuple[str, type[Source | Target], type[Ability]], ...] = (
+    ("source", Source, SourceAbility),
+    ("target", Target, TargetAbility),
+)
+
+
+def check_combination(source: Source, target: Target, strategy: Strategy) -> None:
+    """Refuse a source or a target that does not promise what the strategy needs.
+
+    Raises:
+        PydanticCustomError: with the path of `source.type` or `target.type`, and with what would work.
+    """
+    for (end, union, kind), given in zip(ENDS, (source, target), strict=True):
+        missing = _missing(strategy.variant, given.variant, kind)
+        if missing:
+            words = f"strategy {strategy.type} needs {' and '.join(missing)} of the {end}"
+            others = [one.name for one in Strategy.VARIANTS.values() if not _missing(one, given.variant, kind)]
+            hints = (
+                _use(f"{end}.type", _fitting(strategy.variant, union.VARIANTS.values(), kind)),
+                _use("strategy.type", others),
+            )
+            raise refused(f"{end}.type", words, hint=" or ".join(filter(None, hints)), value=given.type)
+
+
+def rules() -> Iterator[tuple[str, str]]:
+    """Yield the CEL form of `check_combination`, for each strategy that does not work with all that there is."""
+    for strategy in Strategy.VARIANTS.values():
+        for end, union, kind in ENDS:
+            fitting = _fitting(strategy, union.VARIANTS.values(), kind)
+            if len(fitting) < len(union.VARIANTS):
+                words = f"strategy {strategy.name} works with {end} {' or '.join(fitting) or 'none of these'}"
+                yield f"self.strategy.type != '{strategy.name}' || self.{end}.type in {fitting}", words
+
+
+def _missing(strategy: Variant, end: Variant, kind: type[Ability]) -> list[str]:
+    return sorted(one for one in strategy.needs - end.abilities if isinstance(one, kind))
+
+
+def _fitting(strategy: Variant, ends: Iterable[Variant], kind: type[Ability]) -> list[str]:
+    return [one.name for one in ends if not _missing(strategy, one, kind)]
+
+
+def _use(field: str, names: list[str]) -> str:
+    return f"use {field}: {' or '.join(names)}" if names else ""

@@ -1,0 +1,36 @@
+"""Parameters of the snapshot strategy."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field, StrictInt
+
+from backfill_api.spec.params import SourceAbility, StrategyParams, TargetAbility, Variant
+
+
+class SnapshotParams(StrategyParams):
+    """One pinned version in splits, then its changes."""
+
+    MAY_CHANGE: ClassVar[frozenset[str]] = frozenset({"split_target_seconds", "max_in_flight", "change_batch_seconds"})
+
+    split_target_seconds: Annotated[StrictInt, Field(ge=1, le=600)] = 4
+    """How long one split should take at full speed; a change counts from the next attempt."""
+
+    max_in_flight: Annotated[StrictInt, Field(ge=1, le=64)] = 2
+    """Splits that are read at the same time; a change counts from the next attempt."""
+
+    change_batch_seconds: Annotated[StrictInt, Field(ge=1, le=3600)] = 10
+    """How long one batch of changes should take; a change counts from the next attempt."""
+
+    def rows_per_split(self, rows_per_s: float) -> int:
+        """As `maxInFlight` splits share the rate."""
+        return max(1, int(rows_per_s * self.split_target_seconds / self.max_in_flight))
+
+
+VARIANT = Variant(
+    "Snapshot",
+    SnapshotParams,
+    default=True,
+    needs=frozenset({SourceAbility.PIN, SourceAbility.CHANGES, TargetAbility.SEGMENTS}),
+)

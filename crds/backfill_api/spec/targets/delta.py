@@ -1,0 +1,58 @@
+"""A Delta table as a target."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from backfill_api.model import cel, refused
+from backfill_api.spec.bounds import Columns, Settings
+from backfill_api.spec.params import TargetAbility, TargetParams, Variant
+from backfill_api.spec.tables import PLACE_RULES, LocatedTable, check_no_repeats
+
+
+class DeltaTarget(TargetParams, LocatedTable):
+    """The Delta table that is filled; made when it is missing."""
+
+    model_config = cel(
+        *PLACE_RULES,
+        (
+            "!has(self.partitionBy) || !has(self.clusterBy) || self.partitionBy.size() == 0 || self.clusterBy.size() == 0",
+            "give at most one of partitionBy and clusterBy",
+        ),
+        (
+            "self.existingRows != 'Keep' || self.writeMode != 'Upsert'",
+            "existingRows: Keep needs writeMode Append or Changelog: an Upsert target holds one row a key",
+        ),
+    )
+
+    partition_by: Columns = ()
+    """Partition columns, when the table is made."""
+
+    cluster_by: Columns = ()
+    """Clustering columns, when the table is made; not together with `partitionBy`."""
+
+    properties: Settings = Field(default={})
+    """Table properties, when the table is made."""
+
+    @model_validator(mode="after")
+    def _checked(self) -> Self:
+        check_no_repeats("key", self.key)
+        check_no_repeats("partitionBy", self.partition_by)
+        check_no_repeats("clusterBy", self.cluster_by)
+        if self.partition_by and self.cluster_by:
+            raise refused(
+                "clusterBy", "a table has partitions or clusters, not both", hint="remove clusterBy or partitionBy",
+                value=self.cluster_by,
+            )  # fmt: skip
+        if self.existing_rows == "Keep" and self.write_mode == "Upsert":
+            words = "an Upsert target holds one row a key, and a row that is kept may share its key with one that comes"
+            hint = "set writeMode: Append or Changelog, or use an empty target"
+            raise refused("existingRows", words, hint=hint, value=self.existing_rows)
+        return self
+
+
+VARIANT = Variant(
+    "Delta", DeltaTarget, default=True, abilities=frozenset({TargetAbility.MERGE, TargetAbility.SEGMENTS})
+)
