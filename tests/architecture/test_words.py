@@ -89,22 +89,8 @@ NOT_YET = {
     "spark_app/backfill_spark/sinks/delta",
     "spark_app/backfill_spark/sources/delta",
     "tests/cli/commands",
-    "tests/control_plane/chart",
-    "tests/control_plane/drivers",
-    "tests/control_plane/faults",
-    "tests/control_plane/informer",
-    "tests/control_plane/kube",
-    "tests/control_plane/manifests",
-    "tests/control_plane/process",
-    "tests/control_plane/reconcile",
-    "tests/control_plane/whole",
     "tests/core/lifecycle",
-    "tests/simulation/reference",
-    "tests/support/cluster",
-    "tests/support/drivers",
     "tests/support/operators",
-    "tests/support/reference",
-    "tests/support/simulation",
 }
 
 

@@ -233,7 +233,7 @@ class TestTheCrd:
         assert made["metadata"]["name"] == generated["metadata"]["name"] == f"{PLURAL}.{GROUP}"
         assert made["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
 
-    def test_can_be_left_to_somebody_else_or_go_with_the_release(self):
+    def test_can_be_installed_apart_or_with_the_release(self):
         """A second operator of a cluster, a GitOps tool; a cluster for tests."""
         assert of_kind(rendered(crd={"install": False}), "CustomResourceDefinition") == []
         [crd] = of_kind(rendered(crd={"keep": False}), "CustomResourceDefinition")
@@ -296,7 +296,7 @@ class TestTheOperatorsPod:
         }  # fmt: skip
 
     def test_is_selected_by_its_labels_and_meets_the_restricted_standard(self):
-        """Its namespace may enforce it; and nobody reads the variables that Kubernetes makes of Services."""
+        """Its namespace may enforce it; and the variables that Kubernetes makes of Services are not read."""
         made = rendered()
         deployment, spec = only(made, "Deployment"), pod(made)
         labels, wanted = (
@@ -369,7 +369,7 @@ class TestNetworkPolicies:
         [who] = rule["from"][0]["podSelector"]["matchExpressions"]
         assert (who["key"], who["operator"], who["values"]) == (ROLE_LABEL, "In", ["driver", "executor"])
 
-    def test_let_nobody_read_metrics_but_those_who_are_named(self):
+    def test_let_only_named_clients_read_metrics(self):
         """Metrics name Backfills of every tenant."""
         assert "ingress" not in self.policies()[RELEASE]
         prometheus = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}

@@ -54,7 +54,7 @@ def apply(cluster, objects, *words):
 class TestEveryObject:
     @pytest.mark.parametrize("wide", [False, True], ids=["namespaces", "cluster"])
     def test_is_taken_by_the_server(self, real_cluster, system, wide):
-        """Unknown fields, wrong types and rules that do not compile are an error here, and not at somebody's installation."""
+        """Unknown fields, wrong types and rules that do not compile are an error here, and not at a user's installation."""
         peer = {"podSelector": {"matchLabels": {"app": "prometheus"}}}
         everything = {
             "tenant": {"persistentVolumeClaims": True, "quota": {"enabled": True}}, "networkPolicy": {"metricsFrom": [peer]},
@@ -159,11 +159,11 @@ class TestTheAdmissionPolicy:
 
     @pytest.mark.parametrize(("given", "limit"), REFUSED.values(), ids=REFUSED.keys())
     def test_refuses_the_rest_and_names_the_limit(self, judge, given, limit):
-        """At once, to whoever applies it."""
+        """At once, to the user who applies it."""
         assert f"limits.{limit}" in (judge.said(**given) or "")
 
     def test_lets_an_older_backfill_be_stopped_but_not_widened(self, judge):
-        """It was there before the limits: whoever tightens them wants to end it, not to be kept from it."""
+        """It was there before the limits: an administrator who tightens them must be able to end it."""
         assert judge.said_of_change(suspend=True, desiredState="Paused") is None
         assert "allowedImages" in judge.said_of_change(spark={"image": "another-thief"})
 

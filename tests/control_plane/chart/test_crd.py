@@ -79,14 +79,14 @@ class TestTheTable:
 class TestWhatIsAccepted:
     @pytest.mark.parametrize("given", ACCEPTED.values(), ids=ACCEPTED.keys())
     async def test_by_the_server_and_by_the_models_with_every_default(self, cluster, given):
-        """One opinion; and whoever reads the object sees what will happen."""
+        """One opinion, and a reader of the object sees what will happen."""
         async with cluster() as (api, namespace):
             made = await api.create(BACKFILLS, namespace, document(given), dry_run=True)
 
         assert made["spec"] == filled(SCHEMA, given)
         assert load_backfill({**made, "metadata": {"name": "orders"}}).spec == load_backfill(document(given)).spec
 
-    async def test_the_status_says_that_nobody_has_looked(self, cluster):
+    async def test_the_status_says_that_no_operator_has_looked(self, cluster):
         """A new object must not look finished to tools that compare generations."""
         async with cluster() as (api, namespace):
             await api.create(BACKFILLS, namespace, document(spec(suspend=True), "new"))

@@ -77,14 +77,14 @@ class TestTheRules:
         }
 
     def test_of_a_driver_are_over_pods_alone(self):
-        """Whoever has a driver's token makes pods of its namespace: no Service, ConfigMap or claim is among them."""
+        """A thief of a driver's token makes pods of its namespace: no Service, ConfigMap or claim is among them."""
         assert {(group, resource) for group, resource, _ in allowed(RULES["driver"])} == {("", "pods")}
         assert {(group, resource) for group, resource, _ in allowed(RULES["claim"])} == {("", "persistentvolumeclaims")}
 
 
 class TestTheRoles:
     def test_are_of_watched_namespaces_alone(self):
-        """Nothing of the operator's reaches kube-system, or a namespace that nobody named."""
+        """Nothing of the operator's reaches kube-system, or a namespace that was not named."""
         made = charts.rendered()
 
         assert charts.of_kind(made, "ClusterRole", "ClusterRoleBinding") == []
@@ -106,7 +106,7 @@ class TestTheRoles:
         assert "secrets" in {resource for _, resource, _ in allowed(role["rules"])}
 
     def test_of_drivers_have_claims_only_where_they_are_wanted(self):
-        """Executors seldom have claims; a right that nobody uses is a thief's."""
+        """Executors seldom have claims; an unused right serves only a thief."""
         for wanted in (False, True):
             made = charts.rendered(tenant={"persistentVolumeClaims": wanted})
             rules = [

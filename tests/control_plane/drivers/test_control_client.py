@@ -39,8 +39,8 @@ class TestWhomItTrusts:
         async with driver() as (double, client, address):
             assert (await client.progress(address)).rows_done == double.progress.rows_done
 
-    async def test_nobody_else_and_shows_them_no_token(self):
-        """Whoever took the address over must not learn what the driver believes."""
+    async def test_no_other_server_and_shows_it_no_token(self):
+        """A process that took the address over must not learn the token."""
         async with driver() as (_, client, address), driver() as (impostor, _, elsewhere):
             wrong = DriverAddress(1, elsewhere.url, address.token, address.fingerprint)
             with pytest.raises(DriverUnreachableError, match="not the driver"):
@@ -72,7 +72,7 @@ class TestWhomItTrusts:
 
 
 class TestTheCredentialPool:
-    async def test_nobody_gets_what_somebody_has(self):
+    async def test_each_is_given_once(self):
         """Made in batches, given away once."""
         given = CredentialPool()
         taken = await asyncio.gather(*(given.take() for _ in range(BATCH + 3)))
@@ -139,7 +139,7 @@ class TestWhatItBelieves:
                 await client.progress(address)
 
     async def test_no_driver_at_all(self):
-        """Its pod is gone and nobody listens."""
+        """Its pod is gone, so no server listens."""
         async with driver() as (double, client, address):
             await double.stop()
             with pytest.raises(DriverUnreachableError):
@@ -184,7 +184,7 @@ class TestWhatItBelieves:
         await liar.stop()
 
     async def test_many_drivers_at_once(self):
-        """Nobody waits for anybody else's answer."""
+        """No driver's answer delays that of another."""
         async with contextlib.AsyncExitStack() as stack:
             doubles = [await stack.enter_async_context(driver()) for _ in range(10)]
             client = doubles[0][1]

@@ -139,7 +139,7 @@ class TestADeletion:
             await rig.until(lambda: rig.get() is None and rig.pods() == {}, 20)
 
     async def test_goes_through_under_an_older_crd(self):
-        """What a rolled-back CRD drops is said, and holds nobody."""
+        """What a rolled-back CRD drops is reported, and stops no other Backfill."""
         async with Rig() as rig:
             rig.create()
             await rig.until_holds("Running")
@@ -149,7 +149,7 @@ class TestADeletion:
             rig.delete()
             await rig.until(lambda: rig.get() is None and rig.pods() == {}, 20)
 
-    async def test_goes_through_with_a_status_that_nobody_can_read(self):
+    async def test_goes_through_with_a_status_that_cannot_be_read(self):
         """A rolled-back operator, or an edit: the driver is found by its owner, drained, and the object goes."""
         async with Rig() as rig:
             rig.create()
@@ -216,7 +216,7 @@ class TestAStatusOfALaterVersion:
 
 
 def test_every_number_of_a_status_has_a_range():
-    """In the CRD too, so that nobody can store what nobody can read."""
+    """In the CRD too, so that what cannot be read cannot be stored."""
 
     def numbers(schema, path):
         if schema.get("type") == "integer":

@@ -121,7 +121,7 @@ class TestWhateverADriverSays:
 
 
 class TestUnresponsiveDrivers:
-    async def test_hold_up_nobody(self):
+    async def test_delay_no_other(self):
         """One at a time may be asked, three never answer, and the fourth is heard as if it were alone."""
         async with DriverFleet(4, poll_concurrency=1) as fleet:
             for double in fleet.doubles[:3]:

@@ -122,7 +122,7 @@ class TestDyingOperators:
             assert double.stopped.is_set()
 
     async def test_a_death_during_a_drain(self):
-        """The Stop is on record; the finalizer waits for whoever comes."""
+        """The Stop is on record; the finalizer waits for the next operator."""
         async with Rig() as rig:
             rig.create()
             await rig.until_holds("Running")

@@ -61,7 +61,7 @@ class TestLostAnswers:
 
 
 class TestConflicts:
-    async def test_somebody_is_quicker_with_the_status(self):
+    async def test_another_writer_is_quicker_with_the_status(self):
         """What was decided is dropped; the next look begins from what is there."""
 
         def edit(_request):
@@ -96,7 +96,7 @@ class TestConflicts:
 
 class TestDeafWatches:
     async def test_a_silent_watch_is_repaired_by_the_list(self):
-        """Nobody hears anything, and everything is seen."""
+        """No event arrives, and every change is seen."""
         async with Rig() as rig:
             rig.create("before")
             await rig.until_holds("Running", "before")
@@ -158,7 +158,7 @@ class TestDyingDrivers:
             assert rig.status()["history"][0]["reason"] == reason
 
     async def test_the_node_is_gone(self):
-        """Its pod is gone with it, and nobody says why: after a while, and a live look, it is given up."""
+        """Its pod is gone with it, without a reason: after a while, and a live look, it is given up."""
         async with Rig() as rig:
             rig.create()
             await rig.until_holds("Running")
@@ -177,7 +177,7 @@ class TestDyingDrivers:
             await rig.still(lambda: rig.attempt() == 1, for_s=7)
             assert rig.has_one_driver()
 
-    async def test_somebody_deletes_the_driver(self):
+    async def test_a_user_deletes_the_driver(self):
         """It stops at a barrier, and has a successor."""
         async with Rig() as rig:
             rig.create()
@@ -215,7 +215,7 @@ class TestControlThatGoesWrong:
 
             assert [event.revision for event in double.seen] == [1]
 
-    async def test_a_command_for_an_old_attempt_reaches_nobody(self):
+    async def test_a_command_for_an_old_attempt_reaches_no_driver(self):
         """It died with its driver; the new one starts as the spec says."""
         async with Rig(double={"silent": True}) as rig:
             rig.create()
@@ -297,7 +297,7 @@ class TestPeople:
             assert rig.double().progress.paused == "History"
             assert rig.has_one_driver()
 
-    async def test_somebody_deletes_the_children(self):
+    async def test_a_user_deletes_the_children(self):
         """A driver that runs hears its commands all the same; what executors need is made again, and a lost Secret is said."""
         async with Rig() as rig:
             rig.create()
@@ -317,7 +317,7 @@ class TestPeople:
         """The look that finds them gone may be older than their end: it is a conflict, and nothing is made."""
 
         def quicker(_request):
-            # While the three are looked for somebody is quicker, each time.
+            # While the three are looked for, another writer is quicker, each time.
             rig.annotate(changed=str(len(rig.api.requests)))
 
         async with Rig() as rig:
@@ -331,7 +331,7 @@ class TestPeople:
             rig.api.faults.clear()
             await rig.until(rig.has_one_driver)
 
-    async def test_somebody_edits_the_driver_s_labels(self):
+    async def test_a_user_edits_the_driver_s_labels(self):
         """No watch shows the pod any more; it is asked for by name, is found to be the driver, and has no second one."""
         async with Rig(relist_min_seconds=60, relist_max_seconds=60) as rig:
             rig.create()
@@ -371,7 +371,7 @@ class TestPeople:
             rig.create()
             await rig.until_holds("Running", within_s=TRUE_WITHIN_S)
 
-    async def test_a_status_that_nobody_can_read_is_left_alone(self):
+    async def test_a_status_that_cannot_be_read_is_left_alone(self):
         """An attempt may be on record in it: nothing is launched, and it is said."""
         async with Rig(start=False) as rig:
             rig.create()

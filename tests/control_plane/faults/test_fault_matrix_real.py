@@ -37,7 +37,7 @@ class TestARealServer:
         async with real() as rig:
             await one_driver_after(rig, Fault(what, verb="patch", plural="backfills", subresource="status", times=3))
 
-    async def test_somebody_is_quicker(self, real):
+    async def test_another_writer_is_quicker(self, real):
         """A 409 of the server's own: the version that was seen is none any more."""
         async with real() as rig:
 
@@ -89,7 +89,7 @@ class TestARealServer:
             await one_driver_after(rig, Fault("slow", verb="create", plural="pods", seconds=2))
 
     async def test_a_silent_watch(self, real):
-        """Nobody hears anything, and everything is seen: appearing, and going."""
+        """No event arrives, and every change is seen: appearing, and going."""
         async with real() as rig:
             rig.create("before")
             await rig.until_holds("Running", "before")
@@ -102,7 +102,7 @@ class TestARealServer:
     @pytest.mark.parametrize("when", ["lose the request", "lose the answer"])
     @pytest.mark.parametrize("write", range(0, 9, 2))
     async def test_an_operator_that_dies_around_a_write(self, real, when, write):
-        """The server kept what it was told; the next operator finds it."""
+        """The server kept the change; the next operator finds it."""
         async with real() as rig:
             rig.api.faults.append(Fault(when, writes=True, dry_run=None, after=write, action=rig.kill))
             rig.create()

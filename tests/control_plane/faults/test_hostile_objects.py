@@ -1,4 +1,4 @@
-"""Objects that somebody made to do harm, or by mistake: whoever waits beside them does not notice."""
+"""Objects that were made to do harm, or by mistake: others beside them are not delayed."""
 
 import asyncio
 import json
@@ -37,7 +37,7 @@ def depth(value):
 
 class TestOneThatIsNestedTooDeeply:
     @pytest.mark.parametrize("levels", [70, 300, 4000])
-    async def test_ends_nobody_else_s_work(self, levels):
+    async def test_ends_no_other_s_work(self, levels):
         """One of 9 kB ended the operator for every namespace, in a watch, and again at each start in the list."""
         async with Rig() as rig:
             rig.api.instead[f'"{DEEP}"'] = nested(levels)

@@ -104,7 +104,7 @@ class TestKilledAtAnyMoment:
 
     @pytest.mark.timeout(120 + 10 * PROCESS_KILLS)
     async def test_nor_when_it_is_a_process(self, tmp_path):
-        """The kernel asks nobody: no loop to stop, no socket to flush, no lock to give back."""
+        """A kill gives no time: no loop to stop, no socket to flush, no lock to give back."""
         chance = chance_of_the_day()
         async with Rig(start=False) as rig:
             kubeconfig = rig.api.kubeconfig(tmp_path)

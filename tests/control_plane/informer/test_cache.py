@@ -39,7 +39,7 @@ class TestTheNewestWins:
         assert cache.backfill(KEY)["metadata"]["resourceVersion"] == "7"
 
     def test_a_pod_is_found_by_its_label_and_by_its_name(self):
-        """Somebody may have taken its label away."""
+        """A user may have removed its label."""
         cache = Cache()
         bare = pod(3)
         bare["metadata"]["labels"] = {}
@@ -94,7 +94,7 @@ class TestARelist:
 
 
 class TestItIsSmall:
-    def test_what_nobody_reads_is_left_out(self):
+    def test_what_is_not_read_is_left_out(self):
         """Half of an object is who wrote which field."""
         cache = Cache()
         applied = {

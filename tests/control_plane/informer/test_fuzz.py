@@ -161,7 +161,7 @@ class TestAnyObject:
 
     @given(texts, st.dictionaries(texts, json, max_size=3))
     def test_any_annotation(self, override, others):
-        """The override is text that somebody typed in a hurry."""
+        """The override is text that a user typed in a hurry."""
         held(backfill(SPEC, annotations={**others, OVERRIDE_ANNOTATION: override}))
 
     @given(st.text(min_size=1, max_size=253))
@@ -209,7 +209,7 @@ class TestWhatTheSchemaAllows:
     @settings(max_examples=50)
     @given(sound_specs(), statuses)
     def test_any_status_of_the_schema_is_read(self, spec, status):
-        """One that cannot be read stops everything until somebody mends it; a command must have the member of its type."""
+        """One that cannot be read stops everything until a user corrects it; a command must have the member of its type."""
         control = status.get("control", {})
         control["pending"] = [one for one in control.get("pending", ()) if a_command(one)]
         assert held(backfill(spec, status=status)) is not None
@@ -218,7 +218,7 @@ class TestWhatTheSchemaAllows:
 class TestTheLoop:
     @pytest.mark.parametrize("seed", range(3))
     async def test_goes_on_among_broken_ones(self, seed):
-        """Forty of them hold up nobody."""
+        """Forty of them delay no other."""
 
         chance = random.Random(seed)
         junk = [None, 7, -1, "", "x", [], {}, ["a"], {"a": "b"}, 1e308, True, "9" * 300]

@@ -62,7 +62,7 @@ class TestMaking:
     async def test_what_is_not_there_is_none(self, server):
         """No exception: asking is how the operator finds out."""
         async with server() as (cluster, namespace):
-            assert await cluster.get(CONFIG_MAPS, namespace, "nobody") is None
+            assert await cluster.get(CONFIG_MAPS, namespace, "no-such-name") is None
 
     async def test_a_name_is_taken_once(self, server):
         """The wall against a second driver."""
@@ -110,7 +110,7 @@ class TestMaking:
 
 class TestFences:
     async def test_a_stale_status_is_a_conflict(self, server):
-        """Whoever was quicker has changed what the decision stood on."""
+        """The quicker writer has changed what the decision stood on."""
         async with server() as (cluster, namespace):
             made = await cluster.create(BACKFILLS, namespace, backfill("one"))
             await cluster.patch(

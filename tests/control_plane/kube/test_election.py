@@ -1,4 +1,4 @@
-"""Leader election: one leads, a dead one is followed, a live one is never overtaken, and whoever loses must end."""
+"""Leader election: one leads, a dead one is followed, a live one is never overtaken, and one that loses must end."""
 
 import asyncio
 import contextlib
@@ -115,7 +115,7 @@ class TestWhoLosesMustEnd:
             assert len(written) == 1
             assert time.monotonic() - written[-1] < QUICK["lease_seconds"]
 
-    async def test_when_somebody_else_has_it(self):
+    async def test_when_another_has_it(self):
         """However that came about."""
         async with FakeApi() as api, candidates(api, "a") as made:
             election, task = made["a"]

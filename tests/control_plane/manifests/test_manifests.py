@@ -1,4 +1,4 @@
-"""The objects of one attempt: legal names, the right owner, nobody's root, and nothing that a template may take over."""
+"""The objects of one attempt: legal names, the right owner, never root, and nothing that a template may take over."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ class TestSpark:
         assert "spark.io.encryption.enabled" not in properties(launch())
 
     def test_executors_know_their_driver_by_a_file(self) -> None:
-        """A secret in a variable is read by whoever may read pods; of the Secret an executor has this and nothing else."""
+        """A secret in a variable is read by all who may read pods; of the Secret an executor has this and nothing else."""
         made = properties(launch(executor={"instances": 3}))
         pod = executor_template(launch())
         (volume,) = [one for one in pod["spec"]["volumes"] if "secret" in one]
@@ -255,7 +255,7 @@ class TestTheDriverPod:
     """What the operator sets, and what it leaves to the template."""
 
     def test_is_started_with_what_only_its_surroundings_know(self) -> None:
-        """Spec, address, identity, number, and where to leave its last words."""
+        """Spec, address, identity, number, and where to leave its termination message."""
         pod = driver_pod(launch(attempt=4, drainTimeoutSeconds=77))
         given = environment(pod)
 
@@ -270,7 +270,7 @@ class TestTheDriverPod:
         assert {one["httpGet"]["scheme"] for one in (container(pod)["startupProbe"], container(pod)["readinessProbe"], container(pod)["livenessProbe"])} == {"HTTPS"}  # fmt: skip
 
     def test_a_plan_serves_nothing(self) -> None:
-        """So nobody probes it."""
+        """So it is not probed."""
         pod = driver_pod(launch(kind="Plan"))
 
         assert environment(pod)["BACKFILL_MODE"] == "plan"

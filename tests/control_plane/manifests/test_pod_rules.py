@@ -144,7 +144,7 @@ class TestNobodyCanAllow:
 
     @given(st.sampled_from(NEVER), st.text("ABC_", max_size=4))
     def test_a_prefix_that_reaches_such_a_variable(self, never: str, more: str) -> None:
-        """The keys of a Secret are nobody's to see: whatever they are, no such name may come of them."""
+        """The keys of a Secret cannot be seen here: whatever they are, no such name may come of them."""
         prefix = never.rstrip("*") + more
         for one in (prefix[: len(prefix) // 2 + 1], prefix):
             if any(one.startswith(name.rstrip("*")) or name.rstrip("*").startswith(one) for name in NEVER):

@@ -112,7 +112,7 @@ class TestReady:
         async with parts(election=True) as made:
             await made.relist.once()
             assert "who leads" in made.health.unready()
-            made.election.leader = "somebody else"
+            made.election.leader = "another"
             assert made.health.unready() == ""
 
 

@@ -34,7 +34,7 @@ def moved(metrics):
 
 class TestMetrics:
     def test_each_is_documented_and_nothing_else_is(self):
-        """A number that nobody explains is not looked at."""
+        """A number without an explanation is not looked at."""
         assert names(Metrics(lambda: ["Running"])) == DOCUMENTED
 
     async def test_each_moves(self):

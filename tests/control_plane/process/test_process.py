@@ -72,7 +72,7 @@ class TestSettings:
 
     @pytest.mark.parametrize("service", ["", "METRICS_", "HEALTH_", "A_B_"])
     def test_what_kubernetes_sets_for_a_service_is_no_setting(self, service):
-        """Somebody makes a Service of the operator's name, and at the next restart it would not start."""
+        """A Service of the operator's name gives it variables with which it would not start."""
         links = {
             "SERVICE_HOST": "10.0.0.1", "SERVICE_PORT": "9090", "SERVICE_PORT_METRICS": "9090", "PORT": "tcp://10.0.0.1:9090",
             "PORT_9090_TCP": "tcp://10.0.0.1:9090", "PORT_9090_TCP_PROTO": "tcp", "PORT_9090_TCP_PORT": "9090",
@@ -109,7 +109,7 @@ class TestAProcess:
             child = await process(rig, tmp_path, BACKFILL_OPERATOR_LEADER_ELECTION="true", **given)
             await rig.until(lambda: rig.store.objects["leases"], within_s=30)
             place = ("leases", "backfill-system", "backfill-operator")
-            spec = rig.store.get(*place)["spec"] | {"holderIdentity": "somebody else"}
+            spec = rig.store.get(*place)["spec"] | {"holderIdentity": "another"}
             rig.store.patch(*place, {"spec": spec})
             code, said = await ended(child)
 

@@ -61,7 +61,7 @@ class TestALeaseThatIsLost:
             rig.operators.remove(old)
 
     async def test_by_a_leader_that_is_only_slow(self):
-        """Its late write finds that somebody was quicker, and it ends; what the new leader wrote stays."""
+        """Its late write finds a newer version, and it ends; what the new leader wrote stays."""
         async with Rig(start=False, request_timeout_seconds=10.0, **ELECTED) as rig:
 
             def steal(_request):

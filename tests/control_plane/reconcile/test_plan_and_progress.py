@@ -62,7 +62,7 @@ class TestManualApproval:
             assert rig.status()["plan"]["rows"] == 4000
 
     async def test_an_approval_beforehand_needs_no_second_one(self, rigs):
-        """Whoever approves unseen wants no plan."""
+        """A user who approves unseen wants no plan."""
         async with rigs() as rig:
             rig.create(approval="Manual", approved=True)
             await rig.until_holds("Running")
@@ -70,7 +70,7 @@ class TestManualApproval:
             assert rig.store.get("pods", *rig.driver(attempt=rig.attempt()))["metadata"]["labels"][KIND_LABEL] == "Run"
 
     async def test_a_plan_whose_operator_dies_is_not_made_twice(self, rigs):
-        """What the pod said last waits for whoever comes."""
+        """What the pod said last waits for the next operator."""
         async with rigs() as rig:
             rig.create(approval="Manual")
             await rig.until(lambda: rig.double())

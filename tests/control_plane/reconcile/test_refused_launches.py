@@ -31,7 +31,7 @@ class TestTheTokenOfASecret:
 
     @pytest.mark.parametrize("planned", [None, 2])
     def test_is_not_given_to_another_attempt(self, planned):
-        """Whoever may read the first Secret could make the second one beforehand."""
+        """A reader of the first Secret could make the second one beforehand."""
         memory = SoftState("uid")
         first = memory.token_hash(None)
         memory.token_of = 1
@@ -96,7 +96,7 @@ class TestWhatCannotBeLaunched:
             await rig.until_holds("Running")
 
     async def test_a_quota_is_waited_for(self):
-        """It is nobody's mistake, and it passes."""
+        """It is no mistake of a user, and it passes."""
 
         def quota(plural, _namespace, _one):
             if plural == "pods" and full:
@@ -112,7 +112,7 @@ class TestWhatCannotBeLaunched:
             await rig.until_holds("Running", within_s=15)
 
     async def test_a_full_quota_costs_one_request_a_try(self):
-        """Once it is known to be full: whoever waits for it for a night makes and removes nothing."""
+        """Once it is known to be full: a Backfill that waits for a night makes and removes nothing."""
 
         def quota(plural, _namespace, _one):
             if plural == "pods":
@@ -154,7 +154,7 @@ class TestWhatCannotBeLaunched:
             rig.kubelet.status(rig.driver(), creating)
             await rig.until(lambda: "a volume, Secret or ConfigMap" in str(rig.status().get("conditions")))
 
-    async def test_a_name_that_somebody_else_has(self):
+    async def test_a_name_that_is_taken(self):
         """It is not touched."""
         async with Rig() as rig:
             pod = {"metadata": {"name": "orders-1-driver"}, "spec": {"containers": [{"name": "a", "image": "b"}]}}
@@ -164,7 +164,7 @@ class TestWhatCannotBeLaunched:
             await rig.until(lambda: [one for one, _ in rig.objects()] == ["pods"])
             await rig.still(lambda: rig.store.get("pods", *rig.driver()) == foreign, for_s=0.5)
 
-    async def test_a_secret_that_somebody_else_has(self):
+    async def test_a_secret_that_is_taken(self):
         """It is not read, not changed, not deleted."""
         async with Rig() as rig:
             foreign = rig.store.create("secrets", NAMESPACE, {"metadata": {"name": "orders-1-driver"}, "data": {}})
@@ -176,7 +176,7 @@ class TestWhatCannotBeLaunched:
             assert rig.store.get("secrets", *rig.driver()) == foreign
 
     async def test_a_secret_that_was_made_beforehand_in_our_name(self):
-        """Whoever may make Secrets may write our owner on one; with its token he would command the driver."""
+        """A user who may make Secrets may name our owner on one, and would command the driver with its token."""
         async with Rig() as rig:
             rig.create(suspend=True)
             await rig.until_holds("Suspended")

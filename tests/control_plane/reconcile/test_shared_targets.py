@@ -1,4 +1,4 @@
-"""Backfills beside each other: one target, one field that nobody knows, room for so many drivers."""
+"""Backfills beside each other: one target, one unknown field, room for so many drivers."""
 
 import json
 
@@ -42,23 +42,23 @@ class TestOneTarget:
         async with Rig(relist_min_seconds=60, relist_max_seconds=60) as rig:
             for name in names[:-1]:
                 rig.create(name, suspend=True)
-            await self.told(rig, names[:-1], "more than 3 other")
+            await self.expect_note(rig, names[:-1], "more than 3 other")
             versions = {name: rig.get(name)["metadata"]["resourceVersion"] for name in names[:-1]}
             rig.create(names[-1], suspend=True)
-            await self.told(rig, names[-1:], "more than 3 other")
+            await self.expect_note(rig, names[-1:], "more than 3 other")
             await rig.still(
                 lambda: all(rig.get(name)["metadata"]["resourceVersion"] == versions[name] for name in versions),
                 for_s=0.5,
             )
             for name in names[4:]:
                 rig.delete(name)
-            await self.told(rig, names[:4], "")
-            await self.told(rig, names[:1], "job-01, job-02, job-03 write")
+            await self.expect_note(rig, names[:4], "")
+            await self.expect_note(rig, names[:1], "job-01, job-02, job-03 write")
             rig.create("late", suspend=True)
-            await self.told(rig, [*names[:4], "late"], "more than 3 other")
+            await self.expect_note(rig, [*names[:4], "late"], "more than 3 other")
 
     @staticmethod
-    async def told(rig, names, words):
+    async def expect_note(rig, names, words):
         """Wait until each says who writes its target; no words: by name."""
 
         def says(name):
@@ -98,7 +98,7 @@ class TestOneTarget:
 
     @given(st.text(), st.none() | st.text(), st.none() | st.integers() | st.lists(st.text()))
     def test_of_anything_is_found_or_not(self, path, table, odd):
-        """It is text that somebody typed."""
+        """It is text that a user typed."""
         of(path, table=table)
         of(path)
         assert target_of({"metadata": {"namespace": "a"}, "spec": odd}) is None

@@ -27,7 +27,7 @@ async def patched(cluster, seen, change, subresource=None):
 
 
 async def stale_look(cluster):
-    """Make a Backfill with an empty status, and return it as it was before somebody changed it."""
+    """Make a Backfill with an empty status, and return it as it was before another writer changed it."""
     seen = await cluster.create(BACKFILLS, "default", DOCUMENT)
     words = BackfillStatus().model_dump(mode="json", by_alias=True, exclude_none=True)
     seen = await patched(cluster, seen, {"status": words}, "status")

@@ -229,7 +229,7 @@ class TestDelays:
         assert played(script, at_once).times() == [2]
 
     def test_an_event_ends_a_delay(self):
-        """Nobody waits for a deadline when something has changed."""
+        """A change is handled at once, not at its deadline."""
 
         async def script(bench):
             bench.queue.add_after("a", 50)
@@ -273,7 +273,7 @@ class TestPacing:
                 assert last - first + 1 <= burst + rate * (granted[last] - start) + 1.001
 
     def test_those_who_wait_are_served_in_order(self):
-        """Nobody is overtaken for ever."""
+        """No key is overtaken for ever."""
 
         async def play():
             bucket, order = TokenBucket(10, 1), []

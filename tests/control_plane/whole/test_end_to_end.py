@@ -229,7 +229,7 @@ class TestFailures:
 
             assert rig.status()["history"][0]["reason"] == "Infrastructure"
 
-    async def test_a_failure_that_no_retry_cures_is_the_end(self, rigs):
+    async def test_a_failure_that_no_retry_repairs_is_the_end(self, rigs):
         """The driver's exit code says so."""
         async with rigs() as rig:
             rig.create()
@@ -252,7 +252,7 @@ class TestFailures:
 
 
 class TestARestart:
-    async def test_of_the_operator_is_seen_by_nobody(self):
+    async def test_of_the_operator_is_not_seen(self):
         """It looks at nothing before it has listed everything: a Backfill without its pod would seem to have lost it."""
         async with Rig() as rig:
             rig.create()

@@ -48,14 +48,14 @@ class TestALifeOnARealServer:
 
     async def test_a_service_account_that_is_not_there(self, real):
         """Waits for a person, says for whom, and leaves nothing behind."""
-        async with real(allowed_service_accounts=("nobody",)) as rig:
-            rig.create(driver={"serviceAccountName": "nobody"})
+        async with real(allowed_service_accounts=("no-such-account",)) as rig:
+            rig.create(driver={"serviceAccountName": "no-such-account"})
             await rig.until(lambda: rig.condition("Stalled") or rig.phase() == "Running")
             if rig.phase() == "Running":
                 pytest.skip("this server admits pods whose service account is missing")
             assert rig.condition("Stalled") == ("True", "LaunchRefused")
             stalled = next(one for one in rig.status()["conditions"] if one["type"] == "Stalled")
-            assert 'serviceaccount "nobody" not found' in stalled["message"]
+            assert 'serviceaccount "no-such-account" not found' in stalled["message"]
             await rig.until(lambda: rig.objects() == [])
 
     @pytest.mark.parametrize("write", range(0, 8, 2))

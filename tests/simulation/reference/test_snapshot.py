@@ -169,7 +169,7 @@ class TestS4RestartInTheLogPhase:
     """Committed up to 130, the upstream is at 160."""
 
     def test_table(self) -> None:
-        """R-SNAP-7, R-SNAP-27, R-SNAP-38: the snapshot is skipped, epochs nobody holds pending are read from the log."""
+        """R-SNAP-7, R-SNAP-27, R-SNAP-38: the snapshot is skipped, epochs that are not held pending are read from the log."""
         log = {epoch: [("insert", (epoch, 0), None)] for epoch in (130, 140, 150, 160)}
         one = machine(
             Table(1, {}, log),  # type: ignore[arg-type]
@@ -387,7 +387,7 @@ class TestTheLogPhase:
     """Epoch by epoch, all or nothing."""
 
     def test_every_vnode_is_consumed_also_without_changes(self) -> None:
-        """R-SNAP-22: else nobody could tell a quiet vnode from a lost one."""
+        """R-SNAP-22: else a quiet vnode could not be told from a lost one."""
         one = after_snapshot(
             Table(2, {100: {}}, {110: [("delete", (1, 10), None)]}), [Barrier(110, 120)], vnodes=range(2)
         )
@@ -448,7 +448,7 @@ class TestTheLivePhase:
         assert one.emitted[1:] == [chunk(("-", 1), ("+", 2), ("U-", 3), ("U+", 3))]
 
     def test_vnodes_change_after_the_barrier(self) -> None:
-        """R-SNAP-33: whoever owned them has brought them to the same epoch."""
+        """R-SNAP-33: their former owner has brought them to the same epoch."""
         one = self.live()
         one.stored[1] = finished(110, 0)
         one.upstream.append(Barrier(110, 120))

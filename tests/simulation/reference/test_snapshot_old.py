@@ -161,7 +161,7 @@ class Upstream:
 
 
 class TestWhenCatchingUpEnds:
-    """Twenty epochs behind; both yardsticks."""
+    """Twenty epochs behind; both limits."""
 
     @BOTH
     @pytest.mark.parametrize("speed", [0, 1, 3])
@@ -191,7 +191,7 @@ class TestWhenCatchingUpEnds:
 
     @BOTH
     def test_one_that_is_slower_is_met_anyway(self, kind: type[ReferenceSnapshot]) -> None:
-        """R-SNAP-29: nobody has to slow it."""
+        """R-SNAP-29: it need not be slowed."""
         assert Upstream(kind, epochs_per_step=0, waits=False).steps(100) == 20
 
 

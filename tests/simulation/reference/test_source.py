@@ -68,7 +68,7 @@ class TestK3BackfillAhead:
     """The shared source was slowed down; it repeats what the backfill has emitted."""
 
     def test_table(self) -> None:
-        """R-SRC-10, 11, 12, 16: hidden up to and with the backfill's offset, whoever gives it."""
+        """R-SRC-10, 11, 12, 16: hidden up to and with the backfill's offset, from any channel."""
         one = machine(topic(81), {0: reading(50)}, chunk_size=1)
         assert take(one, offsets(0, 30)) == []
         assert one.splits == {0: catching_up(50, 80)}

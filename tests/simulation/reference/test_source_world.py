@@ -93,7 +93,7 @@ class World:
 
     # -------------------------------------------------------------- the control plane
     def start(self) -> None:
-        """Start all actors from what is committed; whoever owns a split now may be another than before."""
+        """Start all actors from what is committed; the owner of a split may be another than before."""
         self.owned: dict[int, set[int]] = {actor: set() for actor in ACTORS}
         for split in self.topic.partitions:
             self.owned[self.rng.choice(ACTORS)].add(split)

@@ -4,7 +4,7 @@ import subprocess
 
 
 def certificate(folder, name):
-    """Make a key and a certificate that nobody signed but itself; return the file with the certificate, and the key's."""
+    """Make a key and a certificate signed by itself; return the file with the certificate, and the key's."""
     key, out = folder / f"{name}.key", folder / f"{name}.crt"
     command = [
         "openssl",

@@ -17,7 +17,7 @@ TENANTS = ("shop", "stock")
 RULES = {
     path.stem.removesuffix("-rules"): yaml.safe_load(path.read_text()) for path in CHART.glob("files/*-rules.yaml")
 }
-"""Rules of roles by whose they are; roles have them from these files, so whoever has no helm reads them as well."""
+"""Rules of roles by whose they are; roles have them from these files, which are read without helm too."""
 
 
 def run(*words, environ=None):

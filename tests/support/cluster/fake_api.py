@@ -304,7 +304,7 @@ async def suffered(faults, seen):
     """Have a request suffer what strikes it before it is done; return the faults that its answer will suffer.
 
     Raises:
-        LostError: nobody hears of it.
+        LostError: the answer is lost.
         Refusal: it has its answer.
     """
     after = []

@@ -200,7 +200,7 @@ class Store:
             raise Refusal(409, "Conflict", f"the UID in the precondition ({uid}) does not match the UID in record")
         if plural == "pods" and grace_s is None:
             grace_s = (old.get("spec") or {}).get("terminationGracePeriodSeconds", 30)
-        # A pod that no kubelet has, or that ended, has nobody to wait for.
+        # A pod that no kubelet has, or that ended, has nothing to wait for.
         graceful = (
             plural == "pods"
             and grace_s

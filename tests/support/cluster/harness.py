@@ -1,4 +1,4 @@
-"""A real API server for tests, from whoever can give one; where nobody can, its tests are skipped with the reason.
+"""A real API server for tests, from any tool that gives one; without one, its tests are skipped with the reason.
 
 Providers, in this order:
 
@@ -33,7 +33,7 @@ LINES_TOLD = 25
 
 
 class NoClusterError(Exception):
-    """Nobody gives a cluster; the message says what was tried."""
+    """No tool gives a cluster; the message says what was tried."""
 
 
 class CommandFailedError(Exception):
@@ -73,7 +73,7 @@ def borrowed_cluster(environ, *, nodes=False):
         nodes: Are kubelets needed?
 
     Raises:
-        NoClusterError: nobody gives one.
+        NoClusterError: no tool gives one.
     """
     if environ.get("KUBECONFIG"):
         given = Path(environ["KUBECONFIG"])
@@ -106,7 +106,7 @@ def said(*command, cwd=None, environ=None, timeout=None):
     """Run a command; return what it says.
 
     Raises:
-        CommandFailedError: with the last lines that it said, because nobody sees the others.
+        CommandFailedError: with its last lines, because the others are not shown.
     """
     words = [str(word) for word in command]
     try:
@@ -130,7 +130,7 @@ def said(*command, cwd=None, environ=None, timeout=None):
 
 @contextlib.contextmanager
 def _kit(command, *, nodes):
-    """A command of the house; it is taken down only by whoever found it down."""
+    """A command of the house; it is taken down only by the run that found it down."""
     before = subprocess.run([command, "kubeconfig"], capture_output=True, text=True, check=False)
     was_up = before.returncode == 0 and Path(before.stdout.strip()).is_file()
     try:
@@ -279,7 +279,7 @@ def prepare(kubeconfig, namespace):
 
 @contextlib.contextmanager
 def prepared(cluster):
-    """Give a namespace of one test; it is deleted afterwards, and nobody waits for that."""
+    """Give a namespace of one test; it is deleted afterwards, without waiting."""
     from kubernetes import client, config
 
     namespace = f"t-{secrets.token_hex(4)}"

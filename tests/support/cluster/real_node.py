@@ -79,7 +79,7 @@ class Node:
         return self.kubectl("logs", f"deployment/{RELEASE}", "--tail=-1", namespace=SYSTEM, check=False)
 
     def remove(self):
-        """Have everything deleted, the operator first: it would put finalizers back. Nobody waits for the rest."""
+        """Have everything deleted, the operator first: it would put finalizers back. The rest is not waited for."""
         with contextlib.suppress(AssertionError):
             self.helm("uninstall", RELEASE, "--ignore-not-found", "--wait")
         for namespace in (self.namespace, self.restricted):
@@ -99,7 +99,7 @@ class Node:
             time.sleep(every_s)
 
     def story(self, namespace=None):
-        """Return what somebody needs who was not there."""
+        """Return what a reader of the report needs."""
         looks = (
             ("get", "backfills", "-o", "yaml"), ("get", "pods", "-o", "wide"), ("get", "events", "--sort-by=.lastTimestamp"),
             ("logs", "--selector=backfill.dev/role=driver", "--tail=30", "--prefix"),

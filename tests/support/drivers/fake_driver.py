@@ -111,7 +111,7 @@ class ScriptedJob:
                 self.stopped.set()
 
     def _take_receipt(self) -> None:
-        """After the acknowledgement, as in real life; and maybe nobody is there any more a moment later."""
+        """After the acknowledgement, as in real life; and maybe the job is over a moment later."""
         wrong = (VnodeMismatch(7, 10, 9),) if self.different else ()
         self.receipt = Receipt(3, 5, self.progress.epoch, 4000, 256, "ab" * 32, wrong, 0.5)
         if self.ends:

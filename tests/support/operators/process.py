@@ -44,7 +44,7 @@ class OperatorProcess:
         assert not self.alive
 
     async def stop(self):
-        """End it as a cluster does; whoever was not killed must come to that end by itself."""
+        """End it as a cluster does; a process that was not killed must come to that end by itself."""
         was_alive = self.alive
         self._process.terminate()
         await asyncio.to_thread(self._process.join, 10)

@@ -141,7 +141,7 @@ class World:
             self.pods[pod.name] = replace(pod, deletion_ms=self.now_ms + grace_s * 1000)
 
     def vanish(self) -> None:
-        """A node goes with its pod, and nobody says so."""
+        """A node goes with its pod, without an event."""
         for name in [name for name, pod in self.pods.items() if not pod.over]:
             del self.pods[name]
 
@@ -188,7 +188,7 @@ class World:
             self.vanish()
         elif choice == 7 and self.drivers and self.chance.random() < 0.5:
             for driver in self.drivers.values():
-                driver.paused, driver.revision = "All", driver.revision + 3  # somebody with another tool
+                driver.paused, driver.revision = "All", driver.revision + 3  # a user with another tool
 
     def calm(self) -> None:
         """No more faults, and a user who wants the job done."""

@@ -362,7 +362,7 @@ class ReferenceSnapshot:
         return True
 
     def _adopt(self, vnodes: frozenset[int], epoch: int) -> None:
-        """Own other vnodes from now on; each must have been brought to this epoch by whoever owned it."""
+        """Own other vnodes from now on; each must have been brought to this epoch by its former owner."""
         for vnode in vnodes:
             if not self._is_consumed(vnode, epoch):
                 raise Fatal(f"vnode {vnode} is not consumed at {epoch}")

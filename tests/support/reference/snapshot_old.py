@@ -1,6 +1,6 @@
 """The older snapshot backfill (SNAP-old): what its rules R-SNAP-3, 5, 24, 30 say otherwise than the newer one's.
 
-Its yardstick counts: the lag is the number of pending checkpoint groups, and a group is taken whole. The limit is lowered once all
+Its limit counts: the lag is the number of pending checkpoint groups, and a group is taken whole. The limit is lowered once all
 barriers of a group are consumed, so that while it is consumed the upstream may send one more. It cannot be resumed, so a
 progress of before is an error, and the snapshot is of the very epoch at which the upstream's first barrier begins.
 """

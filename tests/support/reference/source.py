@@ -7,7 +7,7 @@ of the state table (`States.commit`), once every actor has emitted the barrier.
 Where the rules leave a choice:
 
 * A split change is applied after its barrier and its commit (R-SRC-36), so what follows from it is stored and reported on the
-  next barrier. Its barrier must be a checkpoint: nobody would commit what the machine waits for.
+  next barrier. Its barrier must be a checkpoint: else the machine would wait for a commit that never comes.
 * "Nothing to read" on a restart means that rows up to the stored offset were emitted, so the split catches up from there. To call
   it finished, as for a split without an offset, would let a slower shared source emit them again.
 * An offset without a row raises a split that is catching up only while none of its rows was hidden after it began to. Else

@@ -114,7 +114,7 @@ class States:
         return Split.from_json(self.committed[split]) if split in self.committed else None
 
     def all_finished(self) -> bool:
-        """Tell whether every committed row is finished, whoever owns it."""
+        """Tell whether every committed row is finished, with any owner."""
         return all(Split.from_json(text).kind == FINISHED for text in self.committed.values())
 
 

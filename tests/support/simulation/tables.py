@@ -65,14 +65,14 @@ class Target:
         return self._add("merge", txn, kept, self.newest.state)
 
     def rewrite(self) -> None:
-        """Let somebody else change a row and change it back: the rows are the same, and a receipt does not know."""
+        """Let another writer change a row and change it back: the rows are the same, and a receipt does not know."""
         self._add("foreign", -1, self.newest.rows, self.newest.state)
 
     def others_after(self, version: int) -> tuple[ForeignCommit, ...]:
         """Return what others committed after a version."""
         later = self.commits[version + 1 :]
-        return tuple(ForeignCommit(one.version, "UPDATE", "somebody") for one in later if one.kind == "foreign")
+        return tuple(ForeignCommit(one.version, "UPDATE", "another") for one in later if one.kind == "foreign")
 
     def spoil(self, row: Row) -> None:
-        """Let somebody else insert a row."""
+        """Let another writer insert a row."""
         self._add("foreign", -1, self.newest.rows + Counter([row]), self.newest.state)

@@ -67,9 +67,9 @@ class VersionedTable:
         """Commit something: inserts, updates, deletes, a changed key, or an OPTIMIZE that changes no row."""
         rng, state = self._rng, dict(self._versions[-1])
         made: list[Change] = []
-        deeds = [INSERT] if self._append_only else [INSERT, UPDATE, UPDATE, DELETE, "key"]
-        for deed in rng.choices(deeds, k=rng.choice([0, 1, 1, 2, 5])):
-            made += self._change(deed, state)
+        kinds = [INSERT] if self._append_only else [INSERT, UPDATE, UPDATE, DELETE, "key"]
+        for kind in rng.choices(kinds, k=rng.choice([0, 1, 1, 2, 5])):
+            made += self._change(kind, state)
         self._versions.append(state)
         self.changes.append(tuple(made))
 

@@ -99,7 +99,7 @@ class World:
         return gone
 
     def meet_others(self, shell: Shell) -> None:
-        """Let somebody else write to the target, now or in a moment."""
+        """Let another writer change the target, now or in a moment."""
         if self.others < OTHERS_MAX and self.given.others and self.rng.random() < self.given.others:
             self.others += 1
             self.after(self.rng.uniform(0, 0.4), self.target.rewrite, shell)
@@ -117,7 +117,7 @@ class World:
             raise Crashed
 
     def note(self, words: str) -> None:
-        """Keep a line of what happened, for whoever must understand a seed."""
+        """Keep a line of what happened, for a reader who must understand a seed."""
         self.history.append(f"{self.now_s:8.3f} {words}")
 
     # ------------------------------------------------------------------ running
@@ -262,7 +262,7 @@ class World:
             self._send(Resume() if isinstance(command, Resume) else Throttle(None))
 
     def _calm_down(self) -> None:
-        """Undo what commands did, as somebody would who wants the job to end."""
+        """Undo what commands did, as a user would who wants the job to end."""
         self._send(Resume())
         self._send(Throttle(None))
 
