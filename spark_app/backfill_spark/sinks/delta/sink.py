@@ -45,6 +45,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NULL_FOUND = "backfill: null in column "
+WIDE_COLUMNS = 200
+"""Above it Spark plans a MERGE without constraints that it infers: with 1,000 columns they took most of a minute."""
+
 MADE_MAX = 3
 """Times that a table is made or looked for, when others make it too."""
 
@@ -315,6 +318,8 @@ class DeltaSink:
         session.conf.set("spark.databricks.delta.write.txnAppId", app_id)
         session.conf.set("spark.databricks.delta.write.txnVersion", str(txn_version))
         session.conf.set("spark.databricks.delta.merge.materializeSource", "none")
+        if len(net.columns) > WIDE_COLUMNS:
+            session.conf.set("spark.sql.constraintPropagation.enabled", "false")
         table = self._jvm.io.delta.tables.DeltaTable.forPath(session._jsparkSession, self.path).alias("t")
         on = " AND ".join(f"t.{quoted(column)} = s.{quoted(column)}" for column in self._key)
         there = {one.lower() for one in net.columns}

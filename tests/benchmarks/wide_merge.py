@@ -1,0 +1,57 @@
+"""A MERGE of few changes into a table of many columns, beside the same MERGE as Spark plans it by itself.
+
+    python tests/benchmarks/wide_merge.py [--columns 1000] [--runs 3]
+
+Both sides run in one session, by turns; planning is most of what they take. The figures are medians of seconds.
+"""
+
+import argparse
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+from pyspark.sql import functions as F
+
+from backfill_spark.jvm.session import open_session
+from backfill_spark.rows.changes import net_changes
+from backfill_spark.rows.transform import Transform
+from backfill_spark.sinks.delta import sink as delta_sink
+
+ROWS, CHANGED_EVERY = 3000, 30
+JARS = Path(__file__).parents[2] / ".cache" / "jars"
+
+
+def main():
+    """Print the seconds of each side and their ratio."""
+    words = argparse.ArgumentParser(description=__doc__)
+    words.add_argument("--columns", type=int, default=1000)
+    words.add_argument("--runs", type=int, default=3)
+    asked = words.parse_args()
+    spark = open_session(app_name="wide", cores=2, memory="4g", jars_dir=JARS, java_home=None)
+    columns = [F.col("id").cast("string" if at % 3 == 0 else "int").alias(f"c{at}") for at in range(asked.columns)]
+    rows = spark.range(ROWS).select("id", *columns)
+    with tempfile.TemporaryDirectory() as folder:
+        target = delta_sink.DeltaSink(spark, f"{folder}/target", write_mode="Upsert", key=("id",), job_id="wide")
+        target.prepare(rows.schema)
+        rows.write.format("delta").mode("append").save(target.path)
+        seconds: dict[str, list[float]] = {"ours": [], "plain": []}
+        for run in range(asked.runs + 1):
+            for side, wide_columns in (("ours", delta_sink.WIDE_COLUMNS), ("plain", asked.columns * 2)):
+                delta_sink.WIDE_COLUMNS, ours = wide_columns, delta_sink.WIDE_COLUMNS
+                changed = rows.where(F.col("id") % CHANGED_EVERY == run).withColumn("c1", F.lit(run))
+                change = changed.withColumns({"_change_type": F.lit("insert"), "_commit_version": F.lit(run)})
+                net = target.as_stored(net_changes(change, Transform(), ("id",))).localCheckpoint()
+                begun = time.monotonic()
+                target.merge(net, app_id="wide", txn_version=2 * run + (side == "plain") + 1)
+                took = time.monotonic() - begun
+                delta_sink.WIDE_COLUMNS = ours
+                if run:  # the first round warms Java up
+                    seconds[side].append(took)
+    ours, plain = (statistics.median(seconds[side]) for side in ("ours", "plain"))
+    print(f"{asked.columns} columns: ours {ours:.1f} s, plain {plain:.1f} s, ratio {ours / plain:.2f}")
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
