@@ -61,7 +61,7 @@ RUN ln -s /opt/backfill/lib/python3*/site-packages/pyspark /opt/spark
 ENV JAVA_HOME=/opt/java SPARK_HOME=/opt/spark PATH=/opt/backfill/bin:/opt/java/bin:/usr/local/bin:/usr/bin:/bin
 # Here, not in a stage before: Java uses the archive only of the very files that it was made of, down to their times.
 # While an image is built its machine's name may lead nowhere.
-RUN SPARK_LOCAL_IP=127.0.0.1 SPARK_LOCAL_HOSTNAME=localhost python -m backfill_spark.jvm.class_archive
+RUN SPARK_LOCAL_IP=127.0.0.1 SPARK_LOCAL_HOSTNAME=localhost python -m backfill_spark.driver.class_archive_training
 USER 185:185
 ENTRYPOINT ["/usr/bin/tini", "--", "/opt/backfill/entrypoint.sh"]
 CMD ["driver", "--help"]

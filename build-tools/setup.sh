@@ -84,7 +84,7 @@ fi
 archived=.cache/jars/.archived-$(digest <(java_says) <(pwd))
 if [ ! "$archived" -nt "$locked" ] || [ ! "$archived" -nt "$verified" ]; then
     say "setup: laying out Spark's classes for faster starts; once, a minute"
-    .venv/bin/python -m backfill_spark.jvm.class_archive .cache/jars >.cache/class_archive.log 2>&1 ||
+    .venv/bin/python -m backfill_spark.driver.class_archive_training .cache/jars >.cache/class_archive.log 2>&1 ||
         say "setup: no class archive could be made, so Spark starts slower; .cache/class_archive.log says why"
     rm -f .cache/jars/.archived-*
     touch "$archived"

@@ -6,8 +6,7 @@ from typing import Any
 
 from backfill_api.spec.spec import Backfill
 from backfill_core.job.state import JobState
-from backfill_spark.driver.job_context import open_target
-from backfill_spark.jvm.session import open_session
+from backfill_spark.driver.job_context import JobContext
 from backfill_spark.settings import DriverSettings
 
 
@@ -17,17 +16,8 @@ def stored_words(backfill: Backfill, settings: DriverSettings) -> dict[str, Any]
     Raises:
         BackfillError: a table cannot be opened, or the state belongs to another spec.
     """
-    spark = open_session(
-        app_name="backfill status",
-        cores=settings.cores,
-        memory=settings.memory,
-        jars_dir=settings.jars_dir,
-        java_home=settings.java_home,
-        spec_conf=backfill.spec.spark.conf,
-    )
-    try:
-        # The target alone: its state is read by Kernel without a Spark job, and the source may be gone by now.
-        target = open_target(spark, backfill)
+    # The target alone: Kernel reads its state without a Spark job, and the source may be gone by now.
+    with JobContext.open(backfill, settings, command="status") as target:
         state = target.state
         if state is None:
             return {"jobId": backfill.job_id, "state": "not started: the target holds no state of this job"}
@@ -49,8 +39,6 @@ def stored_words(backfill: Backfill, settings: DriverSettings) -> dict[str, Any]
             "throttleRowsPerSecond": state.controls.rows_per_s,
             "receipt": None if receipt is None else ("equal" if receipt.equal else "different") + f", {receipt.rows:,} rows",
         }  # fmt: skip
-    finally:
-        spark.stop()
 
 
 def _filtered(state: JobState) -> dict[str, int]:

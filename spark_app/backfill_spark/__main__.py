@@ -22,10 +22,11 @@ from backfill_api.status.progress import Progress
 from backfill_core.errors import EXIT_COMPLETE, BackfillError, InvalidSpecError
 from backfill_spark.control.wire import receipt_words
 from backfill_spark.driver import termination_message
-from backfill_spark.driver.attempt import request_stop, run_driver
+from backfill_spark.driver.attempt import run_driver
 from backfill_spark.driver.lines import POD_EVERY_S, Lines, clock, json_line, progress_words
 from backfill_spark.driver.plan import plan_job
 from backfill_spark.settings import DriverSettings, InvalidSettingError
+from backfill_spark.stop_signal import StopSignal
 
 
 def main() -> int:
@@ -55,11 +56,13 @@ def _text(file: Path) -> str:
 
 
 def _run(backfill: Backfill, settings: DriverSettings) -> int:
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        request_stop(force=False)
+    stop = StopSignal()
 
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
+    def on_signal(_number: int, _frame: FrameType | None) -> None:
+        stop.ask(force=False)
+
+    signal.signal(signal.SIGTERM, on_signal)
+    signal.signal(signal.SIGINT, on_signal)
     began_s = time.monotonic()
     lines = Lines(
         lambda progress: _print(progress_words(backfill.job_id, progress, time.monotonic() - began_s, grid=False)),
@@ -68,7 +71,11 @@ def _run(backfill: Backfill, settings: DriverSettings) -> int:
     try:
         lines.see(Progress(reason="starting Spark"))
         outcome = run_driver(
-            backfill, settings=settings, observe=lines.see, starting=lambda step: lines.see(Progress(reason=step))
+            backfill,
+            settings=settings,
+            observe=lines.see,
+            starting=lambda step: lines.see(Progress(reason=step)),
+            stop=stop,
         )
     finally:
         lines.close()

@@ -14,6 +14,7 @@ from backfill_spark.delta.location import target_location
 from backfill_spark.driver.attempt import run_driver
 from backfill_spark.settings import DriverSettings
 from backfill_spark.sinks.delta.sink import DeltaSink
+from backfill_spark.stop_signal import StopSignal
 
 ROWS = 4000
 
@@ -29,10 +30,10 @@ def world(spark, tmp_path):
         def __init__(self):
             make_orders(spark, self.source, ROWS, files=4)
 
-        def run(self, observe=lambda _: None, **spec):
+        def run(self, observe=lambda _: None, stop=None, **spec):
             return run_driver(
                 job(self.source, self.target, **{"barrier": {"intervalMs": 200}, **spec}),
-                settings=self.settings, observe=observe, spark=spark,
+                settings=self.settings, observe=observe, spark=spark, stop=stop,
             )  # fmt: skip
 
         def change(self):
@@ -131,20 +132,19 @@ class TestStartingAgain:
 
     def test_a_planted_difference_fails_the_next_receipt_and_is_named(self, spark, world):
         """A stopped job whose target was damaged must not end as if all were well."""
-        world.run(throttle={"rowsPerSecond": 0}, observe=lambda progress: stop_once(progress))
+        stop = StopSignal()
+
+        def stop_once(progress):
+            if progress.table_version is not None and progress.table_version >= 0:
+                stop.ask(force=True)
+
+        world.run(stop_once, stop, throttle={"rowsPerSecond": 0})
         spark.sql(f"INSERT INTO delta.`{world.target}` VALUES (77777777, 1, 2.0, 'x', 'new')")
         outcome = world.run(verify="Final")
 
         assert (outcome.exit_code, outcome.reason) == (48, "VerificationFailed")
         assert len(outcome.receipt.mismatches) == 1
         assert f"vnode {outcome.receipt.mismatches[0].vnode} " in outcome.message
-
-
-def stop_once(progress):
-    from backfill_spark.driver.attempt import request_stop
-
-    if progress.table_version is not None and progress.table_version >= 0:
-        request_stop(force=True)
 
 
 BAD_INPUT = {

@@ -7,8 +7,9 @@ from support.tables.jobs import forget_before, job, make_orders
 from support.tables.oracle import seals, violations
 from support.tables.other_engine import update
 
-from backfill_spark.driver.attempt import request_stop, run_driver
+from backfill_spark.driver.attempt import run_driver
 from backfill_spark.settings import DriverSettings
+from backfill_spark.stop_signal import StopSignal
 
 
 @pytest.fixture
@@ -18,10 +19,10 @@ def place(spark, tmp_path):
     class Place:
         source, target = str(tmp_path / "source"), str(tmp_path / "target")
 
-        def run(self, observe=lambda _: None, **spec):
+        def run(self, observe=lambda _: None, stop=None, **spec):
             settings = DriverSettings(state_dir=tmp_path / "state", cores=2)
             backfill = job(self.source, self.target, **{"barrier": {"intervalMs": 200}, **spec})
-            return run_driver(backfill, settings=settings, observe=observe, spark=spark)
+            return run_driver(backfill, settings=settings, observe=observe, spark=spark, stop=stop)
 
         def change(self):
             update(self.source, "id % 10 = 3", amount="amount + 1")
@@ -45,11 +46,13 @@ class TestAJobThatFollows:
     """Once history is copied, the version that it was read from is not needed."""
 
     def follow_until_caught_up(self, place, upto):
+        stop = StopSignal()
+
         def once(progress):
             if progress.caught_up and progress.consumed_version == upto:
-                request_stop(False)
+                stop.ask(force=False)
 
-        return place.run(once, after="Follow")
+        return place.run(once, stop, after="Follow")
 
     def test_goes_on_from_what_it_consumed(self, spark, place):
         """Logs are cleaned every day while a job follows."""

@@ -5,8 +5,9 @@ from support.tables.jobs import job, make_orders
 from support.tables.oracle import rows_in, seals
 from support.tables.other_engine import insert, update
 
-from backfill_spark.driver.attempt import request_stop, run_driver
+from backfill_spark.driver.attempt import run_driver
 from backfill_spark.settings import DriverSettings
+from backfill_spark.stop_signal import StopSignal
 
 GUARDED = {"select": ["id", "100 / amount AS share"], "where": "amount <> 0"}
 
@@ -22,10 +23,10 @@ def orders(spark, tmp_path):
 def run(spark, tmp_path, orders):
     """Runs a job from it to `t`."""
 
-    def run(observe=lambda _: None, **spec):
+    def run(observe=lambda _: None, stop=None, **spec):
         settings = DriverSettings(state_dir=tmp_path / "state", cores=2)
         backfill = job(orders, str(tmp_path / "t"), **{"barrier": {"intervalMs": 200}, **spec})
-        return run_driver(backfill, settings=settings, observe=observe, spark=spark)
+        return run_driver(backfill, settings=settings, observe=observe, spark=spark, stop=stop)
 
     return run
 
@@ -90,7 +91,8 @@ class TestWhatAnExpressionMeans:
     def test_another_zone_is_another_job(self, run):
         """Half of the rows would be computed in another time zone."""
         zone = {"conf": {"spark.sql.session.timeZone": "Europe/Berlin"}}
-        stopped = run(once(lambda: request_stop(force=True)), throttle={"rowsPerSecond": 0})
+        stop = StopSignal()
+        stopped = run(once(lambda: stop.ask(force=True)), stop, throttle={"rowsPerSecond": 0})
 
         assert stopped.outcome == "Stopped"
         assert run(spark=zone).reason == "StateMismatch"

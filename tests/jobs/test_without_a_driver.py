@@ -15,6 +15,7 @@ from support.tables.jobs import job, make_orders, write_yaml
 from backfill_spark.control.local_registry import LocalRegistry
 from backfill_spark.driver import attempt as driver
 from backfill_spark.settings import DriverSettings
+from backfill_spark.stop_signal import StopSignal
 
 ROWS = 5_000
 
@@ -35,10 +36,10 @@ class Place:
             env={**os.environ, **environ}, capture_output=True, text=True, check=False, timeout=200,
         )  # fmt: skip
 
-    def run(self, **settings):
+    def run(self, stop=None, **settings):
         """Run the job in this process, on the session of the tests."""
         given = DriverSettings(state_dir=self.state, **settings)
-        return driver.run_driver(job(self.source, self.target), settings=given, spark=self.spark)
+        return driver.run_driver(job(self.source, self.target), settings=given, spark=self.spark, stop=stop)
 
     @contextmanager
     def ended(self):
@@ -68,8 +69,9 @@ class TestASignal:
     def test_before_the_attempt_has_begun_is_not_lost(self, spark, tmp_path):
         """Spark takes seconds to start, and impatient people press then; a pod may be deleted then. Nothing is written."""
         place = Place(spark, tmp_path)
-        driver.request_stop(force=False)
-        first = place.run()
+        stop = StopSignal()
+        stop.ask(force=False)
+        first = place.run(stop)
         made = Path(place.target).exists()
         second = place.run()
 
@@ -78,15 +80,16 @@ class TestASignal:
 
     def test_while_it_runs(self, spark, tmp_path):
         """It takes no revision: revisions belong to commands."""
-        place, seen = Place(spark, tmp_path), threading.Event()
+        place, seen, stop = Place(spark, tmp_path), threading.Event(), StopSignal()
 
         def observe(progress):
             if progress.table_version is not None and not seen.is_set():
                 seen.set()
-                driver.request_stop(force=True)
+                stop.ask(force=True)
 
         spec = job(place.source, place.target, after="Follow")
-        outcome = driver.run_driver(spec, settings=DriverSettings(state_dir=place.state), observe=observe, spark=spark)
+        settings = DriverSettings(state_dir=place.state)
+        outcome = driver.run_driver(spec, settings=settings, observe=observe, spark=spark, stop=stop)
 
         assert (outcome.outcome, outcome.progress.revision) == ("Stopped", 0)
         assert outcome.progress.last_seal_time is not None

@@ -8,8 +8,9 @@ from support.tables.jobs import job, make_orders, vacuum
 from support.tables.oracle import rows_in, seals, strangers, violations
 from support.tables.other_engine import delete, update
 
-from backfill_spark.driver.attempt import request_stop, run_driver
+from backfill_spark.driver.attempt import run_driver
 from backfill_spark.settings import DriverSettings
+from backfill_spark.stop_signal import StopSignal
 
 ROWS = 200
 
@@ -34,9 +35,10 @@ class World:
             if not done and when(progress):
                 done.append(meanwhile())
 
+        self.stop = StopSignal()
         settings = DriverSettings(state_dir=self.folder / "state", cores=2)
         backfill = job(self.source, self.target, barrier={"intervalMs": 200}, **spec)
-        outcome = run_driver(backfill, settings=settings, observe=observe, spark=self.spark)
+        outcome = run_driver(backfill, settings=settings, observe=observe, spark=self.spark, stop=self.stop)
         return outcome.reason, outcome.exit_code, outcome.message
 
     def clean_log(self):
@@ -192,7 +194,7 @@ class TestThePinnedVersion:
 
     def test_that_was_vacuumed_while_the_job_was_stopped(self, spark, world):
         """It was fine when the job began."""
-        stopped = world.run(at_once, lambda: request_stop(force=True), throttle={"rowsPerSecond": 0})
+        stopped = world.run(at_once, lambda: world.stop.ask(force=True), throttle={"rowsPerSecond": 0})
         update(world.source, "id < 150", amount="amount + 1")
         vacuum(spark, world.source)
 

@@ -27,6 +27,7 @@ from backfill_spark.control.local_registry import control_file, make_state_folde
 from backfill_spark.control.wire import receipt_words
 from backfill_spark.driver.lines import Lines, clock, json_line, progress_words
 from backfill_spark.settings import DriverSettings
+from backfill_spark.stop_signal import StopSignal
 
 if TYPE_CHECKING:
     from backfill_spark.driver.attempt import RunOutcome
@@ -46,11 +47,9 @@ class Driver(Protocol):
         settings: DriverSettings,
         observe: Callable[[Progress], None],
         starting: Callable[[str], None],
+        stop: StopSignal,
     ) -> RunOutcome:
-        """Run one attempt to its end."""
-
-    def request_stop(self, force: bool) -> None:
-        """Ask it to end at a barrier, also when it has only begun to start; safe in a signal handler."""
+        """Run one attempt to its end, which `stop` asks for, also while it starts."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +82,7 @@ class Run:
         self._shown = shown
         self._began_s = self._step_began_s = time.monotonic()
         self._step = ""
+        self._stop_signal = StopSignal()
         self._presses = 0
         self._reader_gone = False
         self._drawn = False
@@ -96,7 +96,7 @@ class Run:
             try:
                 outcome = self._driver.run_driver(
                     self._backfill, settings=self._settings, observe=teller.see,
-                    starting=lambda step: teller.see(Progress(reason=step)),
+                    starting=lambda step: teller.see(Progress(reason=step)), stop=self._stop_signal,
                 )  # fmt: skip
             finally:
                 teller.close()
@@ -183,7 +183,7 @@ class Run:
     def _stop(self, number: int, _frame: FrameType | None, err: int) -> None:
         # No lock and no buffer here: the handler may run inside a print.
         if number == signal.SIGHUP:
-            self._driver.request_stop(force=False)
+            self._stop_signal.ask(force=False)
             return
         self._presses += 1
         if self._presses > 1:
@@ -192,12 +192,12 @@ class Run:
             os._exit(EXIT_INTERRUPTED)
         if not self._drawn:
             _tell(err, f"{STOPPING}\n")
-        self._driver.request_stop(force=False)
+        self._stop_signal.ask(force=False)
 
     def _on_reader_gone(self) -> None:
         # Of a terminal that was closed, or a pipe into `head`: a job that nobody watches is not what was asked for.
         self._reader_gone = True
-        self._driver.request_stop(force=False)
+        self._stop_signal.ask(force=False)
 
 
 class _Drawn:

@@ -1,7 +1,7 @@
 """Where an attempt is commanded from: loopback for the command line, or the address and identity that an operator gave.
 
 An operator counts its own attempts. The number in the target's state is another one, because the state outlives the
-Backfill; so the binding answers to the operator's number and speaks to the core with the state's.
+Backfill. So the binding answers to the operator's number, and speaks to the core with the state's.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from backfill_spark.control.server import ControlServer
 from backfill_spark.settings import DriverSettings, InvalidSettingError
 
 
-class OperatorBinding(ControlServer):
+class OperatorBinding:
     """The control server of one attempt, under the number that its commander knows."""
 
     def __init__(
@@ -40,11 +40,12 @@ class OperatorBinding(ControlServer):
         Raises:
             InvalidSettingError: the token, the certificate or the key cannot be read, or the address not be bound.
         """
-        self._inner = attempt
+        self._core_attempt = attempt
+        self.attempt = settings.operator_attempt or attempt
         try:
             self.token = _token(settings)
-            super().__init__(
-                attempt=settings.operator_attempt or attempt,
+            self._server = ControlServer(
+                attempt=self.attempt,
                 job_id=job_id,
                 token=self.token,
                 submit=lambda event: submit(replace(event, attempt=attempt)),
@@ -59,10 +60,14 @@ class OperatorBinding(ControlServer):
             raise InvalidSettingError(
                 f"the control server cannot start: {error}.", hint="Correct the BACKFILL_CONTROL_… variables."
             ) from error
+        self.url = self._server.url
+        self.start = self._server.start
+        self.close = self._server.close
 
     def acknowledge(self, ack: Acknowledge) -> None:
         """Pass the core's answer on, under the number that was asked."""
-        super().acknowledge(replace(ack, attempt=self.attempt) if ack.attempt == self._inner else ack)
+        ours = ack.attempt == self._core_attempt
+        self._server.acknowledge(replace(ack, attempt=self.attempt) if ours else ack)
 
 
 def _token(settings: DriverSettings) -> str:

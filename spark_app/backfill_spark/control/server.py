@@ -16,7 +16,8 @@ import json
 import math
 import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import SplitResult, parse_qs, urlsplit
@@ -186,16 +187,17 @@ class ControlServer:
         """Return the metrics as Prometheus reads them."""
         return generate_latest(self._registry)
 
-    def __enter__(self) -> None:
-        """Begin an answer that `close` waits for."""
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """Mark the block as an answer that `close` waits for."""
         with self._changed:
             self._answering += 1
-
-    def __exit__(self, *_: object) -> None:
-        """End it."""
-        with self._changed:
-            self._answering -= 1
-            self._changed.notify_all()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._answering -= 1
+                self._changed.notify_all()
 
 
 def _handler(server: ControlServer) -> type[BaseHTTPRequestHandler]:
@@ -267,7 +269,7 @@ def _handler(server: ControlServer) -> type[BaseHTTPRequestHandler]:
                 request = CommandRequest.model_validate_json(body)
             except ValidationError as error:
                 return self._error(400, *_first(error))
-            with server:
+            with server.answering():
                 ack = server.command(request, wait_s)
                 status = {"WrongAttempt": 409, "Pending": 202}.get(ack.outcome, 200)
                 return self._json(status, ack.model_dump(mode="json", by_alias=True))

@@ -8,13 +8,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from backfill_core.errors import BackfillError, ForeignCommit, StateMovedError
 from backfill_core.job.accounting import check_read, check_staged
-from backfill_core.job.owner import Claim
 from backfill_core.positions.file_ranges import file_ranges
 from backfill_core.protocol.actions import Seal
 from backfill_core.protocol.events import Event, Head, WorkCancelled, WorkFailed, WorkFinished
@@ -33,54 +32,23 @@ from backfill_core.protocol.work import (
 )
 from backfill_spark.crash_points import crash_point
 from backfill_spark.delta.foreign_commits import commits_of_others
-from backfill_spark.jvm.death import death, java_died
-from backfill_spark.jvm.failures import unexplained
+from backfill_spark.jvm.java_process import java_died
 from backfill_spark.jvm.thread_priority import CopyPriority
 from backfill_spark.jvm.workers import Workers
 from backfill_spark.rows import changes as change_rows
-from backfill_spark.rows.comparison import Comparison
 from backfill_spark.rows.counted_rows import CountedRows
 from backfill_spark.rows.verification import check_one_row_a_key
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
-    from backfill_spark.ports.committer import Committer
-    from backfill_spark.ports.sink import Sink
-    from backfill_spark.ports.source import Source
-    from backfill_spark.rows.transform import Transform
+    from backfill_spark.driver.job_context import OpenedJob
 
 THREADS_MAX = 8
 UPSERT, APPEND, CHANGELOG = "Upsert", "Append", "Changelog"
 POOLS = {ReadSplit: "splits", ApplyChanges: "changes", Verify: "verify", ProveKey: "verify"}
 OF_ANY_JOB = "backfill-"
 """How the application ids of all jobs begin; those that share a target are no strangers."""
-
-
-@dataclass(frozen=True)
-class Parts:
-    """What one attempt works with."""
-
-    spark: SparkSession
-    source: Source
-    sink: Sink
-    committer: Committer
-    transform: Transform
-    app_id: str
-    attempt: int
-    write_mode: str
-    key: tuple[str, ...]
-    """Key in terms of the target; empty for targets without one."""
-
-    vnodes: int
-    prefix: tuple[int, ...]
-    """Prefix sums of the rows of the pinned version's files."""
-
-    opened_at: int | None
-    """Newest transaction version of the job when its state was read."""
-
-    claim: Claim | None = None
-    """What the job says of the target."""
 
 
 class _CancelledError(Exception):
@@ -90,9 +58,12 @@ class _CancelledError(Exception):
 class SparkActionExecutor:
     """Satisfies `event_loop.ActionExecutor` on Spark and Delta."""
 
-    def __init__(self, parts: Parts) -> None:
-        """Take the parts; start nothing."""
-        self._parts = parts
+    def __init__(self, job: OpenedJob, *, attempt: int) -> None:
+        """Take the job and the number of its attempt; start nothing."""
+        self._job = job
+        self._attempt = attempt
+        self._write_mode = job.backfill.spec.target.params.write_mode
+        self._row_offsets = job.row_offsets
         # Nobody waits for what was cancelled, not even the end of the process.
         self._workers = Workers(THREADS_MAX, "work")
         self._under_way: dict[int, Callable[[Event], None]] = {}
@@ -102,7 +73,7 @@ class SparkActionExecutor:
         """Work that may have changed the target: only its own end tells."""
 
         self._cancelled: set[int] = set()
-        self._copies = CopyPriority(parts.spark)
+        self._copies = CopyPriority(job.spark)
         self._lock = threading.Lock()
         self._unsealed: set[str] = set()
         """Files that this attempt staged and no seal named."""
@@ -126,7 +97,7 @@ class SparkActionExecutor:
         with self._lock:
             self._cancelled.add(work_id)
             waits = work_id in self._merging
-        self._parts.spark.sparkContext._jsc.sc().cancelJobGroupAndFutureJobs(self._group(work_id))
+        self._job.spark.sparkContext._jsc.sc().cancelJobGroupAndFutureJobs(self._group(work_id))
         if not waits:
             self._answer(WorkCancelled(work_id))
 
@@ -143,10 +114,10 @@ class SparkActionExecutor:
 
     def tidy(self) -> None:
         """Remove what was staged and given up; only once the job is complete, when nothing is sealed any more."""
-        self._parts.sink.discard(sorted(self._unsealed))
+        self._job.sink.discard(sorted(self._unsealed))
 
     def _group(self, work_id: int) -> str:
-        return f"backfill-{self._parts.app_id}-{self._parts.attempt}-{work_id}"
+        return f"backfill-{self._job.committer.app_id}-{self._attempt}-{work_id}"
 
     def _run(self, work: Work) -> None:
         """Answer once, whatever happens: the core waits for ever for work that says nothing."""
@@ -159,12 +130,12 @@ class SparkActionExecutor:
     def _event(self, work: Work) -> WorkFinished | WorkFailed | WorkCancelled:
         work_id = work.work_id
         try:
-            context = self._parts.spark.sparkContext
+            context = self._job.spark.sparkContext
             context.setLocalProperty("spark.scheduler.pool", POOLS[type(work)])
             context.setJobGroup(self._group(work_id), f"{type(work).__name__} {work_id}", interruptOnCancel=False)
             return WorkFinished(self._do(work))
         except Exception as error:
-            if java_died(self._parts.spark, error):
+            if java_died(self._job.spark, error):
                 raise
             return self._after_failure(work, error)
 
@@ -177,7 +148,7 @@ class SparkActionExecutor:
             case Verify():
                 return self._verify(work)
             case ProveKey():
-                check_one_row_a_key(self._parts.sink.at(work.target_version), self._parts.key, what="the target")
+                check_one_row_a_key(self._job.sink.at(work.target_version), self._job.key, what="the target")
                 return KeyProven(work.work_id)
 
     def _after_failure(self, work: Work, error: Exception) -> WorkFinished | WorkFailed | WorkCancelled:
@@ -190,7 +161,7 @@ class SparkActionExecutor:
         if isinstance(work, ReadSplit):
             # What stays is no seal's; a later attempt removes it.
             with suppress(Exception):
-                self._parts.sink.discard_work(self._parts.attempt, work.work_id)
+                self._job.sink.discard_work(self._attempt, work.work_id)
         return WorkCancelled(work.work_id) if cancelled else WorkFailed(work.work_id, self.explain(error))
 
     def _merge_landed(self, work: ApplyChanges) -> bool:
@@ -199,10 +170,10 @@ class SparkActionExecutor:
         Raises:
             StateMovedError: nobody can tell now; the next attempt can, by the announcement and its number.
         """
-        if self._parts.write_mode != UPSERT:
+        if self._write_mode != UPSERT:
             return False
         try:
-            return self._parts.committer.read_state().txn_version == work.txn_version
+            return self._job.committer.read_state().txn_version == work.txn_version
         except Exception as error:
             # Whatever kept us from looking, nobody knows.
             raise StateMovedError(
@@ -212,23 +183,23 @@ class SparkActionExecutor:
 
     # ------------------------------------------------------------------ splits
     def _read(self, work: ReadSplit) -> SplitStaged:
-        parts = self._parts
+        job = self._job
         crash_point("before_stage")
         if work.boundaries:
             files = self._stage_segments(work)
         else:
-            files = self._stage(work, self._told(work, parts.transform.apply(parts.source.read(work.ranges))))
+            files = self._stage(work, self._told(work, job.transform.apply(job.source.read(work.ranges))))
         crash_point("after_stage")
-        if not parts.transform.where and all(one.whole for one in work.ranges):
+        if not job.transform.where and all(one.whole for one in work.ranges):
             read = sum(file.rows for file in files)
-            check_read(_rows_of(work), read=read, promised=parts.source.live_rows(work.ranges))
+            check_read(_rows_of(work), read=read, promised=job.source.live_rows(work.ranges))
         return SplitStaged(work.work_id, files)
 
     def _stage(self, work: ReadSplit | ApplyChanges, rows: DataFrame) -> tuple[StagedFile, ...]:
         """Stage rows, which the job itself counts: files may be gone before their footers are read."""
-        parts, counted = self._parts, CountedRows(self._parts.spark, rows)
-        paths = parts.sink.stage(counted.frame, attempt=parts.attempt, work_id=work.work_id)
-        return self._known(work, counted, parts.committer.measure(paths))
+        job, counted = self._job, CountedRows(self._job.spark, rows)
+        paths = job.sink.stage(counted.frame, attempt=self._attempt, work_id=work.work_id)
+        return self._known(work, counted, job.committer.measure(paths))
 
     def _known(
         self, work: ReadSplit | ApplyChanges, counted: CountedRows, files: tuple[StagedFile, ...]
@@ -239,41 +210,41 @@ class SparkActionExecutor:
 
     def _stage_segments(self, work: ReadSplit) -> tuple[StagedFile, ...]:
         """Stage all segments of a split in one job, as each would be staged alone."""
-        parts = self._parts
-        spans = [file_ranges(parts.prefix, start, stop) for start, stop in work.segments]
-        read, label = parts.source.read_segments(spans)
-        counted = CountedRows(parts.spark, self._told(work, parts.transform.apply(read, label)))
-        staged = parts.sink.stage_segments(counted.frame, label=label, attempt=parts.attempt, work_id=work.work_id)
-        files = [(segment, parts.committer.measure(paths)) for segment, paths in staged.items()]
+        job = self._job
+        spans = [file_ranges(self._row_offsets, start, stop) for start, stop in work.segments]
+        read, label = job.source.read_segments(spans)
+        counted = CountedRows(job.spark, self._told(work, job.transform.apply(read, label)))
+        staged = job.sink.stage_segments(counted.frame, label=label, attempt=self._attempt, work_id=work.work_id)
+        files = [(segment, job.committer.measure(paths)) for segment, paths in staged.items()]
         known = tuple(replace(file, segment=segment) for segment, measured in files for file in measured)
         return self._known(work, counted, known)
 
     def _told(self, work: ReadSplit, rows: DataFrame) -> DataFrame:
-        if self._parts.write_mode != CHANGELOG:
+        if self._write_mode != CHANGELOG:
             return rows
-        return change_rows.snapshot_rows(rows, epoch=work.epoch, version=self._parts.source.version)
+        return change_rows.snapshot_rows(rows, epoch=work.epoch, version=self._job.source.version)
 
     # ------------------------------------------------------------------ changes
     def _apply(self, work: ApplyChanges) -> ChangesApplied:
-        parts = self._parts
-        parts.source.check_versions(work.after, work.upto)
-        rows = parts.source.changes(work.after, work.upto)
-        match parts.write_mode:
+        job = self._job
+        job.source.check_versions(work.after, work.upto)
+        rows = job.source.changes(work.after, work.upto)
+        match self._write_mode:
             case mode if mode == UPSERT:
                 return self._merge(work, rows)
             case mode if mode == APPEND:
-                out = parts.transform.apply(change_rows.append_rows(rows))
+                out = job.transform.apply(change_rows.append_rows(rows))
             case _:
-                out = change_rows.changelog_rows(rows, parts.transform, key=parts.key, epoch=work.epoch)
+                out = change_rows.changelog_rows(rows, job.transform, key=job.key, epoch=work.epoch)
         files = self._stage(work, out)
         return ChangesApplied(work.work_id, sum(file.rows for file in files), files)
 
     def _merge(self, work: ApplyChanges, rows: DataFrame) -> ChangesApplied:
-        parts = self._parts
-        net = parts.sink.as_stored(change_rows.net_changes(rows, parts.transform, parts.key))
+        job = self._job
+        net = job.sink.as_stored(change_rows.net_changes(rows, job.transform, job.key))
         # Computed once, and not by cache(): Delta refuses a MERGE whose source is cached.
         net = net.localCheckpoint()
-        changed = change_rows.check_net_changes(net, parts.key)
+        changed = change_rows.check_net_changes(net, job.key)
         if changed == 0:
             return ChangesApplied(work.work_id, 0)
         with self._lock:
@@ -281,24 +252,14 @@ class SparkActionExecutor:
                 raise _CancelledError
             self._merging.add(work.work_id)
         crash_point("before_merge")
-        parts.sink.merge(net, app_id=parts.app_id, txn_version=work.txn_version)
+        job.sink.merge(net, app_id=job.committer.app_id, txn_version=work.txn_version)
         crash_point("after_merge")
         return ChangesApplied(work.work_id, changed)
 
     # ------------------------------------------------------------------ verification
     def _verify(self, work: Verify) -> Verified:
-        parts = self._parts
-        compared = Comparison(
-            source=parts.source,
-            sink=parts.sink,
-            transform=parts.transform,
-            key=parts.key,
-            vnodes=parts.vnodes,
-            prefix=parts.prefix,
-            changelog=parts.write_mode == CHANGELOG,
-            source_version=work.source_version,
-            target_version=work.target_version,
-            done=work.done,
+        compared = self._job.comparison(
+            source_version=work.source_version, target_version=work.target_version, done=work.done
         )
         return Verified(work.work_id, compared.receipt(epoch=work.epoch))
 
@@ -306,7 +267,7 @@ class SparkActionExecutor:
     def seal(self, action: Seal) -> int:
         """Commit; a commit whose answer was lost is recognised by its transaction version."""
         if action.files:
-            self._parts.sink.check_staged(action.files)
+            self._job.sink.check_staged(action.files)
         version = self._commit(action)
         self._unsealed.difference_update(file.path for file in action.files)
         with self._lock:
@@ -314,10 +275,10 @@ class SparkActionExecutor:
         return version
 
     def _commit(self, action: Seal) -> int:
-        committer = self._parts.committer
+        committer = self._job.committer
         try:
             if action.fences:
-                claim, opened_at = self._parts.claim, self._parts.opened_at
+                claim, opened_at = self._job.claim, self._job.stored.txn_version
                 return committer.fence(action.txn_version, action.state, opened_at=opened_at, claim=claim).version
             return committer.seal(action.txn_version, action.files, action.state, compared=action.compared).version
         except BackfillError:
@@ -330,41 +291,30 @@ class SparkActionExecutor:
         """Run the hooks of past commits (checkpoints, checksums); return what others committed between our seals."""
         self._copies.lower()
         with suppress(BackfillError):  # a missed checkpoint costs readers time, and is tried again
-            self._parts.committer.run_hooks()
+            self._job.committer.run_hooks()
         with self._lock:
             versions, self._sealed = sorted(self._sealed), self._sealed[-1:]
-        parts = self._parts
-        friends = OF_ANY_JOB if parts.claim is not None and parts.claim.shares else None
+        job = self._job
+        friends = OF_ANY_JOB if job.claim is not None and job.claim.shares else None
         between = [(one, two - 1) for one, two in pairwise(versions) if two - one > 1]
         return tuple(
             commit
             for after, upto in between
-            for commit in commits_of_others(parts.spark, parts.sink.path, after, upto, parts.app_id, friends=friends)
+            for commit in commits_of_others(
+                job.spark, job.sink.path, after, upto, job.committer.app_id, friends=friends
+            )
         )
 
     def head(self, kept_after: int | None) -> Head:
         """Look at the source's newest version, and whether the one after `kept_after` is still there."""
-        head = self._parts.source.head()
+        head = self._job.source.head()
         if kept_after is not None and kept_after < head.version:
-            self._parts.source.check_kept(kept_after + 1)
+            self._job.source.check_kept(kept_after + 1)
         return head
 
     def explain(self, error: Exception) -> BackfillError:
         """Say in our words what went wrong; what nobody knows is worth another try."""
-        if isinstance(error, BackfillError):
-            return error
-        if java_died(self._parts.spark, error):
-            return death(error)
-        parts = self._parts
-        # What the sink raises in a row itself looks like what a transform raises.
-        known = (
-            parts.sink.explain_failure(error)
-            or parts.transform.explain_failure(error)
-            or parts.source.explain_failure(error)
-        )
-        if known is not None:
-            return known
-        return unexplained(error, doing="a Spark job")
+        return self._job.explain(error)
 
 
 def _rows_of(work: ReadSplit | ApplyChanges) -> str:

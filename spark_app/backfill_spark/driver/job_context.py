@@ -1,13 +1,12 @@
-"""What a spec names, opened and checked before anything is written: target, source, transform, pinned version."""
+"""The one door from a spec to an opened job: session, target, source, transform and pinned version, all checked, nothing written."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from py4j.protocol import Py4JError
+from itertools import accumulate
+from typing import TYPE_CHECKING, Protocol, Self
 
 from backfill_api.spec.spec import Backfill
 from backfill_core import strategies
@@ -15,195 +14,270 @@ from backfill_core.errors import BackfillError, SnapshotExpiredError, SourceRepl
 from backfill_core.job.owner import PREFIX, Claim, check_claim
 from backfill_core.job.state import JobState, check_same_spec
 from backfill_core.plugins import choose
-from backfill_core.protocol.strategy import Pinned
+from backfill_core.protocol.strategy import Pinned, Strategy, StrategyPlugin
 from backfill_core.protocol.work import FileRange
 from backfill_spark import sinks, sources
-from backfill_spark.jvm.death import death, java_died
-from backfill_spark.jvm.errors import JAVA_ERRORS
 from backfill_spark.jvm.failures import unexplained
-from backfill_spark.jvm.session import open_session
+from backfill_spark.jvm.java_process import death, java_died
+from backfill_spark.jvm.session_scope import session_scope
 from backfill_spark.ports.committer import Committer, StoredState
 from backfill_spark.ports.sink import Sink
 from backfill_spark.ports.source import PinnedTable, Source
+from backfill_spark.rows.comparison import Comparison
 from backfill_spark.rows.transform import Transform
 from backfill_spark.rows.verification import check_one_row_a_key
 from backfill_spark.settings import DriverSettings
+from backfill_spark.stop_signal import StoppedEarly, StopSignal
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+LOOKING = "looking at the tables"
+
+
+class _Side(Protocol):
+    """A part of a job that knows its own failures."""
+
+    def explain_failure(self, error: Exception) -> BackfillError | None:
+        """Return the error in our words; None when it is about another part."""
+
 
 @dataclass(frozen=True)
-class OpenedTarget:
-    """A target and what it says about the job; enough to know that it is finished."""
+class Plugins:
+    """What a spec chooses."""
 
+    strategy: StrategyPlugin
+    source: sources.SourcePlugin
+    sink: sinks.SinkPlugin
+
+    @classmethod
+    def of(cls, backfill: Backfill) -> Self:
+        """Raise `InvalidSpecError` for a plug-in that does not exist."""
+        spec = backfill.spec
+        return cls(
+            choose(strategies.discover(), spec.strategy.type, "spec.strategy.type"),
+            choose(sources.discover(), spec.source.type, "spec.source.type"),
+            choose(sinks.discover(), spec.target.type, "spec.target.type"),
+        )
+
+
+@dataclass(frozen=True)
+class JobContext:
+    """A spec with its session and its target: enough to know how far the job is. The source may be gone."""
+
+    spark: SparkSession
+    backfill: Backfill
+    plugins: Plugins
     sink: Sink
     committer: Committer
     stored: StoredState
+    """What the target says of the job."""
+
     state: JobState | None
+    """The same, decoded; None before the first commit."""
+
     claim: Claim
     """What the job says of the target."""
 
+    @classmethod
+    @contextmanager
+    def open(
+        cls,
+        backfill: Backfill,
+        settings: DriverSettings,
+        *,
+        command: str,
+        spark: SparkSession | None = None,
+        stop: StopSignal | None = None,
+        starting: Callable[[str], None] = lambda _: None,
+    ) -> Iterator[JobContext]:
+        """Open a session and look at the target; the session ends with the block.
+
+        Args:
+            backfill: The job.
+            settings: Of this process.
+            command: Names the session: run, plan, verify, status, release.
+            spark: A session to use; it stays open.
+            stop: Ends the start when it is asked.
+            starting: Called with each step of the start.
+
+        Raises:
+            BackfillError: the target cannot be read, holds the state of another spec, or belongs to another job.
+            StoppedEarly: a stop was asked for.
+        """
+        plugins, stop = Plugins.of(backfill), stop or StopSignal()
+        name = f"backfill {command} {backfill.job_id}"
+        conf = backfill.spec.spark.conf
+        with session_scope(conf, settings, app_name=name, given=spark, stop=stop) as session:
+            starting(LOOKING)
+            with stop.cancels_jobs_of(session):
+                context = _look(session, backfill, plugins)
+            yield context
+
+    def reopened(self) -> JobContext:
+        """Look at the target again: another attempt committed since, or what was staged is gone."""
+        return _look(self.spark, self.backfill, self.plugins)
+
+    def open_job(self) -> OpenedJob:
+        """Open and check everything else that the spec names.
+
+        Raises:
+            BackfillError: what is wrong, each with its own reason.
+        """
+        spec = self.backfill.spec
+        source, transform = _source(self.spark, self.backfill, self.plugins)
+        with self.explained("the look at the source", source, transform):
+            pinned = _pin(source, self.state, spec.source.params.start_version)
+            _check_transform(source, transform, self.backfill)
+            if self.state is None:
+                transform.check_sample(source.read(_some_file(pinned)))
+            schema = transform.output_schema(self.spark, pinned.schema)
+        with self.explained("the look at the target", self.sink):
+            self.sink.check(schema, source_path=source.path, has_state=self.state is not None)
+            if self.stored.table_version >= 0:
+                self.committer.check()
+        return OpenedJob(**vars(self), source=source, transform=transform, pinned=pinned)
+
+    @contextmanager
+    def explained(self, doing: str, *sides: _Side) -> Iterator[None]:
+        """Turn what the block raises into an error of ours; the sides are asked in order."""
+        with _explained(self.spark, doing, *sides):
+            yield
+
 
 @dataclass(frozen=True)
-class Opened:
-    """Source, target and transform of a spec, checked; nothing was written."""
+class OpenedJob(JobContext):
+    """A job whose source, transform and pinned version are open and checked too."""
 
     source: Source
-    target: OpenedTarget
     transform: Transform
     pinned: PinnedTable
 
-    @contextmanager
-    def in_our_words(self) -> Iterator[None]:
-        """Say of what Spark raises inside which of the three is to blame."""
-        try:
-            yield
-        except JAVA_ERRORS as error:
-            raise self.explain(error, doing="a Spark job") from error
-
-    def explain(self, error: Exception, *, doing: str) -> BackfillError:
-        """Say in our words what a Spark job met; of what nobody knows, only what may pass is worth another try."""
+    def explain(self, error: Exception, *, doing: str = "a Spark job") -> BackfillError:
+        """Return what a Spark job met in our words; of an unknown error, only what may pass is worth another try."""
         # What the sink raises in a row itself looks like what a transform raises.
-        known = (
-            self.sink.explain_failure(error)
-            or self.transform.explain_failure(error)
-            or self.source.explain_failure(error)
+        return explain(error, self.spark, doing, self.sink, self.transform, self.source)
+
+    @contextmanager
+    def jobs_explained(self) -> Iterator[None]:
+        """Turn what Spark jobs on both sides raise inside the block into an error of ours."""
+        with _explained(self.spark, "a Spark job", self.sink, self.transform, self.source):
+            yield
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Key in terms of the target; empty for targets without one."""
+        return self.backfill.spec.key
+
+    @property
+    def row_offsets(self) -> tuple[int, ...]:
+        """Row index at which each file of the pinned version begins; the number of all rows comes last."""
+        return tuple(accumulate(self.pinned.rows, initial=0))
+
+    def make_target(self) -> None:
+        """Make the target when it is missing."""
+        with self.explained("making the target ready", self.sink):
+            self.sink.prepare(self.transform.output_schema(self.spark, self.pinned.schema))
+
+    def strategy(self) -> Strategy:
+        """Return the job's strategy, as far as the target says it is."""
+        strategy = self.plugins.strategy.build(self.backfill.spec, _as_pinned(self.pinned, self.state))
+        if self.state is not None:
+            strategy.resume(self.state.progress, self.stored.txn_version)
+        return strategy
+
+    def comparison(
+        self, *, source_version: int, target_version: int, done: tuple[tuple[int, int], ...] | None
+    ) -> Comparison:
+        """Return the two sides of a receipt; `done` as `Comparison` has it."""
+        return Comparison(
+            source=self.source,
+            sink=self.sink,
+            transform=self.transform,
+            key=self.key,
+            vnodes=self.backfill.spec.strategy.params.vnodes,
+            prefix=self.row_offsets,
+            changelog=self.backfill.spec.target.params.write_mode == "Changelog",
+            source_version=source_version,
+            target_version=target_version,
+            done=done,
         )
-        return known or unexplained(error, doing=doing)
 
-    def check_one_row_a_key(self, key: tuple[str, ...]) -> None:
-        """Prove a key on what the transform makes of the pinned version: the target will hold just that.
+    def check_one_row_a_key(self) -> None:
+        """Prove the key unique in the pinned version, as the target will hold it.
 
-        Of a key that the transform drops (no Upsert's) the source is looked at.
+        A key that the transform drops (no Upsert's) is looked for in the source.
 
         Raises:
             DuplicateKeyError: two rows share a key.
         """
+        key = self.key
         source = self.source.read(tuple(FileRange(index, 0, rows, rows) for index, rows in enumerate(self.pinned.rows)))
         view = self.transform.apply(source)
         rows = view if set(key) <= set(view.columns) else source
         check_one_row_a_key(rows, key, what=f"version {self.pinned.version} of the source")
 
-    @property
-    def sink(self) -> Sink:
-        """The target."""
-        return self.target.sink
 
-    @property
-    def committer(self) -> Committer:
-        """What commits to it."""
-        return self.target.committer
+def _look(spark: SparkSession, backfill: Backfill, plugins: Plugins) -> JobContext:
+    """Look at the target and the state in it."""
+    with _explained(spark, "the look at the target"):
+        sink = plugins.sink.open(spark, backfill)
+        domain = f"{PREFIX}{sink.job_hash}"
+        committer = sink.committer(app_id=f"backfill-{sink.job_hash}", domain=domain)
+        stored = committer.read_state()
+        state = None if stored.text is None else JobState.decode(stored.text)
+        if state is not None:
+            _check_spec(spark, backfill, plugins, state)
+        shares = backfill.spec.target.params.existing_rows == "Keep"
+        claim = Claim(domain, backfill.job_id, shares, begins=state is None)
+        if state is None or not state.finished:
+            check_claim(claim, stored.claims, path=sink.path)
+    return JobContext(spark, backfill, plugins, sink, committer, stored, state, claim)
 
-    @property
-    def stored(self) -> StoredState:
-        """What it says about the job."""
-        return self.target.stored
 
-    @property
-    def state(self) -> JobState | None:
-        """The job's state in it; None before the first seal."""
-        return self.target.state
+def _check_spec(spark: SparkSession, backfill: Backfill, plugins: Plugins, state: JobState) -> None:
+    """Refuse a state of another spec."""
+    try:
+        # A state without fields is of an earlier release.
+        same = backfill.spec_hash if state.spec_fields else backfill.spec_hash_before_conf
+        check_same_spec(state, job_id=backfill.job_id, spec_hash=same, spec_fields=backfill.spec_fields)
+    except StateMismatchError:
+        # The change may be a typing error that could never run: that is reported first.
+        source, transform = _source(spark, backfill, plugins)
+        source.pin(None)
+        _check_transform(source, transform, backfill)
+        raise
+
+
+def _source(spark: SparkSession, backfill: Backfill, plugins: Plugins) -> tuple[Source, Transform]:
+    spec = backfill.spec
+    return plugins.source.open(spark, spec.source), Transform(
+        tuple(spec.transform.select) or None, spec.transform.where
+    )
+
+
+def _check_transform(source: Source, transform: Transform, backfill: Backfill) -> None:
+    transform.check(source.read(()), changelog=backfill.spec.target.params.write_mode == "Changelog")
 
 
 @contextmanager
-def session_for(
-    backfill: Backfill, settings: DriverSettings, *, app_name: str, given: SparkSession | None
-) -> Iterator[SparkSession]:
-    """Give the session that there is, or one of our own, which is stopped afterwards: local, or the cluster's with the spec's conf."""
-    if given is not None:
-        yield given
-        return
-    cluster = settings.master == "cluster"
-    session = open_session(
-        app_name=app_name,
-        cores=settings.cores,
-        memory=settings.memory,
-        jars_dir=settings.jars_dir,
-        java_home=settings.java_home,
-        cluster=cluster,
-        conf=backfill.spec.spark.conf if cluster else None,
-        spec_conf=None if cluster else backfill.spec.spark.conf,
-    )
+def _explained(spark: SparkSession, doing: str, *sides: _Side) -> Iterator[None]:
     try:
-        yield session
-    except (Py4JError, ConnectionError) as error:
-        raise (death(error) if java_died(session, error) else error) from error
-    finally:
-        try:
-            session.stop()
-        except (Py4JError, ConnectionError) as error:
-            # Nobody stops what has ended; how it ended is said already.
-            if not java_died(session, error):
-                raise
+        yield
+    except (BackfillError, StoppedEarly):
+        raise
+    except Exception as error:
+        raise explain(error, spark, doing, *sides) from error
 
 
-def open_target(spark: SparkSession, backfill: Backfill) -> OpenedTarget:
-    """Look at the target and the state in it; the source may be gone.
-
-    Raises:
-        BackfillError: it cannot be read, holds the state of another spec, or is filled by another job.
-    """
-    spec = backfill.spec
-    sink = choose(sinks.discover(), spec.target.type, "spec.target.type").open(spark, backfill)
-    domain = f"{PREFIX}{sink.job_hash}"
-    committer = sink.committer(app_id=f"backfill-{sink.job_hash}", domain=domain)
-    stored = committer.read_state()
-    state = None if stored.text is None else JobState.decode(stored.text)
-    if state is not None:
-        try:
-            # A state without fields is of an earlier release.
-            same = backfill.spec_hash if state.spec_fields else backfill.spec_hash_before_conf
-            check_same_spec(state, job_id=backfill.job_id, spec_hash=same, spec_fields=backfill.spec_fields)
-        except StateMismatchError:
-            # A spec that was changed may have been changed to one that could never run: a typing error is said first.
-            _read_what_is_named(spark, backfill)
-            raise
-    shares = spec.target.params.existing_rows == "Keep"
-    claim = Claim(domain, backfill.job_id, shares, begins=state is None)
-    if state is None or not state.finished:
-        check_claim(claim, stored.claims, path=sink.path)
-    return OpenedTarget(sink, committer, stored, state, claim)
-
-
-def _read_what_is_named(spark: SparkSession, backfill: Backfill) -> None:
-    """Open the source and check the transform.
-
-    Raises:
-        BackfillError: the spec names what is not there, or what no row can be made of.
-    """
-    spec = backfill.spec
-    source = choose(sources.discover(), spec.source.type, "spec.source.type").open(spark, spec.source)
-    source.pin(None)
-    transform = Transform(tuple(spec.transform.select) or None, spec.transform.where)
-    transform.check(source.read(()), changelog=spec.target.params.write_mode == "Changelog")
-
-
-def open_job(spark: SparkSession, backfill: Backfill, target: OpenedTarget | None = None) -> Opened:
-    """Open and check everything that a spec names, without writing anything.
-
-    Args:
-        spark: The session.
-        backfill: The job.
-        target: When it was opened already.
-
-    Raises:
-        BackfillError: whatever is wrong, each with its own reason.
-    """
-    spec = backfill.spec
-    choose(strategies.discover(), spec.strategy.type, "spec.strategy.type")
-    source = choose(sources.discover(), spec.source.type, "spec.source.type").open(spark, spec.source)
-    target = target or open_target(spark, backfill)
-    transform = Transform(tuple(spec.transform.select) or None, spec.transform.where)
-    pinned = _pin(source, target.state, spec.source.params.start_version)
-    transform.check(source.read(()), changelog=spec.target.params.write_mode == "Changelog")
-    if target.state is None:
-        transform.check_sample(source.read(_some_file(pinned)))
-    schema = transform.output_schema(spark, pinned.schema)
-    target.sink.check(schema, source_path=source.path, has_state=target.state is not None)
-    if target.stored.table_version >= 0:
-        target.committer.check()
-    return Opened(source, target, transform, pinned)
+def explain(error: Exception, spark: SparkSession, doing: str, *sides: _Side) -> BackfillError:
+    """Return an error in our words: as Java's end, as one of the sides knows it, or else as `unexplained`."""
+    if isinstance(error, BackfillError):
+        return error
+    if java_died(spark, error):
+        return death(error)
+    known = (side.explain_failure(error) for side in sides)
+    return next((one for one in known if one is not None), None) or unexplained(error, doing=doing)
 
 
 def _some_file(pinned: PinnedTable) -> tuple[FileRange, ...]:
@@ -234,7 +308,7 @@ def _pin(source: Source, state: JobState | None, asked: int | None) -> PinnedTab
     return pinned
 
 
-def as_pinned(pinned: PinnedTable, state: JobState | None) -> Pinned:
+def _as_pinned(pinned: PinnedTable, state: JobState | None) -> Pinned:
     """Return the row index of a job; of a version that is gone, all of which was read, as the state remembers it."""
     if state is None or pinned.version == state.progress["version"]:
         return Pinned(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import accumulate
 from typing import Any
 
 from backfill_api.spec.spec import Backfill
@@ -11,8 +10,7 @@ from backfill_api.status import receipt as words
 from backfill_core.errors import StateMismatchError
 from backfill_spark.control.wire import receipt_words
 from backfill_spark.driver.event_loop import now
-from backfill_spark.driver.job_context import open_job, session_for
-from backfill_spark.rows.comparison import Comparison
+from backfill_spark.driver.job_context import JobContext
 from backfill_spark.settings import DriverSettings
 
 
@@ -25,25 +23,17 @@ def verify_offline(
         StateMismatchError: the target has no state of this job.
         BackfillError: a table cannot be opened.
     """
-    with session_for(backfill, settings, app_name="backfill verify", given=None) as spark:
-        opened = open_job(spark, backfill)
-        state = opened.state
+    with JobContext.open(backfill, settings, command="verify") as context:
+        state = context.state
         if state is None:
             raise StateMismatchError("the target has no state of this job.", hint="Run the job first.")
-        progress = state.progress
-        compared = Comparison(
-            source=opened.source,
-            sink=opened.sink,
-            transform=opened.transform,
-            key=backfill.spec.key,
-            vnodes=backfill.spec.strategy.params.vnodes,
-            prefix=list(accumulate(opened.pinned.rows, initial=0)),
-            changelog=backfill.spec.target.params.write_mode == "Changelog",
+        job, progress = context.open_job(), state.progress
+        compared = job.comparison(
             source_version=progress["consumed"],
-            target_version=opened.stored.table_version,
+            target_version=context.stored.table_version,
             done=tuple((start, stop) for start, stop in progress["done"]) if progress["phase"] == "Snapshot" else None,
         )
-        with opened.in_our_words():
+        with job.jobs_explained():
             receipt = compared.receipt(epoch=state.epoch)
             examples = compared.examples(receipt) if explain and not receipt.equal else []
         return receipt_words(replace(receipt, verified_ms=now().wall_ms)), examples

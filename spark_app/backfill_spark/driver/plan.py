@@ -32,7 +32,7 @@ from backfill_core.protocol.work import FileRange
 from backfill_spark.delta.retention import kept_seconds
 from backfill_spark.driver.action_executor import UPSERT
 from backfill_spark.driver.attempt import CHECK_UNIQUE_ROWS_MAX
-from backfill_spark.driver.job_context import Opened, open_job, session_for
+from backfill_spark.driver.job_context import JobContext, OpenedJob
 from backfill_spark.settings import DriverSettings
 
 if TYPE_CHECKING:
@@ -64,13 +64,15 @@ def plan_job(
         BackfillError: the job could not start; the same errors as when it is run.
     """
     began_s = time.monotonic()
-    with session_for(backfill, settings, app_name="backfill plan", given=spark) as session:
-        opened = open_job(session, backfill)
-        with opened.in_our_words():
+    with JobContext.open(backfill, settings, command="plan", spark=spark) as context:
+        opened = context.open_job()
+        with opened.jobs_explained():
             return _plan(opened, backfill, settings, began_s, check_unique=check_unique)
 
 
-def _plan(opened: Opened, backfill: Backfill, settings: DriverSettings, began_s: float, *, check_unique: bool) -> Plan:
+def _plan(
+    opened: OpenedJob, backfill: Backfill, settings: DriverSettings, began_s: float, *, check_unique: bool
+) -> Plan:
     # A run opens the same: what it took here it takes there.
     start_s = time.monotonic() - began_s + FENCE_SECONDS
     pinned, spec = opened.pinned, backfill.spec
@@ -79,7 +81,7 @@ def _plan(opened: Opened, backfill: Backfill, settings: DriverSettings, began_s:
     steps = _steps(opened, backfill, settings, start_s, rate)
     seconds = sum(one.seconds for one in steps)
     opened.source.check_no_null_key(spec.transform.where)
-    unique = _is_unique(opened, spec.key) if check_unique and spec.source.params.key else None
+    unique = _is_unique(opened) if check_unique and spec.source.params.key else None
     retention = kept_seconds(opened.source.properties().get)
     per_split = spec.strategy.params.rows_per_split(rate)
     return Plan(
@@ -107,7 +109,7 @@ def _plan(opened: Opened, backfill: Backfill, settings: DriverSettings, began_s:
 
 
 def _steps(
-    opened: Opened, backfill: Backfill, settings: DriverSettings, start_s: float, rate: float
+    opened: OpenedJob, backfill: Backfill, settings: DriverSettings, start_s: float, rate: float
 ) -> tuple[PlannedStep, ...]:
     """Return the steps of a whole job from its start, each with the time it takes at the rate of the sample."""
     spec, rows, per_s = backfill.spec, opened.pinned.live_rows, rate or ROWS_PER_S
@@ -122,7 +124,7 @@ def _steps(
     return tuple(PlannedStep(name=name, seconds=round(seconds)) for name, seconds in times.items())
 
 
-def _calibrate(opened: Opened, cores: int) -> float:
+def _calibrate(opened: OpenedJob, cores: int) -> float:
     """Return rows a second that this machine reads, transforms and writes; 0 for an empty source."""
     rows = 0
     sample: list[FileRange] = []
@@ -162,16 +164,16 @@ def _key_unproven(
     return (PlanWarning(reason="KeyUnproven", message=words, hint=hint),)
 
 
-def _is_unique(opened: Opened, key: tuple[str, ...]) -> bool:
+def _is_unique(opened: OpenedJob) -> bool:
     try:
-        opened.check_one_row_a_key(key)
+        opened.check_one_row_a_key()
     except DuplicateKeyError:
         return False
     return True
 
 
 def _warnings(
-    opened: Opened, limit: int | None, seconds: float, retention: int, *, unique: bool | None
+    opened: OpenedJob, limit: int | None, seconds: float, retention: int, *, unique: bool | None
 ) -> list[PlanWarning]:
     pinned = opened.pinned
     files, size_bytes = len(pinned.rows), sum(pinned.bytes)

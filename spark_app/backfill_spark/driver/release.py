@@ -10,7 +10,7 @@ from backfill_api.spec.spec import Backfill
 from backfill_core.errors import NotFinishedError, StateMismatchError
 from backfill_core.protocol.epochs import txn_version
 from backfill_spark.control.local_registry import LocalRegistry
-from backfill_spark.driver.job_context import OpenedTarget, open_target, session_for
+from backfill_spark.driver.job_context import JobContext
 from backfill_spark.settings import DriverSettings
 
 if TYPE_CHECKING:
@@ -49,18 +49,17 @@ def release(
     """
     with (
         LocalRegistry(settings.state_dir, backfill.job_id),
-        session_for(backfill, settings, app_name="backfill release", given=spark) as session,
+        JobContext.open(backfill, settings, command="release", spark=spark) as target,
     ):
-        target = open_target(session, backfill)
         attempt = _attempt_after(target, force=force)
         version = target.committer.release(txn_version(attempt, 0), target.stored).version
         # Dropping the feature would take the state of every other job along.
         if not target.committer.domains():
-            _drop_feature(session, target.sink.path)
-        return Released(target.sink.path, version, _features(session, target.sink.path))
+            _drop_feature(target.spark, target.sink.path)
+        return Released(target.sink.path, version, _features(target.spark, target.sink.path))
 
 
-def _attempt_after(target: OpenedTarget, *, force: bool) -> int:
+def _attempt_after(target: JobContext, *, force: bool) -> int:
     """Return a number above every attempt's; a driver on another machine is fenced by it."""
     if target.state is None:
         raise StateMismatchError(

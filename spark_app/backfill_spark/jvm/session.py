@@ -17,11 +17,12 @@ from pyspark.sql import SparkSession
 
 from backfill_api.spec import session_conf as meaning
 from backfill_core.errors import JavaMissingError
-from backfill_spark.driver import stopping
 from backfill_spark.jvm import class_archive
 from backfill_spark.jvm.jars import DELTA_PACKAGE, OF_THE_CLONE, fill, missing
+from backfill_spark.jvm.java_process import signals_stay_ours
 from backfill_spark.jvm.packages import know_packages
 from backfill_spark.settings import default_jars_dir
+from backfill_spark.stop_signal import StopSignal
 
 SHIPPED_BY_PYSPARK = ",".join(
     f"{group}:*"
@@ -138,6 +139,7 @@ def open_session(
     conf: Mapping[str, str] | None = None,
     spec_conf: Mapping[str, str] | None = None,
     cluster: bool = False,
+    stop: StopSignal | None = None,
 ) -> SparkSession:
     """Open a session with Delta, quiet on the terminal: embedded and local, or as `spark-defaults.conf` says.
 
@@ -150,6 +152,7 @@ def open_session(
         conf: Further settings; they win, except over `NEVER_OTHERWISE`.
         spec_conf: Those of a spec for a local session: they win too, and a list is added to ours.
         cluster: Leave master, memory, addresses and jars to `spark-defaults.conf` and the image.
+        stop: Ends the start when it is asked.
 
     Raises:
         JavaMissingError: see `find_java`.
@@ -160,13 +163,42 @@ def open_session(
     # pyspark repeats every JVM error as JSON on stderr; we raise it, once.
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(name).disabled = True
-    jars_dir = None if cluster else stopping.started_aside(lambda: _jars(jars_dir, conf or {}))
-    archive = class_archive.java_option(jars_dir)
-    settings: dict[str, str] = {
+    more, wanted = dict(conf or {}), dict(spec_conf or {})
+
+    def start() -> dict[str, str]:
+        jars = None if cluster else _jars(jars_dir, more)
+        found = _settings(app_name, cores, memory, jars, more, wanted, cluster=cluster)
+        if not cluster:
+            _leave_no_empty_warehouse(found)
+        _start_context(found)
+        return found
+
+    # On the main thread pyspark would take Ctrl-C for itself: every job cancelled, and no commit.
+    found = (stop or StopSignal()).run_aside(start)
+    builder = SparkSession.builder
+    for name, value in found.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    know_packages(spark)
+    return spark
+
+
+def _settings(
+    app_name: str,
+    cores: int,
+    memory: str,
+    jars: Path | None,
+    conf: Mapping[str, str],
+    spec_conf: Mapping[str, str],
+    *,
+    cluster: bool,
+) -> dict[str, str]:
+    """Return all settings of a session: ours, then the cluster's or the spec's, then `conf`, then `NEVER_OTHERWISE`."""
+    found: dict[str, str] = {
         "spark.app.name": app_name,
         "spark.master": f"local[{cores}]",
         "spark.driver.memory": memory,
-        "spark.driver.extraJavaOptions": f"{JVM_OPTIONS} {archive}".rstrip(),
+        "spark.driver.extraJavaOptions": f"{JVM_OPTIONS} {class_archive.java_option(jars)}".rstrip(),
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -191,25 +223,15 @@ def open_session(
     }
     if cluster:
         for name in LEFT_TO_THE_CLUSTER:
-            del settings[name]
-        settings["spark.executor.defaultJavaOptions"] = EXECUTOR_OPTIONS
-    elif jars_dir is not None:
+            del found[name]
+        found["spark.executor.defaultJavaOptions"] = EXECUTOR_OPTIONS
+    elif jars is not None:
         # Not `spark.jars`, whose class loader a class archive does not serve.
-        settings["spark.driver.extraClassPath"] = ":".join(str(jar.resolve()) for jar in sorted(jars_dir.glob("*.jar")))
-    for name, value in (spec_conf or {}).items():
-        ours = settings.get(name) if name in LISTS else None
-        settings[name] = f"{ours}{LISTS[name]}{value}" if ours else value
-    settings = settled({**settings, **(conf or {})})
-    builder = SparkSession.builder
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    if not cluster:
-        _leave_no_empty_warehouse(settings)
-    # On the main thread pyspark would take Ctrl-C for itself: every job cancelled, and no seal.
-    stopping.started_aside(lambda: _start_context(settings))
-    spark = builder.getOrCreate()
-    know_packages(spark)
-    return spark
+        found["spark.driver.extraClassPath"] = ":".join(str(jar.resolve()) for jar in sorted(jars.glob("*.jar")))
+    for name, value in spec_conf.items():
+        ours = found.get(name) if name in LISTS else None
+        found[name] = f"{ours}{LISTS[name]}{value}" if ours else value
+    return settled({**found, **conf})
 
 
 def _leave_no_empty_warehouse(settings: Mapping[str, str]) -> None:
@@ -229,5 +251,5 @@ def _start_context(settings: Mapping[str, str]) -> None:
     conf = SparkConf()
     for name, value in settings.items():
         conf.set(name, value)
-    with stopping.java_left_to_us():
+    with signals_stay_ours():
         SparkContext.getOrCreate(conf)

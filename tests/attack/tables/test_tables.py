@@ -17,8 +17,9 @@ from support.tables.jobs import job
 from support.tables.odd_tables import NoExampleError, OddTable, badly_skipped, draw_target, draw_transform, held
 
 from backfill_core.errors import EXIT_COMPLETE, EXIT_STOPPED
-from backfill_spark.driver.attempt import request_stop, run_driver
+from backfill_spark.driver.attempt import run_driver
 from backfill_spark.settings import DriverSettings
+from backfill_spark.stop_signal import StopSignal
 
 ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Pacific/Apia", "America/St_Johns")
 STARTS_MAX = 6
@@ -88,7 +89,7 @@ class Example:
         elif self.stops:
             self.stops -= 1
             self.table.story.append("stop")
-            request_stop(force=self.rng.random() < 0.5)
+            self.stop.ask(force=self.rng.random() < 0.5)
 
     def readable(self):
         """Can plain Spark read the source? Other engines leave out a table feature at times."""
@@ -102,8 +103,13 @@ class Example:
         """Run it to its end; return what is wrong, or nothing."""
         settings = DriverSettings(state_dir=self.folder / "state", cores=2)
         for _ in range(STARTS_MAX):
+            self.stop = StopSignal()
             outcome = run_driver(
-                job(self.source, self.target, **self.spec), settings=settings, observe=self.disturb, spark=self.spark
+                job(self.source, self.target, **self.spec),
+                settings=settings,
+                observe=self.disturb,
+                spark=self.spark,
+                stop=self.stop,
             )
             if outcome.exit_code != EXIT_STOPPED:
                 break

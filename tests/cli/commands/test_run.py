@@ -28,10 +28,11 @@ class ScriptedDriver:
     def __init__(self, script):
         self.script, self.stop = script, threading.Event()
 
-    def request_stop(self, force):
-        self.stop.set()
+    def run_driver(self, backfill, *, settings, observe, starting, stop):
+        with stop.heard_by(lambda request: self.stop.set()):
+            return self.run(observe)
 
-    def run_driver(self, backfill, *, settings, observe, starting):
+    def run(self, observe):
         import os
         os.write(1, b"JVM WORDS\\n")
         progress = Progress(

@@ -19,7 +19,7 @@ from backfill_spark.driver.attempt import RunOutcome
 from backfill_spark.settings import DriverSettings
 
 class Driver:
-    def run_driver(self, backfill, *, settings, observe, starting):
+    def run_driver(self, backfill, *, settings, observe, starting, stop):
         starting("looking at the tables")
         half = Progress(attempt=1, epoch=3, phase="Snapshot", percent=50, rows_total=10, rows_done=5, grid=(50,))
         observe(half)

@@ -1,16 +1,17 @@
 """A job's state is taken out of its target: no run can take it up again, and any writer may use the table."""
 
 import pytest
+from support.drivers.opened_job import looked_at
 from support.tables.jobs import job, make_orders
 from support.tables.other_engine import update
 
 from backfill_core.errors import FencedError, NotFinishedError, StateMismatchError
 from backfill_core.job.owner import released
 from backfill_core.protocol.epochs import txn_version
-from backfill_spark.driver.attempt import request_stop, run_driver
-from backfill_spark.driver.job_context import open_target
+from backfill_spark.driver.attempt import run_driver
 from backfill_spark.driver.release import release
 from backfill_spark.settings import DriverSettings
+from backfill_spark.stop_signal import StopSignal
 
 ROWS = 500
 
@@ -24,19 +25,22 @@ class TestARelease:
         held = job(source, target, barrier={"intervalMs": 200}, throttle={"rowsPerSecond": 0})
         backfill = job(source, target, barrier={"intervalMs": 200})
 
-        assert run_driver(held, settings=settings, observe=lambda _: request_stop(False), spark=spark).exit_code == 10
+        stop = StopSignal()
+        halted = run_driver(held, settings=settings, observe=lambda _: stop.ask(force=False), spark=spark, stop=stop)
+
+        assert halted.exit_code == 10
         with pytest.raises(NotFinishedError, match="0 rows are in the target, attempt 1"):
             release(backfill, settings=settings, spark=spark)
         assert run_driver(backfill, settings=settings, spark=spark).outcome == "Complete"
         with pytest.raises(Exception, match="DomainMetadata"):
             update(target, "id = 1", amount="7.0")
-        before = open_target(spark, backfill)
+        before = looked_at(spark, backfill)
 
         done = release(backfill, settings=settings, spark=spark)
 
         assert "domainMetadata" not in done.features
         update(target, "id = 1", amount="7.0")
-        assert (open_target(spark, backfill).state, open_target(spark, backfill).committer.domains()) == (None, ())
+        assert (looked_at(spark, backfill).state, looked_at(spark, backfill).committer.domains()) == (None, ())
         assert spark.read.format("delta").load(target).count() == ROWS
         with pytest.raises(StateMismatchError, match="no state of this job"):
             release(backfill, settings=settings, spark=spark)
@@ -58,8 +62,8 @@ class TestARelease:
         done = release(one, settings=settings, spark=spark)
 
         assert "domainMetadata" in done.features
-        assert open_target(spark, one).state is None
-        assert open_target(spark, other).state.finished
+        assert looked_at(spark, one).state is None
+        assert looked_at(spark, other).state.finished
 
 
 class TestTheClaims:

@@ -3,12 +3,12 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from support.drivers.opened_job import looked_at
 from support.tables.jobs import job, make_orders
 from support.tables.oracle import rows_in
 
 from backfill_core.errors import TargetTakenError
 from backfill_spark.driver.attempt import run_driver
-from backfill_spark.driver.job_context import open_target
 from backfill_spark.settings import DriverSettings
 from backfill_spark.sinks.delta.sink import DeltaSink
 
@@ -61,8 +61,8 @@ class TestTwoJobsAndOneTarget:
 
     def test_an_unfinished_job_is_named_before_anything_is_read(self, spark, place):
         """The user learns at once which job to finish or release."""
-        one = open_target(spark, place.job("a"))
+        one = looked_at(spark, place.job("a"))
         one.committer.fence(1 << 32 | 1, '{"jobId":"default/a"}', opened_at=None, claim=one.claim)
 
         with pytest.raises(TargetTakenError, match="default/a"):
-            open_target(spark, place.job("b"))
+            looked_at(spark, place.job("b"))

@@ -6,13 +6,13 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from support.drivers.opened_job import opened_job
 from support.tables.jobs import make_orders
 
 from backfill_core.errors import StateMovedError, TransientError
 from backfill_core.protocol.events import WorkCancelled, WorkFailed, WorkFinished
 from backfill_core.protocol.work import ApplyChanges, FileRange, ReadSplit
-from backfill_spark.driver.action_executor import Parts, SparkActionExecutor
-from backfill_spark.rows.transform import Transform
+from backfill_spark.driver.action_executor import SparkActionExecutor
 from backfill_spark.sinks.delta.committer import DeltaCommitter
 from backfill_spark.sinks.delta.sink import DeltaSink
 from backfill_spark.sources.delta.source import DeltaSource
@@ -59,12 +59,8 @@ def executor(spark, tmp_path):
         sink = sink_of(spark, str(tmp_path / "t"), write_mode="Upsert", key=("id",), job_id="j")
         sink.prepare(source.pinned.schema)
         committer = sealer_of(spark, sink.path, app_id=APP, domain="backfill.x")
-        one = SparkActionExecutor(
-            Parts(
-                spark=spark, source=source, sink=sink, committer=committer, transform=Transform(), app_id=APP, attempt=1,
-                write_mode="Upsert", key=("id",), vnodes=8, prefix=(0, 20), opened_at=None,
-            )
-        )  # fmt: skip
+        job = opened_job(spark, source, sink, committer, write_mode="Upsert", key=("id",))
+        one = SparkActionExecutor(job, attempt=1)
         made.append(one)
         return one
 
@@ -111,10 +107,7 @@ class TestEveryPieceOfWorkIsAnsweredOnce:
     def test_when_the_session_is_of_no_use(self, executor):
         """A failure of the clean-up must not hide the answer."""
         one = executor()
-        whole = one._parts
-        one._parts = SimpleNamespace(
-            spark=None, write_mode="Append", sink=whole.sink, source=whole.source, transform=whole.transform
-        )
+        one._job = replace(one._job, spark=None)
 
         assert [type(event) for event in answers(one, BATCH)] == [WorkFailed]
 
@@ -133,7 +126,7 @@ class TestEveryPieceOfWorkIsAnsweredOnce:
     def test_when_a_batch_is_cancelled(self, executor, moment, answer, landed):
         """Java plans for seconds before it notices; but what may be in the target is waited for."""
         one, batch = executor(), replace(BATCH, work_id=70 + landed)  # what is cancelled stays so in this session
-        sink = one._parts.sink
+        sink = one._job.sink
         original = getattr(sink, moment)
 
         def cancelled(*given, **named):
@@ -146,7 +139,7 @@ class TestEveryPieceOfWorkIsAnsweredOnce:
         [event] = answers(one, batch)
 
         assert isinstance(event, answer)
-        assert (one._parts.committer.read_state().txn_version == TXN) is landed
+        assert (one._job.committer.read_state().txn_version == TXN) is landed
 
 
 class TestAMergeWhoseAnswerWasLost:

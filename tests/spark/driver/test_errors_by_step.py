@@ -7,7 +7,6 @@ from.
 import json
 import shutil
 import tomllib
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ from support.tables.jobs import forget_before, make_orders
 
 from backfill_core.errors import BackfillError
 from backfill_spark.delta.location import location, target_location
-from backfill_spark.driver.action_executor import Parts, SparkActionExecutor
+from backfill_spark.driver.job_context import explain
 from backfill_spark.rows.changes import DELETE
 from backfill_spark.rows.transform import Transform
 from backfill_spark.sinks.delta.committer import DeltaCommitter
@@ -91,19 +90,11 @@ class World:
 
     def job(self, run):
         """Run a Spark job as the executor does, and explain what it raises."""
-        executor = SparkActionExecutor(
-            Parts(**dict.fromkeys(field.name for field in fields(Parts)) | {"spark": self.spark})
-        )
         source, sink = DeltaSource(self.spark, self.at, key=()), self.sink()
-        executor._parts = type(
-            "All", (), {"source": source, "sink": sink, "transform": Transform(None, None), "spark": self.spark}
-        )()
         try:
             run()
         except Exception as error:
-            raise executor.explain(error) from error
-        finally:
-            executor.close()
+            raise explain(error, self.spark, "a Spark job", sink, Transform(None, None), source) from error
 
     def fail(self, error):
         raise error

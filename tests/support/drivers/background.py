@@ -7,6 +7,7 @@ from backfill_api.wire import Command
 from backfill_cli.client import find
 from backfill_spark.driver import attempt as driver
 from backfill_spark.settings import DriverSettings
+from backfill_spark.stop_signal import StopSignal
 
 DEADLINE_S = 90
 
@@ -17,6 +18,7 @@ class Running:
     def __init__(self, spark, backfill, state_dir):
         self._spark, self._backfill = spark, backfill
         self._settings = DriverSettings(state_dir=state_dir, cores=2)
+        self._stop = StopSignal()
         self._news = threading.Condition()
         self._progress = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="driver")
@@ -27,13 +29,13 @@ class Running:
 
     def __exit__(self, *_):
         if not self._attempt.done():
-            driver.request_stop(force=True)
+            self._stop.ask(force=True)
         self._thread.shutdown()
 
     def _run(self):
         try:
             return driver.run_driver(
-                self._backfill, settings=self._settings, observe=self._observe, spark=self._spark
+                self._backfill, settings=self._settings, observe=self._observe, spark=self._spark, stop=self._stop
             )  # fmt: skip
         finally:
             with self._news:

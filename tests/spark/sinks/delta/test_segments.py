@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from support.drivers.opened_job import opened_job
 from support.tables.jobs import make_kind, vacuum
 
 from backfill_core.errors import AccountingError
@@ -17,7 +18,7 @@ from backfill_core.positions.file_ranges import file_ranges
 from backfill_core.protocol.actions import Seal
 from backfill_core.protocol.events import WorkFailed, WorkFinished
 from backfill_core.protocol.work import ReadSplit
-from backfill_spark.driver.action_executor import Parts, SparkActionExecutor
+from backfill_spark.driver.action_executor import SparkActionExecutor
 from backfill_spark.rows.transform import Transform
 from backfill_spark.sinks.delta.committer import DeltaCommitter
 from backfill_spark.sinks.delta.sink import DeltaSink
@@ -93,12 +94,10 @@ def world(spark, tmp_path):
 
         def read(self, work_id, start, stop, *cuts, attempt=1):
             """Return the answer to one split."""
-            parts = Parts(
-                spark=spark, source=self.source, sink=self.sink, committer=self.committer, transform=self.transform,
-                app_id="a", attempt=attempt, write_mode=self.mode, key=(), vnodes=8, prefix=tuple(self.prefix),
-                opened_at=None,
-            )  # fmt: skip
-            executor, found = SparkActionExecutor(parts), queue.SimpleQueue()
+            job = opened_job(
+                spark, self.source, self.sink, self.committer, write_mode=self.mode, transform=self.transform
+            )
+            executor, found = SparkActionExecutor(job, attempt=attempt), queue.SimpleQueue()
             self.executor = executor
             made.append(executor)
             executor.start(ReadSplit(work_id, file_ranges(self.prefix, start, stop), start, stop, 1, cuts), found.put)

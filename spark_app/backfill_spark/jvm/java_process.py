@@ -1,8 +1,15 @@
-"""Did the Java process of a session end? Each call into it fails from then on, in words about sockets."""
+"""The Java process beside ours: which signals reach it, and whether it ended.
+
+Every call into a Java that ended fails with an error about sockets.
+"""
 
 from __future__ import annotations
 
-from contextlib import suppress
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from subprocess import TimeoutExpired
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +23,32 @@ if TYPE_CHECKING:
 
 DYING_S = 3.0
 """A process that is being killed drops its connections first."""
+
+_starting = threading.Event()
+"""Is a Java being started now? A fork hook cannot be taken away again, so it asks the process, not an object."""
+
+
+def _after_fork() -> None:
+    if _starting.is_set():
+        for number in (signal.SIGHUP, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+@contextmanager
+def signals_stay_ours() -> Iterator[None]:
+    """Let a Java that starts inside the block ignore SIGHUP and SIGTERM, as pyspark does with SIGINT.
+
+    A terminal that closes, or a service that ends, sends them to every process of the group. Without Java nothing can be
+    committed any more. Java ends with us: its standard input closes then.
+    """
+    _starting.set()
+    try:
+        yield
+    finally:
+        _starting.clear()
 
 
 def java_died(spark: SparkSession | None, error: Exception) -> bool:
@@ -36,7 +69,7 @@ def java_died(spark: SparkSession | None, error: Exception) -> bool:
 
 
 def death(error: Exception) -> JavaDiedError:
-    """Say so."""
+    """Return the error for a Java that ended."""
     return JavaDiedError(
         f"the Java process of Spark ended ({type(error).__name__}).",
         hint="Most often it is killed for want of memory: give it more (BACKFILL_MEMORY), then run the job again.",

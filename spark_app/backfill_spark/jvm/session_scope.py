@@ -1,0 +1,60 @@
+"""The session of one command: the caller's, or one of our own that is stopped afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError
+
+from backfill_spark.jvm.java_process import death, java_died
+from backfill_spark.jvm.session import open_session
+from backfill_spark.settings import DriverSettings
+from backfill_spark.stop_signal import StopSignal
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@contextmanager
+def session_scope(
+    spec_conf: Mapping[str, str],
+    settings: DriverSettings,
+    *,
+    app_name: str,
+    given: SparkSession | None,
+    stop: StopSignal,
+) -> Iterator[SparkSession]:
+    """Yield `given`, or a session with the settings of a spec, local or the cluster's, until the block ends.
+
+    Raises:
+        JavaDiedError: the Java of our own session ended.
+        StoppedEarly: a stop was asked for while Spark started.
+    """
+    if given is not None:
+        yield given
+        return
+    cluster = settings.master == "cluster"
+    session = open_session(
+        app_name=app_name,
+        cores=settings.cores,
+        memory=settings.memory,
+        jars_dir=settings.jars_dir,
+        java_home=settings.java_home,
+        cluster=cluster,
+        conf=spec_conf if cluster else None,
+        spec_conf=None if cluster else spec_conf,
+        stop=stop,
+    )
+    try:
+        yield session
+    except (Py4JError, ConnectionError) as error:
+        raise (death(error) if java_died(session, error) else error) from error
+    finally:
+        try:
+            session.stop()
+        except (Py4JError, ConnectionError) as error:
+            # A Java that ended needs no stop; its end is reported already.
+            if not java_died(session, error):
+                raise

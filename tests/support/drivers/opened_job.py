@@ -1,0 +1,43 @@
+"""Jobs that are open without a driver: a look at a target, and an opened job of parts that a test made."""
+
+from backfill_api.load import load_backfill
+from backfill_core.job.owner import Claim
+from backfill_spark.driver.job_context import JobContext, OpenedJob, Plugins
+from backfill_spark.ports.committer import StoredState
+from backfill_spark.rows.transform import Transform
+from backfill_spark.settings import DriverSettings
+
+
+def looked_at(spark, backfill):
+    """Return what `backfill status` sees: the target, and the job's state in it."""
+    with JobContext.open(backfill, DriverSettings(), command="test", spark=spark) as context:
+        return context
+
+
+def opened_job(spark, source, sink, committer, *, write_mode="Append", key=(), transform=None):
+    """Return a job of these parts, as the driver has it once all of them were checked; the source is pinned."""
+    backfill = load_backfill(
+        {
+            "apiVersion": "backfill.dev/v1alpha1",
+            "kind": "Backfill",
+            "metadata": {"name": "parts"},
+            "spec": {
+                "source": {"type": "Delta", "delta": {"path": source.path, "key": list(key)}},
+                "target": {"type": "Delta", "delta": {"path": sink.path, "writeMode": write_mode}},
+                "strategy": {"type": "Snapshot", "snapshot": {"vnodes": 8}},
+            },
+        }
+    )
+    return OpenedJob(
+        spark=spark,
+        backfill=backfill,
+        plugins=Plugins.of(backfill),
+        sink=sink,
+        committer=committer,
+        stored=StoredState(text=None, table_version=-1, txn_version=None),
+        state=None,
+        claim=Claim("backfill.parts", backfill.job_id, shares=False, begins=True),
+        source=source,
+        transform=transform or Transform(),
+        pinned=source.pinned,
+    )
