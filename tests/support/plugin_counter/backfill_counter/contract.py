@@ -1,0 +1,44 @@
+"""What the distribution adds to a spec: a strategy and a source named Counter, and a target named List."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, StrictInt
+
+from backfill_api.spec.bounds import Columns
+from backfill_api.spec.params import SourceAbility, SourceParams, StrategyParams, TargetParams, Variant
+
+
+class CounterParams(StrategyParams):
+    """The numbers of all partitions, range by range."""
+
+    MAY_CHANGE: ClassVar[frozenset[str]] = frozenset({"range_max"})
+
+    range_max: Annotated[StrictInt, Field(ge=1, le=1000)] = 12
+    """Offsets that are read at once."""
+
+
+class CounterSource(SourceParams):
+    """Partitions of numbers that grow."""
+
+    key: Columns = ("number",)
+    """Columns that identify a row."""
+
+    partitions: Annotated[StrictInt, Field(ge=1, le=64)]
+    """How many partitions there are at the start."""
+
+
+class ListTarget(TargetParams):
+    """A list in memory, which cannot be merged into."""
+
+    write_mode: Literal["Append"] = "Append"
+    """`Append`: every row once."""
+
+    existing_rows: Literal["Refuse"] = "Refuse"
+    """A list that has rows and no state is refused."""
+
+
+STRATEGY = Variant("Counter", CounterParams, needs=frozenset({SourceAbility.OFFSETS}))
+SOURCE = Variant("Counter", CounterSource, abilities=frozenset({SourceAbility.OFFSETS}))
+TARGET = Variant("List", ListTarget)
