@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache
 from pathlib import Path
@@ -69,6 +69,26 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
+class Promise:
+    """What a target must hold, and what it may hold besides: what compaction removed, for a reader that came before."""
+
+    rows: Counter[Row]
+    optional: Counter[Row] = field(default_factory=Counter)
+
+    def missing(self, found: Counter[Row]) -> list[Row]:
+        """Return what is not there, in order."""
+        return sorted((self.rows - found).elements())
+
+    def surplus(self, found: Counter[Row]) -> list[Row]:
+        """Return what is there too often, in order."""
+        return sorted((found - self.rows - self.optional).elements())
+
+    def kept_by(self, found: Counter[Row]) -> bool:
+        """Are these the rows?"""
+        return not self.missing(found) and not self.surplus(found)
+
+
+@dataclass(frozen=True, slots=True)
 class Compared:
     """What a target with some state is compared with: a version of the source, and is all of it there?"""
 
@@ -85,8 +105,8 @@ class Opened(Protocol):
     def effect(self, work: Work) -> Effect:
         """Return what a piece of history or change work does."""
 
-    def wanted(self, work: Verify) -> Counter[Row]:
-        """Return the rows that a receipt compares the target with."""
+    def wanted(self, work: Verify, progress: Progress) -> Promise:
+        """Return what a receipt compares the target with; `progress` is what the target's state says."""
 
 
 # ------------------------------------------------------------------ one world
@@ -109,10 +129,18 @@ class Model(Protocol):
         """Make the source."""
 
     @staticmethod
+    def spec(given: Scenario) -> BackfillSpec:
+        """Return what the strategy is built from; source and target have no place in the simulation."""
+
+    @staticmethod
     def compared(progress: Progress) -> Compared:
         """Return what a real target is compared with."""
 
     # -------------------------------------------------------------- the source
+    @property
+    def met(self) -> Mapping[str, int]:
+        """Return how often the source came into which situation; `WORTH` counts them."""
+
     def change_source(self) -> None:
         """Commit something to the source."""
 
@@ -123,7 +151,7 @@ class Model(Protocol):
         """Open an attempt; `txn` is the newest transaction version in the target."""
 
     # -------------------------------------------------------------- a stored state
-    def expected(self, progress: Progress) -> Counter[Row]:
+    def expected(self, progress: Progress) -> Promise:
         """Return the rows that a target with this state must hold: the core invariant."""
 
     def held(self, progress: Progress) -> Region:
@@ -154,8 +182,8 @@ class Model(Protocol):
     def check_start(self, progress: Progress, work: Work) -> None:
         """Hold the start of work to the newest state."""
 
-    def check_merge(self, progress: Progress, work: Work, txn: int) -> Counter[Row]:
-        """Hold a MERGE to the state that announced it; return the rows of the target after it."""
+    def check_merge(self, progress: Progress, work: Work, txn: int) -> Promise:
+        """Hold a MERGE to the state that announced it; return what the target holds after it."""
 
 
 # ------------------------------------------------------------------ finding them

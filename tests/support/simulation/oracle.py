@@ -10,8 +10,8 @@ import json
 from collections import Counter
 from dataclasses import dataclass, field
 
-from support.simulation.law import Broken, demand
-from support.simulation.model import Model, Progress, WorkKind
+from support.simulation.law import demand
+from support.simulation.model import Model, Progress, Promise, WorkKind
 from support.simulation.region import Region
 from support.simulation.scenario import Scenario
 from support.simulation.tables import APPEND, Commit, Row, Target
@@ -122,10 +122,9 @@ class Oracle:
         self._compare(commit.rows, self._model.check_merge(announced, work, commit.txn), f"MERGE of {work}")
 
     @staticmethod
-    def _compare(found: Counter[Row], wanted: Counter[Row], where: str) -> None:
-        if found != wanted:
-            missing, surplus = wanted - found, found - wanted
-            raise Broken(f"{where}: missing {sorted(missing.elements())[:5]}, surplus {sorted(surplus.elements())[:5]}")
+    def _compare(found: Counter[Row], promise: Promise, where: str) -> None:
+        missing, surplus = promise.missing(found), promise.surplus(found)
+        demand(not missing and not surplus, f"{where}: missing {missing[:5]}, surplus {surplus[:5]}")
 
     # ------------------------------------------------------------------ work
     def on_start(self, attempt: int, work: Work, now_s: float, in_flight: int) -> None:

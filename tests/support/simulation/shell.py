@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from support.simulation.law import demand
 from support.simulation.model import Merging, Staging, WorkKind
+from support.simulation.oracle import StoredState
 from support.simulation.tables import Row
 
 from backfill_core.errors import BackfillError, StagedFilesGoneError, TargetChangedError, TransientError
@@ -273,9 +274,9 @@ class Shell:
         )
 
     def _verify(self, work: Verify) -> Verified:
-        wanted = self._opened.wanted(work)
-        found = self._world.target.commits[work.target_version].rows
-        wrong = () if wanted == found else (VnodeMismatch(0, wanted.total(), found.total()),)
+        compared = self._world.target.commits[work.target_version]
+        wanted, found = self._opened.wanted(work, StoredState.read(compared.state).progress), compared.rows
+        wrong = () if wanted.kept_by(found) else (VnodeMismatch(0, wanted.rows.total(), found.total()),)
         receipt = Receipt(work.source_version, work.target_version, work.epoch, found.total(), 1, "", wrong, 0.1)
         return Verified(work.work_id, receipt)
 

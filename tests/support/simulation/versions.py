@@ -73,19 +73,19 @@ class VersionedTable:
         self._versions.append(state)
         self.changes.append(tuple(made))
 
-    def _change(self, deed: str, state: dict[int, int]) -> list[Change]:
+    def _change(self, kind: str, state: dict[int, int]) -> list[Change]:
         version, stamp = len(self._versions), next(self._stamp)
-        if deed == INSERT or not state:
+        if kind == INSERT or not state:
             key = next(self._keys)
             state[key] = stamp
             return [Change(version, INSERT, key, stamp)]
         key = self._rng.choice(sorted(state))
-        if deed == UPDATE:
+        if kind == UPDATE:
             state[key] = stamp
             return [Change(version, UPDATE, key, stamp)]
         removed = state.pop(key)
         gone = Change(version, DELETE, key, removed)
-        if deed == DELETE:
+        if kind == DELETE:
             return [gone]
         other = next(self._keys)
         state[other] = removed

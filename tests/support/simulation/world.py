@@ -19,9 +19,7 @@ from support.simulation.oracle import Oracle
 from support.simulation.scenario import Scenario
 from support.simulation.shell import Shell
 from support.simulation.tables import UPSERT, Target
-from support.tables.jobs import job
 
-from backfill_api.spec.spec import BackfillSpec
 from backfill_core.job.job import JobSettings
 from backfill_core.job.state import JobState
 from backfill_core.protocol.actions import Finish
@@ -48,7 +46,7 @@ class World:
         self.model = model_of(given.strategy)(given)
         self.target = Target()
         self.oracle = Oracle(self.model, self.target, given)
-        self.spec = self._spec()
+        self.spec = self.model.spec(given)
         self.now_s = 0.0
         self.steps = self.crashes = self.stops = self.vacuums = self.others = 0
         self.history: list[str] = []
@@ -65,12 +63,6 @@ class World:
             # Every other world, so that both ways are walked.
             proves_key=given.mode == UPSERT and given.seed % 2 == 0,
         )
-
-    def _spec(self) -> BackfillSpec:
-        """Return what the strategy is built from; source and target of the simulation have no place."""
-        where = {"transform": {"where": "value > 0"}} if self.given.filters else {}
-        target = {"writeMode": self.given.mode}
-        return job("/source", "/target", strategy={"type": self.given.strategy}, target=target, **where).spec
 
     # ------------------------------------------------------------------ time
     @property
@@ -193,6 +185,7 @@ class World:
         shell = self._shell
         assert shell is not None
         if finish.outcome == "Complete":
+            demand(not shell.busy, "complete with work under way")
             self._end()
             return
         if finish.outcome == "Stopped":

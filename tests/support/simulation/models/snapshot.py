@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from support.simulation.law import demand
-from support.simulation.model import Compared, Cost, Effect, Merging, Progress, Staging, WorkKind
+from support.simulation.model import Compared, Cost, Effect, Merging, Progress, Promise, Staging, WorkKind
 from support.simulation.region import Region, Span
 from support.simulation.scenario import Scenario
 from support.simulation.tables import APPEND, CHANGELOG, UPSERT, Row
 from support.simulation.versions import INSERT, VersionedTable
+from support.tables.jobs import job
 
 from backfill_api.spec.spec import BackfillSpec
 from backfill_core import strategies
@@ -61,6 +62,7 @@ class SnapshotModel:
         "splits": 500,
         "acks": 400,
         "began_paused": 40,
+        "versions": 1000,
     }
     IN_FLIGHT_MAX: ClassVar[int] = 4
     AHEAD_RATE: ClassVar[int | None] = 100_000
@@ -78,12 +80,23 @@ class SnapshotModel:
         )
 
     @staticmethod
+    def spec(given: Scenario) -> BackfillSpec:
+        """See `Model`."""
+        where = {"transform": {"where": "value > 0"}} if given.filters else {}
+        return job("/source", "/target", target={"writeMode": given.mode}, **where).spec
+
+    @staticmethod
     def compared(progress: Progress) -> Compared:
         """See `Model`."""
         stored = Stored.of(progress)
         return Compared(stored.version if stored.copying else stored.consumed, complete=not stored.copying)
 
     # -------------------------------------------------------------- the source
+    @property
+    def met(self) -> Mapping[str, int]:
+        """Return how many versions were made."""
+        return {"versions": self.table.version}
+
     def change_source(self) -> None:
         """See `Model`."""
         self.table.commit()
@@ -110,10 +123,10 @@ class SnapshotModel:
         return opened
 
     # -------------------------------------------------------------- a stored state
-    def expected(self, progress: Progress) -> Counter[Row]:
+    def expected(self, progress: Progress) -> Promise:
         """See `Model`."""
         stored = Stored.of(progress)
-        return self.rows_of(stored.version, stored.done if stored.copying else None, stored.consumed)
+        return Promise(self.rows_of(stored.version, stored.done if stored.copying else None, stored.consumed))
 
     def rows_of(self, version: int, done: tuple[tuple[int, int], ...] | None, consumed: int) -> Counter[Row]:
         """Return the rows of a target: of some intervals of the pinned version, or of all of it with its changes."""
@@ -183,7 +196,7 @@ class SnapshotModel:
         if self.txn_of(work) is not None:
             demand(not Stored.of(progress).copying, "changes before the snapshot is sealed (R-SNAP-9)")
 
-    def check_merge(self, progress: Progress, work: Work, txn: int) -> Counter[Row]:
+    def check_merge(self, progress: Progress, work: Work, txn: int) -> Promise:
         """It was announced by the newest seal, and brings the target to its last version."""
         assert isinstance(work, ApplyChanges)
         stored = Stored.of(progress)
@@ -191,7 +204,7 @@ class SnapshotModel:
         assert stored.merging is not None
         demand(stored.merging["txn"] == work.txn_version == txn, "a MERGE ran under another number")
         demand((stored.consumed, stored.merging["upto"]) == (work.after, work.upto), "not the announced MERGE")
-        return self.table.view(work.upto)
+        return Promise(self.table.view(work.upto))
 
 
 class OpenedSnapshot:
@@ -230,9 +243,9 @@ class OpenedSnapshot:
             rows = [(key, value) for _, _, key, value in rows if table.passes(value)]
         return Staging((rows,), lambda files: ChangesApplied(work.work_id, len(rows), files))
 
-    def wanted(self, work: Verify) -> Counter[Row]:
-        """See `Opened`."""
-        return self._model.rows_of(self._version, work.done, work.source_version)
+    def wanted(self, work: Verify, progress: Progress) -> Promise:
+        """See `Opened`; the work alone says what is compared."""
+        return Promise(self._model.rows_of(self._version, work.done, work.source_version))
 
 
 MODEL = SnapshotModel
