@@ -3,7 +3,7 @@
 import tomllib
 from pathlib import Path
 
-from backfill_cli import client
+from backfill import control as client
 from backfill_core import errors
 from backfill_spark import settings
 
@@ -55,6 +55,7 @@ HINTS = {
     "TargetIsSource": "Choose a target that is another table than the source, in a folder of its own.",
     "PermissionDenied": "Give the user of the driver read access to the source, and write access to the target and its log.",
     "TargetSchemaMismatch": "Let `spec.transform.select` yield the columns of the target in its types, or choose a new target.",
+    "SessionUnfit": "Add the lines that the message shows to the session's builder, and build it anew; or give no session. See `docs/python.md`.",
     "NotFinished": "Let the job finish, or give it up with `backfill release --force`; its rows stay in the target.",
     "JarsMissing": "Check the network and the package mirrors, or set `BACKFILL_JARS_DIR` to a folder that has the jars.",
     "JavaMissing": "Install Java 17 or 21, or point `JAVA_HOME` at one.",

@@ -125,6 +125,13 @@ class JavaMissingError(BackfillError):
     exit_code = 29
 
 
+class SessionUnfitError(BackfillError):
+    """The Spark session that was given cannot run a job; the hint has the lines that it lacks."""
+
+    reason = "SessionUnfit"
+    exit_code = 32
+
+
 class NotFinishedError(BackfillError):
     """What was asked for needs a job that is finished."""
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 from support.repository import ROOT
 
-from backfill_cli import client
+from backfill import control as client
 from backfill_core import errors
 from backfill_spark import settings
 

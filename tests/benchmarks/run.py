@@ -28,8 +28,8 @@ from support.bench_report import write_report  # noqa: E402
 from support.tables.jobs import job, write_yaml  # noqa: E402
 from support.tables.oracle import seals  # noqa: E402
 
+from backfill.control import NotRunningError, find  # noqa: E402
 from backfill_api.wire import Command, PauseCommand, ThrottleCommand  # noqa: E402
-from backfill_cli.client import NotRunningError, find  # noqa: E402
 from backfill_spark.driver.attempt import run_driver  # noqa: E402
 from backfill_spark.jvm.session import open_session  # noqa: E402
 from backfill_spark.rows.verification import take_receipt  # noqa: E402

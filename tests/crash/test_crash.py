@@ -25,8 +25,8 @@ from support.tables.jobs import write_yaml
 from support.tables.oracle import seals, violations
 from support.tables.other_engine import append
 
+from backfill.control import NotRunningError, find
 from backfill_api.wire import Command, StopCommand, ThrottleCommand
-from backfill_cli.client import NotRunningError, find
 from backfill_spark.crash_points import CRASH_POINTS
 
 KILLS = int(os.environ.get("BACKFILL_KILLS", "60"))

@@ -10,9 +10,9 @@ from typing import Any
 import click
 from rich.console import Console
 
+from backfill.control import Client, CommandRefusedError, NotAcknowledgedError, NotRunningError, find
 from backfill_api.status.receipt import Receipt
 from backfill_api.wire import Ack, Command, PauseCommand, StopCommand, ThrottleCommand
-from backfill_cli.client import Client, CommandRefusedError, NotAcknowledgedError, NotRunningError, find
 from backfill_cli.commands.options import FILE, JOB, WAIT, beside, job_of, leave, parsed, read, spark_settings
 from backfill_cli.terminal.amounts import parse_duration_s, parse_rate
 from backfill_cli.terminal.view import show_receipt

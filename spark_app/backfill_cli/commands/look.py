@@ -14,10 +14,12 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from backfill.control import Client, NotRunningError, find
+from backfill.status import Status, of_target
+from backfill.words import one_line
 from backfill_api.spec.spec import Backfill
-from backfill_cli.client import Client, NotRunningError, find
 from backfill_cli.commands.options import FILE, JOB, OUTPUT, beside, read, spark_settings
-from backfill_cli.terminal.view import one_line, show_plan, show_progress
+from backfill_cli.terminal.view import show_plan, show_progress
 from backfill_spark.control.local_registry import running
 from backfill_spark.driver.lines import progress_words
 from backfill_spark.settings import DriverSettings
@@ -143,9 +145,7 @@ def _watch(client: Client, output: str, *, grid: bool) -> None:
 
 
 def _show_stored(backfill: Backfill, output: str, settings: DriverSettings) -> None:
-    from backfill_cli.stored import stored_words
-
-    words = stored_words(backfill, settings)
+    words = _stored_words(of_target(backfill, settings, None))
     if output != "table":
         say(words, output)
         return
@@ -153,6 +153,30 @@ def _show_stored(backfill: Backfill, output: str, settings: DriverSettings) -> N
     for name, value in words.items():
         table.add_row(f"[dim]{name}[/]", str(value))
     Console().print(table)
+
+
+def _stored_words(found: Status) -> dict[str, Any]:
+    """Return what the target holds as names and values for people."""
+    if found.state == "NotStarted":
+        return {"jobId": found.job_id, "state": "not started: the target holds no state of this job"}
+    receipt = found.receipt
+    return {
+        "jobId": found.job_id,
+        "state": "finished" if found.state == "Finished" else "not running; `backfill run` goes on from here",
+        "phase": found.phase,
+        "attempt": found.attempt,
+        "epoch": found.epoch,
+        "percent": found.percent,
+        "rowsTotal": found.rows_total,
+        "rowsDone": found.rows_done,
+        **({} if found.rows_filtered is None else {"rowsFiltered": found.rows_filtered}),
+        "changesDone": found.changes_done,
+        "consumedVersion": found.consumed_version,
+        "targetVersion": found.target_version,
+        "paused": found.paused,
+        "throttleRowsPerSecond": found.throttle_rows_per_second,
+        "receipt": None if receipt is None else f"{'different' if receipt.mismatches else 'equal'}, {receipt.rows:,} rows",
+    }  # fmt: skip
 
 
 @click.command()

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 from rich.console import Console
 from rich.text import Text
 
+from backfill.words import filtered_words, one_line, show_seconds
 from backfill_api.spec.spec import Backfill
 from backfill_api.status.progress import Progress
 from backfill_cli.commands.options import EXIT_INTERRUPTED, terminal
-from backfill_cli.terminal.amounts import show_seconds
 from backfill_cli.terminal.screen import SHOW_CURSOR, Screen
 from backfill_cli.terminal.streams import Out, own_streams
 from backfill_cli.terminal.telling import JSON_EVERY_S, LINE_EVERY_S, Redrawn, Teller
-from backfill_cli.terminal.view import filtered_words, one_line, show_progress, show_receipt
+from backfill_cli.terminal.view import show_progress, show_receipt
 from backfill_spark.control.local_registry import control_file, make_state_folder
 from backfill_spark.control.wire import receipt_words
 from backfill_spark.driver.lines import Lines, clock, json_line, progress_words

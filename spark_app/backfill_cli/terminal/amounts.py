@@ -1,9 +1,8 @@
-"""Rates, durations and times as people type and read them."""
+"""Rates, durations and sizes as people type them."""
 
 from __future__ import annotations
 
 import re
-from datetime import datetime
 
 from backfill_spark.settings import MEMORY_PATTERN
 
@@ -59,30 +58,3 @@ def parse_memory(text: str) -> str:
     if re.fullmatch(MEMORY_PATTERN, text) is None or not text.isalnum():
         raise ValueError(f"invalid memory size {text!r}: write 4g or 512m")
     return text
-
-
-def show_rows(count: int) -> str:
-    """Return a count with thousands marked."""
-    return f"{count:,}"
-
-
-def show_bytes(size_bytes: int) -> str:
-    """Return a size in its largest decimal unit."""
-    for unit, size in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if size_bytes >= size:
-            return f"{size_bytes / size:.1f} {unit}"
-    return f"{size_bytes} B"
-
-
-def show_seconds(seconds: int) -> str:
-    """Return a duration in its two largest units."""
-    for size, name, small, small_name in ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
-        if seconds >= size:
-            rest = seconds % size // small
-            return f"{seconds // size} {name} {rest} {small_name}" if rest else f"{seconds // size} {name}"
-    return f"{seconds} s"
-
-
-def show_clock(moment: str) -> str:
-    """Return an RFC 3339 moment as local time of day."""
-    return datetime.fromisoformat(moment).astimezone().strftime("%H:%M:%S")

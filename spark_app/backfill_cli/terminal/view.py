@@ -12,15 +12,23 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from backfill.words import (
+    PHASE_WORDS,
+    STEP_WORDS,
+    eta_words,
+    filtered_words,
+    show_bytes,
+    show_clock,
+    show_rows,
+    show_seconds,
+    state_words,
+)
 from backfill_api.status.plan import Plan
 from backfill_api.status.progress import Progress, StepProgress
 from backfill_api.status.receipt import Receipt
 from backfill_api.wire import Ack
-from backfill_cli.terminal.amounts import show_bytes, show_clock, show_rows, show_seconds
 
 SHADES = "·░▒▓█"
-PHASE_WORDS = {"Snapshot": "reading the snapshot", "CatchUp": "replaying changes", "Live": "following changes"}
-STEP_WORDS = {"Start": "start", "Copy": "copy", "KeyProof": "key proof", "CatchUp": "catch-up", "Receipt": "receipt"}
 ACKS_SHOWN_MAX = 3
 MISMATCHES_SHOWN_MAX = 10
 FRAME_LINES, FRAME_COLUMNS = 2, 4
@@ -196,8 +204,8 @@ def _left(progress: Progress) -> list[tuple[int, str, str]]:
     return [
         (2, "rate", rate),
         (4, "limit", "none" if limit is None else f"{show_rows(limit)} rows/s{until}"),
-        (2, "ETA", _left_words(progress)),
-        (3, "state", _state(progress)),
+        (2, "ETA", eta_words(progress)),
+        (3, "state", state_words(progress)),
     ]
 
 
@@ -214,24 +222,6 @@ def _right(progress: Progress) -> list[tuple[int, str, str]]:
     ]
 
 
-def _state(progress: Progress) -> str:
-    """Return what is held; the reason says by whom."""
-    if progress.stopping:
-        return "stopping"
-    if progress.paused is not None:
-        what = "everything" if progress.paused == "All" else "snapshot"
-        return f"{what} paused{', quiet' if progress.quiet else ''}"
-    return "caught up" if progress.caught_up else "running" if progress.attempt else "starting"
-
-
-def _left_words(progress: Progress) -> str:
-    if progress.eta_seconds is None:
-        return "-"
-    low, high = progress.eta_seconds_low, progress.eta_seconds_high
-    interval = f" ({show_seconds(low)} to {show_seconds(high)})" if low is not None and high is not None else ""
-    return show_seconds(progress.eta_seconds) + interval
-
-
 def show_grid(grid: Sequence[int]) -> str:
     """Return one character for each part of the snapshot; any row sealed shows, and full means all of it."""
     return "".join(SHADES[0 if cell <= 0 else 4 if cell >= 100 else 1 + cell * 3 // 100] for cell in grid)
@@ -239,31 +229,6 @@ def show_grid(grid: Sequence[int]) -> str:
 
 def _colour(progress: Progress) -> str:
     return "yellow" if progress.paused else "green" if progress.caught_up else "blue"
-
-
-def one_line(progress: Progress, *, elapsed_s: float | None = None) -> str:
-    """Return the status as one line, for logs."""
-    if not progress.attempt:
-        words = [progress.reason or "starting"]
-    else:
-        rows = f"{show_rows(progress.rows_done)} of {show_rows(progress.rows_total)} rows"
-        words = [
-            f"{progress.step or progress.phase} {progress.percent} % {rows}{filtered_words(progress.rows_filtered)}",
-            f"{show_rows(progress.rows_per_second)} rows/s",
-        ]
-        if progress.eta_seconds is not None:
-            words.append(f"ETA {_left_words(progress)}")
-        behind = f"lag {progress.lag_versions} versions, {progress.lag_seconds} s"
-        words += [f"epoch {progress.epoch}", behind]
-    if elapsed_s is not None:
-        words.append(f"running for {show_seconds(int(elapsed_s))}")
-    reason = f"; {progress.reason}" if progress.attempt and progress.reason else ""
-    return ", ".join(words) + reason + "".join(f"; warning: {one}" for one in progress.warnings)
-
-
-def filtered_words(rows: int | None) -> str:
-    """Return how many rows a filter left out, to be put behind those that passed; nothing where there are none."""
-    return f", {rows:,} filtered out" if rows else ""
 
 
 def _verdict(receipt: Receipt) -> str:

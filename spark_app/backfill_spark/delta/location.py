@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +15,9 @@ from backfill_spark.jvm.errors import JAVA_ERRORS, causes, first_line, is_a
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+
+_FOLDER: ContextVar[Path] = ContextVar("folder", default=Path())
+"""What relative paths are relative to."""
 
 SPARK_CATALOG = "spark_catalog"
 SOURCE_PATH, TARGET_PATH = "spec.source.delta.path", "spec.target.delta.path"
@@ -27,6 +32,16 @@ JARS = {
     "oss": "org.apache.hadoop:hadoop-aliyun",
     "cosn": "org.apache.hadoop:hadoop-cos",
 }
+
+
+@contextmanager
+def relative_to(folder: Path) -> Iterator[None]:
+    """Take relative paths as relative to a folder while the block runs, on this thread; else to the working directory."""
+    token = _FOLDER.set(folder)
+    try:
+        yield
+    finally:
+        _FOLDER.reset(token)
 
 
 def location(spark: SparkSession, path: str | None, table: str | None) -> str:
@@ -97,7 +112,7 @@ def one_spelling(spark: SparkSession, text: str, *, field: str) -> str:
 def _resolved(path: str, field: str) -> str:
     try:
         # Two leading slashes are a host for some: POSIX leaves their meaning open.
-        return "/" + str(Path(path).expanduser().resolve()).lstrip("/")
+        return "/" + str((_FOLDER.get() / Path(path).expanduser()).resolve()).lstrip("/")
     except (RuntimeError, OSError) as error:
         raise InvalidSpecError(f"{field}: {path!r} cannot be followed: {error}.", hint="Write it in full.") from error
 

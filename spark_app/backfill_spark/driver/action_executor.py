@@ -111,6 +111,7 @@ class SparkActionExecutor:
     def close(self) -> None:
         """Wait for nothing: what still runs is cancelled by the session's end or by the caller."""
         self._copies.restore()
+        self._workers.close()
 
     def tidy(self) -> None:
         """Remove what was staged and given up; only once the job is complete, when nothing is sealed any more."""

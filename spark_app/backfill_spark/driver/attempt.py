@@ -64,6 +64,8 @@ class RunOutcome:
     hint: str
     progress: Progress | None
     receipt: Receipt | None
+    error: BackfillError | None = None
+    """Why it failed."""
 
 
 @dataclass(frozen=True)
@@ -267,4 +269,4 @@ def _next_state(opened: OpenedJob, moment: Now) -> JobState:
 
 
 def _failed(error: BackfillError, progress: Progress | None, receipt: Receipt | None) -> RunOutcome:
-    return RunOutcome("Failed", error.exit_code, error.reason, error.message, error.hint, progress, receipt)
+    return RunOutcome("Failed", error.exit_code, error.reason, error.message, error.hint, progress, receipt, error)

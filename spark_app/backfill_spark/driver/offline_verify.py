@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from backfill_api.spec.spec import Backfill
 from backfill_api.status import receipt as words
@@ -13,9 +13,12 @@ from backfill_spark.driver.event_loop import now
 from backfill_spark.driver.job_context import JobContext
 from backfill_spark.settings import DriverSettings
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 
 def verify_offline(
-    backfill: Backfill, *, settings: DriverSettings, explain: bool = False
+    backfill: Backfill, *, settings: DriverSettings, explain: bool = False, spark: SparkSession | None = None
 ) -> tuple[words.Receipt, list[tuple[str, dict[str, Any]]]]:
     """Take a receipt of a target at its newest version; with `explain` also rows that differ.
 
@@ -23,7 +26,7 @@ def verify_offline(
         StateMismatchError: the target has no state of this job.
         BackfillError: a table cannot be opened.
     """
-    with JobContext.open(backfill, settings, command="verify") as context:
+    with JobContext.open(backfill, settings, command="verify", spark=spark) as context:
         state = context.state
         if state is None:
             raise StateMismatchError("the target has no state of this job.", hint="Run the job first.")

@@ -11,6 +11,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from backfill_spark.jvm.session import POOLS_FILE
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -26,7 +28,10 @@ class CopyPriority:
 
     def __init__(self, spark: SparkSession) -> None:
         """Take the session; nothing is changed yet."""
-        local = spark.sparkContext.master.startswith("local")
+        # The threads of a session that is not ours are other work's too, and few users may raise a priority again.
+        context = spark.sparkContext
+        ours = context.getConf().get("spark.scheduler.allocation.file") == f"file:{POOLS_FILE}"
+        local = ours and context.master.startswith("local")
         pid = int(spark._jvm.java.lang.ProcessHandle.current().pid()) if local else 0  # type: ignore[union-attr]
         self._tasks = Path(f"/proc/{pid}/task")
         self._seen: set[int] = set()

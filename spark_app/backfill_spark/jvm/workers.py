@@ -14,7 +14,7 @@ class Workers:
         """Start none before there is work."""
         self._most = most
         self._name = name
-        self._waiting: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._free = threading.Semaphore(0)
         self._count = 0
 
@@ -25,7 +25,12 @@ class Workers:
             self._count += 1
             threading.Thread(target=self._run, name=f"{self._name} {self._count}", daemon=True).start()
 
+    def close(self) -> None:
+        """End each thread once it is free; the process may outlive the job. Nothing may be submitted afterwards."""
+        for _ in range(self._count):
+            self._waiting.put(None)
+
     def _run(self) -> None:
-        while True:
-            self._waiting.get()()
+        while (run := self._waiting.get()) is not None:
+            run()
             self._free.release()

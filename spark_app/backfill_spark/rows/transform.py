@@ -43,7 +43,7 @@ class Transform:
 
     def output_schema(self, spark: SparkSession, schema: StructType) -> StructType:
         """Return the columns that rows of `schema` become."""
-        return self.apply(spark.createDataFrame([], schema)).schema
+        return self.apply(_no_rows(spark, schema)).schema
 
     def check(self, empty: DataFrame, *, changelog: bool = False) -> None:
         """Analyse the expressions against an empty frame with the source's columns.
@@ -52,7 +52,7 @@ class Transform:
             InvalidTransformError: names the field (`spec.transform.select[2]`), the expression and the hint.
         """
         # A relation of its own: the plan has one leaf, and no column that only files have (`_metadata`).
-        empty = empty.sparkSession.createDataFrame([], empty.schema)
+        empty = _no_rows(empty.sparkSession, empty.schema)
         if self.select is not None and not self.select:
             raise InvalidTransformError("spec.transform.select is empty.", hint="Name a column, or leave it out.")
         self._check_select(empty)
@@ -155,6 +155,13 @@ class _Computed:
 
     columns: tuple[str, ...]
     hashes: tuple[tuple[int, ...], ...]
+
+
+def _no_rows(session: SparkSession, schema: StructType) -> DataFrame:
+    """Return a relation of a schema that is empty; pyspark's own would make this session the active one of the process."""
+    nothing: Any = session._jvm.java.util.ArrayList()
+    made: Any = session._jsparkSession.createDataFrame(nothing, session._jsparkSession.parseDataType(schema.json()))
+    return DataFrame(made, session)
 
 
 def _local(rows: DataFrame) -> DataFrame:

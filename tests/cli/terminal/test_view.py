@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from backfill.words import one_line
 from backfill_api.status.plan import Plan, PlanWarning
 from backfill_api.status.progress import Progress
 from backfill_api.status.receipt import Mismatch, Receipt
 from backfill_api.wire import Ack
 from backfill_cli.commands.run import STOPPING
-from backfill_cli.terminal.view import SHADES, one_line, show_grid, show_plan, show_progress, show_receipt
+from backfill_cli.terminal.view import SHADES, show_grid, show_plan, show_progress, show_receipt
 
 BUSY = Progress(
     attempt=2, epoch=41, phase="Snapshot", percent=36, rows_total=3_000_000, rows_done=1_089_000, changes_done=120,

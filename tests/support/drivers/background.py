@@ -3,8 +3,8 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+from backfill.control import find
 from backfill_api.wire import Command
-from backfill_cli.client import find
 from backfill_spark.driver import attempt as driver
 from backfill_spark.settings import DriverSettings
 from backfill_spark.stop_signal import StopSignal

@@ -31,6 +31,7 @@ from backfill_spark.delta.log import LOG_ERRORS
 from backfill_spark.delta.properties import PHYSICAL_NAME
 from backfill_spark.jvm.errors import JAVA_ERRORS, first_line, whole_text
 from backfill_spark.jvm.failures import Trouble, is_about, trouble_of
+from backfill_spark.jvm.session import twin
 from backfill_spark.rows.changes import DELETE
 from backfill_spark.rows.columns import nullable, quoted, unused
 from backfill_spark.sinks.delta import checks, dictionaries, new_table
@@ -314,7 +315,7 @@ class DeltaSink:
         commit, during it and after it. One MERGE; deletion vectors keep it from rewriting untouched rows.
         """
         # Settings of a MERGE are a session's, and other threads write too: hence a session of its own.
-        session = self._spark.newSession()
+        session = twin(self._spark)
         session.conf.set("spark.databricks.delta.write.txnAppId", app_id)
         session.conf.set("spark.databricks.delta.write.txnVersion", str(txn_version))
         session.conf.set("spark.databricks.delta.merge.materializeSource", "none")

@@ -1,8 +1,9 @@
-"""Talks to a running driver."""
+"""Commands a driver that runs on this machine: in this process, or in another one."""
 
 from __future__ import annotations
 
 import json
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -21,6 +22,9 @@ REVISIONS_TRIED_MAX = 10
 GATHER_S = 30.0
 """How long one request waits at the server; a longer wait is several requests."""
 
+RECEIPT_WAIT_S = 3600.0
+RECEIPT_LOOK_S = 0.2
+
 
 class NotRunningError(BackfillError):
     """No driver of the job runs on this machine, or several do and none was named."""
@@ -37,7 +41,7 @@ class CommandRefusedError(BackfillError):
 
 
 class NotAcknowledgedError(BackfillError):
-    """The driver has the command, and did not answer in time."""
+    """The driver has the command, and has not answered in time."""
 
     reason = "NotAcknowledged"
     exit_code = 5
@@ -47,31 +51,31 @@ class Client:
     """One running driver."""
 
     def __init__(self, address: Address) -> None:
-        """Take where it is."""
+        """Connect to nothing yet."""
         self.address = address
         # A proxy of the environment must never see a request for this machine, nor its token.
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
     def progress(self) -> Progress:
-        """Ask how far it is."""
+        """Return how far it is."""
         words = self._call("/v1/progress")
         words.pop("jobId", None)
         return Progress.model_validate(words)
 
     def receipt(self) -> Receipt | None:
-        """Ask for the newest receipt."""
+        """Return the newest receipt; None before the first."""
         words = self._call("/v1/receipt")
         return None if words is None else Receipt.model_validate(words)
 
     def acks(self, after: int = 0) -> list[Ack]:
-        """Ask what was acknowledged above a revision, oldest first."""
+        """Return what was acknowledged above a revision, oldest first."""
         return [Ack.model_validate(one) for one in self._call(f"/v1/acks?after={after}")["acks"]]
 
     def command(self, command: Command, wait_s: float) -> Ack:
-        """Send a command as the next revision, and wait for its acknowledgement.
+        """Send a command as the next revision, and return its acknowledgement.
 
-        Somebody else may take the revision first; then the next one is tried. `Pending`: no answer in time; the
-        driver has the command all the same.
+        Another sender may take the revision first; then the next one is tried. `Pending`: no answer within `wait_s`
+        seconds; the driver has the command all the same.
         """
         deadline_s = time.monotonic() + wait_s
         revision = max(self.progress().revision, *(one.revision for one in self.acks()), 0) + 1
@@ -81,6 +85,45 @@ class Client:
                 return ack
             revision += 1
         return ack
+
+    def apply(self, command: Command, wait_s: float) -> Ack:
+        """Send a command, and return its acknowledgement once it is in force.
+
+        Raises:
+            NotAcknowledgedError: the driver has the command; it was not in force within `wait_s` seconds.
+            CommandRefusedError: it is not in force, and will not be.
+            NotRunningError: the driver ended.
+        """
+        ack = self.command(command, wait_s)
+        if ack.outcome == "Pending":
+            raise NotAcknowledgedError(
+                f"no acknowledgement of revision {ack.revision} within {wait_s:g} s; the driver has the command.",
+                hint="See with `backfill status` when it is in force.",
+            )
+        if ack.outcome != "Applied":
+            raise CommandRefusedError(
+                f"{ack.outcome}: {ack.message}", hint="Look with `backfill status`, and try again."
+            )
+        return ack
+
+    def verify(self, wait_s: float) -> Receipt:
+        """Have a receipt taken, and return it.
+
+        Raises:
+            NotAcknowledgedError: the command, or the receipt (an hour), did not come in time.
+            CommandRefusedError: it is not in force, and will not be.
+            NotRunningError: the driver ended.
+        """
+        before = self.receipt()
+        self.apply(Command(type="Verify"), wait_s)
+        deadline_s = time.monotonic() + RECEIPT_WAIT_S
+        while (receipt := self.receipt()) is None or receipt == before:
+            if time.monotonic() > deadline_s:
+                raise NotAcknowledgedError(
+                    f"no receipt within {RECEIPT_WAIT_S:g} s.", hint="Look with `backfill status`."
+                )
+            threading.Event().wait(RECEIPT_LOOK_S)
+        return receipt
 
     def _send(self, command: Command, revision: int, deadline_s: float) -> Ack:
         request = CommandRequest(attempt=self.address.attempt, revision=revision, command=command)

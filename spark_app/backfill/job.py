@@ -1,0 +1,371 @@
+"""A job from Python: built from a file or from values, then planned, run, commanded and verified."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from backfill import display, status
+from backfill.control import Client, NotRunningError, find
+from backfill.run import Driver, Outcome, Run
+from backfill_api.load import SpecError, load_backfill
+from backfill_api.names import API_VERSION, KIND
+from backfill_api.spec import spec as api
+from backfill_api.status.plan import Plan
+from backfill_api.status.progress import Progress
+from backfill_api.status.receipt import Receipt
+from backfill_api.wire import Ack, Command, PauseCommand, StopCommand, ThrottleCommand
+from backfill_core.errors import InvalidSpecError
+from backfill_spark.settings import DriverSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from backfill_spark.driver.release import Released
+
+ACK_WAIT_S = 10.0
+OF_VALUES = "python"
+"""Name of a Backfill that is built from values; its identity is `job_id`."""
+
+Fields = Mapping[str, Any]
+"""Fields of a part of the spec, spelled as in YAML."""
+
+OnProgress = Callable[[Progress], None]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Source and target compared without a driver."""
+
+    receipt: Receipt
+    rows: tuple[tuple[str, dict[str, Any]], ...] = ()
+    """Some rows that differ: the side that has the row, and its columns."""
+
+
+class Backfill:
+    """One job: a target that is filled from a source.
+
+    Every method that needs Spark takes the caller's session, which stays as it was found. Without one it opens an embedded
+    session, and stops it afterwards. All errors are `BackfillError`s.
+    """
+
+    def __init__(
+        self,
+        *,
+        job_id: str,
+        source: Fields,
+        target: Fields,
+        transform: Fields | None = None,
+        strategy: Fields | None = None,
+        barrier: Fields | None = None,
+        throttle: Fields | None = None,
+        pause: Fields | None = None,
+        desired_state: Literal["Running", "Paused"] | None = None,
+        after: Literal["Exit", "Follow"] | None = None,
+        verify: Literal["None", "Final"] | None = None,
+        spark: Fields | None = None,
+        settings: DriverSettings | None = None,
+    ) -> None:
+        """Build a job from values; each is a field of the spec (docs/fields.md), spelled as in YAML.
+
+        A `type` may be left out where one member is given: `source={"delta": {"path": "lake/orders"}}`. Relative paths
+        are relative to the working directory.
+
+        Args:
+            job_id: Identity of the state that the target keeps.
+            source: Where rows come from.
+            target: Where rows go.
+            transform: What becomes of each row.
+            strategy: How it is done.
+            barrier: The pace of commits.
+            throttle: Limit of the snapshot.
+            pause: What `desired_state="Paused"` pauses.
+            desired_state: Run, or hold at a barrier.
+            after: When caught up: end, or go on applying changes.
+            verify: `Final`: take a receipt at the end.
+            spark: Settings of Spark, as `{"conf": {…}}`.
+            settings: Of this process; None: those of the environment.
+
+        Raises:
+            InvalidSpecError: a field is missing, unknown or wrong; the message names each.
+        """
+        fields = {
+            "jobId": job_id, "source": _typed(source), "target": _typed(target), "transform": transform,
+            "strategy": strategy and _typed(strategy), "barrier": barrier, "throttle": throttle, "pause": pause,
+            "desiredState": desired_state, "after": after, "verify": verify, "spark": spark,
+        }  # fmt: skip
+        document = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": OF_VALUES}, "spec": fields}
+        self._take(_loaded(document), None, settings)
+
+    @classmethod
+    def load(cls, path: str | Path, *, settings: DriverSettings | None = None) -> Self:
+        """Load a YAML file; relative paths in it are relative to the file.
+
+        Raises:
+            InvalidSpecError: it is not text, or no valid Backfill.
+            OSError: it cannot be read.
+        """
+        file = Path(path)
+        try:
+            text = file.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise InvalidSpecError(f"{file} is not text in UTF-8: {error.reason}.") from error
+        return cls.of(text, folder=file.resolve().parent, settings=settings)
+
+    @classmethod
+    def of(
+        cls, document: str | Mapping[str, Any], *, folder: Path | None = None, settings: DriverSettings | None = None
+    ) -> Self:
+        """Build a job from a whole document: YAML text, or what it parses to.
+
+        Args:
+            document: With `apiVersion`, `kind`, `metadata` and `spec`.
+            folder: What relative paths are relative to; None: the working directory.
+            settings: Of this process; None: those of the environment.
+
+        Raises:
+            InvalidSpecError: it is no valid Backfill.
+        """
+        made = cls.__new__(cls)
+        made._take(_loaded(document), folder, settings)
+        return made
+
+    def _take(self, backfill: api.Backfill, folder: Path | None, settings: DriverSettings | None) -> None:
+        self._backfill = backfill
+        self._folder = folder
+        self._settings = settings or DriverSettings.from_environ()
+
+    @property
+    def job_id(self) -> str:
+        """Identity of the state that the target keeps."""
+        return self._backfill.job_id
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The document that this job was built from, spelled as in YAML; defaults are left out."""
+        return self._backfill.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+    @property
+    def spec(self) -> api.BackfillSpec:
+        """What is wanted, with all defaults."""
+        return self._backfill.spec
+
+    def __repr__(self) -> str:
+        return f"Backfill(job_id={self.job_id!r})"
+
+    # ------------------------------------------------------------------ with Spark
+    def plan(self, spark: SparkSession | None = None, *, check_unique: bool = False) -> Plan:
+        """Return what would happen and how long it would take here; writes nothing to source or target.
+
+        Args:
+            spark: The caller's session; None: an embedded one.
+            check_unique: Prove that the key is unique; reads the key columns once.
+
+        Raises:
+            BackfillError: the job could not start; the same error as when it is run.
+        """
+        from backfill_spark.driver.plan import plan_job
+
+        with self._session(spark) as session:
+            return plan_job(self._backfill, settings=self._settings, check_unique=check_unique, spark=session)
+
+    def run(self, spark: SparkSession | None = None, *, on_progress: OnProgress | None = None) -> Outcome:
+        """Run one attempt to its end, and return how it ended.
+
+        An interrupt (Ctrl-C, a notebook's stop button) stops it at a barrier; the next run goes on from there. A second
+        one cancels what runs.
+
+        Args:
+            spark: The caller's session; None: an embedded one.
+            on_progress: Called with the newest progress, about four times a second, on a thread of its own. When it
+                raises, the job stops at a barrier and this raises the same. None: a block in a notebook, lines on standard
+                error elsewhere.
+
+        Raises:
+            BackfillError: it failed.
+            KeyboardInterrupt: it was interrupted, and has stopped.
+        """
+        return self._begun(spark, on_progress, display.in_lines).wait_or_stop()
+
+    def start(self, spark: SparkSession | None = None, *, on_progress: OnProgress | None = None) -> Run:
+        """Start one attempt in the background, and return its handle; `wait()` on it raises what `run` raises.
+
+        Args:
+            spark: The caller's session, which must live until the attempt has ended; None: an embedded one.
+            on_progress: As of `run`; None: a block in a notebook, nothing elsewhere.
+        """
+        return self._begun(spark, on_progress, display.unseen)
+
+    def verify(self, spark: SparkSession | None = None) -> Receipt:
+        """Compare source and target now: through the driver that runs on this machine, else with `compare`.
+
+        A receipt with `mismatches` is no error.
+
+        Raises:
+            BackfillError: a table cannot be opened, or the target holds no state of this job.
+        """
+        try:
+            return self.driver().verify(ACK_WAIT_S)
+        except NotRunningError:
+            return self.compare(spark).receipt
+
+    def compare(self, spark: SparkSession | None = None, *, explain: bool = False) -> Comparison:
+        """Compare source and target without a driver.
+
+        Args:
+            spark: The caller's session; None: an embedded one.
+            explain: Show rows that differ.
+
+        Raises:
+            BackfillError: a table cannot be opened, or the target holds no state of this job.
+        """
+        from backfill_spark.driver.offline_verify import verify_offline
+
+        with self._session(spark) as session:
+            receipt, rows = verify_offline(self._backfill, settings=self._settings, explain=explain, spark=session)
+        return Comparison(receipt, tuple(rows))
+
+    def status(self, spark: SparkSession | None = None, *, offline: bool = False) -> status.Status:
+        """Return how far the job is: from its driver, else from the target, which takes seconds.
+
+        Args:
+            spark: The caller's session, for the target; None: an embedded one.
+            offline: Ask the target, even while a driver runs.
+
+        Raises:
+            BackfillError: the target cannot be opened, or its state belongs to another spec.
+        """
+        try:
+            if not offline:
+                driver = self.driver()
+                return status.of_running(self.job_id, driver.progress(), driver.receipt())
+        except NotRunningError:
+            pass  # it may also have ended between two questions
+        with self._session(spark) as session:
+            return status.of_target(self._backfill, self._settings, session)
+
+    def release(self, spark: SparkSession | None = None, *, force: bool = False) -> Released:
+        """Take the state of a finished job out of its target, so that any writer may use the table.
+
+        Args:
+            spark: The caller's session; None: an embedded one.
+            force: Also of a job that is not finished: it can never go on.
+
+        Raises:
+            AlreadyRunningError: a driver of the job runs on this machine.
+            NotFinishedError: the job is not finished.
+            StateMismatchError: the target holds no state of this job.
+        """
+        from backfill_spark.driver.release import release
+
+        with self._session(spark) as session:
+            return release(self._backfill, settings=self._settings, force=force, spark=session)
+
+    # ------------------------------------------------------------------ commands to a running driver
+    def driver(self) -> Client:
+        """Return the driver of this job that runs on this machine, in this process or in another one.
+
+        Raises:
+            NotRunningError: there is none.
+        """
+        return find(self._settings.state_dir, self.job_id)
+
+    def pause(
+        self, *, scope: Literal["History", "All"] = "History", force: bool = False, wait_s: float = ACK_WAIT_S
+    ) -> Ack:
+        """Hold the snapshot, or everything; returns when that is in force.
+
+        This and the other commands reach the driver of this job on this machine, whichever process it is in.
+
+        Args:
+            scope: `History`: changes are still applied. `All`: nothing is.
+            force: Cancel what runs instead of waiting for it.
+            wait_s: Seconds to wait for the acknowledgement.
+
+        Raises:
+            NotRunningError: no driver of this job runs on this machine.
+            NotAcknowledgedError: it was not in force in time; the driver has the command.
+            CommandRefusedError: it is not in force, and will not be.
+        """
+        return self._apply(Command(type="Pause", pause=PauseCommand(scope=scope, force=force)), wait_s)
+
+    def resume(self, *, wait_s: float = ACK_WAIT_S) -> Ack:
+        """Undo a pause; waits and raises as `pause` does."""
+        return self._apply(Command(type="Resume"), wait_s)
+
+    def throttle(
+        self, rows_per_second: int | None, *, for_seconds: int | None = None, wait_s: float = ACK_WAIT_S
+    ) -> Ack:
+        """Limit the snapshot; waits and raises as `pause` does.
+
+        Args:
+            rows_per_second: The limit; 0: nothing is read, None: no limit.
+            for_seconds: Afterwards the limit is what it was before; None: until the next command.
+            wait_s: Seconds to wait for the acknowledgement.
+        """
+        limit = ThrottleCommand(rows_per_second=rows_per_second, for_seconds=for_seconds)
+        return self._apply(Command(type="Throttle", throttle=limit), wait_s)
+
+    def stop(self, *, force: bool = False, wait_s: float = ACK_WAIT_S) -> Ack:
+        """End the attempt at a barrier; the next run goes on from there. Waits and raises as `pause` does."""
+        return self._apply(Command(type="Stop", stop=StopCommand(force=force)), wait_s)
+
+    def _apply(self, command: Command, wait_s: float) -> Ack:
+        return self.driver().apply(command, wait_s)
+
+    # ------------------------------------------------------------------ how a run begins
+    def shown_by(
+        self, view: Callable[[Run], display.Observer], spark: SparkSession | None = None, driver: Driver | None = None
+    ) -> Run:
+        """Start one attempt as `start` does, with a view of one's own.
+
+        Args:
+            view: Makes what sees each progress, on the attempt's thread; it must return at once.
+            spark: The caller's session; None: an embedded one.
+            driver: Runs the attempt; None: the real one.
+        """
+        return Run(self._backfill, self._settings, view=view, session=lambda: self._session(spark), driver=driver)
+
+    def _begun(
+        self, spark: SparkSession | None, on_progress: OnProgress | None, elsewhere: Callable[[str], display.Observer]
+    ) -> Run:
+        """Start an attempt that is shown by a callback, else in a notebook, else `elsewhere`."""
+        shown = display.notebook()
+
+        def view(run: Run) -> display.Observer:
+            if on_progress is not None:
+                return display.Newest(on_progress, run.give_up)
+            if shown is not None:
+                return display.in_notebook(shown, self.job_id)
+            return elsewhere(self.job_id)
+
+        return self.shown_by(view, spark)
+
+    @contextmanager
+    def _session(self, spark: SparkSession | None) -> Iterator[SparkSession | None]:
+        """Yield a session beside the caller's, or None for an embedded one; paths are relative to the job's folder."""
+        from backfill_spark.delta.location import relative_to
+        from backfill_spark.jvm.callers_session import check_no_session, session_beside
+
+        with relative_to(self._folder or Path()):
+            if spark is None:
+                check_no_session()
+            yield None if spark is None else session_beside(spark, self.spec.spark.conf)
+
+
+def _typed(part: Fields) -> Fields:
+    """Name the type of a part that has one member and no type: `{"delta": …}` is of type Delta."""
+    members = [name for name in part if name != "type"]
+    if "type" in part or len(members) != 1:
+        return part
+    return {"type": members[0][:1].upper() + members[0][1:], **part}
+
+
+def _loaded(document: str | Mapping[str, Any]) -> api.Backfill:
+    try:
+        return load_backfill(document)
+    except SpecError as error:
+        raise InvalidSpecError(str(error)) from error

@@ -1,0 +1,228 @@
+"""One attempt at a job, on a thread of its own."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
+
+from backfill.display import Observer, html
+from backfill_api.spec import spec as api
+from backfill_api.status.progress import Progress
+from backfill_api.status.receipt import Receipt
+from backfill_core.errors import BackfillError
+from backfill_spark.settings import DriverSettings
+from backfill_spark.stop_signal import StopSignal
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from backfill_spark.driver.attempt import RunOutcome
+
+PRESSES_MAX = 3
+"""Interrupts after which nothing is waited for: stop at a barrier, cancel what runs, leave."""
+
+
+class Driver(Protocol):
+    """What runs an attempt; the real one is `backfill_spark.driver.attempt`."""
+
+    def run_driver(
+        self,
+        backfill: api.Backfill,
+        *,
+        settings: DriverSettings,
+        observe: Callable[[Progress], None],
+        starting: Callable[[str], None],
+        spark: SparkSession | None,
+        stop: StopSignal,
+    ) -> RunOutcome:
+        """Run one attempt to its end, which `stop` asks for, also while it starts."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How an attempt ended that did not fail."""
+
+    state: Literal["Complete", "Stopped"]
+    """`Stopped`: at a barrier; the next run goes on from there."""
+
+    reason: str
+    message: str
+    progress: Progress | None
+    """The last one; None where nothing was read."""
+
+    receipt: Receipt | None
+    """The newest; None where none was taken."""
+
+
+class Run:
+    """A running attempt. Every method may be called from any thread."""
+
+    def __init__(
+        self,
+        backfill: api.Backfill,
+        settings: DriverSettings,
+        *,
+        view: Callable[[Run], Observer],
+        session: Callable[[], AbstractContextManager[SparkSession | None]],
+        driver: Driver | None = None,
+    ) -> None:
+        """Start the attempt.
+
+        Args:
+            backfill: The job.
+            settings: Of this process.
+            view: Makes what sees each progress, about four times a second, on the attempt's thread. Until the first commit
+                a progress has only a `reason`: the step of the start.
+            session: Entered on the attempt's thread; yields the session to use, or None for an embedded one.
+            driver: Runs the attempt; None: the real one.
+        """
+        self._backfill = backfill
+        self._settings = settings
+        self._session = session
+        self._progress = Progress(reason="starting Spark")
+        self._outcome: RunOutcome | None = None
+        self._error: BaseException | None = None
+        self._given_up: Exception | None = None
+        self._stop = StopSignal()
+        self._reachable = threading.Event()
+        if driver is None:
+            from backfill_spark.driver import attempt
+
+            driver = attempt
+        self._driver: Driver = driver
+        self._observer = view(self)
+        self._thread = threading.Thread(target=self._run, name=f"backfill {backfill.job_id}", daemon=True)
+        self._thread.start()
+
+    # ------------------------------------------------------------------ looking
+    @property
+    def job_id(self) -> str:
+        """The job."""
+        return self._backfill.job_id
+
+    @property
+    def progress(self) -> Progress:
+        """The newest; until the first commit only its `reason` says something."""
+        return self._progress
+
+    @property
+    def receipt(self) -> Receipt | None:
+        """The last receipt of an attempt that has ended, also of one that failed by it; None before."""
+        from backfill_spark.control.wire import receipt_words
+
+        stored = None if self._outcome is None else self._outcome.receipt
+        return None if stored is None else receipt_words(stored)
+
+    @property
+    def done(self) -> bool:
+        """Has it ended?"""
+        return not self._thread.is_alive()
+
+    def _repr_html_(self) -> str:
+        return html(self.job_id, self.progress)
+
+    # ------------------------------------------------------------------ ending
+    def stop(self, *, force: bool = False) -> None:
+        """Ask it to end at a barrier and return at once; safe in a signal handler.
+
+        Args:
+            force: Cancel what runs instead of waiting for it.
+        """
+        self._stop.ask(force=force)
+
+    def give_up(self, error: Exception) -> None:
+        """Stop at a barrier for a reason that is not the job's; who waits gets `error`."""
+        self._given_up = error
+        self.stop()
+
+    def wait(self, timeout_s: float | None = None) -> Outcome:
+        """Wait for its end; an interrupt ends the waiting, not the attempt.
+
+        Raises:
+            TimeoutError: it has not ended within `timeout_s` seconds.
+            BackfillError: it failed.
+        """
+        with interrupts(signal.default_int_handler):
+            return self._ended(timeout_s)
+
+    def wait_or_stop(self) -> Outcome:
+        """Wait for its end; an interrupt (Ctrl-C, a notebook's stop button) stops it at a barrier first.
+
+        A second interrupt cancels what runs, a third one leaves it alone.
+
+        Raises:
+            KeyboardInterrupt: it was interrupted, and has stopped; the next run goes on from there.
+            BackfillError: it failed.
+        """
+        presses = 0
+
+        def press(_number: int, _frame: FrameType | None) -> None:
+            nonlocal presses
+            presses += 1
+            if presses >= PRESSES_MAX:
+                raise KeyboardInterrupt
+            self.stop(force=presses > 1)
+
+        with interrupts(press):
+            outcome = self._ended(None)
+        if presses and outcome.state == "Stopped":
+            raise KeyboardInterrupt(outcome.message)
+        return outcome
+
+    def until_reachable(self) -> None:
+        """Wait until it takes commands, or has ended."""
+        self._reachable.wait()
+
+    def _ended(self, timeout_s: float | None) -> Outcome:
+        self._thread.join(timeout_s)
+        if self._thread.is_alive():
+            raise TimeoutError(f"job {self.job_id!r} runs still")
+        if self._error or self._given_up:
+            raise self._error or self._given_up  # type: ignore[misc]
+        ended = self._outcome
+        assert ended is not None
+        if ended.outcome == "Failed":
+            raise ended.error or BackfillError(ended.message, hint=ended.hint)
+        state = cast("Literal['Complete', 'Stopped']", ended.outcome)
+        return Outcome(state, ended.reason, ended.message, ended.progress, self.receipt)
+
+    # ------------------------------------------------------------------ on the attempt's thread
+    def _run(self) -> None:
+        try:
+            with self._session() as spark:
+                self._outcome = self._driver.run_driver(
+                    self._backfill, settings=self._settings, spark=spark, stop=self._stop, observe=self._see,
+                    starting=lambda step: self._see(Progress(reason=step)),
+                )  # fmt: skip
+        except BaseException as error:  # noqa: BLE001 - a thread's border: whoever waits gets it
+            self._error = error
+        finally:
+            self._reachable.set()
+            self._observer.close()
+
+    def _see(self, progress: Progress) -> None:
+        self._progress = progress
+        if progress.attempt:
+            self._reachable.set()
+        self._observer.see(progress)
+
+
+@contextmanager
+def interrupts(handler: Callable[[int, FrameType | None], Any]) -> Iterator[None]:
+    """Handle SIGINT with `handler` inside the block; does nothing outside the main thread.
+
+    Without this the handler of pyspark cancels all Spark jobs of the process.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,100 @@
+"""How far a job is: what its running driver says, or what its target holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from backfill_api.spec import spec as api
+from backfill_api.status.progress import Progress
+from backfill_api.status.receipt import Receipt
+from backfill_spark.settings import DriverSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from backfill_core.job.state import JobState
+
+
+@dataclass(frozen=True)
+class Status:
+    """How far a job is.
+
+    `progress` is there while a driver runs on this machine. Otherwise the fields are those of the last commit.
+    """
+
+    job_id: str
+    state: Literal["NotStarted", "Running", "Stopped", "Finished"]
+    attempt: int = 0
+    epoch: int = 0
+    phase: str = ""
+    percent: int = 0
+    rows_total: int | None = None
+    rows_done: int = 0
+    rows_filtered: int | None = None
+    """Rows that the filter left out; None where there is no filter, or before all rows were read."""
+
+    changes_done: int = 0
+    consumed_version: int | None = None
+    """Version of the source that the target holds."""
+
+    target_version: int | None = None
+    paused: str | None = None
+    """`History` or `All`; None: not paused."""
+
+    throttle_rows_per_second: int | None = None
+    receipt: Receipt | None = None
+    """The last one."""
+
+    progress: Progress | None = None
+
+
+def of_running(job_id: str, progress: Progress, receipt: Receipt | None) -> Status:
+    """Return the status of a job whose driver answered."""
+    return Status(
+        job_id, "Running", progress.attempt, progress.epoch, progress.phase, progress.percent, progress.rows_total,
+        progress.rows_done, progress.rows_filtered, progress.changes_done, progress.consumed_version,
+        progress.table_version, progress.paused, progress.throttle_rows_per_second, receipt, progress,
+    )  # fmt: skip
+
+
+def of_target(backfill: api.Backfill, settings: DriverSettings, spark: SparkSession | None) -> Status:
+    """Return the status that the target holds; writes nothing, and the source may be gone.
+
+    Raises:
+        BackfillError: the target cannot be opened, or its state belongs to another spec.
+    """
+    from backfill_spark.control.wire import receipt_words
+    from backfill_spark.driver.job_context import JobContext
+
+    # The target alone: Kernel reads its state without a Spark job.
+    with JobContext.open(backfill, settings, command="status", spark=spark) as target:
+        pass
+    state = target.state
+    if state is None:
+        return Status(backfill.job_id, "NotStarted")
+    return Status(
+        backfill.job_id,
+        "Finished" if state.finished else "Stopped",
+        attempt=state.attempt,
+        epoch=state.epoch,
+        phase=state.progress.get("phase", ""),
+        percent=100 if state.finished else state.percent,
+        rows_total=state.progress.get("rowsLive", state.progress.get("rows")),
+        rows_done=state.rows_done,
+        rows_filtered=_filtered(state),
+        changes_done=state.changes_done,
+        consumed_version=state.consumed,
+        target_version=target.stored.table_version,
+        paused=state.controls.paused,
+        throttle_rows_per_second=state.controls.rows_per_s,
+        receipt=None if state.receipt is None else receipt_words(state.receipt),
+    )
+
+
+def _filtered(state: JobState) -> int | None:
+    """Return how many rows the filter left out, once all rows were read; states of older releases do not say."""
+    progress = state.progress
+    if progress["phase"] == "Snapshot" or "rowsLive" not in progress:
+        return None
+    return progress["rowsLive"] - progress["rowsRead"] or None

@@ -1,0 +1,81 @@
+"""Amounts and progress as people read them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from backfill_api.status.progress import Progress
+
+PHASE_WORDS = {"Snapshot": "reading the snapshot", "CatchUp": "replaying changes", "Live": "following changes"}
+STEP_WORDS = {"Start": "start", "Copy": "copy", "KeyProof": "key proof", "CatchUp": "catch-up", "Receipt": "receipt"}
+
+
+def show_rows(count: int) -> str:
+    """Return a count with thousands marked."""
+    return f"{count:,}"
+
+
+def show_bytes(size_bytes: int) -> str:
+    """Return a size in its largest decimal unit."""
+    for unit, size in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if size_bytes >= size:
+            return f"{size_bytes / size:.1f} {unit}"
+    return f"{size_bytes} B"
+
+
+def show_seconds(seconds: int) -> str:
+    """Return a duration in its two largest units."""
+    for size, name, small, small_name in ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if seconds >= size:
+            rest = seconds % size // small
+            return f"{seconds // size} {name} {rest} {small_name}" if rest else f"{seconds // size} {name}"
+    return f"{seconds} s"
+
+
+def show_clock(moment: str) -> str:
+    """Return an RFC 3339 moment as local time of day."""
+    return datetime.fromisoformat(moment).astimezone().strftime("%H:%M:%S")
+
+
+def state_words(progress: Progress) -> str:
+    """Return what it is doing in a word or two."""
+    if progress.stopping:
+        return "stopping"
+    if progress.paused is not None:
+        what = "everything" if progress.paused == "All" else "snapshot"
+        return f"{what} paused{', quiet' if progress.quiet else ''}"
+    return "caught up" if progress.caught_up else "running" if progress.attempt else "starting"
+
+
+def eta_words(progress: Progress) -> str:
+    """Return how long the rest takes, with its interval; `-` where that is not known."""
+    if progress.eta_seconds is None:
+        return "-"
+    low, high = progress.eta_seconds_low, progress.eta_seconds_high
+    interval = f" ({show_seconds(low)} to {show_seconds(high)})" if low is not None and high is not None else ""
+    return show_seconds(progress.eta_seconds) + interval
+
+
+def one_line(progress: Progress, *, elapsed_s: float | None = None) -> str:
+    """Return the status as one line, for logs."""
+    if not progress.attempt:
+        words = [progress.reason or "starting"]
+    else:
+        rows = f"{show_rows(progress.rows_done)} of {show_rows(progress.rows_total)} rows"
+        words = [
+            f"{progress.step or progress.phase} {progress.percent} % {rows}{filtered_words(progress.rows_filtered)}",
+            f"{show_rows(progress.rows_per_second)} rows/s",
+        ]
+        if progress.eta_seconds is not None:
+            words.append(f"ETA {eta_words(progress)}")
+        behind = f"lag {progress.lag_versions} versions, {progress.lag_seconds} s"
+        words += [f"epoch {progress.epoch}", behind]
+    if elapsed_s is not None:
+        words.append(f"running for {show_seconds(int(elapsed_s))}")
+    reason = f"; {progress.reason}" if progress.attempt and progress.reason else ""
+    return ", ".join(words) + reason + "".join(f"; warning: {one}" for one in progress.warnings)
+
+
+def filtered_words(rows: int | None) -> str:
+    """Return how many rows a filter left out, to be put behind those that passed; nothing where there are none."""
+    return f", {rows:,} filtered out" if rows else ""

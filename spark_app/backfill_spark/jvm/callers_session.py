@@ -1,0 +1,130 @@
+"""A session beside the caller's own, in the same Spark: it has the settings of a job, and the caller's stay as they are."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import AnalysisException
+
+from backfill_api.spec import session_conf as meaning
+from backfill_core.errors import SessionUnfitError
+from backfill_spark.jvm.errors import JAVA_ERRORS, is_a
+from backfill_spark.jvm.jars import DELTA_PACKAGE
+from backfill_spark.jvm.session import OF_A_SESSION, settled, tasks_for
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
+CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+KERNEL = "io.delta.kernel.defaults.engine.DefaultEngine"
+NEEDED = {"spark.sql.extensions": EXTENSION, "spark.sql.catalog.spark_catalog": CATALOG}
+JAR_LINE = f'.config("spark.jars.packages", "{DELTA_PACKAGE}")'
+DELTA_VERSION = DELTA_PACKAGE.rsplit(":", 1)[1]
+LEFT_OUT = ("spark.databricks.delta.write.",)
+"""Settings of the caller that are for the caller's own writes."""
+
+
+def session_beside(spark: SparkSession, spec_conf: Mapping[str, str]) -> SparkSession:
+    """Return a new session of the caller's Spark, with the caller's settings and those of a job above them.
+
+    Args:
+        spark: The caller's session; nothing of it is changed.
+        spec_conf: `spec.spark.conf`; what only a new Spark can have (jars, memory) is not in force.
+
+    Raises:
+        SessionUnfitError: it is stopped, is a client of Spark Connect, or lacks Delta; the hint has the lines to add.
+    """
+    _check(spark)
+    session = spark.newSession()
+    inherited: Mapping[str, str] = session.conf.getAll
+    for name in inherited:
+        if name.startswith(meaning.PREFIXES) and session.conf.isModifiable(name):
+            session.conf.unset(name)
+    tasks = (
+        {} if not spark.sparkContext.master.startswith("local") else tasks_for(spark.sparkContext.defaultParallelism)
+    )
+    ours = {name: value for name, value in tasks.items() if name not in inherited}
+    ours |= {**OF_A_SESSION, **_set_by_the_caller(spark, inherited), **spec_conf}
+    for name, value in settled(ours).items():
+        with suppress(AnalysisException):  # only a new Spark could have it
+            session.conf.set(name, value)
+    return session
+
+
+def check_no_session() -> None:
+    """Refuse to open an embedded session where one runs: it would take over the caller's, and stop it.
+
+    Raises:
+        SessionUnfitError: a Spark session runs in this process.
+    """
+    pyspark: Any = sys.modules.get("pyspark")
+    if pyspark is not None and pyspark.SparkContext._active_spark_context is not None:
+        raise SessionUnfitError(
+            "a Spark session runs in this process, and was not given.", hint="Give it: job.run(spark)."
+        )
+
+
+def _set_by_the_caller(spark: SparkSession, inherited: Mapping[str, str]) -> dict[str, str]:
+    """Return what the caller set in this session alone, but for settings that change what an expression means."""
+    conf: Mapping[str, str] = spark.conf.getAll
+    return {
+        name: value
+        for name, value in conf.items()
+        if inherited.get(name) != value
+        and name not in meaning.PINNED
+        and not name.startswith((*meaning.PREFIXES, *LEFT_OUT))
+    }
+
+
+def _check(spark: SparkSession) -> None:
+    if getattr(spark, "_jsparkSession", None) is None:
+        raise SessionUnfitError(
+            "the Spark session is a client of Spark Connect.", hint="Run the job where Spark's driver runs."
+        )
+    if spark.sparkContext._jsc is None:
+        raise SessionUnfitError("the Spark session is stopped.", hint="Build another one, and give that.")
+    lines = [] if _has_delta(spark) else [JAR_LINE]
+    conf = {name: str(spark.conf.get(name, "")) for name in NEEDED}
+    # Other extensions may stand beside it; another catalog may wrap Delta's.
+    if EXTENSION not in conf["spark.sql.extensions"]:
+        lines.append(_line("spark.sql.extensions"))
+    if not conf["spark.sql.catalog.spark_catalog"]:
+        lines.append(_line("spark.sql.catalog.spark_catalog"))
+    if lines:
+        lacks = "the jars of Delta" if lines[0] == JAR_LINE else "the settings of Delta"
+        raise SessionUnfitError(
+            f"the Spark session lacks {lacks}.",
+            hint="Add to its builder, and build it anew:\n    " + "\n    ".join(lines),
+        )
+
+
+def _line(name: str) -> str:
+    return f'.config("{name}", "{NEEDED[name]}")'
+
+
+def _has_delta(spark: SparkSession) -> bool:
+    """Are Delta and its Kernel on the class path, in the version that this release was tested with?
+
+    Raises:
+        SessionUnfitError: they are there in another version.
+    """
+    jvm: Any = spark._jvm
+    try:
+        loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+        loader.loadClass(KERNEL)
+        loader.loadClass(CATALOG)
+    except JAVA_ERRORS as error:
+        if is_a(error, "ClassNotFoundException"):
+            return False
+        raise
+    found = str(jvm.io.delta.package.VERSION())
+    if found != DELTA_VERSION:
+        raise SessionUnfitError(
+            f"the Spark session has Delta {found}; this release works with {DELTA_VERSION}.",
+            hint=f"Build it anew with\n    {JAR_LINE}",
+        )
+    return True
