@@ -199,7 +199,7 @@ class Run:
                     self._backfill, settings=self._settings, spark=spark, stop=self._stop, observe=self._see,
                     starting=lambda step: self._see(Progress(reason=step)),
                 )  # fmt: skip
-        except BaseException as error:  # noqa: BLE001 - a thread's border: whoever waits gets it
+        except BaseException as error:  # noqa: BLE001 - a thread's border: `wait` raises it
             self._error = error
         finally:
             self._reachable.set()

@@ -250,11 +250,6 @@ def _settings(
     return settled({**found, **conf})
 
 
-def twin(spark: SparkSession) -> SparkSession:
-    """Return a session with the same settings, for a query that needs others beside them."""
-    return SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
-
-
 def _leave_no_empty_warehouse(settings: Mapping[str, str]) -> None:
     """Take the folder away in the end that Spark makes where we are, unless there was one or something is in it."""
     folder = Path(WAREHOUSE).absolute()

@@ -10,9 +10,9 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
@@ -31,7 +31,6 @@ from backfill_spark.delta.log import LOG_ERRORS
 from backfill_spark.delta.properties import PHYSICAL_NAME
 from backfill_spark.jvm.errors import JAVA_ERRORS, first_line, whole_text
 from backfill_spark.jvm.failures import Trouble, is_about, trouble_of
-from backfill_spark.jvm.session import twin
 from backfill_spark.rows.changes import DELETE
 from backfill_spark.rows.columns import nullable, quoted, unused
 from backfill_spark.sinks.delta import checks, dictionaries, new_table
@@ -41,9 +40,6 @@ from backfill_spark.sinks.delta.failures import BEGIN_ANEW, explain_job, explain
 from backfill_spark.sinks.delta.folder import TargetFolder
 from backfill_spark.sinks.delta.staging import PART, StagingFolder, part_of
 from backfill_spark.sinks.delta.table import TargetTable, delta_snapshot, read_table
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 NULL_FOUND = "backfill: null in column "
 WIDE_COLUMNS = 200
@@ -315,7 +311,7 @@ class DeltaSink:
         commit, during it and after it. One MERGE; deletion vectors keep it from rewriting untouched rows.
         """
         # Settings of a MERGE are a session's, and other threads write too: hence a session of its own.
-        session = twin(self._spark)
+        session = SparkSession(self._spark.sparkContext, self._spark._jsparkSession.cloneSession())
         session.conf.set("spark.databricks.delta.write.txnAppId", app_id)
         session.conf.set("spark.databricks.delta.write.txnVersion", str(txn_version))
         session.conf.set("spark.databricks.delta.merge.materializeSource", "none")
