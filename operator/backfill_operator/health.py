@@ -82,7 +82,7 @@ class Health:
         health, metrics = web.Application(), web.Application()
         health.router.add_get("/livez", self._livez)
         health.router.add_get("/readyz", self._readyz)
-        metrics.router.add_get("/metrics", self._metrics_text)
+        metrics.router.add_get("/metrics", self.metrics_text)
         runners = [web.AppRunner(app, access_log=None) for app in (health, metrics)]
         try:
             ports = []
@@ -102,7 +102,8 @@ class Health:
     async def _readyz(self, _: web.Request) -> web.Response:
         return _answer(self.unready())
 
-    async def _metrics_text(self, _: web.Request) -> web.Response:
+    async def metrics_text(self, _: web.Request) -> web.Response:
+        """Answer with all metrics, rendered at most once in `METRICS_EVERY_S`."""
         async with self._rendering:
             now = asyncio.get_running_loop().time()
             if self._rendered is None or now - self._rendered[0] >= METRICS_EVERY_S:

@@ -21,7 +21,7 @@ def pytest_pyfunc_call(pyfuncitem):
     """Run a coroutine to its end; everything that it started must be over by then."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
-    names = pyfuncitem._fixtureinfo.argnames
+    names = inspect.signature(pyfuncitem.obj).parameters
     asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
     return True
 

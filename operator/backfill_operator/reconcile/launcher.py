@@ -102,7 +102,7 @@ class Launcher:
             RefusedError: the server will not have one of them.
             UnavailableError: nobody knows how far it came.
         """
-        made = self._made(seen, action, replace(await self._credentials.take(), token=token))
+        made = self.build(seen, action, replace(await self._credentials.take(), token=token))
         if seen.namespace in self._doubted:
             await self._cluster.create(PODS, seen.namespace, made.pod, dry_run=True)
         await self._ensure(seen, made.config_map, mend=True)
@@ -119,7 +119,7 @@ class Launcher:
         self._doubted.discard(seen.namespace)
         return pod
 
-    def _made(self, seen: Observation, action: LaunchDriver, credentials: Credentials) -> AttemptObjects:
+    def build(self, seen: Observation, action: LaunchDriver, credentials: Credentials) -> AttemptObjects:
         """Build them; whatever stands in the spec, it is the spec that is refused, and in the status.
 
         Raises:
@@ -178,7 +178,7 @@ class Launcher:
             ApiError: the server will not have one of them, or nobody knows.
         """
         try:
-            made = self._made(seen, action, Credentials("", "", "", ""))
+            made = self.build(seen, action, Credentials("", "", "", ""))
         except RefusedError:
             return  # the spec asks for what cannot be by now: the next attempt says so
         for one in (made.config_map, made.service):

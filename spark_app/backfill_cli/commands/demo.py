@@ -81,7 +81,7 @@ class Child:
         )
         self._changed = threading.Condition()
         self.newest: dict[str, Any] = {}
-        self._ended = False
+        self.ended = False
         assert self._process.stdout is not None
         self._reader = threading.Thread(target=self._read, args=(self._process.stdout,), daemon=True)
         self._reader.start()
@@ -99,13 +99,13 @@ class Child:
         self._log.close()
         self._lines.close()
         with self._changed:
-            self._ended = True
+            self.ended = True
             self._changed.notify_all()
 
     def wait_for(self, found: Callable[[dict[str, Any]], bool], timeout_s: float = STEP_TIMEOUT_S) -> bool:
         """Wait until a line fits; False: it ended or took too long before one did."""
         with self._changed:
-            self._changed.wait_for(lambda: self._ended or found(self.newest), timeout=timeout_s)
+            self._changed.wait_for(lambda: self.ended or found(self.newest), timeout=timeout_s)
             return found(self.newest)
 
     def pause(self, seconds: float) -> None:
@@ -143,21 +143,21 @@ class Demo:
         """Take the scratch folder; `play` does the rest."""
         self._folder = folder
         self._rows = rows
-        self._console = console
+        self.console = console
         self._spec = folder / "orders.yaml"
         self._job = f"demo/{folder.name}"
         self._writer: Child | None = None
-        self._driver: Child | None = None
-        self._progress = Progress(reason="starting Spark")
+        self.driver: Child | None = None
+        self.progress = Progress(reason="starting Spark")
         self._began_s = time.monotonic()
         self._step = 0
 
     # ------------------------------------------------------------------ the screen
     def _view(self) -> RenderableType:
-        newest = self._driver.newest if self._driver is not None else {}
+        newest = self.driver.newest if self.driver is not None else {}
         if "epoch" in newest:
-            self._progress = progress_in(newest)
-        parts = [show_progress(self._job, self._progress)] if self._driver is not None else []
+            self.progress = progress_in(newest)
+        parts = [show_progress(self._job, self.progress)] if self.driver is not None else []
         if self._writer is not None and self._writer.newest:
             words = f"the writer: version {self._writer.newest['version']}, {self._writer.newest['what']}"
             parts.append(Text(words, style="magenta"))
@@ -166,47 +166,48 @@ class Demo:
     def _say(self, words: str) -> None:
         self._step += 1
         seconds = time.monotonic() - self._began_s
-        self._console.print(f"[bold cyan]{self._step:2}[/] [dim]{seconds:4.0f} s[/]  {words}", soft_wrap=True)
+        self.console.print(f"[bold cyan]{self._step:2}[/] [dim]{seconds:4.0f} s[/]  {words}", soft_wrap=True)
 
     def _note(self, words: str) -> None:
-        self._console.print(Text(f"            {words}", style="green"), soft_wrap=True)
+        self.console.print(Text(f"            {words}", style="green"), soft_wrap=True)
 
     def _where(self) -> None:
         """On something that is no terminal there is no live view: say a line instead."""
         self._view()
-        if not self._console.is_terminal:
-            self._note(one_line(self._progress))
+        if not self.console.is_terminal:
+            self._note(one_line(self.progress))
 
     # ------------------------------------------------------------------ the script
     def play(self) -> int:
         """Go through all of it, and return the exit code."""
         try:
-            with Live(console=self._console, get_renderable=self._view, refresh_per_second=4, transient=True):
+            with Live(console=self.console, get_renderable=self._view, refresh_per_second=4, transient=True):
                 self._make_table()
                 self._first_attempt()
                 outcome = self._second_attempt()
             self._show_end(outcome)
         except DemoError as error:
-            self._console.print(f"[bold red]error[/]: {error}")
+            self.console.print(f"[bold red]error[/]: {error}")
             return 1
         except KeyboardInterrupt:
-            self._console.print("ended")
+            self.console.print("ended")
             return 130
         finally:
-            for child in (self._driver, self._writer):
+            for child in (self.driver, self._writer):
                 if child is not None:
                     child.kill()
         return int(outcome["exitCode"])
 
     def _make_table(self) -> None:
         self._say(f"a table of {self._rows:,} orders in {self._folder}/lake, and a writer that keeps changing it")
-        self._spec.write_text(yaml.safe_dump(self._document(), sort_keys=False))
+        self._spec.write_text(yaml.safe_dump(self.document(), sort_keys=False))
         command = [sys.executable, "-m", "backfill_cli.commands.demo_writer", f"{self._folder}/lake/orders"]
         self._writer = Child([*command, "--rows", str(self._rows)], self._folder / "writer.log")
         if not self._writer.wait_for(lambda words: "version" in words):
             raise DemoError(f"the writer made no table; its log is {self._folder}/writer.log")
 
-    def _document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, Any]:
+        """Return the Backfill of the demo, as its file has it."""
         lake = f"{self._folder}/lake"
         return {
             "apiVersion": "backfill.dev/v1alpha1",
@@ -229,54 +230,55 @@ class Demo:
 
     def _first_attempt(self) -> None:
         self._start("the driver fills a copy of it; the file limits the snapshot so that you can watch")
-        self._until("the first tenth is committed", lambda progress: progress.rows_done * 10 >= progress.rows_total > 0)
+        self.until("the first tenth is committed", lambda progress: progress.rows_done * 10 >= progress.rows_total > 0)
         slower = self._rows // HISTORY_SECONDS // SLOWER
         self._type("slower, for a while", "throttle", str(slower), "--for", f"{THROTTLE_SECONDS}s")
-        self._until("the limit ends by itself", lambda progress: progress.throttle_until is None)
+        self.until("the limit ends by itself", lambda progress: progress.throttle_until is None)
         self._type("nothing more of the snapshot; changes go on", "pause")
-        self._until("nothing runs", lambda progress: progress.quiet)
+        self.until("nothing runs", lambda progress: progress.quiet)
         # What was read when the pause came is committed by the barriers that follow; from then on nothing moves.
-        still = self._progress.epoch + BARRIERS_UNTIL_STILL
-        self._until("all that was read is committed", lambda progress: progress.epoch >= still)
-        held = self._progress.rows_done
-        self._running().pause(PAUSE_SECONDS)
+        still = self.progress.epoch + BARRIERS_UNTIL_STILL
+        self.until("all that was read is committed", lambda progress: progress.epoch >= still)
+        held = self.progress.rows_done
+        self.running().pause(PAUSE_SECONDS)
         self._where()
-        self._note(f"{self._progress.rows_done - held:,} rows in {PAUSE_SECONDS:g} s of pause; the writer went on")
+        self._note(f"{self.progress.rows_done - held:,} rows in {PAUSE_SECONDS:g} s of pause; the writer went on")
         self._type("go on", "resume")
-        self._until("it copies again", lambda progress: copies(progress) and progress.rows_done > held)
-        self._say(f"$ kill -9 {self._running().pid}   [dim]# no warning, in the middle of its work[/]")
-        self._running().kill()
+        self.until("it copies again", lambda progress: copies(progress) and progress.rows_done > held)
+        self._say(f"$ kill -9 {self.running().pid}   [dim]# no warning, in the middle of its work[/]")
+        self.running().kill()
         self._where()
-        self._note(f"last seen: {self._progress.rows_done:,} rows committed at epoch {self._progress.epoch}")
+        self._note(f"last seen: {self.progress.rows_done:,} rows committed at epoch {self.progress.epoch}")
 
     def _second_attempt(self) -> dict[str, Any]:
-        before = self._progress
+        before = self.progress
         self._start("again: the target itself is the checkpoint")
-        self._until("the next attempt has committed", lambda progress: progress.attempt > before.attempt)
-        self._note(f"attempt {self._progress.attempt} began at {self._progress.rows_done:,} rows")
-        if self._progress.phase == "Snapshot" and "outcome" not in self._running().newest:
+        self.until("the next attempt has committed", lambda progress: progress.attempt > before.attempt)
+        self._note(f"attempt {self.progress.attempt} began at {self.progress.rows_done:,} rows")
+        if self.progress.phase == "Snapshot" and "outcome" not in self.running().newest:
             self._type("and now as fast as it can", "throttle", "none")
-        self._until("the snapshot is complete", lambda progress: progress.step not in {"Start", "Copy"})
-        self._tell_steps()
-        if not self._running().wait_for(lambda words: "outcome" in words):
+        self.until("the snapshot is complete", lambda progress: progress.step not in {"Start", "Copy"})
+        self.tell_steps()
+        if not self.running().wait_for(lambda words: "outcome" in words):
             raise DemoError(f"the driver ended without an outcome; its log is {self._folder}/driver.log")
-        outcome = self._running().newest
+        outcome = self.running().newest
         if outcome["outcome"] != "Complete":
             raise DemoError(f"{outcome['reason']}: {outcome['message']} {outcome['hint']}")
         return outcome
 
-    def _tell_steps(self) -> None:
+    def tell_steps(self) -> None:
+        """Announce each step after the copy, and wait for its end."""
         for step, words in STEPS:
-            if not is_over(self._progress, step=step):
+            if not is_over(self.progress, step=step):
                 self._say(words)
-                self._until(f"{step} is done", partial(is_over, step=step))
+                self.until(f"{step} is done", partial(is_over, step=step))
 
     def _show_end(self, outcome: dict[str, Any]) -> None:
         assert self._writer is not None
         self._say(f"complete, while the writer went on to version {self._writer.newest['version']}")
         self._writer.end()
-        self._console.print(show_receipt(Receipt.model_validate(outcome["receipt"])))
-        self._console.print("[bold cyan]what to try next[/]")
+        self.console.print(show_receipt(Receipt.model_validate(outcome["receipt"])))
+        self.console.print("[bold cyan]what to try next[/]")
         backfill = shlex.join(typed())
         for command, why in (
             (f"{backfill} verify -f {self._spec}", "look for a difference again, without a driver"),
@@ -286,24 +288,30 @@ class Demo:
             (f"less {self._spec}", "the same file is for kubectl apply, later"),
             (f"rm -r {self._folder}", "take it all away"),
         ):
-            self._console.print(f"  {command}   [dim]# {why}[/]", soft_wrap=True)
+            self.console.print(f"  {command}   [dim]# {why}[/]", soft_wrap=True)
 
-    # ------------------------------------------------------------------ hands
+    # ------------------------------------------------------------------ the driver
     def _start(self, why: str) -> None:
         self._say(f"$ backfill run -f {self._spec.name}   [dim]# {why}[/]")
         command = [sys.executable, "-m", "backfill_cli", "run", "-f", str(self._spec), "-o", "json", "--grid"]
-        self._driver = Child([*command, "--memory", DRIVER_MEMORY], self._folder / "driver.log")
+        self.driver = Child([*command, "--memory", DRIVER_MEMORY], self._folder / "driver.log")
 
-    def _running(self) -> Child:
-        assert self._driver is not None
-        return self._driver
+    def running(self) -> Child:
+        """Return the driver, which must have been started."""
+        assert self.driver is not None
+        return self.driver
 
-    def _until(self, what: str, found: Callable[[Progress], bool]) -> None:
+    def until(self, what: str, found: Callable[[Progress], bool]) -> None:
+        """Wait for a progress of the driver.
+
+        Raises:
+            DemoError: the driver ended, or was too slow.
+        """
         # Lines come faster than a waiter wakes: a job that is complete has passed every step.
-        if not self._running().wait_for(
+        if not self.running().wait_for(
             lambda words: words.get("outcome") == "Complete" or ("epoch" in words and found(progress_in(words)))
         ):
-            last = self._running().newest
+            last = self.running().newest
             words = f"{last.get('reason')}: {last.get('message')}" if "outcome" in last else "no answer"
             raise DemoError(f"waited for “{what}”, got {words}; logs are in {self._folder}")
         self._where()

@@ -66,18 +66,18 @@ class Writer:
             case 0:
                 return self._insert(2_000)
             case 1:
-                low = self._place(1_500)
+                low = self.place(1_500)
                 self._spark.sql(
                     f"UPDATE {self._table} SET status = 'sent', amount = amount + 1 "
                     f"WHERE order_id >= {low} AND order_id < {low + 1_500}"
                 )
                 return "updated 1,500 orders"
             case 2:
-                low = self._place(400)
+                low = self.place(400)
                 self._spark.sql(f"DELETE FROM {self._table} WHERE order_id >= {low} AND order_id < {low + 400}")
                 return "deleted up to 400 orders"
             case _:
-                low = self._place(300)
+                low = self.place(300)
                 shift = self._next_id - low
                 self._next_id += 300
                 self._spark.sql(
@@ -92,7 +92,8 @@ class Writer:
         new.write.format("delta").mode("append").save(str(self._path))
         return f"inserted {count:,} orders"
 
-    def _place(self, width: int) -> int:
+    def place(self, width: int) -> int:
+        """Choose the first of so many rows that are all there."""
         return self._random.randrange(0, self._rows - width)
 
     def version(self) -> int:

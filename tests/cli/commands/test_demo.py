@@ -45,14 +45,14 @@ def says(*lines):
 class TestItsFile:
     def test_is_a_backfill(self, demo, tmp_path):
         """The same file is for kubectl apply, so it must be one."""
-        backfill = load_backfill(demo._document())
+        backfill = load_backfill(demo.document())
 
         assert backfill.job_id == f"demo/{tmp_path.name}"
         assert (backfill.spec.verify, backfill.spec.after) == ("Final", "Exit")
 
     def test_history_takes_as_long_as_it_says(self, demo):
         """On any machine that is fast enough: by its own limit."""
-        limit = load_backfill(demo._document()).spec.throttle.rows_per_second
+        limit = load_backfill(demo.document()).spec.throttle.rows_per_second
 
         assert 1_200_000 / limit == pytest.approx(HISTORY_SECONDS)
 
@@ -92,7 +92,7 @@ class TestAProcess:
         child.kill()
         child.wait_for(lambda _: False, 30)
 
-        assert child._ended, "a process still holds its standard output"
+        assert child.ended, "a process still holds its standard output"
 
     def test_it_ends_when_its_input_ends(self, start):
         """That is how the writer is told."""
@@ -106,24 +106,24 @@ class TestAProcess:
 class TestAStepThatFails:
     def test_says_the_reason_of_the_driver(self, demo, start):
         """And where the logs are."""
-        demo._driver = start(says(PROGRESS, FAILED))
+        demo.driver = start(says(PROGRESS, FAILED))
 
         with pytest.raises(DemoError, match=r"waited for .more., got SourceNotFound: no table at /x\.; logs are in "):
-            demo._until("more", lambda progress: progress.percent > 90)
+            demo.until("more", lambda progress: progress.percent > 90)
 
     def test_a_step_that_is_reached_goes_on(self, demo, start):
         """With the progress that reached it."""
-        demo._driver = start(says(PROGRESS) + "\ninput()")
-        demo._until("a tenth", lambda progress: progress.percent >= 10)
+        demo.driver = start(says(PROGRESS) + "\ninput()")
+        demo.until("a tenth", lambda progress: progress.percent >= 10)
 
-        assert demo._progress.rows_done == 300
+        assert demo.progress.rows_done == 300
 
     def test_a_job_that_was_faster_than_the_eye_has_passed_it(self, demo, start):
         """Its last lines came at once, and only the newest is looked at."""
-        demo._driver = start(says(PROGRESS, {"outcome": "Complete", "exitCode": 0}))
-        demo._running().wait_for(lambda words: "outcome" in words, 30)
+        demo.driver = start(says(PROGRESS, {"outcome": "Complete", "exitCode": 0}))
+        demo.running().wait_for(lambda words: "outcome" in words, 30)
 
-        demo._until("history is complete", lambda progress: progress.phase != "Snapshot")
+        demo.until("history is complete", lambda progress: progress.phase != "Snapshot")
 
     def test_a_folder_in_use_is_refused(self, tmp_path, capsys):
         """A user's tables may be in it."""
@@ -156,13 +156,13 @@ class TestWhatItSays:
     def test_each_step_after_the_copy_is_told(self, demo, start):
         """They take most of the time; silence looks like a hang."""
         said = io.StringIO()
-        demo._console = Console(file=said, width=200)
+        demo.console = Console(file=said, width=200)
         steps = [{"name": name, "state": "Done"} for name in ("Start", "Copy", "KeyProof")]
         rest = [{"name": name, "state": "Pending"} for name in ("CatchUp", "Receipt")]
-        demo._progress = Progress.model_validate(PROGRESS | {"steps": steps + rest})
-        demo._driver = start(says({"outcome": "Complete", "exitCode": 0}))
+        demo.progress = Progress.model_validate(PROGRESS | {"steps": steps + rest})
+        demo.driver = start(says({"outcome": "Complete", "exitCode": 0}))
 
-        demo._tell_steps()
+        demo.tell_steps()
 
         assert "until the copy has caught up" in said.getvalue()
         assert "every row of both sides" in said.getvalue()
@@ -183,4 +183,4 @@ class TestTheWriter:
         """A change of nothing would show nothing."""
         writer = Writer(None, tmp_path, 100_000)
 
-        assert all(0 <= writer._place(1_500) <= 100_000 - 1_500 for _ in range(200))
+        assert all(0 <= writer.place(1_500) <= 100_000 - 1_500 for _ in range(200))

@@ -10,7 +10,6 @@ from support.operators.rig import Rig
 from backfill_api.names import DRAIN_FINALIZER
 from backfill_api.status.progress import ProgressSummary
 from backfill_api.status.status import BackfillStatus
-from backfill_operator.drivers.control_client import ControlClient, DriverAddress, DriverUnreachableError
 from backfill_operator.informer.parse import StatusUnreadableError, observation_of, status_of
 
 STATUS = CRD["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]
@@ -61,45 +60,6 @@ class TestADriverWithWordsOutOfRange:
             double.progress = double.progress.model_copy(update=ENDLESS)
             rig.delete()
             await rig.until(lambda: rig.get() is None, 20)
-
-    async def test_answers_that_are_no_json_of_ours(self):
-        """Depth, surrogates, what is no number: an answer that cannot be used, and no error of the operator's."""
-        double_answers = [
-            b"[" * 100_000,
-            b'{"reason":"\\ud800"}',
-            b'{"rowsDone":NaN}',
-            b'{"rowsDone":1e400}',
-            b"9" * 5000,
-        ]
-        address = DriverAddress(1, "https://127.0.0.1:1", "", b"0" * 32)
-        for answer in double_answers:
-            async with ControlClient(1.0) as client:
-                client._http = Answering(answer)
-
-                with pytest.raises(DriverUnreachableError):
-                    await client.progress(address)
-
-
-class Answering:
-    """An HTTP session that gets one answer, whatever it asks."""
-
-    def __init__(self, text):
-        self.text, self.status, self.content, self.url = text, 200, self, ""
-
-    def request(self, *_, **__):
-        return self
-
-    async def iter_any(self):
-        yield self.text
-
-    async def close(self):
-        """Nothing is open."""
-
-    async def __aenter__(self):
-        return self
-
-    async def __aexit__(self, *_):
-        """Nothing is open."""
 
 
 class TestAServerThatRefusesWhatADriverReports:

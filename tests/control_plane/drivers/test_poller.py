@@ -92,6 +92,10 @@ class DriverFleet:
 
 UNUSABLE = {
     "nested too deeply": ("/v1/progress", b"[" * 500_000),
+    "half of a surrogate": ("/v1/progress", b'{"reason":"\\ud800"}'),
+    "no number": ("/v1/progress", b'{"rowsDone":NaN}'),
+    "an endless number": ("/v1/progress", b'{"rowsDone":1e400}'),
+    "a number of 5,000 digits": ("/v1/progress", b"9" * 5000),
     "a receipt that no status can hold": ("/v1/receipt", json.dumps(RECEIPT | {"verifiedAt": "x" * 99}).encode()),
 }
 
@@ -138,7 +142,7 @@ class TestUnresponsiveDrivers:
             await fleet.until(lambda: fleet.look(1) and fleet.look(1).heard_ms)
             fleet.doubles[0].unresponsive = True
             fleet.follow(0)
-            await fleet.until(lambda: fleet.drivers._asking.locked())
+            await fleet.until(lambda: fleet.doubles[0].unanswered)
             fleet.pause(1)
             await fleet.until(lambda: any(ack.outcome == "Applied" for ack in fleet.look(1).acks), within_s=1.0)
 

@@ -186,7 +186,7 @@ class TestWhatCannotBeBuilt:
 
         launcher = Launcher(None, builds)
         with pytest.raises(RefusedError, match=f"cannot be made of this spec: {type(error).__name__}"):
-            launcher._made(None, None, None)
+            launcher.build(None, None, None)
 
     async def test_is_said_for_any_template(self):
         """300 levels, once more, through the whole operator."""

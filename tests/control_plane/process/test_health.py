@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import threading
-from types import SimpleNamespace
+from dataclasses import dataclass
 
 from support.cluster.fake_api import FakeApi
 from support.operators.rig import API_VERSION, KIND, NAMESPACE, SPEC, Rig
@@ -18,13 +18,26 @@ from backfill_operator.metrics import Metrics
 from backfill_operator.settings import OperatorSettings
 
 
+@dataclass
+class Probed:
+    """What the probes look at, with a clock that is set by hand."""
+
+    api: FakeApi
+    metrics: Metrics
+    settings: OperatorSettings
+    now: float = 0.0
+    relist: Relist | None = None
+    election: Election | None = None
+    health: Health | None = None
+
+
 @contextlib.asynccontextmanager
 async def parts(*, election=False):
     """Give the parts that are asked, on a fake API server and a clock that is set by hand."""
     async with FakeApi() as api:
         settings = OperatorSettings(identity="a")
         async with api.cluster(settings) as cluster:
-            made = SimpleNamespace(api=api, now=0.0, metrics=Metrics(), settings=settings)
+            made = Probed(api, Metrics(), settings)
             made.relist = Relist(
                 cluster, Cache(), settings, made.metrics, enqueue=lambda _: None, monotonic=lambda: made.now
             )
@@ -129,7 +142,7 @@ class TestMetrics:
         async with parts() as made:
             made.metrics.registry.register(Collects())
             threads.clear()
-            answers = await asyncio.gather(*(made.health._metrics_text(None) for _ in range(20)))
+            answers = await asyncio.gather(*(made.health.metrics_text(None) for _ in range(20)))
 
         assert len(threads) == 1
         assert threads != [threading.get_ident()]

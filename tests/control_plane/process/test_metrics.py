@@ -53,7 +53,7 @@ class TestMetrics:
             )
             rig.annotate("orders", heard="once more")
             rig.api.forget()
-            await rig.until(lambda: rig.operator.metrics.progress_writes._value.get() > 0)
+            await rig.until(lambda: "backfill_operator_progress_writes_total" in moved(rig.operator.metrics))
             rig.api.silent = True
             rig.annotate("taken", heard="no")
             # No object of a real server is unreadable as a whole: test_hostile_objects shows what is counted.

@@ -69,7 +69,7 @@ class TestALifeOnARealServer:
                     killed.append(call)
                     if len(killed) == write + 1:
                         # In the operator's own thread: it stops before it can do anything with the answer.
-                        rig.running._loop.stop()
+                        rig.running.halt()
 
             rig.options = {"observe": count}
             rig.start()

@@ -475,7 +475,7 @@ class TestStoredProgress:
         """R-SNAP-36: to a smaller epoch, key or count, or from Consumed to the same epoch."""
         one = ReferenceSnapshot(table(), 100, stored={0: old})
         with pytest.raises(Fatal, match="back"):
-            one._store(0, new)
+            one.store(0, new)
 
     def test_is_committed_with_its_barrier(self) -> None:
         """R-SNAP-35: only a checkpoint makes it durable, together with the rows before it."""

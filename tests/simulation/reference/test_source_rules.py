@@ -197,7 +197,7 @@ class TestTheRules:
         one = machine(topic(3, 3), {1: DONE}, owned=(0, 1))
         read(one)
         for split in (0, 1):
-            one._judge_reached(Reached(split, "7"))
+            one.judge_reached(Reached(split, "7"))
         assert one.splits == {0: catching_up(7, 2, rows=3), 1: DONE}
 
     def test_nothing_to_read_after_a_restart_hides_what_was_emitted(self) -> None:

@@ -126,7 +126,7 @@ class FakeApi:
     async def _listen(self):
         self._site = web.TCPSite(self._runner, "127.0.0.1", self._port)
         await self._site.start()
-        self._port = self._site._server.sockets[0].getsockname()[1]
+        self._port = self._runner.addresses[-1][1]
 
     async def __aexit__(self, *_):
         self.store.listeners.remove(self._changed)

@@ -16,7 +16,6 @@ import tempfile
 import threading
 from http import HTTPStatus
 from pathlib import Path
-from types import SimpleNamespace
 from urllib.parse import parse_qs, urlsplit
 
 from prometheus_client import generate_latest
@@ -55,6 +54,9 @@ class DriverDouble:
         self.stopped = asyncio.Event()
         self.unresponsive = False
         """Connections are taken and nothing is answered."""
+
+        self.unanswered = 0
+        """Requests that came meanwhile."""
 
         self._asked = {}
         self._changed = asyncio.Event()
@@ -150,6 +152,7 @@ class DriverDouble:
                     name, _, value = line.decode("latin-1").partition(":")
                     headers[name.strip().lower()] = value.strip()
                 if self.unresponsive:
+                    self.unanswered += 1
                     await asyncio.Event().wait()
                 task.busy = True
                 status, kind, body, keep = await self._route(method, path, headers, reader)
@@ -268,6 +271,31 @@ def _number(parts, name):
     return value if math.isfinite(value) and value >= 0 else None
 
 
+class ServerOfADouble:
+    """The door of a double, for tests that are no coroutines; it has the methods of the real control server."""
+
+    def __init__(self, double, loop):
+        self._double, self._loop = double, loop
+        self.url = double.url
+
+    def acks(self, after):
+        """Return the acknowledgements above a revision, oldest first."""
+        return [ack for revision, ack in sorted(self._double.acks.items()) if revision > after]
+
+    def acknowledge(self, ack):
+        """Have the double answer a command."""
+        words = Ack(
+            attempt=ack.attempt, epoch=ack.epoch, revision=ack.revision, outcome=ack.outcome, message=ack.message
+        )
+        done = threading.Event()
+        self._loop.call_soon_threadsafe(lambda: (self._double.acknowledge(words), done.set()))
+        done.wait()
+
+    def close(self):
+        """End it, and wait for that."""
+        asyncio.run_coroutine_threadsafe(self._double.stop(), self._loop).result()
+
+
 class DoubleInAThread:
     """A double with the surface of `support.drivers.fake_driver.ScriptedJob`, for tests that are no coroutines."""
 
@@ -280,24 +308,10 @@ class DoubleInAThread:
         self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
         self._double = await DriverDouble(**self._options).start()
         self.stopped = threading.Event()
-        self.server = SimpleNamespace(
-            url=self._double.url, acknowledge=self._acknowledge, close=self._close,
-            acks=lambda after: [ack for revision, ack in sorted(self._double.acks.items()) if revision > after],
-        )  # fmt: skip
+        self.server = ServerOfADouble(self._double, self._loop)
         self._ready.set()
         await self._over.wait()
         await self._double.stop()
-
-    def _acknowledge(self, ack):
-        words = Ack(
-            attempt=ack.attempt, epoch=ack.epoch, revision=ack.revision, outcome=ack.outcome, message=ack.message
-        )
-        done = threading.Event()
-        self._loop.call_soon_threadsafe(lambda: (self._double.acknowledge(words), done.set()))
-        done.wait()
-
-    def _close(self):
-        asyncio.run_coroutine_threadsafe(self._double.stop(), self._loop).result()
 
     @property
     def token(self):

@@ -86,6 +86,10 @@ class OperatorThread:
         assert not self._thread.is_alive()
         _silence(self._loop)
 
+    def halt(self):
+        """Stop the loop from its own thread, before it can act on an answer."""
+        self._loop.stop()
+
     async def stop(self):
         """End it as SIGTERM does."""
         if self._thread.is_alive():

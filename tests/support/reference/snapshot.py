@@ -98,7 +98,7 @@ class ReferenceSnapshot:
         if barrier.checkpoint:
             self._durable = (committed, len(self.emitted))
 
-    def _store(self, vnode: int, new: Progress) -> None:
+    def store(self, vnode: int, new: Progress) -> None:
         """Check and keep a vnode's progress (R-SNAP-36)."""
         old = self.stored.get(vnode)
         if old is not None and old != new:
@@ -243,7 +243,7 @@ class ReferenceSnapshot:
         for vnode, rows in self._readers.items():
             position = rows[0][0] if rows else None
             if (old := self.stored.get(vnode)) is None or not old.finished:
-                self._store(vnode, Progress(self._epoch, self._counts[vnode], not rows, position))
+                self.store(vnode, Progress(self._epoch, self._counts[vnode], not rows, position))
         self.reports.append(Report("finish" if finishing else "update", barrier.curr, sum(self._counts.values())))
         self._close(barrier)
         # A paused executor never finishes, even if nothing is left to read.
@@ -318,7 +318,7 @@ class ReferenceSnapshot:
                 else:
                     builder.add(("+" if kind == "insert" else "-", row))
                     counted += 1
-            self._store(vnode, Progress(barrier.prev, counted, finished=True, position=None))
+            self.store(vnode, Progress(barrier.prev, counted, finished=True, position=None))
         builder.flush()
         finished = not self._is_due and not self.polling
         self._report_log(barrier, finished=finished)
@@ -351,7 +351,7 @@ class ReferenceSnapshot:
             raise Fatal("the inputs' barriers do not match")
         self._next_in_chain(own)
         for vnode in self._vnodes:
-            self._store(vnode, Progress(own.prev, self._live_rows, finished=True, position=None))
+            self.store(vnode, Progress(own.prev, self._live_rows, finished=True, position=None))
         self._live_rows = 0
         if self._owes_finish:
             self._owes_finish = False

@@ -191,7 +191,7 @@ class ReferenceSource:
         rows = []
         for item in items:
             if isinstance(item, Reached):
-                self._judge_reached(item)
+                self.judge_reached(item)
             else:
                 rows.append(replace(item, visible=self._judge_history(item) and item.visible))
         self._emit_visible(rows, lambda row: row.visible)
@@ -214,7 +214,7 @@ class ReferenceSource:
         stops = at.target is not None and number(offset) >= number(at.target)
         return replace(at, kind=CATCHING_UP if stops else BACKFILLING, offset=offset)
 
-    def _judge_reached(self, item: Reached) -> None:
+    def judge_reached(self, item: Reached) -> None:
         """Move a split as a row would, without counting (R-SRC-42)."""
         at = self._owned(item.split)
         if at.kind == BACKFILLING:
