@@ -18,7 +18,7 @@ from backfill_api.wire import Ack
 from backfill_core.lifecycle.actions import RefetchPods
 from backfill_core.lifecycle.decide import decide
 from backfill_core.lifecycle.naming import driver_name
-from backfill_core.lifecycle.observation import DriverLook, DriverPod, Now, Observation
+from backfill_core.lifecycle.observation import DriverPod, DriverReport, Now, Observation
 
 ROOT = Path(__file__).parent.parent
 LIFECYCLE_FILE = ROOT / "docs" / "operator-lifecycle.md"
@@ -48,7 +48,7 @@ def explore() -> Edges:
     todo, known = [(BackfillStatus(), T0)], set()
     while todo:
         status, now_ms = todo.pop()
-        for observation in _looks(status, now_ms):
+        for observation in _observations(status, now_ms):
             decision = decide(observation, Now(now_ms))
             if any(isinstance(one, RefetchPods) for one in decision.actions):
                 continue
@@ -73,11 +73,11 @@ def _key(status: BackfillStatus) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def _looks(status: BackfillStatus, now_ms: int) -> Iterator[Observation]:
+def _observations(status: BackfillStatus, now_ms: int) -> Iterator[Observation]:
     for generation, spec in enumerate(SPECS, start=1):
-        for pods, look in _drivers(status, now_ms):
+        for pods, report in _drivers(status, now_ms):
             seen = Observation(
-                "shop", "orders", "uid", generation, spec, status, pods=pods, look=look, live=True,
+                "shop", "orders", "uid", generation, spec, status, pods=pods, report=report, live=True,
                 finalizers=(DRAIN_FINALIZER,),
             )  # fmt: skip
             yield seen
@@ -85,7 +85,7 @@ def _looks(status: BackfillStatus, now_ms: int) -> Iterator[Observation]:
                 yield replace(seen, deletion_ms=now_ms)
 
 
-def _drivers(status: BackfillStatus, now_ms: int) -> Iterator[tuple[tuple[DriverPod, ...], DriverLook | None]]:
+def _drivers(status: BackfillStatus, now_ms: int) -> Iterator[tuple[tuple[DriverPod, ...], DriverReport | None]]:
     """Yield what may be seen of the current attempt's driver."""
     yield (), None
     attempt = status.attempt
@@ -101,9 +101,9 @@ def _drivers(status: BackfillStatus, now_ms: int) -> Iterator[tuple[tuple[Driver
     progress = Progress(table_version=1, revision=revision, paused=control.paused if control else None)
     acks = tuple(Ack(attempt=number, epoch=1, revision=one.revision, outcome="Applied") for one in pending)
     ready = replace(pod, phase="Running", ready=True)
-    yield (ready,), DriverLook(number, now_ms, progress)
-    yield (ready,), DriverLook(number, now_ms, progress, acks=acks)
-    yield (ready,), DriverLook(number, now_ms, progress, unreachable_since_ms=now_ms - STEP_MS)
+    yield (ready,), DriverReport(number, now_ms, progress)
+    yield (ready,), DriverReport(number, now_ms, progress, acks=acks)
+    yield (ready,), DriverReport(number, now_ms, progress, unreachable_since_ms=now_ms - STEP_MS)
     plan = Ending(outcome="Planned", plan=PLAN) if attempt.kind == "Plan" else None
     for code in (0, 10, 40, 60, 137):
         phase: Any = "Succeeded" if code == 0 else "Failed"

@@ -17,7 +17,7 @@ from typing import Final
 from backfill_api.status.progress import Progress
 from backfill_api.status.receipt import Receipt, ReceiptSummary
 from backfill_api.wire import Ack, CommandRequest
-from backfill_core.lifecycle.observation import DriverLook
+from backfill_core.lifecycle.observation import DriverReport
 from backfill_operator.drivers.control_client import ControlClient, DriverAddress, DriverUnreachableError
 from backfill_operator.informer.cache import Key
 from backfill_operator.kube.errors import ApiError
@@ -66,7 +66,7 @@ class _Driver:
     """One driver that is followed."""
 
     ref: DriverRef
-    look: DriverLook
+    look: DriverReport
     address: DriverAddress | None = None
     outbox: tuple[CommandRequest, ...] = ()
     sent_at: dict[int, float] = field(default_factory=dict)
@@ -111,7 +111,7 @@ class DriverPoller:
         lanes = [asyncio.Semaphore(settings.poll_concurrency) for _ in range(3)]
         self._asking, self._commanding, self._trying = lanes
 
-    def look(self, key: Key, attempt: int) -> DriverLook | None:
+    def look(self, key: Key, attempt: int) -> DriverReport | None:
         """Return what the driver of an attempt said last; None: nothing yet, and nothing is known to be wrong."""
         driver = self._drivers.get(key)
         if driver is None or driver.ref.attempt != attempt:
@@ -130,7 +130,7 @@ class DriverPoller:
                 known.wake.set()
             return
         self.leave(key)
-        driver = _Driver(ref, DriverLook(ref.attempt))
+        driver = _Driver(ref, DriverReport(ref.attempt))
         driver.task = asyncio.create_task(self._keep_asking(key, driver), name=f"driver {key[0]}/{key[1]}")
         self._drivers[key] = driver
         self._metrics.live_drivers.set(len(self._drivers))
@@ -238,7 +238,7 @@ class DriverPoller:
             verified = verified or request.command.type == "Verify"
         return verified
 
-    def _worth_a_decision(self, before: DriverLook, driver: _Driver) -> bool:
+    def _worth_a_decision(self, before: DriverReport, driver: _Driver) -> bool:
         after = driver.look
         if (before.acks, before.receipt, before.unreachable_since_ms) != (
             after.acks,
@@ -265,7 +265,7 @@ def _transitions(progress: Progress | None) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-def _epoch(look: DriverLook) -> int | None:
+def _epoch(look: DriverReport) -> int | None:
     return None if look.progress is None else look.progress.epoch
 
 

@@ -15,7 +15,14 @@ from backfill_api.spec.spec import BackfillSpec
 from backfill_api.status.ending import Ending
 from backfill_api.status.status import AttemptKind, BackfillStatus
 from backfill_core.lifecycle.inputs.timestamps import ms_of
-from backfill_core.lifecycle.observation import DriverLook, DriverPod, LaunchFailed, Observation, PodPhase, SpecRefused
+from backfill_core.lifecycle.observation import (
+    DriverPod,
+    DriverReport,
+    LaunchFailed,
+    Observation,
+    PodPhase,
+    SpecRefused,
+)
 from backfill_operator.kube.resources import Raw
 
 DRIVER_CONTAINER: Final = "driver"
@@ -52,7 +59,7 @@ def observation_of(
     pods: tuple[DriverPod, ...],
     *,
     live: bool = False,
-    look: DriverLook | None = None,
+    report: DriverReport | None = None,
     launch_failed: LaunchFailed | None = None,
 ) -> Observation:
     """Return one look at a Backfill.
@@ -74,7 +81,7 @@ def observation_of(
         annotations={str(name): str(value) for name, value in _mapping(metadata.get("annotations")).items()},
         pods=pods,
         live=live,
-        look=look,
+        report=report,
         launch_failed=launch_failed,
     )
 
@@ -185,8 +192,6 @@ def pod_of(raw: Raw) -> DriverPod:
         phase=phase,
         ready=_says(conditions, "Ready"),
         created_ms=ms_of(_text(metadata.get("creationTimestamp")) or None) or 0,
-        started_ms=ms_of(_text(_mapping(state.get("running")).get("startedAt") or ended.get("startedAt")) or None),
-        ended_ms=ms_of(_text(ended.get("finishedAt")) or None),
         deletion_ms=ms_of(_text(metadata.get("deletionTimestamp")) or None),
         exit_code=_number(ended.get("exitCode")),
         reason=_text(status.get("reason")) or _text(ended.get("reason")),

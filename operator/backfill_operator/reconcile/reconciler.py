@@ -158,7 +158,7 @@ class Reconciler:
 
     async def _look(self, key: Key, raw: Raw) -> float | None:
         seen = self._observe(key, raw)
-        attempt, heard = seen.status.attempt, seen.look.progress if seen.look else None
+        attempt, heard = seen.status.attempt, seen.report.progress if seen.report else None
         number, epoch = attempt.number if attempt else None, heard.epoch if heard else None
         with log_context("/".join(key), attempt=number, epoch=epoch):
             try:
@@ -212,8 +212,8 @@ class Reconciler:
         pods = self._cache.pods(key, driver_name(seen.name, number))
         self._shared_targets.warn_of_pruned_fields(key, raw)
         token_hash = state.token_hash(number if attempt is not None and attempt.state == "Planned" else None)
-        look, beside = self._drivers.look(key, number), self._shared_targets.of(key)
-        return replace(seen, pods=pods, look=look, beside=beside, token_hash=token_hash)
+        report, beside = self._drivers.look(key, number), self._shared_targets.of(key)
+        return replace(seen, pods=pods, report=report, beside=beside, token_hash=token_hash)
 
     async def _live_pods(self, seen: Observation, pod_name: str) -> tuple[DriverPod, ...]:
         """Ask for the pods by label, and for the one by name; what is heard is news for the cache too."""

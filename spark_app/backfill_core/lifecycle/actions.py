@@ -11,10 +11,10 @@ from backfill_api.wire import CommandRequest
 
 @dataclass(frozen=True, slots=True)
 class PersistIntent:
-    """Write the decision's status now, under the look's resourceVersion; on a conflict drop the decision, look again.
+    """Write the decision's status now, under the observation's resourceVersion; on a conflict, drop the decision.
 
-    Always the first action when it is there: what follows must not happen unless it is on record. Write it even when the
-    status is unchanged: the fence is what counts, a stale look must not launch what has ended meanwhile.
+    Always the first action: what follows must not happen unless it is on record. An unchanged status is written too,
+    because the write is the fence: a stale observation must not launch what has ended meanwhile.
     """
 
 
@@ -22,7 +22,7 @@ class PersistIntent:
 class RefetchPods:
     """Ask the API server for the pods by label and for this pod by name, then decide again with `live=True`.
 
-    Stands alone: nothing else is done, and the status is not written.
+    Always the only action; the status is not written.
     """
 
     pod_name: str
@@ -32,7 +32,7 @@ class RefetchPods:
 class LaunchDriver:
     """Make the attempt's ConfigMap, Secret and Service, and its pod last.
 
-    "Already exists" is success for the first three when the owner is right; for the pod it means: look live.
+    "Already exists" is success for the first three if the owner is right; for the pod it means: refetch the pods.
     """
 
     attempt: int
@@ -42,16 +42,16 @@ class LaunchDriver:
 
     rows_per_second: int | None = None
     token_hashes: tuple[str, ...] = ()
-    """Of tokens that its Secret may hold; another Secret of its name is somebody else's. Empty: not on record."""
+    """Of tokens that its Secret may hold; a Secret with another token is not ours. Empty: not on record."""
 
 
 @dataclass(frozen=True, slots=True)
 class EnsureObjects:
-    """Make the ConfigMap and the Service of an attempt that runs again, should somebody have deleted them.
+    """Make the ConfigMap and the Service of a running attempt again if they were deleted.
 
-    To be carried out now and then, at the pace of lists: whether they are there is asked of the API server. They are made
-    only under the look's resourceVersion, like an attempt. A Secret cannot be made again, its certificate is the driver's:
-    that it is gone is told.
+    Execute it at the pace of relists: each time asks the API server. They are made only under the observation's
+    resourceVersion, like an attempt. A Secret cannot be made again, because its certificate is the driver's: an event
+    says that it is gone.
     """
 
     of: LaunchDriver
@@ -59,7 +59,7 @@ class EnsureObjects:
 
 @dataclass(frozen=True, slots=True)
 class SendCommand:
-    """Send a command to the driver of its attempt; several are sent in order, up to the first that gets no answer."""
+    """Send a command to the driver of its attempt; several are sent in order, until one gets no answer."""
 
     request: CommandRequest
 
@@ -82,17 +82,17 @@ class DeleteAttemptObjects:
 
 @dataclass(frozen=True, slots=True)
 class AddFinalizer:
-    """Add `backfill.dev/drain`, under the look's resourceVersion; the answer has the one for the status write."""
+    """Add `backfill.dev/drain`, under the observation's resourceVersion; the answer has the one for the status write."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveFinalizer:
-    """Remove `backfill.dev/drain`, under the look's resourceVersion; of a deleted object nothing may be left to write."""
+    """Remove `backfill.dev/drain`, under the observation's resourceVersion; a deleted object may be gone after it."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteObject:
-    """Delete the Backfill itself, if it still has the look's UID: its time to live is over."""
+    """Delete the Backfill itself, if it still has the observation's UID: its time to live is over."""
 
 
 Action = (
@@ -111,7 +111,7 @@ Action = (
 
 @dataclass(frozen=True, slots=True)
 class EventNote:
-    """An event for `kubectl describe`; the shell leaves out one that it has just written."""
+    """An event for `kubectl describe`; the operator leaves out one that it has just written."""
 
     kind: Literal["Normal", "Warning"]
     reason: str
@@ -120,16 +120,16 @@ class EventNote:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Everything that follows from one look: do the actions in order, then write the status if it differs.
+    """Everything that follows from one observation: do the actions in order, then write the status if it differs.
 
-    An action that fails ends the list, and the status is not written; what was done before is safe to do again. Every
-    write of the object carries the resourceVersion of the look, or of the write before it. After `PersistIntent`
+    The first action that fails ends the list, and the status is not written; what was done is safe to do again. Every
+    write of the object carries the resourceVersion of the observation, or of the write before it. After `PersistIntent`
     the status is on record and need not be written again.
     """
 
     status: BackfillStatus
     actions: tuple[Action, ...] = ()
     requeue_after_s: float | None = None
-    """Look again after this long at the latest; None: when something changes."""
+    """Decide again after this long at the latest; None: when something changes."""
 
     events: tuple[EventNote, ...] = ()

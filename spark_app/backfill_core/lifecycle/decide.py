@@ -1,87 +1,120 @@
-"""The one way in: what follows from one look.
+"""The one entry point: from an observation to a decision.
 
-Total: an answer for every look, however odd. Deterministic: the same look and moment, the same answer. Without memory: all
-that must outlive this call is in the status, and what must not be done twice is on record there before it is done.
+Total: every observation, however odd, has an answer. Deterministic: the same observation and moment give the same answer.
+Without memory: what must outlive this call is in the status, and what must not be done twice is on record there first.
+
+A step decides one situation. When the situation is over, it answers `Ended`, and `NEXT` says which step decides from there:
+
+    finalize            DriverToDrain  reconcile_running
+    reconcile_running   NotLaunched    launch
+                        Terminated     on_terminated
+    on_terminated       Recorded       reconcile_idle
+    reconcile_finished  Reopened       reconcile_idle
+    reconcile_idle      Launchable     plan_attempt
+
+A step never comes back to one before it, so `STEPS_MAX` steps always suffice.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Final, Literal
 
-from backfill_api.status.status import BackfillStatus
-from backfill_core.lifecycle.actions import Decision, EventNote
+from backfill_core.lifecycle.actions import Action, Decision, EventNote
 from backfill_core.lifecycle.inputs.context import Context, classify
 from backfill_core.lifecycle.observation import Now, Observation
 from backfill_core.lifecycle.status.conditions import ConditionSet, Fact, conditions_of
 from backfill_core.lifecycle.steps.finalizing import finalize, reconcile_finished
 from backfill_core.lifecycle.steps.idle import reconcile_idle
+from backfill_core.lifecycle.steps.launching import launch, plan_attempt
 from backfill_core.lifecycle.steps.running import reconcile_running
-from backfill_core.lifecycle.steps.step import StepResult
+from backfill_core.lifecycle.steps.step import Ended, Outcome, StepResult
+from backfill_core.lifecycle.steps.terminating import on_terminated
 
-NOTEWORTHY = frozenset({"AwaitingApproval", "Paused", "Suspended", "Running", "Succeeded"})
-SHARED_TARGET = "SharedTarget"
-BESIDE_SHOWN_MAX = 3
-ALARMING = frozenset({"Retrying", "Failed"})
+Step = Callable[[Context], StepResult | Ended[Outcome]]
+
+NEXT: Final[Mapping[Outcome, Step]] = {
+    "DriverToDrain": reconcile_running,
+    "NotLaunched": launch,
+    "Terminated": on_terminated,
+    "Recorded": reconcile_idle,
+    "Reopened": reconcile_idle,
+    "Launchable": plan_attempt,
+}
+STEPS_MAX: Final = 5
+"""Steps on the longest way through `NEXT`: finalize, reconcile_running, on_terminated, reconcile_idle, plan_attempt."""
+
+NOTEWORTHY: Final = frozenset({"AwaitingApproval", "Paused", "Suspended", "Running", "Succeeded"})
+ALARMING: Final = frozenset({"Retrying", "Failed"})
+SHARED_TARGET: Final = "SharedTarget"
+BESIDE_SHOWN_MAX: Final = 3
 
 
 def decide(observation: Observation, now: Now) -> Decision:
-    """Return the status that is true now and the actions that bring the cluster nearer to what is wanted."""
+    """Return the status that is true now, and the actions that bring the cluster nearer to what is desired."""
     context = classify(observation, now.wall_ms)
-    result = _dispatch(context)
+    result = dispatch(context)
     requeue_after_s = None if result.requeue_ms is None else result.requeue_ms / 1000
     if result.conditions is None:
         return Decision(observation.status, result.actions, requeue_after_s)
-    result = replace(result, conditions=result.conditions.with_details(_beside(observation, result.conditions)))
-    assert result.conditions is not None
+    conditions = result.conditions.with_details(_shared_target(observation, result.conditions))
+    before, generation = observation.status.conditions, observation.generation
     status = result.status.model_copy(
         update={
-            "observed_generation": observation.generation,
-            "phase": result.conditions.phase,
-            "conditions": conditions_of(
-                result.conditions,
-                observation.status.conditions,
-                generation=observation.generation,
-                timestamp=context.timestamp,
-            ),
+            "observed_generation": generation,
+            "phase": conditions.phase,
+            "conditions": conditions_of(conditions, before, generation=generation, timestamp=context.timestamp),
         }
     )
-    return Decision(status, result.actions, requeue_after_s, _events(context, status, result))
+    return Decision(status, result.actions, requeue_after_s, _events(context, conditions))
 
 
-def _beside(observation: Observation, conditions: ConditionSet) -> dict[str, Fact]:
-    """Tell of others that write the same target; a job that is over writes no more."""
+def dispatch(context: Context) -> StepResult:
+    """Ask the step of the situation, and those that follow it, until one has the final answer."""
+    step, actions = first_step(context), list[Action]()
+    for _ in range(STEPS_MAX):
+        answer = step(context)
+        if isinstance(answer, StepResult):
+            return replace(answer, actions=(*actions, *answer.actions))
+        step, context = NEXT[answer.outcome], answer.context
+        actions += answer.actions
+    raise AssertionError("the steps follow each other in a circle")
+
+
+def first_step(context: Context) -> Step:
+    """Return the step that decides the situation of the observation."""
+    if context.observation.deletion_ms is not None:
+        return finalize
+    if context.attempt is not None:
+        # Even when the status says that the job is over: then it is older than this attempt's pod.
+        return reconcile_running
+    return reconcile_idle if context.finished is None else reconcile_finished
+
+
+def _shared_target(observation: Observation, conditions: ConditionSet) -> dict[str, Fact]:
+    """Name the other Backfills that write the same target; a job that is over writes no more."""
     if not observation.beside or conditions.finished:
         return {}
     more = len(observation.beside) - BESIDE_SHOWN_MAX
     names = ", ".join(observation.beside[:BESIDE_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
-    words = f"{names} write the same target: only one of them can have it; delete the others, or give each its own"
-    return {SHARED_TARGET: Fact("True", SHARED_TARGET, words)}
+    message = f"{names} write the same target: only one of them can have it; delete the others, or give each its own"
+    return {SHARED_TARGET: Fact("True", SHARED_TARGET, message)}
 
 
-def _dispatch(context: Context) -> StepResult:
-    if context.observation.deletion_ms is not None:
-        return finalize(context)
-    attempt, over = context.attempt, context.finished
-    if attempt is not None:
-        # Even when the status says that the job is over: then it is older than this attempt's pod.
-        return reconcile_running(context, attempt)
-    return reconcile_idle(context) if over is None else reconcile_finished(context, over)
-
-
-def _events(context: Context, status: BackfillStatus, result: StepResult) -> tuple[EventNote, ...]:
-    """Tell of what is new; what goes on is in the conditions."""
+def _events(context: Context, conditions: ConditionSet) -> tuple[EventNote, ...]:
+    """Return an event for each thing that is new; what lasts is in the conditions."""
     notes = []
-    conditions, before = result.conditions, context.observation.status
+    before = context.observation.status
+    known = {one.type for one in before.conditions}
     if context.desired.override_error:
         notes.append(EventNote("Warning", "OverrideIgnored", context.desired.override_error))
-    if conditions is None:
-        return tuple(notes)
     shared = conditions.details.get(SHARED_TARGET)
-    if shared is not None and not any(one.type == SHARED_TARGET for one in before.conditions):
+    if shared is not None and SHARED_TARGET not in known:
         notes.append(EventNote("Warning", shared.reason, shared.message))
-    if conditions.needs_a_person and not any(one.type == "Stalled" for one in before.conditions):
+    if conditions.needs_a_person and "Stalled" not in known:
         notes.append(EventNote("Warning", conditions.reason, conditions.message))
-    elif status.phase != before.phase and status.phase in NOTEWORTHY | ALARMING:
-        kind = "Warning" if status.phase in ALARMING else "Normal"
-        notes.append(EventNote(kind, conditions.reason, conditions.message))  # type: ignore[arg-type]
+    elif conditions.phase != before.phase and conditions.phase in NOTEWORTHY | ALARMING:
+        kind: Literal["Normal", "Warning"] = "Warning" if conditions.phase in ALARMING else "Normal"
+        notes.append(EventNote(kind, conditions.reason, conditions.message))
     return tuple(notes)

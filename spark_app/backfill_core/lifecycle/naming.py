@@ -1,4 +1,4 @@
-"""The name of an attempt's objects: one for all kinds, the same on every look, legal for the strictest of them."""
+"""The name of an attempt's objects: one for all kinds, always the same, legal for the strictest kind."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 
 
 def base_name(backfill: str) -> str:
-    """Return a Backfill's name, or a short legal form of it with a hash: a Service allows neither dots nor a leading digit."""
+    """Return a Backfill's name, or a short legal form with a hash: a Service allows neither dots nor a leading digit."""
     if len(backfill) <= BASE_CHARACTERS_MAX and _DNS_1035.fullmatch(backfill):
         return backfill
     digest = hashlib.sha256(backfill.encode(errors="replace")).hexdigest()[:_HASH_CHARACTERS]
@@ -28,7 +28,7 @@ def base_name(backfill: str) -> str:
 
 
 def number_of(backfill: str, pod: str) -> int | None:
-    """Return the attempt whose driver has this name; None: no driver of this Backfill has it."""
+    """Return the number of the attempt whose driver has this name; None: no driver of this Backfill has it."""
     base = base_name(backfill)
     digits = pod.removeprefix(f"{base}-").removesuffix("-driver")
     if not (digits.isascii() and digits.isdigit() and len(digits) <= DIGITS_MAX):

@@ -1,7 +1,7 @@
-"""What passes between the operator's hands and its rules: one look in, one decision out, all frozen values.
+"""What the operator observed of one Backfill: all frozen values.
 
-Times are milliseconds since 1970 UTC (`*_ms`), durations have their unit in the name. An `Observation` says what was
-*seen*, which may be stale or incomplete; the rules are written so that a stale look costs a round, never a second driver.
+Times are milliseconds since 1970 UTC (`*_ms`), durations have their unit in the name. An observation may be stale or
+incomplete: a stale one costs a round, never a second driver.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ PodPhase = Literal["Pending", "Running", "Succeeded", "Failed", "Unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """The moment of a decision. Wall time only: what is timed must survive the death of the operator."""
+    """The moment of a decision. Wall time only: what is timed must survive a restart of the operator."""
 
     wall_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class SpecRefused:
-    """The spec cannot be read; the driver that runs, if one does, goes on under the spec it was started with."""
+    """The spec cannot be read; a driver that runs goes on under the spec that it was started with."""
 
     errors: tuple[str, ...]
-    """One line a field: path, what is wrong, hint."""
+    """One line for each field: path, what is wrong, hint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,24 +42,20 @@ class DriverPod:
     name: str
     uid: str
     owner_uid: str | None
-    """UID of the controlling owner; a pod owned by anybody else is not ours."""
+    """UID of the controlling owner; a pod with another owner is not ours."""
 
     attempt: int | None
-    """Of its label; None: it has none, or no number."""
+    """Number in its label; None: it has none, or the label is no number."""
 
     backfill_uid: str = ""
-    """Of its label: it is still there when `kubectl delete --cascade=orphan` has taken the owner away."""
+    """UID in its label; it stays when `kubectl delete --cascade=orphan` removes the owner."""
 
     kind: AttemptKind = "Run"
     phase: PodPhase = "Pending"
     ready: bool = False
     created_ms: int = 0
-    started_ms: int | None = None
-    """When its container started."""
-
-    ended_ms: int | None = None
     deletion_ms: int | None = None
-    """`deletionTimestamp`: the moment at which its grace is over."""
+    """`deletionTimestamp`: when its grace is over."""
 
     exit_code: int | None = None
     reason: str = ""
@@ -71,17 +67,17 @@ class DriverPod:
 
     waiting_message: str = ""
     unscheduled: str = ""
-    """Why no node takes it, in the scheduler's words."""
+    """Why no node takes it, as the scheduler says."""
 
     scheduled: bool = False
     """Has a node taken it?"""
 
     oom_killed: bool = False
     disrupted: bool = False
-    """Has it the condition `DisruptionTarget`: evicted, preempted, or its node is going?"""
+    """Has it the condition `DisruptionTarget`: evicted, preempted, or its node is being removed?"""
 
     ending: Ending | None = None
-    """What the driver said last, from the termination message."""
+    """The driver's termination message."""
 
     @property
     def over(self) -> bool:
@@ -90,11 +86,11 @@ class DriverPod:
 
 
 @dataclass(frozen=True, slots=True)
-class DriverLook:
-    """What the control channel heard last from one attempt's driver."""
+class DriverReport:
+    """What one attempt's driver reported last, over its control server."""
 
     attempt: int
-    """The operator's number; what another attempt says counts for nothing."""
+    """The operator's number; a report of another attempt does not count."""
 
     heard_ms: int | None = None
     """When it answered last."""
@@ -102,18 +98,18 @@ class DriverLook:
     progress: Progress | None = None
     receipt: ReceiptSummary | None = None
     acks: tuple[Ack, ...] = ()
-    """Answers to commands, in any order, repeated as often as one likes."""
+    """Answers to commands, in any order; they may repeat."""
 
     unreachable_since_ms: int | None = None
     """When it stopped answering; None: it answers."""
 
     unreachable: str = ""
-    """Why, as far as the operator can see."""
+    """Why, as the operator saw it."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchFailed:
-    """The last try to make an attempt's objects, when the API server refused it; forgotten when one succeeds."""
+    """The last launch of an attempt, when the API server refused it; forgotten when one succeeds."""
 
     attempt: int
     at_ms: int
@@ -124,12 +120,12 @@ class LaunchFailed:
     """Of the `Status` object: `Forbidden`, `Invalid`, `AlreadyExists`…"""
 
     message: str = ""
-    """The server's words, shown to people as they are."""
+    """The server's message, shown to people as it is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One look at a Backfill and at everything that belongs to it."""
+    """A Backfill and everything that belongs to it, as the operator saw them at one moment."""
 
     namespace: str
     name: str
@@ -138,29 +134,29 @@ class Observation:
     spec: BackfillSpec | SpecRefused
     status: BackfillStatus = field(default_factory=BackfillStatus)
     resource_version: str = ""
-    """Of the object in which `status` was read: the fence of `PersistIntent`."""
+    """Of the object that had `status`: the fence of `PersistIntent`."""
 
     deletion_ms: int | None = None
-    """When its deletion was asked for."""
+    """When its deletion was requested."""
 
     finalizers: tuple[str, ...] = ()
     annotations: Mapping[str, str] = field(default_factory=dict)
     pods: tuple[DriverPod, ...] = ()
-    """By label, and the one that has the name of the current attempt's driver, whoever owns it."""
+    """By label, and the one with the name of the current attempt's driver, whatever its owner."""
 
     beside: tuple[str, ...] = ()
-    """Other Backfills that write the same target, as people may be told of them."""
+    """Other Backfills that write the same target, by the names that people may see."""
 
     no_room: str = ""
     """Why no further driver may be made now; empty: one may."""
 
     live: bool = False
-    """Were `pods` asked of the API server for this look? False: they are what the cache holds."""
+    """Did `pods` come from the API server for this observation? False: they are what the cache holds."""
 
     recordable: bool = True
-    """May the status be written? False: the API server will not have it, so that nothing can stand on it."""
+    """May the status be written? False: the API server refuses it, so nothing may depend on its record."""
 
-    look: DriverLook | None = None
+    report: DriverReport | None = None
     launch_failed: LaunchFailed | None = None
     token_hash: str = ""
     """Of the token that the next Secret will hold."""

@@ -6,14 +6,25 @@ from dataclasses import replace
 
 import pytest
 from support.operators.lifecycle_space import STATUSES
-from support.operators.observations import T0, after, checked, conditions, ended, look, observed, reason, running, spec
+from support.operators.observations import (
+    T0,
+    after,
+    checked,
+    conditions,
+    ended,
+    observed,
+    reason,
+    report,
+    running,
+    spec,
+)
 
 from backfill_api.status.status import Control
 from backfill_api.wire import Ack
 from backfill_core.lifecycle.actions import Decision, PersistIntent, SendCommand
 from backfill_core.lifecycle.observation import Observation
 
-UP = observed(status=STATUSES["running"], pods=(running(),), look=look(), finalizers=("backfill.dev/drain",))
+UP = observed(status=STATUSES["running"], pods=(running(),), report=report(), finalizers=("backfill.dev/drain",))
 PAUSED = spec(desiredState="Paused")
 
 
@@ -34,7 +45,7 @@ def acked(observation: Observation, decision: Decision, **progress: object) -> O
     """Let the driver acknowledge everything that waits."""
     acks = tuple(Ack(attempt=1, epoch=9, revision=one.revision, outcome="Applied") for one in control(decision).pending)
     newest = max((one.revision for one in acks), default=0)
-    return after(observation, decision, look=look(acks=acks, **({"revision": newest} | progress)))
+    return after(observation, decision, report=report(acks=acks, **({"revision": newest} | progress)))
 
 
 class TestACommand:
@@ -56,7 +67,7 @@ class TestACommand:
         """Not when it was sent, and not when the driver shows it before its seal."""
         wish = replace(UP, spec=PAUSED)
         asked = checked(wish)
-        shown = checked(after(wish, asked, look=look(paused="History", revision=1)))
+        shown = checked(after(wish, asked, report=report(paused="History", revision=1)))
         done = checked(acked(wish, asked, paused="History"))
 
         assert conditions(shown.status)["Paused"] == "False"
@@ -110,8 +121,8 @@ class TestACommand:
         wish = replace(UP, spec=PAUSED)
         asked = checked(wish)
 
-        foreign = checked(after(wish, asked, look=look(acks=acks)))
-        other = checked(after(wish, asked, look=look(7, paused="History")))
+        foreign = checked(after(wish, asked, report=report(acks=acks)))
+        other = checked(after(wish, asked, report=report(7, paused="History")))
 
         assert control(foreign).acked_revision == control(other).acked_revision == 0
         assert sent(other) == []
@@ -122,7 +133,7 @@ class TestDrift:
 
     def test_somebody_elses_command_is_taken_back(self) -> None:
         """Under a number above theirs."""
-        decision = checked(replace(UP, look=look(paused="All", revision=40)))
+        decision = checked(replace(UP, report=report(paused="All", revision=40)))
 
         assert sent(decision) == [(41, "Resume")]
 
@@ -131,7 +142,7 @@ class TestDrift:
         wish = replace(UP, spec=PAUSED)
         asked = checked(wish)
         acks = (Ack(attempt=1, epoch=9, revision=1, outcome="Superseded"),)
-        again = checked(after(wish, asked, look=look(revision=40, acks=acks)))
+        again = checked(after(wish, asked, report=report(revision=40, acks=acks)))
 
         assert sent(again) == [(41, "Pause")]
 
@@ -146,7 +157,7 @@ class TestDrift:
         """It leaves nothing behind that could be compared, so the answer itself counts."""
         asked = checked(wish)
         acks = (Ack(attempt=1, epoch=9, revision=1, outcome="Superseded"),)
-        again = checked(after(wish, asked, look=look(revision=40, acks=acks)))
+        again = checked(after(wish, asked, report=report(revision=40, acks=acks)))
 
         assert sent(asked) == [(1, word)]
         assert sent(again) == [(41, word)]
@@ -164,7 +175,7 @@ class TestDrift:
         """It has not heard of the driver yet; the status has."""
         wish = replace(UP, spec=PAUSED)
         paused = checked(acked(wish, checked(wish), paused="History"))
-        restarted = checked(after(wish, paused, look=None))
+        restarted = checked(after(wish, paused, report=None))
 
         assert restarted.status == paused.status
 
@@ -173,7 +184,7 @@ class TestDrift:
         old = Control(desired_revision=9, acked_revision=9, attempt=0)
         status = STATUSES["running"].model_copy(update={"control": old})
 
-        decision = checked(replace(UP, status=status, spec=PAUSED, look=look(revision=0)))
+        decision = checked(replace(UP, status=status, spec=PAUSED, report=report(revision=0)))
 
         assert sent(decision) == [(10, "Pause")]
 
@@ -208,7 +219,7 @@ class TestTheOverride:
         annotations = {"backfill.dev/override": '{"throttle":{"rowsPerSecond":null}}'}
         wish = replace(UP, spec=spec(throttle={"rowsPerSecond": 5}), annotations=annotations)
 
-        assert sent(checked(replace(wish, look=look(throttle_rows_per_second=5)))) == [(1, "Throttle")]
+        assert sent(checked(replace(wish, report=report(throttle_rows_per_second=5)))) == [(1, "Throttle")]
         assert sent(checked(wish)) == []
 
 
@@ -218,8 +229,8 @@ class TestDeeds:
     def test_a_receipt_that_nobody_took_is_taken_by_the_next_driver(self) -> None:
         """Under a new number; a pause of the old one is not carried along."""
         wish = replace(UP, spec=PAUSED, annotations={"backfill.dev/verify-requested": "today"})
-        lost = checked(after(wish, checked(wish), pods=(ended(137),), look=None))
-        again = checked(after(wish, lost, pods=(running(2),), look=look(2, paused="History", revision=5)))
+        lost = checked(after(wish, checked(wish), pods=(ended(137),), report=None))
+        again = checked(after(wish, lost, pods=(running(2),), report=report(2, paused="History", revision=5)))
 
         assert sent(again) == [(6, "Verify")]
 
@@ -230,14 +241,14 @@ class TestDeeds:
         done = checked(acked(wish, asked))
 
         assert sent(asked) == [(1, "Verify")]
-        assert sent(checked(after(wish, done, look=look(revision=1)))) == []
+        assert sent(checked(after(wish, done, report=report(revision=1)))) == []
 
     def test_a_restart_is_a_stop_and_another_attempt(self) -> None:
         """At a barrier, and no failure."""
         wish = replace(UP, annotations={"backfill.dev/restart-requested": "1"})
         stopping = checked(wish)
-        stopped = checked(after(wish, stopping, pods=(ended(10),), look=None))
-        again = checked(after(wish, stopped, pods=(ended(10),), look=None, live=True))
+        stopped = checked(after(wish, stopping, pods=(ended(10),), report=None))
+        again = checked(after(wish, stopped, pods=(ended(10),), report=None, live=True))
 
         assert sent(stopping) == [(1, "Stop")]
         assert (stopped.status.failures, stopped.requeue_after_s) == (0, 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from support.operators.lifecycle_space import SPECS, STATUSES, looks_at
+from support.operators.lifecycle_space import SPECS, STATUSES, observations_of
 from support.operators.observations import T0, checked, conditions
 
 from backfill_core.lifecycle.actions import (
@@ -30,7 +30,7 @@ class TestAllAgainstAll:
 
     def test_every_decision_keeps_its_promises(self, spec: str, status: str) -> None:
         """One launch at most and none beside a driver; the rules of kstatus; known reasons; a status the schema takes."""
-        for name, observation in looks_at(spec, status):
+        for name, observation in observations_of(spec, status):
             decision = checked(observation)
             actions = decision.actions
             commands = [one.request for one in actions if isinstance(one, SendCommand)]
@@ -45,7 +45,7 @@ class TestAllAgainstAll:
 
     def test_a_world_that_stands_still_comes_to_rest(self, spec: str, status: str) -> None:
         """After a few rounds nothing new is decided, and nothing is told twice."""
-        for name, observation in looks_at(spec, status):
+        for name, observation in observations_of(spec, status):
             for _ in range(ROUNDS):
                 before, decision = observation, decide(observation, Now(T0))
                 if any(isinstance(one, RefetchPods) for one in decision.actions):
@@ -64,7 +64,7 @@ class TestTheEnd:
 
     def test_what_is_over_stays_over(self, spec: str, status: str) -> None:
         """Without an edit a finished job is never launched again, unless the status is older than a pod."""
-        for name, observation in looks_at(spec, status):
+        for name, observation in observations_of(spec, status):
             if (
                 observation.deletion_ms is None
                 and max((number_of(observation.name, pod.name) or 0 for pod in observation.pods), default=0) < 2

@@ -13,10 +13,10 @@ from support.operators.observations import (
     checked,
     conditions,
     ended,
-    look,
     observed,
     pod,
     reason,
+    report,
     resource,
     running,
     spec,
@@ -35,7 +35,7 @@ from backfill_core.lifecycle.actions import (
 )
 
 HELD = ("backfill.dev/drain",)
-UP = observed(status=STATUSES["running"], pods=(running(),), look=look(), finalizers=HELD)
+UP = observed(status=STATUSES["running"], pods=(running(),), report=report(), finalizers=HELD)
 
 
 class TestSuspension:
@@ -45,7 +45,7 @@ class TestSuspension:
         """By a command; the pods are gone when `Suspended` is said, and the attempt is no failure."""
         wish = replace(UP, spec=spec(suspend=True), generation=2)
         asked = checked(wish)
-        over = checked(after(wish, asked, pods=(ended(10),), look=None))
+        over = checked(after(wish, asked, pods=(ended(10),), report=None))
 
         assert isinstance(asked.actions[0], PersistIntent)
         assert [one.request.command.type for one in asked.actions if isinstance(one, SendCommand)] == ["Stop"]
@@ -66,7 +66,7 @@ class TestSuspension:
 
     def test_one_that_cannot_be_told_is_asked_by_the_kubelet(self) -> None:
         """SIGTERM stops at a barrier too, with the same time to do it."""
-        wish = replace(UP, spec=spec(suspend=True), look=None)
+        wish = replace(UP, spec=spec(suspend=True), report=None)
 
         assert DeletePod("orders-1-driver", "pod-1", 60) in checked(wish).actions
 
@@ -126,14 +126,14 @@ class TestDeletion:
 
         assert AddFinalizer() in checked(starting).actions
         assert AddFinalizer() not in checked(replace(starting, spec=spec(deletionPolicy="Immediate"))).actions
-        assert RemoveFinalizer() in checked(replace(UP, pods=(ended(0),), look=None)).actions
+        assert RemoveFinalizer() in checked(replace(UP, pods=(ended(0),), report=None)).actions
 
     def test_drains_and_lets_go(self) -> None:
         """Only after a live look: a driver that the cache does not show would be killed without a barrier."""
         gone = replace(UP, deletion_ms=T0 - 1000, generation=2)
         told = checked(gone)
-        unseen = checked(after(gone, told, pods=(), look=None))
-        over = checked(after(gone, told, pods=(), look=None, live=True))
+        unseen = checked(after(gone, told, pods=(), report=None))
+        over = checked(after(gone, told, pods=(), report=None, live=True))
 
         assert told.status.phase == "Terminating"
         assert [one.request.command.type for one in told.actions if isinstance(one, SendCommand)] == ["Stop"]

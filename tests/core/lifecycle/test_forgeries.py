@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from support.operators.lifecycle_space import STATUSES
-from support.operators.observations import T0, after, checked, conditions, ended, look, observed, pod, reason, running
+from support.operators.observations import T0, after, checked, conditions, ended, observed, pod, reason, report, running
 
 from backfill_api.status.ending import Ending
 from backfill_core.lifecycle.actions import DeletePod, LaunchDriver, RemoveFinalizer
@@ -22,7 +22,7 @@ class TestAForgedPod:
         """It said that the job was done, while the driver ran."""
         forged = ended(0, 2, name="helper")
 
-        decision = checked(observed(status=RUNNING, pods=(running(), forged), look=look(), live=True))
+        decision = checked(observed(status=RUNNING, pods=(running(), forged), report=report(), live=True))
 
         assert decision.status.attempt is not None
         assert decision.status.attempt.number == 1
@@ -31,7 +31,7 @@ class TestAForgedPod:
     def test_of_the_next_name_ends_no_job_without_last_words(self) -> None:
         """A driver leaves its last words, or ran before the operator's eyes."""
         forged = ended(0, 2)
-        decision = checked(observed(status=RUNNING, pods=(running(), forged), look=look(), live=True))
+        decision = checked(observed(status=RUNNING, pods=(running(), forged), report=report(), live=True))
         assert "Complete" not in conditions(decision.status)
 
         spoken = replace(forged, ending=Ending(outcome="Complete"))
@@ -50,7 +50,7 @@ class TestAForgedPod:
         """999,999,999 attempts are all that a name has room for."""
         far = running(999_999_999)
 
-        decision = checked(observed(status=RUNNING, pods=(running(), far), look=look(), live=True))
+        decision = checked(observed(status=RUNNING, pods=(running(), far), report=report(), live=True))
 
         assert decision.status.attempts == 1
         assert any(isinstance(one, DeletePod) and one.name == far.name for one in decision.actions)
@@ -78,7 +78,12 @@ class TestADriverWithoutItsOwner:
         """Else it went on without anybody who could command it."""
         orphan = running(owner_uid=None, backfill_uid="uid-1")
         leaving = observed(
-            status=RUNNING, pods=(orphan,), look=look(), live=True, deletion_ms=T0, finalizers=("backfill.dev/drain",)
+            status=RUNNING,
+            pods=(orphan,),
+            report=report(),
+            live=True,
+            deletion_ms=T0,
+            finalizers=("backfill.dev/drain",),
         )
 
         decision = checked(leaving)
@@ -117,9 +122,9 @@ class TestADriverOnALostNode:
     def test_is_kept_while_it_answers(self) -> None:
         """Not ready and heard of: nobody kills it."""
         silent = running(ready=False)
-        first = observed(status=RUNNING, pods=(silent,), live=True, look=look())
+        first = observed(status=RUNNING, pods=(silent,), live=True, report=report())
         decision = checked(first)
-        later = checked(after(first, decision, pods=(silent,), look=look()), T0 + 3_600_000)
+        later = checked(after(first, decision, pods=(silent,), report=report()), T0 + 3_600_000)
 
         assert not any(isinstance(one, DeletePod) for one in later.actions)
 
@@ -164,6 +169,6 @@ class TestNoRoomForADriver:
         planned = checked(observed()).status
 
         assert LaunchDriver(1, "Run") in checked(observed(status=planned, no_room="full", pods=())).actions
-        kept = checked(observed(status=RUNNING, pods=(running(),), look=look(), no_room="full"))
+        kept = checked(observed(status=RUNNING, pods=(running(),), report=report(), no_room="full"))
         assert kept.status.phase == "Running"
         assert pod().attempt == 1

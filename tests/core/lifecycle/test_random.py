@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.operators.lifecycle_space import LOOKS, PODS, SPECS, STATUSES
+from support.operators.lifecycle_space import PODS, REPORTS, SPECS, STATUSES
 from support.operators.observations import NAME, T0, UID, checked, observed, pod
 
 from backfill_api.status.status import Attempt, Control, PendingCommand, StopRequest
@@ -57,7 +57,7 @@ class TestAnythingMayBeSeen:
     @settings(max_examples=400)
     @given(
         st.sampled_from(list(SPECS)), st.sampled_from(list(STATUSES)), st.lists(pods, max_size=4), attempts, controls,
-        annotations, refusals, st.sampled_from(list(LOOKS)), st.booleans(), times, st.integers(0, 3), numbers,
+        annotations, refusals, st.sampled_from(list(REPORTS)), st.booleans(), times, st.integers(0, 3), numbers,
     )  # fmt: skip
     def test_the_promises_hold(
         self, spec, status, seen_pods, attempt, control, notes, refusal, said, live, deletion_ms, generation, failures
@@ -67,7 +67,7 @@ class TestAnythingMayBeSeen:
         checked(
             observed(
                 spec=SPECS[spec], status=STATUSES[status].model_copy(update=update), pods=tuple(seen_pods), live=live,
-                annotations=notes, launch_failed=refusal, look=LOOKS[said], deletion_ms=deletion_ms,
+                annotations=notes, launch_failed=refusal, report=REPORTS[said], deletion_ms=deletion_ms,
                 generation=generation, finalizers=("backfill.dev/drain",) if deletion_ms else (),
             )
         )  # fmt: skip

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
-from support.operators.observations import NAME, T0, ended, look, observed, pod, running, spec
+from support.operators.observations import NAME, T0, ended, observed, pod, report, running, spec
 
 from backfill_api.names import DRAIN_FINALIZER
 from backfill_api.status.conditions import Condition
@@ -15,7 +15,7 @@ from backfill_api.status.plan import Plan
 from backfill_api.status.status import Attempt, BackfillStatus, Control, PastAttempt, PendingCommand, StopRequest
 from backfill_api.wire import Ack, Command
 from backfill_core.lifecycle.inputs.timestamps import rfc3339
-from backfill_core.lifecycle.observation import DriverLook, DriverPod, Observation, SpecRefused
+from backfill_core.lifecycle.observation import DriverPod, DriverReport, Observation, SpecRefused
 
 BEFORE, LONG_AGO = rfc3339(T0 - 5_000), rfc3339(T0 - 90_000)
 PLAN = Plan(
@@ -106,24 +106,24 @@ PODS: dict[str, tuple[DriverPod, ...]] = {
     "newer": (ended(137), running(2)),
     "unnumbered too": (running(), replace(running(7), attempt=None)),
 }
-LOOKS: dict[str, DriverLook | None] = {
+REPORTS: dict[str, DriverReport | None] = {
     "silence": None,
-    "works": look(),
-    "acks": look(
+    "works": report(),
+    "acks": report(
         paused="History", revision=3, acks=(Ack(attempt=1, epoch=9, revision=3, outcome="Applied"),)
     ),
-    "superseded": look(
+    "superseded": report(
         paused="All", revision=8, acks=(Ack(attempt=1, epoch=9, revision=3, outcome="Superseded"),),
         unreachable_since_ms=T0 - 60_000,
     ),
 }  # fmt: skip
 
 
-def looks_at(spec_name: str, status_name: str) -> Iterator[tuple[str, Observation]]:
+def observations_of(spec_name: str, status_name: str) -> Iterator[tuple[str, Observation]]:
     """Yield every look with this spec and this stored status, with a name that says what it is."""
-    for pods, said, live, deleted in product(PODS, LOOKS, (False, True), (False, True)):
+    for pods, said, live, deleted in product(PODS, REPORTS, (False, True), (False, True)):
         observation = observed(
-            spec=SPECS[spec_name], status=STATUSES[status_name], pods=PODS[pods], look=LOOKS[said], live=live,
+            spec=SPECS[spec_name], status=STATUSES[status_name], pods=PODS[pods], report=REPORTS[said], live=live,
             finalizers=(DRAIN_FINALIZER,) if deleted else (), deletion_ms=T0 - 1_000 if deleted else None,
         )  # fmt: skip
         words = [spec_name, status_name, pods, said, "live" if live else "cached", "deleted" if deleted else "kept"]

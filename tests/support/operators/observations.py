@@ -14,7 +14,7 @@ from backfill_api.status.status import BackfillStatus
 from backfill_core.lifecycle.actions import Decision, LaunchDriver
 from backfill_core.lifecycle.decide import decide
 from backfill_core.lifecycle.naming import driver_name, number_of
-from backfill_core.lifecycle.observation import DriverLook, DriverPod, Now, Observation
+from backfill_core.lifecycle.observation import DriverPod, DriverReport, Now, Observation
 
 NAME, UID = "orders", "uid-1"
 T0 = 1_800_000_000_000
@@ -45,22 +45,22 @@ def pod(attempt: int = 1, **fields: Any) -> DriverPod:
 
 def running(attempt: int = 1, **fields: Any) -> DriverPod:
     """Return a driver pod that is up."""
-    return pod(attempt, **({"phase": "Running", "ready": True, "started_ms": T0} | fields))
+    return pod(attempt, **({"phase": "Running", "ready": True} | fields))
 
 
 def ended(exit_code: int | None, attempt: int = 1, **fields: Any) -> DriverPod:
     """Return a driver pod that is over."""
     phase = "Succeeded" if exit_code == 0 else "Failed"
-    return pod(attempt, **({"phase": phase, "exit_code": exit_code, "ended_ms": T0} | fields))
+    return pod(attempt, **({"phase": phase, "exit_code": exit_code} | fields))
 
 
-def look(attempt: int = 1, **fields: Any) -> DriverLook:
+def report(attempt: int = 1, **fields: Any) -> DriverReport:
     """Return what a driver says that is at work; fields of its progress in snake case."""
     acks = fields.pop("acks", ())
     since_ms = fields.pop("unreachable_since_ms", None)
     given = {"phase": "Snapshot", "percent": 40, "rows_total": 100, "rows_done": 40, "table_version": 3, "epoch": 5}
     progress = Progress(**(given | fields))
-    return DriverLook(attempt, T0, progress, None, acks, since_ms)
+    return DriverReport(attempt, T0, progress, None, acks, since_ms)
 
 
 def conditions(status: BackfillStatus) -> dict[str, str]:

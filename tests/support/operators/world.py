@@ -27,7 +27,7 @@ from backfill_core.lifecycle.actions import (
     SendCommand,
 )
 from backfill_core.lifecycle.naming import driver_name
-from backfill_core.lifecycle.observation import DriverLook, DriverPod, LaunchFailed, Observation
+from backfill_core.lifecycle.observation import DriverPod, DriverReport, LaunchFailed, Observation
 
 WORK = 12
 """Ticks of work until a job is done."""
@@ -119,7 +119,7 @@ class World:
             code = self.chance.choice([137, 1, 61, 62, 10, None])
             return self._ends(pod, code, disrupted=code is None)
         if pod.phase == "Pending":
-            return replace(pod, phase="Running", started_ms=self.now_ms) if self.chance.random() < 0.7 else pod
+            return replace(pod, phase="Running") if self.chance.random() < 0.7 else pod
         if not pod.ready:
             return replace(pod, ready=self.chance.random() < 0.7)
         if driver.stopping:
@@ -130,7 +130,7 @@ class World:
 
     def _ends(self, pod: DriverPod, code: int | None, *, disrupted: bool = False) -> DriverPod:
         return replace(
-            pod, phase="Succeeded" if code == 0 else "Failed", exit_code=code, ready=False, ended_ms=self.now_ms,
+            pod, phase="Succeeded" if code == 0 else "Failed", exit_code=code, ready=False,
             disrupted=disrupted,
         )  # fmt: skip
 
@@ -232,8 +232,8 @@ class World:
             return
         if self.faults and self.past and self.chance.random() < 0.3:
             cr, pods = self.chance.choice(self.past)
-        look = None if self.faults and self.chance.random() < 0.2 else self._look()
-        observation = replace(cr, pods=pods, look=look, launch_failed=self.launch_failed)
+        report = None if self.faults and self.chance.random() < 0.2 else self._report()
+        observation = replace(cr, pods=pods, report=report, launch_failed=self.launch_failed)
         decision = checked(observation, self.now_ms)
         if decision.actions and isinstance(decision.actions[0], RefetchPods):
             observation = replace(observation, pods=tuple(self.pods.values()), live=True)
@@ -290,7 +290,7 @@ class World:
                 return
         raise RefusedError("no answer")
 
-    def _look(self) -> DriverLook | None:
+    def _report(self) -> DriverReport | None:
         for pod in self.pods.values():
             if pod.ready:
                 driver = self.drivers[pod.uid]
@@ -299,7 +299,7 @@ class World:
                     throttle_rows_per_second=driver.rate, revision=driver.revision,
                 )  # fmt: skip
                 acks = tuple(ack for ack in self.acks.values() if ack.attempt == driver.attempt)
-                return DriverLook(driver.attempt, self.now_ms, progress, None, acks)
+                return DriverReport(driver.attempt, self.now_ms, progress, None, acks)
         return None
 
     def _count(self) -> None:

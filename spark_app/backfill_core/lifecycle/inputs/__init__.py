@@ -1,1 +1,1 @@
-"""What the decision reads: the observation sorted, the desired state, the policy, the time."""
+"""What a decision reads: the classified observation, the desired state, the policy, the time."""

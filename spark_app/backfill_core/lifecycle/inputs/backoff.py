@@ -7,14 +7,14 @@ import hashlib
 from backfill_core.lifecycle.inputs.policy import Policy
 
 JITTER_PER_CENT = 20
-"""Taken off, never added: `maxSeconds` is a promise. A thousand jobs that one node's death ended do not return at once."""
+"""Subtracted, never added: `maxSeconds` is a promise. A thousand jobs that one node took down do not return at once."""
 
 _DOUBLINGS_MAX = 32
 
 
 def backoff_ms(policy: Policy, uid: str, attempt: int, failures: int) -> int:
-    """Return the wait after an attempt: doubled for each failure, at most the maximum; the same on every look."""
+    """Return the wait in milliseconds after an attempt: doubled for each failure, at most the maximum, always the same."""
     doubled_s = policy.backoff_initial_s << min(max(failures - 1, 0), _DOUBLINGS_MAX)
     digest = hashlib.sha256(f"{uid}/{attempt}".encode(errors="replace")).digest()
-    off = int.from_bytes(digest[:2]) * JITTER_PER_CENT // 65_536
-    return min(doubled_s, policy.backoff_max_s) * 10 * (100 - off)
+    jitter = int.from_bytes(digest[:2]) * JITTER_PER_CENT // 65_536
+    return min(doubled_s, policy.backoff_max_s) * 10 * (100 - jitter)

@@ -1,49 +1,57 @@
-"""One look, sorted: whose pod is whose, which attempt is the current one, what the driver says."""
+"""The observation, classified: whose pod is whose, which attempt is the current one, what the driver reports."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from backfill_api.names import RESTART_ANNOTATION
 from backfill_api.status.progress import Progress
 from backfill_api.status.status import Attempt, BackfillStatus, Condition
 from backfill_core.lifecycle.inputs.desired import Desired, desired_of
 from backfill_core.lifecycle.inputs.policy import Policy
+from backfill_core.lifecycle.inputs.termination import Termination
 from backfill_core.lifecycle.inputs.timestamps import ms_of, rfc3339
 from backfill_core.lifecycle.naming import driver_name, number_of
-from backfill_core.lifecycle.observation import DriverLook, DriverPod, Observation
+from backfill_core.lifecycle.observation import DriverPod, DriverReport, Observation
+
+TOKEN_CHARACTERS_MAX = 256
 
 ADOPTED_AHEAD_MAX = 1000
-"""So much newer than what is on record may a pod's attempt be: more have not been lost, and numbers are not to be used up."""
+"""A pod whose attempt is more than this ahead of the record is not adopted: so many are never lost, and numbers are finite."""
 
 UNREACHABLE_MS = 15_000
-"""So long a control server may be silent before it is said: a garbage collection is no news."""
+"""A control server may be silent for this long before the status says so: a garbage collection takes some seconds.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What the branches of `decide` go by."""
+    """What the steps of `decide` read, and nothing else."""
 
     observation: Observation
     now_ms: int
     policy: Policy
     desired: Desired
     status: BackfillStatus
-    """As stored; but when a newer attempt's pod is there, that attempt is the current one."""
+    """As stored; but an attempt that is newer than the record and has a pod is the current one."""
 
     pod: DriverPod | None
-    """The current attempt's."""
+    """The pod of the current attempt; None: not seen."""
 
     orphan_pods: tuple[DriverPod, ...]
-    """Ours, still able to run, and not the current attempt's."""
+    """Ours, not the current attempt's, and not over; by name."""
 
     foreign_pods: tuple[DriverPod, ...]
-    """Somebody else's under our label or name, still there."""
+    """Pods with a driver's name that another owner has, and that are in the way."""
 
-    ours: tuple[DriverPod, ...]
-    """All drivers' pods of this Backfill, each with the attempt that its name says."""
+    our_pods: tuple[DriverPod, ...]
+    """All driver pods of this Backfill, each with the attempt that its name says."""
 
-    look: DriverLook | None
-    """Of the current attempt; what another one says is left out."""
+    report: DriverReport | None
+    """Of the current attempt's driver; another one's is left out."""
+
+    termination: Termination | None = None
+    """How the attempt ended, once a step of this decision found that it did."""
 
     @property
     def attempt(self) -> Attempt | None:
@@ -53,7 +61,7 @@ class Context:
 
     @property
     def plan_first(self) -> bool:
-        """Must a plan be made and approved before the next attempt? Not once a driver has run: then it was approved."""
+        """Must a plan be made and approved before the next attempt? Once a driver has run, it was approved."""
         last = self.status.attempt
         return self.policy.plan_first and (last is None or last.kind == "Plan")
 
@@ -65,68 +73,74 @@ class Context:
 
     @property
     def timestamp(self) -> str:
-        """Now, as it is written."""
+        """Now, as the status has it."""
         return rfc3339(self.now_ms)
 
     @property
     def progress(self) -> Progress | None:
-        """The driver's newest progress."""
-        return self.look.progress if self.look else None
+        """The newest progress that the driver reported."""
+        return self.report.progress if self.report else None
 
     @property
     def reachable(self) -> bool:
         """Does the driver answer, or did it a moment ago?"""
-        if self.look is None:
+        if self.report is None:
             return False
-        since_ms = self.look.unreachable_since_ms
+        since_ms = self.report.unreachable_since_ms
         return since_ms is None or self.now_ms - since_ms < UNREACHABLE_MS
 
     @property
-    def patience_left_ms(self) -> int | None:
-        """Return when a silent driver will have been silent for too long; None: it answers, or that moment is over."""
-        if self.look is None or self.look.unreachable_since_ms is None or not self.reachable:
+    def unreachable_in_ms(self) -> int | None:
+        """Return when a silent driver will be called unreachable; None: it answers, or is called so already."""
+        if self.report is None or self.report.unreachable_since_ms is None or not self.reachable:
             return None
-        return min(self.look.unreachable_since_ms + UNREACHABLE_MS - self.now_ms, UNREACHABLE_MS)
+        return min(self.report.unreachable_since_ms + UNREACHABLE_MS - self.now_ms, UNREACHABLE_MS)
 
     @property
     def unreachable(self) -> bool:
-        """Has the driver been silent for too long? One that was never heard of may not be up yet."""
-        return self.look is not None and not self.reachable
+        """Has the driver been silent for too long? One that never answered may not be up yet."""
+        return self.report is not None and not self.reachable
 
     @property
     def finished(self) -> Condition | None:
         """The condition that says that the job is over: `Complete` or `Failed`."""
-        return next((one for one in self.status.conditions if _says(one, "Complete") or _says(one, "Failed")), None)
+        over = (one for one in self.status.conditions if one.type in ("Complete", "Failed") and one.status == "True")
+        return next(over, None)
+
+    @property
+    def restart_token(self) -> str:
+        """The text of the annotation that asks for a restart; empty: there is none."""
+        return self.observation.annotations.get(RESTART_ANNOTATION, "")[:TOKEN_CHARACTERS_MAX]
 
     def condition(self, type_: str) -> Condition | None:
         """Return a condition as it is stored."""
         return next((one for one in self.status.conditions if one.type == type_), None)
 
     def left_ms(self, since: str | None, limit_ms: int) -> int:
-        """Return how much of a limit is left; a moment that cannot be read, or that is still to come, counts as now."""
+        """Return how much of a limit is left; a time that cannot be read, or is in the future, counts as now."""
         since_ms = ms_of(since)
         return limit_ms - max(0, self.now_ms - (self.now_ms if since_ms is None else since_ms))
 
 
 def classify(observation: Observation, now_ms: int) -> Context:
-    """Sort what was seen."""
+    """Return the observation as the steps read it."""
     drivers = [
         replace(pod, attempt=number)
         for pod in observation.pods
         if (number := number_of(observation.name, pod.name)) is not None
     ]
-    ours = [pod for pod in drivers if _is_ours(pod, observation)]
-    status = _with_newest_attempt(observation.status, ours)
+    our_pods = [pod for pod in drivers if _is_ours(pod, observation)]
+    status = _with_newest_attempt(observation.status, our_pods)
     current = status.attempt
-    mine = [pod for pod in ours if current is not None and _is_of(pod, current)]
-    # The one that is on record first; else one that can still run. By name at the end, so that order does not matter.
+    mine = [pod for pod in our_pods if current is not None and _is_of(pod, current)]
+    # The pod on record comes first, then one that is not over; by name last, so that the order of a list does not matter.
     mine.sort(key=lambda pod: (pod.uid != (current.pod_uid if current else None), pod.over, pod.name, pod.uid))
     pod = mine[0] if mine else None
     ended = current is None or current.state == "Ended"
-    orphan_pods = [one for one in ours if not one.over and (ended or one is not pod)]
-    look = observation.look
-    if look is not None and (ended or current is None or look.attempt != current.number):
-        look = None
+    orphan_pods = [one for one in our_pods if not one.over and (ended or one is not pod)]
+    report = observation.report
+    if report is not None and (ended or current is None or report.attempt != current.number):
+        report = None
     return Context(
         observation=observation,
         now_ms=now_ms,
@@ -138,18 +152,18 @@ def classify(observation: Observation, now_ms: int) -> Context:
         foreign_pods=tuple(
             one for one in drivers if not _is_ours(one, observation) and _in_the_way(one, observation, status)
         ),
-        ours=tuple(ours),
-        look=look,
+        our_pods=tuple(our_pods),
+        report=report,
     )
 
 
 def _is_ours(pod: DriverPod, observation: Observation) -> bool:
-    """Was it made for this very Backfill? Only pods with a driver's name come here: another name is no driver's."""
+    """Was it made for this very Backfill? Only pods with the name of a driver come here."""
     return pod.owner_uid == observation.uid or (pod.owner_uid is None and pod.backfill_uid == observation.uid)
 
 
 def _with_newest_attempt(status: BackfillStatus, pods: list[DriverPod]) -> BackfillStatus:
-    """Adopt the newest attempt that has a pod, when the status knows of none so new: it was lost, or written over."""
+    """Adopt the newest attempt that has a pod if the status has an older one: its record was lost, or overwritten."""
     newest = max(pods, key=lambda pod: (pod.attempt or 0, not pod.over, pod.uid), default=None)
     known = max(status.attempts, status.attempt.number if status.attempt else 0)
     if newest is None or newest.attempt is None or not known < newest.attempt <= known + ADOPTED_AHEAD_MAX:
@@ -159,15 +173,11 @@ def _with_newest_attempt(status: BackfillStatus, pods: list[DriverPod]) -> Backf
 
 
 def _is_of(pod: DriverPod, attempt: Attempt) -> bool:
-    """Is it the attempt's pod? By the UID that is on record, else by its name: labels are for people, and people edit them."""
+    """Is it the attempt's pod, by the UID on record, else by its name? People edit labels, so these do not count."""
     return pod.uid == attempt.pod_uid if attempt.pod_uid else pod.attempt == attempt.number
 
 
 def _in_the_way(pod: DriverPod, observation: Observation, status: BackfillStatus) -> bool:
-    """Does somebody else's pod keep ours from being made, or does it work on the same target?"""
+    """Has another owner's pod the name that ours needs, or may it work on the same target?"""
     number = status.attempt.number if status.attempt else 1
     return not pod.over or pod.name == driver_name(observation.name, number)
-
-
-def _says(condition: Condition, type_: str) -> bool:
-    return condition.type == type_ and condition.status == "True"

@@ -1,4 +1,4 @@
-"""What is wanted right now: the spec, and above it the override annotation."""
+"""The desired state: the spec, and above it the override annotation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Scope = Literal["History", "All"]
 
 @dataclass(frozen=True, slots=True)
 class Desired:
-    """Controls that ought to be in force; the defaults are those of an empty spec."""
+    """Controls that must be in force; the defaults are those of an empty spec."""
 
     paused: Scope | None = None
     rows_per_second: int | None = None
@@ -27,11 +27,11 @@ class Desired:
     throttle_overridden: bool = False
     suspend_overridden: bool = False
     override_error: str = ""
-    """Why the annotation was ignored; empty: it was not."""
+    """Why the annotation is ignored; empty: it is not."""
 
 
 def desired_of(spec: BackfillSpec | SpecRefused, annotations: Mapping[str, str]) -> Desired:
-    """Lay the override above the spec; one that is not understood completely is ignored completely.
+    """Return the spec's controls with the override's above them; an override with one error is ignored as a whole.
 
     Half an emergency brake is worse than one that visibly does not work.
     """

@@ -1,4 +1,4 @@
-"""The part of a spec that the lifecycle goes by, with the defaults in place of a spec that cannot be read."""
+"""The part of a spec that the lifecycle reads; a spec that cannot be read has the defaults."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from backfill_api.spec.spec import BackfillSpec
 from backfill_core.lifecycle.observation import SpecRefused
 
 ACK_TIMEOUT_MS = 30_000
-"""The least; a driver acknowledges after a seal, so that it may need longer where seals are far apart."""
+"""The least; a driver acknowledges after a commit, so it may need longer where commits are far apart."""
 
-SEALS_WAITED = 3
+COMMITS_WAITED = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Limits and policies; the defaults are those of the spec's own fields."""
+    """Limits and policies; the defaults are those of the spec's fields."""
 
     refused: str = ""
     """Why the spec cannot be used; empty: it can."""
@@ -31,14 +31,14 @@ class Policy:
     drains: bool = True
     retain: Literal["Always", "OnFailure", "Never"] = "OnFailure"
     ack_timeout_ms: int = ACK_TIMEOUT_MS
-    """After this an unacknowledged command is called late; it is still sent, and nobody is killed for it."""
+    """A command without acknowledgement is late after this; it is sent again, and the driver goes on."""
 
     plan_first: bool = False
-    """Must somebody approve of a plan first, who has not done so?"""
+    """Must a person approve a plan first, and has not done so?"""
 
     @classmethod
     def of(cls, spec: BackfillSpec | SpecRefused) -> Policy:
-        """Read them from a spec."""
+        """Return the policy of a spec."""
         if isinstance(spec, SpecRefused):
             return cls(refused="; ".join(spec.errors) or "the spec cannot be read")
         return cls(
@@ -51,6 +51,6 @@ class Policy:
             ttl_s=spec.ttl_seconds_after_finished,
             drains=spec.deletion_policy == "Drain",
             retain=spec.retain_driver,
-            ack_timeout_ms=max(ACK_TIMEOUT_MS, SEALS_WAITED * spec.barrier.interval_ms * spec.barrier.seal_every),
+            ack_timeout_ms=max(ACK_TIMEOUT_MS, COMMITS_WAITED * spec.barrier.interval_ms * spec.barrier.seal_every),
             plan_first=spec.approval == "Manual" and not spec.approved,
         )

@@ -1,6 +1,6 @@
-"""Why an attempt ended, and whether another one may do better: from a dead pod to one word.
+"""Why an attempt ended, and whether another one may succeed: from a pod that is over to one reason.
 
-The driver's own exit code counts before everything else, because the driver knows; then what the node says.
+The driver's exit code counts first, because the driver knows best; then what the node says.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ IMAGE_OR_CONFIG: Final = frozenset({
     "CreateContainerConfigError", "CreateContainerError", "ErrImageNeverPull", "ErrImagePull", "ImageInspectError",
     "ImagePullBackOff", "InvalidImageName", "RegistryUnavailable", "RunContainerError", "SignatureValidationFailed",
 })  # fmt: skip
-"""Why a container waits for something that waiting rarely brings."""
+"""Why a container waits although waiting rarely helps."""
 
 CANNOT_RUN: Final = frozenset({"ContainerCannotRun", "StartError"})
 """Why a container ended before its process began: the image has no such command."""
@@ -27,7 +27,10 @@ NODE_TOOK_IT: Final = frozenset({
 })  # fmt: skip
 
 KILLED: Final = frozenset({128 + 9, 128 + 15})
-"""Exit codes of SIGKILL and SIGTERM: nobody kills a driver that may go on, so its place was taken away."""
+"""Exit codes of SIGKILL and SIGTERM: the operator kills no driver that may go on, so its node needed the place."""
+
+NOT_STARTED: Final = frozenset({"StartupTimeout", "SubmissionFailed"})
+"""Why an attempt is stopped whose driver did not start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,7 @@ class Termination:
     """How an attempt ended."""
 
     outcome: Literal["Complete", "Planned", "Stopped", "Retry", "Final"]
-    """`Retry`: another attempt may do better. `Final`: none will."""
+    """`Retry`: another attempt may succeed. `Final`: none will."""
 
     reason: str
     message: str = ""
@@ -54,23 +57,25 @@ BY_REASON, BY_CODE = _errors()
 
 
 def classify(pod: DriverPod) -> Termination:
-    """Say why a pod that is over ended."""
-    code, said = pod.exit_code, _words(pod)
+    """Return why a pod that is over ended."""
+    code, message = pod.exit_code, _message(pod)
     if code == EXIT_COMPLETE or (code is None and pod.phase == "Succeeded"):
         return _complete(pod, code)
     if code == EXIT_STOPPED:
-        return Termination("Stopped", "Stopped", said or "stopped at a barrier", code)
+        return Termination("Stopped", "Stopped", message or "stopped at a barrier", code)
     if code == EXIT_USAGE or pod.reason in CANNOT_RUN:
-        return Termination("Final", "SubmissionFailed", said or "the driver's command line or settings are wrong", code)
+        return Termination(
+            "Final", "SubmissionFailed", message or "the driver's command line or settings are wrong", code
+        )
     if code is not None and 20 <= code < 80:
-        return _by_code(pod, code, said)
+        return _by_code(pod, code, message)
     if pod.oom_killed:
         hint = "raise driver.resources.limits.memory, or lower spark.driver.memory"
         return Termination("Retry", "Infrastructure", f"the driver's container ran out of memory; {hint}", code)
     if pod.disrupted or pod.reason in NODE_TOOK_IT or code in KILLED or code is None:
-        return Termination("Retry", "Infrastructure", said or "the driver was killed", code)
+        return Termination("Retry", "Infrastructure", message or "the driver was killed", code)
     return Termination(
-        "Retry", BY_CODE[EXIT_UNEXPECTED].reason, said or f"the driver ended with exit code {code}", code
+        "Retry", BY_CODE[EXIT_UNEXPECTED].reason, message or f"the driver ended with exit code {code}", code
     )
 
 
@@ -79,24 +84,24 @@ def _complete(pod: DriverPod, code: int | None) -> Termination:
         return Termination("Complete", "Complete", exit_code=code)
     if pod.ending is not None and pod.ending.plan is not None:
         return Termination("Planned", "Planned", exit_code=code)
-    return Termination("Retry", "Unexpected", "the plan's pod ended well and left no plan", code)
+    return Termination("Retry", "Unexpected", "the planning pod exited with 0 and left no plan", code)
 
 
-def _by_code(pod: DriverPod, code: int, said: str) -> Termination:
-    """Trust the word of the ending when it fits the code: several errors share one."""
+def _by_code(pod: DriverPod, code: int, message: str) -> Termination:
+    """Trust the reason in the termination message if it fits the code: several errors share one code."""
     named = BY_REASON.get(pod.ending.reason) if pod.ending else None
     kind = named if named is not None and named.exit_code == code else BY_CODE.get(code)
-    # A code that only a newer driver knows: its range says whether to try again.
+    # Only a newer driver knows this code: its range says whether to try again.
     retryable = 60 <= code < 80 if kind is None else kind.retryable
     reason = "Unexpected" if kind is None else kind.reason
     return Termination(
-        "Retry" if retryable else "Final", reason, said or f"the driver ended with exit code {code}", code
+        "Retry" if retryable else "Final", reason, message or f"the driver ended with exit code {code}", code
     )
 
 
-def _words(pod: DriverPod) -> str:
+def _message(pod: DriverPod) -> str:
     if pod.ending is not None and pod.ending.message:
         return f"{pod.ending.message} {pod.ending.hint}".strip()
-    # A kubelet says `Error` of whatever ends with another code than 0: that is no news.
+    # A kubelet says `Error` for every exit code but 0, which explains nothing.
     reason = "" if pod.reason in ("Error", "Completed") else pod.reason
-    return ": ".join(word for word in (reason, pod.message) if word)
+    return ": ".join(text for text in (reason, pod.message) if text)

@@ -1,4 +1,4 @@
-"""RFC 3339 without a clock and without `datetime`: the rules are told what time it is, and only write it down."""
+"""RFC 3339 without a clock and without `datetime`: time is an input, and is only read and written here."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LAST_MS = 253_402_300_799_000
 
 
 def rfc3339(wall_ms: int) -> str:
-    """Return a moment as Kubernetes writes it: UTC, whole seconds."""
+    """Return a time as Kubernetes writes it: UTC, whole seconds."""
     days, ms = divmod(min(max(wall_ms, 0), _LAST_MS), _DAY_MS)
     year, month, day = _date(days)
     hours, rest = divmod(ms // 1000, 3600)
@@ -21,7 +21,7 @@ def rfc3339(wall_ms: int) -> str:
 
 
 def ms_of(text: str | None) -> int | None:
-    """Return milliseconds since 1970, or None for what is no moment: somebody may have edited it."""
+    """Return milliseconds since 1970; None: the text is no time, because a person may have edited it."""
     match = _FORM.fullmatch(text or "")
     if match is None:
         return None

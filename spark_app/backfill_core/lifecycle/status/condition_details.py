@@ -1,4 +1,4 @@
-"""The conditions beside Ready: driver, pause, limit, commands, lag, proof."""
+"""The conditions beside Ready: driver, pause, limit, commands, lag, receipt."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from backfill_core.lifecycle.status.conditions import Fact
 from backfill_core.pacing.convergence import STUCK
 
 _KEPT = ("CaughtUp", "Verified")
-"""What an attempt found out is still true when it is over."""
+"""What an attempt found out stays true when it is over."""
 
 
 def without_driver(context: Context, *, suspended: str = "") -> dict[str, Fact]:
-    """Return the details while no driver can be there.
+    """Return the details of a Backfill that has no driver.
 
     Args:
         context: The classified observation.
-        suspended: The reason of `Suspended`; empty: it is not.
+        suspended: Reason of `Suspended`; empty: the Backfill is not suspended.
     """
     off = Fact("False", "NotRequested")
     return {
@@ -55,8 +55,8 @@ def _driver(context: Context) -> Fact:
     if pod is None:
         return Fact("False", "NoDriver")
     if context.unreachable:
-        words = context.look.unreachable if context.look else ""
-        return Fact("False", "DriverUnreachable", f"its control server does not answer: {words}".removesuffix(": "))
+        cause = context.report.unreachable if context.report else ""
+        return Fact("False", "DriverUnreachable", f"its control server does not answer: {cause}".removesuffix(": "))
     if pod.ready:
         return Fact("True", "Running")
     why = pod.waiting or pod.unscheduled
@@ -64,28 +64,27 @@ def _driver(context: Context) -> Fact:
 
 
 def missing(context: Context) -> Fact:
-    """Return the fact whose time of transition is when the driver's pod was missed first."""
+    """Return the fact whose transition time is when the driver's pod was missing first."""
     return Fact("Unknown", "DriverMissing", f"pod {context.pod_name} was not seen")
 
 
 def _in_force(context: Context, control: Control, kinds: tuple[str, ...], type_: str) -> Fact:
-    """Tell of a pause or limit what the driver acknowledged; what is on its way is not in force."""
+    """Return whether the driver acknowledged a pause or limit; a command on its way is not in force."""
     desired, progress = context.desired, context.progress
-    asked, overridden, told = desired.paused is not None, desired.pause_overridden, control.paused is not None
-    heard = None if progress is None else progress.paused is not None
+    asked, overridden, commanded = desired.paused is not None, desired.pause_overridden, control.paused is not None
+    reported = None if progress is None else progress.paused is not None
     if type_ == "Throttled":
         asked, overridden = desired.rows_per_second is not None, desired.throttle_overridden
-        told = control.rows_per_second is not None
-        heard = None if progress is None else progress.throttle_rows_per_second is not None
-    under_way = any(one.command.type in kinds for one in control.pending)
+        commanded = control.rows_per_second is not None
+        reported = None if progress is None else progress.throttle_rows_per_second is not None
+    on_its_way = any(one.command.type in kinds for one in control.pending)
     before = context.condition(type_)
-    if under_way or (heard is None and asked != told):
-        was = before is not None and before.status == "True"
+    was = before is not None and before.status == "True"
+    if on_its_way or (reported is None and asked != commanded):
         return Fact("True" if was else "False", "AcknowledgementPending")
-    if heard is None:
-        # After a restart of the operator: what was acknowledged still is, until the driver says otherwise.
-        heard = before is not None and before.status == "True"
-    if not heard:
+    # After a restart of the operator what was acknowledged stays in force, until the driver reports otherwise.
+    in_force = was if reported is None else reported
+    if not in_force:
         return Fact("False", "AcknowledgementPending" if asked else "NotRequested")
     if not asked:
         return Fact("True", "AcknowledgementPending")

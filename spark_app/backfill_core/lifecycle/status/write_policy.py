@@ -1,4 +1,4 @@
-"""When a status is worth a write: what changed for a reason at once, mere progress at a walking pace."""
+"""When a status is worth a write: an event at once, mere progress at most every few seconds."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ PROGRESS_EVERY_MS = 10_000
 
 
 class WriteDecision(NamedTuple):
-    """What to do with a status."""
+    """Whether to write a status, and when."""
 
     write: Literal["Now", "Progress", "Later", "Never"]
-    """`Now`: something happened. `Progress`: only progress, which the operator's bucket must admit. `Never`: nothing new."""
+    """`Now`: something happened. `Progress`: only progress, if the operator's rate limit admits it. `Never`: nothing new."""
 
     after_ms: int = 0
     """Of `Later`: when it is worth a write."""
@@ -22,13 +22,13 @@ class WriteDecision(NamedTuple):
 def decide_write(
     written: BackfillStatus, status: BackfillStatus, *, progress_written_ms: int | None, now_ms: int
 ) -> WriteDecision:
-    """Compare a status with the one that is stored.
+    """Return whether the status is worth a write, compared with the stored one.
 
     Args:
-        written: What is stored.
-        status: What is true.
-        progress_written_ms: When this object's progress was written last; None: not known.
-        now_ms: The moment.
+        written: The stored status.
+        status: The status that is true now.
+        progress_written_ms: When this object's progress was written last; None: unknown.
+        now_ms: Wall time.
     """
     if written == status:
         return WriteDecision("Never")
@@ -36,7 +36,7 @@ def decide_write(
         return WriteDecision("Now")
     old, new = written.progress, status.progress
     if old is not None and new is not None and old.model_copy(update={"epoch": new.epoch}) == new:
-        return WriteDecision("Never")  # barriers come every second, also to a job that has nothing to do
+        return WriteDecision("Never")  # epochs count on every second, even in a job that has nothing to do
     stepped = old is None or new is None or old.percent != new.percent or old.phase != new.phase
     left_ms = 0 if progress_written_ms is None else progress_written_ms + PROGRESS_EVERY_MS - now_ms
     if stepped or left_ms <= 0:

@@ -3,69 +3,77 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 from backfill_api.names import DRAIN_FINALIZER
-from backfill_api.status.status import Condition
 from backfill_core.lifecycle.actions import Action, DeleteObject, RemoveFinalizer
 from backfill_core.lifecycle.inputs.context import Context
 from backfill_core.lifecycle.observation import DriverPod
-from backfill_core.lifecycle.status import condition_details
 from backfill_core.lifecycle.status.conditions import ConditionSet
-from backfill_core.lifecycle.steps.idle import reconcile_idle
-from backfill_core.lifecycle.steps.running import LAST_GRACE_S, reconcile_running
-from backfill_core.lifecycle.steps.step import StepResult, clear_away, not_retained, refetch_pods, stuck_ms
+from backfill_core.lifecycle.steps.step import (
+    STOP_GRACE_S,
+    Ended,
+    StepResult,
+    delete_pods,
+    delete_unretained,
+    refetch_pods,
+    stuck_ms,
+    without_driver,
+)
 
 
-def finalize(context: Context) -> StepResult:
+def finalize(context: Context) -> StepResult | Ended[Literal["DriverToDrain"]]:
     """Let a deleted object go: after its driver's drain, or at once. Nothing is launched for it any more.
 
-    Without our finalizer nobody waits for us: the garbage collector ends the pods, which stop at a barrier on SIGTERM. So
-    does a driver of ours when nothing can be put on record: no status may keep an object that somebody wants gone.
+    Without our finalizer the object is gone already: the garbage collector ends the pods, and a driver stops at a barrier
+    on SIGTERM. A driver is ended the same way when the status cannot be written: no status may hold up a deletion.
     """
-    conditions = ConditionSet.reconciling("Terminating", "Draining").with_details(
-        condition_details.without_driver(context)
-    )
-    result = StepResult(context.status, conditions)
+    result = StepResult(context.status, without_driver(context, ConditionSet.reconciling("Terminating", "Draining")))
     if DRAIN_FINALIZER not in context.observation.finalizers:
         return result
     alive = _alive(context)
     if not context.policy.drains:
-        return result.then(*clear_away(context, alive, grace_s=LAST_GRACE_S), RemoveFinalizer())
+        return result.then(*delete_pods(context, alive, grace_s=STOP_GRACE_S), RemoveFinalizer())
     if not alive:
         return result.then(RemoveFinalizer()) if context.observation.live else refetch_pods(context)
-    attempt = context.attempt
-    if context.observation.recordable and attempt is not None and context.pod is not None and not context.pod.over:
-        return reconcile_running(context, attempt, stop="Deleted")
-    away = clear_away(context, alive, grace_s=context.policy.drain_s)
-    return result.then(*away).requeue_within(stuck_ms(context, alive))
+    pod = context.pod
+    if context.observation.recordable and context.attempt is not None and pod is not None and not pod.over:
+        return Ended("DriverToDrain", context)
+    result = result.then(*delete_pods(context, alive, grace_s=context.policy.drain_s))
+    return result.requeue_within(stuck_ms(context, alive))
 
 
-def reconcile_finished(context: Context, over: Condition) -> StepResult:
-    """Look after a job that is over: tidy, wait for its time to live, and take up a failed one whose spec was edited."""
-    edited = over.observed_generation is not None and context.observation.generation > over.observed_generation
-    if over.type == "Failed" and edited and not context.policy.refused:
+def reconcile_finished(context: Context) -> StepResult | Ended[Literal["Reopened"]]:
+    """Tidy after a job that is over, and delete it when its time to live has passed.
+
+    A failed job whose spec was edited is taken up again, a complete one never.
+    """
+    finished, policy = context.finished, context.policy
+    assert finished is not None
+    seen_generation = finished.observed_generation
+    edited = seen_generation is not None and context.observation.generation > seen_generation
+    if finished.type == "Failed" and edited and not policy.refused:
         fresh = {"failures": 0, "start_time": None, "completion_time": None}
-        return reconcile_idle(replace(context, status=context.status.model_copy(update=fresh)))
-    conditions = (
-        ConditionSet.complete(over.message)
-        if over.type == "Complete"
-        else ConditionSet.failed(over.reason, over.message)
-    )
+        reopened = context.status.model_copy(update=fresh)
+        return Ended("Reopened", replace(context, status=reopened))
+    if finished.type == "Complete":
+        conditions = ConditionSet.complete(finished.message)
+    else:
+        conditions = ConditionSet.failed(finished.reason, finished.message)
     alive = _alive(context)
-    actions: list[Action] = [*clear_away(context, alive, grace_s=context.policy.drain_s), *not_retained(context)]
+    actions: list[Action] = [*delete_pods(context, alive, grace_s=policy.drain_s), *delete_unretained(context)]
     if not alive and DRAIN_FINALIZER in context.observation.finalizers:
         actions.append(RemoveFinalizer())
-    result = StepResult(
-        context.status, conditions.with_details(condition_details.without_driver(context)), tuple(actions)
-    )
+    result = StepResult(context.status, without_driver(context, conditions), tuple(actions))
     result = result.requeue_within(stuck_ms(context, alive))
-    ttl_s, ended = context.policy.ttl_s, context.status.completion_time
-    if ttl_s is None or ended is None or context.policy.refused:
+    completed = context.status.completion_time
+    if policy.ttl_s is None or completed is None or policy.refused:
         return result
-    left_ms = context.left_ms(ended, ttl_s * 1000)
+    left_ms = context.left_ms(completed, policy.ttl_s * 1000)
     return result.then(DeleteObject()) if left_ms <= 0 else result.requeue_within(left_ms)
 
 
 def _alive(context: Context) -> tuple[DriverPod, ...]:
+    """Return our pods in which a process may still run."""
     current = () if context.pod is None or context.pod.over else (context.pod,)
     return (*current, *(pod for pod in context.orphan_pods if pod is not context.pod))

@@ -4,28 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Final, Generic, Literal, TypeVar
 
-from backfill_api.status.progress import ProgressSummary
-from backfill_api.status.status import HISTORY_MAX, BackfillStatus, Control, PastAttempt
+from backfill_api.status.conditions import Phase
+from backfill_api.status.status import BackfillStatus
 from backfill_core.lifecycle.actions import Action, DeletePod, RefetchPods
 from backfill_core.lifecycle.inputs.context import Context
-from backfill_core.lifecycle.inputs.termination import Termination, classify
+from backfill_core.lifecycle.inputs.termination import classify
 from backfill_core.lifecycle.observation import DriverPod
+from backfill_core.lifecycle.status import condition_details
 from backfill_core.lifecycle.status.conditions import ConditionSet
 
-FORCE_AFTER_MS = 60_000
-"""So long after its grace a pod may be stuck before it is removed without its node's consent.
+FORCE_AFTER_MS: Final = 60_000
+"""A pod that is still there this long after its grace is removed without its node's consent.
 
-A lost node never confirms. Should the driver still run there, its next seal is refused: the target's fence is the second wall.
+A lost node never confirms. Should the driver still run there, its next commit is refused: the target's fence is the second wall.
 """
 
-STEADY_MS = 3_600_000
-"""An attempt that was ready for so long was a good one: its end is the first failure of a new count."""
+STOP_GRACE_S: Final = 5
+"""Grace of a driver that must go now: it was asked to stop and did not in time, or nothing is to be drained."""
+
+RETRY_MS: Final = 5_000
+"""Decide again after this while a pod ends, or after the API server was in trouble."""
+
+PERSON_MS: Final = 30_000
+"""Decide again after this when a person may have mended something that no watch shows."""
+
+Outcome = Literal["DriverToDrain", "NotLaunched", "Terminated", "Recorded", "Reopened", "Launchable"]
+"""`DriverToDrain`: a deleted object still has a driver. `NotLaunched`: the attempt is on record and has no pod.
+`Terminated`: the attempt is over. `Recorded`: its end is in the status. `Reopened`: the spec of a failed job was edited. `Launchable`: nothing is in the way.
+"""
+
+OutcomeT_co = TypeVar("OutcomeT_co", bound=Outcome, covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What a step answers: the status, its conditions, and what is to be done."""
+    """A step's final answer: the status, its conditions, and what is to be done."""
 
     status: BackfillStatus
     conditions: ConditionSet | None
@@ -44,22 +59,60 @@ class StepResult:
         return replace(self, requeue_ms=max(0, min(given)) if given else None)
 
 
+@dataclass(frozen=True, slots=True)
+class Ended(Generic[OutcomeT_co]):
+    """A step's answer when its situation is over: `decide` asks the step of the next situation."""
+
+    outcome: OutcomeT_co
+    context: Context
+    """The input of the next step."""
+
+    actions: tuple[Action, ...] = ()
+    """To be done before those of the next step."""
+
+
 def refetch_pods(context: Context, pod_name: str | None = None) -> StepResult:
-    """Look again before anything that a stale look would make wrong."""
+    """Ask for the pods before a decision that stale pods would make wrong."""
     return StepResult(context.observation.status, None, (RefetchPods(pod_name or context.pod_name),), 0)
 
 
-def clear_away(context: Context, pods: Iterable[DriverPod], *, grace_s: int) -> tuple[Action, ...]:
+def without_driver(context: Context, conditions: ConditionSet) -> ConditionSet:
+    """Return the conditions with the details of a Backfill that has no driver."""
+    return conditions.with_details(condition_details.without_driver(context))
+
+
+def blocked_by(context: Context) -> StepResult | None:
+    """Return what to do about pods that must go before a driver may be made; None: there are none."""
+    phase: Phase = "Retrying" if context.status.history else "Pending"
+    if context.orphan_pods:
+        names = ", ".join(pod.name for pod in context.orphan_pods[:3])
+        conditions = ConditionSet.reconciling(phase, "DriverStopping", f"{names} must end first")
+        actions = delete_pods(context, context.orphan_pods, grace_s=context.policy.drain_s)
+        result = StepResult(context.status, without_driver(context, conditions), actions, RETRY_MS)
+        return result.requeue_within(stuck_ms(context, context.orphan_pods))
+    if not context.foreign_pods:
+        return None
+    pod = min(context.foreign_pods, key=lambda one: (one.deletion_ms is not None, one.name))
+    if pod.deletion_ms is not None:
+        message = f"{pod.name} of an earlier Backfill must end first"
+        conditions = ConditionSet.reconciling(phase, "DriverStopping", message)
+        return StepResult(context.status, without_driver(context, conditions), (), RETRY_MS)
+    message = f"pod {pod.name} belongs to another owner; delete it, or give the Backfill another name"
+    conditions = ConditionSet.stalled("Pending", "NameCollision", message)
+    return StepResult(context.status, without_driver(context, conditions), (), PERSON_MS)
+
+
+def delete_pods(context: Context, pods: Iterable[DriverPod], *, grace_s: int) -> tuple[Action, ...]:
     """Delete pods that are not being deleted yet, and those that are stuck in it."""
-    return tuple(action for pod in pods if (action := removal(context, pod, grace_s)) is not None)
+    return tuple(action for pod in pods if (action := deletion_of(context, pod, grace_s)) is not None)
 
 
-def removal(context: Context, pod: DriverPod, grace_s: int | None) -> DeletePod | None:
-    """Return how a pod is to be deleted now, if at all.
+def deletion_of(context: Context, pod: DriverPod, grace_s: int | None) -> DeletePod | None:
+    """Return how a pod is to be deleted now; None: not now.
 
     Args:
         context: The classified observation.
-        pod: It.
+        pod: The pod.
         grace_s: Time that it has to stop; None: delete it only if it is stuck.
     """
     if pod.deletion_ms is not None:
@@ -68,65 +121,24 @@ def removal(context: Context, pod: DriverPod, grace_s: int | None) -> DeletePod 
 
 
 def stuck_ms(context: Context, pods: Iterable[DriverPod]) -> int | None:
-    """Return when the first of the pods under deletion is stuck."""
+    """Return when the first of the pods under deletion is stuck, in milliseconds from now; None: none is deleted."""
     left = [pod.deletion_ms + FORCE_AFTER_MS - context.now_ms for pod in pods if pod.deletion_ms is not None]
     return max(min(left), 1000) if left else None
 
 
-def not_retained(context: Context) -> tuple[Action, ...]:
-    """Delete the pods of attempts whose end is on record, unless the spec wants to keep them."""
-    stored = context.observation.status
-    recorded = {one.number for one in stored.history}
-    made = []
-    for pod in context.ours:
+def delete_unretained(context: Context) -> tuple[Action, ...]:
+    """Delete the pods of attempts whose end is on record, unless the spec keeps them."""
+    recorded = {one.number for one in context.observation.status.history}
+    current = context.status.attempt
+    actions = []
+    for pod in context.our_pods:
         number = pod.attempt or 0
-        current = context.status.attempt is not None and number == context.status.attempt.number
         if not pod.over or pod.deletion_ms is not None:
             continue
-        if current and number not in recorded:
+        if current is not None and number == current.number and number not in recorded:
             continue
-        badly = classify(pod).outcome in ("Retry", "Final")
-        kept = context.policy.retain == "Always" or (context.policy.retain == "OnFailure" and badly)
+        failed = classify(pod).outcome in ("Retry", "Final")
+        kept = context.policy.retain == "Always" or (context.policy.retain == "OnFailure" and failed)
         if not (kept and number in recorded):
-            made.append(DeletePod(pod.name, pod.uid, 0))
-    return tuple(made)
-
-
-def close(context: Context, end: Termination) -> BackfillStatus:
-    """Put the current attempt into the history and count its failure."""
-    status, pod = context.status, context.pod
-    attempt = status.attempt
-    assert attempt is not None
-    past = PastAttempt(
-        number=attempt.number, kind=attempt.kind, start=attempt.start_time, end=context.timestamp, reason=end.reason,
-        exit_code=end.exit_code,
-    )  # fmt: skip
-    failures = status.failures
-    if end.outcome in ("Retry", "Final"):
-        steady = attempt.ready_time is not None and context.left_ms(attempt.ready_time, STEADY_MS) <= 0
-        failures = 1 if steady else failures + 1
-    ending = pod.ending if pod is not None else None
-    progress = (ending.progress if ending else None) or status.progress
-    history = [one for one in status.history if one.number != attempt.number]
-    return status.model_copy(
-        update={
-            "attempt": attempt.model_copy(update={"state": "Ended", "stop": None}),
-            "failures": failures,
-            "control": status.control and _without_driver(status.control),
-            "history": (*history, past)[-HISTORY_MAX:],
-            "plan": (ending.plan if ending else None) or status.plan,
-            "receipt": (ending.receipt if ending else None) or status.receipt,
-            "progress": progress and _at_rest(progress),
-        }
-    )
-
-
-def _without_driver(control: Control) -> Control:
-    """Only a receipt that was asked for waits for the next driver; pause and limit are given to it when it starts."""
-    kept = tuple(one for one in control.pending if one.command.type == "Verify")
-    return control.model_copy(update={"pending": kept, "pending_since": control.pending_since if kept else None})
-
-
-def _at_rest(progress: ProgressSummary) -> ProgressSummary:
-    """Nobody works, so there is no rate and no expected end."""
-    return progress.model_copy(update={"rows_per_second": 0, "eta": None})
+            actions.append(DeletePod(pod.name, pod.uid, 0))
+    return tuple(actions)

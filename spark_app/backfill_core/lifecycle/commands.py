@@ -1,11 +1,11 @@
-"""From what is wanted to numbered commands, and from acknowledgements to what is in force.
+"""From the desired controls to numbered commands, and from acknowledgements to the controls in force.
 
-One command, one revision; revisions only grow, and one revision stands for one command for ever. A command is on record
-in the status before it is sent, and is sent again until it is acknowledged. Pause and limit are two dimensions: when both
-change at once that is two commands with two revisions. A newer command of a dimension takes the place of one that waits.
+Each command has one revision for ever, and revisions only grow. A command is on record in the status before it is sent,
+and is sent again until it is acknowledged. Pause and limit are two dimensions: when both change, that is two commands with
+two revisions. A newer command replaces one of its dimension that waits.
 
-Level-based: what the driver *says* that is in force is compared with what is wanted. So a command that was lost, one that
-somebody else gave, and one that the target's state brought back after a restart are all repaired in the same way.
+Level-based: the desired controls are compared with those that the driver *reports*. So a lost command, another sender's
+command, and a control that the target's state restored are all repaired in the same way.
 """
 
 from __future__ import annotations
@@ -16,20 +16,19 @@ from dataclasses import dataclass
 from backfill_api.names import VERIFY_ANNOTATION
 from backfill_api.status.status import Control, PendingCommand
 from backfill_api.wire import Ack, Command, CommandRequest, PauseCommand, ThrottleCommand
-from backfill_core.lifecycle.inputs.context import Context
+from backfill_core.lifecycle.inputs.context import TOKEN_CHARACTERS_MAX, Context
 
 RESEND_S = 1.0
-TOKEN_CHARACTERS_MAX = 256
 _PAUSE = ("Pause", "Resume")
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
-    """What becomes of the control state in this round."""
+class CommandPlan:
+    """The control state after a decision, and the commands to send."""
 
     control: Control
     decided: bool
-    """Is there a new command, which must be on record before it leaves?"""
+    """Is there a new command, which must be on record before it is sent?"""
 
     requests: tuple[CommandRequest, ...]
 
@@ -38,40 +37,39 @@ class Exchange:
         return next((one.revision for one in self.control.pending if one.command.type == type_), None)
 
 
-def exchange(context: Context, number: int, *, stop: bool, steer: bool) -> Exchange:
-    """Take the acknowledgements, decide what is to be commanded, and say what is to be sent now.
+def plan_commands(context: Context, number: int, *, stop: bool, steer: bool) -> CommandPlan:
+    """Take the acknowledgements, number the new commands, and return what is to be sent now.
 
     Args:
         context: The classified observation.
-        number: The attempt in flight.
-        stop: Must the driver be told to stop? Asked once; later rounds know it from the status.
-        steer: May it be told anything else? Not while it stops, and not under a spec that cannot be read.
+        number: The number of the attempt in flight.
+        stop: Command the driver to stop; asked once, later decisions know it from the status.
+        steer: Other commands are allowed: the driver does not stop, and the spec can be read.
     """
     control = context.status.control or Control()
     if control.attempt != number and context.progress is None:
-        return Exchange(control, decided=False, requests=())  # nobody has been heard who could be told
-    control, again = _acknowledged(context, control, number)
+        return CommandPlan(control, decided=False, requests=())  # this attempt's driver has not reported yet
+    control, new = _acknowledged(context, control, number)
     if context.progress is None:
-        return Exchange(control, decided=False, requests=_requests(context, control, number))
-    wishes = [*again]
-    if stop and all(one.type != "Stop" for one in wishes):
-        wishes.append(Command(type="Stop"))
+        return CommandPlan(control, decided=False, requests=_requests(context, control, number))
+    if stop and all(one.type != "Stop" for one in new):
+        new.append(Command(type="Stop"))
     token = context.observation.annotations.get(VERIFY_ANNOTATION, "")[:TOKEN_CHARACTERS_MAX]
     if steer:
-        wishes += _corrections(context, control)
+        new += _corrections(context, control)
         if token and token != control.verify_token:
-            wishes.append(Command(type="Verify"))
+            new.append(Command(type="Verify"))
             control = control.model_copy(update={"verify_token": token})
-        # What differed is corrected by a wish above, so from here on this is what was asked for.
+        # A command above corrects what differed, so from here on these are the controls that were asked for.
         asked = {"paused": context.desired.paused, "rows_per_second": context.desired.rows_per_second}
         control = control.model_copy(update=asked)
-    if wishes:
-        control = _with(control, wishes, context)
-    return Exchange(control, decided=bool(wishes), requests=_requests(context, control, number))
+    if new:
+        control = _with(control, new, context)
+    return CommandPlan(control, decided=bool(new), requests=_requests(context, control, number))
 
 
 def settled(context: Context, control: Control) -> bool:
-    """Is what is wanted in force, as far as anybody can tell? Deeds that wait (Verify, Stop) do not count."""
+    """Are the desired controls in force, as far as is known? Verify and Stop do not count: they are no controls."""
     if any(one.command.type in (*_PAUSE, "Throttle") for one in control.pending):
         return False
     desired = (context.desired.paused, context.desired.rows_per_second)
@@ -84,14 +82,14 @@ def settled(context: Context, control: Control) -> bool:
 
 
 def _acknowledged(context: Context, control: Control, number: int) -> tuple[Control, list[Command]]:
-    """Take the answers; return also the deeds that must be asked for again under a new number."""
+    """Return the control state after the acknowledgements, and the commands that need a new revision."""
     if control.attempt != number:
-        # A new driver has its controls from its start, or is corrected; only deeds have to be asked for again.
+        # A new driver starts with its controls, or is corrected; only a requested receipt must be asked for again.
         lost = [one.command for one in control.pending if one.command.type == "Verify"]
-        told = context.progress.revision if context.progress else 0
+        reported = context.progress.revision if context.progress else 0
         fresh = {"attempt": number, "pending": (), "pending_since": None}
-        # The target may be a new one, whose state knows of no command.
-        return control.model_copy(update=fresh | {"acked_revision": min(control.acked_revision, told)}), lost
+        # The target may be a new one, whose state has no revision.
+        return control.model_copy(update=fresh | {"acked_revision": min(control.acked_revision, reported)}), lost
     acks = {ack.revision: ack for ack in _answers(context, number)}
     again: list[Command] = []
     kept: list[PendingCommand] = []
@@ -117,15 +115,15 @@ def _acknowledged(context: Context, control: Control, number: int) -> tuple[Cont
 
 
 def _answers(context: Context, number: int) -> Iterator[Ack]:
-    for ack in context.look.acks if context.look else ():
+    for ack in context.report.acks if context.report else ():
         if ack.attempt == number:
             yield ack
 
 
 def _corrections(context: Context, control: Control) -> list[Command]:
-    """Compare what is, or will be once all is acknowledged, with what is wanted."""
+    """Return the commands that make the controls, once all that waits is acknowledged, the desired ones."""
     progress, desired = context.progress, context.desired
-    # A progress from before the newest acknowledgement says nothing about now.
+    # A progress from before the newest acknowledgement does not show the controls of now.
     known = progress is not None and progress.revision >= control.acked_revision
     paused = progress.paused if progress is not None and known else control.paused
     rate = progress.throttle_rows_per_second if progress is not None and known else control.rows_per_second
@@ -149,18 +147,18 @@ def _corrections(context: Context, control: Control) -> list[Command]:
     return commands
 
 
-def _with(control: Control, wishes: list[Command], context: Context) -> Control:
-    """Number the wishes above everything that was ever heard of, each in place of one of its kind that waits."""
-    told = context.progress.revision if context.progress else 0
-    revision = max(control.desired_revision, control.acked_revision, told, 0)
+def _with(control: Control, new: list[Command], context: Context) -> Control:
+    """Add the new commands, with revisions above all that are known; each replaces one of its kind that waits."""
+    reported = context.progress.revision if context.progress else 0
+    revision = max(control.desired_revision, control.acked_revision, reported, 0)
     pending = [
-        one for one in control.pending if not any(_kind(one.command.type) == _kind(wish.type) for wish in wishes)
+        one for one in control.pending if not any(_kind(one.command.type) == _kind(command.type) for command in new)
     ]
-    for offset, wish in enumerate(wishes, start=1):
-        pending.append(PendingCommand(revision=revision + offset, command=wish))
+    for offset, command in enumerate(new, start=1):
+        pending.append(PendingCommand(revision=revision + offset, command=command))
     return control.model_copy(
         update={
-            "desired_revision": revision + len(wishes),
+            "desired_revision": revision + len(new),
             "pending": tuple(pending),
             "pending_since": context.timestamp,
         }
@@ -172,8 +170,8 @@ def _kind(type_: str) -> str:
 
 
 def _requests(context: Context, control: Control, number: int) -> tuple[CommandRequest, ...]:
-    """Return what waits, in order; to a driver that was never heard of nothing is sent."""
-    if context.look is None or number < 1 or control.attempt != number:
+    """Return what waits, in order; nothing is sent to a driver that never answered."""
+    if context.report is None or number < 1 or control.attempt != number:
         return ()
     return tuple(
         CommandRequest(attempt=number, revision=one.revision, command=one.command)

@@ -1,0 +1,87 @@
+"""An attempt is over: how it ended goes into the history, and its failure is counted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final, Literal
+
+from backfill_api.status.progress import ProgressSummary
+from backfill_api.status.status import HISTORY_MAX, Attempt, BackfillStatus, Control, PastAttempt
+from backfill_core.lifecycle.actions import DeleteAttemptObjects
+from backfill_core.lifecycle.inputs.context import Context
+from backfill_core.lifecycle.inputs.termination import NOT_STARTED, Termination
+from backfill_core.lifecycle.steps.step import Ended
+
+STEADY_MS: Final = 3_600_000
+"""An attempt that was ready for this long was a good one: its end is the first failure of a new count."""
+
+
+def on_terminated(context: Context) -> Ended[Literal["Recorded"]]:
+    """Put the attempt's end on record. Its objects go first, so that none is forgotten."""
+    attempt, termination = context.attempt, context.termination
+    assert attempt is not None
+    assert termination is not None
+    termination = _as_requested(context, attempt, _confirmed(context, attempt, termination))
+    status = _closed(context, attempt, termination)
+    after = replace(context, status=status, termination=termination, pod=None, report=None)
+    return Ended("Recorded", after, (DeleteAttemptObjects(attempt.number),))
+
+
+def _confirmed(context: Context, attempt: Attempt, termination: Termination) -> Termination:
+    """Believe that a job is complete only if the pod is the one on record, or left a termination message."""
+    pod = context.pod
+    if termination.outcome != "Complete" or pod is None or pod.ending is not None or pod.uid == attempt.pod_uid:
+        return termination
+    message = f"pod {pod.name} exited with 0 before it was seen to run, and left no termination message"
+    return Termination("Retry", "Unexpected", message, termination.exit_code)
+
+
+def _as_requested(context: Context, attempt: Attempt, termination: Termination) -> Termination:
+    """An attempt that was asked to end did not fail by ending, unless its driver says that no other one can succeed."""
+    if attempt.stop is None or termination.outcome in ("Complete", "Planned", "Final"):
+        return termination
+    reason = attempt.stop.reason
+    if reason not in NOT_STARTED:
+        return Termination("Stopped", reason, "", termination.exit_code)
+    before = context.condition("Reconciling")
+    message = before.message if before is not None and before.reason in (reason, "Launching") else ""
+    outcome: Literal["Retry", "Final"] = "Final" if reason == "SubmissionFailed" else "Retry"
+    return Termination(outcome, reason, message or "the driver did not start in time", termination.exit_code)
+
+
+def _closed(context: Context, attempt: Attempt, termination: Termination) -> BackfillStatus:
+    """Return the status with the attempt in the history, its failure counted, and what its driver left."""
+    status = context.status
+    past = PastAttempt(
+        number=attempt.number, kind=attempt.kind, start=attempt.start_time, end=context.timestamp,
+        reason=termination.reason, exit_code=termination.exit_code,
+    )  # fmt: skip
+    failures = status.failures
+    if termination.outcome in ("Retry", "Final"):
+        steady = attempt.ready_time is not None and context.left_ms(attempt.ready_time, STEADY_MS) <= 0
+        failures = 1 if steady else failures + 1
+    ending = context.pod.ending if context.pod is not None else None
+    progress = (ending.progress if ending else None) or status.progress
+    history = [one for one in status.history if one.number != attempt.number]
+    return status.model_copy(
+        update={
+            "attempt": attempt.model_copy(update={"state": "Ended", "stop": None}),
+            "failures": failures,
+            "control": status.control and _without_driver(status.control),
+            "history": (*history, past)[-HISTORY_MAX:],
+            "plan": (ending.plan if ending else None) or status.plan,
+            "receipt": (ending.receipt if ending else None) or status.receipt,
+            "progress": progress and _at_rest(progress),
+        }
+    )
+
+
+def _without_driver(control: Control) -> Control:
+    """Keep only a requested receipt for the next driver: it gets pause and limit when it starts."""
+    kept = tuple(one for one in control.pending if one.command.type == "Verify")
+    return control.model_copy(update={"pending": kept, "pending_since": control.pending_since if kept else None})
+
+
+def _at_rest(progress: ProgressSummary) -> ProgressSummary:
+    """Return the progress of a job without a driver: it has no rate and no ETA."""
+    return progress.model_copy(update={"rows_per_second": 0, "eta": None})
