@@ -27,7 +27,7 @@ PLANTED = [
     ("The rules know", f"{CORE}/strategies/planted.py", "from random import choice"),
     ("The rules know", f"{CORE}/planted.py", "import threading"),
     ("The rules know", f"{CORE}/planted.py", "from pyspark.sql import functions"),
-    ("The words", "crds/backfill_api/planted.py", "import pyspark"),
+    ("The models", "crds/backfill_api/planted.py", "import pyspark"),
     ("The data plane", f"{SPARK}/planted.py", "import kubernetes"),
     ("The control plane", "operator/backfill_operator/planted.py", "import pyspark"),
     ("A test double", f"{CORE}/planted.py", "from unittest import mock"),

@@ -60,7 +60,6 @@ NOT_YET = {
     "crds/backfill_api/spec",
     "crds/backfill_api/status",
     "docs",
-    "docs/adr",
     "operator/backfill_operator",
     "operator/backfill_operator/drivers",
     "operator/backfill_operator/informer",
