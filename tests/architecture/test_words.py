@@ -49,7 +49,6 @@ FORBIDDEN = re.compile(
 )
 # Folders that are not clean yet. Shrinks to nothing.
 NOT_YET = {
-    ".",
     "build-tools",
     "charts/backfill-operator",
     "charts/backfill-operator/files",
@@ -67,14 +66,10 @@ NOT_YET = {
     "operator/backfill_operator/manifests",
     "operator/backfill_operator/manifests/rules",
     "operator/backfill_operator/reconcile",
-    "spark_app/backfill_cli",
     "spark_app/backfill_cli/commands",
     "spark_app/backfill_cli/terminal",
     "spark_app/backfill_core",
     "spark_app/backfill_core/job",
-    "spark_app/backfill_core/lifecycle",
-    "spark_app/backfill_core/lifecycle/inputs",
-    "spark_app/backfill_core/lifecycle/steps",
     "spark_app/backfill_core/pacing",
     "spark_app/backfill_core/phases",
     "spark_app/backfill_core/protocol",
