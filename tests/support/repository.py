@@ -54,6 +54,14 @@ def functions(path):
             yield node.name, (node.end_lineno or 0) - node.lineno + 1
 
 
+def docstrings(tree):
+    """Yield the constants of a module that are docstrings, of variables too."""
+    for node in ast.walk(tree):
+        for statement in getattr(node, "body", None) if isinstance(getattr(node, "body", None), list) else ():
+            if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+                yield statement.value
+
+
 def attribute_chains(path):
     """Yield `a.b.c` for every attribute access, and `a.b` for every name imported, of a file."""
     for node in ast.walk(ast.parse(path.read_text())):

@@ -1,4 +1,4 @@
-"""Which table a Backfill writes, in one spelling: two that write the same one must be told of each other."""
+"""Which table a Backfill writes, in one spelling: two that write the same one get a warning."""
 
 from __future__ import annotations
 
@@ -19,13 +19,11 @@ def target_of(raw: Raw) -> str | None:
     it is the same table within one namespace only; and so is a name in a catalog, which a spec's conf may set up.
     """
     spec = raw.get("spec")
-    delta: Any = spec
-    for name in ("target", "delta"):
-        delta = delta.get(name) if isinstance(delta, dict) else None
-    if not isinstance(delta, dict):
-        return None
+    target: Any = spec.get("target") if isinstance(spec, dict) else None
+    members = target.values() if isinstance(target, dict) else ()
+    member: dict[str, Any] = next((one for one in members if isinstance(one, dict)), {})
     namespace = str(raw["metadata"].get("namespace", ""))
-    path, table = delta.get("path"), delta.get("table")
+    path, table = member.get("path"), member.get("table")
     if isinstance(path, str) and path.strip():
         return _of_path(path.strip(), namespace)
     if isinstance(table, str) and table.strip():

@@ -59,7 +59,7 @@ def check_claim(ours: Claim, claims: Iterable[Claim], *, path: str) -> None:
             raise TargetTakenError(
                 f"{path} is filled by job {other.job_id!r}, which is not finished; this is job {ours.job_id!r}.",
                 hint="Give each job a target of its own, or wait for that job. Append and Changelog jobs may fill one target "
-                "together when each of them says spec.target.delta.existingRows: Keep.",
+                "together when each of them says existingRows: Keep in its spec.target.",
             )
 
 

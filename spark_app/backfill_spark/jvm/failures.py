@@ -204,7 +204,7 @@ def in_words(error: Exception) -> str:
 def long_name() -> InvalidSpecError:
     """Return why a file cannot be written: its name holds a value of a row, hence it is not repeated."""
     return InvalidSpecError(
-        "spec.target.delta.partitionBy: a value is longer than the target's file system takes for the name of a folder.",
+        "spec.target: the value of a partition is longer than the target's file system takes for the name of a folder.",
         hint="Partition by a shorter expression, such as substring(name, 1, 40) AS part in spec.transform.select.",
     )
 

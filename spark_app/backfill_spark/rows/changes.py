@@ -126,7 +126,7 @@ def check_net_changes(net: DataFrame, key: tuple[str, ...]) -> int:
     if counts["doubled"]:
         raise DuplicateKeyError(
             f"key ({', '.join(key)}) is not unique in the source, as where {_example(net.where(F.col(_ADD) > 1), key)}.",
-            hint="An Upsert target holds one row a key: choose another spec.source.delta.key, or writeMode Changelog.",
+            hint="An Upsert target holds one row a key: choose another key in spec.source, or writeMode Changelog.",
         )
     return int(counts["rows"])
 
