@@ -186,7 +186,7 @@ class Bench:
             read = self.spark.read.format("delta")
             receipt = take_receipt(
                 read.load(self.source), read.load(target), key=("id",), vnodes=256,
-                source_version=0, target_version=seals(target)[-1].version, epoch=0, changelog=False,
+                source_version=0, target_version=seals(target)[-1].version, epoch=0,
             )  # fmt: skip
             assert not receipt.mismatches
             seconds.append(receipt.seconds)

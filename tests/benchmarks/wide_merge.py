@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from backfill_spark.jvm.session import open_session
 from backfill_spark.rows.changes import net_changes
 from backfill_spark.rows.transform import Transform
+from backfill_spark.rows.write_modes import UPSERT
 from backfill_spark.sinks.delta import sink as delta_sink
 
 ROWS, CHANGED_EVERY = 3000, 30
@@ -32,7 +33,7 @@ def main():
     columns = [F.col("id").cast("string" if at % 3 == 0 else "int").alias(f"c{at}") for at in range(asked.columns)]
     rows = spark.range(ROWS).select("id", *columns)
     with tempfile.TemporaryDirectory() as folder:
-        target = delta_sink.DeltaSink(spark, f"{folder}/target", write_mode="Upsert", key=("id",), job_id="wide")
+        target = delta_sink.DeltaSink(spark, f"{folder}/target", write_mode=UPSERT, key=("id",), job_id="wide")
         target.prepare(rows.schema)
         rows.write.format("delta").mode("append").save(target.path)
         seconds: dict[str, list[float]] = {"ours": [], "plain": []}

@@ -12,6 +12,7 @@ from support.tables.other_engine import delete, update
 from backfill_core.errors import EXIT_COMPLETE
 from backfill_spark.delta.location import target_location
 from backfill_spark.driver.attempt import run_driver
+from backfill_spark.rows.write_modes import UPSERT
 from backfill_spark.settings import DriverSettings
 from backfill_spark.sinks.delta.sink import DeltaSink
 from backfill_spark.stop_signal import StopSignal
@@ -226,7 +227,7 @@ class TestATargetInTheCatalog:
         """A driver killed between the table's first commit and the catalog leaves that."""
         folder = target_location(spark, None, name)
         schema = spark.read.format("delta").load(world.source).schema
-        DeltaSink(spark, folder, write_mode="Upsert", key=("id",), job_id="default/job").prepare(schema)
+        DeltaSink(spark, folder, write_mode=UPSERT, key=("id",), job_id="default/job").prepare(schema)
         assert not spark.catalog.tableExists(name)
 
         assert self.run(world, name).reason == "Complete"

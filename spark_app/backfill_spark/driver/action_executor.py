@@ -35,7 +35,8 @@ from backfill_spark.delta.foreign_commits import commits_of_others
 from backfill_spark.jvm.java_process import java_died
 from backfill_spark.jvm.thread_priority import CopyPriority
 from backfill_spark.jvm.workers import Workers
-from backfill_spark.rows import changes as change_rows
+from backfill_spark.ports.sink import SupportsMerge, SupportsSegments
+from backfill_spark.rows.changes import check_net_changes
 from backfill_spark.rows.counted_rows import CountedRows
 from backfill_spark.rows.verification import check_one_row_a_key
 
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     from backfill_spark.driver.job_context import OpenedJob
 
 THREADS_MAX = 8
-UPSERT, APPEND, CHANGELOG = "Upsert", "Append", "Changelog"
 POOLS = {ReadSplit: "splits", ApplyChanges: "changes", Verify: "verify", ProveKey: "verify"}
 OF_ANY_JOB = "backfill-"
 """How the application ids of all jobs begin; those that share a target are no strangers."""
@@ -62,7 +62,6 @@ class SparkActionExecutor:
         """Take the job and the number of its attempt; start nothing."""
         self._job = job
         self._attempt = attempt
-        self._write_mode = job.backfill.spec.target.params.write_mode
         self._row_offsets = job.row_offsets
         # Nobody waits for what was cancelled, not even the end of the process.
         self._workers = Workers(THREADS_MAX, "work")
@@ -171,7 +170,7 @@ class SparkActionExecutor:
         Raises:
             StateMovedError: nobody can tell now; the next attempt can, by the announcement and its number.
         """
-        if self._write_mode != UPSERT:
+        if not self._job.mode.merges:
             return False
         try:
             return self._job.committer.read_state().txn_version == work.txn_version
@@ -189,7 +188,7 @@ class SparkActionExecutor:
         if work.boundaries:
             files = self._stage_segments(work)
         else:
-            files = self._stage(work, self._told(work, job.transform.apply(job.source.read(work.ranges))))
+            files = self._stage(work, self._history(work, job.source.read(work.ranges)))
         crash_point("after_stage")
         if not job.transform.where and all(one.whole for one in work.ranges):
             read = sum(file.rows for file in files)
@@ -211,41 +210,38 @@ class SparkActionExecutor:
 
     def _stage_segments(self, work: ReadSplit) -> tuple[StagedFile, ...]:
         """Stage all segments of a split in one job, as each would be staged alone."""
-        job = self._job
+        job, sink = self._job, self._job.sink
+        assert isinstance(sink, SupportsSegments)  # any other was refused with the spec
         spans = [file_ranges(self._row_offsets, start, stop) for start, stop in work.segments]
         read, label = job.source.read_segments(spans)
-        counted = CountedRows(job.spark, self._told(work, job.transform.apply(read, label)))
-        staged = job.sink.stage_segments(counted.frame, label=label, attempt=self._attempt, work_id=work.work_id)
+        counted = CountedRows(job.spark, self._history(work, read, label))
+        staged = sink.stage_segments(counted.frame, label=label, attempt=self._attempt, work_id=work.work_id)
         files = [(segment, job.committer.measure(paths)) for segment, paths in staged.items()]
         known = tuple(replace(file, segment=segment) for segment, measured in files for file in measured)
         return self._known(work, counted, known)
 
-    def _told(self, work: ReadSplit, rows: DataFrame) -> DataFrame:
-        if self._write_mode != CHANGELOG:
-            return rows
-        return change_rows.snapshot_rows(rows, epoch=work.epoch, version=self._job.source.version)
+    def _history(self, work: ReadSplit, rows: DataFrame, *labels: str) -> DataFrame:
+        job = self._job
+        return job.mode.history_rows(job.transform.apply(rows, *labels), epoch=work.epoch, version=job.source.version)
 
     # ------------------------------------------------------------------ changes
     def _apply(self, work: ApplyChanges) -> ChangesApplied:
         job = self._job
         job.source.check_versions(work.after, work.upto)
-        rows = job.source.changes(work.after, work.upto)
-        match self._write_mode:
-            case mode if mode == UPSERT:
-                return self._merge(work, rows)
-            case mode if mode == APPEND:
-                out = job.transform.apply(change_rows.append_rows(rows))
-            case _:
-                out = change_rows.changelog_rows(rows, job.transform, key=job.key, epoch=work.epoch)
-        files = self._stage(work, out)
+        changes = job.source.changes(work.after, work.upto)
+        rows = job.mode.change_rows(changes, job.transform, key=job.key, epoch=work.epoch)
+        if job.mode.merges:
+            return self._merge(work, rows)
+        files = self._stage(work, rows)
         return ChangesApplied(work.work_id, sum(file.rows for file in files), files)
 
     def _merge(self, work: ApplyChanges, rows: DataFrame) -> ChangesApplied:
-        job = self._job
-        net = job.sink.as_stored(change_rows.net_changes(rows, job.transform, job.key))
+        job, sink = self._job, self._job.sink
+        assert isinstance(sink, SupportsMerge)  # any other was refused with the spec
+        net = job.sink.as_stored(rows)
         # Computed once, and not by cache(): Delta refuses a MERGE whose source is cached.
         net = net.localCheckpoint()
-        changed = change_rows.check_net_changes(net, job.key)
+        changed = check_net_changes(net, job.key)
         if changed == 0:
             return ChangesApplied(work.work_id, 0)
         with self._lock:
@@ -253,7 +249,7 @@ class SparkActionExecutor:
                 raise _CancelledError
             self._merging.add(work.work_id)
         crash_point("before_merge")
-        job.sink.merge(net, app_id=job.committer.app_id, txn_version=work.txn_version)
+        sink.merge(net, app_id=job.committer.app_id, txn_version=work.txn_version)
         crash_point("after_merge")
         return ChangesApplied(work.work_id, changed)
 

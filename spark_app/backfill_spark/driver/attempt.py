@@ -31,7 +31,7 @@ from backfill_spark import crash_points as crash
 from backfill_spark.control.local_registry import LocalRegistry
 from backfill_spark.control.metrics import LoopMeter, progress_registry
 from backfill_spark.control.operator_binding import OperatorBinding
-from backfill_spark.driver.action_executor import UPSERT, SparkActionExecutor
+from backfill_spark.driver.action_executor import SparkActionExecutor
 from backfill_spark.driver.event_loop import Loop, now
 from backfill_spark.driver.job_context import LOOKING, JobContext, OpenedJob
 from backfill_spark.driver.orphan_cleanup import OrphanRemoval
@@ -153,7 +153,7 @@ def _check_keys(job: OpenedJob, settings: DriverSettings) -> bool:
     A resumed job was looked at then.
     """
     spec = job.backfill.spec
-    if job.state is not None or spec.target.params.write_mode != UPSERT:
+    if job.state is not None or not job.mode.merges:
         return job.state is not None and job.state.key_proven
     unique = settings.check_unique
     if unique is None:
@@ -174,7 +174,7 @@ class _Attempt:
         spec, moment = opened.backfill.spec, now()
         state = replace(_next_state(opened, moment), key_proven=key_proven)
         self._attempt = state.attempt
-        proves_key = caller.settings.check_unique is not False and spec.target.params.write_mode == UPSERT
+        proves_key = caller.settings.check_unique is not False and opened.mode.merges
         pace = JobSettings(
             interval_s=spec.barrier.interval_ms / 1000,
             seal_every=spec.barrier.seal_every,

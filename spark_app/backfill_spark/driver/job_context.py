@@ -26,6 +26,7 @@ from backfill_spark.ports.source import PinnedTable, Source
 from backfill_spark.rows.comparison import Comparison
 from backfill_spark.rows.transform import Transform
 from backfill_spark.rows.verification import check_one_row_a_key
+from backfill_spark.rows.write_modes import WriteMode, write_mode
 from backfill_spark.settings import DriverSettings
 from backfill_spark.stop_signal import StoppedEarly, StopSignal
 
@@ -165,6 +166,11 @@ class OpenedJob(JobContext):
             yield
 
     @property
+    def mode(self) -> WriteMode:
+        """How the target is written."""
+        return _mode(self.backfill)
+
+    @property
     def key(self) -> tuple[str, ...]:
         """Key in terms of the target; empty for targets without one."""
         return self.backfill.spec.key
@@ -197,7 +203,7 @@ class OpenedJob(JobContext):
             key=self.key,
             vnodes=self.backfill.spec.strategy.params.vnodes,
             prefix=self.row_offsets,
-            changelog=self.backfill.spec.target.params.write_mode == "Changelog",
+            mode=self.mode,
             source_version=source_version,
             target_version=target_version,
             done=done,
@@ -256,8 +262,12 @@ def _source(spark: SparkSession, backfill: Backfill, plugins: Plugins) -> tuple[
     )
 
 
+def _mode(backfill: Backfill) -> WriteMode:
+    return write_mode(backfill.spec.target.params.write_mode)
+
+
 def _check_transform(source: Source, transform: Transform, backfill: Backfill) -> None:
-    transform.check(source.read(()), changelog=backfill.spec.target.params.write_mode == "Changelog")
+    transform.check(source.read(()), reserved=_mode(backfill).columns)
 
 
 @contextmanager

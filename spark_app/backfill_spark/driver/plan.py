@@ -30,7 +30,6 @@ from backfill_core.job.steps import (
 from backfill_core.pacing.retention import SHORT
 from backfill_core.protocol.work import FileRange
 from backfill_spark.delta.retention import kept_seconds
-from backfill_spark.driver.action_executor import UPSERT
 from backfill_spark.driver.attempt import CHECK_UNIQUE_ROWS_MAX
 from backfill_spark.driver.job_context import JobContext, OpenedJob
 from backfill_spark.settings import DriverSettings
@@ -103,7 +102,7 @@ def _plan(
         steps=steps,
         warnings=(
             *_warnings(opened, limit, seconds, retention, unique=unique),
-            *_key_unproven(backfill, settings, pinned.live_rows, unique=unique),
+            *_key_unproven(opened, settings, unique=unique),
         ),
     )
 
@@ -116,7 +115,7 @@ def _steps(
     # The rate of the sample says how long rows take here; the start, how long the rest does.
     fixed_s = SCAN_S * (slower(start_s) - 1)
     times = {START: start_s, COPY: copy_s(rows, per_s, spec.throttle.rows_per_second)}
-    if spec.target.params.write_mode == UPSERT and settings.check_unique is not False:
+    if opened.mode.merges and settings.check_unique is not False:
         times[KEY_PROOF] = scan_s(KEY_PROOF, rows, per_s) + fixed_s
     times[CATCH_UP] = catch_up_s(opened.source.head().version - opened.pinned.version, None)
     if spec.verify == "Final" and spec.after == "Exit":
@@ -148,15 +147,16 @@ def _calibrate(opened: OpenedJob, cores: int) -> float:
     return rows / seconds * cores / busy
 
 
-def _key_unproven(
-    backfill: Backfill, settings: DriverSettings, rows: int, *, unique: bool | None
-) -> tuple[PlanWarning, ...]:
-    """Say that two rows with one key would be found late, or never."""
-    if backfill.spec.target.params.write_mode != UPSERT or unique is not None or settings.check_unique:
+def _key_unproven(opened: OpenedJob, settings: DriverSettings, *, unique: bool | None) -> tuple[PlanWarning, ...]:
+    """Warn that two rows with one key would be found late, or never."""
+    if not opened.mode.merges or unique is not None or settings.check_unique:
         return ()
     if settings.check_unique is False:
-        words, hint = "nobody proves the key unique: two rows with one key stay two.", "Unset BACKFILL_CHECK_UNIQUE."
-    elif rows > CHECK_UNIQUE_ROWS_MAX:
+        words, hint = (
+            "the key is not checked for uniqueness: duplicate keys stay duplicated.",
+            "Unset BACKFILL_CHECK_UNIQUE.",
+        )
+    elif opened.pinned.live_rows > CHECK_UNIQUE_ROWS_MAX:
         words = f"the key of more than {CHECK_UNIQUE_ROWS_MAX:,} rows is proven unique after all of them were copied."
         hint = "Prove it before with `backfill plan --check-unique`."
     else:

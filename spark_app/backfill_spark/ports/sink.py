@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from backfill_core.errors import BackfillError
 from backfill_core.protocol.work import StagedFile
@@ -35,14 +35,8 @@ class Sink(Protocol):
     def stage(self, rows: DataFrame, *, attempt: int, work_id: int) -> list[str]:
         """Write files that no reader sees, and return their paths."""
 
-    def stage_segments(self, rows: DataFrame, *, label: str, attempt: int, work_id: int) -> dict[int, list[str]]:
-        """Write as `stage`, the rows of each value of column `label` into files of their own; return these by value."""
-
     def as_stored(self, rows: DataFrame) -> DataFrame:
         """Return rows as the target keeps them; lazy."""
-
-    def merge(self, net: DataFrame, *, app_id: str, txn_version: int) -> None:
-        """Apply the last image of each key in one commit, unless this transaction is in it already."""
 
     def check_staged(self, files: Sequence[StagedFile]) -> None:
         """Refuse staged files that are gone or changed."""
@@ -61,3 +55,19 @@ class Sink(Protocol):
 
     def explain_failure(self, error: Exception) -> BackfillError | None:
         """Say in our words why writing failed, or None when nobody knows."""
+
+
+@runtime_checkable
+class SupportsSegments(Protocol):
+    """A sink that stages several segments of a split in one job."""
+
+    def stage_segments(self, rows: DataFrame, *, label: str, attempt: int, work_id: int) -> dict[int, list[str]]:
+        """Write as `stage`, the rows of each value of column `label` into files of their own; return these by value."""
+
+
+@runtime_checkable
+class SupportsMerge(Protocol):
+    """A sink that replaces rows by key; `writeMode: Upsert` needs it."""
+
+    def merge(self, net: DataFrame, *, app_id: str, txn_version: int) -> None:
+        """Apply the last image of each key in one commit, unless this transaction is in it already."""

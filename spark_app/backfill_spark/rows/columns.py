@@ -7,7 +7,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, ByteType, DataType, IntegerType, LongType, MapType, ShortType, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    ByteType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StructType,
+    VariantType,
+)
 
 from backfill_api.crd.explain import nearest
 
@@ -22,6 +32,8 @@ BLOCK_BITS = 6
 sixty-fourth of what it reads."""
 
 DOUBTFUL_MAX = 100
+NULL_HASH = 42
+"""What Spark's xxhash64 says of a null: its seed."""
 
 
 def quoted(name: str) -> str:
@@ -104,3 +116,24 @@ def _doubled(rows: DataFrame, key: Sequence[str]) -> tuple[str, int] | None:
     doubled = counted.where(F.col(_ROWS) > 1).select(key_hash(key).alias("hash"), _ROWS)
     found = doubled.limit(1).collect()
     return (said_key(key, found[0]["hash"]), int(found[0][_ROWS])) if found else None
+
+
+def deep_hash(value: Column, data_type: DataType) -> Column:
+    """Return 64 bits of a value of any type, never null."""
+    if isinstance(data_type, StructType):
+        parts = [deep_hash(value.getField(field.name), field.dataType) for field in data_type]
+        return F.when(value.isNull(), F.lit(NULL_HASH).cast("long")).otherwise(F.xxhash64(*parts))
+    if isinstance(data_type, ArrayType):
+        return F.xxhash64(F.size(value), F.transform(value, lambda item: deep_hash(item, data_type.elementType)))
+    if isinstance(data_type, MapType):
+        entries = F.transform(F.map_entries(value), lambda entry: _deep_entry(entry, data_type))
+        return F.xxhash64(F.size(value), F.sort_array(entries))
+    if isinstance(data_type, VariantType):
+        return F.xxhash64(F.to_json(value), F.schema_of_variant(value))
+    return F.xxhash64(value)
+
+
+def _deep_entry(entry: Column, data_type: MapType) -> Column:
+    return F.xxhash64(
+        deep_hash(entry.getField("key"), data_type.keyType), deep_hash(entry.getField("value"), data_type.valueType)
+    )

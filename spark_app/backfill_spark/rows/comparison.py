@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from backfill_spark.ports.sink import Sink
     from backfill_spark.ports.source import Source
     from backfill_spark.rows.transform import Transform
+    from backfill_spark.rows.write_modes import WriteMode
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Comparison:
     prefix: Sequence[int]
     """Prefix sums of the rows of the pinned version's files."""
 
-    changelog: bool
+    mode: WriteMode
     source_version: int
     target_version: int
     done: tuple[tuple[int, int], ...] | None
@@ -48,7 +49,7 @@ class Comparison:
             source_version=self.source_version,
             target_version=self.target_version,
             epoch=epoch,
-            changelog=self.changelog,
+            mode=self.mode,
         )
         complete = self.done is None
         covered = receipt.rows if self.transform.where is None else self._source_rows()
@@ -63,13 +64,14 @@ class Comparison:
         """Return rows that differ; reads both sides again."""
         source, target = self._sides()
         wrong = tuple(one.vnode for one in receipt.mismatches)
-        return differing_rows(source, target, key=self.key, vnodes=self.vnodes, wrong=wrong, changelog=self.changelog)
+        return differing_rows(source, target, key=self.key, vnodes=self.vnodes, wrong=wrong, mode=self.mode)
 
     def _sides(self) -> tuple[DataFrame, DataFrame]:
-        rows = self.source.at(self.source_version) if self.done is None else self.source.read(self._ranges())
+        rows = self.source.at(self.source_version) if self.done is None else self.source.read(self.ranges())
         return self.sink.as_stored(self.transform.apply(rows)), self.sink.at(self.target_version)
 
-    def _ranges(self) -> tuple[FileRange, ...]:
+    def ranges(self) -> tuple[FileRange, ...]:
+        """Return the file ranges that are compared; none when all of the snapshot is."""
         return tuple(one for start, stop in self.done or () for one in file_ranges(self.prefix, start, stop))
 
     def _source_rows(self) -> int:
@@ -79,7 +81,7 @@ class Comparison:
         """
         if self.done is None:
             return self.source.rows_at(self.source_version)
-        found = self._ranges()
+        found = self.ranges()
         whole = self.source.live_rows([one for one in found if one.whole])
         return whole + sum(
             (one.stop - one.start) * self.source.live_rows([one]) // one.of for one in found if not one.whole

@@ -10,16 +10,14 @@ from pyspark.sql import functions as F
 
 from backfill_core.errors import InvalidTransformError
 from backfill_spark.jvm.errors import JAVA_ERRORS, RAISED, row_failure
-from backfill_spark.rows.columns import quoted
+from backfill_spark.rows.columns import deep_hash, quoted
 from backfill_spark.rows.row_wise import FIXED_HINT, ROW_WISE_HINT, Fault, find_fault, stray_node, void
-from backfill_spark.rows.verification import deep_hash
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
 OURS = "__backfill_"
-CHANGELOG_COLUMNS = ("_op", "_epoch", "_version")
 SAMPLE_ROWS = 8
 RAISED_HINT = (
     "The expression itself refuses the row (raise_error, assert_true): leave such rows out with spec.transform.where."
@@ -45,8 +43,8 @@ class Transform:
         """Return the columns that rows of `schema` become."""
         return self.apply(_no_rows(spark, schema)).schema
 
-    def check(self, empty: DataFrame, *, changelog: bool = False) -> None:
-        """Analyse the expressions against an empty frame with the source's columns.
+    def check(self, empty: DataFrame, *, reserved: tuple[str, ...] = ()) -> None:
+        """Analyse the expressions against an empty frame with the source's columns; `reserved` are names of the target's own.
 
         Raises:
             InvalidTransformError: names the field (`spec.transform.select[2]`), the expression and the hint.
@@ -64,7 +62,7 @@ class Transform:
             raise InvalidTransformError(
                 f"spec.transform is not row-wise: Spark makes a {stray} of it.", hint=ROW_WISE_HINT
             )
-        self._check_names([name.lower() for name in self.project(empty).columns], changelog=changelog)
+        self._check_names([name.lower() for name in self.project(empty).columns], reserved)
 
     def _check_select(self, empty: DataFrame) -> None:
         if self.select is None:
@@ -77,7 +75,7 @@ class Transform:
             _refuse(find_fault(empty, (expression,), filters=False), f"spec.transform.select[{index}] = {expression!r}")
         _refuse(fault, "spec.transform.select")
 
-    def _check_names(self, names: list[str], *, changelog: bool) -> None:
+    def _check_names(self, names: list[str], reserved: tuple[str, ...]) -> None:
         doubled = sorted({name for name in names if names.count(name) > 1})
         if doubled:
             raise InvalidTransformError(
@@ -90,10 +88,10 @@ class Transform:
                 f"the column {ours[0]!r} has a name that is kept for the work itself ({OURS}…).",
                 hint="Give it another name with AS, in spec.transform.select.",
             )
-        reserved = [name for name in CHANGELOG_COLUMNS if changelog and name in names]
-        if reserved:
+        taken = [name for name in reserved if name in names]
+        if taken:
             raise InvalidTransformError(
-                f"spec.transform.select yields {reserved[0]!r}, which a Changelog target adds itself.",
+                f"spec.transform.select yields {taken[0]!r}, which the target's writeMode adds itself.",
                 hint="Rename it with AS.",
             )
 

@@ -17,16 +17,13 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 
 from backfill_core.errors import DuplicateKeyError
 from backfill_core.protocol.receipt import Receipt, VnodeMismatch
-from backfill_spark.rows.changes import EPOCH, OP, REMOVALS, VERSION
-from backfill_spark.rows.columns import doubled_key, nullable, quoted
+from backfill_spark.rows.columns import deep_hash, doubled_key, nullable, quoted
+from backfill_spark.rows.write_modes import APPEND, WriteMode
 
 if TYPE_CHECKING:
     from pyspark.sql import Row
 
 LOW_HALF = 0xFFFFFFFF
-NULL_HASH = 42
-"""What Spark's xxhash64 says of a null: its seed."""
-
 HASH_FORMAT = b"2\n"
 """How rows are hashed; part of the digest, which compares with those of the same format only."""
 
@@ -44,7 +41,7 @@ def take_receipt(
     source_version: int,
     target_version: int,
     epoch: int,
-    changelog: bool = False,
+    mode: WriteMode = APPEND,
 ) -> Receipt:
     """Compare the transformed source with the target, column by column of the target.
 
@@ -56,17 +53,16 @@ def take_receipt(
         source_version: Named in the receipt.
         target_version: Named in the receipt.
         epoch: The epoch that was open.
-        changelog: The target holds changes: its removals count negative, so the sums are those of the table
-            that a reader of all changes arrives at.
+        mode: How the target is written: it says which columns are its own, and what a row counts for.
     """
     began_s = time.monotonic()
-    sign = _sign(changelog)
-    fields = _compared(source, target, changelog=changelog)
+    sign = mode.sign()
+    fields = _compared(source, target, mode)
     names = [field.name for field in fields]
     view = _as_typed(source, fields)
     # One job for both sides: neither waits for the other's last task.
     both = _hashed(view, names, key, vnodes, None, SOURCE).unionAll(_hashed(target, names, key, vnodes, sign, TARGET))
-    rows = [row for row in _sums(both, signed=changelog).collect() if any(_values(row))]
+    rows = [row for row in _sums(both, signed=sign is not None).collect() if any(_values(row))]
     ours, theirs = ({row["vnode"]: row for row in rows if row["side"] == side} for side in (SOURCE, TARGET))
     wrong = tuple(
         VnodeMismatch(vnode, _count(ours.get(vnode)), _count(theirs.get(vnode)))
@@ -112,7 +108,7 @@ def differing_rows(
     vnodes: int,
     wrong: tuple[int, ...],
     limit: int = 5,
-    changelog: bool = False,
+    mode: WriteMode = APPEND,
 ) -> list[tuple[str, dict[str, Any]]]:
     """Return examples of rows that one side has more often, within the vnodes that differ; reads both sides again.
 
@@ -123,11 +119,11 @@ def differing_rows(
         vnodes: Number of hash partitions of the key space.
         wrong: The vnodes to look at.
         limit: Most examples of each side.
-        changelog: As in `take_receipt`.
+        mode: As in `take_receipt`.
     """
-    fields = _compared(source, target, changelog=changelog)
+    fields = _compared(source, target, mode)
     names = [field.name for field in fields]
-    sign = _sign(changelog)
+    sign = mode.sign()
     sides = ((_as_typed(source, fields), F.lit(1)), (target, F.lit(-1) if sign is None else -sign))
     frames = []
     for rows, sign in sides:
@@ -144,15 +140,10 @@ def differing_rows(
     return found
 
 
-def _sign(changelog: bool) -> Column | None:
-    return F.when(F.col(OP).isin(*REMOVALS), -1).otherwise(1) if changelog else None
-
-
-def _compared(source: DataFrame, target: DataFrame, *, changelog: bool) -> list[StructField]:
+def _compared(source: DataFrame, target: DataFrame, mode: WriteMode) -> list[StructField]:
     """Return the target's columns that the source has too; others are not ours, and null in our rows."""
     there = {name.lower() for name in source.columns}
-    ours = (OP, EPOCH, VERSION) if changelog else ()
-    return [field for field in target.schema if field.name.lower() in there and field.name not in ours]
+    return [field for field in target.schema if field.name.lower() in there and field.name not in mode.columns]
 
 
 def _as_typed(source: DataFrame, fields: list[StructField]) -> DataFrame:
@@ -215,27 +206,6 @@ def _comparable(column: Column, data_type: DataType) -> Column:
     """Return flat values as they are, nested ones as a hash that sees every null and no order in maps."""
     nested = isinstance(data_type, StructType | ArrayType | MapType | VariantType)
     return F.when(column.isNotNull(), deep_hash(column, data_type)) if nested else column
-
-
-def deep_hash(value: Column, data_type: DataType) -> Column:
-    """Return 64 bits of a value of any type, never null."""
-    if isinstance(data_type, StructType):
-        parts = [deep_hash(value.getField(field.name), field.dataType) for field in data_type]
-        return F.when(value.isNull(), F.lit(NULL_HASH).cast("long")).otherwise(F.xxhash64(*parts))
-    if isinstance(data_type, ArrayType):
-        return F.xxhash64(F.size(value), F.transform(value, lambda item: deep_hash(item, data_type.elementType)))
-    if isinstance(data_type, MapType):
-        entries = F.transform(F.map_entries(value), lambda entry: _deep_entry(entry, data_type))
-        return F.xxhash64(F.size(value), F.sort_array(entries))
-    if isinstance(data_type, VariantType):
-        return F.xxhash64(F.to_json(value), F.schema_of_variant(value))
-    return F.xxhash64(value)
-
-
-def _deep_entry(entry: Column, data_type: MapType) -> Column:
-    return F.xxhash64(
-        deep_hash(entry.getField("key"), data_type.keyType), deep_hash(entry.getField("value"), data_type.valueType)
-    )
 
 
 def _count(row: Row | None) -> int:

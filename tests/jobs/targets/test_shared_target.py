@@ -9,6 +9,7 @@ from support.tables.oracle import rows_in
 
 from backfill_core.errors import TargetTakenError
 from backfill_spark.driver.attempt import run_driver
+from backfill_spark.rows.write_modes import APPEND
 from backfill_spark.settings import DriverSettings
 from backfill_spark.sinks.delta.sink import DeltaSink
 
@@ -24,7 +25,7 @@ def place(spark, tmp_path):
 
         def __init__(self):
             make_orders(spark, self.source, ROWS, files=2)
-            sink = DeltaSink(spark, self.target, write_mode="Append", key=(), job_id="x")
+            sink = DeltaSink(spark, self.target, write_mode=APPEND, key=(), job_id="x")
             sink.prepare(spark.read.format("delta").load(self.source).schema)
 
         def job(self, name, **target):

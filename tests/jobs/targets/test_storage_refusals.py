@@ -17,6 +17,7 @@ from support.tables.jobs import job, make_orders, write_yaml
 
 from backfill_core.errors import PermissionDeniedError, StorageFullError, TransientError
 from backfill_spark.driver.attempt import run_driver
+from backfill_spark.rows.write_modes import APPEND
 from backfill_spark.settings import DriverSettings
 from backfill_spark.sinks.delta.committer import DeltaCommitter
 from backfill_spark.sinks.delta.sink import DeltaSink
@@ -52,7 +53,7 @@ class TestAFullDisk:
 
     @pytest.fixture
     def sink(self, spark, tmp_path):
-        sink = DeltaSink(spark, str(tmp_path / "t"), write_mode="Append", key=(), job_id="j")
+        sink = DeltaSink(spark, str(tmp_path / "t"), write_mode=APPEND, key=(), job_id="j")
         sink.prepare(self.noise(spark, 1).schema)
         # The first file of a JVM unpacks the compressor's library: under the limit it would be broken for good.
         sink.stage(self.noise(spark, 1), attempt=1, work_id=0)
@@ -113,7 +114,7 @@ class TestNoWriteAccess:
     def test_to_the_log_of_the_target(self, spark, tmp_path):
         """The folder may be written, what is in it may not: only the commit finds out."""
         make_orders(spark, str(tmp_path / "s"), 10, files=1)
-        DeltaSink(spark, str(tmp_path / "t"), write_mode="Append", key=(), job_id="j").prepare(
+        DeltaSink(spark, str(tmp_path / "t"), write_mode=APPEND, key=(), job_id="j").prepare(
             spark.read.format("delta").load(str(tmp_path / "s")).schema
         )
         spec = write_yaml(tmp_path / "job.yaml", str(tmp_path / "s"), str(tmp_path / "t"))

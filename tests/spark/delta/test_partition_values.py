@@ -5,6 +5,7 @@ from deltalake import DeltaTable, QueryBuilder
 
 from backfill_spark.delta.partition_values import instant, partition_of
 from backfill_spark.jvm import session
+from backfill_spark.rows.write_modes import APPEND
 from backfill_spark.sinks.delta.committer import DeltaCommitter
 from backfill_spark.sinks.delta.sink import DeltaSink
 
@@ -42,7 +43,7 @@ class TestInEveryZone:
                                "cast(text AS date) AS day", "unix_micros(at) AS at_is", "cast(local AS string) AS local_is",
                                "unix_date(day) AS day_is").localCheckpoint()  # fmt: skip
         path, by = str(tmp_path / "t"), ("at", "local", "day")
-        sink = DeltaSink(spark, path, write_mode="Append", key=(), job_id="j", partition_by=by)
+        sink = DeltaSink(spark, path, write_mode=APPEND, key=(), job_id="j", partition_by=by)
         sink.prepare(rows.schema)
         for number, zone in enumerate(ZONES):
             in_zone(zone)
@@ -60,7 +61,7 @@ class TestInEveryZone:
         """A text without a zone would be another instant there."""
         rows = spark.sql("SELECT 1 AS id, timestamp_micros(1700000000123456) AS at")
         path = str(tmp_path / "t")
-        sink = DeltaSink(spark, path, write_mode="Append", key=(), job_id="j", partition_by=("at",))
+        sink = DeltaSink(spark, path, write_mode=APPEND, key=(), job_id="j", partition_by=("at",))
         sink.prepare(rows.schema)
         committer = DeltaCommitter(spark, path, app_id="a", domain="backfill.x")
         committer.seal(1, committer.measure(sink.stage(rows, attempt=1, work_id=1)), "s")
@@ -76,7 +77,7 @@ class TestInEveryZone:
         there.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
         rows = there.sql("SELECT explode(array(1635638400, 1635642000)) AS id, timestamp_seconds(id) AS at")
         path = str(tmp_path / "t")
-        sink = DeltaSink(there, path, write_mode="Append", key=(), job_id="j", partition_by=("at",))
+        sink = DeltaSink(there, path, write_mode=APPEND, key=(), job_id="j", partition_by=("at",))
         sink.prepare(rows.schema)
         committer = DeltaCommitter(there, path, app_id="a", domain="backfill.x")
         committer.seal(1, committer.measure(sink.stage(rows, attempt=1, work_id=1)), "s")

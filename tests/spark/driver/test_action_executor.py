@@ -13,6 +13,7 @@ from backfill_core.errors import StateMovedError, TransientError
 from backfill_core.protocol.events import WorkCancelled, WorkFailed, WorkFinished
 from backfill_core.protocol.work import ApplyChanges, FileRange, ReadSplit
 from backfill_spark.driver.action_executor import SparkActionExecutor
+from backfill_spark.rows.write_modes import UPSERT
 from backfill_spark.sinks.delta.committer import DeltaCommitter
 from backfill_spark.sinks.delta.sink import DeltaSink
 from backfill_spark.sources.delta.source import DeltaSource
@@ -56,10 +57,10 @@ def executor(spark, tmp_path):
         source = DeltaSource(spark, str(tmp_path / "s"), key=("id",))
         source.pin(None)
         spark.sql(f"UPDATE delta.`{tmp_path / 's'}` SET amount = 5 WHERE id = 3")
-        sink = sink_of(spark, str(tmp_path / "t"), write_mode="Upsert", key=("id",), job_id="j")
+        sink = sink_of(spark, str(tmp_path / "t"), write_mode=UPSERT, key=("id",), job_id="j")
         sink.prepare(source.pinned.schema)
         committer = sealer_of(spark, sink.path, app_id=APP, domain="backfill.x")
-        job = opened_job(spark, source, sink, committer, write_mode="Upsert", key=("id",))
+        job = opened_job(spark, source, sink, committer, mode=UPSERT, key=("id",))
         one = SparkActionExecutor(job, attempt=1)
         made.append(one)
         return one

@@ -21,6 +21,7 @@ from backfill_spark.delta.location import location, target_location
 from backfill_spark.driver.job_context import explain
 from backfill_spark.rows.changes import DELETE
 from backfill_spark.rows.transform import Transform
+from backfill_spark.rows.write_modes import write_mode
 from backfill_spark.sinks.delta.committer import DeltaCommitter
 from backfill_spark.sinks.delta.committer import explain as explain_seal
 from backfill_spark.sinks.delta.failures import explain_making
@@ -49,7 +50,7 @@ class World:
         return DeltaSource(self.spark, self.at, key=("id",))
 
     def sink(self, path=None, mode="Append", key=(), **options):
-        return DeltaSink(self.spark, path or self.to, write_mode=mode, key=key, job_id="j", **options)
+        return DeltaSink(self.spark, path or self.to, write_mode=write_mode(mode), key=key, job_id="j", **options)
 
     def target(self, mode="Append"):
         """A target with one sealed file."""

@@ -8,6 +8,7 @@ import pytest
 from backfill_core.errors import DuplicateKeyError, KeyInvalidError, SourceNotAppendOnlyError
 from backfill_spark.rows.changes import DELETE, append_rows, changelog_rows, check_net_changes, net_changes
 from backfill_spark.rows.transform import Transform
+from backfill_spark.rows.write_modes import UPSERT
 from backfill_spark.sinks.delta.sink import DeltaSink
 
 ALL, PASSING = Transform(), Transform(None, "amount > 10")
@@ -89,7 +90,7 @@ class TestChangesBecomeWhatTheTargetMustDo:
             feed += [(key + 100 * seed, *rest) for key, *rest in told]
         transform = Transform(("id AS key", "amount * 2 AS twice"), "amount >= 30")
         changes = spark.createDataFrame(feed, COLUMNS)
-        sink = DeltaSink(spark, str(tmp_path / "t"), write_mode="Upsert", key=("key",), job_id="j")
+        sink = DeltaSink(spark, str(tmp_path / "t"), write_mode=UPSERT, key=("key",), job_id="j")
         old = spark.createDataFrame(list(start.items()), "id long, amount long")
         sink.prepare(transform.apply(old).schema)
         transform.apply(old).write.format("delta").mode("append").save(sink.path)

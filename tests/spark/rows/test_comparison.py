@@ -7,6 +7,7 @@ from support.tables.jobs import make_kind
 
 from backfill_spark.rows.comparison import Comparison
 from backfill_spark.rows.transform import Transform
+from backfill_spark.rows.write_modes import APPEND
 from backfill_spark.sinks.delta.sink import DeltaSink
 from backfill_spark.sources.delta.source import DeltaSource
 
@@ -20,12 +21,12 @@ def sides(spark, tmp_path):
     prefix = list(accumulate(source.pinned.rows, initial=0))
 
     def compare(done, where=None):
-        rows = source.at(source.version) if done is None else source.read(compared(done, where)._pieces())
+        rows = source.at(source.version) if done is None else source.read(compared(done, where).ranges())
         (rows if where is None else rows.where(where)).write.format("delta").mode("overwrite").save(str(tmp_path / "t"))
         return compared(done, where).receipt(epoch=3)
 
     def compared(done, where):
-        sink = DeltaSink(spark, str(tmp_path / "t"), write_mode="Append", key=(), job_id="j")
+        sink = DeltaSink(spark, str(tmp_path / "t"), write_mode=APPEND, key=(), job_id="j")
         version = (
             spark.sql(f"DESCRIBE HISTORY delta.`{tmp_path / 't'}`").first()["version"]
             if (tmp_path / "t").exists()
@@ -33,7 +34,7 @@ def sides(spark, tmp_path):
         )
         return Comparison(
             source=source, sink=sink, transform=Transform(None, where), key=("id",), vnodes=16, prefix=prefix,
-            changelog=False, source_version=source.version, target_version=version, done=done,
+            mode=APPEND, source_version=source.version, target_version=version, done=done,
         )  # fmt: skip
 
     return compare, prefix, source

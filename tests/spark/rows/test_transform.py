@@ -11,6 +11,7 @@ from backfill_core.errors import InvalidTransformError
 from backfill_spark.jvm.errors import JAVA_ERRORS
 from backfill_spark.rows.row_wise import find_fault
 from backfill_spark.rows.transform import Transform
+from backfill_spark.rows.write_modes import CHANGELOG
 
 GROUPS = {"misc_funcs", "datetime_funcs"}
 CONSTANTS = {"make_dt_interval", "make_interval", "make_ym_interval"}
@@ -143,7 +144,7 @@ class TestWords:
     def test_columns_of_a_changelog_are_reserved(self, spark):
         """Two columns of one name could not be told apart."""
         with pytest.raises(InvalidTransformError, match="_op"):
-            Transform(("id AS _op",)).check(spark.createDataFrame([], "id long"), changelog=True)
+            Transform(("id AS _op",)).check(spark.createDataFrame([], "id long"), reserved=CHANGELOG.columns)
 
 
 class TestASampleComputedTwice:

@@ -3,6 +3,7 @@
 import pytest
 
 from backfill_spark.rows.verification import differing_rows, take_receipt
+from backfill_spark.rows.write_modes import CHANGELOG
 
 
 def receipt(left, right, key=("id",), **options):
@@ -192,7 +193,7 @@ class TestAChangelog:
         """A changelog is right when its sum is the table."""
         table = spark.createDataFrame([(1, 6)], "id long, a long")
 
-        found = receipt(table, self.log(spark), changelog=True)
+        found = receipt(table, self.log(spark), mode=CHANGELOG)
         assert (found.equal, found.rows) == (True, 1)
 
     def test_a_change_that_is_missing_is_found_and_shown(self, spark):
@@ -200,16 +201,16 @@ class TestAChangelog:
         table = spark.createDataFrame([(1, 6)], "id long, a long")
         log = self.log(spark).where("_op <> 'delete'")
 
-        found = receipt(table, log, changelog=True)
+        found = receipt(table, log, mode=CHANGELOG)
         wrong = tuple(one.vnode for one in found.mismatches)
-        shown = differing_rows(table, log, key=("id",), vnodes=16, wrong=wrong, changelog=True)
+        shown = differing_rows(table, log, key=("id",), vnodes=16, wrong=wrong, mode=CHANGELOG)
         assert shown == [("only in the target", {"id": 2, "a": 5})]
 
     def test_a_removal_told_as_an_addition_is_found(self, spark):
         """Only the sign differs, and the sign must count."""
         table = spark.createDataFrame([(1, 6)], "id long, a long")
 
-        assert not receipt(table, self.log(spark, last="insert"), changelog=True).equal
+        assert not receipt(table, self.log(spark, last="insert"), mode=CHANGELOG).equal
 
 
 class TestAnyName:

@@ -5,6 +5,7 @@ from backfill_core.job.owner import Claim
 from backfill_spark.driver.job_context import JobContext, OpenedJob, Plugins
 from backfill_spark.ports.committer import StoredState
 from backfill_spark.rows.transform import Transform
+from backfill_spark.rows.write_modes import APPEND
 from backfill_spark.settings import DriverSettings
 
 
@@ -14,7 +15,7 @@ def looked_at(spark, backfill):
         return context
 
 
-def opened_job(spark, source, sink, committer, *, write_mode="Append", key=(), transform=None):
+def opened_job(spark, source, sink, committer, *, mode=APPEND, key=(), transform=None):
     """Return a job of these parts, as the driver has it once all of them were checked; the source is pinned."""
     backfill = load_backfill(
         {
@@ -23,7 +24,7 @@ def opened_job(spark, source, sink, committer, *, write_mode="Append", key=(), t
             "metadata": {"name": "parts"},
             "spec": {
                 "source": {"type": "Delta", "delta": {"path": source.path, "key": list(key)}},
-                "target": {"type": "Delta", "delta": {"path": sink.path, "writeMode": write_mode}},
+                "target": {"type": "Delta", "delta": {"path": sink.path, "writeMode": mode.name}},
                 "strategy": {"type": "Snapshot", "snapshot": {"vnodes": 8}},
             },
         }

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 def _open(spark: SparkSession, backfill: Backfill) -> DeltaSink:
     from backfill_spark.delta.location import target_location
+    from backfill_spark.rows.write_modes import write_mode
     from backfill_spark.sinks.delta.sink import DeltaSink
 
     target = backfill.spec.target.params
@@ -24,7 +25,7 @@ def _open(spark: SparkSession, backfill: Backfill) -> DeltaSink:
         spark,
         target_location(spark, target.path, target.table),
         table=target.table,
-        write_mode=target.write_mode,
+        write_mode=write_mode(target.write_mode),
         key=backfill.spec.key,
         partition_by=tuple(target.partition_by),
         cluster_by=tuple(target.cluster_by),

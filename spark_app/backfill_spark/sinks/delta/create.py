@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.types import LongType, StringType, StructType
+from pyspark.sql.types import StructType
 
 from backfill_core.errors import InvalidSpecError
 from backfill_spark.jvm.errors import JAVA_ERRORS
 from backfill_spark.jvm.failures import in_words
-from backfill_spark.rows.changes import EPOCH, OP, VERSION
 from backfill_spark.rows.columns import nullable
 
 if TYPE_CHECKING:
@@ -18,12 +17,6 @@ if TYPE_CHECKING:
 
 
 FEATURE = "delta.feature."
-
-
-def with_changelog_columns(schema: StructType) -> StructType:
-    """Return the schema of a Changelog target: the columns, then `_op`, `_epoch`, `_version`."""
-    result = StructType(list(schema.fields))
-    return result.add(OP, StringType()).add(EPOCH, LongType()).add(VERSION, LongType())
 
 
 def create_table(

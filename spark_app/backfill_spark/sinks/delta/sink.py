@@ -33,9 +33,10 @@ from backfill_spark.jvm.errors import JAVA_ERRORS, first_line, whole_text
 from backfill_spark.jvm.failures import Trouble, is_about, trouble_of
 from backfill_spark.rows.changes import DELETE
 from backfill_spark.rows.columns import nullable, quoted, unused
+from backfill_spark.rows.write_modes import WriteMode
 from backfill_spark.sinks.delta import checks, dictionaries, new_table
 from backfill_spark.sinks.delta.committer import DeltaCommitter
-from backfill_spark.sinks.delta.create import check_known, create_table, name_table, with_changelog_columns
+from backfill_spark.sinks.delta.create import check_known, create_table, name_table
 from backfill_spark.sinks.delta.failures import BEGIN_ANEW, explain_job, explain_making, explain_target
 from backfill_spark.sinks.delta.folder import TargetFolder
 from backfill_spark.sinks.delta.staging import PART, StagingFolder, part_of
@@ -60,7 +61,7 @@ class DeltaSink:
         path: str,
         *,
         table: str | None = None,
-        write_mode: str,
+        write_mode: WriteMode,
         key: tuple[str, ...],
         partition_by: tuple[str, ...] = (),
         cluster_by: tuple[str, ...] = (),
@@ -73,7 +74,7 @@ class DeltaSink:
         self._jvm: Any = spark._jvm
         self.path = path.rstrip("/")
         self._name = table
-        self._write_mode = write_mode
+        self._mode = write_mode
         self._key = key
         self._partition_by = partition_by
         self._cluster_by = cluster_by
@@ -102,7 +103,7 @@ class DeltaSink:
             TargetSchemaMismatchError, UnsupportedTargetFeatureError: see each.
         """
         checks.check_apart(self._qualified(source_path), self._qualified(self.path))
-        upserts = self._write_mode == "Upsert"
+        upserts = self._mode.merges
         if upserts:
             checks.check_key(schema, self._key)
         self._folder.check_writable()
@@ -130,7 +131,7 @@ class DeltaSink:
         return self._spark.read.format("delta").load(self.path).limit(1).count() > 0
 
     def _wanted(self, schema: StructType) -> StructType:
-        return with_changelog_columns(schema) if self._write_mode == "Changelog" else schema
+        return self._mode.target_schema(schema)
 
     def _file_system(self, path: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(path).getFileSystem(self._spark._jsc.hadoopConfiguration())
@@ -174,13 +175,13 @@ class DeltaSink:
                     partition_by=self._partition_by,
                     cluster_by=self._cluster_by,
                     properties=self._properties,
-                    deletion_vectors=self._write_mode == "Upsert",
+                    deletion_vectors=self._mode.merges,
                 )
             except JAVA_ERRORS as error:
                 failure = error
             found = self._look()
             if found is not None:
-                checks.check_table(found, upserts=self._write_mode == "Upsert")
+                checks.check_table(found, upserts=self._mode.merges)
                 checks.check_schema(wanted, found.schema)
                 return found
             if failure is not None and not _may_be_others(failure):
@@ -255,7 +256,7 @@ class DeltaSink:
         there = {one.lower(): one for one in rows.columns}
         name = field.name.lower()
         column = self._stored(field, F.col(quoted(there[name]))) if name in there else F.lit(None)
-        if not field.nullable or (self._write_mode == "Upsert" and field.name in self._key):
+        if not field.nullable or (self._mode.merges and field.name in self._key):
             column = F.when(column.isNull(), F.raise_error(F.lit(f"{NULL_FOUND}{index}"))).otherwise(column)
         physical = _physical_type(field.dataType) if self._table.mapped else nullable(field.dataType)
         return column.cast(physical).alias(self._table.physical(field))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from backfill_spark.rows.write_modes import APPEND
 from backfill_spark.sinks.delta.committer import DeltaCommitter
 from backfill_spark.sinks.delta.sink import DeltaSink
 
@@ -16,7 +17,7 @@ def table(spark, tmp_path):
     class Table:
         def __init__(self, rows, **options):
             self.path = str(tmp_path / "target")
-            self.sink = DeltaSink(spark, self.path, write_mode="Append", key=(), job_id="ns/job", **options)
+            self.sink = DeltaSink(spark, self.path, write_mode=APPEND, key=(), job_id="ns/job", **options)
             self.sink.prepare(rows.schema)
             self.committer = self.open()
             self.work = 0

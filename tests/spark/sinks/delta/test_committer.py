@@ -8,6 +8,7 @@ from py4j.protocol import Py4JJavaError
 
 from backfill_core.errors import FencedError, StateMovedError, TransientError, UnsupportedTargetFeatureError
 from backfill_spark.delta.log import newest_version
+from backfill_spark.rows.write_modes import UPSERT
 from backfill_spark.sinks.delta.committer import DeltaCommitter
 from backfill_spark.sinks.delta.sink import DeltaSink
 
@@ -135,7 +136,7 @@ class TestTheFence:
         target = table(spark.range(3))
         target.committer.seal(1, target.stage(spark.range(3)), "a")
         target.committer.seal(2 << 32, (), "fence of attempt 2")
-        late = DeltaSink(spark, target.path, write_mode="Upsert", key=("id",), job_id="ns/job")
+        late = DeltaSink(spark, target.path, write_mode=UPSERT, key=("id",), job_id="ns/job")
         late.prepare(spark.range(1).schema)
         late.merge(
             spark.range(5, 9).selectExpr("id", "false AS __backfill_delete"), app_id="app", txn_version=(1 << 32) + 7

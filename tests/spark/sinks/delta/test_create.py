@@ -9,6 +9,7 @@ from pyspark.sql.types import LongType, StringType, StructType
 
 from backfill_core.errors import TargetSchemaMismatchError, TransientError
 from backfill_spark.control.local_registry import LocalRegistry
+from backfill_spark.rows.write_modes import APPEND
 from backfill_spark.settings import InvalidSettingError
 from backfill_spark.sinks.delta import sink as sinks
 from backfill_spark.sinks.delta.create import create_table
@@ -18,7 +19,7 @@ SCHEMA = StructType().add("id", LongType()).add("n", LongType())
 
 
 def sink_at(spark, path):
-    return DeltaSink(spark, str(path), write_mode="Append", key=(), job_id="j")
+    return DeltaSink(spark, str(path), write_mode=APPEND, key=(), job_id="j")
 
 
 class Quicker:

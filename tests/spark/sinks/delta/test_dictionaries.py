@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from backfill_spark.rows.write_modes import APPEND
 from backfill_spark.sinks.delta.dictionaries import (
     TELLING_ROWS,
     TRY_EVERY,
@@ -82,7 +83,7 @@ class TestStagedFiles:
     @pytest.fixture
     def staged(self, spark, tmp_path):
         """Stages rows whose `Key` and `nested.deep` repeat every so many rows; returns the columns with a dictionary."""
-        sink = DeltaSink(spark, str(tmp_path / "t"), write_mode="Append", key=(), job_id="j")
+        sink = DeltaSink(spark, str(tmp_path / "t"), write_mode=APPEND, key=(), job_id="j")
         numbers = iter(range(1, 1000))
 
         def stage(repeats_every, rows=ROWS):

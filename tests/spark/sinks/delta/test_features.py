@@ -9,6 +9,7 @@ from backfill_core.errors import KeyInvalidError, TargetSchemaMismatchError, Uns
 from backfill_spark.rows.changes import net_changes
 from backfill_spark.rows.transform import Transform
 from backfill_spark.rows.verification import take_receipt
+from backfill_spark.rows.write_modes import write_mode
 from backfill_spark.sinks.delta.committer import DeltaCommitter
 from backfill_spark.sinks.delta.sink import WIDE_COLUMNS, DeltaSink
 
@@ -16,7 +17,7 @@ CHANGES = "id long, p string, _change_type string, _commit_version long"
 
 
 def sink_at(spark, path, *, mode="Append", key=(), **options):
-    return DeltaSink(spark, str(path), write_mode=mode, key=key, job_id="j", **options)
+    return DeltaSink(spark, str(path), write_mode=write_mode(mode), key=key, job_id="j", **options)
 
 
 def fill(spark, sink, rows, work=1):

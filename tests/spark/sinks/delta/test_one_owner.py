@@ -6,6 +6,7 @@ import pytest
 
 from backfill_core.errors import StateMovedError, TargetNotEmptyError, TargetTakenError
 from backfill_core.job.owner import Claim
+from backfill_spark.rows.write_modes import APPEND
 from backfill_spark.sinks.delta.committer import DeltaCommitter
 from backfill_spark.sinks.delta.sink import DeltaSink
 
@@ -20,7 +21,7 @@ def table(spark, tmp_path):
         path = str(tmp_path / "target")
 
         def __init__(self):
-            DeltaSink(spark, self.path, write_mode="Append", key=(), job_id="x").prepare(spark.range(1).schema)
+            DeltaSink(spark, self.path, write_mode=APPEND, key=(), job_id="x").prepare(spark.range(1).schema)
 
         def job(self, name, *, shares=False, begins=True):
             committer = DeltaCommitter(spark, self.path, app_id=name, domain=f"backfill.{name}")

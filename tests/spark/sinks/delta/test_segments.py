@@ -20,6 +20,7 @@ from backfill_core.protocol.events import WorkFailed, WorkFinished
 from backfill_core.protocol.work import ReadSplit
 from backfill_spark.driver.action_executor import SparkActionExecutor
 from backfill_spark.rows.transform import Transform
+from backfill_spark.rows.write_modes import write_mode
 from backfill_spark.sinks.delta.committer import DeltaCommitter
 from backfill_spark.sinks.delta.sink import DeltaSink
 from backfill_spark.sources.delta.source import DeltaSource
@@ -86,7 +87,7 @@ def world(spark, tmp_path):
             make(spark, str(tmp_path / "s"), kind)
             self.source, self.prefix = opened(spark, str(tmp_path / "s"))
             self.transform = transform or Transform()
-            self.sink = DeltaSink(spark, str(tmp_path / "t"), write_mode=mode, key=(), job_id="j", **target)
+            self.sink = DeltaSink(spark, str(tmp_path / "t"), write_mode=write_mode(mode), key=(), job_id="j", **target)
             self.sink.prepare(self.transform.output_schema(spark, self.source.pinned.schema))
             self.committer = DeltaCommitter(spark, self.sink.path, app_id="a", domain="backfill.x")
             self.mode = mode
@@ -95,7 +96,7 @@ def world(spark, tmp_path):
         def read(self, work_id, start, stop, *cuts, attempt=1):
             """Return the answer to one split."""
             job = opened_job(
-                spark, self.source, self.sink, self.committer, write_mode=self.mode, transform=self.transform
+                spark, self.source, self.sink, self.committer, mode=write_mode(self.mode), transform=self.transform
             )
             executor, found = SparkActionExecutor(job, attempt=attempt), queue.SimpleQueue()
             self.executor = executor

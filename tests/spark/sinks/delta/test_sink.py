@@ -14,6 +14,7 @@ from backfill_core.errors import (
     TransientError,
     UnsupportedTargetFeatureError,
 )
+from backfill_spark.rows.write_modes import APPEND, UPSERT, write_mode
 from backfill_spark.sinks.delta.committer import DeltaCommitter
 from backfill_spark.sinks.delta.sink import DeltaSink
 
@@ -22,7 +23,9 @@ class TestTargetsAreCheckedFirst:
     """Nothing is written to a target that cannot be filled."""
 
     def check(self, spark, path, frame, **options):
-        sink = DeltaSink(spark, path, write_mode=options.pop("mode", "Upsert"), key=("id",), job_id="j", **options)
+        sink = DeltaSink(
+            spark, path, write_mode=write_mode(options.pop("mode", "Upsert")), key=("id",), job_id="j", **options
+        )
         sink.check(frame.schema, source_path="/elsewhere", has_state=False)
 
     def test_foreign_rows(self, spark, tmp_path):
@@ -47,7 +50,7 @@ class TestTargetsAreCheckedFirst:
         log.mkdir(parents=True)
         (log / f".{0:020d}.json.tmp").write_text("half")
         self.check(spark, str(tmp_path / "t"), spark.range(1))
-        sink = DeltaSink(spark, str(tmp_path / "t"), write_mode="Upsert", key=("id",), job_id="j")
+        sink = DeltaSink(spark, str(tmp_path / "t"), write_mode=UPSERT, key=("id",), job_id="j")
         assert DeltaCommitter(spark, sink.path, app_id="a", domain="d").read_state().table_version == -1
 
         sink.prepare(spark.range(1).schema)
@@ -106,7 +109,7 @@ class TestFoldersOfTheirOwn:
     """However they are written, and whatever they are on."""
 
     def check(self, spark, source, target):
-        DeltaSink(spark, target, write_mode="Append", key=(), job_id="j").check(
+        DeltaSink(spark, target, write_mode=APPEND, key=(), job_id="j").check(
             spark.range(1).schema, source_path=source, has_state=False
         )
 
@@ -140,7 +143,7 @@ class TestOrphans:
 
     def test_only_unsealed_work_of_earlier_attempts_goes(self, spark, tmp_path):
         """A removed file that a commit names is lost data."""
-        sink = DeltaSink(spark, str(tmp_path / "t"), write_mode="Append", key=(), job_id="j")
+        sink = DeltaSink(spark, str(tmp_path / "t"), write_mode=APPEND, key=(), job_id="j")
         sink.prepare(spark.range(1).schema)
         committer = DeltaCommitter(spark, sink.path, app_id="a", domain="backfill.x")
         for work in (1, 2):
@@ -155,7 +158,7 @@ class TestOrphans:
 
     def test_a_vacuum_removes_them_and_what_was_replaced_and_nothing_that_is_sealed(self, spark, tmp_path):
         """The folder has a plain name, or VACUUM would never look there (port.md, section 3)."""
-        sink = DeltaSink(spark, str(tmp_path / "t"), write_mode="Append", key=(), job_id="j")
+        sink = DeltaSink(spark, str(tmp_path / "t"), write_mode=APPEND, key=(), job_id="j")
         sink.prepare(spark.range(1).schema)
         committer = DeltaCommitter(spark, sink.path, app_id="a", domain="backfill.x")
         for work in (1, 2):
@@ -172,7 +175,7 @@ class TestOrphans:
 
     def test_what_others_put_there_is_left_alone(self, spark, tmp_path):
         """Nor does it keep ours from going."""
-        sink = DeltaSink(spark, str(tmp_path / "t"), write_mode="Append", key=(), job_id="j")
+        sink = DeltaSink(spark, str(tmp_path / "t"), write_mode=APPEND, key=(), job_id="j")
         sink.prepare(spark.range(1).schema)
         sink.stage(spark.range(5), attempt=1, work_id=1)
         staging = Path(sink.staging)

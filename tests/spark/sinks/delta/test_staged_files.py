@@ -7,6 +7,7 @@ import pytest
 
 from backfill_core.errors import StagedFilesGoneError
 from backfill_core.protocol.work import StagedFile
+from backfill_spark.rows.write_modes import APPEND
 from backfill_spark.sinks.delta.sink import DeltaSink
 from backfill_spark.sinks.delta.staging import StagingFolder
 
@@ -47,7 +48,7 @@ class VacuumedAtOnce(StagingFolder):
 class TestFilesThatGoBeforeTheirFooterIsRead:
     def test_are_staged_again(self, spark, tmp_path):
         """The target is not damaged: no commit names them yet."""
-        sink = DeltaSink(spark, str(tmp_path / "t"), write_mode="Append", key=(), job_id="j")
+        sink = DeltaSink(spark, str(tmp_path / "t"), write_mode=APPEND, key=(), job_id="j")
         sink.prepare(spark.range(1).schema)
         sink._staging = VacuumedAtOnce(spark, sink.path, sink.job_hash)
 
