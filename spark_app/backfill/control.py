@@ -7,6 +7,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -106,8 +107,8 @@ class Client:
             )
         return ack
 
-    def verify(self, wait_s: float) -> Receipt:
-        """Have a receipt taken, and return it.
+    def verify(self, wait_s: float, acknowledged: Callable[[Ack], None] = lambda _: None) -> Receipt:
+        """Have a receipt taken, and return it; `acknowledged` is called when the driver has begun.
 
         Raises:
             NotAcknowledgedError: the command, or the receipt (an hour), did not come in time.
@@ -115,7 +116,7 @@ class Client:
             NotRunningError: the driver ended.
         """
         before = self.receipt()
-        self.apply(Command(type="Verify"), wait_s)
+        acknowledged(self.apply(Command(type="Verify"), wait_s))
         deadline_s = time.monotonic() + RECEIPT_WAIT_S
         while (receipt := self.receipt()) is None or receipt == before:
             if time.monotonic() > deadline_s:
@@ -149,6 +150,11 @@ class Client:
             raise NotRunningError(
                 f"the driver of {self.address.job_id!r} does not answer: {error}", hint="It may just have ended."
             ) from error
+
+
+def drivers(state_dir: Path) -> list[Client]:
+    """Return the drivers that run on this machine, in the order of their job ids."""
+    return [Client(address) for address in running(state_dir)]
 
 
 def find(state_dir: Path, job_id: str | None) -> Client:

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from html import escape
 from typing import Any, Protocol
 
+from backfill.lines import GOODBYE_S, Lines, clock
 from backfill.words import PHASE_WORDS, eta_words, filtered_words, one_line, show_rows, show_seconds, state_words
 from backfill_api.status.progress import Progress
-from backfill_spark.driver.lines import GOODBYE_S, Lines, clock
 
 LINE_EVERY_S = 5.0
 COLOURS = {"paused": "#b58900", "caught up": "#2e7d32"}

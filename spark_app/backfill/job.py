@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from backfill import display, status
 from backfill.control import Client, NotRunningError, find
-from backfill.run import Driver, Outcome, Run
+from backfill.run import Driver, Outcome, Run, on_own_thread
 from backfill_api.load import SpecError, load_backfill
 from backfill_api.names import API_VERSION, KIND
 from backfill_api.spec import spec as api
@@ -19,12 +21,15 @@ from backfill_api.status.progress import Progress
 from backfill_api.status.receipt import Receipt
 from backfill_api.wire import Ack, Command, PauseCommand, StopCommand, ThrottleCommand
 from backfill_core.errors import InvalidSpecError
+from backfill_spark.control.local_registry import control_file, make_state_folder
 from backfill_spark.settings import DriverSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from backfill_spark.driver.release import Released
+
+T = TypeVar("T")
 
 ACK_WAIT_S = 10.0
 OF_VALUES = "python"
@@ -153,6 +158,24 @@ class Backfill:
         """What is wanted, with all defaults."""
         return self._backfill.spec
 
+    @property
+    def log_file(self) -> Path:
+        """Where the command line keeps the messages of an embedded Spark; its folder is made."""
+        make_state_folder(self._settings.state_dir)
+        return control_file(self._settings.state_dir, self.job_id).with_suffix(".log")
+
+    def check_sql(self) -> str:
+        """Parse the SQL of the transform with Spark's own parser; return why that was not possible, or nothing.
+
+        Raises:
+            InvalidTransformError: an expression is no SQL; the message names its field.
+        """
+        if not spark_is_installed():
+            return "Spark is not installed"
+        from backfill_spark.rows.sql_parser import check_sql
+
+        return check_sql(self.spec.transform, self._settings)
+
     def __repr__(self) -> str:
         return f"Backfill(job_id={self.job_id!r})"
 
@@ -169,8 +192,7 @@ class Backfill:
         """
         from backfill_spark.driver.plan import plan_job
 
-        with self._session(spark) as session:
-            return plan_job(self._backfill, settings=self._settings, check_unique=check_unique, spark=session)
+        return self._with(spark, partial(plan_job, self._backfill, settings=self._settings, check_unique=check_unique))
 
     def run(self, spark: SparkSession | None = None, *, on_progress: OnProgress | None = None) -> Outcome:
         """Run one attempt to its end, and return how it ended.
@@ -224,8 +246,9 @@ class Backfill:
         """
         from backfill_spark.driver.offline_verify import verify_offline
 
-        with self._session(spark) as session:
-            receipt, rows = verify_offline(self._backfill, settings=self._settings, explain=explain, spark=session)
+        receipt, rows = self._with(
+            spark, partial(verify_offline, self._backfill, settings=self._settings, explain=explain)
+        )
         return Comparison(receipt, tuple(rows))
 
     def status(self, spark: SparkSession | None = None, *, offline: bool = False) -> status.Status:
@@ -244,8 +267,7 @@ class Backfill:
                 return status.of_running(self.job_id, driver.progress(), driver.receipt())
         except NotRunningError:
             pass  # it may also have ended between two questions
-        with self._session(spark) as session:
-            return status.of_target(self._backfill, self._settings, session)
+        return self._with(spark, partial(status.of_target, self._backfill, self._settings))
 
     def release(self, spark: SparkSession | None = None, *, force: bool = False) -> Released:
         """Take the state of a finished job out of its target, so that any writer may use the table.
@@ -261,8 +283,7 @@ class Backfill:
         """
         from backfill_spark.driver.release import release
 
-        with self._session(spark) as session:
-            return release(self._backfill, settings=self._settings, force=force, spark=session)
+        return self._with(spark, partial(release, self._backfill, settings=self._settings, force=force))
 
     # ------------------------------------------------------------------ commands to a running driver
     def driver(self) -> Client:
@@ -344,6 +365,15 @@ class Backfill:
 
         return self.shown_by(view, spark)
 
+    def _with(self, spark: SparkSession | None, do: Callable[..., T]) -> T:
+        """Call `do` with a session, as `_session` yields it."""
+
+        def call() -> T:
+            with self._session(spark) as session:
+                return do(spark=session)
+
+        return on_own_thread(call, spark)
+
     @contextmanager
     def _session(self, spark: SparkSession | None) -> Iterator[SparkSession | None]:
         """Yield a session beside the caller's, or None for an embedded one; paths are relative to the job's folder."""
@@ -354,6 +384,11 @@ class Backfill:
             if spark is None:
                 check_no_session()
             yield None if spark is None else session_beside(spark, self.spec.spark.conf)
+
+
+def spark_is_installed() -> bool:
+    """Return whether pyspark can be imported; does not import it."""
+    return find_spec("pyspark") is not None
 
 
 def _typed(part: Fields) -> Fields:

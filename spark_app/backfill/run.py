@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import secrets
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
 
 from backfill.display import Observer, html
 from backfill_api.spec import spec as api
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from backfill_spark.driver.attempt import RunOutcome
+
+T = TypeVar("T")
 
 PRESSES_MAX = 3
 """Interrupts after which nothing is waited for: stop at a barrier, cancel what runs, leave."""
@@ -148,7 +151,30 @@ class Run:
             BackfillError: it failed.
         """
         with interrupts(signal.default_int_handler):
-            return self._ended(timeout_s)
+            self.join(timeout_s)
+        return self.result()
+
+    def join(self, timeout_s: float | None = None) -> None:
+        """Wait for its end and raise nothing; signals are the caller's business."""
+        self._thread.join(timeout_s)
+
+    def result(self) -> Outcome:
+        """Return how it ended.
+
+        Raises:
+            TimeoutError: it runs still.
+            BackfillError: it failed.
+        """
+        if self._thread.is_alive():
+            raise TimeoutError(f"job {self.job_id!r} runs still")
+        if self._error or self._given_up:
+            raise self._error or self._given_up  # type: ignore[misc]
+        ended = self._outcome
+        assert ended is not None
+        if ended.outcome == "Failed":
+            raise ended.error or BackfillError(ended.message, hint=ended.hint)
+        state = cast("Literal['Complete', 'Stopped']", ended.outcome)
+        return Outcome(state, ended.reason, ended.message, ended.progress, self.receipt)
 
     def wait_or_stop(self) -> Outcome:
         """Wait for its end; an interrupt (Ctrl-C, a notebook's stop button) stops it at a barrier first.
@@ -169,7 +195,8 @@ class Run:
             self.stop(force=presses > 1)
 
         with interrupts(press):
-            outcome = self._ended(None)
+            self.join()
+        outcome = self.result()
         if presses and outcome.state == "Stopped":
             raise KeyboardInterrupt(outcome.message)
         return outcome
@@ -177,19 +204,6 @@ class Run:
     def until_reachable(self) -> None:
         """Wait until it takes commands, or has ended."""
         self._reachable.wait()
-
-    def _ended(self, timeout_s: float | None) -> Outcome:
-        self._thread.join(timeout_s)
-        if self._thread.is_alive():
-            raise TimeoutError(f"job {self.job_id!r} runs still")
-        if self._error or self._given_up:
-            raise self._error or self._given_up  # type: ignore[misc]
-        ended = self._outcome
-        assert ended is not None
-        if ended.outcome == "Failed":
-            raise ended.error or BackfillError(ended.message, hint=ended.hint)
-        state = cast("Literal['Complete', 'Stopped']", ended.outcome)
-        return Outcome(state, ended.reason, ended.message, ended.progress, self.receipt)
 
     # ------------------------------------------------------------------ on the attempt's thread
     def _run(self) -> None:
@@ -210,6 +224,37 @@ class Run:
         if progress.attempt:
             self._reachable.set()
         self._observer.see(progress)
+
+
+def on_own_thread(do: Callable[[], T], spark: SparkSession | None) -> T:
+    """Return what `do` returns, which runs on a thread of its own: job groups and the like stay with that thread.
+
+    An interrupt cancels the Spark jobs of `do` in the caller's session.
+    """
+    results: list[T] = []
+    errors: list[BaseException] = []
+    tag = f"backfill-{secrets.token_hex(4)}"
+
+    def run() -> None:
+        try:
+            if spark is not None:
+                spark.sparkContext.addJobTag(tag)
+            results.append(do())
+        except BaseException as error:  # noqa: BLE001 - a thread's border: it is raised again below
+            errors.append(error)
+
+    thread = threading.Thread(target=run, name="backfill", daemon=True)
+    thread.start()
+    try:
+        with interrupts(signal.default_int_handler):
+            thread.join()
+    except KeyboardInterrupt:
+        if spark is not None:
+            spark.sparkContext.cancelJobsWithTag(tag)
+        raise
+    if errors:
+        raise errors[0]
+    return results[0]
 
 
 @contextmanager

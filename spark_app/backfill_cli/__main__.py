@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
+from backfill import Settings
 from backfill_cli.commands.control import pause, resume, stop, throttle, verify
 from backfill_cli.commands.look import jobs, plan, status, validate
 from backfill_cli.commands.options import FILE, Commands, beside, leave, parsed, read, spark_settings
 from backfill_cli.commands.release import release
 from backfill_cli.terminal.amounts import parse_memory
-from backfill_spark.settings import DriverSettings
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -47,11 +47,9 @@ def run(
     verbose: bool,
 ) -> None:
     """Run the job on an embedded Spark; Ctrl-C stops at a barrier, a second one at once."""
-    backfill = read(file, changes, conf)
     given = {name: value for name, value in (("cores", cores), ("memory", memory)) if value is not None}
-    settings = DriverSettings.from_environ().model_copy(update=given)
+    job = read(file, changes, conf, Settings.from_environ().model_copy(update=given))
     from backfill_cli.commands.run import Run, Shown
-    from backfill_spark.driver import attempt as driver
 
     shown = Shown(
         json_lines=output == "json",
@@ -62,7 +60,7 @@ def run(
         verbose=verbose,
     )
     with beside(file):
-        code = Run(driver, backfill, settings, shown).to_end()
+        code = Run(job, shown).to_end()
     leave(code)
 
 

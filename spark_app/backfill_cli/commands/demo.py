@@ -26,12 +26,11 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from backfill import Progress, Receipt
+from backfill.errors import EXIT_USAGE
+from backfill.lines import progress_in
 from backfill.words import one_line
-from backfill_api.status.progress import Progress
-from backfill_api.status.receipt import Receipt
 from backfill_cli.terminal.view import show_progress, show_receipt
-from backfill_core.errors import EXIT_USAGE
-from backfill_spark.driver.lines import progress_in
 
 STEP_TIMEOUT_S = 180.0
 DRIVER_MEMORY = "2g"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,22 +13,20 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from backfill.control import Client, NotRunningError, find
-from backfill.status import Status, of_target
+from backfill import Backfill, NotRunningError, Settings, Status
+from backfill.control import Client, drivers, find
+from backfill.job import spark_is_installed
+from backfill.lines import progress_words
 from backfill.words import one_line
-from backfill_api.spec.spec import Backfill
 from backfill_cli.commands.options import FILE, JOB, OUTPUT, beside, read, spark_settings
 from backfill_cli.terminal.view import show_plan, show_progress
-from backfill_spark.control.local_registry import running
-from backfill_spark.driver.lines import progress_words
-from backfill_spark.settings import DriverSettings
 
 WATCH_EVERY_S = 0.5
 
 
-def tables_of(backfill: Backfill) -> list[tuple[str, str]]:
-    """Return source and target with the place that each would be at, seen from where we are."""
-    ends = (("source", backfill.spec.source.params), ("target", backfill.spec.target.params))
+def tables_of(job: Backfill) -> list[tuple[str, str]]:
+    """Return source and target, each with its place; a relative path is resolved from the working directory."""
+    ends = (("source", job.spec.source.params), ("target", job.spec.target.params))
     return [(name, _place(end.label) if end.paths else end.label) for name, end in ends]
 
 
@@ -46,18 +43,13 @@ def say(words: Any, output: str) -> None:
 @FILE
 def validate(file: Path | None) -> None:
     """Check a file without touching any table."""
-    backfill = read(file)
-    settings = DriverSettings.from_environ()
-    unread = "Spark is not installed"
-    if _spark_is_there():
-        from backfill_spark.rows.sql_parser import check_sql
-
-        unread = check_sql(backfill.spec.transform, settings)
-    click.echo(f"{backfill.job_id}: valid ({backfill.spec.strategy.type}, {backfill.spec.target.params.write_mode})")
-    if unread and (backfill.spec.transform.select or backfill.spec.transform.where):
+    job = read(file)
+    spec, unread = job.spec, job.check_sql()
+    click.echo(f"{job.job_id}: valid ({spec.strategy.type}, {spec.target.params.write_mode})")
+    if unread and (spec.transform.select or spec.transform.where):
         click.echo(f"the SQL was not parsed: {unread}", err=True)
     with beside(file):
-        for name, place in tables_of(backfill):
+        for name, place in tables_of(job):
             click.echo(f"{name}: {place}")
 
 
@@ -67,16 +59,13 @@ def validate(file: Path | None) -> None:
 @click.option("--check-unique", is_flag=True, help="Prove that the key is unique; reads the key columns once.")
 @spark_settings
 def plan(file: Path | None, output: str, check_unique: bool, conf: dict[str, str]) -> None:
-    """Say what would happen, and how long it would take here; writes nothing to source or target."""
-    backfill = read(file, conf=conf)
-    from backfill_spark.driver.plan import plan_job
-
-    settings = DriverSettings.from_environ()
+    """Show what would happen, and how long it would take here; writes nothing to source or target."""
+    job = read(file, conf=conf)
     with beside(file):
-        places = tables_of(backfill)
-        made = plan_job(backfill, settings=settings, check_unique=check_unique)
+        places = tables_of(job)
+        made = job.plan(check_unique=check_unique)
     if output == "table":
-        Console().print(show_plan(backfill.job_id, made, places))
+        Console().print(show_plan(job.job_id, made, places))
     else:
         say(made.model_dump(mode="json", by_alias=True), output)
 
@@ -93,23 +82,22 @@ def status(
     file: Path | None, job: str | None, output: str, watch: bool, offline: bool, grid: bool, conf: dict[str, str]
 ) -> None:
     """Show how far a job is: from its driver, or from the target itself when none runs (-f FILE; takes seconds)."""
-    settings = DriverSettings.from_environ()
     backfill = None if file is None else read(file, conf=conf)
     if offline and backfill is None:
         raise click.UsageError("give the Backfill with -f FILE")
     try:
         if offline:
-            raise NotRunningError("no driver is looked for.")
+            raise NotRunningError("--offline looks for no driver.")
         # The driver may end between being found and being asked: that is no driver, too.
-        client = find(settings.state_dir, job if backfill is None else backfill.job_id)
+        client = find(Settings.from_environ().state_dir, job if backfill is None else backfill.job_id)
         words = progress_words(client.address.job_id, client.progress(), grid=grid)
         shown = show_progress(client.address.job_id, client.progress(), acks=client.acks())
     except NotRunningError as gone:
-        if backfill is None or not _spark_is_there():
+        if backfill is None or not spark_is_installed():
             raise
-        click.echo(f"{gone.message.rstrip('.')}; the target is asked, which takes seconds", err=True)
+        click.echo(f"{gone.message.rstrip('.')}; reading the target, which takes seconds", err=True)
         with beside(file):
-            _show_stored(backfill, output, settings)
+            _show_stored(backfill.status(offline=True), output)
         return
     if watch:
         _watch(client, output, grid=grid)
@@ -117,10 +105,6 @@ def status(
         Console().print(shown)
     else:
         say(words, output)
-
-
-def _spark_is_there() -> bool:
-    return find_spec("pyspark") is not None
 
 
 def _watch(client: Client, output: str, *, grid: bool) -> None:
@@ -144,8 +128,8 @@ def _watch(client: Client, output: str, *, grid: bool) -> None:
         click.echo("the driver has ended", err=True)
 
 
-def _show_stored(backfill: Backfill, output: str, settings: DriverSettings) -> None:
-    words = _stored_words(of_target(backfill, settings, None))
+def _show_stored(found: Status, output: str) -> None:
+    words = _stored_words(found)
     if output != "table":
         say(words, output)
         return
@@ -184,9 +168,10 @@ def _stored_words(found: Status) -> dict[str, Any]:
 def jobs(output: str) -> None:
     """List the jobs that run on this machine."""
     found = []
-    for address in running(DriverSettings.from_environ().state_dir):
+    for driver in drivers(Settings.from_environ().state_dir):
+        address = driver.address
         try:
-            progress = Client(address).progress()
+            progress = driver.progress()
             line, words = one_line(progress), progress.model_dump(mode="json", by_alias=True, exclude={"grid"})
         except NotRunningError as error:
             line, words = error.message, None

@@ -1,4 +1,4 @@
-"""What the commands share: options, the job that is meant, and how errors are said."""
+"""What the commands share: options, the job that is meant, and how errors are printed."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ import click
 import yaml
 from rich.console import Console
 
-from backfill_api.load import SpecError, load_backfill
-from backfill_api.spec.spec import Backfill
-from backfill_core.errors import EXIT_UNEXPECTED, EXIT_USAGE, BackfillError, InvalidSpecError
-from backfill_spark.control.local_registry import running
-from backfill_spark.settings import DriverSettings
+from backfill import Backfill, BackfillError, Settings
+from backfill.control import drivers
+from backfill.errors import EXIT_UNEXPECTED, EXIT_USAGE, InvalidSpecError
+from backfill_api.load import SpecError
 
 TIMEOUT_S = 10.0
 EXIT_INTERRUPTED = 130
@@ -35,9 +34,9 @@ FILE = click.option(
 
 
 def _running_jobs(_ctx: click.Context, _param: click.Parameter, begun: str) -> list[str]:
-    """Return the jobs that run on this machine and begin like what was typed; for the shell."""
-    state_dir = DriverSettings.from_environ().state_dir
-    return [one.job_id for one in running(state_dir) if one.job_id.startswith(begun)]
+    """Return the jobs that run on this machine and begin as typed; for the shell."""
+    jobs = [one.address.job_id for one in drivers(Settings.from_environ().state_dir)]
+    return [job for job in jobs if job.startswith(begun)]
 
 
 JOB = click.option(
@@ -60,7 +59,7 @@ EXTRAS = {
     "rich": "cli",
     "kopf": "operator",
 }
-"""Packages that a command may lack, by the extra that brings them."""
+"""Packages that a command may lack, and the extra that brings each."""
 
 
 def spark_settings(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -84,20 +83,21 @@ def spark_settings(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Commands(click.Group):
-    """Says errors in one red line and a hint, and ends with their exit codes."""
+    """Prints an error as one red line and a hint, and ends with its exit code."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""
         try:
             return super().invoke(ctx)
-        except SpecError as error:
-            for one in error.errors:
-                say_error(InvalidSpecError.reason, str(one))
-            if error.excerpt:
-                click.echo(error.excerpt, err=True)
-            ctx.exit(InvalidSpecError.exit_code)
         except BackfillError as error:
-            say_error(error.reason, error.message, error.hint)
+            found = error.__cause__
+            if isinstance(found, SpecError):
+                for one in found.errors:
+                    say_error(InvalidSpecError.reason, str(one))
+                if found.excerpt:
+                    click.echo(found.excerpt, err=True)
+            else:
+                say_error(error.reason, error.message, error.hint)
             ctx.exit(error.exit_code)
         except ModuleNotFoundError as error:
             extra = EXTRAS.get(str(error.name).split(".")[0])
@@ -109,7 +109,7 @@ class Commands(click.Group):
             click.echo("interrupted", err=True)
             ctx.exit(EXIT_INTERRUPTED)
         except (click.exceptions.Exit, BrokenPipeError):
-            raise  # a reader who has gone, as of `| head`, is no error: click ends quietly
+            raise  # a closed pipe, as of `| head`, is no error: click ends quietly
         except click.ClickException as error:
             say_usage(error)
             ctx.exit(error.exit_code)
@@ -119,18 +119,18 @@ class Commands(click.Group):
             first = str(error).strip().splitlines()
             say_error(
                 BackfillError.reason, f"{type(error).__name__}: {first[0] if first else ''}",
-                "This is a bug or something that nobody thought of; `backfill --debug …` shows all of it.",
+                "This is a bug, or a case that is not known yet; `backfill --debug …` shows all of it.",
             )  # fmt: skip
             ctx.exit(EXIT_UNEXPECTED)
 
 
 def pip_line(extra: str) -> str:
-    """Return what to type for an extra that is missing; the command line comes with it, else it would go."""
+    """Return what to type to install a missing extra, beside the command line itself."""
     return f"pip install 'backfill-operator[{','.join(dict.fromkeys(('cli', extra)))}]'"
 
 
 def say_usage(error: click.ClickException) -> None:
-    """Say what is wrong with the words of a command, in the shape of all other errors."""
+    """Print what is wrong with the options of a command, in the shape of all other errors."""
     context = getattr(error, "ctx", None)
     message = error.format_message()
     extra = re.fullmatch(r"Got unexpected extra arguments? \((\S+\.ya?ml)\)", message)
@@ -139,9 +139,9 @@ def say_usage(error: click.ClickException) -> None:
     say_error("InvalidUsage", message, hint)
 
 
-def say_error(reason: str, message: str, hint: str = "") -> None:
-    """Say on standard error what is wrong and what helps."""
-    console = terminal(sys.stderr)
+def say_error(reason: str, message: str, hint: str = "", *, console: Console | None = None) -> None:
+    """Print what is wrong and what helps; on standard error where no console is given."""
+    console = console or terminal(sys.stderr)
     console.print(f"error: {reason}: {message}", style="red", markup=False, soft_wrap=True)
     if hint:
         console.print(f"hint: {hint}", markup=False, soft_wrap=True)
@@ -152,11 +152,16 @@ def terminal(stream: TextIO | io.TextIOBase, *, colour: bool = True) -> Console:
     return Console(file=cast("TextIO", stream), no_color=None if colour else True, highlight=False)
 
 
-def read(file: Path | None, changes: Sequence[str] = (), conf: Mapping[str, str] | None = None) -> Backfill:
+def read(
+    file: Path | None,
+    changes: Sequence[str] = (),
+    conf: Mapping[str, str] | None = None,
+    settings: Settings | None = None,
+) -> Backfill:
     """Load a file, with `path=value` changes laid over it.
 
     Raises:
-        SpecError: the file, or the file with the changes, is no Backfill.
+        InvalidSpecError: the file, or the file with the changes, is no Backfill.
         click.UsageError: there is no file, or a change is not `path=value`.
     """
     if file is None:
@@ -165,10 +170,11 @@ def read(file: Path | None, changes: Sequence[str] = (), conf: Mapping[str, str]
         text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise click.UsageError(f"{file} is not text in UTF-8: {error.reason}") from error
-    backfill = load_backfill(text)
+    folder = None if str(file) == "-" else file.resolve().parent
+    job = Backfill.of(text, folder=folder, settings=settings)
     if not changes and not conf:
-        return backfill
-    document = backfill.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        return job
+    document = job.document
     for change in changes:
         path, equals, value = change.partition("=")
         if not equals or not path:
@@ -176,7 +182,7 @@ def read(file: Path | None, changes: Sequence[str] = (), conf: Mapping[str, str]
         _put(document, path.split("."), _value(change, value))
     for name, value in (conf or {}).items():
         _put(document, ["spec", "spark", "conf", name], value)
-    return load_backfill(document)
+    return Backfill.of(document, folder=folder, settings=settings)
 
 
 def _value(change: str, text: str) -> Any:
@@ -205,12 +211,12 @@ def _put(document: dict[str, Any], path: list[str], value: Any) -> None:
 
 
 def job_of(file: Path | None, job: str | None) -> str | None:
-    """Return which job is meant; None: the only one."""
+    """Return the job that is meant; None: the only one that runs."""
     return read(file).job_id if file else job
 
 
 def parsed(parse: Callable[[str], Any]) -> Callable[[click.Context, click.Parameter, str | None], Any]:
-    """Return a click callback that parses, and says a `ValueError` as a usage error."""
+    """Return a click callback that parses; a `ValueError` becomes a usage error."""
 
     def convert(_ctx: click.Context, _param: click.Parameter, value: str | None) -> Any:
         try:

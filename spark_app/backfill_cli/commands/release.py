@@ -1,4 +1,4 @@
-"""The command that takes a job's state out of its target."""
+"""`backfill release`: takes the state of a job out of its target."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 
 from backfill_cli.commands.options import FILE, beside, read, spark_settings
-from backfill_spark.settings import DriverSettings
 
 
 @click.command()
@@ -18,15 +17,12 @@ from backfill_spark.settings import DriverSettings
 @spark_settings
 def release(file: Path | None, force: bool, output: str, conf: dict[str, str]) -> None:
     """Take the state of a finished job out of its target, so that any writer may use the table."""
-    backfill = read(file, conf=conf)
-    from backfill_spark.driver.release import release as take_out
-
-    settings = DriverSettings.from_environ()
+    job = read(file, conf=conf)
     with beside(file):
-        done = take_out(backfill, settings=settings, force=force)
+        done = job.release(force=force)
     if output == "json":
         words = {"path": done.path, "tableVersion": done.table_version, "tableFeatures": list(done.features)}
         click.echo(json.dumps(words))
         return
-    click.echo(f"{backfill.job_id}: released in version {done.table_version} of {done.path}")
+    click.echo(f"{job.job_id}: released in version {done.table_version} of {done.path}")
     click.echo(f"table features that a writer must know: {', '.join(done.features) or 'none'}")

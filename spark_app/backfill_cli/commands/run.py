@@ -5,51 +5,30 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
+from backfill import Backfill, BackfillError, Outcome, Progress, Receipt
+from backfill import run as attempt
+from backfill.errors import EXIT_COMPLETE, EXIT_STOPPED
+from backfill.lines import Lines, clock, json_line, progress_words
 from backfill.words import filtered_words, one_line, show_seconds
-from backfill_api.spec.spec import Backfill
-from backfill_api.status.progress import Progress
-from backfill_cli.commands.options import EXIT_INTERRUPTED, terminal
+from backfill_cli.commands.options import EXIT_INTERRUPTED, say_error, terminal
 from backfill_cli.terminal.screen import SHOW_CURSOR, Screen
 from backfill_cli.terminal.streams import Out, own_streams
 from backfill_cli.terminal.telling import JSON_EVERY_S, LINE_EVERY_S, Redrawn, Teller
 from backfill_cli.terminal.view import show_progress, show_receipt
-from backfill_spark.control.local_registry import control_file, make_state_folder
-from backfill_spark.control.wire import receipt_words
-from backfill_spark.driver.lines import Lines, clock, json_line, progress_words
-from backfill_spark.settings import DriverSettings
-from backfill_spark.stop_signal import StopSignal
-
-if TYPE_CHECKING:
-    from backfill_spark.driver.attempt import RunOutcome
 
 STOPPING = "stopping at a barrier; Ctrl-C again: at once"
 ENDED_AT_ONCE = "ended at once; `backfill run` goes on from the last commit"
-NOBODY_READS = "nobody reads standard output any more: stopping at a barrier"
-
-
-class Driver(Protocol):
-    """What runs an attempt; the real one is `backfill_spark.driver.attempt`."""
-
-    def run_driver(
-        self,
-        backfill: Backfill,
-        *,
-        settings: DriverSettings,
-        observe: Callable[[Progress], None],
-        starting: Callable[[str], None],
-        stop: StopSignal,
-    ) -> RunOutcome:
-        """Run one attempt to its end, which `stop` asks for, also while it starts."""
+READER_GONE = "standard output was closed: stopping at a barrier"
 
 
 @dataclass(frozen=True)
@@ -74,15 +53,15 @@ class Shown:
 class Run:
     """One attempt, its view, and the two presses of Ctrl-C."""
 
-    def __init__(self, driver: Driver, backfill: Backfill, settings: DriverSettings, shown: Shown) -> None:
-        """Take the parts; nothing starts before `to_end`."""
-        self._driver = driver
-        self._backfill = backfill
-        self._settings = settings
+    def __init__(self, job: Backfill, shown: Shown, driver: attempt.Driver | None = None) -> None:
+        """Take the parts; nothing starts before `to_end`. `driver`: runs the attempt; None: the real one."""
+        self._job = job
         self._shown = shown
+        self._driver = driver
+        self._attempt: attempt.Run | None = None
+        self._stop_asked = False
         self._began_s = self._step_began_s = time.monotonic()
         self._step = ""
-        self._stop_signal = StopSignal()
         self._presses = 0
         self._reader_gone = False
         self._drawn = False
@@ -93,38 +72,41 @@ class Run:
         with own_streams(log_file, self._on_reader_gone) as (out, err), self._stopped_by_signals(err.fileno()):
             console, errors = self._console(out), self._console(err)
             teller = self._teller(out, console)
-            try:
-                outcome = self._driver.run_driver(
-                    self._backfill, settings=self._settings, observe=teller.see,
-                    starting=lambda step: teller.see(Progress(reason=step)), stop=self._stop_signal,
-                )  # fmt: skip
-            finally:
-                teller.close()
+            ended, receipt = self._ended(teller)
             elapsed_s = time.monotonic() - self._began_s
             if self._shown.json_lines:
-                out.write(
-                    json_line({"time": clock(), "jobId": self._backfill.job_id, **outcome_words(outcome, elapsed_s)})
-                )
+                words = outcome_words(ended, receipt, elapsed_s)
+                out.write(json_line({"time": clock(), "jobId": self._job.job_id, **words}))
             else:
-                conclude(console, outcome, elapsed_s)
+                conclude(console, ended, receipt, elapsed_s)
             if self._reader_gone:
-                errors.print(NOBODY_READS, markup=False)
-            if outcome.outcome == "Failed":
-                _complain(errors, outcome, log_file)
-        return outcome.exit_code
+                errors.print(READER_GONE, markup=False)
+            if isinstance(ended, BackfillError):
+                _complain(errors, ended, log_file)
+        return _exit_code(ended)
+
+    def _ended(self, teller: Teller) -> tuple[Outcome | BackfillError, Receipt | None]:
+        """Run the attempt to its end; return how it ended, and its last receipt."""
+        run = self._attempt = self._job.shown_by(lambda _: teller, driver=self._driver)
+        if self._stop_asked:
+            run.stop()
+        run.join()
+        try:
+            return run.result(), run.receipt
+        except BackfillError as error:
+            return error, run.receipt
 
     def _log_file(self) -> Path | None:
         if self._shown.log_file is not None or self._shown.verbose:
             return self._shown.log_file
-        make_state_folder(self._settings.state_dir)
-        return control_file(self._settings.state_dir, self._backfill.job_id).with_suffix(".log")
+        return self._job.log_file
 
     def _console(self, out: Out) -> Console:
         return terminal(out, colour=self._shown.colour)
 
     # ------------------------------------------------------------------ what is said meanwhile
     def _teller(self, out: Out, console: Console) -> Teller:
-        job, first = self._backfill.job_id, Progress(reason="starting Spark")
+        job, first = self._job.job_id, Progress(reason="starting Spark")
         if self._shown.quiet:
             return Lines(lambda _: None, float("inf"))
         if self._shown.json_lines:
@@ -141,7 +123,7 @@ class Run:
         return teller
 
     def _say_json(self, out: Out, progress: Progress) -> None:
-        out.write(json_line(progress_words(self._backfill.job_id, progress, self.elapsed_s, grid=self._shown.grid)))
+        out.write(json_line(progress_words(self._job.job_id, progress, self.elapsed_s, grid=self._shown.grid)))
 
     @property
     def elapsed_s(self) -> float:
@@ -155,7 +137,7 @@ class Run:
             self._step, self._step_began_s = progress.reason, now_s
         screen.draw(
             show_progress(
-                self._backfill.job_id,
+                self._job.job_id,
                 progress,
                 STOPPING if self._presses else "",
                 elapsed_s=self.elapsed_s,
@@ -183,7 +165,7 @@ class Run:
     def _stop(self, number: int, _frame: FrameType | None, err: int) -> None:
         # No lock and no buffer here: the handler may run inside a print.
         if number == signal.SIGHUP:
-            self._stop_signal.ask(force=False)
+            self._ask_to_stop()
             return
         self._presses += 1
         if self._presses > 1:
@@ -192,12 +174,18 @@ class Run:
             os._exit(EXIT_INTERRUPTED)
         if not self._drawn:
             _tell(err, f"{STOPPING}\n")
-        self._stop_signal.ask(force=False)
+        self._ask_to_stop()
+
+    def _ask_to_stop(self) -> None:
+        # The request may come before the attempt is there.
+        self._stop_asked = True
+        if self._attempt is not None:
+            self._attempt.stop()
 
     def _on_reader_gone(self) -> None:
-        # Of a terminal that was closed, or a pipe into `head`: a job that nobody watches is not what was asked for.
+        # A terminal that was closed, or a pipe into `head`: the user wants no more of it.
         self._reader_gone = True
-        self._stop_signal.ask(force=False)
+        self._ask_to_stop()
 
 
 class _Drawn:
@@ -227,42 +215,45 @@ def _tell(descriptor: int, words: str) -> None:
         os.write(descriptor, words.encode())
 
 
-def outcome_words(outcome: RunOutcome, elapsed_s: float) -> dict[str, object]:
+def _exit_code(ended: Outcome | BackfillError) -> int:
+    if isinstance(ended, BackfillError):
+        return ended.exit_code
+    return EXIT_COMPLETE if ended.state == "Complete" else EXIT_STOPPED
+
+
+def outcome_words(ended: Outcome | BackfillError, receipt: Receipt | None, elapsed_s: float) -> dict[str, object]:
     """Return the last line of JSON output."""
-    receipt = outcome.receipt
     return {
-        "outcome": outcome.outcome,
-        "exitCode": outcome.exit_code,
+        "outcome": "Failed" if isinstance(ended, BackfillError) else ended.state,
+        "exitCode": _exit_code(ended),
         "elapsedSeconds": round(elapsed_s, 1),
-        "reason": outcome.reason,
-        "message": outcome.message,
-        "hint": outcome.hint,
-        "receipt": None if receipt is None else receipt_words(receipt).model_dump(mode="json", by_alias=True),
+        "reason": ended.reason,
+        "message": ended.message,
+        "hint": ended.hint if isinstance(ended, BackfillError) else "",
+        "receipt": None if receipt is None else receipt.model_dump(mode="json", by_alias=True),
     }
 
 
-def conclude(console: Console, outcome: RunOutcome, elapsed_s: float) -> None:
-    """Say how an attempt ended that ended well, how long it took, and its receipt."""
-    if outcome.receipt is not None:
-        console.print(show_receipt(receipt_words(outcome.receipt)))
-    if outcome.outcome == "Failed":
+def conclude(console: Console, ended: Outcome | BackfillError, receipt: Receipt | None, elapsed_s: float) -> None:
+    """Print the receipt; of an attempt that did not fail also how it ended, and how long it took."""
+    if receipt is not None:
+        console.print(show_receipt(receipt))
+    if isinstance(ended, BackfillError):
         return
-    word, style = outcome.outcome.lower(), "bold green" if outcome.outcome == "Complete" else "bold yellow"
-    message = outcome.message
-    if not message and outcome.progress is not None:
-        done = outcome.progress
+    word, style = ended.state.lower(), "bold green" if ended.state == "Complete" else "bold yellow"
+    message = ended.message
+    if not message and ended.progress is not None:
+        done = ended.progress
         message = (
             f"{done.rows_done:,} rows of the snapshot{filtered_words(done.rows_filtered)} and {done.changes_done:,} changes, "
             f"up to source version {done.consumed_version}, in target version {done.table_version}"
         )
-    said = message.removeprefix(word) if message.startswith(word) else f": {message}"
+    end = message.removeprefix(word) if message.startswith(word) else f": {message}"
     took = f" (after {show_seconds(int(elapsed_s))})"
-    console.print(Text.assemble((word, style), said, took), soft_wrap=True)
+    console.print(Text.assemble((word, style), end, took), soft_wrap=True)
 
 
-def _complain(console: Console, outcome: RunOutcome, log_file: Path | None) -> None:
-    console.print(f"error: {outcome.reason}: {outcome.message}", style="red", markup=False, soft_wrap=True)
-    if outcome.hint:
-        console.print(f"hint: {outcome.hint}", markup=False, soft_wrap=True)
+def _complain(console: Console, error: BackfillError, log_file: Path | None) -> None:
+    say_error(error.reason, error.message, error.hint, console=console)
     if log_file is not None and log_file.exists() and log_file.stat().st_size:
         console.print(f"log: {log_file}", markup=False, soft_wrap=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from backfill_spark.settings import MEMORY_PATTERN
+from backfill import Settings
 
 UNITS = {"": 1, "k": 1_000, "m": 1_000_000}
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "": 1}
@@ -55,6 +55,7 @@ def parse_memory(text: str) -> str:
     Raises:
         ValueError: it is no such thing.
     """
-    if re.fullmatch(MEMORY_PATTERN, text) is None or not text.isalnum():
-        raise ValueError(f"invalid memory size {text!r}: write 4g or 512m")
-    return text
+    try:
+        return Settings(memory=text).memory
+    except ValueError as error:
+        raise ValueError(f"invalid memory size {text!r}: write 4g or 512m") from error

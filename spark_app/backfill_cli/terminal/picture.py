@@ -13,9 +13,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from backfill_api.status.receipt import Receipt
+from backfill import Receipt
+from backfill.lines import progress_in
 from backfill_cli.terminal.view import show_progress, show_receipt
-from backfill_spark.driver.lines import progress_in
 
 WIDTH_COLUMNS = 96
 

@@ -10,8 +10,8 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
-from backfill_api.status.progress import Progress
-from backfill_spark.driver.lines import GOODBYE_S
+from backfill import Progress
+from backfill.lines import GOODBYE_S
 
 LINE_EVERY_S = 5.0
 JSON_EVERY_S = 1.0

@@ -17,18 +17,17 @@ TIME = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 SCRIPT = """
 import sys, threading
 from pathlib import Path
-from backfill_api.load import load_backfill
-from backfill_api.status.progress import Progress
+from backfill import Backfill, Progress
 from backfill_cli.commands.run import Run, Shown
+from backfill_core.errors import SourceNotFoundError
 from backfill_core.protocol.receipt import Receipt
 from backfill_spark.driver.attempt import RunOutcome
-from backfill_spark.settings import DriverSettings
 
 class ScriptedDriver:
     def __init__(self, script):
         self.script, self.stop = script, threading.Event()
 
-    def run_driver(self, backfill, *, settings, observe, starting, stop):
+    def run_driver(self, backfill, *, settings, observe, starting, spark, stop):
         with stop.heard_by(lambda request: self.stop.set()):
             return self.run(observe)
 
@@ -59,7 +58,8 @@ class ScriptedDriver:
             while True:
                 self.stop.wait(0.05)
         if self.script == "fail":
-            return RunOutcome("Failed", 22, "SourceNotFound", "no table at /x.", "Look at the path.", None, None)
+            error = SourceNotFoundError("no table at /x.", hint="Look at the path.")
+            return RunOutcome("Failed", 22, error.reason, error.message, error.hint, None, None, error)
         observe(progress.model_copy(update={"phase": "Live", "percent": 100, "rows_done": 10, "consumed_version": 8}))
         receipt = Receipt(8, 9, 7, 10, 256, "ab" * 32, (), 0.5)
         done = progress.model_copy(update={"rows_done": 10, "changes_done": 2, "consumed_version": 8})
@@ -70,7 +70,7 @@ log = Path(flags[flags.index("--log") + 1]) if "--log" in flags else None
 shown = Shown(
     json_lines="--json" in flags, log_file=log, grid="--grid" in flags, quiet="--quiet" in flags, verbose="--verbose" in flags
 )
-sys.exit(Run(ScriptedDriver(script), load_backfill(Path(spec).read_text()), DriverSettings.from_environ(), shown).to_end())
+sys.exit(Run(Backfill.load(spec), shown, ScriptedDriver(script)).to_end())
 """
 
 
@@ -210,5 +210,5 @@ class TestWhoReads:
 
         assert (child.wait(timeout=60), lines[-1]) == (
             10,
-            "nobody reads standard output any more: stopping at a barrier\n",
+            "standard output was closed: stopping at a barrier\n",
         )

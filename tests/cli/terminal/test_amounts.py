@@ -2,13 +2,8 @@
 
 import pytest
 
-from backfill_cli.terminal.amounts import (
-    parse_duration_s,
-    parse_memory,
-    parse_rate,
-    show_bytes,
-    show_seconds,
-)
+from backfill.words import show_bytes, show_seconds
+from backfill_cli.terminal.amounts import parse_duration_s, parse_memory, parse_rate
 
 
 class TestRates:

@@ -11,21 +11,18 @@ from support.tables.jobs import write_yaml
 COLOUR = re.compile(r"\x1b\[(?:\d+;)*(?:3|4|9|10)\d(?:;\d+)*m")
 SCRIPT = """
 import sys
-from pathlib import Path
-from backfill_api.load import load_backfill
-from backfill_api.status.progress import Progress
+from backfill import Backfill, Progress
 from backfill_cli.commands.run import Run, Shown
 from backfill_spark.driver.attempt import RunOutcome
-from backfill_spark.settings import DriverSettings
 
 class Driver:
-    def run_driver(self, backfill, *, settings, observe, starting, stop):
+    def run_driver(self, backfill, *, settings, observe, starting, spark, stop):
         starting("looking at the tables")
         half = Progress(attempt=1, epoch=3, phase="Snapshot", percent=50, rows_total=10, rows_done=5, grid=(50,))
         observe(half)
         return RunOutcome("Stopped", 10, "Stopped", "stopped at a barrier", "", half, None)
 
-sys.exit(Run(Driver(), load_backfill(Path(sys.argv[1]).read_text()), DriverSettings.from_environ(), Shown()).to_end())
+sys.exit(Run(Backfill.load(sys.argv[1]), Shown(), Driver()).to_end())
 """
 
 
