@@ -12,6 +12,7 @@ Not allowed inside: rules of a job (`backfill_core`), Spark jobs (`backfill_spar
 from backfill.control import CommandRefusedError, NotAcknowledgedError, NotRunningError
 from backfill.job import Backfill, Comparison
 from backfill.run import Outcome, Run
+from backfill.session import open_session
 from backfill.status import Status
 from backfill_api.status.plan import Plan
 from backfill_api.status.progress import Progress
@@ -35,4 +36,5 @@ __all__ = [
     "Run",
     "Settings",
     "Status",
+    "open_session",
 ]

@@ -10,16 +10,18 @@ import urllib.request
 from collections.abc import Callable
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from backfill_api.status.progress import Progress
 from backfill_api.status.receipt import Receipt
-from backfill_api.wire import Ack, Command, CommandRequest
+from backfill_api.wire import Ack, Command, CommandRequest, PauseCommand, StopCommand, ThrottleCommand
 from backfill_core.errors import BackfillError
 from backfill_spark.control.local_registry import Address, left_behind, running
+from backfill_spark.settings import DriverSettings
 
 LOOK_TIMEOUT_S = 5.0
 REVISIONS_TRIED_MAX = 10
+ACK_WAIT_S = 10.0
 GATHER_S = 30.0
 """How long one request waits at the server; a longer wait is several requests."""
 
@@ -179,3 +181,63 @@ def find(state_dir: Path, job_id: str | None) -> Client:
         else "What the target holds: `backfill status -f FILE`; to go on with it: `backfill run -f FILE`."
     )
     raise NotRunningError(f"{wanted} on this machine{last}.", hint=hint)
+
+
+class Commands:
+    """Commands to the driver of one job on this machine, in this process or in another one."""
+
+    _settings: DriverSettings
+
+    @property
+    def job_id(self) -> str:
+        """Identity of the state that the target keeps."""
+        raise NotImplementedError
+
+    def driver(self) -> Client:
+        """Return the driver of this job that runs on this machine, in this process or in another one.
+
+        Raises:
+            NotRunningError: there is none.
+        """
+        return find(self._settings.state_dir, self.job_id)
+
+    def pause(
+        self, *, scope: Literal["History", "All"] = "History", force: bool = False, wait_s: float = ACK_WAIT_S
+    ) -> Ack:
+        """Hold the snapshot, or everything; returns when that is in force.
+
+        Args:
+            scope: `History`: changes are still applied. `All`: nothing is.
+            force: Cancel what runs instead of waiting for it.
+            wait_s: Seconds to wait for the acknowledgement.
+
+        Raises:
+            NotRunningError: no driver of this job runs on this machine.
+            NotAcknowledgedError: it was not in force in time; the driver has the command.
+            CommandRefusedError: it is not in force, and will not be.
+        """
+        return self._apply(Command(type="Pause", pause=PauseCommand(scope=scope, force=force)), wait_s)
+
+    def resume(self, *, wait_s: float = ACK_WAIT_S) -> Ack:
+        """Undo a pause; waits and raises as `pause` does."""
+        return self._apply(Command(type="Resume"), wait_s)
+
+    def throttle(
+        self, rows_per_second: int | None, *, for_seconds: int | None = None, wait_s: float = ACK_WAIT_S
+    ) -> Ack:
+        """Limit the snapshot; waits and raises as `pause` does.
+
+        Args:
+            rows_per_second: The limit; 0: nothing is read, None: no limit.
+            for_seconds: Afterwards the limit is what it was before; None: until the next command.
+            wait_s: Seconds to wait for the acknowledgement.
+        """
+        limit = ThrottleCommand(rows_per_second=rows_per_second, for_seconds=for_seconds)
+        return self._apply(Command(type="Throttle", throttle=limit), wait_s)
+
+    def stop(self, *, force: bool = False, wait_s: float = ACK_WAIT_S) -> Ack:
+        """End the attempt at a barrier; the next run goes on from there. Waits and raises as `pause` does."""
+        return self._apply(Command(type="Stop", stop=StopCommand(force=force)), wait_s)
+
+    def _apply(self, command: Command, wait_s: float) -> Ack:
+        return self.driver().apply(command, wait_s)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from backfill import display, status
-from backfill.control import Client, NotRunningError, find
+from backfill.control import ACK_WAIT_S, Commands, NotRunningError
 from backfill.run import Driver, Outcome, Run, on_own_thread
 from backfill_api.load import SpecError, load_backfill
 from backfill_api.names import API_VERSION, KIND
@@ -19,7 +19,6 @@ from backfill_api.spec import spec as api
 from backfill_api.status.plan import Plan
 from backfill_api.status.progress import Progress
 from backfill_api.status.receipt import Receipt
-from backfill_api.wire import Ack, Command, PauseCommand, StopCommand, ThrottleCommand
 from backfill_core.errors import InvalidSpecError
 from backfill_spark.control.local_registry import control_file, make_state_folder
 from backfill_spark.settings import DriverSettings
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-ACK_WAIT_S = 10.0
 OF_VALUES = "python"
 """Name of a Backfill that is built from values; its identity is `job_id`."""
 
@@ -50,7 +48,7 @@ class Comparison:
     """Some rows that differ: the side that has the row, and its columns."""
 
 
-class Backfill:
+class Backfill(Commands):
     """One job: a target that is filled from a source.
 
     Every method that needs Spark takes the caller's session, which stays as it was found. Without one it opens an embedded
@@ -284,58 +282,6 @@ class Backfill:
         from backfill_spark.driver.release import release
 
         return self._with(spark, partial(release, self._backfill, settings=self._settings, force=force))
-
-    # ------------------------------------------------------------------ commands to a running driver
-    def driver(self) -> Client:
-        """Return the driver of this job that runs on this machine, in this process or in another one.
-
-        Raises:
-            NotRunningError: there is none.
-        """
-        return find(self._settings.state_dir, self.job_id)
-
-    def pause(
-        self, *, scope: Literal["History", "All"] = "History", force: bool = False, wait_s: float = ACK_WAIT_S
-    ) -> Ack:
-        """Hold the snapshot, or everything; returns when that is in force.
-
-        This and the other commands reach the driver of this job on this machine, whichever process it is in.
-
-        Args:
-            scope: `History`: changes are still applied. `All`: nothing is.
-            force: Cancel what runs instead of waiting for it.
-            wait_s: Seconds to wait for the acknowledgement.
-
-        Raises:
-            NotRunningError: no driver of this job runs on this machine.
-            NotAcknowledgedError: it was not in force in time; the driver has the command.
-            CommandRefusedError: it is not in force, and will not be.
-        """
-        return self._apply(Command(type="Pause", pause=PauseCommand(scope=scope, force=force)), wait_s)
-
-    def resume(self, *, wait_s: float = ACK_WAIT_S) -> Ack:
-        """Undo a pause; waits and raises as `pause` does."""
-        return self._apply(Command(type="Resume"), wait_s)
-
-    def throttle(
-        self, rows_per_second: int | None, *, for_seconds: int | None = None, wait_s: float = ACK_WAIT_S
-    ) -> Ack:
-        """Limit the snapshot; waits and raises as `pause` does.
-
-        Args:
-            rows_per_second: The limit; 0: nothing is read, None: no limit.
-            for_seconds: Afterwards the limit is what it was before; None: until the next command.
-            wait_s: Seconds to wait for the acknowledgement.
-        """
-        limit = ThrottleCommand(rows_per_second=rows_per_second, for_seconds=for_seconds)
-        return self._apply(Command(type="Throttle", throttle=limit), wait_s)
-
-    def stop(self, *, force: bool = False, wait_s: float = ACK_WAIT_S) -> Ack:
-        """End the attempt at a barrier; the next run goes on from there. Waits and raises as `pause` does."""
-        return self._apply(Command(type="Stop", stop=StopCommand(force=force)), wait_s)
-
-    def _apply(self, command: Command, wait_s: float) -> Ack:
-        return self.driver().apply(command, wait_s)
 
     # ------------------------------------------------------------------ how a run begins
     def shown_by(

@@ -14,8 +14,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backfill_spark.jvm.session import open_session
-from backfill_spark.settings import DriverSettings
+from backfill import Settings, open_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -114,13 +113,9 @@ def main() -> None:
     given = parser.parse_args()
     over = threading.Event()
     threading.Thread(target=_set_at_end_of_input, args=(over,), daemon=True).start()
-    settings = DriverSettings.from_environ()
     spark = open_session(
+        Settings.from_environ().model_copy(update={"cores": CORES, "memory": "1g"}),
         app_name="demo writer",
-        cores=CORES,
-        memory="1g",
-        jars_dir=settings.jars_dir,
-        java_home=settings.java_home,
         conf={
             "spark.databricks.delta.optimize.minFileSize": str(SMALL_FILE_BYTES),
             "spark.sql.shuffle.partitions": "2",
