@@ -1,7 +1,7 @@
-"""The operator, put together: who knows whom, and what runs.
+"""Builds the operator from its parts and runs them.
 
-kopf's watches, relist -> cache -> queue -> reconcile -> cluster
-                             drivers -> queue
+kopf's watches, relist -> cache -> queue -> reconciler -> cluster
+                            drivers -> queue
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from backfill_operator.kube.event_recorder import EventRecorder
 from backfill_operator.kube.server_clock import ServerClock, wall_ms
 from backfill_operator.manifests.attempt import Installation
 from backfill_operator.metrics import Metrics
+from backfill_operator.reconcile.actions import ActionExecutor
 from backfill_operator.reconcile.driver_slots import DriverSlots
 from backfill_operator.reconcile.launcher import Launcher, manifests_of
 from backfill_operator.reconcile.reconciler import Reconciler
@@ -49,14 +50,14 @@ class Operator:
         observe: Callable[[Call], None] | None = None,
         own_ms: Callable[[], int] = wall_ms,
     ) -> None:
-        """Put the parts together; nothing runs yet.
+        """Build the parts; nothing runs yet.
 
         Args:
             configuration: Address and credentials of the API server.
-            settings: Everything else that can be set.
-            reach: How drivers are reached.
-            observe: Told of every request to the API server, beside the metrics.
-            own_ms: Wall time of this machine, which may be wrong.
+            settings: All other settings.
+            reach: Returns the address of a driver.
+            observe: Called for each request to the API server, in addition to the metrics.
+            own_ms: Wall time of this machine in milliseconds; it may be wrong.
         """
         self.settings = settings
         self.cache = Cache()
@@ -73,23 +74,21 @@ class Operator:
             self.control, AddressBook(self.cluster, reach).locate, settings, self.metrics,
             enqueue=self.queue.add, now_ms=clock.now_ms,
         )  # fmt: skip
-        self.objects = BackfillWriter(
+        writer = BackfillWriter(
             self.cluster, self.cache, self.metrics, settings.progress_writes_per_second,
             notify=self.events.note, now_ms=clock.now_ms, monotonic=time.monotonic,
         )  # fmt: skip
-        self.reconcile = Reconciler(
-            cluster=self.cluster,
-            cache=self.cache,
-            drivers=self.drivers,
-            launcher=Launcher(self.cluster, manifests_of(_installation(settings))),
-            events=self.events,
-            metrics=self.metrics,
-            objects=self.objects,
-            slots=DriverSlots(self.cache, settings, self.queue.add),
-            enqueue=self.queue.add,
-            keep_every_s=settings.relist_max_seconds,
+        launcher = Launcher(self.cluster, manifests_of(_installation(settings)))
+        executor = ActionExecutor(
+            cluster=self.cluster, cache=self.cache, drivers=self.drivers, launcher=launcher, writer=writer,
+            events=self.events, metrics=self.metrics, enqueue=self.queue.add,
+            ensure_every_s=settings.relist_max_seconds, now_ms=clock.now_ms,
+        )  # fmt: skip
+        self.reconciler = Reconciler(
+            cluster=self.cluster, cache=self.cache, drivers=self.drivers, executor=executor, events=self.events,
+            metrics=self.metrics, slots=DriverSlots(self.cache, settings, self.queue.add), enqueue=self.queue.add,
             now_ms=clock.now_ms,
-        )
+        )  # fmt: skip
         self.relist = Relist(
             self.cluster, self.cache, settings, self.metrics, enqueue=self.queue.add, monotonic=time.monotonic,
             on_unreadable=self._on_unreadable,
@@ -97,7 +96,7 @@ class Operator:
         self.election = Election(self.cluster, settings, now_ms=clock.now_ms) if settings.leader_election else None
         self.health = Health(settings, self.relist, self.election, self.metrics)
         self.watching = asyncio.Event()
-        """Set when kopf has begun."""
+        """Set when kopf's watches have started."""
 
         self._registry = self._registry_of(configuration)
 
@@ -108,10 +107,10 @@ class Operator:
         )  # fmt: skip
 
     async def run(self) -> None:
-        """Work until cancelled, or until a part cannot go on; the others end with it.
+        """Run until cancelled, or until a part fails; then the other parts end too.
 
         Raises:
-            LeadershipLostError: among others, in a group: the process must end.
+            ExceptionGroup: of what the parts raised; with a LeadershipLostError the process must end.
         """
         async with self.cluster, self.control, self.health.served(), asyncio.TaskGroup() as group:
             group.create_task(self.relist.run(), name="relist")
@@ -123,7 +122,7 @@ class Operator:
                 group.create_task(self.election.run(), name="election")
 
     async def _watch(self) -> None:
-        # kopf watches from the version at which our own list began.
+        # kopf's watches start from the version at which our own list began.
         await self.relist.complete.wait()
         namespaces = self.settings.namespaces
         await kopf.operator(
@@ -137,29 +136,29 @@ class Operator:
         raise RuntimeError("kopf has stopped")
 
     async def _work(self) -> None:
-        """Look at Backfills, once everything was listed and this process leads."""
-        # Without its pod on the list a Backfill that runs would look as if it had lost it.
+        """Reconcile, once everything was listed and this process leads."""
+        # Before that, a running Backfill would look as if its pod were gone.
         await self.relist.complete.wait()
         if self.election is not None:
             await self.election.leading.wait()
         try:
-            await self.queue.run(self.reconcile, self.settings.workers)
+            await self.queue.run(self.reconciler, self.settings.workers)
         finally:
             await self.drivers.close()
             if self.election is not None:
                 await self.election.release()
 
     def _on_unreadable(self, plural: str, error: object) -> None:
-        """Count what was left out, and say it; the others are none the worse."""
+        """Count and log an object that was left out."""
         self.metrics.unreadable.labels(plural).inc()
-        _log.warning("one of the %s cannot be read and is left out: %s", plural, str(error)[:500])
+        _log.warning("an object of %s cannot be read and is left out: %s", plural, str(error)[:500])
 
     def _on_failed(self, key: Key, error: Exception) -> None:
         self.metrics.reconcile_errors.labels(type(error).__name__).inc()
         if isinstance(error, RetryLaterError):
-            _log.info("%s/%s is looked at again later: %s", *key, error)
+            _log.info("%s/%s is reconciled again later: %s", *key, error)
         else:
-            _log.error("%s/%s: the look failed", *key, exc_info=error, extra={"job": "/".join(key)})
+            _log.error("%s/%s: the reconcile failed", *key, exc_info=error, extra={"job": "/".join(key)})
 
     def _observed(self, observe: Callable[[Call], None] | None) -> Callable[[Call], None]:
         if observe is None:

@@ -134,9 +134,6 @@ class OperatorSettings(BaseModel):
     encrypt_spark: bool = False
     """Encrypt rows on their way between driver and executors, and where Spark spills them."""
 
-    cluster_domain: str = "cluster.local"
-    """Suffix of the cluster's service names."""
-
     control_timeout_seconds: Seconds = 5.0
     """How long a driver may take to answer a look."""
 

@@ -1,1 +1,1 @@
-"""How the operator talks to running drivers."""
+"""The connection to running drivers: their addresses, credentials and control API."""

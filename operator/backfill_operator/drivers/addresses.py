@@ -1,4 +1,4 @@
-"""Where drivers are and how they are known: one GET of one Secret by its name, when a driver is first asked."""
+"""Finds the address and credentials of a driver: one GET of its Secret, when it is first polled."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from backfill_operator.manifests.names import CONTROL_PORT
 from backfill_operator.manifests.secret import CERTIFICATE_KEY, TOKEN_KEY
 
 Reach = Callable[[DriverRef], str | None]
-"""Returns `host:port` of a driver's control server; None: it has none yet."""
+"""Returns `host:port` of a driver's control server; None: it has no address yet."""
 
 
 def by_pod_ip(driver: DriverRef) -> str | None:
-    """Return the pod's own address: no name has to be resolved, and the pin says whether it is the right one."""
+    """Return the pod's own address. It needs no name resolution, and the pinned certificate proves the identity."""
     if driver.ip is None:
         return None
     host = f"[{driver.ip}]" if ":" in driver.ip else driver.ip
@@ -27,10 +27,10 @@ def by_pod_ip(driver: DriverRef) -> str | None:
 
 
 class AddressBook:
-    """Finds drivers; the Secret of an attempt never changes, so that one GET is enough."""
+    """Finds drivers; the Secret of an attempt never changes, so one GET is enough."""
 
     def __init__(self, cluster: Cluster, reach: Reach = by_pod_ip) -> None:
-        """Take where Secrets are, and how drivers are reached."""
+        """Take the API server that holds the Secrets, and the function that returns addresses."""
         self._cluster = cluster
         self._reach = reach
 
@@ -38,20 +38,20 @@ class AddressBook:
         """Return the address of a driver.
 
         Raises:
-            DriverUnreachableError: it has no address yet, or no Secret that says how it is known.
+            DriverUnreachableError: it has no address yet, or no Secret with its credentials.
             ApiError: the Secret cannot be read.
         """
-        place = self._reach(driver)
-        if place is None:
+        host_port = self._reach(driver)
+        if host_port is None:
             raise DriverUnreachableError(f"{driver.pod_name} has no address yet")
         secret = await self._cluster.get(SECRETS, driver.namespace, driver.pod_name)
         if secret is None:
             raise DriverUnreachableError(f"{driver.pod_name} has no Secret")
         try:
             certificate, token = _entry(secret, CERTIFICATE_KEY), _entry(secret, TOKEN_KEY)
-            return DriverAddress(driver.attempt, f"https://{place}", token, fingerprint(certificate))
+            return DriverAddress(driver.attempt, f"https://{host_port}", token, fingerprint(certificate))
         except (KeyError, TypeError, ValueError, binascii.Error) as error:
-            raise DriverUnreachableError(f"the Secret {driver.pod_name} is none of ours: {error!r}") from error
+            raise DriverUnreachableError(f"the Secret {driver.pod_name} is not a driver's: {error!r}") from error
 
 
 def _entry(secret: Raw, name: str) -> str:

@@ -1,7 +1,7 @@
-"""The credentials of one attempt: a key, a certificate that nobody signed but itself, and a token.
+"""The credentials of one attempt: a key, a self-signed certificate, and a token.
 
-Nobody verifies a chain or a name: the operator pins the certificate, bit by bit. So there is no authority whose loss
-would matter, nothing to rotate, and a driver of another attempt cannot be taken for this one.
+The operator pins the certificate's fingerprint instead of checking a chain or a name. So there is no certificate
+authority to lose and nothing to rotate, and the driver of another attempt is not mistaken for this one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Final
 from backfill_core.errors import BackfillError
 
 DAYS: Final = 3650
-"""Longer than any attempt: an expiry would be a fault without a benefit, because nobody but the pin is believed."""
+"""Longer than any attempt: with a pinned certificate, an expiry adds a failure and no safety."""
 
 SCRIPT: Final = f"""
 made=0
@@ -30,17 +30,17 @@ while [ "$made" -lt "$1" ]; do
 done
 """
 BATCH: Final = 8
-"""Made by one process: starting one from a large process costs as much as a certificate."""
+"""Created by one process, because starting it costs as much as a certificate."""
 
 MINT_S: Final = 30.0
-"""For one batch, which takes a tenth of a second: a machine without entropy, or without any time to give, never ends."""
+"""Limit for one batch, which takes 0.1 s; without entropy or CPU time it would never end."""
 
 BEGIN_KEY: Final = "-----BEGIN PRIVATE KEY-----"
 BEGIN_CERTIFICATE: Final = "-----BEGIN CERTIFICATE-----"
 
 
 class NoCertificateError(BackfillError):
-    """`openssl` is missing, or does not do it."""
+    """`openssl` is missing or fails."""
 
     reason = "NoCertificate"
     exit_code = 1
@@ -48,7 +48,7 @@ class NoCertificateError(BackfillError):
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What only one attempt's driver and the operator know."""
+    """The secrets that one attempt's driver shares with the operator."""
 
     key: str
     """PEM."""
@@ -58,26 +58,26 @@ class Credentials:
 
     token: str
     rpc_secret: str
-    """With it a driver and its executors know each other."""
+    """Authenticates the driver and its executors to each other."""
 
     def __repr__(self) -> str:
-        """Show nothing: what is logged by mistake must not be worth stealing."""
+        """Show no field, so that a log line never contains a secret."""
         return "Credentials(…)"
 
 
 class CredentialPool:
-    """Makes credentials, some in advance."""
+    """Creates credentials, a batch in advance."""
 
     def __init__(self) -> None:
-        """Have none."""
+        """Start empty."""
         self._ready: list[Credentials] = []
         self._making = asyncio.Lock()
 
     async def take(self) -> Credentials:
-        """Return credentials that nobody had before.
+        """Return unused credentials.
 
         Raises:
-            NoCertificateError: there is no `openssl`.
+            NoCertificateError: `openssl` is missing or fails.
         """
         while not self._ready:
             async with self._making:
@@ -87,10 +87,10 @@ class CredentialPool:
 
 
 async def mint(number: int, *, within_s: float = MINT_S) -> list[Credentials]:
-    """Return so many new credentials.
+    """Return this many new credentials.
 
     Raises:
-        NoCertificateError: there is no `openssl`, or it does not come to an end.
+        NoCertificateError: `openssl` is missing, fails, or does not end within `within_s` seconds.
     """
     try:
         process = await asyncio.create_subprocess_exec(
@@ -102,14 +102,14 @@ async def mint(number: int, *, within_s: float = MINT_S) -> list[Credentials]:
         raise NoCertificateError(f"openssl cannot be started: {error}", hint="Install openssl.") from error
     try:
         async with asyncio.timeout(within_s):
-            said, complaint = await process.communicate()
+            output, complaint = await process.communicate()
     except TimeoutError as error:
         _end(process)
         await process.wait()
         raise NoCertificateError(f"openssl did not end within {within_s:g} s", hint="Give it time.") from error
     finally:
         _end(process)
-    pairs = [one.partition(BEGIN_CERTIFICATE) for one in said.decode().split(BEGIN_KEY)[1:]]
+    pairs = [one.partition(BEGIN_CERTIFICATE) for one in output.decode().split(BEGIN_KEY)[1:]]
     if process.returncode or len(pairs) != number or not all(begin for _, begin, _ in pairs):
         raise NoCertificateError(
             f"openssl: {complaint.decode(errors='replace')[-500:]}", hint="Repair or replace openssl."
@@ -121,16 +121,16 @@ async def mint(number: int, *, within_s: float = MINT_S) -> list[Credentials]:
 
 
 def _end(process: asyncio.subprocess.Process) -> None:
-    """Leave nothing running: neither the shell nor the `openssl` that it started."""
+    """Kill the shell and the `openssl` that it started."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
 
 
 def fingerprint(certificate: str) -> bytes:
-    """Return the SHA-256 of a PEM certificate, which is what is pinned.
+    """Return the SHA-256 of a PEM certificate; this is the pin.
 
     Raises:
-        ValueError: it is no certificate.
+        ValueError: it is not a certificate.
     """
     return hashlib.sha256(ssl.PEM_cert_to_DER_cert(certificate.strip())).digest()

@@ -1,7 +1,7 @@
-"""Talks to drivers: HTTPS with a pinned certificate and a token, one request each, every answer small and in time.
+"""The client of drivers' control servers: HTTPS with a pinned certificate and a token, a time-out and a size limit.
 
-The pin is checked when the connection stands and before the first byte of a request: a token is never shown to anybody
-but the driver that it was made for.
+The pin is checked after the TLS handshake and before the request is sent. So only the driver that a token was made for
+ever sees it.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from backfill_api.status.receipt import Receipt
 from backfill_api.wire import Ack, CommandRequest
 
 ANSWER_BYTES_MAX: Final = 1024 * 1024
-"""256 acknowledgements of the longest message are less."""
+"""More than 256 acknowledgements with the longest messages."""
 
 CONNECTIONS_MAX: Final = 512
 
 
 class DriverUnreachableError(Exception):
-    """There was no answer, or none of a driver of ours; the message says which."""
+    """There was no response, or none that a driver sends; the message says which."""
 
 
 @dataclass(frozen=True, slots=True)
 class DriverAddress:
-    """Where the driver of one attempt is, and how it is known."""
+    """The address and credentials of one attempt's driver."""
 
     attempt: int
     url: str
@@ -42,21 +42,21 @@ class DriverAddress:
 
 
 class ControlClient:
-    """Asks drivers; any number of them, at the same time."""
+    """Sends requests to any number of drivers at the same time."""
 
     def __init__(self, timeout_s: float, *, answer_bytes_max: int = ANSWER_BYTES_MAX) -> None:
-        """Must be made inside the event loop.
+        """Create it inside the event loop.
 
         Args:
-            timeout_s: How long an answer may take, beside what a command waits for.
-            answer_bytes_max: A longer answer is none.
+            timeout_s: Time limit for a response, in addition to the wait for an acknowledgement.
+            answer_bytes_max: A longer response is refused.
         """
         self._timeout_s = timeout_s
         self._bytes_max = answer_bytes_max
         self._http = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=CONNECTIONS_MAX, limit_per_host=4),
             cookie_jar=aiohttp.DummyCookieJar(),
-            # A proxy of the environment must never see a request for a driver.
+            # A proxy from the environment must never see a request to a driver.
             trust_env=False,
         )
 
@@ -71,42 +71,41 @@ class ControlClient:
         await self._http.close()
 
     async def progress(self, driver: DriverAddress) -> Progress:
-        """Ask how far it is.
+        """Fetch the progress.
 
         Raises:
-            DriverUnreachableError: no answer that could be used.
+            DriverUnreachableError: there was no usable response.
         """
-        words = await self._call(driver, "GET", "/v1/progress")
-        # A driver of a later version may say more; what is not known is not shown.
-        known = {name: value for name, value in _mapping(words).items() if name in _PROGRESS_FIELDS}
+        body = await self._call(driver, "GET", "/v1/progress")
+        # A driver of a later version may send more fields; unknown ones are dropped.
+        known = {name: value for name, value in _mapping(body).items() if name in _PROGRESS_FIELDS}
         return _read(Progress, known)
 
     async def receipt(self, driver: DriverAddress) -> Receipt | None:
-        """Ask for the newest receipt; None: there is none yet.
+        """Fetch the newest receipt; None: there is none yet.
 
         Raises:
-            DriverUnreachableError: no answer that could be used.
+            DriverUnreachableError: there was no usable response.
         """
-        words = await self._call(driver, "GET", "/v1/receipt")
-        return None if words is None else _read(Receipt, words)
+        body = await self._call(driver, "GET", "/v1/receipt")
+        return None if body is None else _read(Receipt, body)
 
     async def acks(self, driver: DriverAddress, after: int = 0) -> tuple[Ack, ...]:
-        """Ask what was acknowledged above a revision, oldest first.
+        """Fetch the acknowledgements above a revision, oldest first.
 
         Raises:
-            DriverUnreachableError: no answer that could be used.
+            DriverUnreachableError: there was no usable response.
         """
-        words = _mapping(await self._call(driver, "GET", f"/v1/acks?after={after}"))
-        acks = words.get("acks")
+        acks = _mapping(await self._call(driver, "GET", f"/v1/acks?after={after}")).get("acks")
         return tuple(_read(Ack, one) for one in acks) if isinstance(acks, list) else ()
 
     async def command(self, driver: DriverAddress, request: CommandRequest, wait_s: float) -> Ack:
-        """Send a command and wait so long for its acknowledgement; `Pending`: it has the command and not sealed it.
+        """Send a command and wait for its acknowledgement; `Pending`: it is accepted and not committed yet.
 
-        Sending the same request again is harmless: a driver applies a revision once.
+        Repeating a request is safe: a driver applies a revision once.
 
         Raises:
-            DriverUnreachableError: no answer that could be used; it may have the command all the same.
+            DriverUnreachableError: there was no usable response; the driver may have the command nevertheless.
         """
         body = request.model_dump_json(by_alias=True, exclude_none=True).encode()
         path = f"/v1/command?wait={wait_s:.3f}"
@@ -134,8 +133,8 @@ class ControlClient:
             ) as answer:
                 text = await self._text(answer)
                 if answer.status not in good:
-                    words = text[:200].decode(errors="replace")
-                    raise DriverUnreachableError(f"{driver.url}{path} answered {answer.status}: {words}")
+                    excerpt = text[:200].decode(errors="replace")
+                    raise DriverUnreachableError(f"{driver.url}{path} answered {answer.status}: {excerpt}")
                 return from_json(text, allow_inf_nan=False)
         except aiohttp.ServerFingerprintMismatch as error:
             raise DriverUnreachableError(f"{driver.url} is not the driver of attempt {driver.attempt}") from error
@@ -144,7 +143,7 @@ class ControlClient:
                 f"{driver.url} did not answer within {self._timeout_s + wait_s:g} s"
             ) from error
         except (aiohttp.ClientError, ValueError, OSError) as error:
-            # aiohttp's own words have an address in memory in them, and were new each time.
+            # aiohttp's own message contains a memory address, so each one would look new.
             cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
             raise DriverUnreachableError(f"{driver.url}: {type(error).__name__}: {cause}") from error
 
@@ -162,14 +161,14 @@ M = TypeVar("M", Progress, Receipt, Ack)
 _PROGRESS_FIELDS: Final = frozenset(one.alias or name for name, one in Progress.model_fields.items())
 
 
-def _mapping(words: Any) -> dict[str, Any]:
-    if not isinstance(words, dict):
-        raise DriverUnreachableError(f"the driver answers {type(words).__name__}, not an object")
-    return words
+def _mapping(body: Any) -> dict[str, Any]:
+    if not isinstance(body, dict):
+        raise DriverUnreachableError(f"the driver answers {type(body).__name__}, not an object")
+    return body
 
 
-def _read(model: type[M], words: Any) -> M:
+def _read(model: type[M], body: Any) -> M:
     try:
-        return model.model_validate(words)
+        return model.model_validate(body)
     except ValidationError as error:
-        raise DriverUnreachableError(f"the driver's words are none of ours: {error.error_count()} errors") from error
+        raise DriverUnreachableError(f"the driver's response is not valid: {error.error_count()} errors") from error

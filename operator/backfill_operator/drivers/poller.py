@@ -1,9 +1,8 @@
-"""Keeps in touch with live drivers: asks each for its progress every other second, brings commands, tells what is new.
+"""Polls running drivers: fetches the progress of each every two seconds, delivers commands, and enqueues what changed.
 
-One task a driver, and a bound on how many ask at once: for commands, for mere looks, and for drivers that did not answer
-last, who are asked more and more seldom, each has its own, so that none waits behind another's time-outs. What it knows is a
-look: nothing here decides, and all of it may be lost at any moment, because commands are on record in the status and are
-sent again until they are acknowledged.
+Each driver has a task. Three semaphores limit how many requests run at once: one for commands, one for polls, one for
+unresponsive drivers, which are polled less and less often. So no driver waits for the time-outs of another. Nothing here
+decides, and all of it may be lost at any moment: commands are recorded in the status and sent until acknowledged.
 """
 
 from __future__ import annotations
@@ -27,20 +26,20 @@ from backfill_operator.metrics import Metrics
 from backfill_operator.settings import OperatorSettings
 
 ACKS_KEPT_MAX: Final = 16
-"""Of an attempt; at most four commands wait at a time."""
+"""For each attempt; at most four commands are pending at a time."""
 
 MISMATCHED_SHOWN_MAX: Final = 16
 PROGRESS_EVERY_S: Final = 10.0
-"""So often mere progress is worth a look; anything else is at once."""
+"""Progress alone causes a reconcile this often; any other change does at once."""
 
 SILENCE_EVERY_S: Final = 5.0
 UNRESPONSIVE_EVERY_S: Final = 10.0
-"""A driver that does not answer is asked half as often each time, down to this."""
+"""The interval of an unresponsive driver doubles each time, up to this."""
 
-WORDS_CHARACTERS_MAX: Final = 256
+REASON_CHARACTERS_MAX: Final = 256
 
 RECEIPT_EVERY: Final = 15
-"""Every so many looks a receipt that nobody asked for is asked for, as after `verify: Final`."""
+"""One poll in this many fetches the receipt without a command, because `verify: Final` makes one too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,28 +57,28 @@ class DriverRef:
 _log = logging.getLogger(__name__)
 
 Locate = Callable[[DriverRef], Awaitable[DriverAddress]]
-"""Finds where a driver is and how it is known; raises DriverUnreachableError or an ApiError when it cannot."""
+"""Returns the address and credentials of a driver; raises DriverUnreachableError or an ApiError."""
 
 
 @dataclass(slots=True)
 class _Driver:
-    """One driver that is followed."""
+    """One driver that is polled."""
 
     ref: DriverRef
-    look: DriverReport
+    report: DriverReport
     address: DriverAddress | None = None
     outbox: tuple[CommandRequest, ...] = ()
     sent_at: dict[int, float] = field(default_factory=dict)
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
     shown_at: float = 0.0
-    looks: int = 0
+    polls: int = 0
     unanswered: int = 0
-    """Looks in a row."""
+    """Polls without a response, in a row."""
 
 
 class DriverPoller:
-    """All drivers that are alive, by Backfill."""
+    """Polls the running driver of each Backfill."""
 
     def __init__(
         self,
@@ -91,15 +90,15 @@ class DriverPoller:
         enqueue: Callable[[Key], None],
         now_ms: Callable[[], int],
     ) -> None:
-        """Follow nobody yet.
+        """Start without drivers.
 
         Args:
-            client: Asks them.
-            locate: Finds them.
-            settings: How often, how many at once, how long a command is waited for.
-            metrics: Where looks and acknowledgements are counted.
-            enqueue: Told when a look is worth a decision.
-            now_ms: Wall time.
+            client: Sends the requests.
+            locate: Returns the address of a driver.
+            settings: Interval, concurrency, and how long to wait for an acknowledgement.
+            metrics: Counts polls and measures acknowledgements.
+            enqueue: Called with the Backfill when a poll is worth a reconcile.
+            now_ms: Wall time in milliseconds.
         """
         self._client = client
         self._locate = locate
@@ -109,19 +108,19 @@ class DriverPoller:
         self._now_ms = now_ms
         self._drivers: dict[Key, _Driver] = {}
         lanes = [asyncio.Semaphore(settings.poll_concurrency) for _ in range(3)]
-        self._asking, self._commanding, self._trying = lanes
+        self._polling, self._commanding, self._retrying = lanes
 
-    def look(self, key: Key, attempt: int) -> DriverReport | None:
-        """Return what the driver of an attempt said last; None: nothing yet, and nothing is known to be wrong."""
+    def report(self, key: Key, attempt: int) -> DriverReport | None:
+        """Return the result of the last polls of an attempt's driver; None: no response yet, and no sign of trouble."""
         driver = self._drivers.get(key)
         if driver is None or driver.ref.attempt != attempt:
             return None
-        look = driver.look
-        never = look.heard_ms is None and (look.unreachable_since_ms is None or not driver.ref.ready)
-        return None if never else look
+        report = driver.report
+        never = report.heard_ms is None and (report.unreachable_since_ms is None or not driver.ref.ready)
+        return None if never else report
 
     def follow(self, key: Key, ref: DriverRef) -> None:
-        """Keep asking this driver; it takes the place of an earlier one of the same Backfill."""
+        """Poll this driver from now on, in place of an earlier one of the same Backfill."""
         known = self._drivers.get(key)
         if known is not None and known.ref.pod_uid == ref.pod_uid:
             if known.ref != ref:
@@ -131,43 +130,43 @@ class DriverPoller:
             return
         self.leave(key)
         driver = _Driver(ref, DriverReport(ref.attempt))
-        driver.task = asyncio.create_task(self._keep_asking(key, driver), name=f"driver {key[0]}/{key[1]}")
+        driver.task = asyncio.create_task(self._keep_polling(key, driver), name=f"driver {key[0]}/{key[1]}")
         self._drivers[key] = driver
         self._metrics.live_drivers.set(len(self._drivers))
 
     def leave(self, key: Key) -> None:
-        """Ask it no more."""
+        """Stop polling the driver of a Backfill."""
         driver = self._drivers.pop(key, None)
         if driver is not None and driver.task is not None:
             driver.task.cancel()
         self._metrics.live_drivers.set(len(self._drivers))
 
     def send(self, key: Key, requests: tuple[CommandRequest, ...]) -> None:
-        """Bring commands, in order, up to the first that gets no answer; their acknowledgements are in later looks."""
+        """Deliver commands in order, up to the first without a response; later looks hold their acknowledgements."""
         driver = self._drivers.get(key)
         if driver is not None and requests != driver.outbox:
             driver.outbox = requests
-            # To one that does not answer, what it was sent before goes with its next look.
+            # An unresponsive driver is woken for a new command only; old ones go with its next poll.
             if not driver.unanswered or any(one.revision not in driver.sent_at for one in requests):
                 driver.wake.set()
 
     async def close(self) -> None:
-        """Ask nobody any more."""
+        """Stop polling all drivers."""
         tasks = [driver.task for driver in self._drivers.values() if driver.task is not None]
         for key in list(self._drivers):
             self.leave(key)
         await asyncio.gather(*tasks, return_exceptions=True)
 
     # ------------------------------------------------------------ one driver
-    async def _keep_asking(self, key: Key, driver: _Driver) -> None:
+    async def _keep_polling(self, key: Key, driver: _Driver) -> None:
         while True:
             driver.wake.clear()
-            before = driver.look
+            before = driver.report
             with log_context("/".join(key), attempt=driver.ref.attempt, epoch=_epoch(before)):
                 async with self._lane(driver):
-                    outcome = await self._ask(driver)
+                    outcome = await self._poll(driver)
                 self._metrics.driver_polls.labels(outcome).inc()
-                if self._worth_a_decision(before, driver):
+                if self._worth_a_reconcile(before, driver):
                     driver.shown_at = asyncio.get_running_loop().time()
                     self._enqueue(key)
             await wait(jittered(self._pause_s(driver)), until=driver.wake)
@@ -178,52 +177,52 @@ class DriverPoller:
 
     def _lane(self, driver: _Driver) -> asyncio.Semaphore:
         if driver.unanswered:
-            return self._trying
-        return self._commanding if driver.outbox else self._asking
+            return self._retrying
+        return self._commanding if driver.outbox else self._polling
 
-    async def _ask(self, driver: _Driver) -> str:
-        """Look; return what came of it, in the metric's word."""
+    async def _poll(self, driver: _Driver) -> str:
+        """Poll once; return the outcome, as the metric's label."""
         try:
             await self._exchange(driver)
         except (DriverUnreachableError, ApiError) as error:
             self._on_unreachable(driver, str(error))
             return "unreachable"
-        except Exception as error:  # noqa: BLE001 - the border of a task: no words of a driver may end it for good
-            _log.warning("the driver's answer cannot be used", exc_info=error)
-            self._on_unreachable(driver, f"its answer cannot be used: {type(error).__name__}")
+        except Exception as error:  # noqa: BLE001 - the task's boundary: no response of a driver may end the polling
+            _log.warning("the driver's response cannot be used", exc_info=error)
+            self._on_unreachable(driver, f"its response cannot be used: {type(error).__name__}")
             return "unusable"
         return "answered"
 
     async def _exchange(self, driver: _Driver) -> None:
-        """Bring what is to be brought, then look; an answer of any kind is an answer."""
+        """Deliver the outbox, then fetch the progress and, if it is due, the receipt."""
         driver.address = driver.address or await self._locate(driver.ref)
-        asked_for_receipt = await self._deliver(driver, driver.address)
+        verified = await self._deliver(driver, driver.address)
         progress = await self._client.progress(driver.address)
-        driver.looks += 1
-        receipt = driver.look.receipt
-        if asked_for_receipt or driver.looks % RECEIPT_EVERY == 1:
+        driver.polls += 1
+        receipt = driver.report.receipt
+        if verified or driver.polls % RECEIPT_EVERY == 1:
             receipt = _summary(await self._client.receipt(driver.address)) or receipt
-        if driver.unanswered and driver.look.unreachable_since_ms is not None:
+        if driver.unanswered and driver.report.unreachable_since_ms is not None:
             _log.info("the driver answers again")
         driver.unanswered = 0
-        driver.look = replace(
-            driver.look, heard_ms=self._now_ms(), progress=progress, receipt=receipt, unreachable_since_ms=None,
+        driver.report = replace(
+            driver.report, heard_ms=self._now_ms(), progress=progress, receipt=receipt, unreachable_since_ms=None,
             unreachable="",
         )  # fmt: skip
 
-    def _on_unreachable(self, driver: _Driver, words: str) -> None:
-        since_ms = driver.look.unreachable_since_ms
+    def _on_unreachable(self, driver: _Driver, reason: str) -> None:
+        since_ms = driver.report.unreachable_since_ms
         if since_ms is None:
-            _log.info("the driver does not answer: %s", words)
+            _log.info("the driver does not answer: %s", reason)
         driver.unanswered += 1
-        driver.look = replace(
-            driver.look,
+        driver.report = replace(
+            driver.report,
             unreachable_since_ms=self._now_ms() if since_ms is None else since_ms,
-            unreachable=words[:WORDS_CHARACTERS_MAX],
+            unreachable=reason[:REASON_CHARACTERS_MAX],
         )
 
     async def _deliver(self, driver: _Driver, address: DriverAddress) -> bool:
-        """Send what is in the outbox; return whether a receipt was asked for and is there."""
+        """Send the outbox; return whether a Verify was acknowledged, so that there is a receipt."""
         verified = False
         requests, driver.outbox = driver.outbox, ()
         loop = asyncio.get_running_loop()
@@ -234,28 +233,28 @@ class DriverPoller:
                 break
             if ack.outcome == "Applied" and driver.sent_at.pop(request.revision, None) is not None:
                 self._metrics.ack_seconds.labels(request.command.type).observe(loop.time() - began)
-            driver.look = replace(driver.look, acks=_with(driver.look.acks, ack))
+            driver.report = replace(driver.report, acks=_with(driver.report.acks, ack))
             verified = verified or request.command.type == "Verify"
         return verified
 
-    def _worth_a_decision(self, before: DriverReport, driver: _Driver) -> bool:
-        after = driver.look
+    def _worth_a_reconcile(self, before: DriverReport, driver: _Driver) -> bool:
+        after = driver.report
         if (before.acks, before.receipt, before.unreachable_since_ms) != (
             after.acks,
             after.receipt,
             after.unreachable_since_ms,
         ):
             return True
-        silent = after.unreachable_since_ms is not None
-        if not silent and _transitions(before.progress) != _transitions(after.progress):
+        unreachable = after.unreachable_since_ms is not None
+        if not unreachable and _transitions(before.progress) != _transitions(after.progress):
             return True
-        # Progress is shown at a walking pace; silence becomes worth saying with time alone.
-        every_s = SILENCE_EVERY_S if silent else PROGRESS_EVERY_S
+        # Numbers that only grow are shown slowly; silence has consequences with time alone.
+        every_s = SILENCE_EVERY_S if unreachable else PROGRESS_EVERY_S
         return asyncio.get_running_loop().time() - driver.shown_at >= every_s
 
 
 def _transitions(progress: Progress | None) -> tuple[object, ...]:
-    """Return what of a progress is more than numbers growing."""
+    """Return the fields of a progress whose change is worth a reconcile at once; the others only grow."""
     if progress is None:
         return ()
     return (
@@ -265,8 +264,8 @@ def _transitions(progress: Progress | None) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-def _epoch(look: DriverReport) -> int | None:
-    return None if look.progress is None else look.progress.epoch
+def _epoch(report: DriverReport) -> int | None:
+    return None if report.progress is None else report.progress.epoch
 
 
 def _with(acks: tuple[Ack, ...], ack: Ack) -> tuple[Ack, ...]:

@@ -25,7 +25,6 @@ from kubernetes.aio.client.rest import RESTClientObject
 from backfill_api.names import FIELD_MANAGER
 from backfill_operator.kube.errors import (
     ApiError,
-    GoneError,
     NotFoundError,
     ResponseTooLargeError,
     UnavailableError,
@@ -171,13 +170,6 @@ class Cluster:
             if not token:
                 return
             query["continue"] = token
-
-    async def list(self, resource: Resource, namespace: str | None = None, *, labels: str = "") -> list[Raw]:
-        """Return all objects; begins anew, once, when the server forgot what it was listing."""
-        try:
-            return [one async for page in self.pages(resource, namespace, labels=labels) for one in page]
-        except GoneError:
-            return [one async for page in self.pages(resource, namespace, labels=labels) for one in page]
 
     # ------------------------------------------------------------ writes
     async def create(self, resource: Resource, namespace: str, body: Raw, *, dry_run: bool = False) -> Raw:

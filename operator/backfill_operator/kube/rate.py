@@ -5,9 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
-from typing import Final
-
-NEVER_S: Final = 7 * 24 * 3600.0
 
 
 async def wait(seconds: float, until: asyncio.Event | None = None) -> bool:

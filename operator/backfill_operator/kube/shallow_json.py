@@ -1,8 +1,7 @@
-"""Reads JSON that anybody may have written: what is nested beyond all use is cut off, and the rest is read.
+"""Parses JSON from untrusted users: values nested deeper than `DEPTH_MAX` become null, and the rest is read.
 
-An API server takes 4,000 levels. Python's parsers, copies and comparisons follow them by recursion, and one such object
-ended the process for everybody. So nothing deeper than `DEPTH_MAX` comes in; the specs' own limit is lower, so that what
-was cut is refused by name.
+An API server accepts 4,000 levels. Python's parsers, copies and comparisons recurse, so one such object could end the
+process. The limit for specs is lower, so a spec that was cut here is refused by name.
 """
 
 from __future__ import annotations
@@ -14,10 +13,7 @@ from typing import Any, Final
 from pydantic_core import from_json
 
 DEPTH_MAX: Final = 120
-"""What is cut ends here. The parser itself takes 200 levels, which no recursion of ours minds."""
-
-TOO_DEEP: Final = "recursion limit exceeded"
-"""The parser's words."""
+"""Depth at which values are cut. The parser itself accepts 200 levels, which our own recursion can handle."""
 
 _TOKEN: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[{\]}]', flags=re.DOTALL)
 _OPENING: Final = b"[{"
@@ -25,35 +21,31 @@ _CLOSING: Final = b"]}"
 
 
 def loads(text: bytes) -> Any:
-    """Return what a JSON text says; if it is nested too deeply, with null in the place of what is beyond `DEPTH_MAX`.
+    """Return the parsed text; one that the parser refuses is parsed again, with null for values beyond `DEPTH_MAX`.
 
     Raises:
-        ValueError: it is no JSON.
+        ValueError: it is not JSON.
     """
     try:
         return from_json(text)
-    except ValueError as error:
-        if TOO_DEEP not in str(error):
-            raise
-    return from_json(shallow(text))
+    except ValueError:
+        return from_json(shallow(text))
 
 
 async def loads_aside(text: bytes) -> Any:
-    """Return the same; what has to be cut is cut beside the event loop, because it may be a whole page of a list.
+    """Do the same as `loads`, but cut in a thread, because the text may be a whole page of a list.
 
     Raises:
-        ValueError: it is no JSON.
+        ValueError: it is not JSON.
     """
     try:
         return from_json(text)
-    except ValueError as error:
-        if TOO_DEEP not in str(error):
-            raise
-    return await asyncio.to_thread(loads, text)
+    except ValueError:
+        return await asyncio.to_thread(loads, text)
 
 
 def shallow(text: bytes) -> bytes:
-    """Return the text with null in the place of whatever is nested deeper than `DEPTH_MAX`; linear, without recursion."""
+    """Return the text with null for values nested deeper than `DEPTH_MAX`; linear, without recursion."""
     parts: list[bytes] = []
     depth, kept_from = 0, 0
     for token in _TOKEN.finditer(text):

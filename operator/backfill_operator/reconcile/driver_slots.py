@@ -1,4 +1,4 @@
-"""How many drivers may run at the same time, in all and in one namespace; whoever finds no room waits for his turn."""
+"""Limits how many drivers run at once, in total and in each namespace; a Backfill without a slot waits for one."""
 
 from __future__ import annotations
 
@@ -9,73 +9,70 @@ from backfill_operator.settings import OperatorSettings
 
 
 class DriverSlots:
-    """Counts attempts on record, and those that are about to be; the first that came is the first that is told of room."""
+    """Counts recorded attempts and reserved slots; a free slot goes to the Backfill that has waited longest."""
 
     def __init__(self, cache: Cache, settings: OperatorSettings, enqueue: Callable[[Key], None]) -> None:
         """Take the limits.
 
         Args:
-            cache: Knows which attempts are on record.
-            settings: How many drivers there may be.
-            enqueue: Has a Backfill looked at that waited.
+            cache: Knows which attempts are recorded.
+            settings: The limits.
+            enqueue: Requests a reconcile of a Backfill that waited.
         """
         self._cache = cache
         self._in_all = settings.max_drivers
         self._in_namespace = settings.max_drivers_per_namespace
         self._enqueue = enqueue
         self._reserved: set[Key] = set()
-        """Slots that a reconcile has decided to use, and that are not on record yet."""
+        """Backfills whose launch is decided and not recorded yet."""
 
         self._waiting: dict[str, dict[Key, None]] = {}
 
     def no_room(self, key: Key) -> str:
-        """Return why a Backfill may not have a driver now; empty: it may, or it has one."""
+        """Return why a Backfill cannot have a driver now; empty: it can, or it has one."""
         if not (self._in_all or self._in_namespace):
             return ""
         waiting = self._waiting.get(key[0], {})
-        if key in self._reserved or self._cache.has_active_attempt(key) or self._room(key[0]) > 0:
+        if key in self._reserved or self._cache.has_active_attempt(key) or self._free(key[0]) > 0:
             waiting.pop(key, None)
             if not waiting:
                 self._waiting.pop(key[0], None)
             return ""
         self._waiting.setdefault(key[0], {})[key] = None
         if self._in_namespace and self._used(key[0]) >= self._in_namespace:
-            return (
-                f"{self._in_namespace} drivers run in this namespace, which is as many as the operator may make there"
-            )
-        return f"{self._in_all} drivers run, which is as many as the operator may make"
+            return f"{self._in_namespace} drivers run in this namespace, which is the operator's limit for a namespace"
+        return f"{self._in_all} drivers run, which is the operator's limit"
 
     def reserve(self, key: Key) -> None:
-        """Have a place before the attempt is on record: others decide meanwhile."""
+        """Reserve a slot until the attempt is recorded, because other Backfills decide meanwhile."""
         self._reserved.add(key)
 
     def release(self, key: Key) -> None:
-        """Take that the attempt is on record, or will not be; tell whoever has room now."""
+        """End the reservation: the attempt is recorded, or will not be; offer free slots."""
         self._reserved.discard(key)
         self.offer()
 
     def forget(self, key: Key) -> None:
-        """Take that a Backfill is gone."""
+        """Drop a Backfill that is gone."""
         self._waiting.get(key[0], {}).pop(key, None)
         self.offer()
 
     def offer(self) -> None:
-        """Have as many looked at as there is room for."""
+        """Enqueue as many waiting Backfills as there are free slots."""
         for namespace, waiting in self._waiting.items():
-            room = self._room(namespace)
-            for key in list(waiting)[: max(0, room)] if room > 0 else ():
+            for key in list(waiting)[: max(0, self._free(namespace))]:
                 self._enqueue(key)
 
-    def _room(self, namespace: str) -> int:
-        rooms = []
+    def _free(self, namespace: str) -> int:
+        free = []
         if self._in_all:
-            rooms.append(self._in_all - self._used(None))
+            free.append(self._in_all - self._used(None))
         if self._in_namespace:
-            rooms.append(self._in_namespace - self._used(namespace))
-        return min(rooms)
+            free.append(self._in_namespace - self._used(namespace))
+        return min(free)
 
     def _used(self, namespace: str | None) -> int:
-        about_to = [
+        unrecorded = [
             key for key in self._reserved if namespace in (None, key[0]) and not self._cache.has_active_attempt(key)
         ]
-        return self._cache.active_attempts(namespace) + len(about_to)
+        return self._cache.active_attempts(namespace) + len(unrecorded)

@@ -1,9 +1,9 @@
-"""Makes the objects of one attempt, and takes them away: deterministic names, the pod last, nothing twice.
+"""Creates and deletes the objects of one attempt: deterministic names, the pod last, nothing twice.
 
-A pod that the API server refuses leaves nothing behind, and from then on, in that namespace, a pod is asked for without
-being made before anything is: a quota that is full is found out by one request a try. What is there already is ours when
-the Backfill owns it, by UID, and a Secret only when the hash of its token is on record; anything else of that name is a
-collision, and is not touched.
+A pod that the API server refuses leaves no objects behind. From then on, each launch in that namespace starts with a dry
+run of the pod, so a full quota costs one request a try. An existing object is ours when the Backfill owns it, by UID.
+A Secret is ours only when the hash of its token is in the status too. Any other object of that name is a collision and is
+not touched.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from backfill_operator.reconcile.soft_state import hash_of
 
 COLLISION = "NameCollision"
 MESSAGE_CHARACTERS_MAX = 1024
-NOT_OURS = (
-    "Secret {} was not made by the operator, although it names this Backfill as its owner: who made it could command the "
-    "driver; delete it"
+FOREIGN_MAKER = (
+    "Secret {} was not created by the operator, although it names this Backfill as its owner: its creator could command "
+    "the driver; delete it"
 )
 UNBUILDABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""What a builder may raise of words that no check foresaw."""
+"""What a builder may raise for a spec that passed all checks."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptObjects:
-    """What an attempt is made of, in the order in which it is made."""
+    """The objects of an attempt, in the order of creation."""
 
     config_map: Raw
     secret: Raw
@@ -48,7 +48,7 @@ class AttemptObjects:
 
 
 Manifests = Callable[[Observation, LaunchDriver, Credentials], AttemptObjects]
-"""Builds them; pure. Raises a ManifestRefusedError when the spec asks for what cannot be."""
+"""Builds the objects; pure. Raises a ManifestRefusedError when the spec asks for something that is not allowed."""
 
 
 def manifests_of(installation: Installation) -> Manifests:
@@ -56,7 +56,7 @@ def manifests_of(installation: Installation) -> Manifests:
 
     def build(seen: Observation, action: LaunchDriver, credentials: Credentials) -> AttemptObjects:
         if isinstance(seen.spec, SpecRefused):
-            raise ManifestRefusedError("spec", "; ".join(seen.spec.errors), hint="mend it")
+            raise ManifestRefusedError("spec", "; ".join(seen.spec.errors), hint="correct it")
         launch = Launch(
             namespace=seen.namespace,
             name=seen.name,
@@ -75,121 +75,120 @@ def manifests_of(installation: Installation) -> Manifests:
 
 
 class Launcher:
-    """Makes attempts and removes what they leave."""
+    """Creates attempts and deletes their objects."""
 
     def __init__(self, cluster: Cluster, manifests: Manifests) -> None:
-        """Take where they are made, and from what."""
+        """Take the API server and the builder of the objects."""
         self._cluster = cluster
         self._manifests = manifests
         self._credentials = CredentialPool()
-        self._doubted: set[str] = set()
-        """Namespaces whose newest pod was refused: to ask first costs each launch an eighth of its requests."""
+        self._refused_in: set[str] = set()
+        """Namespaces whose last pod was refused. Only they get a dry run, which is an eighth of a launch's requests."""
 
     async def launch(self, seen: Observation, action: LaunchDriver, token: str) -> Raw:
-        """Make an attempt's objects; return its pod.
+        """Create an attempt's objects; return its pod.
 
-        Doing it again after any failure is safe: what is there is taken as it is, or brought up to date before the pod
-        can read it.
+        Repeating it after any failure is safe: existing objects are kept, or updated before the pod can read them.
 
         Args:
-            seen: The look.
-            action: The attempt, which is on record.
-            token: What will command its driver; its hash is on record too.
+            seen: The observation that the launch was decided on.
+            action: The attempt; it is recorded in the status.
+            token: Authorizes commands to its driver; its hash is recorded in the status too.
 
         Raises:
-            AlreadyExistsError: the pod is there, whoever owns it; or, with the reason `NameCollision`, another object
+            AlreadyExistsError: the pod exists, whether ours or not; or, with the reason `NameCollision`, another object
                 has a name that this attempt needs.
-            RefusedError: the server will not have one of them.
-            UnavailableError: nobody knows how far it came.
+            RefusedError: the API server refused one of the objects.
+            UnavailableError: there was no response, so any of the objects may exist.
         """
         made = self.build(seen, action, replace(await self._credentials.take(), token=token))
-        if seen.namespace in self._doubted:
+        if seen.namespace in self._refused_in:
             await self._cluster.create(PODS, seen.namespace, made.pod, dry_run=True)
-        await self._ensure(seen, made.config_map, mend=True)
-        # A Secret of ours that is there stays: this attempt's driver has no other, and its maker may have made the pod.
-        there = await self._ensure(seen, made.secret, mend=False)
+        await self._ensure(seen, made.config_map, update=True)
+        # An existing Secret of ours stays: an earlier try may have created the pod with it.
+        there = await self._ensure(seen, made.secret, update=False)
         if there is not None and action.token_hashes and hash_of(token_of(there) or "") not in action.token_hashes:
-            raise AlreadyExistsError(409, COLLISION, NOT_OURS.format(made.secret["metadata"]["name"]))
-        await self._ensure(seen, made.service, mend=False)
+            raise AlreadyExistsError(409, COLLISION, FOREIGN_MAKER.format(made.secret["metadata"]["name"]))
+        await self._ensure(seen, made.service, update=False)
         try:
             pod = await self._cluster.create(PODS, seen.namespace, made.pod)
         except (RefusedError, AlreadyExistsError):
-            await self._take_back(seen, action.attempt)
+            await self._roll_back(seen, action.attempt)
             raise
-        self._doubted.discard(seen.namespace)
+        self._refused_in.discard(seen.namespace)
         return pod
 
     def build(self, seen: Observation, action: LaunchDriver, credentials: Credentials) -> AttemptObjects:
-        """Build them; whatever stands in the spec, it is the spec that is refused, and in the status.
+        """Build the objects.
 
         Raises:
-            RefusedError: the spec asks for what cannot be built.
+            RefusedError: the objects cannot be built from this spec, for any reason; the status shows it.
         """
         try:
             return self._manifests(seen, action, credentials)
         except ManifestRefusedError as refused:
             raise RefusedError(422, "Invalid", str(refused)) from refused
         except UNBUILDABLE as error:
-            words = f"the driver's objects cannot be made of this spec: {type(error).__name__}: {error}"
-            raise RefusedError(422, "Invalid", words[:MESSAGE_CHARACTERS_MAX]) from error
+            message = f"the driver's objects cannot be built from this spec: {type(error).__name__}: {error}"
+            raise RefusedError(422, "Invalid", message[:MESSAGE_CHARACTERS_MAX]) from error
 
-    async def _take_back(self, seen: Observation, attempt: int) -> None:
-        """Remove what was made for a pod that cannot be; what stays in spite of that is ours, and goes with the attempt."""
-        self._doubted.add(seen.namespace)
+    async def _roll_back(self, seen: Observation, attempt: int) -> None:
+        """Delete the objects of a refused pod; what cannot be deleted now is deleted with the attempt."""
+        self._refused_in.add(seen.namespace)
         with suppress(ApiError):
             there = await self._cluster.get(PODS, seen.namespace, driver_name(seen.name, attempt))
-            # A pod of ours was made by a request whose answer was lost; it may be what fills the quota now.
+            # A pod of ours was created by a request whose response was lost; it may be what fills the quota.
             if there is None or not owned(there, seen.uid):
                 await self.remove(seen, attempt)
 
-    async def _ensure(self, seen: Observation, wanted: Raw, *, mend: bool) -> Raw | None:
-        """Make an object, or return the one that is there; `mend`: with what is in it now, when that differs."""
+    async def _ensure(self, seen: Observation, wanted: Raw, *, update: bool) -> Raw | None:
+        """Create an object and return None, or return the existing one; `update`: replace one whose data differs."""
         resource, name = resource_of(wanted), wanted["metadata"]["name"]
         try:
             await self._cluster.create(resource, seen.namespace, wanted)
         except AlreadyExistsError as taken:
             there = await self._cluster.get(resource, seen.namespace, name)
             if there is None:
-                raise  # it went a moment ago: the next look makes it
+                raise  # it was deleted a moment ago; the next reconcile creates it
             if not owned(there, seen.uid):
-                words = f"{resource.kind} {name} belongs to somebody else; delete it, or give the Backfill another name"
-                raise AlreadyExistsError(409, COLLISION, words) from taken
-            if mend and there.get("data") != wanted.get("data"):
+                message = f"{resource.kind} {name} belongs to another owner; delete it, or rename the Backfill"
+                raise AlreadyExistsError(409, COLLISION, message) from taken
+            if update and there.get("data") != wanted.get("data"):
                 # It is immutable, and no pod reads it yet.
                 await self._cluster.delete(resource, seen.namespace, name, uid=there["metadata"]["uid"])
                 await self._cluster.create(resource, seen.namespace, wanted)
             return there
         return None
 
-    async def lost(self, seen: Observation, attempt: int) -> frozenset[str]:
-        """Return the kinds of an attempt's objects that are not there, its pod excepted.
+    async def missing(self, seen: Observation, attempt: int) -> frozenset[str]:
+        """Return the kinds of an attempt's objects that do not exist, except the pod.
 
         Raises:
-            ApiError: one of them may be there or not.
+            ApiError: one of them could not be read.
         """
         name = driver_name(seen.name, attempt)
         kinds = (CONFIG_MAPS, SECRETS, SERVICES)
         return frozenset([one.kind for one in kinds if await self._cluster.get(one, seen.namespace, name) is None])
 
-    async def make_again(self, seen: Observation, action: LaunchDriver, kinds: frozenset[str]) -> None:
-        """Make the ConfigMap and the Service of a running attempt again, as far as they are of these kinds.
+    async def recreate(self, seen: Observation, action: LaunchDriver, kinds: frozenset[str]) -> None:
+        """Recreate the ConfigMap and the Service of a running attempt, as far as they are of these kinds.
 
         Raises:
-            ApiError: the server will not have one of them, or nobody knows.
+            ApiError: the API server refused one of them, or did not answer.
         """
         try:
             made = self.build(seen, action, Credentials("", "", "", ""))
         except RefusedError:
-            return  # the spec asks for what cannot be by now: the next attempt says so
+            return  # the spec cannot be built any more; the next attempt reports that
         for one in (made.config_map, made.service):
             if one["kind"] in kinds:
-                await self._ensure(seen, one, mend=False)
+                await self._ensure(seen, one, update=False)
 
     async def remove(self, seen: Observation, attempt: int) -> None:
-        """Delete what an attempt was made of, its pod excepted; missing ones are fine, and strangers' are left alone.
+        """Delete the objects of an attempt, except its pod; missing and foreign objects are skipped.
 
         Raises:
-            ApiError: one of them may still be there.
+            ApiError: one of them may still exist.
         """
         name = driver_name(seen.name, attempt)
         for resource in (CONFIG_MAPS, SECRETS, SERVICES):
@@ -202,7 +201,7 @@ class Launcher:
 
 
 def owned(raw: Raw, uid: str) -> bool:
-    """Does the Backfill of this UID own the object, or did it, until somebody deleted it without what it owns?"""
+    """Does the Backfill of this UID own the object, or did it before a deletion that orphaned the object?"""
     metadata = raw["metadata"]
     controllers = [
         owner.get("uid") for owner in metadata.get("ownerReferences") or () if owner.get("controller") is True

@@ -1,4 +1,4 @@
-"""What concerns more than one Backfill, or none of its fields: who else writes its target, and what of it was dropped."""
+"""Warnings that no single Backfill can give: shared targets, and fields that the API server dropped."""
 
 from __future__ import annotations
 
@@ -10,59 +10,59 @@ from backfill_operator.kube.event_recorder import EventRecorder
 from backfill_operator.kube.resources import Raw
 
 FEW = 3
-"""So many others are told by name. Of more it is told that they are more: else each that is made or goes would have all of
-them looked at and written, and whoever makes thousands of one target would keep the operator from everybody else's."""
+"""The status names at most this many other Backfills. Beyond it, each new one would rewrite the status of all, and
+thousands with one target would starve every other Backfill."""
 
 MANY = f"more than {FEW} other Backfills"
 
 
 class SharedTargets:
-    """Knows who writes the same table; those whose words change by one that is new or gone are looked at too."""
+    """Finds the Backfills that write the same table, and enqueues those whose list of others changes."""
 
     def __init__(self, cache: Cache, events: EventRecorder, enqueue: Callable[[Key], None]) -> None:
-        """Take the hands.
+        """Take the parts.
 
         Args:
-            cache: Knows the targets of all.
-            events: Who tells people.
-            enqueue: Has another Backfill looked at.
+            cache: Knows the targets of all Backfills.
+            events: Records Kubernetes events.
+            enqueue: Requests a reconcile of another Backfill.
         """
         self._cache = cache
         self._events = events
         self._enqueue = enqueue
         self._targets: dict[Key, str] = {}
         self._writers: dict[str, frozenset[Key] | None] = {}
-        """Who wrote a target when it was looked at last; None: too many to be told by name."""
+        """The writers of each target at the last reconcile; None: too many to name."""
 
         self._warned: dict[Key, object] = {}
-        """Of which generation it was told what was dropped."""
+        """The generation whose dropped fields were reported."""
 
     def of(self, key: Key) -> tuple[str, ...]:
-        """Return who writes the same target, as the people of this namespace may be told."""
+        """Return the other writers of the same target, as users of this namespace may see them."""
         target = self._cache.target(key)
         self._note(key, target)
         writers = self._few(target)
         if writers is None:
             return (MANY,)
-        # Names of another namespace are nobody's business here.
+        # Users of this namespace may not be allowed to see names of another one.
         others = sorted(writers - {key})
         return tuple(one[1] if one[0] == key[0] else "a Backfill of another namespace" for one in others)
 
     def warn_of_pruned_fields(self, key: Key, raw: Raw) -> None:
-        """Say once which fields of what was applied the API server dropped without a word."""
+        """Report once for each generation which applied fields the API server dropped."""
         pruned, generation = self._cache.index(key).pruned, raw["metadata"].get("generation")
         if pruned and self._warned.get(key) != generation:
-            words = f"{', '.join(pruned)}: unknown, so the API server dropped it; kubectl apply --validate=strict refuses it"
-            self._events.note(raw, EventNote("Warning", "FieldIgnored", words))
+            message = f"{', '.join(pruned)}: unknown, so the API server dropped it; kubectl apply --validate=strict refuses it"
+            self._events.note(raw, EventNote("Warning", "FieldIgnored", message))
             self._warned[key] = generation
 
     def forget(self, key: Key) -> None:
-        """Take that a Backfill is gone."""
+        """Drop a Backfill that is gone."""
         self._note(key, None)
         self._warned.pop(key, None)
 
     def _note(self, key: Key, target: str | None) -> None:
-        """Take what a Backfill writes; have those looked at who are to be told others than before, never more than a few."""
+        """Record a Backfill's target; enqueue the few others whose list of writers changed by it."""
         for one in {self._targets.pop(key, None), target} - {None}:
             assert one is not None
             before, now = self._writers.pop(one, frozenset()), self._few(one)
@@ -75,6 +75,6 @@ class SharedTargets:
             self._targets[key] = target
 
     def _few(self, target: str | None) -> frozenset[Key] | None:
-        """Return who writes a target; None: too many to be told by name."""
+        """Return the writers of a target; None: too many to name."""
         writers = () if target is None else self._cache.writers(target)
         return frozenset(writers) if len(writers) <= FEW + 1 else None

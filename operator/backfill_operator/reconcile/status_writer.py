@@ -1,4 +1,4 @@
-"""Writes Backfills: status, finalizer, end. Always under the version that was seen, and only what differs."""
+"""Writes Backfills: status, finalizer, deletion. Each write has the resourceVersion that was read, and only changes."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from backfill_operator.metrics import Metrics
 STATUS_REFUSED: Final = "StatusRefused"
 INVALID: Final = frozenset({400, 413, 422})
 REPORTED: Final = ("progress", "receipt", "plan")
-"""Fields that a driver's words fill: neither a pause nor a deletion may hang on them."""
+"""Fields that a driver fills; a refused value in them must not stop a pause or a deletion."""
 
-LOST_SHOWN_MAX: Final = 5
+DROPPED_SHOWN_MAX: Final = 5
 PROGRESS_AGAIN_S: Final = 1.0
-"""When to ask the bucket for progress again that had no token."""
+"""Delay before progress that found no token is tried again."""
 
 
 class CrdOutdatedError(BackfillError):
-    """The API server drops words of the status: its CRD is older than this operator, and nothing may stand on them."""
+    """The API server drops fields of the status: its CRD is older than this operator, so nothing is recorded reliably."""
 
     reason = "CrdOutdated"
     exit_code = 1
 
 
 class BackfillWriter:
-    """The one writer of Backfills; what the API server answers is news for the cache."""
+    """The only writer of Backfills; each response updates the cache."""
 
     def __init__(
         self,
@@ -48,16 +48,16 @@ class BackfillWriter:
         now_ms: Callable[[], int],
         monotonic: Callable[[], float],
     ) -> None:
-        """Take the hands.
+        """Take the parts.
 
         Args:
-            cluster: Where it is written.
-            cache: Told at once, because a watch may need a while.
-            metrics: Who counts progress writes.
-            progress_per_s: Writes for the sake of progress alone, of all Backfills together.
-            notify: Takes events about a Backfill.
-            now_ms: Wall time.
-            monotonic: For the bucket.
+            cluster: Writes to the API server.
+            cache: Updated at once, because the watch may show the write later.
+            metrics: Counts progress writes.
+            progress_per_s: Limit for writes of progress alone, over all Backfills.
+            notify: Records an event about a Backfill.
+            now_ms: Wall time in milliseconds.
+            monotonic: Clock of the limit, in seconds.
         """
         self._cluster = cluster
         self._cache = cache
@@ -67,24 +67,24 @@ class BackfillWriter:
         self._now_ms = now_ms
         self._monotonic = monotonic
         self._progress_ms: dict[str, int] = {}
-        """When the progress of a Backfill was written last, by UID; older entries say nothing and go."""
+        """When the progress of each Backfill was last written, by UID; old entries are dropped."""
 
     async def write(self, raw: Raw, status: BackfillStatus, *, fence: bool = False) -> Raw:
-        """Write a status; nothing is asked when nothing differs.
+        """Write a status and return the object; without a difference, no request is sent.
 
         Args:
-            raw: The object as it was seen; its version is the condition of the write.
-            status: What it is to say.
-            fence: Ask in any case: whoever acts on a stale look must be told so, changed status or not.
+            raw: The object as read; its resourceVersion is the condition of the write.
+            status: The new status.
+            fence: Send the request in any case: acting on a stale object must fail, even if its status does not change.
 
         Raises:
-            ConflictError: the object is not what was seen any more.
+            ConflictError: the object has changed since it was read.
             NotFoundError: it is gone.
-            CrdOutdatedError: it was written, but not all of it was kept.
-            RefusedError: the server will not have it, not even without what the driver reports.
+            CrdOutdatedError: it was written, but fields were dropped.
+            RefusedError: the API server refused it, even without the fields that the driver reports.
         """
-        words = status.model_dump(mode="json", by_alias=True, exclude_none=True)
-        change = changes(raw.get("status") or {}, words)
+        wanted = status.model_dump(mode="json", by_alias=True, exclude_none=True)
+        change = changes(raw.get("status") or {}, wanted)
         if not change and not fence:
             return raw
         if "progress" in change:
@@ -92,24 +92,24 @@ class BackfillWriter:
         try:
             answer = await self._patch(raw, {"status": change}, subresource="status")
         except RefusedError as refused:
-            if refused.status not in INVALID or not any(one in words for one in REPORTED):
+            if refused.status not in INVALID or not any(one in wanted for one in REPORTED):
                 raise
-            note = EventNote("Warning", STATUS_REFUSED, f"written without what the driver reports: {refused.message}")
+            note = EventNote("Warning", STATUS_REFUSED, f"written without the driver's report: {refused.message}")
             self._notify(raw, note)
-            change = changes(raw.get("status") or {}, {k: v for k, v in words.items() if k not in REPORTED})
+            change = changes(raw.get("status") or {}, {k: v for k, v in wanted.items() if k not in REPORTED})
             if not change and not fence:
                 return raw
             answer = await self._patch(raw, {"status": change}, subresource="status")
-        if lost := left_out(change, answer.get("status") or {}):
+        if dropped := dropped_paths(change, answer.get("status") or {}):
             raise CrdOutdatedError(
-                f"the API server does not keep {', '.join(f'status.{one}' for one in lost[:LOST_SHOWN_MAX])}: "
+                f"the API server does not keep {', '.join(f'status.{one}' for one in dropped[:DROPPED_SHOWN_MAX])}: "
                 "its CRD is older than the operator",
                 hint="Upgrade the chart, or apply crds/backfills.yaml of the operator's version.",
             )
         return answer
 
     async def write_at_pace(self, raw: Raw, stored: BackfillStatus, status: BackfillStatus) -> tuple[Raw, float | None]:
-        """Write a status if it is worth it; return the object, and after how long it will be worth it otherwise."""
+        """Write a status if it is due; return the object, and the seconds until it is due otherwise."""
         written_ms = self._progress_ms.get(raw["metadata"]["uid"])
         verdict = decide_write(stored, status, progress_written_ms=written_ms, now_ms=self._now_ms())
         match verdict.write:
@@ -126,12 +126,12 @@ class BackfillWriter:
         return await self.write(raw, status), None
 
     async def set_finalizer(self, raw: Raw, *, there: bool) -> Raw:
-        """Add or remove ours; others' stay."""
+        """Add or remove our finalizer; keep all others."""
         others = [one for one in raw["metadata"].get("finalizers") or () if one != DRAIN_FINALIZER]
         return await self._patch(raw, {"metadata": {"finalizers": [*others, DRAIN_FINALIZER] if there else others}})
 
     async def delete(self, raw: Raw) -> None:
-        """Delete the Backfill that was seen, and no other of its name."""
+        """Delete the Backfill with the UID that was read, and no other one of its name."""
         metadata = raw["metadata"]
         await self._cluster.delete(BACKFILLS, metadata["namespace"], metadata["name"], uid=metadata["uid"])
 
@@ -158,7 +158,7 @@ class BackfillWriter:
 
 
 def changes(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """Return the merge patch (RFC 7386) that makes one document of the other; empty: they are the same."""
+    """Return the merge patch (RFC 7386) that turns `old` into `new`; empty: they are equal."""
     patch: dict[str, Any] = {name: None for name in old if name not in new}
     for name, value in new.items():
         before = old.get(name)
@@ -170,12 +170,14 @@ def changes(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     return patch
 
 
-def left_out(patch: Any, answer: Any, path: str = "") -> list[str]:
-    """Return the paths of what a merge patch said and its answer does not: pruned, because no schema knows it."""
+def dropped_paths(patch: Any, answer: Any, path: str = "") -> list[str]:
+    """Return the paths that a merge patch sets and the stored object lacks: the schema does not know them."""
     if isinstance(patch, dict) and isinstance(answer, dict):
         inner = [(name, value) for name, value in patch.items() if value is not None]
-        return [one for name, value in inner for one in left_out(value, answer.get(name), f"{path}.{name}".lstrip("."))]
+        return [
+            one for name, value in inner for one in dropped_paths(value, answer.get(name), f"{path}.{name}".lstrip("."))
+        ]
     if isinstance(patch, list) and isinstance(answer, list) and len(patch) == len(answer):
         pairs = enumerate(zip(patch, answer, strict=True))
-        return [one for number, (said, kept) in pairs for one in left_out(said, kept, f"{path}[{number}]")]
+        return [one for number, (sent, kept) in pairs for one in dropped_paths(sent, kept, f"{path}[{number}]")]
     return [] if patch == answer else [path]

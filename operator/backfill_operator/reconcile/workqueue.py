@@ -1,7 +1,7 @@
-"""Keys to look at, each at most once at a time: the loop that every level-based controller turns on.
+"""The work queue of a level-based controller: keys to reconcile, each at most once at a time.
 
-A key that is added twice before it is taken is taken once. A key that is added while it is worked on is taken again
-afterwards, never beside. A key that fails waits twice as long each time, alone: others are not held up by it.
+A key that is added twice before it is taken is taken once. A key that is added while a worker has it is taken again
+afterwards, never in parallel. A key that fails waits twice as long each time; other keys do not wait for it.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from backfill_operator.kube.rate import jittered
 BACKOFF_FIRST_S: Final = 0.25
 BACKOFF_MAX_S: Final = 300.0
 STALE_MAX: Final = 64
-"""So many out-of-date entries of the heap, beside one for each delayed key, are cheaper than cleaning up."""
+"""This many outdated heap entries, beyond one for each delayed key, cost less than removing them."""
 
 K = TypeVar("K", bound=Hashable)
 
 Work = Callable[[K], Awaitable[float | None]]
-"""Looks at one key; returns after how many seconds it wants to be looked at again, None: when something changes."""
+"""Reconciles one key; returns the seconds until the next time at the latest, None: when something changes."""
 
 
 class RetryLaterError(Exception):
-    """The look came to nothing, through nobody's fault; it is tried again with growing delay, and is no error."""
+    """The reconcile must be repeated, with growing delay; it is not an error of the operator."""
 
     def __init__(self, message: str, *, after_s: float = 0.0) -> None:
-        """Say why, and after how long at the earliest."""
+        """Take the reason, and the shortest delay in seconds."""
         super().__init__(message)
         self.after_s = after_s
 
 
 class WorkQueue(Generic[K]):
-    """A keyed, de-duplicating queue with per-key backoff and a delay per key; for one event loop."""
+    """A deduplicating queue of keys with backoff and delay for each key; for one event loop."""
 
     def __init__(
         self,
@@ -49,9 +49,9 @@ class WorkQueue(Generic[K]):
         """Start empty.
 
         Args:
-            chance: Spreads delays; a test gives its own.
-            on_waited: Told how long each key lay ready before it was taken.
-            on_failed: Told of every look that raised; must not raise.
+            chance: Random numbers from 0 to 1, for jitter.
+            on_waited: Called with the seconds that each key waited for a worker.
+            on_failed: Called with each error of `work`; must not raise.
         """
         self._chance = chance
         self._on_waited = on_waited
@@ -59,43 +59,43 @@ class WorkQueue(Generic[K]):
         self._ready: OrderedDict[K, float] = OrderedDict()
         self._working: set[K] = set()
         self._added_while_working: dict[K, float] = {}
-        """Keys that were added while they were worked on, and since when."""
+        """Keys that were added while a worker had them, and when."""
 
         self._due: dict[K, float] = {}
-        """When a delayed key is due; what the heap says beside it is out of date."""
+        """When each delayed key is due; other heap entries of the key are outdated."""
 
         self._heap: list[tuple[float, int, K]] = []
         self._number = itertools.count()
         self._failures: dict[K, int] = {}
         self._changed = asyncio.Event()
 
-    # ------------------------------------------------------------ what is in it
+    # ------------------------------------------------------------ contents
     def __len__(self) -> int:
         """Keys that are ready to be taken."""
         return len(self._ready)
 
     @property
     def busy(self) -> int:
-        """Keys that are worked on."""
+        """Keys that a worker has."""
         return len(self._working)
 
     @property
     def delayed(self) -> int:
-        """Keys that wait for their time."""
+        """Keys that wait for their due time."""
         return len(self._due)
 
     @property
     def remembered(self) -> int:
-        """Delays that are kept, those out of date included."""
+        """Heap entries, outdated ones included."""
         return len(self._heap)
 
     def failures(self, key: K) -> int:
-        """Return how often a key failed since it last did not."""
+        """Return how often a key has failed in a row."""
         return self._failures.get(key, 0)
 
     # ------------------------------------------------------------ in
     def add(self, key: K) -> None:
-        """Have a key looked at as soon as a worker is free; a delay that it waits for is over."""
+        """Make a key ready for the next free worker; this ends its delay."""
         now = asyncio.get_running_loop().time()
         self._due.pop(key, None)
         if key in self._working:
@@ -105,7 +105,7 @@ class WorkQueue(Generic[K]):
             self._changed.set()
 
     def add_after(self, key: K, seconds: float) -> None:
-        """Have a key looked at after this long, or when it is already due earlier, then."""
+        """Make a key ready after this many seconds, or at its earlier due time."""
         if key in self._ready or key in self._added_while_working:
             return
         due = asyncio.get_running_loop().time() + max(0.0, seconds)
@@ -116,16 +116,16 @@ class WorkQueue(Generic[K]):
             self._changed.set()
 
     def _compact(self) -> None:
-        """Drop what the heap says of keys that were added meanwhile; a busy key would fill it."""
+        """Remove outdated heap entries, because a busy key would fill the heap."""
         if len(self._heap) > 2 * len(self._due) + STALE_MAX:
             self._heap = [(due, number, key) for due, number, key in self._heap if self._due.get(key) == due]
             heapq.heapify(self._heap)
 
     # ------------------------------------------------------------ out
     async def run(self, work: Work[K], workers: int) -> None:
-        """Look at keys until cancelled, so many at a time.
+        """Call `work` for ready keys until cancelled, at most `workers` at a time.
 
-        What `work` raises is told to `on_failed`, and the key waits; only cancellation ends a worker.
+        An error of `work` goes to `on_failed`, and its key waits; only cancellation ends a worker.
         """
         async with asyncio.TaskGroup() as group:
             for number in range(workers):
@@ -138,7 +138,7 @@ class WorkQueue(Generic[K]):
             try:
                 delay = await work(key)
                 self._failures.pop(key, None)
-            except Exception as error:  # noqa: BLE001 - one Backfill must never end the loop of all
+            except Exception as error:  # noqa: BLE001 - an error of one Backfill must not end the worker
                 delay = self._backoff(key, error)
                 self._on_failed(key, error)
             finally:

@@ -234,4 +234,4 @@ class TestTheOperatorsAccount:
                 with pytest.raises(RefusedError, match="forbidden"):
                     await cluster.create(PODS, namespace, pod)
             with pytest.raises(RefusedError, match="forbidden"):
-                await cluster.list(SECRETS, rig.namespace)
+                await anext(cluster.pages(SECRETS, rig.namespace))

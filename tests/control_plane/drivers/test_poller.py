@@ -73,7 +73,7 @@ class DriverFleet:
         return "shop", str(number)
 
     def look(self, number=0):
-        return self.drivers.look(self.key(number), 1)
+        return self.drivers.report(self.key(number), 1)
 
     def looks(self, outcome):
         return self.metrics.registry.get_sample_value("backfill_operator_driver_polls_total", {"outcome": outcome}) or 0

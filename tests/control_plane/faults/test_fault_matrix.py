@@ -10,6 +10,7 @@ from support.operators.rig import NAMESPACE, Rig
 
 from backfill_core.errors import EXIT_STOPPED
 from backfill_operator.drivers.poller import UNRESPONSIVE_EVERY_S
+from backfill_operator.kube.server_clock import wall_ms
 
 TRUE_WITHIN_S = 10.0
 """Status true so long after the fault stops."""
@@ -385,8 +386,6 @@ class TestClocks:
     @pytest.mark.parametrize("skew_h", [-24, 24])
     async def test_an_operator_whose_clock_is_wrong(self, skew_h):
         """A day off, either way: still one driver, and it is not given up."""
-        from backfill_operator.kube.server_clock import wall_ms
-
         async with Rig(start=False) as rig:
             rig.options = {"own_ms": lambda: wall_ms() + skew_h * 3_600_000}
             rig.start()

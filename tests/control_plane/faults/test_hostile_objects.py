@@ -185,7 +185,7 @@ class TestWhatCannotBeBuilt:
             raise error
 
         launcher = Launcher(None, builds)
-        with pytest.raises(RefusedError, match=f"cannot be made of this spec: {type(error).__name__}"):
+        with pytest.raises(RefusedError, match=f"cannot be built from this spec: {type(error).__name__}"):
             launcher.build(None, None, None)
 
     async def test_is_said_for_any_template(self):

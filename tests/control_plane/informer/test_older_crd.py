@@ -3,7 +3,7 @@
 import pytest
 from support.operators.rig import Rig
 
-from backfill_operator.reconcile.status_writer import left_out
+from backfill_operator.reconcile.status_writer import dropped_paths
 
 
 def without(*names):
@@ -54,4 +54,4 @@ class TestAStatusThatIsNotKept:
     )
     def test_is_told_by_path(self, patch, answer, lost):
         """What the server adds is its own business."""
-        assert left_out(patch, answer) == lost
+        assert dropped_paths(patch, answer) == lost

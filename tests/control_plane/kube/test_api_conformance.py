@@ -9,6 +9,7 @@ from support.cluster.fake_api import FakeApi, Fault
 from backfill_operator.kube.errors import (
     AlreadyExistsError,
     ConflictError,
+    GoneError,
     RefusedError,
     ResponseTooLargeError,
     UnavailableError,
@@ -43,6 +44,11 @@ def backfill(name, **metadata):
         "metadata": {"name": name, **metadata},
         "spec": SPEC,
     }
+
+
+async def listed(cluster, resource, namespace, labels=""):
+    """Return all objects, of all pages."""
+    return [one async for page in cluster.pages(resource, namespace, labels=labels) for one in page]
 
 
 def fence(one):
@@ -226,8 +232,8 @@ class TestLists:
             await cluster.create(PODS, namespace, pod("a", labels={"role": "driver"}))
             await cluster.create(PODS, namespace, pod("b", labels={"role": "executor"}))
             await cluster.create(PODS, namespace, pod("c"))
-            driver = await cluster.list(PODS, namespace, labels="role=driver")
-            both = await cluster.list(PODS, namespace, labels="role")
+            driver = await listed(cluster, PODS, namespace, labels="role=driver")
+            both = await listed(cluster, PODS, namespace, labels="role")
 
         assert [one["metadata"]["name"] for one in driver] == ["a"]
         assert [one["metadata"]["name"] for one in both] == ["a", "b"]
@@ -316,22 +322,23 @@ class TestWhatGoesWrong:
                 api.store.create("configmaps", "default", {**config_map(f"one-{number}"), "data": {"a": "x" * 10_000}})
             settings = OperatorSettings(page_size=40)
             async with api.cluster(settings, response_bytes_max=60_000) as cluster:
-                names = {one["metadata"]["name"] for one in await cluster.list(CONFIG_MAPS, "default")}
+                names = {one["metadata"]["name"] for one in await listed(cluster, CONFIG_MAPS, "default")}
                 tries = len(api.requests)
                 assert len(names) == 50
-                await cluster.list(CONFIG_MAPS, "default")
+                await listed(cluster, CONFIG_MAPS, "default")
                 assert len(api.requests) - tries < tries, "what was learnt is kept"
             async with api.cluster(settings, response_bytes_max=5_000) as cluster:
                 with pytest.raises(ResponseTooLargeError):
-                    await cluster.list(CONFIG_MAPS, "default")
+                    await listed(cluster, CONFIG_MAPS, "default")
 
-    async def test_a_forgotten_list_begins_anew(self):
-        """410 in the middle of the pages."""
+    async def test_a_forgotten_list_says_so(self):
+        """410 in the middle of the pages: the pages that were read are no version of the whole, so the caller starts again."""
         fault = Fault("answer", verb="list", status=410, reason="Expired", after=1)
         async with faulty(fault, page_size=10) as (api, cluster):
             for number in range(15):
                 api.store.create("configmaps", "default", config_map(f"one-{number}"))
-            assert len(await cluster.list(CONFIG_MAPS, "default")) == 15
+            with pytest.raises(GoneError):
+                await listed(cluster, CONFIG_MAPS, "default")
 
     @pytest.mark.parametrize("name", ["../../../v1/secrets/x", "a/b", "a?b=c", "a#b", "ü"])
     async def test_a_name_cannot_leave_its_place(self, name):

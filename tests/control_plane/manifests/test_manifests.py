@@ -20,6 +20,7 @@ from backfill_operator.manifests.rules.limits import Limits
 from backfill_operator.manifests.secret import Identity, secret
 from backfill_operator.manifests.service import service
 from backfill_operator.manifests.spark_conf import driver_size, properties, properties_text
+from backfill_spark.settings import DriverSettings
 
 IDENTITY = Identity("certificate", "key", "token", "rpc")
 
@@ -278,8 +279,6 @@ class TestTheDriverPod:
 
     def test_every_variable_is_one_that_a_driver_reads(self) -> None:
         """A misspelt one would be ignored in silence."""
-        from backfill_spark.settings import DriverSettings
-
         for kind in ("Run", "Plan"):
             ours = {name for name in environment(driver_pod(launch(kind=kind))) if name.startswith("BACKFILL_")}
             assert ours <= {f"BACKFILL_{field.upper()}" for field in DriverSettings.model_fields}

@@ -36,7 +36,7 @@ async def stale_look(cluster):
 
 
 def writer(cluster, monotonic=time.monotonic, per_s=50):
-    clocks = {"tell": lambda *_: None, "now_ms": lambda: int(monotonic() * 1000), "monotonic": monotonic}
+    clocks = {"notify": lambda *_: None, "now_ms": lambda: int(monotonic() * 1000), "monotonic": monotonic}
     return BackfillWriter(cluster, Cache(), Metrics(), per_s, **clocks)
 
 

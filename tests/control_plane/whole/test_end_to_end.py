@@ -264,7 +264,7 @@ class TestARestart:
             rig.kill()
             rig.api.faults.append(Fault("slow", verb="list", plural="pods", seconds=1, times=99))
             rig.start()
-            await rig.until(lambda: rig.operator.drivers.look((NAMESPACE, "orders"), 1) is not None)
+            await rig.until(lambda: rig.operator.drivers.report((NAMESPACE, "orders"), 1) is not None)
             await rig.still(lambda: True, for_s=0.5)
 
             assert [one for one in seen if one != before] == []
