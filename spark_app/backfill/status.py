@@ -13,8 +13,6 @@ from backfill_spark.settings import DriverSettings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from backfill_core.job.state import JobState
-
 
 @dataclass(frozen=True)
 class Status:
@@ -70,19 +68,20 @@ def of_target(backfill: api.Backfill, settings: DriverSettings, spark: SparkSess
     # The target alone: Kernel reads its state without a Spark job.
     with JobContext.open(backfill, settings, command="status", spark=spark) as target:
         pass
-    state = target.state
-    if state is None:
+    state, progress = target.state, target.progress
+    if state is None or progress is None:
         return Status(backfill.job_id, "NotStarted")
+    summary = target.plugins.strategy.summarize(progress)
     return Status(
         backfill.job_id,
         "Finished" if state.finished else "Stopped",
         attempt=state.attempt,
         epoch=state.epoch,
-        phase=state.progress.get("phase", ""),
+        phase=summary.phase,
         percent=100 if state.finished else state.percent,
-        rows_total=state.progress.get("rowsLive", state.progress.get("rows")),
+        rows_total=summary.rows_total,
         rows_done=state.rows_done,
-        rows_filtered=_filtered(state),
+        rows_filtered=summary.rows_filtered or None,
         changes_done=state.changes_done,
         consumed_version=state.consumed,
         target_version=target.stored.table_version,
@@ -90,11 +89,3 @@ def of_target(backfill: api.Backfill, settings: DriverSettings, spark: SparkSess
         throttle_rows_per_second=state.controls.rows_per_s,
         receipt=None if state.receipt is None else receipt_words(state.receipt),
     )
-
-
-def _filtered(state: JobState) -> int | None:
-    """Return how many rows the filter left out, once all rows were read; states of older releases do not say."""
-    progress = state.progress
-    if progress["phase"] == "Snapshot" or "rowsLive" not in progress:
-        return None
-    return progress["rowsLive"] - progress["rowsRead"] or None

@@ -118,10 +118,10 @@ class TestNobodyNamesAPlugin:
 
 
 PLANTED_STRATEGY = '''"""Planted."""
-from backfill_api.spec.strategies.snapshot import SnapshotParams
-from backfill_core.protocol.strategy import StrategyPlugin
+from dataclasses import replace
+from backfill_core.strategies.snapshot import STRATEGY as SNAPSHOT
 
-STRATEGY = StrategyPlugin(name="Planted", params=SnapshotParams, build=lambda spec, pinned: None)
+STRATEGY = replace(SNAPSHOT, name="Planted")
 '''
 
 

@@ -115,4 +115,4 @@ class TestAKeyAmongRowsThatPass:
         )
 
         assert (outcome.reason, outcome.receipt.rows) == ("Complete", 100)
-        assert all(seal.state["keyProven"] for seal in seals(str(tmp_path / "t")))
+        assert all(seal.state["snapshot"]["keyProven"] for seal in seals(str(tmp_path / "t")))

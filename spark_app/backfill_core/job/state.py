@@ -14,6 +14,7 @@ from typing import Any
 from backfill_core.errors import StateMismatchError
 from backfill_core.job.controls import Controls
 from backfill_core.protocol.receipt import Receipt, VnodeMismatch
+from backfill_core.protocol.work import Position
 
 FORMAT = 1
 SIZE_MAX_BYTES = 64 * 1024
@@ -31,9 +32,11 @@ class JobState:
     strategy: str
     """Name of the strategy; its own state is `progress`, under the same name in the JSON."""
 
-    progress: dict[str, Any] = field(default_factory=dict)
-    consumed: int | None = None
-    """Source version whose rows the target holds; None before the snapshot is complete."""
+    progress: Mapping[str, Any] = field(default_factory=dict)
+    """What the strategy stores, as JSON; only its own codec reads it (`StrategyPlugin.decode`)."""
+
+    consumed: Position | None = None
+    """Position of the source that the target is complete up to; None while it is complete up to none."""
 
     rows_done: int = 0
     changes_done: int = 0
@@ -41,9 +44,6 @@ class JobState:
     controls: Controls = field(default_factory=Controls)
     receipt: Receipt | None = None
     finished: bool = False
-    key_proven: bool = False
-    """Did the snapshot bring one row a key? Nothing is merged before."""
-
     spec_fields: Mapping[str, str] = field(default_factory=dict)
     """Hash of each field of the spec that must not change, by its path; empty in states of earlier releases."""
 
@@ -66,7 +66,7 @@ class JobState:
             "attempt": self.attempt,
             "epoch": self.epoch,
             "strategy": self.strategy,
-            self.strategy[:1].lower() + self.strategy[1:]: self.progress,
+            self.strategy[:1].lower() + self.strategy[1:]: dict(self.progress),
             "consumed": self.consumed,
             "rowsDone": self.rows_done,
             "changesDone": self.changes_done,
@@ -74,7 +74,6 @@ class JobState:
             "controls": self.controls.to_json(),
             "receipt": None if self.receipt is None else receipt_to_json(self.receipt),
             "finished": self.finished,
-            "keyProven": self.key_proven,
             "percent": self.percent,
             "specFields": dict(self.spec_fields),
             "driver": self.driver,
@@ -98,13 +97,15 @@ class JobState:
                 hint="Use the release that wrote it, or another target.",
             )
         strategy = document["strategy"]
+        # Earlier releases stored this beside what the strategy stores.
+        early = {name: document[name] for name in ("keyProven",) if name in document}
         return cls(
             job_id=document["jobId"],
             spec_hash=document["specHash"],
             attempt=document["attempt"],
             epoch=document["epoch"],
             strategy=strategy,
-            progress=document[strategy[:1].lower() + strategy[1:]],
+            progress={**early, **document[strategy[:1].lower() + strategy[1:]]},
             consumed=document["consumed"],
             rows_done=document["rowsDone"],
             changes_done=document["changesDone"],
@@ -112,7 +113,6 @@ class JobState:
             controls=Controls.from_json(document["controls"]),
             receipt=None if document["receipt"] is None else receipt_from_json(document["receipt"]),
             finished=document["finished"],
-            key_proven=document.get("keyProven", False),
             percent=document.get("percent", 0),
             spec_fields=document.get("specFields", {}),
             driver=document.get("driver", ""),

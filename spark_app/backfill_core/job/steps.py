@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from backfill_core.pacing.eta import Eta
+from backfill_core.protocol.strategy import Facts
 
 START, COPY, KEY_PROOF, CATCH_UP, RECEIPT = "Start", "Copy", "KeyProof", "CatchUp", "Receipt"
 STEPS = (START, COPY, KEY_PROOF, CATCH_UP, RECEIPT)
@@ -52,35 +53,6 @@ NEARLY = 0.95
 """A step that takes longer than estimated is shown as almost done."""
 
 SEEN_EVERY_S = 0.25
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What is known of a job's size and speed at one moment."""
-
-    rows: int
-    rows_left: int
-    copy: Eta | None = None
-    """Time left of the copy by its measured rate; None: not measured, or held."""
-
-    rows_per_s: float = 0.0
-    """Measured; 0: not yet."""
-
-    limit_rows_per_s: int | None = None
-    versions_done: int = 0
-    versions_left: int = 0
-    version_s: float | None = None
-    """Seconds that a version took so far; None: none was applied."""
-
-    versions_per_s: float = 0.0
-    """How fast the source makes new ones."""
-
-    held: bool = False
-    """Is the step that it is in paused?"""
-
-    def later(self, seconds: float) -> Facts:
-        """Return what will be known after so long: the source goes on meanwhile."""
-        return replace(self, versions_left=self.versions_left + int(self.versions_per_s * seconds))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from backfill_core.errors import BackfillError, ForeignCommit
 from backfill_core.protocol.commands import Command
+from backfill_core.protocol.epochs import Epoch
 from backfill_core.protocol.work import Result
 
 
@@ -29,9 +30,11 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class SourcePolled:
-    """The upstream's newest version was looked at (moved or not)."""
+    """The newest state of the source, changed or not."""
 
     head: Head
+    fresh: bool = True
+    """Was it asked for after the last commit that asked for a fresh one? The job sets it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,3 +119,31 @@ Event = (
     | SealFailed
     | OthersCommitted
 )
+
+
+# ------------------------------------------------------------------ what the job tells a strategy
+@dataclass(frozen=True, slots=True)
+class LimitSet:
+    """From now on history is limited to `rows_per_s` (None: unlimited, 0: held); unused rate is kept for `burst_s` seconds."""
+
+    rows_per_s: int | None
+    burst_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierPassed:
+    """A barrier passed, with or without a commit; `epoch` is open now."""
+
+    epoch: Epoch
+    scheduled: bool
+    """Was its time come? Only such a barrier admits the quota of a limit; others come early, for a commit that is wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkLost:
+    """Work failed or was cancelled: what it would have brought is missing again."""
+
+    work_id: int
+
+
+StrategyEvent = LimitSet | BarrierPassed | SourcePolled | WorkFinished | WorkLost | Sealed

@@ -1,19 +1,57 @@
-"""What the job asks of a strategy, and what it offers it. A strategy is a folder; see strategies/."""
+"""The contract between a job and its strategy. A strategy is a folder; see strategies/.
+
+The job knows when: barriers, commits, commands, retries. The strategy knows what: which work, of which positions, in which
+order. Positions and what is covered of history pass through the job unread.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Protocol, TypeVar
 
 from backfill_api.spec.params import StrategyParams
 from backfill_api.spec.spec import BackfillSpec
 from backfill_core.errors import BackfillError
-from backfill_core.job.steps import Facts
-from backfill_core.pacing.throttle import TokenBucket
+from backfill_core.pacing.eta import Eta
 from backfill_core.protocol.clock import Now
-from backfill_core.protocol.events import Head
-from backfill_core.protocol.work import Result, StagedFile, Work
+from backfill_core.protocol.epochs import Epoch
+from backfill_core.protocol.events import Head, StrategyEvent
+from backfill_core.protocol.work import Covered, Position, StagedFile, Work
+
+
+# ------------------------------------------------------------------ opening
+@dataclass(frozen=True, slots=True)
+class PinVersion:
+    """Pin a version of the source for as long as the job reads it."""
+
+    version: Position | None = None
+    """None: the one that the spec names, else the newest."""
+
+    or_else: Position | None = None
+    """A version that will do when `version` is gone; None: none will."""
+
+    table_id: str = ""
+    """Identity of the table that was pinned before; empty: none was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """Read the source from offsets; nothing is pinned."""
+
+    after: Position | None = None
+    """What was consumed; None: nothing was."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartOver:
+    """The stored state cannot be continued: begin anew, as without it."""
+
+    drop_rows: bool
+    """Must the rows that the unfinished job wrote leave the target first?"""
+
+
+OpenRequest = PinVersion | Subscribe | StartOver
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,28 +72,124 @@ class Pinned:
 
 
 @dataclass(frozen=True, slots=True)
+class Opened:
+    """What was found when the job was opened."""
+
+    pinned: Pinned
+    last_txn: int | None = None
+    """Newest transaction version of the job in the target: an announced MERGE with this number happened."""
+
+    proves_key: bool = False
+    """Must the target hold one row a key? Then the key is proven before a change could hide a doubled one."""
+
+    key_proven: bool = False
+    """Was it proven in the source, before the first write?"""
+
+
+# ------------------------------------------------------------------ running
+@dataclass(frozen=True, slots=True)
 class Permits:
-    """What may start now."""
+    """What may start now, by kind of work."""
 
     history: bool
     changes: bool
-    at_barrier: bool
-    """A barrier has just passed: the moment at which a rate limit admits one epoch's quota."""
+    checks: bool
+    """No commit is under way, and what a check finds is wanted."""
+
+    epoch: Epoch
+    """The open one."""
+
+    first_id: int
+    """Work is numbered from here on, without gaps."""
+
+    history_held: bool = False
+    """Is history paused or the attempt about to end? Then nothing staged is kept back."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitRequest:
-    """What a seal takes along from the strategy."""
+    """What a commit takes along from the strategy."""
 
     files: tuple[StagedFile, ...]
     rows: int
     changes: int
     bytes: int
-    dirty: bool
-    """Is there anything that the stored state does not say yet?"""
+    changed: bool
+    """Does the newest commit not say everything?"""
 
-    reserves_epoch: bool
-    """Does an announced MERGE need the epoch after this one as its transaction version?"""
+    announces: bool
+    """Does it announce a commit of the strategy's own (a MERGE), which takes the next epoch as its transaction version?"""
+
+    polls: bool
+    """Must the source be polled once it is durable, because what was seen before does not count any more?"""
+
+
+@dataclass(frozen=True, slots=True)
+class StrategyStatus:
+    """Where a strategy is, as far as a job needs to know."""
+
+    covered: Covered
+    """What of history the committed target holds."""
+
+    consumed: Position | None
+    """The position that the committed target is complete up to; None: it is not complete up to any."""
+
+    position: Position
+    """What a receipt of the committed target compares with, and after which the source must keep everything."""
+
+    history_complete: bool
+    caught_up: bool
+    """Has the target reached the newest position once?"""
+
+    complete: bool
+    """Is everything durable that `after: Exit` waits for?"""
+
+    step: str
+    """The step of the job that it is in (`job.steps`)."""
+
+    steps: tuple[str, ...]
+    """The steps that were before it at its beginning, in their order."""
+
+    wants_commit: bool
+    """Now, without waiting for the next barrier."""
+
+    wants_announcement: bool
+    """The same, if changes may start."""
+
+    blocks_commit: bool
+    """Is it writing to the target itself (a MERGE)?"""
+
+    failure: BackfillError | None
+    """What makes going on pointless, found by the strategy itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of a job's size and speed at one moment: what its steps are weighed by."""
+
+    rows: int
+    rows_left: int
+    copy: Eta | None = None
+    """Time left of the copy by its measured rate; None: not measured, or held."""
+
+    rows_per_s: float = 0.0
+    """Measured; 0: not yet."""
+
+    limit_rows_per_s: int | None = None
+    versions_done: int = 0
+    versions_left: int = 0
+    version_s: float | None = None
+    """Seconds that a version took so far; None: none was applied."""
+
+    versions_per_s: float = 0.0
+    """How fast the source makes new ones."""
+
+    held: bool = False
+    """Is the step that it is in paused?"""
+
+    def later(self, seconds: float) -> Facts:
+        """Return what will be known after so long: the source goes on meanwhile."""
+        return replace(self, versions_left=self.versions_left + int(self.versions_per_s * seconds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +202,8 @@ class StrategyView:
     splits_done: int
     splits_left: int
     consumed: int | None
+    """None while history is incomplete."""
+
     head: Head | None
     lag_versions: int
     lag_ms: int
@@ -78,105 +214,70 @@ class StrategyView:
     caught_up: bool
     non_convergent: bool
     grid: tuple[int, ...]
-    """At most 64 cells of the snapshot's row index, each 0 to 100 percent sealed."""
+    """At most 64 cells of the row index, each 0 to 100 percent committed."""
 
     reason: str
     """Why the job is not faster, in words; empty when nothing holds it."""
 
+    facts: Facts
     rows_filtered: int = 0
     """Of the rows that are done, those that the filter left out; a sub-file range counts in the mean."""
 
     warnings: tuple[str, ...] = ()
-    """What will end the job if nobody does anything."""
+    """What will end the job unless the user acts."""
+
+
+class StoredProgress(Protocol):
+    """What a strategy needs to continue; a typed value with its own codec."""
+
+    def encode(self) -> dict[str, Any]:
+        """Return the JSON value; `StrategyPlugin.decode` reads it."""
 
 
 class Strategy(Protocol):
-    """Decides which work to do next; told of results, never does work itself.
+    """Decides which work to do next; hears of results, never does work itself.
 
-    Laws (tests/core and tests/simulation hold every strategy to them): a restart from `to_json` after any
-    crash loses and doubles nothing; every row is handed over exactly once; work in flight is bounded;
-    progress never goes backwards; nothing starts against the permits.
+    Laws (tests/core and tests/simulation hold every strategy to them): a restart from `stored` after any crash loses and
+    doubles nothing; every row is in one commit; work in flight is bounded; progress never goes backwards; nothing starts
+    without a permit.
     """
 
-    @property
-    def consumed(self) -> int | None:
-        """Source version the *sealed* target holds; None while the snapshot is incomplete."""
+    def on(self, event: StrategyEvent, now: Now) -> None:
+        """Take an event. Finished work waits for the next commit; `Sealed` makes durable what was prepared last."""
+
+    def propose(self, permits: Permits, now: Now) -> tuple[Work, ...]:
+        """Choose what to start now; each piece is answered once, with `WorkFinished` or `WorkLost`."""
+
+    def prepare_commit(self, epoch: Epoch, permits: Permits, now: Now) -> CommitRequest:
+        """Hand over what the barrier that closes the epoch commits; it counts as committed once `Sealed` comes."""
 
     @property
-    def done(self) -> tuple[tuple[int, int], ...] | None:
-        """Sealed intervals of the snapshot's row index; None when the snapshot is complete."""
+    def stored(self) -> StoredProgress:
+        """What the next commit stores: all that was prepared, and the effect that it announces."""
 
     @property
-    def source_version(self) -> int:
-        """The version a receipt of the sealed target compares with."""
-
-    @property
-    def complete(self) -> bool:
-        """Is everything sealed that `after: Exit` waits for?"""
-
-    @property
-    def caught_up(self) -> bool:
-        """Has the target reached the newest version once?"""
-
-    @property
-    def failure(self) -> BackfillError | None:
-        """What makes going on pointless, found by the strategy itself."""
-
-    @property
-    def merging(self) -> bool:
-        """Is a MERGE running, so that seals must wait?"""
-
-    def urgent(self, permits: Permits) -> bool:
-        """Is a seal wanted now, without waiting for the next barrier?"""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the state to be sealed: what was handed over, and what is about to be merged."""
-
-    def resume(self, stored: dict[str, Any], last_txn: int | None) -> None:
-        """Go on from what `to_json` returned in an earlier attempt; `last_txn` is the newest in the target."""
-
-    def on_head(self, head: Head, *, fresh: bool) -> None:
-        """Learn of the newest upstream version; `fresh`: looked at after the last phase change."""
-
-    def take_phase_change(self) -> bool:
-        """Tell once that the phase changed: heads looked at before do not count as fresh."""
-
-    def next_work(
-        self, now: Now, permits: Permits, bucket: TokenBucket, ids: WorkIds
-    ) -> tuple[TokenBucket, tuple[Work, ...]]:
-        """Choose what to start now; the bucket is charged for rows when they start or when they are sealed, once."""
-
-    def on_result(self, result: Result, now: Now, bucket: TokenBucket) -> TokenBucket:
-        """Take finished work; it waits for the next commit."""
-
-    def on_lost(self, work_id: int) -> None:
-        """Forget work that failed or was cancelled: its rows are to be read again."""
-
-    def prepare_commit(
-        self, now: Now, bucket: TokenBucket, ids: WorkIds, *, release_all: bool, may_merge: bool
-    ) -> tuple[TokenBucket, CommitRequest]:
-        """Hand over what the barrier that closes the open epoch seals, and charge the bucket for what was not yet.
-
-        Args:
-            now: The moment of the barrier.
-            bucket: The limit that is in force.
-            ids: Tells the open epoch and the attempt.
-            release_all: Keep nothing staged: hand over what was charged, give up what was not, to be read again.
-            may_merge: May a MERGE be announced?
-        """
-
-    def on_sealed(self, now: Now) -> None:
-        """Know that what was handed over last is durable."""
-
-    def facts(self, *, limit: int | None, held: bool) -> Facts:
-        """Tell what is left and how fast it goes: what the steps of the job are weighed by."""
+    def status(self) -> StrategyStatus:
+        """Where it is; cheap, asked several times an event."""
 
     def view(self, now: Now) -> StrategyView:
-        """Tell how far it is."""
+        """How far it is; asked some times a second."""
 
 
 @dataclass(frozen=True, slots=True)
-class StrategyPlugin:
+class StoredSummary:
+    """What a stored state says to people while no driver runs."""
+
+    phase: str
+    rows_total: int
+    rows_filtered: int | None
+    """Rows that the filter left out; None: not known."""
+
+
+S = TypeVar("S", bound=StoredProgress)
+
+
+@dataclass(frozen=True, slots=True)
+class StrategyPlugin(Generic[S]):
     """What the folder of a strategy offers."""
 
     name: str
@@ -185,20 +286,14 @@ class StrategyPlugin:
     params: type[StrategyParams]
     """What a user may set."""
 
-    build: Callable[[BackfillSpec, Pinned], Strategy]
-    """Make the machine of a job, at its beginning."""
+    decode: Callable[[Mapping[str, Any]], S]
+    """Read a stored state; raises StateMismatchError, which names the field that does not fit."""
 
+    open_request: Callable[[S | None], OpenRequest]
+    """Say what the source must be opened at; None: the job begins."""
 
-class WorkIds:
-    """Numbers for work items, unique within an attempt; and the epoch that is open."""
+    resume: Callable[[BackfillSpec, S | None, Opened], Strategy]
+    """Make the machine of an attempt; raises StateMismatchError when the source is not the one of the state."""
 
-    def __init__(self, epoch: int, attempt: int) -> None:
-        """Start at 1: 0 is nobody's id."""
-        self.epoch = epoch
-        self.attempt = attempt
-        self._last = 0
-
-    def take(self) -> int:
-        """Return the next id."""
-        self._last += 1
-        return self._last
+    summarize: Callable[[S], StoredSummary]
+    """Say what a stored state holds."""

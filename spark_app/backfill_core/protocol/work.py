@@ -1,14 +1,30 @@
 """Work that the core asks for, and what comes of it.
 
-Work ids are unique within an attempt and never reused. Positions are rows of the row index of the pinned version.
+Work ids are unique within an attempt and never reused. Starts and stops are rows of the row index of the pinned version.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from itertools import pairwise
+from typing import Any, ClassVar
 
 from backfill_core.protocol.receipt import Receipt
+
+Position = Any
+"""A place in a source: a version, or an offset per partition. The strategy, its source and the comparison know it; the job does not."""
+
+Covered = Any
+"""What of history the target holds, in the strategy's form; None: all of it."""
+
+
+class WorkKind(Enum):
+    """What a pause or a limit holds: `History` the first kind, `All` the first two; a check ends with the attempt."""
+
+    HISTORY = auto()
+    CHANGES = auto()
+    CHECK = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +66,8 @@ class StagedFile:
 class ReadSplit:
     """Read file ranges of the pinned version, transform, and stage them as files."""
 
+    kind: ClassVar[WorkKind] = WorkKind.HISTORY
+
     work_id: int
     ranges: tuple[FileRange, ...]
     start: int
@@ -70,6 +88,8 @@ class ReadSplit:
 class ApplyChanges:
     """Bring the versions `(after, upto]` into the target: MERGE, or stage for append/changelog."""
 
+    kind: ClassVar[WorkKind] = WorkKind.CHANGES
+
     work_id: int
     after: int
     upto: int
@@ -79,21 +99,22 @@ class ApplyChanges:
 
 @dataclass(frozen=True, slots=True)
 class Verify:
-    """Compare view(source@source_version) with target@target_version, by vnode.
+    """Compare the view of the source at `position` with `target_version` of the target, by vnode, as far as `covered`."""
 
-    `done` holds the sealed intervals of the row index while the snapshot is incomplete, else None.
-    """
+    kind: ClassVar[WorkKind] = WorkKind.CHECK
 
     work_id: int
-    source_version: int
+    position: Position
     target_version: int
     epoch: int
-    done: tuple[tuple[int, int], ...] | None = None
+    covered: Covered = None
 
 
 @dataclass(frozen=True, slots=True)
 class ProveKey:
     """Look for two rows with one key in the target at `target_version`."""
+
+    kind: ClassVar[WorkKind] = WorkKind.CHECK
 
     work_id: int
     target_version: int

@@ -4,11 +4,12 @@ A folder's `__init__` holds `STRATEGY`; strategies do not know each other, and n
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 from backfill_api import plugins
 from backfill_core.protocol.strategy import StrategyPlugin
 
 
-def discover() -> Mapping[str, StrategyPlugin]:
+def discover() -> Mapping[str, StrategyPlugin[Any]]:
     """Return every strategy there is, by `spec.strategy.type`."""
     return plugins.discover(__name__, __path__, group="backfill.strategies", attribute="STRATEGY", kind=StrategyPlugin)

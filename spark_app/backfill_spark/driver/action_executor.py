@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from backfill_core.errors import BackfillError, ForeignCommit, StateMovedError
-from backfill_core.job.accounting import check_read, check_staged
+from backfill_core.phases.accounting import check_read, check_staged
 from backfill_core.positions.file_ranges import file_ranges
 from backfill_core.protocol.actions import Seal
 from backfill_core.protocol.events import Event, Head, WorkCancelled, WorkFailed, WorkFinished
@@ -256,7 +256,7 @@ class SparkActionExecutor:
     # ------------------------------------------------------------------ verification
     def _verify(self, work: Verify) -> Verified:
         compared = self._job.comparison(
-            source_version=work.source_version, target_version=work.target_version, done=work.done
+            source_version=work.position, target_version=work.target_version, done=work.covered
         )
         return Verified(work.work_id, compared.receipt(epoch=work.epoch))
 

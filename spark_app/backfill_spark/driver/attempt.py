@@ -21,9 +21,10 @@ from backfill_core.errors import (
     StagedFilesGoneError,
     StateMovedError,
 )
-from backfill_core.job.job import Job, JobSettings, JobView
+from backfill_core.job.job import Job, JobSettings
 from backfill_core.job.state import JobState
 from backfill_core.job.steps import KEY_PROOF, START
+from backfill_core.job.view import JobView
 from backfill_core.protocol.actions import Acknowledge, Finish
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.receipt import Receipt
@@ -139,7 +140,7 @@ def _run_attempt(context: JobContext, caller: _Caller, began_s: float) -> RunOut
         looked_s = now().mono_s
         with job.jobs_explained():
             key_proven = _check_keys(job, caller.settings)
-        proof_s = now().mono_s - looked_s if key_proven and job.state is None else 0.0
+        proof_s = now().mono_s - looked_s if key_proven else 0.0
     caller.starting("making the target ready")
     job.make_target()
     # A proof before the first write is a step of its own, not part of the start.
@@ -154,7 +155,7 @@ def _check_keys(job: OpenedJob, settings: DriverSettings) -> bool:
     """
     spec = job.backfill.spec
     if job.state is not None or not job.mode.merges:
-        return job.state is not None and job.state.key_proven
+        return False
     unique = settings.check_unique
     if unique is None:
         unique = job.pinned.live_rows <= CHECK_UNIQUE_ROWS_MAX
@@ -172,17 +173,17 @@ class _Attempt:
         self._caller = caller
         self._job_id = opened.backfill.job_id
         spec, moment = opened.backfill.spec, now()
-        state = replace(_next_state(opened, moment), key_proven=key_proven)
+        state = _next_state(opened, moment)
         self._attempt = state.attempt
         proves_key = caller.settings.check_unique is not False and opened.mode.merges
         pace = JobSettings(
             interval_s=spec.barrier.interval_ms / 1000,
             seal_every=spec.barrier.seal_every,
             verify_final=spec.verify == "Final",
-            proves_key=proves_key,
             follows=spec.after == "Follow",
         )
-        job = Job(state, opened.strategy(), pace, moment, spent)
+        strategy = opened.strategy(proves_key=proves_key, key_proven=key_proven)
+        job = Job(state, strategy, pace, moment, spent)
         self._executor = SparkActionExecutor(opened, attempt=state.attempt)
         self._server: OperatorBinding | None = None
         self._orphans = OrphanRemoval(lambda: opened.sink.remove_orphans(state.attempt))

@@ -13,7 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 from backfill_core.errors import BackfillError, ForeignCommit
-from backfill_core.job.job import Job, JobView
+from backfill_core.job.job import Job
+from backfill_core.job.view import JobView
 from backfill_core.protocol.actions import Acknowledge, Action, CancelWork, Finish, PollSource, Seal, StartWork
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.events import (

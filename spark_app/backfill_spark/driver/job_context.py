@@ -6,15 +6,29 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from backfill_api.spec.spec import Backfill
 from backfill_core import strategies
-from backfill_core.errors import BackfillError, SnapshotExpiredError, SourceReplacedError, StateMismatchError
+from backfill_core.errors import (
+    BackfillError,
+    InvalidSpecError,
+    SnapshotExpiredError,
+    SourceReplacedError,
+    StateMismatchError,
+)
 from backfill_core.job.owner import PREFIX, Claim, check_claim
 from backfill_core.job.state import JobState, check_same_spec
 from backfill_core.plugins import choose
-from backfill_core.protocol.strategy import Pinned, Strategy, StrategyPlugin
+from backfill_core.protocol.strategy import (
+    Opened,
+    OpenRequest,
+    Pinned,
+    PinVersion,
+    StoredProgress,
+    Strategy,
+    StrategyPlugin,
+)
 from backfill_core.protocol.work import FileRange
 from backfill_spark import sinks, sources
 from backfill_spark.jvm.failures import unexplained
@@ -47,7 +61,7 @@ class _Side(Protocol):
 class Plugins:
     """What a spec chooses."""
 
-    strategy: StrategyPlugin
+    strategy: StrategyPlugin[Any]
     source: sources.SourcePlugin
     sink: sinks.SinkPlugin
 
@@ -115,6 +129,11 @@ class JobContext:
                 context = _look(session, backfill, plugins)
             yield context
 
+    @property
+    def progress(self) -> StoredProgress | None:
+        """What the strategy stored, read by its own codec; None before the first commit."""
+        return None if self.state is None else self.plugins.strategy.decode(self.state.progress)
+
     def reopened(self) -> JobContext:
         """Look at the target again: another attempt committed since, or what was staged is gone."""
         return _look(self.spark, self.backfill, self.plugins)
@@ -128,7 +147,8 @@ class JobContext:
         spec = self.backfill.spec
         source, transform = _source(self.spark, self.backfill, self.plugins)
         with self.explained("the look at the source", source, transform):
-            pinned = _pin(source, self.state, spec.source.params.start_version)
+            request = self.plugins.strategy.open_request(self.progress)
+            pinned = _pin(source, request, spec.source.params.start_version)
             _check_transform(source, transform, self.backfill)
             if self.state is None:
                 transform.check_sample(source.read(_some_file(pinned)))
@@ -185,12 +205,19 @@ class OpenedJob(JobContext):
         with self.explained("making the target ready", self.sink):
             self.sink.prepare(self.transform.output_schema(self.spark, self.pinned.schema))
 
-    def strategy(self) -> Strategy:
-        """Return the job's strategy, as far as the target says it is."""
-        strategy = self.plugins.strategy.build(self.backfill.spec, _as_pinned(self.pinned, self.state))
-        if self.state is not None:
-            strategy.resume(self.state.progress, self.stored.txn_version)
-        return strategy
+    def strategy(self, *, proves_key: bool = False, key_proven: bool = False) -> Strategy:
+        """Return the job's strategy, as far as the target says it is; see `Opened`."""
+        table = self.pinned
+        pinned = Pinned(
+            version=table.version,
+            timestamp_ms=table.timestamp_ms,
+            table_id=table.table_id,
+            fingerprint=table.fingerprint,
+            rows=tuple(table.rows),
+            rows_live=table.live_rows,
+        )
+        opened = Opened(pinned, self.stored.txn_version, proves_key=proves_key, key_proven=key_proven)
+        return self.plugins.strategy.resume(self.backfill.spec, self.progress, opened)
 
     def comparison(
         self, *, source_version: int, target_version: int, done: tuple[tuple[int, int], ...] | None
@@ -295,46 +322,29 @@ def _some_file(pinned: PinnedTable) -> tuple[FileRange, ...]:
     return next(((FileRange(index, 0, rows, rows),) for index, rows in enumerate(pinned.rows) if rows), ())
 
 
-def _pin(source: Source, state: JobState | None, asked: int | None) -> PinnedTable:
-    """Pin the version that the snapshot is read from; once it was read, the one consumed last will do.
+def _pin(source: Source, request: OpenRequest, asked: int | None) -> PinnedTable:
+    """Pin the version that the strategy asks for; the spec's, or the newest, when it asks for none.
 
     Raises:
-        SnapshotExpiredError: neither is there.
+        SnapshotExpiredError: it is gone, and so is the one that would do.
         SourceReplacedError: another table is at the path.
+        InvalidSpecError: the strategy wants to read the source in a way that it does not offer.
     """
-    if state is None:
+    if not isinstance(request, PinVersion):
+        raise InvalidSpecError(
+            f"spec.strategy: {type(request).__name__} is not offered by the source.", hint="Use another strategy."
+        )
+    if request.version is None:
         return source.pin(asked)
     try:
-        return source.pin(state.progress["version"])
+        return source.pin(request.version)
     except SnapshotExpiredError:
-        if state.consumed in (None, state.progress["version"]):
+        if request.or_else is None:
             raise
-        pinned = source.pin(state.consumed)
-    if pinned.table_id != state.progress["tableId"]:
+        pinned = source.pin(request.or_else)
+    if pinned.table_id != request.table_id:
         raise SourceReplacedError(
-            f"{source.path} is another table than when version {state.progress['version']} was pinned.",
+            f"{source.path} is another table than when version {request.version} was pinned.",
             hint="It was dropped and made again: give the job another jobId and another target.",
         )
     return pinned
-
-
-def _as_pinned(pinned: PinnedTable, state: JobState | None) -> Pinned:
-    """Return the row index of a job; of a version that is gone, all of which was read, as the state remembers it."""
-    if state is None or pinned.version == state.progress["version"]:
-        return Pinned(
-            version=pinned.version,
-            timestamp_ms=pinned.timestamp_ms,
-            table_id=pinned.table_id,
-            fingerprint=pinned.fingerprint,
-            rows=tuple(pinned.rows),
-            rows_live=pinned.live_rows,
-        )
-    stored = state.progress
-    return Pinned(
-        version=stored["version"],
-        timestamp_ms=pinned.timestamp_ms,
-        table_id=stored["tableId"],
-        fingerprint=stored["fingerprint"],
-        rows=(stored["rows"],),
-        rows_live=stored.get("rowsLive", stored["rowsRead"]),
-    )

@@ -30,11 +30,12 @@ def verify_offline(
         state = context.state
         if state is None:
             raise StateMismatchError("the target has no state of this job.", hint="Run the job first.")
-        job, progress = context.open_job(), state.progress
+        job = context.open_job()
+        status = job.strategy().status
         compared = job.comparison(
-            source_version=progress["consumed"],
+            source_version=status.position,
             target_version=context.stored.table_version,
-            done=tuple((start, stop) for start, stop in progress["done"]) if progress["phase"] == "Snapshot" else None,
+            done=status.covered,
         )
         with job.jobs_explained():
             receipt = compared.receipt(epoch=state.epoch)

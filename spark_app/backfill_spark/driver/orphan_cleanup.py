@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from backfill_core.job.job import JobView
+from backfill_core.job.view import JobView
 from backfill_spark.crash_points import crash_point
 
 WAITS_EPOCHS = 10

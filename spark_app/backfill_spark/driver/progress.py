@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from backfill_api.spec.bounds import MESSAGE_MAX, count
 from backfill_api.status.progress import Progress, StepProgress
-from backfill_core.job.job import JobView
 from backfill_core.job.steps import Step
+from backfill_core.job.view import JobView
 from backfill_core.protocol.clock import Now
 from backfill_spark.control.wire import moment_words
 
@@ -32,7 +32,7 @@ def progress_of(view: JobView, moment: Now) -> Progress:
         splits_total=strategy.splits_done + strategy.splits_left,
         splits_done=strategy.splits_done,
         rows_per_second=count(strategy.rows_per_s),
-        consumed_version=strategy.consumed if strategy.phase != "Snapshot" else None,
+        consumed_version=strategy.consumed,
         head_version=None if strategy.head is None else strategy.head.version,
         lag_versions=strategy.lag_versions,
         lag_seconds=count(strategy.lag_ms // 1000),

@@ -206,7 +206,7 @@ class TestTheKeyIsProvenBetweenTheSnapshotAndTheChanges:
     """ADR 0013: a MERGE would hide two rows with one key, so none runs before."""
 
     def copied(self, **settings):
-        job = HandDriven(1_000_000, settings=JobSettings(proves_key=True, **settings))
+        job = HandDriven(1_000_000, settings=JobSettings(**settings), proves_key=True)
         job.head = Head(4, WALL_MS)
         job.let_pass(1.2)
         assert job.proofs == []

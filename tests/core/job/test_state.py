@@ -11,12 +11,15 @@ from support.tables.jobs import job
 from backfill_core.errors import StateMismatchError
 from backfill_core.job.controls import ALL, HISTORY, Controls
 from backfill_core.job.state import SIZE_MAX_BYTES, JobState, check_same_spec
+from backfill_core.phases.copy import SPANS_MAX
 from backfill_core.positions.intervals import IntervalSet
 from backfill_core.protocol.commands import Pause, Resume, Throttle
 from backfill_core.protocol.epochs import txn_version
 from backfill_core.protocol.receipt import Receipt, VnodeMismatch
-from backfill_core.protocol.strategy import Pinned
-from backfill_core.strategies.snapshot.strategy import SPANS_MAX, build
+from backfill_core.protocol.strategy import Opened, Pinned
+from backfill_core.strategies.snapshot.params import SnapshotSettings
+from backfill_core.strategies.snapshot.stored import decode
+from backfill_core.strategies.snapshot.strategy import SnapshotStrategy
 
 RECEIPT = Receipt(3, 9, 12, 100, 256, "ab", (VnodeMismatch(7, 5, 4),), 1.5, verified_ms=7)
 
@@ -93,22 +96,22 @@ class TestTheStateComesBackAsItWas:
 
     def test_a_hundred_thousand_files_in_two_thousand_spans_fit(self):
         """The largest state that the strategy lets come about, with every optional part in it."""
-        spec = job("/source", "/target").spec
         rows = (1_000_000,) * 100_000
         pinned = Pinned(9, 1, "0" * 36, "f" * 32, rows, sum(rows))
         split = 50_000_000
         spans = [[sum(rows) - at * split, sum(rows) - at * split + split - 1] for at in range(SPANS_MAX, 0, -1)]
-        stored = {"fingerprint": "f" * 32, "done": spans, "phase": "Snapshot", "rowsRead": 10**11, "splits": 10**5}
-        strategy = build(spec, pinned)
-        strategy.resume({**stored, "consumed": 9, "merging": None}, None)
+        opened, settings = Opened(pinned), SnapshotSettings(merges=True, filtered=False)
+        fresh = SnapshotStrategy(opened, settings).stored.encode()
+        stored = decode(fresh | {"done": spans, "rowsRead": 10**11, "splits": 10**5})
+        strategy = SnapshotStrategy(opened, settings, stored)
         wrong = tuple(VnodeMismatch(vnode, 10**9, 10**9) for vnode in range(256))
         state = JobState(
-            "n" * 63 + "/" + "n" * 253, "h" * 64, 999, 10**9, "Snapshot", strategy.to_json(), 9, 10**11, 10**11, 10**13,
+            "n" * 63 + "/" + "n" * 253, "h" * 64, 999, 10**9, "Snapshot", strategy.stored.encode(), 9, 10**11, 10**11, 10**13,
             Controls(HISTORY, 10**9, 10**13, 10**9, 10**6, HISTORY, 10**9, 10**6, 10**6, 10**6),
-            Receipt(9, 10**9, 10**9, 10**11, 256, "d" * 64, wrong, 1000.5, verified_ms=10**13), False, "d" * 16,
+            Receipt(9, 10**9, 10**9, 10**11, 256, "d" * 64, wrong, 1000.5, verified_ms=10**13), False, driver="d" * 16,
         )  # fmt: skip
 
-        assert len(strategy.done) == SPANS_MAX
+        assert len(strategy.status.covered) == SPANS_MAX
         assert len(state.encode().encode()) <= SIZE_MAX_BYTES
 
     def test_a_later_attempt_is_above_every_epoch_of_an_earlier_one(self):

@@ -9,20 +9,21 @@ from support.simulation.hand_driven import HandDriven
 from backfill_api.status.progress import Progress
 from backfill_core.job.job import JobSettings
 from backfill_core.job.state import JobState
-from backfill_core.job.steps import CATCH_UP, COPY, KEY_PROOF, RECEIPT, START, Facts, begin, scan_s
+from backfill_core.job.steps import CATCH_UP, COPY, KEY_PROOF, RECEIPT, START, begin, scan_s
 from backfill_core.pacing.eta import Eta
 from backfill_core.protocol.commands import Pause, Resume, Throttle
 from backfill_core.protocol.events import CommandReceived, Head, Tick, WorkFinished
 from backfill_core.protocol.receipt import Receipt
-from backfill_core.protocol.strategy import Pinned
+from backfill_core.protocol.strategy import Facts, Opened, Pinned
 from backfill_core.protocol.work import ApplyChanges, ChangesApplied, KeyProven, Verified, Verify
 from backfill_core.strategies.snapshot.params import SnapshotSettings
+from backfill_core.strategies.snapshot.stored import decode
 from backfill_core.strategies.snapshot.strategy import SnapshotStrategy
 from backfill_spark.driver.progress import progress_of
 
 WHOLE = (START, COPY, KEY_PROOF, CATCH_UP, RECEIPT)
 FILES = [1_000_000] * 20
-EVERYTHING = JobSettings(proves_key=True, verify_final=True)
+EVERYTHING = JobSettings(verify_final=True)
 
 
 def shown(job):
@@ -50,7 +51,7 @@ class Worked(HandDriven):
         for action in actions:
             work = getattr(action, "work", None)
             if isinstance(work, Verify):
-                receipt = Receipt(work.source_version, work.target_version, work.epoch, 1, 1, "", (), 1.0)
+                receipt = Receipt(work.position, work.target_version, work.epoch, 1, 1, "", (), 1.0)
                 self.due.append((self.now_s + self.takes_s, Verified(work.work_id, receipt)))
             elif isinstance(work, ApplyChanges):
                 self.due.append((self.now_s + self.takes_s, ChangesApplied(work.work_id, 1)))
@@ -69,7 +70,7 @@ class Worked(HandDriven):
 class TestPercentCoversTheWholeJob:
     def test_a_copy_that_is_done_is_not_the_job(self):
         """Where the proof and the receipt take most of the time, 100 percent after the copy would be a lie."""
-        job = Worked(*FILES, takes_s=30.0, settings=EVERYTHING)
+        job = Worked(*FILES, takes_s=30.0, settings=EVERYTHING, proves_key=True)
         job.head = Head(9, job.head.timestamp_ms)
         seen = through(job, seconds=150)
         copied = next(one for one in seen if one.step == KEY_PROOF)
@@ -87,7 +88,9 @@ class TestPercentCoversTheWholeJob:
         """Whatever comes: pauses, limits, a source that runs away, work that is slower than guessed."""
         for seed in range(20):
             rng = random.Random(seed)
-            job = Worked(*FILES[: rng.randint(1, 12)], takes_s=rng.choice([0.5, 9.0, 40.0]), settings=EVERYTHING)
+            job = Worked(
+                *FILES[: rng.randint(1, 12)], takes_s=rng.choice([0.5, 9.0, 40.0]), settings=EVERYTHING, proves_key=True
+            )
             percents = [0]
             for revision in range(1, 40):
                 command = rng.choice(
@@ -120,7 +123,7 @@ class TestPercentCoversTheWholeJob:
 
     def test_of_a_job_that_follows_is_whole_once_it_has_caught_up(self):
         """It has no end; a receipt is none of its steps."""
-        job = Worked(*FILES[:2], takes_s=1.0, follow=True, settings=replace(EVERYTHING, follows=True))
+        job = Worked(*FILES[:2], takes_s=1.0, follow=True, settings=replace(EVERYTHING, follows=True), proves_key=True)
         seen = through(job, seconds=30)
 
         assert (seen[-1].percent, seen[-1].step, seen[-1].phase) == (100, "", "Live")
@@ -138,7 +141,7 @@ class TestTheTimeThatIsLeft:
 
     def test_holds_every_step_that_is_to_come(self):
         """The sum of what each step has left."""
-        job = Worked(*FILES, takes_s=5.0, settings=EVERYTHING)
+        job = Worked(*FILES, takes_s=5.0, settings=EVERYTHING, proves_key=True)
         job.let_pass(12.0, split_s=2.0)
         seen = shown(job)
         left = sum(one.seconds_left or 0 for one in seen.steps)
@@ -203,14 +206,14 @@ class TestWhatAnEarlierReleaseWrote:
 
     def test_a_state_in_the_middle_of_catching_up_is_gone_on_with(self):
         """Its phase was called after a storage class of Delta."""
-        pinned = Pinned(3, 0, "table", "files", (10,), 10)
+        opened = Opened(Pinned(3, 0, "table", "files", (10,), 10))
         settings = SnapshotSettings(merges=True, filtered=False)
-        fresh = SnapshotStrategy(pinned, settings)
-        stored = fresh.to_json() | {"phase": "LogStore", "done": [[0, 10]], "rowsRead": 10, "consumed": 5}
-        fresh.resume(stored, None)
+        fresh = SnapshotStrategy(opened, settings).stored.encode()
+        early = fresh | {"phase": "LogStore", "done": [[0, 10]], "rowsRead": 10, "consumed": 5}
+        resumed = SnapshotStrategy(opened, settings, decode(early))
 
-        assert fresh.to_json()["phase"] == "CatchUp"
-        assert (fresh.done, fresh.consumed) == (None, 5)
+        assert resumed.stored.phase == "CatchUp"
+        assert (resumed.status.covered, resumed.status.consumed) == (None, 5)
 
 
 class TestWhatWasDoneBefore:

@@ -51,7 +51,7 @@ class TestAProofIsNotWaitedFor:
 
     def test_that_of_the_key(self):
         """The key check of a large table takes minutes, a stop a second."""
-        job = HandDriven(1_000_000, settings=JobSettings(proves_key=True))
+        job = HandDriven(1_000_000, proves_key=True)
         job.head = Head(4, WALL_MS)
         job.let_pass(1.2)
         while job.running:
@@ -64,7 +64,7 @@ class TestAProofIsNotWaitedFor:
 
     def test_a_pause_gives_it_time(self):
         """Who pauses goes on later, and may like to have it then."""
-        job = HandDriven(1_000_000, settings=JobSettings(proves_key=True))
+        job = HandDriven(1_000_000, proves_key=True)
         job.head = Head(4, WALL_MS)
         job.let_pass(1.2)
         while job.running:

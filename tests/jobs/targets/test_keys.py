@@ -100,7 +100,7 @@ class TestAKeyThatIsUnique:
         outcome = place.run(verify="Final")
 
         assert (outcome.reason, outcome.receipt.equal) == ("Complete", True)
-        proven = [seal.state["keyProven"] for seal in seals(place.target)]
+        proven = [seal.state["snapshot"]["keyProven"] for seal in seals(place.target)]
         assert (proven[0], proven[-1]) == (False, True)
 
 

@@ -4,7 +4,9 @@ from backfill_core.job.job import Job, JobSettings
 from backfill_core.job.state import JobState
 from backfill_core.protocol.commands import Pause, Stop
 from backfill_core.protocol.events import CommandReceived, Event, Head, WorkCancelled
-from backfill_core.strategies.snapshot.strategy import Pinned, SnapshotSettings, SnapshotStrategy
+from backfill_core.protocol.strategy import Opened, Pinned
+from backfill_core.strategies.snapshot.params import SnapshotSettings
+from backfill_core.strategies.snapshot.strategy import SnapshotStrategy
 from backfill_spark.driver.event_loop import Loop, now
 
 ROWS = (1000, 1000)
@@ -43,7 +45,9 @@ class NeverDone:
 def progress_after(pause):
     """Run a job until it is paused and quiet; return what happened and what was observed, in its order."""
     pinned = Pinned(3, now().wall_ms, "table", "files", ROWS, sum(ROWS))
-    strategy = SnapshotStrategy(pinned, SnapshotSettings(merges=True, filtered=False, follow=False, reads_ahead=True))
+    strategy = SnapshotStrategy(
+        Opened(pinned), SnapshotSettings(merges=True, filtered=False, follow=False, reads_ahead=True)
+    )
     story, commanded = [], []
 
     def observe(view):

@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from backfill_core.job.controls import Controls
-from backfill_core.job.job import Job, JobSettings, JobView
+from backfill_core.job.job import Job, JobSettings
 from backfill_core.job.state import JobState
+from backfill_core.job.view import JobView
 from backfill_core.protocol.actions import Acknowledge, Action, CancelWork, Finish, PollSource, Seal, StartWork
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.events import Event, Head, Sealed, SourcePolled, Tick, WorkCancelled, WorkFinished
+from backfill_core.protocol.strategy import Opened, Pinned
 from backfill_core.protocol.work import ApplyChanges, ProveKey, ReadSplit, SplitStaged, StagedFile
-from backfill_core.strategies.snapshot.strategy import Pinned, SnapshotSettings, SnapshotStrategy
+from backfill_core.strategies.snapshot.params import SnapshotSettings
+from backfill_core.strategies.snapshot.strategy import SnapshotStrategy
 
 STEP_S = 0.05
 WALL_MS = 1_700_000_000_000
@@ -26,6 +29,7 @@ class HandDriven:
         follow: bool = False,
         reads_ahead: bool = True,
         filtered: bool = False,
+        proves_key: bool = False,
         settings: JobSettings | None = None,
         controls: Controls | None = None,
     ) -> None:
@@ -43,6 +47,7 @@ class HandDriven:
         self.batches: list[ApplyChanges] = []
         self.looks: list[PollSource] = []
         self.seals = 0
+        self.states: list[str] = []
         self.sealed: list[tuple[float, int]] = []
         self.finish: Finish | None = None
         self.ends_when_cancelled = True
@@ -50,7 +55,8 @@ class HandDriven:
 
         pinned = Pinned(3, WALL_MS, "table", "files", rows, sum(rows))
         strategy = SnapshotStrategy(
-            pinned, SnapshotSettings(merges=True, filtered=filtered, follow=follow, reads_ahead=reads_ahead)
+            Opened(pinned, proves_key=proves_key),
+            SnapshotSettings(merges=True, filtered=filtered, follow=follow, reads_ahead=reads_ahead),
         )
         state = replace(JobState("a/b", "h", 1, 0, "Snapshot"), controls=controls or Controls())
         self.job = Job(state, strategy, settings or JobSettings(), self.now)
@@ -106,6 +112,7 @@ class HandDriven:
                         self.send(WorkCancelled(work_id))
                 case Seal():
                     self.seals += 1
+                    self.states.append(action.state)
                     self.sealed.append((self.now_s, sum(file.rows for file in action.files)))
                     self.send(Sealed(action.epoch, self.seals, 0.1))
                 case PollSource():

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
-from support.simulation.tables import CHANGELOG
+from support.simulation.tables import CHANGELOG, UPSERT
 
 from backfill_core.job.controls import ALL, HISTORY
 
@@ -64,6 +64,11 @@ class Scenario:
     def filters(self) -> bool:
         """Does the transform leave rows out? A changelog has none to leave out."""
         return self.filtered and self.mode != CHANGELOG
+
+    @property
+    def proves_key(self) -> bool:
+        """Is the key proven? In every other world, so that both ways are walked."""
+        return self.mode == UPSERT and self.seed % 2 == 0
 
 
 def scenario(strategy: str, modes: Sequence[str], seed: int) -> Scenario:

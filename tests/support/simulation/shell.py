@@ -277,7 +277,7 @@ class Shell:
         compared = self._world.target.commits[work.target_version]
         wanted, found = self._opened.wanted(work, StoredState.read(compared.state).progress), compared.rows
         wrong = () if wanted.kept_by(found) else (VnodeMismatch(0, wanted.rows.total(), found.total()),)
-        receipt = Receipt(work.source_version, work.target_version, work.epoch, found.total(), 1, "", wrong, 0.1)
+        receipt = Receipt(work.position, work.target_version, work.epoch, found.total(), 1, "", wrong, 0.1)
         return Verified(work.work_id, receipt)
 
 

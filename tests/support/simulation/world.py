@@ -18,7 +18,7 @@ from support.simulation.model import model_of
 from support.simulation.oracle import Oracle
 from support.simulation.scenario import Scenario
 from support.simulation.shell import Shell
-from support.simulation.tables import UPSERT, Target
+from support.simulation.tables import Target
 
 from backfill_core.job.job import JobSettings
 from backfill_core.job.state import JobState
@@ -60,8 +60,6 @@ class World:
         self.settings = JobSettings(
             seal_every=given.seal_every,
             verify_final=given.verify_final,
-            # Every other world, so that both ways are walked.
-            proves_key=given.mode == UPSERT and given.seed % 2 == 0,
         )
 
     # ------------------------------------------------------------------ time

@@ -2,6 +2,7 @@
 
 from backfill_api.spec.strategies.snapshot import SnapshotParams
 from backfill_core.protocol.strategy import StrategyPlugin
-from backfill_core.strategies.snapshot.strategy import build
+from backfill_core.strategies.snapshot.stored import decode, open_request, summarize
+from backfill_core.strategies.snapshot.strategy import resume
 
-STRATEGY = StrategyPlugin(name="Snapshot", params=SnapshotParams, build=build)
+STRATEGY = StrategyPlugin("Snapshot", SnapshotParams, decode, open_request, resume, summarize)

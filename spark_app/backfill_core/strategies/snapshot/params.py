@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from backfill_api.spec.spec import BackfillSpec
 from backfill_api.spec.strategies.snapshot import SnapshotParams
+from backfill_core.phases.copy import CopySettings
 
 READS_AHEAD_INTERVAL_MS = 1500
 
@@ -26,6 +27,11 @@ class SnapshotSettings:
     follow: bool = False
     reads_ahead: bool = True
     """May files be read ahead of a limit? What is kept ahead is a few seconds' worth, which slow barriers would wait for."""
+
+    @property
+    def copy(self) -> CopySettings:
+        """What of it the copy needs."""
+        return CopySettings(self.filtered, self.in_flight_max, self.split_target_s, self.reads_ahead)
 
     @classmethod
     def of(cls, spec: BackfillSpec) -> SnapshotSettings:

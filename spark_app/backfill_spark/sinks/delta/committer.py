@@ -24,8 +24,8 @@ from backfill_core.errors import (
     TargetNotEmptyError,
     TransientError,
 )
-from backfill_core.job.accounting import GONE_HINT
 from backfill_core.job.owner import OWNER_DOMAIN, Claim, check_claim, claimed, claims_in, released
+from backfill_core.phases.accounting import GONE_HINT
 from backfill_core.protocol.work import StagedFile
 from backfill_spark.delta.foreign_commits import commits_of_others
 from backfill_spark.delta.log import logged_files

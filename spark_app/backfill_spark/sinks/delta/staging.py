@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from backfill_core.errors import StagedFilesGoneError
-from backfill_core.job.accounting import GONE_HINT
+from backfill_core.phases.accounting import GONE_HINT
 from backfill_core.protocol.work import StagedFile
 from backfill_spark.jvm.errors import JAVA_ERRORS, is_a
 

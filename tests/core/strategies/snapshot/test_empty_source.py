@@ -2,18 +2,26 @@
 
 import pytest
 
-from backfill_core.pacing.throttle import TokenBucket
 from backfill_core.protocol.clock import Now
-from backfill_core.protocol.events import Head
-from backfill_core.protocol.strategy import Permits, WorkIds
-from backfill_core.strategies.snapshot.strategy import Pinned, SnapshotSettings, SnapshotStrategy
+from backfill_core.protocol.epochs import Epoch
+from backfill_core.protocol.events import BarrierPassed, Head, LimitSet, Sealed, SourcePolled
+from backfill_core.protocol.strategy import Opened, Permits, Pinned
+from backfill_core.strategies.snapshot.params import SnapshotSettings
+from backfill_core.strategies.snapshot.strategy import SnapshotStrategy
 
-OPEN = Permits(history=True, changes=True, at_barrier=True)
+EPOCH = Epoch(1, 1)
+OPEN = Permits(history=True, changes=True, checks=True, epoch=EPOCH, first_id=1)
 NOW = Now(1.0, 1000)
+SEALED = Sealed(1, 1, 0.1)
 
 
-def strategy(*rows, merges=True):
-    return SnapshotStrategy(Pinned(3, 0, "t", "f", rows, sum(rows)), SnapshotSettings(merges=merges, filtered=False))
+def strategy(*rows, rate=None):
+    """Return one at a barrier."""
+    opened = Opened(Pinned(3, 0, "t", "f", rows, sum(rows)))
+    made = SnapshotStrategy(opened, SnapshotSettings(merges=True, filtered=False))
+    made.on(LimitSet(rate, 1.0), NOW)
+    made.on(BarrierPassed(EPOCH, scheduled=True), NOW)
+    return made
 
 
 class TestNothingPending:
@@ -22,24 +30,24 @@ class TestNothingPending:
     def test_an_empty_source_is_complete_after_one_look_and_one_seal(self):
         """An empty table is a job like others, and must end."""
         empty = strategy()
-        empty.on_head(Head(3, 0), fresh=True)
-        bucket, work = empty.next_work(NOW, OPEN, TokenBucket.full(None, 0.0), WorkIds(1, 1))
-        _, commit = empty.prepare_commit(NOW, bucket, WorkIds(1, 1), release_all=True, may_merge=True)
-        empty.on_sealed(NOW)
+        empty.on(SourcePolled(Head(3, 0), fresh=True), NOW)
+        work = empty.propose(OPEN, NOW)
+        commit = empty.prepare_commit(EPOCH, OPEN, NOW)
+        empty.on(SEALED, NOW)
 
         assert work == ()
-        assert (commit.files, commit.dirty) == ((), True)
-        assert empty.complete
-        assert empty.to_json()["phase"] == "Live"
+        assert (commit.files, commit.changed) == ((), True)
+        assert empty.status.complete
+        assert empty.stored.phase == "Live"
 
     def test_a_head_that_was_seen_before_the_phase_began_proves_nothing(self):
         """R-SNAP-29: finished only when nothing is pending, and that must be looked at anew."""
         empty = strategy()
-        empty.on_head(Head(3, 0), fresh=False)
-        empty.prepare_commit(NOW, TokenBucket.full(None, 0.0), WorkIds(1, 1), release_all=True, may_merge=True)
-        empty.on_sealed(NOW)
+        empty.on(SourcePolled(Head(3, 0), fresh=False), NOW)
+        empty.prepare_commit(EPOCH, OPEN, NOW)
+        empty.on(SEALED, NOW)
 
-        assert not empty.complete
+        assert not empty.status.complete
 
 
 class TestWorkInFlightIsBounded:
@@ -47,25 +55,32 @@ class TestWorkInFlightIsBounded:
 
     def test_two_splits_at_a_time(self):
         """More splits would delay a pause, and fewer would leave cores idle."""
-        busy, ids = strategy(*[100_000] * 50), WorkIds(1, 1)
-        bucket, first = busy.next_work(NOW, OPEN, TokenBucket.full(None, 0.0), ids)
-        _, second = busy.next_work(NOW, OPEN, bucket, ids)
+        busy = strategy(*[100_000] * 50)
 
-        assert (len(first), len(second)) == (2, 0)
+        assert [one.work_id for one in busy.propose(OPEN, NOW)] == [1, 2]
+        assert busy.propose(OPEN, NOW) == ()
 
     @pytest.mark.parametrize(
-        ("rate", "slices"), [(1, 1), (1000, 1), (50_000, 1), (99_999, 1), (100_000, 2), (500_000, 2)]
+        ("rate", "ranges"), [(1, 1), (1000, 1), (50_000, 1), (99_999, 1), (100_000, 2), (500_000, 2)]
     )
-    def test_a_small_quota_is_one_slice(self, rate, slices):
-        """Each slice reads its whole file, so that cutting 50,000 rows in two reads twice as much."""
-        busy = strategy(*[3_125_000] * 64)
-        _, work = busy.next_work(NOW, OPEN, TokenBucket.full(rate, NOW.mono_s), WorkIds(1, 1))
+    def test_a_small_quota_is_one_sub_file_range(self, rate, ranges):
+        """Each range reads its whole file, so that cutting 50,000 rows in two reads twice as much."""
+        work = strategy(*[3_125_000] * 64, rate=rate).propose(OPEN, NOW)
 
-        assert [one.stop - one.start for one in work] == [rate // slices] * slices
+        assert [one.stop - one.start for one in work] == [rate // ranges] * ranges
         assert all(len(one.segments) == 1 for one in work)
 
-    def test_nothing_starts_against_the_gate(self):
-        """A paused job must not begin new reads."""
-        shut = Permits(history=False, changes=False, at_barrier=True)
+    def test_a_limit_admits_its_quota_at_scheduled_barriers_alone(self):
+        """A commit that comes early for a command must not bring another second's rows."""
+        limited = strategy(3_125_000, rate=1000)
+        limited.propose(OPEN, NOW)
+        later = Now(2.0, 2000)
+        limited.on(BarrierPassed(EPOCH.after(), scheduled=False), later)
 
-        assert strategy(10).next_work(NOW, shut, TokenBucket.full(None, 0.0), WorkIds(1, 1))[1] == ()
+        assert limited.propose(OPEN, later) == ()
+
+    def test_nothing_starts_without_a_permit(self):
+        """A paused job must not begin new reads."""
+        shut = Permits(history=False, changes=False, checks=False, epoch=EPOCH, first_id=1)
+
+        assert strategy(10).propose(shut, NOW) == ()

@@ -19,7 +19,7 @@ from backfill_api.spec.spec import BackfillSpec
 from backfill_core import strategies
 from backfill_core.job.state import JobState
 from backfill_core.protocol.events import Event, Head, SourcePolled
-from backfill_core.protocol.strategy import Pinned
+from backfill_core.protocol.strategy import Opened, Pinned, PinVersion, Strategy
 from backfill_core.protocol.work import ApplyChanges, ChangesApplied, ReadSplit, SplitStaged, StagedFile, Verify, Work
 
 COPYING, LAST = "Snapshot", "Live"
@@ -69,7 +69,7 @@ class SnapshotModel:
 
     def __init__(self, given: Scenario) -> None:
         """Make the source."""
-        self.mode, self.filtered = given.mode, given.filters
+        self.mode, self.filtered, self._proves_key = given.mode, given.filters, given.proves_key
         self._strategy = given.strategy
         self.table = VersionedTable(
             given.seed,
@@ -107,7 +107,11 @@ class SnapshotModel:
 
     def open(self, spec: BackfillSpec, stored: JobState | None, txn: int | None, wall_ms: int) -> OpenedSnapshot:
         """Pin the newest version, or the one that the state names."""
-        version = self.table.version if stored is None else stored.progress["version"]
+        plugin = strategies.discover()[self._strategy]
+        progress = None if stored is None else plugin.decode(stored.progress)
+        request = plugin.open_request(progress)
+        assert isinstance(request, PinVersion)
+        version = self.table.version if request.version is None else request.version
         files = self.table.layout(version)
         pinned = Pinned(
             version=version,
@@ -117,10 +121,8 @@ class SnapshotModel:
             rows=tuple(file.of for file in files),
             rows_live=sum(len(file.rows) for file in files),
         )
-        opened = OpenedSnapshot(self, version, strategies.discover()[self._strategy].build(spec, pinned))
-        if stored is not None:
-            opened.strategy.resume(stored.progress, txn)
-        return opened
+        opened = Opened(pinned, txn, proves_key=self._proves_key)
+        return OpenedSnapshot(self, version, plugin.resume(spec, progress, opened))
 
     # -------------------------------------------------------------- a stored state
     def expected(self, progress: Progress) -> Promise:
@@ -210,7 +212,7 @@ class SnapshotModel:
 class OpenedSnapshot:
     """One attempt at a pinned version."""
 
-    def __init__(self, model: SnapshotModel, version: int, strategy: Any) -> None:
+    def __init__(self, model: SnapshotModel, version: int, strategy: Strategy) -> None:
         """Take what was opened."""
         self.strategy = strategy
         self._model, self._version = model, version
@@ -245,7 +247,7 @@ class OpenedSnapshot:
 
     def wanted(self, work: Verify, progress: Progress) -> Promise:
         """See `Opened`; the work alone says what is compared."""
-        return Promise(self._model.rows_of(self._version, work.done, work.source_version))
+        return Promise(self._model.rows_of(self._version, work.covered, work.position))
 
 
 MODEL = SnapshotModel

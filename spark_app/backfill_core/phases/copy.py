@@ -1,0 +1,239 @@
+"""Copying: the rows of one pinned version in splits of any size and order, under a limit or without one.
+
+The row index: files of the version in path order, rows numbered by prefix sums. What is done is a set of intervals of it,
+so splits may be retried and committed in any order (R-SNAP-6, R-SNAP-37).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from backfill_core.pacing.eta import RateMeter
+from backfill_core.pacing.sizing import SplitSizer, split_span, tapered
+from backfill_core.pacing.throttle import TokenBucket
+from backfill_core.phases.prefetch import RATE_MIN, ChargePolicy
+from backfill_core.phases.split_tracker import Splits
+from backfill_core.positions.file_ranges import file_ranges
+from backfill_core.positions.intervals import IntervalSet
+from backfill_core.protocol.clock import Now
+from backfill_core.protocol.epochs import Epoch
+from backfill_core.protocol.events import LimitSet
+from backfill_core.protocol.strategy import Permits
+from backfill_core.protocol.work import ReadSplit, SplitStaged, StagedFile
+
+FIRST_SPLIT_ROWS = 300_000
+"""Few: a JVM that has just started takes seven times as long for them as later, and the user waits for the first commit."""
+
+SPLIT_ROWS_MIN = 50_000
+SPLIT_ROWS_MAX = 50_000_000
+SPANS_MAX = 2000
+"""Bound of the interval set: 2,000 spans are at most 48 KiB of JSON. Splits fill the lowest gap first, so
+only cancelled or failed ones fragment it; beyond the bound only the first gap is worked on."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopySettings:
+    """How a copy runs; none of it changes the result."""
+
+    filtered: bool
+    """The transform drops rows, so files do not tell how many rows were read."""
+
+    in_flight_max: int
+    split_target_s: float
+    reads_ahead: bool
+    """May files be read before a limit admits their rows?"""
+
+
+class Copy:
+    """The splits of one pinned version, from their choice to their commit."""
+
+    def __init__(self, rows: Sequence[int], settings: CopySettings) -> None:
+        """Begin at the start of the row index; `rows` are those of each file."""
+        self._settings = settings
+        self._prefix = [0, *itertools.accumulate(rows)]
+        self.total = self._prefix[-1]
+        self.sealed = IntervalSet()
+        self.prepared = IntervalSet()
+        self.complete = not self.total
+        """Was every row handed to a commit? Durable only when that is."""
+
+        self.rows = self.rows_sealed = 0
+        """Rows of the files of the snapshot: handed to a commit, and durable."""
+
+        self.splits = 0
+        self.revision = 0
+        """Grows with each change of what is stored."""
+
+        self._splits = Splits(filtered=settings.filtered)
+        self._bucket = TokenBucket.full(None, 0.0)
+        self._bucket_set = self._barrier_passed = self._limited = False
+        self.rate_limit: int | None = None
+        self.held = False
+        """May no split start? Then there is no rate and no time left to tell."""
+
+        self.meter = RateMeter()
+        self._sizer = SplitSizer(
+            target_s=settings.split_target_s,
+            rows=FIRST_SPLIT_ROWS,
+            rows_min=SPLIT_ROWS_MIN,
+            rows_max=SPLIT_ROWS_MAX,
+        )
+
+    def resume(self, done: IntervalSet, rows: int, splits: int) -> None:
+        """Go on from what an earlier attempt committed."""
+        self.sealed = self.prepared = done
+        self.complete = done.size == self.total
+        self.rows = self.rows_sealed = rows
+        self.splits = splits
+
+    # -------------------------------------------------------------- what there is
+    @property
+    def rows_left(self) -> int:
+        """Rows of the row index that are not durable."""
+        return self.total - self.sealed.size
+
+    @property
+    def rows_per_split(self) -> int:
+        """Rows that the next split without a limit should have."""
+        return self._sizer.rows_per_split
+
+    @property
+    def all_staged(self) -> bool:
+        """Is all that is missing staged, so that a commit completes the copy?"""
+        return bool(self._splits.staged) and not self._splits.running and self._first_gap() is None
+
+    # -------------------------------------------------------------- events
+    def set_limit(self, limit: LimitSet, now: Now) -> None:
+        """Limit the rows per second; the first limit begins with one second's rows."""
+        if self._bucket_set:
+            self._bucket = self._bucket.with_rate(limit.rows_per_s, now.mono_s)
+        else:
+            self._bucket, self._bucket_set = TokenBucket.full(limit.rows_per_s, now.mono_s, limit.burst_s), True
+
+    def pass_barrier(self) -> None:
+        """A limit admits one epoch's quota when a barrier passes."""
+        self._barrier_passed = True
+
+    def finish(self, result: SplitStaged, now: Now) -> None:
+        """Take a finished split; it waits for the next commit."""
+        if result.work_id not in self._splits.running:
+            return
+        self._bucket, one = self._splits.finish(result.work_id, result.files, now.mono_s, self._bucket)
+        if one.charged is ChargePolicy.NEVER and not self._limited:
+            self._sizer = self._sizer.observe(one.rows, now.mono_s - one.since_s)
+
+    def lose(self, work_id: int) -> None:
+        """Forget a split: its rows are read again."""
+        self._splits.running.pop(work_id, None)
+
+    # -------------------------------------------------------------- choosing work
+    def propose(self, permits: Permits, ids: Iterator[int], now: Now) -> tuple[ReadSplit, ...]:
+        """Choose the splits that start now."""
+        at_barrier, self._barrier_passed = self._barrier_passed, False
+        self.rate_limit = self._bucket.rate_per_s
+        self._limited = self.rate_limit is not None
+        self._hold(now, held=not permits.history)
+        if self._limited and permits.history:
+            if at_barrier:
+                # A barrier that commits nothing admits its share too: the next commit takes it along.
+                self._bucket = self._splits.admit(now.mono_s, self._bucket, held=False)
+            ahead = self._read_ahead(permits.epoch, ids, now)
+            if self._splits.anything_ahead:
+                # Sub-file ranges would be made from what the buffer leaves in the bucket, each for a look at its whole file.
+                return ahead
+        # Under a limit two epochs' quotas overlap: one being read, one waiting for its barrier.
+        in_flight_max = self._settings.in_flight_max
+        slots = in_flight_max * (2 if self._limited else 1) - len(self._splits.running)
+        if not permits.history or slots <= 0 or (self._limited and not at_barrier):
+            return ()
+        policy = ChargePolicy.WHEN_STARTED if self._limited else ChargePolicy.NEVER
+        work: list[ReadSplit] = []
+        for rows in self._rows_wanted(now, min(slots, in_flight_max)):
+            gap = self._first_gap()
+            span = None if gap is None or rows < 1 else split_span(self._prefix, gap, rows, exact=self._limited)
+            if span is None:
+                break
+            self._bucket = self._bucket.take(span[1] - span[0], now.mono_s)
+            work.append(self._begin(span, (), policy, permits.epoch, next(ids), now))
+        return tuple(work)
+
+    def _hold(self, now: Now, *, held: bool) -> None:
+        """Stop the clock of the rate while history is held."""
+        if self.held and not held:
+            self.meter = self.meter.restarted(now.mono_s)
+        self.held = held
+
+    def _begin(
+        self,
+        span: tuple[int, int],
+        boundaries: tuple[int, ...],
+        policy: ChargePolicy,
+        epoch: Epoch,
+        work_id: int,
+        now: Now,
+    ) -> ReadSplit:
+        start, stop = span
+        split = ReadSplit(work_id, file_ranges(self._prefix, start, stop), start, stop, epoch.number, boundaries)
+        return self._splits.begin(split, now.mono_s, policy)
+
+    def _read_ahead(self, epoch: Epoch, ids: Iterator[int], now: Now) -> tuple[ReadSplit, ...]:
+        """Start whole files at any moment, while less than some seconds' worth is buffered; see `prefetch`."""
+        if (self.rate_limit or 0) < RATE_MIN or not self._settings.reads_ahead:
+            return ()
+        splits, in_flight_max = self._splits, self._settings.in_flight_max
+        work: list[ReadSplit] = []
+        while len(splits.reading_ahead) < in_flight_max and len(splits.running) < 2 * in_flight_max:
+            gap, under_way = self._first_gap(), sum(one.rows for one in splits.reading_ahead)
+            found = gap and splits.buffer.next_split(
+                self._prefix, gap, under_way=under_way, bucket=self._bucket, now_s=now.mono_s
+            )
+            if not found:
+                break
+            span, boundaries = found
+            work.append(self._begin(span, boundaries, ChargePolicy.WHEN_SEALED, epoch, next(ids), now))
+        return tuple(work)
+
+    def _rows_wanted(self, now: Now, slots: int) -> list[int]:
+        if self._limited:
+            quota = int(self._bucket.available(now.mono_s))
+            # A sub-file range costs a job and a look at its whole file, however few rows it has: no more of them than will do.
+            slots = min(slots, max(1, quota // SPLIT_ROWS_MIN))
+            return [len(range(slot, quota, slots)) for slot in range(slots)] if quota > 0 else []
+        left = self.total - self._splits.taken(self.prepared).size
+        rows = tapered(self._sizer.rows_per_split, left, slots=self._settings.in_flight_max)
+        return [max(SPLIT_ROWS_MIN, rows)] * slots
+
+    def _first_gap(self) -> tuple[int, int] | None:
+        taken = self._splits.taken(self.prepared)
+        if len(taken) > SPANS_MAX and self._splits.running:
+            return None
+        return taken.first_gap(0, self.total)
+
+    # -------------------------------------------------------------- committing
+    def prepare_commit(self, epoch: Epoch, permits: Permits, now: Now) -> tuple[StagedFile, ...]:
+        """Hand over what is finished; under a limit sub-file ranges one epoch later, so that slow reads do not bunch.
+
+        The quota of epoch e starts with e's first moment and is committed by the barrier that closes e + 1:
+        a read may take up to two epochs before the committed rate shows it. What was read ahead has its own pace.
+        """
+        held = permits.history_held
+        self._bucket = self._splits.admit(now.mono_s, self._bucket, held=held)
+        ready = self._splits.take_ready(epoch.number if self._limited and not held else None)
+        files = tuple(file for one in ready for file in one.files)
+        for one in ready:
+            self.prepared = self.prepared.add(one.start, one.stop)
+        self.rows += sum(file.rows for file in files)
+        self.splits += sum(one.last for one in ready)
+        self.revision += bool(ready)
+        self.complete = self.complete or self.prepared.size == self.total
+        return files
+
+    def seal(self, now: Now) -> None:
+        """What was prepared last is durable."""
+        sealed_rows = self.prepared.size - self.sealed.size
+        self.sealed = self.prepared
+        if sealed_rows:
+            self.meter = self.meter.observe(sealed_rows, now.mono_s)
+        self.rows_sealed = self.rows

@@ -1,0 +1,264 @@
+"""Replay: the versions after the pinned one, in batches, until the target has caught up and beyond.
+
+The batch of changes, where it is merged (Upsert):
+
+batch       event                                       then
+---------   -----------------------------------------   ------------------------------------------------------------
+None        a commit is prepared, versions are pending  Announced: the commit says which MERGE the next epoch is
+Announced   the commit is durable, changes may start    Running
+Announced   a later commit is prepared                  Announced anew under a later epoch; None when changes are held
+Running     its work finished                           Applied
+Running     its work is lost                            None: it is announced anew, later commits have outrun its number
+Applied     a commit is prepared                        None: `consumed` grows; the batch is judged once that is durable
+
+Where it is staged like a split (Append, Changelog), nothing is announced: None -> Running as soon as versions are pending.
+An attempt that finds an announced MERGE in the target knows that its versions are consumed; one that does not does it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from backfill_core.pacing.convergence import STEPS_WATCHED, STUCK, PendingLimit
+from backfill_core.pacing.sizing import BatchSizer
+from backfill_core.protocol.clock import Now
+from backfill_core.protocol.epochs import Epoch
+from backfill_core.protocol.events import Head, SourcePolled
+from backfill_core.protocol.strategy import Permits
+from backfill_core.protocol.work import ApplyChanges, ChangesApplied
+
+FIRST_BATCH_VERSIONS = 32
+BATCH_VERSIONS_MAX = 4096
+TIMES_MAX = 1000
+"""Commit times of seen versions that are kept for the lag in seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The versions `(after, upto]`."""
+
+    after: int
+    upto: int
+    txn: int
+    """Transaction version of its MERGE; 0 where it is staged."""
+
+    whole: bool
+    """Does it take everything that was pending when it was planned?"""
+
+    left: int = 0
+    """Versions that were pending then and are not in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """A commit says that the next transaction of the job is the MERGE of this batch."""
+
+    batch: Batch
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """Its work is under way."""
+
+    batch: Batch
+    work_id: int
+    since_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """Its rows are merged, or staged; no commit says so yet."""
+
+    batch: Batch
+    result: ChangesApplied
+
+
+ChangeBatch = Announced | Running | Applied | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    at_s: float
+    upto: int
+    head: int
+
+
+class Replay:
+    """The changes of a versioned source, from their choice to their commit."""
+
+    def __init__(self, consumed: int, *, merges: bool, follow: bool, batch_target_s: float) -> None:
+        """Begin after a version; `merges`: changes are merged, else staged like splits."""
+        self.consumed = consumed
+        self.batch: ChangeBatch = None
+        self.head: Head | None = None
+        self.caught_up = False
+        self.revision = 0
+        """Grows with each change of what is stored, or must be committed."""
+
+        self.pending_limit = PendingLimit(limit=None, lags=())
+        self._merges, self._follow = merges, follow
+        self._fresh = False
+        """Was the source polled since the snapshot is complete?"""
+
+        self._first_head: Head | None = None
+        self._times: dict[int, int] = {}
+        self._committing: Batch | None = None
+        """Part of a commit that is not durable yet."""
+
+        self._sizer = BatchSizer(batch_target_s, FIRST_BATCH_VERSIONS, BATCH_VERSIONS_MAX)
+        self._steps: tuple[_Step, ...] = ()
+
+    # -------------------------------------------------------------- what there is
+    @property
+    def merging(self) -> bool:
+        """Is a MERGE running, so that commits must wait?"""
+        return self._merges and isinstance(self.batch, Running)
+
+    @property
+    def idle(self) -> bool:
+        """Is no batch on its way?"""
+        return self.batch is None
+
+    @property
+    def applied(self) -> bool:
+        """Does a finished batch wait for its commit?"""
+        return isinstance(self.batch, Applied)
+
+    @property
+    def announced(self) -> Batch | None:
+        """The batch that the next commit must announce."""
+        return self.batch.batch if isinstance(self.batch, Announced | Running) and self._merges else None
+
+    def wants_announcement(self, *, dirty: bool) -> bool:
+        """Would a commit begin the next batch, or end the catching up?"""
+        return not self.caught_up and self.batch is None and self._fresh and (self._merges or dirty)
+
+    @property
+    def lag_versions(self) -> int:
+        """Versions that are known and not consumed."""
+        return 0 if self.head is None else max(0, self.head.version - self.consumed)
+
+    def consumed_ms(self) -> int | None:
+        """Commit time of what is consumed, as far as a poll showed it."""
+        return self._times.get(self.consumed)
+
+    @property
+    def version_s(self) -> float | None:
+        """Seconds that a version took in the newest batches; None before the first."""
+        return self._sizer.version_s
+
+    @property
+    def versions_per_s(self) -> float:
+        """How fast the source makes new versions."""
+        first, head = self._first_head, self.head
+        seconds = 0.0 if first is None or head is None else (head.timestamp_ms - first.timestamp_ms) / 1000
+        return (head.version - first.version) / seconds if first and head and seconds > 0 else 0.0
+
+    # -------------------------------------------------------------- events
+    def poll(self, event: SourcePolled) -> None:
+        """Learn of the newest version."""
+        self.head = head = event.head
+        self._first_head = self._first_head or head
+        self._fresh = self._fresh or event.fresh
+        self._times = {version: ms for version, ms in self._times.items() if version >= self.consumed}
+        if len(self._times) < TIMES_MAX:
+            self._times[head.version] = head.timestamp_ms
+
+    def forget_polls(self) -> None:
+        """What was seen so far is not fresh any more."""
+        self._fresh = False
+
+    def finish(self, result: ChangesApplied, now: Now) -> None:
+        """Take a finished batch; it waits for the next commit."""
+        if isinstance(self.batch, Running) and self.batch.work_id == result.work_id:
+            batch, since_s = self.batch.batch, self.batch.since_s
+            self.batch = Applied(batch, result)
+            self.revision += 1
+            self._sizer = self._sizer.observe(batch.upto - batch.after, now.mono_s - since_s)
+
+    def lose(self, work_id: int) -> None:
+        """Forget a batch; a MERGE is announced anew."""
+        if isinstance(self.batch, Running) and self.batch.work_id == work_id:
+            self.batch = None
+            self.revision += 1
+
+    # -------------------------------------------------------------- choosing work
+    def propose(self, permits: Permits, ids: Iterator[int], now: Now, *, dirty: bool) -> tuple[ApplyChanges, ...]:
+        """Choose the batch that starts now; a MERGE only once its announcement is durable."""
+        match self.batch:
+            case _ if not permits.changes:
+                batch = None
+            case Announced(batch=announced) if not dirty:
+                batch = announced
+            case None if not self._merges:
+                batch = self._plan(0)
+            case _:
+                batch = None
+        if batch is None:
+            return ()
+        work = ApplyChanges(next(ids), batch.after, batch.upto, permits.epoch.number, batch.txn)
+        self.batch = Running(batch, work.work_id, now.mono_s)
+        return (work,)
+
+    def _plan(self, txn: int) -> Batch | None:
+        head = self.head
+        if head is None or (self.caught_up and not self._follow):
+            return None
+        if head.version <= self.consumed:
+            if self._fresh and not self.caught_up:
+                self._catch_up()
+            return None
+        upto = min(head.version, self.consumed + self._sizer.versions)
+        whole = upto == head.version and self._fresh
+        return Batch(self.consumed, upto, txn, whole=whole, left=head.version - upto)
+
+    def _catch_up(self) -> None:
+        self.caught_up = True
+        self.revision += 1
+
+    # -------------------------------------------------------------- committing
+    def take_applied(self) -> ChangesApplied | None:
+        """Hand the applied batch to a commit."""
+        if not isinstance(self.batch, Applied):
+            return None
+        batch, result = self.batch.batch, self.batch.result
+        self.batch, self._committing, self.consumed = None, batch, batch.upto
+        if batch.whole and not self.caught_up:
+            self._catch_up()
+        return result
+
+    def announce(self, epoch: Epoch | None) -> bool:
+        """Say which MERGE is the transaction of an epoch; None: none may start, and what was announced is taken back."""
+        if not self._merges or isinstance(self.batch, Running | Applied):
+            return False
+        planned = None if epoch is None else self._plan(epoch.txn_version)
+        if planned is not None or self.batch is not None:
+            self.revision += 1
+        self.batch = None if planned is None else Announced(planned)
+        return planned is not None
+
+    def seal(self, now: Now) -> None:
+        """What was prepared last is durable: judge the batch in it.
+
+        Before the job has caught up all that is pending counts. Afterwards what came while a batch ran is no lag: the
+        next one takes it. What counts then is what a batch had to leave.
+        """
+        batch, self._committing = self._committing, None
+        if batch is None or self.head is None:
+            return
+        lag = batch.left if self.caught_up else max(0, self.head.version - batch.upto)
+        self.pending_limit = self.pending_limit.step(lag, batch.upto - batch.after)
+        self._steps = (*self._steps[-STEPS_WATCHED:], _Step(now.mono_s, batch.upto, self.head.version))
+
+    def divergence(self) -> tuple[str, ...]:
+        """Name both rates when the lag does not fall."""
+        first, last = (self._steps[0], self._steps[-1]) if self._steps else (None, None)
+        if not self.pending_limit.non_convergent or first is None or last is None or last.at_s <= first.at_s:
+            return ()
+        seconds = last.at_s - first.at_s
+        made, applied = (last.head - first.head) / seconds, (last.upto - first.upto) / seconds
+        words = (
+            f"{STUCK} over {STEPS_WATCHED} batches: the source makes {made:.2g} versions/s, {applied:.2g} are applied"
+        )
+        return (words,)

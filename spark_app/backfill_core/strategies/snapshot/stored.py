@@ -1,0 +1,157 @@
+"""What Snapshot stores in the target: a typed value, and its JSON form.
+
+Earlier releases stored the phase `CatchUp` as `LogStore`, and no number of live rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from backfill_core.errors import StateMismatchError
+from backfill_core.positions.intervals import IntervalSet
+from backfill_core.protocol.strategy import OpenRequest, Pinned, PinVersion, StoredSummary
+
+SNAPSHOT, CATCH_UP, LIVE = "Snapshot", "CatchUp", "Live"
+PHASES = {name: name for name in (SNAPSHOT, CATCH_UP, LIVE)} | {"LogStore": CATCH_UP}
+
+
+@dataclass(frozen=True, slots=True)
+class AnnouncedMerge:
+    """A MERGE that the commit announced: it happened if the target knows its transaction version."""
+
+    upto: int
+    txn: int
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotStored:
+    """Everything that a new attempt needs; bounded, whatever the size of the table."""
+
+    version: int
+    table_id: str
+    fingerprint: str
+    rows: int
+    """Of the row index, deleted ones included."""
+
+    rows_read: int
+    """Committed in files of the snapshot."""
+
+    rows_live: int | None
+    splits: int
+    files: int
+    phase: str
+    done: IntervalSet
+    consumed: int
+    merging: AnnouncedMerge | None
+    key_proven: bool
+    """Was the key proven unique, in the source or in the target? Nothing is merged before, where it must be."""
+
+    def encode(self) -> dict[str, Any]:
+        """Return the JSON value."""
+        merging = self.merging
+        return {
+            "version": self.version,
+            "tableId": self.table_id,
+            "fingerprint": self.fingerprint,
+            "rows": self.rows,
+            "rowsRead": self.rows_read,
+            "rowsLive": self.rows_live,
+            "splits": self.splits,
+            "files": self.files,
+            "phase": self.phase,
+            "done": self.done.to_json(),
+            "consumed": self.consumed,
+            "merging": None if merging is None else {"upto": merging.upto, "txn": merging.txn, "whole": merging.whole},
+            "keyProven": self.key_proven,
+        }
+
+    @property
+    def consumed_version(self) -> int | None:
+        """The version that the target is complete up to; None while rows of the snapshot are missing."""
+        return None if self.phase == SNAPSHOT else self.consumed
+
+    def recall(self, pinned: Pinned) -> Pinned:
+        """Return the pinned version of the job; of one that is gone, all of which was read, what the state remembers."""
+        if pinned.version == self.version:
+            return pinned
+        live = self.rows_read if self.rows_live is None else self.rows_live
+        return replace(
+            pinned,
+            version=self.version,
+            table_id=self.table_id,
+            fingerprint=self.fingerprint,
+            rows=(self.rows,),
+            rows_live=live,
+        )
+
+
+def decode(value: Mapping[str, Any]) -> SnapshotStored:
+    """Read what `SnapshotStored.encode` returned.
+
+    Raises:
+        StateMismatchError: names the first field that does not fit.
+    """
+    merging = value.get("merging")
+    phase = _field(value, "phase", str)
+    if phase not in PHASES:
+        raise _unfit("phase", phase)
+    try:
+        done = IntervalSet.from_json(value.get("done"))
+    except ValueError:
+        raise _unfit("done", value.get("done")) from None
+    return SnapshotStored(
+        version=_field(value, "version", int),
+        table_id=_field(value, "tableId", str),
+        fingerprint=_field(value, "fingerprint", str),
+        rows=_field(value, "rows", int),
+        rows_read=_field(value, "rowsRead", int),
+        rows_live=_field(value, "rowsLive", int) if value.get("rowsLive") is not None else None,
+        splits=_field(value, "splits", int),
+        files=_field(value, "files", int),
+        phase=PHASES[phase],
+        done=done,
+        consumed=_field(value, "consumed", int),
+        merging=None if merging is None else _merging(merging),
+        key_proven=value.get("keyProven") is True,
+    )
+
+
+def _merging(value: Any) -> AnnouncedMerge:
+    if not isinstance(value, dict):
+        raise _unfit("merging", value)
+    return AnnouncedMerge(
+        _field(value, "upto", int, "merging."), _field(value, "txn", int, "merging."), value.get("whole") is True
+    )
+
+
+def _field(value: Mapping[str, Any], name: str, kind: type, inside: str = "") -> Any:
+    found = value.get(name)
+    if type(found) is not kind:
+        raise _unfit(inside + name, found)
+    return found
+
+
+def _unfit(name: str, found: object) -> StateMismatchError:
+    return StateMismatchError(
+        f"the target's state does not fit this release: snapshot.{name} is {str(found)[:80]!r}.",
+        hint="Use the release that wrote it, or another target.",
+    )
+
+
+def open_request(stored: SnapshotStored | None) -> OpenRequest:
+    """Pin the version of the state; once all of it was read, the one consumed last will do."""
+    if stored is None:
+        return PinVersion()
+    consumed = stored.consumed_version
+    return PinVersion(stored.version, None if consumed == stored.version else consumed, stored.table_id)
+
+
+def summarize(stored: SnapshotStored) -> StoredSummary:
+    """Say how far the job is; how many rows the filter left out is known once every row had its turn."""
+    live = stored.rows_live
+    known = stored.phase != SNAPSHOT and live is not None
+    left_out = (live or 0) - stored.rows_read if known else None
+    return StoredSummary(stored.phase, stored.rows if live is None else live, left_out)

@@ -1,0 +1,109 @@
+"""How far a snapshot backfill is, for people and for the operator."""
+
+from __future__ import annotations
+
+import itertools
+
+from backfill_core.pacing.eta import Eta, estimate
+from backfill_core.pacing.retention import warn, warn_short
+from backfill_core.phases.copy import Copy
+from backfill_core.phases.replay import Replay, Running
+from backfill_core.protocol.clock import Now
+from backfill_core.protocol.strategy import Facts, Pinned, StrategyView
+from backfill_core.strategies.snapshot.params import SnapshotSettings
+from backfill_core.strategies.snapshot.stored import SNAPSHOT
+
+GRID_CELLS_MAX = 64
+
+
+def of(
+    pinned: Pinned, copy: Copy, replay: Replay, settings: SnapshotSettings, phase: str, now: Now, *, proving: bool
+) -> StrategyView:
+    """Return one look at the machine."""
+    left, lag = copy.rows_left, replay.lag_versions
+    moving = bool(left) and not copy.held
+    eta = estimate(left, copy.meter) if left else None
+    shown = eta if moving else None
+    # The commit time of what is consumed, as far as it is known: that of the pinned version or of a poll.
+    consumed_ms = replay.consumed_ms()
+    since_ms = pinned.timestamp_ms if consumed_ms is None else consumed_ms
+    filtered = _rows_filtered(pinned, copy, settings)
+    return StrategyView(
+        phase=phase,
+        rows_total=pinned.rows_live,
+        rows_done=copy.rows_sealed + filtered,
+        rows_filtered=filtered,
+        splits_done=copy.splits,
+        splits_left=-(-left // max(1, copy.rows_per_split)),
+        consumed=replay.consumed if phase != SNAPSHOT else None,
+        head=replay.head,
+        lag_versions=lag,
+        lag_ms=max(0, now.wall_ms - since_ms) if lag else 0,
+        rows_per_s=copy.meter.rows_per_s if moving else 0.0,
+        eta_s=None if shown is None else shown.seconds,
+        eta_low_s=None if shown is None else shown.low,
+        eta_high_s=None if shown is None else shown.high,
+        caught_up=replay.caught_up,
+        non_convergent=replay.pending_limit.non_convergent,
+        grid=_grid(copy),
+        reason=_reason(replay, settings, phase, proving=proving),
+        facts=_facts(pinned, copy, replay, eta),
+        warnings=(*_warnings(pinned, copy, replay, phase, now, shown), *replay.divergence()),
+    )
+
+
+def _facts(pinned: Pinned, copy: Copy, replay: Replay, eta: Eta | None) -> Facts:
+    return Facts(
+        rows=copy.total,
+        rows_left=copy.rows_left,
+        copy=eta,
+        rows_per_s=copy.meter.rows_per_s,
+        versions_done=replay.consumed - pinned.version,
+        versions_left=replay.lag_versions,
+        version_s=replay.version_s,
+        versions_per_s=replay.versions_per_s,
+    )
+
+
+def _rows_filtered(pinned: Pinned, copy: Copy, settings: SnapshotSettings) -> int:
+    """Return the rows of the source that were read and are not in the target, as the row index tells: each has its turn."""
+    if not settings.filtered or not copy.total:
+        return 0
+    return max(0, pinned.rows_live * copy.sealed.size // copy.total - copy.rows_sealed)
+
+
+def _warnings(pinned: Pinned, copy: Copy, replay: Replay, phase: str, now: Now, eta: Eta | None) -> tuple[str, ...]:
+    """Say in time that what is still needed will be gone; after catching up only what is known to be old counts."""
+    since_ms, head = replay.consumed_ms(), replay.head
+    if since_ms is None and not replay.caught_up:
+        since_ms = pinned.timestamp_ms
+    if head is None or since_ms is None:
+        return ()
+    words = warn(replay.consumed, since_ms, head.version, head.kept_s, now.wall_ms)
+    if words is None and phase == SNAPSHOT:
+        paces = [copy.rows_left / copy.rate_limit] if copy.rate_limit else []
+        longest_s = max([*paces, *([] if eta is None else [eta.seconds])], default=None)
+        words = warn_short(longest_s, head.kept_s)
+    return () if words is None else (words,)
+
+
+def _grid(copy: Copy) -> tuple[int, ...]:
+    total = copy.total
+    cells = min(GRID_CELLS_MAX, total)
+    edges = [total * cell // cells for cell in range(cells + 1)] if cells else [0]
+    return tuple(
+        100 * (stop - start - copy.sealed.gaps(start, stop).size) // (stop - start)
+        for start, stop in itertools.pairwise(edges)
+    )
+
+
+def _reason(replay: Replay, settings: SnapshotSettings, phase: str, *, proving: bool) -> str:
+    if phase == SNAPSHOT:
+        return ""
+    if proving:
+        return "proving that each key stands in one row of the target; changes wait"
+    if isinstance(replay.batch, Running):
+        batch = replay.batch.batch
+        doing = "merging" if settings.merges else "reading"
+        return f"{doing} the changes of versions {batch.after + 1} to {batch.upto}"
+    return "waiting for the first look at the source" if replay.head is None else ""
