@@ -1,4 +1,4 @@
-"""Let the suites of attacks look for what nobody thought of, each for a third of the minutes.
+"""Let the suites of attacks look for unknown faults, each for a third of the minutes.
 
     python build-tools/attack.py 60             tables, objects, terminal: twenty minutes each
     python build-tools/attack.py 10 objects     one of them, for all of the ten

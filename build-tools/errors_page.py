@@ -26,8 +26,8 @@ anybody changing anything.
 | 4 | a command found no driver to talk to |
 | 5 | a command was not acknowledged, or refused, by the driver |
 | 10 | stopped at a barrier as asked; the next run resumes |
-| 20–39 | the spec or its input is wrong: final until somebody changes it; found before the first seal, or nothing of the split or batch in question was sealed |
-| 40–59 | the world changed under the job: final until somebody decides |
+| 20–39 | the spec or its input is wrong: final until a user changes it; found before the first seal, or nothing of the split or batch in question was sealed |
+| 40–59 | the world changed under the job: final until a user decides |
 | 60–79 | transient: the same step may succeed when tried again |
 | 130 | a second Ctrl-C ended it at once; the next run resumes at the last seal |
 """
@@ -80,7 +80,7 @@ HINTS = {
     "Transient": "Run again; the run resumes at its last seal.",
     "InvalidSetting": "Correct or unset the variable that the message names; see [settings of the process](operating.md#settings-of-the-process).",
     "NotRunning": "Start the job, or name the one that is meant with `-f FILE` or `--job ID`; `backfill jobs` lists those that run. Without a driver: `backfill status --offline`, `backfill verify -f FILE`.",
-    "CommandRefused": "Look with `backfill status` what is in force, then say it again: somebody else may have been quicker, or the driver is another attempt than the one that was asked.",
+    "CommandRefused": "Look with `backfill status` what is in force, then say it again: another client may have been quicker, or the driver is another attempt than the one that was asked.",
     "NotAcknowledged": "The driver has the command: look with `backfill status` whether it is in force, or wait longer with `--timeout`. A seal may be slow.",
     "AlreadyRunning": "Use the running driver (`backfill status`), or stop it (`backfill stop`) before starting another.",
 }

@@ -149,7 +149,7 @@ together. A failed Backfill is taken up again when its spec is edited; a complet
 difference becomes a command with a revision of its own, written to `status.control` before it is sent, and sent again each
 second until it is acknowledged after a seal. When pause and limit change at once, that is two revisions. A command that is
 not acknowledged within 30 s, or three seals where they are further apart, turns `ControlSynced` to `AcknowledgementTimeout`;
-nobody is killed for it. An attempt starts with the controls that are in force then.
+no driver is killed for it. An attempt starts with the controls that are in force then.
 
 | annotation | effect |
 |---|---|

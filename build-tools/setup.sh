@@ -17,7 +17,7 @@ java_says() { "${JAVA_HOME:+$JAVA_HOME/bin/}java" -version 2>&1; }
 java_major() { java_says | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1; }
 java_fits() { case "$(java_major || true)" in 17 | 21) return 0 ;; *) return 1 ;; esac; }
 if ! java_fits; then
-    # Installing beside a Java that somebody chose would only hide it: root on Debian with none at all is the safe case.
+    # Installing beside a Java that the user chose would only hide it: root on Debian with none at all is the safe case.
     if [ -z "${JAVA_HOME:-}" ] && ! command -v java >/dev/null && installable; then
         apt_install openjdk-17-jre-headless || apt_install openjdk-21-jre-headless || true
     fi

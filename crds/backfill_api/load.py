@@ -26,7 +26,7 @@ KEYS_MAX: Final = 10_000
 """Keys of one mapping: no field of ours has so many."""
 
 ERRORS_MAX: Final = 50
-"""Errors that are explained; nobody reads more at once, and each is compared with all names."""
+"""Errors that are explained: more are not read at once, and each is compared with all names."""
 
 LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml's where it is there: ten times as fast, and it says the same positions."""

@@ -1,4 +1,4 @@
-"""What travels between a driver and whoever commands it: the command line, or the operator."""
+"""What travels between a driver and its client: the command line, or the operator."""
 
 from __future__ import annotations
 

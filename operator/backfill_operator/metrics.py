@@ -59,7 +59,9 @@ class Metrics:
         self.api_seconds = histogram("api_request_seconds", "How long the API server took.", "verb")
         self.watch_reconnects = counter("watch_reconnects", "Watches opened after the first.", "resource")
         self.relist_repairs = counter("relist_repairs", "Changes that no watch had shown.", "resource")
-        self.unreadable = counter("unreadable_objects", "Objects that were left out: nobody can read them.", "resource")
+        self.unreadable = counter(
+            "unreadable_objects", "Objects that were left out because they cannot be read.", "resource"
+        )
         self.leader = gauge("leader", "1 while this process is the leader.")
         self.event_loop_lag = gauge("event_loop_lag_seconds", "How late the event loop was when it was last asked.")
         self.live_drivers = gauge("live_drivers", "Drivers that are asked for their progress.")

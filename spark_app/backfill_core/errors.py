@@ -238,7 +238,7 @@ class TargetTakenError(BackfillError):
 
 
 class TargetChangedError(BackfillError):
-    """Somebody else changed the target again and again while it was compared with the source."""
+    """Another writer changed the target again and again while it was compared with the source."""
 
     reason = "TargetChanged"
     exit_code = 51

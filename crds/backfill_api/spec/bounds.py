@@ -18,7 +18,7 @@ Settings = Annotated[dict[str, Value], Field(max_length=64)]
 
 Seconds = Annotated[StrictInt, Field(ge=1, le=7 * DAY_S)]
 Duration = Annotated[int, Field(ge=0, le=2**53)]
-"""Seconds that something takes, as somebody measured or estimated them."""
+"""Seconds that something takes, as measured or estimated."""
 
 Drain = Annotated[StrictInt, Field(ge=1, le=3600)]
 """A node that is drained waits for its pods so long, and an upgrade of a cluster waits for the node."""
@@ -32,7 +32,7 @@ COUNT_MAX = 2**53
 """What every JSON reader holds exactly; nothing that we count comes near."""
 
 Count = Annotated[int, Field(ge=0, le=COUNT_MAX)]
-"""A number that somebody else may have written: a driver, or a person in a status."""
+"""A number that another program may have written: a driver, or a person in a status."""
 
 Balance = Annotated[int, Field(ge=-COUNT_MAX, le=COUNT_MAX)]
 """Rows that came minus rows that went: below zero where a changelog has lost what came."""

@@ -96,7 +96,7 @@ class SparkSpec(Model):
                 shown = None if holds_a_secret(name) else self.conf[name]
                 raise refused(f'conf["{name}"]', "is set by the operator", hint="remove it", value=shown)
             if holds_a_secret(name):
-                words = "is a secret, and whoever may read the Backfill would read it"
+                words = "is a secret, and all who may read the Backfill would read it"
                 hint = "use the environment, on a cluster env or envFrom of both templates with a Secret"
                 raise refused(f'conf["{name}"]', words, hint=hint)
         return self

@@ -1,4 +1,4 @@
-"""Which settings hold a secret, by their names: nobody else can tell, and a spec is read by everybody who may read Backfills.
+"""Which settings hold a secret, by their names: nothing else tells, and all who may read Backfills read the spec.
 
 Both expressions are for Python and for CEL alike, so that a cluster refuses what we would refuse before it stores it.
 """

@@ -1,4 +1,4 @@
-"""The words of `status.conditions` and `status.phase`: both are API, renaming one breaks somebody's alert."""
+"""The words of `status.conditions` and `status.phase`: both are API, renaming one breaks a user's alert."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ REASONS: Final = {
     "BackoffLimitExceeded": "Too many attempts failed.",
     "DeadlineExceeded": "The job took longer than activeDeadlineSeconds.",
     "StartupTimeout": "The driver did not start within startupTimeoutSeconds.",
-    "NameCollision": "An object with the driver's name belongs to somebody else.",
+    "NameCollision": "An object with the driver's name belongs to another owner.",
     "SubmissionFailed": "The driver pod cannot start: image or container configuration.",
     "Infrastructure": "The driver was lost through no fault of the job: evicted, preempted, node lost, out of memory.",
     "Draining": "The object is deleted; the driver stops at a barrier first.",
@@ -58,7 +58,7 @@ REASONS: Final = {
     "LaunchRefused": "The API server refuses the driver's objects; tried again, the message has its words.",
     "DriversLimited": "As many drivers run as the operator may make; this one waits for its turn.",
     "SharedTarget": "Another Backfill writes the same target: only one of them can have it.",
-    "NotRequested": "Nobody asks for it.",
+    "NotRequested": "It is not asked for.",
     "NoDriver": "No driver is wanted, or none is there yet.",
     "DriverMissing": "The driver's pod was not seen; it is looked for before it is given up.",
     "DriverUnreachable": "The driver's control server does not answer; its pod is there.",
@@ -91,7 +91,7 @@ REASONS: Final = {
     "PermissionDenied": "The source may not be read or the target not be written.",
     "TargetSchemaMismatch": "The target cannot hold what the transform yields.",
     "TargetTaken": "Another job, which is not finished, fills the same target.",
-    "TargetChanged": "Somebody else changed the target again and again while it was compared with the source.",
+    "TargetChanged": "Another writer changed the target again and again while it was compared with the source.",
     "SourceDamaged": "A file of the source is there and cannot be read: cut off, overwritten or not what the log says.",
     "TargetDamaged": "A file of the target's log, or of its data, is there and cannot be read.",
     "TargetGone": "The target was dropped, or dropped and made again, while it was being filled.",
@@ -113,7 +113,7 @@ REASONS: Final = {
     "StorageFull": "The target's storage is full.",
     "Transient": "Storage, network or a concurrent commit; tried again.",
     "AlreadyRunning": "Another driver of the same job runs.",
-    "Unexpected": "An error that nobody foresaw; tried again.",
+    "Unexpected": "An unforeseen error; tried again.",
 }
 """Every reason, and what it says."""
 

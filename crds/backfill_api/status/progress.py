@@ -114,7 +114,7 @@ class Progress(ProgressSummary):
     """Has the target reached the newest version once?"""
 
     warnings: Annotated[tuple[Message, ...], Field(max_length=32)] = ()
-    """What will end the job if nobody does anything."""
+    """What will end the job unless a user acts."""
 
     non_convergent: bool = False
     """Does the lag not fall?"""

@@ -59,10 +59,10 @@ class Receipt(Model):
     """Is all of the source compared? While history is being copied, only what is sealed is."""
 
     rows_filtered: Count | None = None
-    """Rows of the source, of those compared, that the filter left out; absent: there is no filter, or nobody counted."""
+    """Rows of the source, of those compared, that the filter left out; absent: there is no filter, or they were not counted."""
 
     rows_total: Count | None = None
-    """Rows of the source in all, with those that the filter leaves out; absent: nobody counted."""
+    """Rows of the source in all, with those that the filter leaves out; absent: they were not counted."""
 
 
 class ReceiptSummary(Model):
@@ -96,7 +96,7 @@ class ReceiptSummary(Model):
     """Is all of the source compared? While history is being copied, only what is sealed is."""
 
     rows_filtered: Count | None = None
-    """Rows of the source, of those compared, that the filter left out; absent: there is no filter, or nobody counted."""
+    """Rows of the source, of those compared, that the filter left out; absent: there is no filter, or they were not counted."""
 
     rows_total: Count | None = None
-    """Rows of the source in all, with those that the filter leaves out; absent: nobody counted."""
+    """Rows of the source in all, with those that the filter leaves out; absent: they were not counted."""

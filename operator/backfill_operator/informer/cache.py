@@ -2,7 +2,7 @@
 
 A Backfill is kept as lean JSON text and parsed when it is looked at, a large one as a stub, which says only where to find
 it; a pod as the value that the rules read.
-Never newer than the cluster, often older: whoever must not be wrong asks the API server.
+Never newer than the cluster, often older: a caller that must not be wrong asks the API server.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Cache:
             yield stored.index.phase
 
     def pods(self, key: Key, pod_name: str | None = None) -> tuple[DriverPod, ...]:
-        """Return the pods that carry a Backfill's label, and the one that has its driver's name, whoever owns it."""
+        """Return the pods that carry a Backfill's label, and the one that has its driver's name, with any owner."""
         namespace, name = key
         found = dict(self._pods_of.get((namespace, base_name(name)), {}))
         if pod_name is not None and (one := self._pods.get((namespace, pod_name))) is not None:

@@ -27,7 +27,7 @@ METADATA: Final = (
 STUB_METADATA: Final = ("name", "namespace", "uid", "resourceVersion", "generation", "deletionTimestamp")
 
 STUB_FIELD: Final = "backfill.dev/stub"
-"""In a stub, beside metadata: no API server keeps such a field, so nobody can forge it."""
+"""In a stub, beside metadata: no API server keeps such a field, so it cannot be forged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +42,11 @@ class IndexFields:
     """The table that it writes, in one spelling; None: it cannot be told."""
 
     pruned: tuple[str, ...] = ()
-    """Fields that somebody applied and the API server dropped."""
+    """Fields that a user applied and the API server dropped."""
 
 
 def compact(raw: Raw) -> Raw:
-    """Return a Backfill without what nobody reads: whole if it is small then, else its stub."""
+    """Return a Backfill without unused fields: whole if it is small then, else its stub."""
     if STUB_FIELD in raw:
         return raw
     small = _without_unused(raw)

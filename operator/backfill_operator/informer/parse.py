@@ -41,7 +41,7 @@ _PHASES: Final[Mapping[str, PodPhase]] = {
 _UNREADABLE: Final = frozenset(
     {(), ("attempts",), ("attempt",), ("attempt", "number"), ("attempt", "state"), ("attempt", "podUid")}
 )
-"""What a launch stands on: without it nobody knows whether a driver runs."""
+"""What a launch stands on: without it the rules cannot know whether a driver runs."""
 
 _ITEMS: Final = frozenset({"conditions", "history"})
 _WHOLE: Final = frozenset({"plan", "progress", "receipt"})
@@ -65,7 +65,7 @@ def observation_of(
     """Return one look at a Backfill.
 
     Raises:
-        StatusUnreadableError: the rules must not decide on a status that nobody can read.
+        StatusUnreadableError: the rules must not decide on a status that cannot be read.
     """
     metadata = _mapping(raw.get("metadata"))
     return Observation(

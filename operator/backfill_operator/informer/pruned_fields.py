@@ -1,4 +1,4 @@
-"""Fields that somebody applied and the API server dropped in silence: a misspelt `verify` is no proof."""
+"""Fields that a user applied and the API server dropped in silence: a misspelt `verify` is no proof."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class Relist:
         monotonic: Callable[[], float],
         on_unreadable: Callable[[str, object], None] = lambda _plural, _error: None,
     ) -> None:
-        """Take the hands.
+        """Take the parts that it calls.
 
         Args:
             cluster: What is.

@@ -187,7 +187,7 @@ class Cluster:
         """Put an object in the place of the one whose resourceVersion it carries.
 
         Raises:
-            ConflictError: somebody was quicker.
+            ConflictError: another writer was quicker.
         """
         query = {"fieldManager": FIELD_MANAGER}
         return await self._request("update", "PUT", resource, namespace, name, query=query, body=body)

@@ -1,4 +1,4 @@
-"""Who works: one process, by a Lease. Whoever loses it ends its process, because nothing else surely stops its hands.
+"""Who works: one process, by a Lease. A process that loses it ends itself, because nothing else surely stops its writes.
 
 The holder's clock is never compared with ours: a lease is over when its record has not changed for its whole length *by
 our own clock*. And a holder gives up before that, so that there are never two.
@@ -39,7 +39,7 @@ class Election:
         self._now_ms = now_ms
         self._held: Raw | None = None
         self._seen: tuple[str, float] | None = None
-        """Version of somebody else's lease, and when it was first seen."""
+        """Version of another holder's lease, and when it was first seen."""
 
         self.leading = asyncio.Event()
         self.leader: str | None = None
@@ -49,7 +49,7 @@ class Election:
         """Become leader, and stay it until cancelled.
 
         Raises:
-            LeadershipLostError: the lease could not be renewed in time, or somebody else has it.
+            LeadershipLostError: the lease could not be renewed in time, or another process has it.
         """
         loop, deadline_s = asyncio.get_running_loop(), self._settings.lease_renew_deadline_seconds
         # Always from before the request: others count from the write, which may be older than its answer by any time.
@@ -70,7 +70,7 @@ class Election:
             except TimeoutError:
                 left_s = 0.0
             if self.leader != self._settings.identity or left_s <= 0:
-                raise LeadershipLostError(f"the lease is {self.leader or 'nobody'}'s, or could not be renewed")
+                raise LeadershipLostError(f"the lease is {self.leader or 'no process'}'s, or could not be renewed")
 
     async def release(self) -> None:
         """Give the lease back, so that the next leader need not wait; failing is fine."""
@@ -88,7 +88,7 @@ class Election:
         try:
             return await self._take()
         except (ConflictError, AlreadyExistsError):
-            self._held = None  # somebody wrote it: the next try reads who
+            self._held = None  # another process wrote it: the next try reads which
             return False
         except ApiError as error:
             _log.warning("the lease cannot be reached: %s", error)

@@ -238,7 +238,7 @@ def _executor_musts(launch: Launch) -> dict[str, Any]:
             *({"name": name, "mountPath": path} for name, path in EXECUTOR_MOUNTS.items()),
         ],
     }
-    # Of the attempt's Secret nothing else: an executor commands nobody.
+    # Of the attempt's Secret nothing else: an executor sends no commands.
     items = [{"key": RPC_SECRET_KEY, "path": RPC_SECRET_KEY}]
     rpc_secret = {
         "name": "backfill-control",

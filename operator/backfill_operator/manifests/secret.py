@@ -1,4 +1,4 @@
-"""What lets the operator, and nobody else, command one attempt's driver; and what its executors know it by."""
+"""What lets only the operator command one attempt's driver; and what its executors know it by."""
 
 from __future__ import annotations
 

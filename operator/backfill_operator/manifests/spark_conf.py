@@ -117,7 +117,7 @@ def _musts(launch: Launch) -> dict[str, str]:
         "spark.driver.port": str(DRIVER_PORT),
         "spark.driver.blockManager.port": str(BLOCK_MANAGER_PORT),
         "spark.blockManager.port": str(BLOCK_MANAGER_PORT),
-        # From a file of the attempt's Secret: a variable would show it to whoever may read pods.
+        # From a file of the attempt's Secret: a variable would show it to all who may read pods.
         "spark.authenticate": "true",
         "spark.authenticate.secret.file": RPC_SECRET_FILE,
         "spark.kubernetes.container.image.pullPolicy": launch.spec.spark.image_pull_policy,

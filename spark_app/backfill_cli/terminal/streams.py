@@ -17,7 +17,7 @@ class Out(io.TextIOBase):
     encoding = "utf-8"
 
     def __init__(self, descriptor: int, on_gone: Callable[[], None] = lambda: None) -> None:
-        """Take over a descriptor; `on_gone` is called once, when nobody reads any more."""
+        """Take over a descriptor; `on_gone` is called once, when the reader is gone."""
         super().__init__()
         self._descriptor = descriptor
         self._on_gone = on_gone
@@ -55,7 +55,7 @@ def own_streams(log_file: Path | None, on_gone: Callable[[], None]) -> Iterator[
 
     Args:
         log_file: Where the JVM writes; None: standard error.
-        on_gone: Called once when nobody reads standard output any more.
+        on_gone: Called once when the reader of standard output is gone.
     """
     sys.stdout.flush()
     sys.stderr.flush()

@@ -19,7 +19,7 @@ SCREEN_EVERY_S = 0.25
 
 
 class Teller(Protocol):
-    """Says a run to somebody, on a thread of its own."""
+    """Shows a run to its user, on a thread of its own."""
 
     def see(self, progress: Progress) -> None:
         """Take a look at the job; returns at once."""

@@ -48,7 +48,7 @@ class ProgressBlock:
     note: str = ""
     acks: Sequence[Ack] = ()
     elapsed_s: float | None = None
-    """Since the command began; None where nobody knows."""
+    """Since the command began; None where it is unknown."""
 
     step_s: float | None = None
     """Since the step of the start began."""

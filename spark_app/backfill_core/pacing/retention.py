@@ -1,4 +1,4 @@
-"""How long what a job still needs will be there: a warning in time, instead of an end that nobody can mend."""
+"""How long what a job still needs will be there: a warning in time, instead of an end that cannot be repaired."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ SHORT = 3
 """Retention below so many times the estimated duration is said to be short; a plan says the same."""
 
 NEAR = 0.8
-"""Part of the retention after which it is said; the rest is the time that somebody has to raise it."""
+"""Part of the retention after which it is said; the rest is the time that a user has to raise it."""
 
 
 def warn(version: int, committed_ms: int, newest_version: int, kept_s: int | None, now_ms: int) -> str | None:

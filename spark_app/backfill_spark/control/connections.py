@@ -61,7 +61,7 @@ class Connections:
             self._open[one] = _Connection(self._monotonic() + self._header_s)
             return True
 
-    def heard(self, one: socket.socket, *, known: bool) -> None:
+    def header_read(self, one: socket.socket, *, known: bool) -> None:
         """A header is complete: the request has one deadline for all that follows."""
         with self._changed:
             seen = self._open.get(one)

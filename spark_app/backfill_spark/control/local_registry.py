@@ -21,7 +21,7 @@ from backfill_spark.settings import InvalidSettingError
 
 LOCK_TRIES = 5
 LOCK_AGAIN_S = 0.05
-"""Whoever lists the running jobs holds a lock for a moment; a driver must not take that for another driver."""
+"""A process that lists the running jobs holds a lock for a moment; a driver must not take that for another driver."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class LocalRegistry:
         fresh.replace(self._file)
 
     def withdraw(self) -> None:
-        """Take the address away, before nobody answers there any more; the lock stays."""
+        """Take the address away, before the server stops answering; the lock stays."""
         self._file.unlink(missing_ok=True)
 
     def __exit__(

@@ -88,7 +88,7 @@ class ControlServer:
         self._changed = threading.Condition()
         self._answering = 0
         self._unread: list[Receipt | None] = []
-        """For each `Verify` whose receipt nobody has read: the receipt that there was before it."""
+        """For each `Verify` whose receipt is not read yet: the receipt that there was before it."""
         self._started = self._closed = False
         self._http = BoundedServer(host, port, _handler(self), self.connections)
         scheme = "http"
@@ -110,7 +110,7 @@ class ControlServer:
     def close(self) -> None:
         """Answer who waits, let a receipt that was asked for be read, then stop.
 
-        A receipt that finds a difference ends the job: without this its reader would find nobody.
+        A receipt that finds a difference ends the job: without this its reader would find no server.
         """
         with self._changed:
             self._closed = True
@@ -121,7 +121,7 @@ class ControlServer:
         self._http.server_close()
 
     def acknowledge(self, ack: Acknowledge) -> None:
-        """Pass the core's answer to whoever waits for it."""
+        """Pass the core's answer to the client that waits for it."""
         with self._changed:
             if ack.attempt == self.attempt:
                 self._acks[ack.revision] = ack_words(ack)
@@ -135,7 +135,7 @@ class ControlServer:
         return newest is not None and any(before != newest for before in self._unread)
 
     def receipt_read(self, receipt: Receipt | None) -> None:
-        """Know that somebody was told a receipt; the oldest `Verify` that waits for one is served."""
+        """Note that a client was sent a receipt; the oldest `Verify` that waits for one is served."""
         with self._changed:
             served = next((index for index, before in enumerate(self._unread) if before != receipt), None)
             if served is not None:
@@ -145,7 +145,7 @@ class ControlServer:
     def command(self, request: CommandRequest, wait_s: float) -> Ack:
         """Hand a command to the core once, and wait for its answer.
 
-        The same revision again is answered the same again, unless it asks for something else: then somebody was
+        The same revision again is answered the same again, unless it asks for something else: then another client was
         quicker, and the answer is `Superseded`. So is a revision below one that was answered.
         """
         if request.attempt != self.attempt:
@@ -212,7 +212,7 @@ def _handler(server: ControlServer) -> type[BaseHTTPRequestHandler]:
             whole = super().parse_request()
             known = whole and server.allowed(self.headers.get("Authorization"))
             self.close_connection = self.close_connection or not known
-            server.connections.heard(self.connection, known=known)
+            server.connections.header_read(self.connection, known=known)
             return whole
 
         def do_GET(self) -> None:
@@ -250,7 +250,7 @@ def _handler(server: ControlServer) -> type[BaseHTTPRequestHandler]:
 
         def do_POST(self) -> None:
             """Take a command."""
-            # Whoever is refused before the body was read must not have it read as the next request.
+            # A client that is refused before its body was read must not have it read as the next request.
             self.close_connection = True
             if not server.allowed(self.headers.get("Authorization")):
                 return self._error(401, "token", "is missing or wrong")

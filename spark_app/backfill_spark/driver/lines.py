@@ -86,7 +86,7 @@ class Lines:
             self._waiting.put(progress)
 
     def close(self) -> None:
-        """Say what is left to be said, unless nobody listens."""
+        """Write what is left, unless the reader is gone."""
         self._waiting.put(None)
         self._thread.join(GOODBYE_S)
 

@@ -14,7 +14,7 @@ WAITS_EPOCHS = 10
 """So many barriers may pass without a row before garbage stops waiting for one: a paused job is tidied too."""
 
 END_S = 60.0
-"""Longest wait at the end of a job that is complete, after which nobody comes for them any more."""
+"""Longest wait at the end of a complete job: no later run removes them."""
 
 LOOK_S = 0.25
 

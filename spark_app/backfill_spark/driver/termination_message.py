@@ -1,4 +1,4 @@
-"""What an attempt leaves in the pod's termination log, for whoever looks after it is over."""
+"""What an attempt leaves in the pod's termination log, for those who look after it is over."""
 
 from __future__ import annotations
 

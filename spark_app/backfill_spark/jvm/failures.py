@@ -26,7 +26,7 @@ class Trouble(StrEnum):
 
     FULL = "the storage is full"
     TOO_LONG = "the name of a file or folder is longer than the storage takes"
-    DENIED = "this user may not, or nobody may"
+    DENIED = "this user may not, or no user may"
     AWAY = "the storage does not answer"
     NO_TABLE = "there is no table"
     GONE = "a file is not there"
@@ -34,7 +34,7 @@ class Trouble(StrEnum):
     UNSUPPORTED = "the table has a feature or a protocol that this release does not know"
     DAMAGED = "a file is there and cannot be read"
     REFUSED = "Spark or Delta refuses what was asked"
-    UNKNOWN = "nobody knows"
+    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)

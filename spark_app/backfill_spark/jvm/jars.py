@@ -1,6 +1,6 @@
 """Delta's jars, each with the checksum that this release was tested with.
 
-Where they come from, in this order: the folder that somebody named, an image that has them among Spark's own, the clone
+Where they come from, in this order: the folder that a setting names, an image that has them among Spark's own, the clone
 that was set up, a folder in the user's cache. The last one is filled once, from a package cache that an earlier Spark left in the home folder or by
 Spark's own package resolver, which looks wherever this machine's mirrors are set up; what that says stays in a log.
 """

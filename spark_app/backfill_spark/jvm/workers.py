@@ -1,4 +1,4 @@
-"""Threads that nobody waits for: they are kept, because each has a thread of Java's, and end with the process."""
+"""Threads that are never waited for: they are kept, because each has a thread of Java's, and end with the process."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ def changelog_rows(changes: DataFrame, transform: Transform, *, key: tuple[str, 
     a `delete`, or an `insert` (R-ARR-17); pairs stay pairs. Readers apply removals (`delete`, `update_preimage`)
     before additions within a version.
 
-    With a filter and a key it shuffles once, by key and version. Without a key nobody knows which halves belong
+    With a filter and a key it shuffles once, by key and version. Without a key nothing tells which halves belong
     together, so under a filter all of them are told as `delete` and `insert`.
     """
     images = _images(changes, transform)

@@ -71,7 +71,7 @@ def nullable(data_type: DataType) -> DataType:
 
 
 def key_hash(key: Sequence[str]) -> Column:
-    """Return the hash by which messages name a key: its values are somebody's data, and messages go everywhere."""
+    """Return the hash by which messages name a key: its values are private data, and messages go everywhere."""
     return F.xxhash64(*(F.col(quoted(name)) for name in key))
 
 

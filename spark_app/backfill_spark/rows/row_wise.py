@@ -190,7 +190,7 @@ def _of_part(part: Part) -> Fault | None:
     if CHANCE.search(name) or (name == "AesEncrypt" and _draws_lots(part)):
         return Fault(f" is not deterministic ({_spelt(name)}).", FIXED_HINT)
     if not part.kind.startswith(OF_SPARK) or FROM_OUTSIDE.search(name):
-        words = f" has a function from outside Spark ({name}): nobody knows that it yields the same value again."
+        words = f" has a function from outside Spark ({name}): it may not yield the same value again."
         return Fault(words, "Use Spark's own functions.")
     return None
 

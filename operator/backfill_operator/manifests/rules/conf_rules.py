@@ -1,7 +1,7 @@
 """Which Spark settings a spec may hold on a cluster: what concerns speed, memory and stores.
 
 Not what loads code, runs commands, makes pods or chooses identities. Where Spark grows a new setting, it is not allowed
-until somebody says so.
+until the administrator allows it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Which variables a template may set: a variable can be code, for the loader, for Java, for Python, for a shell.
 
-Allowed are names that the administrator lists. Some can be allowed by nobody: they would run code inside our process, or
+Allowed are names that the administrator lists. Some cannot be allowed: they would run code inside our process, or
 take the place of what the operator sets.
 """
 
@@ -27,7 +27,7 @@ NEVER: Final = (
     "TMP", "TEMP", "IFS", "ENV", "BASH*", "SHELLOPTS", "PS1", "PS2", "PS4", "PROMPT_COMMAND", "CDPATH", "GLOBIGNORE",
     "LC_*", "LANG", "LANGUAGE", "KUBERNETES_*", "KUBECONFIG",
 )  # fmt: skip
-"""What is read by somebody other than a store's client, and decides what runs or how values are computed."""
+"""What is read by a program other than a store's client, and decides what runs or how values are computed."""
 
 SOURCES: Final = frozenset({"secretKeyRef", "configMapKeyRef", "fieldRef", "resourceFieldRef"})
 
@@ -84,7 +84,7 @@ def check_env_from(sources: Iterable[Mapping[str, Any]], path: str, limits: Limi
 
 
 def _may_reach(prefix: str) -> bool:
-    """Can a name that begins so be one of those that nobody may set?"""
+    """Can a name that begins so be one of those that must not be set?"""
     return any(prefix.startswith(one.rstrip("*")) or one.rstrip("*").startswith(prefix) for one in NEVER)
 
 

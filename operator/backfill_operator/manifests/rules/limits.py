@@ -1,7 +1,7 @@
 """What an administrator lets a spec ask of a pod: images, accounts, volumes, variables, Spark settings. A list of what may be.
 
 A pattern is a name, or the beginning of one followed by `*`; `*` alone is every name. Every refusal names the setting
-that would allow what was refused, so that nobody has to look for it.
+that would allow what was refused, so that a user need not look for it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a pod template may say: a list of fields, never a list of what is forbidden, because every such list was one short.
 
 Two kinds of refusal. What an administrator may allow names the setting; what would take over our process, or widen what
-the pod may do, can be allowed by nobody.
+the pod may do, cannot be allowed.
 """
 
 from __future__ import annotations

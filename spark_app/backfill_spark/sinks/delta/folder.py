@@ -68,7 +68,7 @@ class TargetFolder:
     def _is_foreign(self, entry: Any) -> bool:
         """Is it more than a log without commits, or staged files of ours?
 
-        Whoever is killed while the table is made leaves the one, whoever fills a table that is dropped the other.
+        A process that is killed while it makes the table leaves the one, a job whose table is dropped the other.
         """
         name = entry.getPath().getName()
         if name == self._staging:

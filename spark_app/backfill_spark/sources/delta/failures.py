@@ -58,7 +58,7 @@ def explain_version(error: Exception, *, path: str, version: int, newest: int) -
 
 
 def explain(error: Exception, *, path: str, version: int) -> BackfillError | None:
-    """Return the failure of a job by its name, or None when nobody knows it, or it is another table's.
+    """Return the failure of a job by its name, or None when it is unknown, or it is another table's.
 
     Args:
         error: What pyspark or py4j raised.

@@ -178,7 +178,7 @@ class VersionLog:
 
         Raises:
             ChangeFeedExpiredError: it is gone.
-            PermissionDeniedError, TransientError: nobody can tell now.
+            PermissionDeniedError, TransientError: it cannot be told now.
         """
         if number not in self._seen:
             self._open(number).close()

@@ -352,7 +352,7 @@ class DeltaSource:
 
     # ------------------------------------------------------------------ failures
     def explain_failure(self, error: Exception) -> BackfillError | None:
-        """Say in our words why a job on this source failed, or None when nobody knows."""
+        """Say in our words why a job on this source failed, or None when it is unknown."""
         version = -1 if self._pinned is None else self._pinned.version
         return explain(error, path=self.path, version=version)
 
