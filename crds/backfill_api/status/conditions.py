@@ -112,6 +112,7 @@ REASONS: Final = {
     "AccountingMismatch": "A split did not yield the rows it must.",
     "StorageFull": "The target's storage is full.",
     "Transient": "Storage, network or a concurrent commit; tried again.",
+    "SessionUnfit": "The Spark session that a program gave cannot run a job.",
     "AlreadyRunning": "Another driver of the same job runs.",
     "Unexpected": "An unforeseen error; tried again.",
 }
