@@ -133,7 +133,7 @@ class Backfill(Commands):
             InvalidSpecError: it is no valid Backfill.
         """
         made = cls.__new__(cls)
-        made._take(_loaded(document), folder, settings)
+        made._take(_loaded(document), folder, settings)  # noqa: SLF001 - our own class
         return made
 
     def _take(self, backfill: api.Backfill, folder: Path | None, settings: DriverSettings | None) -> None:

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from backfill_core.protocol.events import StopRequested
+from backfill_spark.jvm.gateway import java_context
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -94,7 +95,7 @@ class StopSignal:
             StoppedEarly: it was, whatever the jobs' result.
         """
         over = threading.Event()
-        context = spark.sparkContext
+        context, inner = spark.sparkContext, java_context(spark)
         # Spark cancels the future jobs of a group too, so every block has a group of its own.
         group = f"backfill-start-{secrets.token_hex(4)}"
 
@@ -102,7 +103,7 @@ class StopSignal:
             while not over.wait(LOOK_EVERY_S):
                 if self._asked:
                     with suppress(Exception):  # the context may have ended first
-                        context._jsc.sc().cancelJobGroupAndFutureJobs(group)
+                        inner.sc().cancelJobGroupAndFutureJobs(group)
                     return
 
         watcher = threading.Thread(target=watch, name="watch for a stop", daemon=True)
@@ -118,5 +119,5 @@ class StopSignal:
             watcher.join()
             with suppress(Exception):  # Java may have ended
                 for name in ("spark.jobGroup.id", "spark.job.description"):
-                    context._jsc.setLocalProperty(name, None)
+                    inner.setLocalProperty(name, None)
         self.check()

@@ -7,6 +7,7 @@ import pytest
 from support.repository import ROOT, SPARK, attribute_chains, name, packaged
 
 KERNEL = {SPARK / "sinks" / "delta" / "committer.py", SPARK / "delta" / "log.py"}
+DELTA = {SPARK / "delta" / "spark_internals.py"}
 SESSION = {SPARK / "jvm" / "session.py"}
 SETTINGS = {path for path in packaged() if path.name == "settings.py"}
 
@@ -26,6 +27,10 @@ class TestOneDoor:
     def test_delta_kernel_is_touched_where_logs_are_read_and_sealed(self):
         """Its API is not stable; a conformance suite guards each of two files."""
         assert users(".delta.kernel.", ".kernel.") == KERNEL
+
+    def test_the_internals_of_delta_in_spark_are_touched_in_one_file(self):
+        """A release of Delta may change them without a word; then one file is read."""
+        assert users(".spark.sql.delta.", ".forTable", ".getSnapshotAt", ".unsafeVolatileSnapshot") == DELTA
 
     def test_only_the_session_module_makes_sessions(self):
         """A session found by global lookup has settings that were not chosen."""
@@ -73,7 +78,30 @@ class TestTheBansBite:
         assert done.returncode == 1
         assert "TID251" in done.stdout
 
+    def test_a_private_name_of_another_class_is_caught(self):
+        """`jvm/gateway.py` is the door to what pyspark hides; a second one would stay unseen."""
+        command = [
+            sys.executable,
+            "-m",
+            "ruff",
+            "check",
+            "--select=SLF001",
+            "--stdin-filename=spark_app/planted.py",
+            "-",
+        ]
+
+        done = subprocess.run(
+            command,
+            input="def f(spark):\n    return spark._jvm\n",
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+        assert "SLF001" in done.stdout
+
     def test_the_doors_themselves_exist(self):
         """A renamed door would leave its ban without a hole, or its hole without a door."""
-        assert all(path.exists() for path in KERNEL | SESSION)
+        assert all(path.exists() for path in KERNEL | DELTA | SESSION)
         assert {name(path) for path in SETTINGS} >= {"spark_app/backfill_spark/settings.py"}

@@ -60,7 +60,7 @@ class Screen:
         return f"\x1b[{self._lines - 1}A" if self._lines > 1 else ""
 
     def _styled(self, line: list[Segment]) -> str:
-        colours = self._console._color_system
+        colours = self._console._color_system  # noqa: SLF001 - rich has no public name for it
         plain = self._console.no_color or colours is None
         return "".join(
             one.text if plain or one.style is None else one.style.render(one.text, color_system=colours)

@@ -102,7 +102,7 @@ class Controls:
         if paused != self.spec_paused:
             controls = replace(controls, paused=paused, spec_paused=paused, paused_by=0)
         if rows_per_s != self.spec_rows_per_s:
-            controls = replace(controls._limited(rows_per_s, 0), spec_rows_per_s=rows_per_s)
+            controls = replace(controls._limited(rows_per_s, 0), spec_rows_per_s=rows_per_s)  # noqa: SLF001 - our own class
         return controls
 
     @property

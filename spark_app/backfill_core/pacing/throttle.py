@@ -71,7 +71,7 @@ class TokenBucket:
         if self.rate_per_s is None:
             return self
         now = self.refill(now_s)
-        return now._with(min(now._room, now.tokens - rows))
+        return now._with(min(now._room, now.tokens - rows))  # noqa: SLF001 - our own class
 
     def give_back(self, rows: float, now_s: float) -> TokenBucket:
         """Return rows that were charged and not read."""

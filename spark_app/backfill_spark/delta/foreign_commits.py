@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from backfill_core.errors import ForeignCommit
 from backfill_spark.delta.log import lines_of
 from backfill_spark.jvm.errors import JAVA_ERRORS
+from backfill_spark.jvm.gateway import hadoop_conf, java
 from backfill_spark.sinks.delta.failures import explain_target
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ def commits_of_others(
     Raises:
         BackfillError: a commit cannot be read; says whether it may be later.
     """
-    jvm: Any = spark._jvm
-    conf = spark._jsc.hadoopConfiguration()  # type: ignore[union-attr]
+    jvm = java(spark)
+    conf = hadoop_conf(spark)
     found = []
     for version in range(after + 1, upto + 1):
         file = jvm.org.apache.hadoop.fs.Path(f"{path}/_delta_log/{version:020d}.json")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from backfill_api.spec.locations import Place, PlaceError, place
 from backfill_core.errors import InvalidSpecError, SourceNotFoundError, TargetNotFoundError, TransientError
 from backfill_spark.jvm.errors import JAVA_ERRORS, causes, first_line, is_a
+from backfill_spark.jvm.gateway import hadoop_conf, java, java_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -81,7 +82,7 @@ def target_location(spark: SparkSession, path: str | None, table: str | None) ->
     field = "spec.target.delta.table"
     with suppress(AnalysisException):
         return _of_table(spark, table, field=field)
-    state: Any = spark._jsparkSession.sessionState()
+    state: Any = java_session(spark).sessionState()
     try:
         name = state.sqlParser().parseTableIdentifier(table)
         if name.catalog().isDefined() and name.catalog().get() != SPARK_CATALOG:
@@ -101,7 +102,7 @@ def one_spelling(spark: SparkSession, text: str, *, field: str) -> str:
         found = place(text)
     except PlaceError as error:
         raise InvalidSpecError(f"{field}: {text!r} {error.message}.", hint=f"{_sentence(error.hint)}") from error
-    local = spark._jvm.org.apache.hadoop.fs.FileSystem.getDefaultUri(_conf(spark)).getScheme() == "file"  # type: ignore[union-attr]
+    local = java(spark).org.apache.hadoop.fs.FileSystem.getDefaultUri(_conf(spark)).getScheme() == "file"
     if found.is_local and (local or not found.scheme):
         return _resolved(found.path, field)
     # Hadoop writes its own scheme without an empty authority.
@@ -118,7 +119,7 @@ def _resolved(path: str, field: str) -> str:
 
 
 def _qualified(spark: SparkSession, uri: str, found: Place, field: str) -> str:
-    jvm: Any = spark._jvm
+    jvm = java(spark)
     try:
         hadoop = jvm.org.apache.hadoop.fs.Path(uri)
         return str(hadoop.getFileSystem(_conf(spark)).makeQualified(hadoop).toString()).rstrip("/")
@@ -141,7 +142,7 @@ def _qualified(spark: SparkSession, uri: str, found: Place, field: str) -> str:
 
 def _with_jar(spark: SparkSession, jar: str) -> str:
     """Say which jar to add; those of Hadoop itself must be of the Hadoop that Spark has."""
-    jvm: Any = spark._jvm
+    jvm = java(spark)
     of_hadoop = jar.startswith("org.apache.hadoop:")
     version = str(jvm.org.apache.hadoop.util.VersionInfo.getVersion()) if of_hadoop else "<version>"
     return (
@@ -157,7 +158,7 @@ def in_one_store(uri: str) -> str:
 
 
 def _conf(spark: SparkSession) -> Any:
-    return spark._jsc.hadoopConfiguration()  # type: ignore[union-attr]
+    return hadoop_conf(spark)
 
 
 def _of_table(spark: SparkSession, table: str, *, field: str) -> str:
@@ -168,7 +169,7 @@ def _of_table(spark: SparkSession, table: str, *, field: str) -> str:
 
 def _of_uri(spark: SparkSession, uri: Any, *, field: str) -> str:
     """Return a place of Java's own form, which escapes what a path may hold."""
-    jvm: Any = spark._jvm
+    jvm = java(spark)
     return one_spelling(spark, str(jvm.org.apache.hadoop.fs.Path(uri).toString()), field=field)
 
 

@@ -16,6 +16,7 @@ from backfill_core.protocol.events import Head
 from backfill_spark.delta.retention import kept_seconds
 from backfill_spark.jvm.bulk_calls import static_method, text_of
 from backfill_spark.jvm.errors import JAVA_ERRORS, is_no_table
+from backfill_spark.jvm.gateway import hadoop_conf, java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -157,8 +158,8 @@ def without_statistics(add: dict[str, Any]) -> str:
 
 
 def _open(spark: SparkSession, path: str) -> tuple[Any, Any]:
-    kernel: Any = spark._jvm.io.delta.kernel  # type: ignore[union-attr]
-    engine = kernel.defaults.engine.DefaultEngine.create(spark._jsc.hadoopConfiguration())  # type: ignore[union-attr]
+    kernel: Any = java(spark).io.delta.kernel
+    engine = kernel.defaults.engine.DefaultEngine.create(hadoop_conf(spark))  # type: ignore[union-attr]
     return engine, kernel.Table.forPath(engine, path)
 
 

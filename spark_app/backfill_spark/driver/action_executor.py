@@ -32,6 +32,7 @@ from backfill_core.protocol.work import (
 )
 from backfill_spark.crash_points import crash_point
 from backfill_spark.delta.foreign_commits import commits_of_others
+from backfill_spark.jvm.gateway import java_context
 from backfill_spark.jvm.java_process import java_died
 from backfill_spark.jvm.thread_priority import CopyPriority
 from backfill_spark.jvm.workers import Workers
@@ -96,7 +97,7 @@ class SparkActionExecutor:
         with self._lock:
             self._cancelled.add(work_id)
             waits = work_id in self._merging
-        self._job.spark.sparkContext._jsc.sc().cancelJobGroupAndFutureJobs(self._group(work_id))
+        java_context(self._job.spark).sc().cancelJobGroupAndFutureJobs(self._group(work_id))
         if not waits:
             self._answer(WorkCancelled(work_id))
 

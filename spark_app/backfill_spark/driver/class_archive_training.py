@@ -6,12 +6,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from backfill_api.load import load_backfill
 from backfill_spark.driver.attempt import run_driver
 from backfill_spark.jvm.class_archive import NAME, QUIET, path_of
+from backfill_spark.jvm.gateway import python_gateway
 from backfill_spark.jvm.session import JVM_OPTIONS, open_session
 from backfill_spark.settings import DriverSettings
 
@@ -66,7 +66,7 @@ def _make_source(spark: SparkSession, path: str) -> None:
 
 def _end_java(spark: SparkSession) -> None:
     """Have the JVM end of its own accord, which is when it writes; it does when its standard input closes."""
-    gateway = SparkContext._gateway
+    gateway = python_gateway()
     spark.stop()
     assert gateway is not None
     java = gateway.proc

@@ -5,21 +5,20 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from backfill_spark.jvm.gateway import java
 
+if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 def static_method(spark: SparkSession, owner: str, name: str) -> Any:
     """Return a public static Java method of one argument as a `java.util.function.Function`; it has no overloads."""
-    jvm: Any = spark._jvm
-    java = (
-        jvm.py4j.reflection.ReflectionUtil
-    )  # finds classes where py4j itself does, also those that Spark loaded later
-    (method,) = (one for one in java.classForName(owner).getMethods() if one.getName() == name)
+    jvm = java(spark)
+    # It finds classes where py4j itself does, also those that Spark loaded later.
+    found = jvm.py4j.reflection.ReflectionUtil
+    (method,) = (one for one in found.classForName(owner).getMethods() if one.getName() == name)
     handles = jvm.java.lang.invoke
-    function = java.classForName("java.util.function.Function")
+    function = found.classForName("java.util.function.Function")
     return handles.MethodHandleProxies.asInterfaceInstance(
         function, handles.MethodHandles.publicLookup().unreflect(method)
     )
@@ -30,18 +29,9 @@ def text_of(spark: SparkSession, lines: Any) -> str:
 
     As Base64: py4j looks at each character of a string with escapes, and at each byte of an array, in Python.
     """
-    jvm: Any = spark._jvm
+    jvm = java(spark)
     out = jvm.java.io.ByteArrayOutputStream()
     coded = jvm.java.util.Base64.getEncoder().wrap(out)
     jvm.org.apache.commons.io.IOUtils.writeLines(lines, "\n", coded, "UTF-8")
     coded.close()
     return base64.b64decode(out.toString("ISO-8859-1")).decode()
-
-
-def delta_actions(spark: SparkSession, lines: Sequence[str]) -> Any:
-    """Return a `java.util.List` of Delta's actions, one for each line of JSON as a commit has it, in their order."""
-    jvm: Any = spark._jvm
-    given = jvm.java.io.ByteArrayInputStream(bytearray("\n".join(lines), "utf-8"))
-    text = jvm.java.io.BufferedReader(jvm.java.io.InputStreamReader(given, "UTF-8"))
-    parse = static_method(spark, "org.apache.spark.sql.delta.actions.Action", "fromJson")
-    return text.lines().map(parse).toList()

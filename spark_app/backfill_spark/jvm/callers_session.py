@@ -12,6 +12,7 @@ from pyspark.errors import AnalysisException
 from backfill_api.spec import session_conf as meaning
 from backfill_core.errors import SessionUnfitError
 from backfill_spark.jvm.errors import JAVA_ERRORS, is_a
+from backfill_spark.jvm.gateway import java, java_context
 from backfill_spark.jvm.jars import DELTA_PACKAGE
 from backfill_spark.jvm.session import OF_A_SESSION, settled, tasks_for
 
@@ -62,7 +63,7 @@ def check_no_session() -> None:
         SessionUnfitError: a Spark session runs in this process.
     """
     pyspark: Any = sys.modules.get("pyspark")
-    if pyspark is not None and pyspark.SparkContext._active_spark_context is not None:
+    if pyspark is not None and pyspark.SparkContext._active_spark_context is not None:  # noqa: SLF001 - has no other name
         raise SessionUnfitError(
             "a Spark session runs in this process, and was not given.", hint="Give it: job.run(spark)."
         )
@@ -85,7 +86,7 @@ def _check(spark: SparkSession) -> None:
         raise SessionUnfitError(
             "the Spark session is a client of Spark Connect.", hint="Run the job where Spark's driver runs."
         )
-    if spark.sparkContext._jsc is None:
+    if java_context(spark) is None:
         raise SessionUnfitError("the Spark session is stopped.", hint="Build another one, and give that.")
     lines = [] if _has_delta(spark) else [JAR_LINE]
     conf = {name: str(spark.conf.get(name, "")) for name in NEEDED}
@@ -112,7 +113,7 @@ def _has_delta(spark: SparkSession) -> bool:
     Raises:
         SessionUnfitError: they are there in another version.
     """
-    jvm: Any = spark._jvm
+    jvm = java(spark)
     try:
         loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
         loader.loadClass(KERNEL)

@@ -11,12 +11,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from subprocess import TimeoutExpired
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
 
 from backfill_core.errors import JavaDiedError
 from backfill_spark.jvm.errors import JAVA_ERRORS
+from backfill_spark.jvm.gateway import python_gateway
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,7 +54,7 @@ def signals_stay_ours() -> Iterator[None]:
 
 def java_died(spark: SparkSession | None, error: Exception) -> bool:
     """Is the Java process of a session gone, and the error only what a broken connection looks like?"""
-    gateway: Any = getattr(getattr(spark, "_sc", None), "_gateway", None)
+    gateway = None if spark is None else python_gateway(spark)
     if gateway is None or isinstance(error, JAVA_ERRORS) or not isinstance(error, Py4JError | ConnectionError):
         return False
     process = getattr(gateway, "proc", None)

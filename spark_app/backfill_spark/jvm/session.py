@@ -18,9 +18,9 @@ from pyspark.sql import SparkSession
 from backfill_api.spec import session_conf as meaning
 from backfill_core.errors import JavaMissingError
 from backfill_spark.jvm import class_archive
+from backfill_spark.jvm.gateway import know_packages
 from backfill_spark.jvm.jars import DELTA_PACKAGE, OF_THE_CLONE, fill, missing
 from backfill_spark.jvm.java_process import signals_stay_ours
-from backfill_spark.jvm.packages import know_packages
 from backfill_spark.settings import default_jars_dir
 from backfill_spark.stop_signal import StopSignal
 

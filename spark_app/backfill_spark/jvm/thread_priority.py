@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from backfill_spark.jvm.gateway import java
 from backfill_spark.jvm.session import POOLS_FILE
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class CopyPriority:
         context = spark.sparkContext
         ours = context.getConf().get("spark.scheduler.allocation.file") == f"file:{POOLS_FILE}"
         local = ours and context.master.startswith("local")
-        pid = int(spark._jvm.java.lang.ProcessHandle.current().pid()) if local else 0  # type: ignore[union-attr]
+        pid = int(java(spark).java.lang.ProcessHandle.current().pid()) if local else 0
         self._tasks = Path(f"/proc/{pid}/task")
         self._seen: set[int] = set()
         self._lowered: set[int] = set()

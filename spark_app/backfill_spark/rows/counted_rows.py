@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from backfill_core.errors import TransientError
 from backfill_spark.jvm.errors import JAVA_ERRORS
+from backfill_spark.jvm.gateway import java, observed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -22,7 +23,7 @@ class CountedRows:
 
     def __init__(self, spark: SparkSession, rows: DataFrame) -> None:
         """Take the frame; nothing is computed."""
-        self._jvm: Any = spark._jvm
+        self._jvm = java(spark)
         self._observation = Observation()
         self.frame = rows.observe(self._observation, F.count(F.lit(1)).alias("rows"))
 
@@ -32,9 +33,9 @@ class CountedRows:
         Raises:
             TransientError: Spark does not say.
         """
-        java: Any = self._observation._jo
+        counted = observed(self._observation)
         limit = self._jvm.scala.concurrent.duration.Duration.apply(WAIT_S, "seconds")
         try:
-            return int(self._jvm.scala.concurrent.Await.result(java.future(), limit).getLong(0))
+            return int(self._jvm.scala.concurrent.Await.result(counted.future(), limit).getLong(0))
         except JAVA_ERRORS as error:
             raise TransientError("Spark does not say how many rows it wrote.") from error

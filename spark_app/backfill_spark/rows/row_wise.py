@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructType
 
 from backfill_api.crd.explain import nearest
+from backfill_spark.jvm.gateway import java, java_frame
 from backfill_spark.rows.columns import unused
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def find_fault(empty: DataFrame, texts: Sequence[str], *, filters: bool) -> Faul
             return Fault(" has a date or time that is another one at each run (now, today, epoch …).", FIXED_HINT)
     try:
         frame = _applied(empty, texts, filters=filters)
-        plan: Any = frame._jdf.queryExecution().analyzed()
+        plan: Any = java_frame(frame).queryExecution().analyzed()
     except PySparkException as error:
         return Fault(f": {_first_sentence(error)}", _hint(error, empty.columns))
     if _sees_all(empty, texts, filters=filters):
@@ -164,7 +165,7 @@ def _shape(plan: Any, *, filters: bool) -> Fault | None:
 
 def _world(spark: SparkSession, plan: Any) -> Fault | None:
     """Does a value depend on more than the row: on a clock, on chance, on who runs it and where?"""
-    jvm: Any = spark._jvm
+    jvm = java(spark)
     rules = jvm.org.apache.spark.sql.catalyst.optimizer
     replaced = rules.ReplaceExpressions.apply(plan)
     for one in (plan, replaced):
@@ -238,7 +239,7 @@ def _sees_all(empty: DataFrame, texts: Sequence[str], *, filters: bool) -> bool:
     probe = unused("__backfill_probe", empty.columns)
     wide = empty.withColumn(probe, F.lit(0))
     try:
-        plan: Any = _applied(wide, texts, filters=filters)._jdf.queryExecution().analyzed()
+        plan: Any = java_frame(_applied(wide, texts, filters=filters)).queryExecution().analyzed()
     except PySparkException:
         return True  # right without one more column, wrong with it
     top = next(_plan(plan))
@@ -255,7 +256,7 @@ def _is_moment(spark: SparkSession, text: str) -> bool:
     """Is there a literal like `date'today'`? The parser makes a plain date of it, which no plan tells from another."""
     if not _TYPED.search(text):
         return False
-    jvm: Any = spark._jvm
+    jvm = java(spark)
     parser, moments = jvm.org.apache.spark.sql.catalyst.parser, jvm.org.apache.spark.sql.catalyst.util.DateTimeUtils
     utc = jvm.java.time.ZoneId.of("UTC")
     for words in _typed_literals(parser, jvm.org.antlr.v4.runtime.CharStreams, text):

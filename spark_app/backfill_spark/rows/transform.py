@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from backfill_core.errors import InvalidTransformError
 from backfill_spark.jvm.errors import JAVA_ERRORS, RAISED, row_failure
+from backfill_spark.jvm.gateway import java, java_frame, java_session
 from backfill_spark.rows.columns import deep_hash, quoted
 from backfill_spark.rows.row_wise import FIXED_HINT, ROW_WISE_HINT, Fault, find_fault, stray_node, void
 
@@ -56,7 +57,7 @@ class Transform:
         self._check_select(empty)
         if self.where is not None:
             _refuse(find_fault(empty, (self.where,), filters=True), f"spec.transform.where = {self.where!r}")
-        optimized: Any = self.apply(empty)._jdf.queryExecution().optimizedPlan()
+        optimized: Any = java_frame(self.apply(empty)).queryExecution().optimizedPlan()
         stray = stray_node(optimized)
         if stray is not None:
             raise InvalidTransformError(
@@ -157,15 +158,15 @@ class _Computed:
 
 def _no_rows(session: SparkSession, schema: StructType) -> DataFrame:
     """Return a relation of a schema that is empty; pyspark's own would make this session the active one of the process."""
-    nothing: Any = session._jvm.java.util.ArrayList()
-    made: Any = session._jsparkSession.createDataFrame(nothing, session._jsparkSession.parseDataType(schema.json()))
+    nothing = java(session).java.util.ArrayList()
+    made: Any = java_session(session).createDataFrame(nothing, java_session(session).parseDataType(schema.json()))
     return DataFrame(made, session)
 
 
 def _local(rows: DataFrame) -> DataFrame:
     """Return rows as a relation that holds them."""
     session = rows.sparkSession
-    made: Any = session._jsparkSession.createDataFrame(rows._jdf.collectAsList(), rows._jdf.schema())
+    made: Any = java_session(session).createDataFrame(java_frame(rows).collectAsList(), java_frame(rows).schema())
     return DataFrame(made, session)
 
 

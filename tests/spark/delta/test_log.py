@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import DataFrame
 
 from backfill_spark.delta.log import files_at, table_now
-from backfill_spark.jvm.bulk_calls import delta_actions
+from backfill_spark.delta.spark_internals import delta_actions
 
 EVERY_2 = {"delta.checkpointInterval": "2"}
 TABLES = {

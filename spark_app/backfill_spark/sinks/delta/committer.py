@@ -31,6 +31,7 @@ from backfill_spark.delta.foreign_commits import commits_of_others
 from backfill_spark.delta.log import logged_files
 from backfill_spark.delta.table_layout import Layout
 from backfill_spark.jvm.errors import JAVA_ERRORS, first_line, is_a, is_no_table, whole_text
+from backfill_spark.jvm.gateway import hadoop_conf, java
 from backfill_spark.ports.committer import SealedCommit, StoredState
 from backfill_spark.sinks.delta.failures import BEGIN_ANEW, explain_target
 
@@ -60,14 +61,14 @@ class DeltaCommitter:
     def __init__(self, spark: SparkSession, path: str, *, app_id: str, domain: str) -> None:
         """Take the table's path; nothing is read yet, the table may not exist."""
         self._spark = spark
-        self._jvm: Any = spark._jvm
+        self._jvm = java(spark)
         self._path = path
         self.app_id = app_id
         """Name of the job in Delta's transactions."""
 
         self._domain = domain
         self._kernel = self._jvm.io.delta.kernel
-        conf = self._jvm.org.apache.hadoop.conf.Configuration(spark._jsc.hadoopConfiguration())  # type: ignore[union-attr]
+        conf = self._jvm.org.apache.hadoop.conf.Configuration(hadoop_conf(spark))  # type: ignore[union-attr]
         conf.setIfUnset(*LOCAL_LOG_STORE)
         self._engine = self._kernel.defaults.engine.DefaultEngine.create(conf)
         self._files = self._kernel.defaults.engine.hadoopio.HadoopFileIO(conf)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql.types import StructType
 
 from backfill_core.errors import InvalidSpecError
+from backfill_spark.delta.spark_internals import check_properties, is_feature
 from backfill_spark.jvm.errors import JAVA_ERRORS
 from backfill_spark.jvm.failures import in_words
 from backfill_spark.rows.columns import nullable
@@ -56,20 +57,16 @@ def check_known(spark: SparkSession, properties: Mapping[str, str]) -> None:
     Raises:
         InvalidSpecError: names the property.
     """
-    jvm: Any = spark._jvm
-    delta = jvm.org.apache.spark.sql.delta
     for name, value in properties.items():
         field = f'spec.target.delta.properties["{name}"]'
         if name.lower().startswith(FEATURE):
-            if not delta.TableFeature.featureNameToFeature(name[len(FEATURE) :]).isDefined():
+            if not is_feature(spark, name[len(FEATURE) :]):
                 raise InvalidSpecError(f"{field}: this release of Delta has no such feature.", hint="Remove it.")
             if value.lower() != "supported":
                 raise InvalidSpecError(f"{field}: {value!r} is no state of a feature.", hint="Write supported.")
             continue
-        one = jvm.java.util.HashMap()
-        one.put(name, value)
         try:
-            delta.DeltaConfigs.validateConfigurations(jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(one))
+            check_properties(spark, {name: value})
         except JAVA_ERRORS as error:
             words = in_words(error).partition("To disable this check")[0].strip()
             raise InvalidSpecError(f"{field}: {value!r} is refused: {words}", hint="Correct or remove it.") from error

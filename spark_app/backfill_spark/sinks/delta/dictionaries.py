@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from backfill_spark.jvm.gateway import hadoop_conf, java
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -69,8 +71,8 @@ def options(columns: Iterable[str]) -> dict[str, str]:
 
 def read_chunks(spark: SparkSession, path: str) -> tuple[list[Chunk], int]:
     """Read a Parquet file's footer: its column chunks, and its rows."""
-    jvm: Any = spark._jvm
-    conf = spark._jsc.hadoopConfiguration()  # type: ignore[union-attr]
+    jvm = java(spark)
+    conf = hadoop_conf(spark)
     file = jvm.org.apache.parquet.hadoop.util.HadoopInputFile.fromPath(jvm.org.apache.hadoop.fs.Path(path), conf)
     reader = jvm.org.apache.parquet.hadoop.ParquetFileReader.open(file)
     try:

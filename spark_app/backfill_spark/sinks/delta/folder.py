@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from backfill_core.errors import InvalidSpecError, PermissionDeniedError, TargetNotEmptyError
 from backfill_spark.jvm.errors import JAVA_ERRORS
 from backfill_spark.jvm.failures import Trouble, trouble_of
+from backfill_spark.jvm.gateway import hadoop_conf, java
 from backfill_spark.sinks.delta.failures import explain_making
 
 if TYPE_CHECKING:
@@ -23,9 +24,9 @@ class TargetFolder:
     def __init__(self, spark: SparkSession, path: str, *, staging: str) -> None:
         """Take the table's path and the name of the job's folder of staged files; nothing is read yet."""
         self._staging = staging
-        self._jvm: Any = spark._jvm
+        self._jvm = java(spark)
         self._path = path
-        self._fs = self._jvm.org.apache.hadoop.fs.Path(path).getFileSystem(spark._jsc.hadoopConfiguration())  # type: ignore[union-attr]
+        self._fs = self._jvm.org.apache.hadoop.fs.Path(path).getFileSystem(hadoop_conf(spark))  # type: ignore[union-attr]
 
     def check_writable(self) -> None:
         """Refuse a folder that cannot be made or written.

@@ -29,8 +29,10 @@ from backfill_core.protocol.work import StagedFile
 from backfill_spark.delta.location import in_one_store
 from backfill_spark.delta.log import LOG_ERRORS
 from backfill_spark.delta.properties import PHYSICAL_NAME
+from backfill_spark.delta.spark_internals import named_files
 from backfill_spark.jvm.errors import JAVA_ERRORS, first_line, whole_text
 from backfill_spark.jvm.failures import Trouble, is_about, trouble_of
+from backfill_spark.jvm.gateway import hadoop_conf, java, java_frame, java_session
 from backfill_spark.rows.changes import DELETE
 from backfill_spark.rows.columns import nullable, quoted, unused
 from backfill_spark.rows.write_modes import WriteMode
@@ -40,7 +42,7 @@ from backfill_spark.sinks.delta.create import check_known, create_table, name_ta
 from backfill_spark.sinks.delta.failures import BEGIN_ANEW, explain_job, explain_making, explain_target
 from backfill_spark.sinks.delta.folder import TargetFolder
 from backfill_spark.sinks.delta.staging import PART, StagingFolder, part_of
-from backfill_spark.sinks.delta.table import TargetTable, delta_snapshot, read_table
+from backfill_spark.sinks.delta.table import TargetTable, read_table
 
 NULL_FOUND = "backfill: null in column "
 WIDE_COLUMNS = 200
@@ -71,7 +73,7 @@ class DeltaSink:
     ) -> None:
         """Take what the spec says of the target; nothing is read or written yet."""
         self._spark = spark
-        self._jvm: Any = spark._jvm
+        self._jvm = java(spark)
         self.path = path.rstrip("/")
         self._name = table
         self._mode = write_mode
@@ -134,7 +136,7 @@ class DeltaSink:
         return self._mode.target_schema(schema)
 
     def _file_system(self, path: str) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(path).getFileSystem(self._spark._jsc.hadoopConfiguration())
+        return self._jvm.org.apache.hadoop.fs.Path(path).getFileSystem(hadoop_conf(self._spark))
 
     def _qualified(self, path: str) -> str:
         """Return the one URI of a folder, whatever file system it is on and however it was written."""
@@ -302,7 +304,7 @@ class DeltaSink:
 
     def remove_orphans(self, before_attempt: int) -> int:
         """Remove what earlier attempts staged and never sealed; return how many folders went."""
-        return self._staging.remove_orphans(before_attempt, lambda: delta_snapshot(self._spark, self.path))
+        return self._staging.remove_orphans(before_attempt, lambda: named_files(self._spark, self.path))
 
     # ------------------------------------------------------------------ merging
     def merge(self, net: DataFrame, *, app_id: str, txn_version: int) -> None:
@@ -312,13 +314,13 @@ class DeltaSink:
         commit, during it and after it. One MERGE; deletion vectors keep it from rewriting untouched rows.
         """
         # Settings of a MERGE are a session's, and other threads write too: hence a session of its own.
-        session = SparkSession(self._spark.sparkContext, self._spark._jsparkSession.cloneSession())
+        session = SparkSession(self._spark.sparkContext, java_session(self._spark).cloneSession())
         session.conf.set("spark.databricks.delta.write.txnAppId", app_id)
         session.conf.set("spark.databricks.delta.write.txnVersion", str(txn_version))
         session.conf.set("spark.databricks.delta.merge.materializeSource", "none")
         if len(net.columns) > WIDE_COLUMNS:
             session.conf.set("spark.sql.constraintPropagation.enabled", "false")
-        table = self._jvm.io.delta.tables.DeltaTable.forPath(session._jsparkSession, self.path).alias("t")
+        table = self._jvm.io.delta.tables.DeltaTable.forPath(java_session(session), self.path).alias("t")
         on = " AND ".join(f"t.{quoted(column)} = s.{quoted(column)}" for column in self._key)
         there = {one.lower() for one in net.columns}
         values = self._jvm.java.util.HashMap()
@@ -327,12 +329,12 @@ class DeltaSink:
                 values.put(quoted(field.name), f"s.{quoted(field.name)}")
         source = DataFrame(
             self._jvm.org.apache.spark.sql.classic.Dataset.ofRows(
-                session._jsparkSession, net._jdf.queryExecution().analyzed()
+                java_session(session), java_frame(net).queryExecution().analyzed()
             ),
             session,
         )
         (
-            table.merge(source._jdf.alias("s"), on)
+            table.merge(java_frame(source).alias("s"), on)
             .whenMatched(f"s.`{DELETE}`")
             .delete()
             .whenMatched()

@@ -19,6 +19,7 @@ from backfill_core.errors import StagedFilesGoneError
 from backfill_core.phases.accounting import GONE_HINT
 from backfill_core.protocol.work import StagedFile
 from backfill_spark.jvm.errors import JAVA_ERRORS, is_a
+from backfill_spark.jvm.gateway import hadoop_conf, java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,10 +53,10 @@ class StagingFolder:
     def __init__(self, spark: SparkSession, table_path: str, job_hash: str) -> None:
         """Take the table's path; nothing is read, the folder may not exist."""
         self._spark = spark
-        self._path: Any = spark._jvm.org.apache.hadoop.fs.Path
+        self._path: Any = java(spark).org.apache.hadoop.fs.Path
         self.name = f"backfill-{job_hash}"
         self.path = f"{table_path}/{self.name}"
-        self._fs = self._path(table_path).getFileSystem(spark._jsc.hadoopConfiguration())
+        self._fs = self._path(table_path).getFileSystem(hadoop_conf(spark))
         self._is_local = str(self._fs.getUri().getScheme()) == "file"
 
     def of_work(self, attempt: int, work_id: int) -> str:
@@ -113,7 +114,7 @@ class StagingFolder:
         """Return the size of each file below a folder by its path; few calls into the JVM, however many files."""
         if not self._fs.exists(self._path(folder)):
             return {}
-        lister = self._spark._jvm.org.apache.hadoop.util.functional.RemoteIterators  # type: ignore[union-attr]
+        lister = java(self._spark).org.apache.hadoop.util.functional.RemoteIterators
         listed = str(lister.toList(self._fs.listFiles(self._path(folder), True)).toString())
         return {path: int(size) for path, size in LISTED.findall(listed)}
 
@@ -126,7 +127,7 @@ class StagingFolder:
         """Remove what one piece of work staged."""
         self._fs.delete(self._path(self.of_work(attempt, work_id)), True)
 
-    def remove_orphans(self, before_attempt: int, snapshot: Callable[[], Any]) -> int:
+    def remove_orphans(self, before_attempt: int, named_files: Callable[[], tuple[DataFrame, DataFrame]]) -> int:
         """Remove what earlier attempts staged and never sealed; return how many folders went.
 
         A folder with any file that the table's current state names (as data, or as removed and not yet
@@ -134,7 +135,7 @@ class StagingFolder:
 
         Args:
             before_attempt: Number of the attempt that runs.
-            snapshot: Gives the table's newest Delta snapshot; asked only when there is something to judge.
+            named_files: Gives the files that the table names now, and those that it removed; asked only when needed.
         """
         root = self._path(self.path)
         if not self._fs.exists(root):
@@ -142,7 +143,7 @@ class StagingFolder:
         old = [path for path in self._folders(root, ATTEMPT) if int(path.getName()[1:]) < before_attempt]
         if not old:
             return 0
-        named = self._named(snapshot())
+        named = self._named(named_files())
         removed = 0
         for attempt in old:
             for work in self._folders(attempt, WORK):
@@ -161,11 +162,11 @@ class StagingFolder:
         below = [one.getPath() for one in self._fs.listStatus(parent) if one.isDirectory()]
         return [path for path in below if named.fullmatch(path.getName())]
 
-    def _named(self, snapshot: Any) -> set[str]:
+    def _named(self, files: tuple[DataFrame, DataFrame]) -> set[str]:
         """Return `a<attempt>/s<work>`, and `…/part=<n>` below it, of every file that the table names."""
         names: set[str] = set()
-        for one in (snapshot.allFiles(), snapshot.tombstones()):
-            inside = DataFrame(one.toDF(), self._spark).where(F.col("path").contains(f"{self.name}/"))
+        for one in files:
+            inside = one.where(F.col("path").contains(f"{self.name}/"))
             work = F.regexp_extract("path", rf"{self.name}/(a\d+/s\d+)/", 1).alias("work")
             part = F.regexp_extract("path", rf"{self.name}/(a\d+/s\d+/{OF_A_PART.pattern})/", 1).alias("part")
             names |= {name for row in inside.select(work, part).distinct().collect() for name in row}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql.types import StructField, StructType
 
@@ -34,13 +34,6 @@ class TargetTable:
     def physical(self, field: StructField) -> str:
         """Return the name that a column has in files."""
         return str(field.metadata[PHYSICAL_NAME]) if self.mapped else field.name
-
-
-def delta_snapshot(spark: SparkSession, path: str) -> Any:
-    """Return Delta's own view of the newest version."""
-    jvm: Any = spark._jvm
-    none = jvm.scala.Option.empty()
-    return jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path).update(False, none, none)
 
 
 def read_table(spark: SparkSession, path: str) -> TargetTable | None:

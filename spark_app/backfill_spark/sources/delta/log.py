@@ -20,6 +20,7 @@ from backfill_core.errors import (
 from backfill_spark.delta.log import lines_of, without_statistics
 from backfill_spark.delta.properties import CHANGE_FEED, PHYSICAL_NAME, is_on
 from backfill_spark.jvm.errors import JAVA_ERRORS, is_a
+from backfill_spark.jvm.gateway import hadoop_conf, java
 from backfill_spark.rows.columns import nullable
 from backfill_spark.sources.delta.failures import explain_version
 
@@ -71,11 +72,11 @@ class VersionLog:
             schema_change: See above.
             feed_at: Says whether a version has a change feed; asked once for each range that is not the next one.
         """
-        self._jvm: Any = spark._jvm
+        self._jvm = java(spark)
         self._path = path.rstrip("/")
         self._pinned = pinned
         self._schema_change = schema_change
-        conf = spark._jsc.hadoopConfiguration()  # type: ignore[union-attr]
+        conf = hadoop_conf(spark)
         self._fs = self._jvm.org.apache.hadoop.fs.Path(path).getFileSystem(conf)
         self._seen: dict[int, Version] = {}
         self._feed_at = feed_at

@@ -28,7 +28,8 @@ from backfill_core.protocol.events import Head
 from backfill_core.protocol.work import FileRange
 from backfill_spark.delta.log import LOG_ERRORS, files_at, newest_version
 from backfill_spark.delta.properties import CHANGE_FEED, PHYSICAL_NAME, is_on
-from backfill_spark.jvm.bulk_calls import delta_actions
+from backfill_spark.delta.spark_internals import SparkDeltaLog, delta_actions
+from backfill_spark.jvm.gateway import java
 from backfill_spark.ports.source import PinnedTable
 from backfill_spark.rows.columns import instead, quoted, unused
 from backfill_spark.sources.delta.failures import explain, explain_look, explain_version
@@ -55,8 +56,7 @@ class DeltaSource:
             schema_change: `Fail`, or `Ignore` for columns that are added while the job runs.
         """
         self._spark = spark
-        self._jvm: Any = spark._jvm
-        self._none = self._jvm.scala.Option.empty()
+        self._jvm = java(spark)
         self.path = path
         self._key = key
         self._schema_change = schema_change
@@ -64,7 +64,7 @@ class DeltaSource:
         self._snapshot: Any = None
         self._files: Any = None
         self._nulls: dict[str, list[int | None]] = {}
-        self._delta_log: Any = None
+        self._opened: SparkDeltaLog | None = None
         self._log: VersionLog | None = None
 
     # ------------------------------------------------------------------ pinning
@@ -106,13 +106,11 @@ class DeltaSource:
                 hint="Set spec.source.delta.version to an existing one, or leave it out.",
             )
         try:
-            self._delta_log = self._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(
-                self._spark._jsparkSession, self.path
-            )
-            newest = self._newest_loaded(head)
+            self._opened = SparkDeltaLog(self._spark, self.path)
+            newest = self._delta_log.newest(known=head.version, table_id=head.table_id)
             if version is None:
                 wanted = int(newest.version())
-            self._snapshot = self._delta_log.getSnapshotAt(wanted, self._none, self._none, False)
+            self._snapshot = self._delta_log.at(wanted)
             self._pinned = self._describe(wanted)
         except BackfillError:
             raise
@@ -123,16 +121,11 @@ class DeltaSource:
         self._log = VersionLog(self._spark, self.path, self._pinned, self._schema_change, feed_at=self._feed_at)
         return self._pinned
 
-    def _newest_loaded(self, head: Head) -> Any:
-        """Return Delta's own newest snapshot, `head` or a newer one: a look that finds another one is a Spark job."""
-        known = self._delta_log.unsafeVolatileSnapshot()
-        if known.version() < head.version or known.metadata().id() != head.table_id:
-            # Delta keeps its logs between the jobs of a session.
-            known = self._delta_log.update(False, self._none, self._none)
-        return known
-
     def _feed_at(self, version: int) -> bool:
-        return _has_feed(self._delta_log.getSnapshotAt(version, self._none, self._none, False).metadata())
+        return self._has_feed(self._delta_log.at(version))
+
+    def _has_feed(self, snapshot: Any) -> bool:
+        return is_on(self._delta_log.properties(snapshot), CHANGE_FEED)
 
     def _describe(self, version: int) -> PinnedTable:
         snapshot, metadata = self._snapshot, self._snapshot.metadata()
@@ -155,7 +148,7 @@ class DeltaSource:
             table_id=metadata.id(),
             fingerprint=digest.hexdigest()[:32],
             schema=schema,
-            change_feed=_has_feed(metadata),
+            change_feed=self._has_feed(snapshot),
         )
 
     def _count(self, indexes: Sequence[int]) -> dict[int, int]:
@@ -165,9 +158,9 @@ class DeltaSource:
         silent = self._jvm.java.util.ArrayList()
         for index in indexes:
             silent.add(self._files.get(index))
-        files = self._frame_of(silent, self._snapshot).select(F.col("_metadata.file_path").alias("file"))
+        files = self._delta_log.frame(silent, self._snapshot).select(F.col("_metadata.file_path").alias("file"))
         places = files.groupBy("file").agg(F.count("*").alias("live"))
-        uri, path, root = self._jvm.java.net.URI, self._jvm.org.apache.hadoop.fs.Path, self._delta_log.dataPath()
+        uri, path, root = self._jvm.java.net.URI, self._jvm.org.apache.hadoop.fs.Path, self._delta_log.path
         live = {path(uri(row["file"])).toString(): row["live"] for row in places.collect()}
         counts: dict[int, int] = {}
         for index in indexes:
@@ -196,12 +189,7 @@ class DeltaSource:
 
     def properties(self) -> dict[str, str]:
         """Return the table properties of the pinned version."""
-        pairs = self._snapshot.metadata().configuration().iterator()
-        found: dict[str, str] = {}
-        while pairs.hasNext():
-            pair = pairs.next()
-            found[str(pair._1())] = str(pair._2())
-        return found
+        return self._delta_log.properties(self._snapshot)
 
     def check_no_null_key(self, where: str | None = None) -> None:
         """Refuse null keys among the rows of the pinned version that pass a condition.
@@ -230,6 +218,11 @@ class DeltaSource:
         return self._pinned
 
     @property
+    def _delta_log(self) -> SparkDeltaLog:
+        assert self._opened is not None
+        return self._opened
+
+    @property
     def version(self) -> int:
         """Number of the pinned version."""
         return self.pinned.version
@@ -249,11 +242,7 @@ class DeltaSource:
         return reduce(DataFrame.unionAll, frames) if frames else self._frame(0, 0)
 
     def _frame(self, first: int, behind: int) -> DataFrame:
-        return self._frame_of(self._files.subList(first, behind), self._snapshot)
-
-    def _frame_of(self, listed: Any, snapshot: Any) -> DataFrame:
-        files = self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(listed).toSeq()
-        return DataFrame(self._delta_log.createDataFrame(snapshot, files, False, self._none), self._spark)
+        return self._delta_log.frame(self._files.subList(first, behind), self._snapshot)
 
     def read_segments(self, parts: Sequence[Sequence[FileRange]]) -> tuple[DataFrame, str]:
         """Return rows as `read` does, each file read once, and the name of a column with the index of their part."""
@@ -344,8 +333,8 @@ class DeltaSource:
         added = self._log.added(version)
         if not added:
             return None
-        snapshot = self._delta_log.getSnapshotAt(version, self._none, self._none, False)
-        frame = self._frame_of(delta_actions(self._spark, added), snapshot)
+        snapshot = self._delta_log.at(version)
+        frame = self._delta_log.frame(delta_actions(self._spark, added), snapshot)
         columns = [F.col(quoted(name)) for name in self.pinned.schema.names]
         kind, at = F.lit("insert").alias(CHANGE_TYPE), F.lit(version).cast("long").alias(COMMIT_VERSION)
         return frame.select(*columns, kind, at)
@@ -370,8 +359,3 @@ def _runs(indexes: Sequence[int]) -> list[tuple[int, int]]:
 
 def _physical_name(field: StructField) -> str:
     return str(field.metadata.get(PHYSICAL_NAME, field.name))
-
-
-def _has_feed(metadata: Any) -> bool:
-    feed = metadata.configuration().get(CHANGE_FEED)
-    return bool(feed.isDefined() and is_on({CHANGE_FEED: feed.get()}, CHANGE_FEED))

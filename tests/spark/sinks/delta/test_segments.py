@@ -140,12 +140,12 @@ class TestAPartIsSealedWithoutTheOthers:
         event = one.read(1, 0, 360, 50, 180, 200)
         assert isinstance(event, WorkFinished)
         files = event.result.files
-        one.seal(*(file for file in files if file.part < 2))
+        one.seal(*(file for file in files if file.segment < 2))
         columns = one.wanted().columns
         assert rows_of(one.target().select(columns)) == rows_of(one.wanted(0, 180))
 
         # The process dies; the next one goes on behind what is sealed, from the middle of a file too.
-        one.seal(*(file for file in files if file.part == 2))
+        one.seal(*(file for file in files if file.segment == 2))
         again = one.read(1, 200, 900, 720, attempt=2).result.files
         one.seal(*again)
         assert rows_of(one.target().select(columns)) == rows_of(one.wanted())
@@ -154,10 +154,10 @@ class TestAPartIsSealedWithoutTheOthers:
         """A pause and a low limit give up what was read ahead; no later run cleans up after a complete job."""
         one = world()
         files = one.read(1, 0, 180, 60, 120).result.files
-        one.executor.seal(Seal(1, 1, tuple(file for file in files if file.part == 1), "s"))
+        one.executor.seal(Seal(1, 1, tuple(file for file in files if file.segment == 1), "s"))
         one.executor.tidy()
 
-        assert {file.part for file in files if Path(file.path).exists()} == {1}
+        assert {file.segment for file in files if Path(file.path).exists()} == {1}
         assert rows_of(one.target()) == rows_of(one.wanted(60, 120))
 
     def test_it_is_one_write_without_a_sort(self, spark, world):
@@ -168,7 +168,7 @@ class TestAPartIsSealedWithoutTheOthers:
         plans = [store.apply(at).physicalPlanDescription() for at in range(store.size())]
         written = [plan for plan in plans if "InsertIntoHadoopFsRelationCommand" in plan and one.sink.staging in plan]
 
-        assert sorted(file.part for file in files) == [0, 1, 2, 3]
+        assert sorted(file.segment for file in files) == [0, 1, 2, 3]
         assert sum(file.rows for file in files) == 180
         assert len(written) == 1
         assert "Sort" not in written[0]
@@ -195,7 +195,7 @@ class TestPartsThatWereNeverSealed:
     def half_sealed(self, world):
         one = world("plain")
         files = one.read(1, 0, 180, 60, 120).result.files
-        one.seal(*(file for file in files if file.part == 1))
+        one.seal(*(file for file in files if file.segment == 1))
         return one
 
     def test_with_the_orphans_of_the_attempt(self, world):

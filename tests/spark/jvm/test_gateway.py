@@ -4,7 +4,7 @@ import pytest
 from py4j.java_gateway import JavaClass, JavaPackage
 from py4j.protocol import Py4JJavaError
 
-from backfill_spark.jvm.packages import PACKAGES
+from backfill_spark.jvm.gateway import PACKAGES
 
 
 def at(place, name):

@@ -1,13 +1,16 @@
-"""Java packages that Python knows by name, so that the JVM need not look through 350 jars for a class of that name."""
+"""The one door to Spark's Java side, which pyspark keeps behind underscores. Behind it everything is `Any`."""
+
+# ruff: noqa: SLF001 - this file is the door
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from py4j.java_gateway import JavaPackage
+from pyspark import SparkContext
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 PACKAGES = (
     "io.delta.kernel.data",
@@ -37,6 +40,41 @@ PACKAGES = (
 """What the driver and pyspark ask for again and again. pyspark asks for `py4j.reflection` 14 times for each Java error."""
 
 
+def java(spark: SparkSession) -> Any:
+    """Return Java's packages and classes by name."""
+    return spark._jvm
+
+
+def java_session(spark: SparkSession) -> Any:
+    """Return Spark's own session."""
+    return spark._jsparkSession
+
+
+def java_context(spark: SparkSession) -> Any:
+    """Return Spark's own context."""
+    return spark.sparkContext._jsc
+
+
+def java_frame(frame: DataFrame) -> Any:
+    """Return Spark's own frame."""
+    return frame._jdf
+
+
+def hadoop_conf(spark: SparkSession) -> Any:
+    """Return the Hadoop configuration of a session."""
+    return java_context(spark).hadoopConfiguration()
+
+
+def python_gateway(spark: SparkSession | None = None) -> Any:
+    """Return py4j's gateway to the JVM of a session, or of this process; None: there is none."""
+    return SparkContext._gateway if spark is None else getattr(getattr(spark, "_sc", None), "_gateway", None)
+
+
+def observed(observation: Any) -> Any:
+    """Return Spark's own observation."""
+    return observation._jo
+
+
 def know_packages(spark: SparkSession) -> None:
     """Have `PACKAGES` and those above them answered in Python, for the life of the session's JVM.
 
@@ -44,7 +82,7 @@ def know_packages(spark: SparkSession) -> None:
     class `io` in each package that pyspark has imported, in every jar: 5 ms for the first part, for a package that
     everybody knows to be one.
     """
-    view: Any = spark._jvm
+    view = java(spark)
     for package in PACKAGES:
         place, name = view, ""
         for part in package.split("."):

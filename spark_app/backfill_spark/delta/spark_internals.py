@@ -1,0 +1,87 @@
+"""The one door to Delta's internals in Spark (`org.apache.spark.sql.delta`), which are no stable API; Kernel is apart.
+
+Snapshots and lists of files are Java's own objects, to be handed back here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame
+
+from backfill_spark.jvm.bulk_calls import static_method
+from backfill_spark.jvm.gateway import java, java_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class SparkDeltaLog:
+    """Delta's own log of one table. Delta keeps it between the jobs of a session, so it may know an old version only."""
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        """Open the log; Delta may run Spark jobs to rebuild the state of the newest version."""
+        self._spark, self._jvm = spark, java(spark)
+        self._none = self._jvm.scala.Option.empty()
+        self._log = self._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(java_session(spark), path)
+
+    @property
+    def path(self) -> Any:
+        """The table's folder, as Hadoop's path."""
+        return self._log.dataPath()
+
+    def newest(self, *, known: int, table_id: str) -> Any:
+        """Return the snapshot of version `known` or a newer one; only if Delta knows neither it runs a Spark job."""
+        snapshot = self._log.unsafeVolatileSnapshot()
+        if snapshot.version() < known or snapshot.metadata().id() != table_id:
+            snapshot = self.updated()
+        return snapshot
+
+    def updated(self) -> Any:
+        """Return the newest snapshot; a Spark job."""
+        return self._log.update(False, self._none, self._none)
+
+    def at(self, version: int) -> Any:
+        """Return the snapshot of a version."""
+        return self._log.getSnapshotAt(version, self._none, self._none, False)
+
+    def properties(self, snapshot: Any) -> dict[str, str]:
+        """Return the table properties of a snapshot."""
+        pairs = self._jvm.scala.jdk.javaapi.CollectionConverters.asJava(snapshot.metadata().configuration())
+        return {str(name): str(value) for name, value in dict(pairs).items()}
+
+    def frame(self, files: Any, snapshot: Any) -> DataFrame:
+        """Return the rows of a `java.util.List` of files, as a snapshot describes them; lazy."""
+        listed = self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(files).toSeq()
+        return DataFrame(self._log.createDataFrame(snapshot, listed, False, self._none), self._spark)
+
+
+def named_files(spark: SparkSession, path: str) -> tuple[DataFrame, DataFrame]:
+    """Return the files that the newest version names, and those that it removed and no VACUUM took; column `path`."""
+    snapshot = SparkDeltaLog(spark, path).updated()
+    return DataFrame(snapshot.allFiles().toDF(), spark), DataFrame(snapshot.tombstones().toDF(), spark)
+
+
+def delta_actions(spark: SparkSession, lines: Sequence[str]) -> Any:
+    """Return a `java.util.List` of Delta's actions, one for each line of JSON as a commit has it, in their order."""
+    jvm = java(spark)
+    given = jvm.java.io.ByteArrayInputStream(bytearray("\n".join(lines), "utf-8"))
+    text = jvm.java.io.BufferedReader(jvm.java.io.InputStreamReader(given, "UTF-8"))
+    parse = static_method(spark, "org.apache.spark.sql.delta.actions.Action", "fromJson")
+    return text.lines().map(parse).toList()
+
+
+def is_feature(spark: SparkSession, name: str) -> bool:
+    """Does this release of Delta know a table feature?"""
+    return bool(java(spark).org.apache.spark.sql.delta.TableFeature.featureNameToFeature(name).isDefined())
+
+
+def check_properties(spark: SparkSession, properties: Mapping[str, str]) -> None:
+    """Have Delta judge table properties; what it refuses is a Java error."""
+    jvm = java(spark)
+    given = jvm.java.util.HashMap()
+    for name, value in properties.items():
+        given.put(name, value)
+    configs = jvm.org.apache.spark.sql.delta.DeltaConfigs
+    configs.validateConfigurations(jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(given))
