@@ -1,0 +1,190 @@
+"""Real jobs in a SparkSession of the caller's own, in a process of its own: what they do there, and what they leave.
+
+The session is as a user has it: Berlin's time, no ANSI, tags and a job group of its own, and Delta by `spark.jars`.
+"""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from conftest import JARS
+
+SESSION = """
+import json, os, signal, sys, threading
+from pathlib import Path
+from pyspark.sql import SparkSession
+
+def say(**words):
+    print(json.dumps(words), flush=True)
+
+def session(delta=True, jars=True):
+    builder = (
+        SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").config("spark.log.level", "OFF")
+        .config("spark.sql.session.timeZone", "Europe/Berlin").config("spark.sql.ansi.enabled", "false")
+        .config("spark.driver.memory", "1g").config("spark.sql.warehouse.dir", sys.argv[1] + "/warehouse")
+    )
+    if jars:
+        builder = builder.config("spark.jars", ",".join(map(str, Path(sys.argv[2]).glob("*.jar"))))
+    if delta:
+        builder = builder.config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension").config(
+            "spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+        )
+    return builder.getOrCreate()
+
+from backfill import Backfill, Settings
+folder = Path(sys.argv[1])
+settings = Settings(state_dir=folder / "state", cores=2)
+
+def job(name, **spec):
+    return Backfill.of({
+        "apiVersion": "backfill.dev/v1alpha1", "kind": "Backfill", "metadata": {"name": name},
+        "spec": {
+            "source": {"type": "Delta", "delta": {"path": "orders", "key": ["id"]}},
+            "target": {"type": "Delta", "delta": {"path": name}}, **spec,
+        },
+    }, folder=folder, settings=settings)
+"""
+
+LACKING = (
+    SESSION
+    + """
+from backfill.errors import SessionUnfitError
+try:
+    job("copy").run(session(delta=False, jars=len(sys.argv) > 3))
+except SessionUnfitError as unfit:
+    say(message=unfit.message, hint=unfit.hint)
+"""
+)
+
+WHOLE = (
+    SESSION
+    + """
+def quiet(progress):
+    pass
+
+spark = session()
+orders = f"delta.`{folder}/orders`"
+spark.range(0, 10, 1, 2).selectExpr("id", "id AS n").write.format("delta").option(
+    "delta.enableChangeDataFeed", "true"
+).save(f"{folder}/orders")
+context = spark.sparkContext
+context.setJobGroup("mine", "my own")
+context.setLocalProperty("spark.scheduler.pool", "my pool")
+spark.conf.set("spark.sql.shuffle.partitions", "3")
+
+def found():
+    conf = {name: value for name, value in spark.conf.getAll.items() if "lastCommitVersion" not in name}
+    names = ("spark.jobGroup.id", "spark.job.description", "spark.scheduler.pool")
+    # pyspark answers with the session that it holds for active; whose JVM half that is, is the question.
+    active = SparkSession.getActiveSession()._jsparkSession.equals(spark._jsparkSession)
+    return [conf, [context.getLocalProperty(name) for name in names], active, signal.getsignal(signal.SIGINT).__name__]
+
+before = found()
+copy = job("copy", verify="Final", transform={"select": ["id", "n", "cast(timestamp'2024-07-01 00:00:00' AS string) AS at"]})
+plan = copy.plan(spark)
+outcome = copy.run(spark, on_progress=quiet)
+at = spark.read.format("delta").load(f"{folder}/copy").select("at").distinct().collect()
+say(case="run", rows=plan.rows, state=outcome.state, receipt=len(outcome.receipt.mismatches), at=[row["at"] for row in at],
+    after=copy.status(spark).state)
+say(case="left", same=found() == before, threads=sorted(one.name for one in threading.enumerate() if one.name.startswith("work")))
+
+follow = job("follow", after="Follow")
+run = follow.start(spark)
+run.until_reachable()
+acks = []
+other = threading.Thread(target=lambda: acks.extend([follow.pause(wait_s=60), follow.resume(wait_s=60)]))
+other.start()
+other.join()
+spark.sql(f"UPDATE {orders} SET n = 7 WHERE id < 3")
+deadline = threading.Event()
+for _ in range(600):
+    if run.progress.changes_done >= 3 or run.done or deadline.wait(0.2):
+        break
+equal = follow.verify().mismatches == ()
+try:
+    follow.run(spark, on_progress=quiet)
+    second = ""
+except Exception as error:
+    second = error.reason
+run.stop()
+say(case="commands", acks=[ack.outcome for ack in acks], changes=run.progress.changes_done, equal=equal, second=second,
+    state=run.wait(120).state, after=follow.status(spark).state, same=found() == before)
+
+threading.Timer(4, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    follow.run(spark, on_progress=quiet)
+    stopped = "no"
+except KeyboardInterrupt:
+    stopped = "yes"
+say(case="interrupt", stopped=stopped, after=follow.status(spark).state, alive=spark.range(3).count(), same=found() == before)
+try:
+    copy.run()
+except Exception as error:
+    say(case="none given", reason=error.reason)
+"""
+)
+
+
+def lines(script, tmp_path, *words):
+    """Run a script; return what it said, by case."""
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path), str(JARS), *words],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+class TestASessionThatLacksDelta:
+    """It is refused before anything is read, with the lines to add: they can be copied."""
+
+    @pytest.mark.parametrize(
+        ("words", "lacks", "lines_of_hint"),
+        [((), "the jars", 4), (("jars",), "the settings", 3)],
+        ids=["jars", "settings"],
+    )
+    def test_the_hint_has_the_lines(self, tmp_path, words, lacks, lines_of_hint):
+        """Delta's own error names neither its jars nor their version."""
+        (refused,) = lines(LACKING, tmp_path, *words)
+
+        assert refused["message"] == f"the Spark session lacks {lacks} of Delta."
+        hint = refused["hint"].splitlines()
+        assert len(hint) == lines_of_hint
+        assert all(line.strip().startswith('.config("spark.') for line in hint[1:])
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory):
+    """What one process says that runs two jobs in one session."""
+    return {one.pop("case"): one for one in lines(WHOLE, tmp_path_factory.mktemp("lake"))}
+
+
+class TestACallersSession:
+    """The job works as anywhere, and the session is the caller's afterwards."""
+
+    def test_a_job_runs_to_its_receipt(self, said):
+        """Relative paths are those of the job's folder, and the time is UTC's, as on the command line."""
+        assert said["run"] == {
+            "rows": 10, "state": "Complete", "receipt": 0, "at": ["2024-07-01 00:00:00"], "after": "Finished",
+        }  # fmt: skip
+
+    def test_the_session_is_left_as_it_was_found(self, said):
+        """Its settings, job group, pool, active session and handler of Ctrl-C; and no threads of ours are left."""
+        assert said["left"] == {"same": True, "threads": []}
+
+    def test_a_second_job_is_commanded_from_another_thread(self, said):
+        """In the same session; a second run of the same job is refused while it runs."""
+        assert said["commands"] == {
+            "acks": ["Applied", "Applied"], "changes": 3, "equal": True, "second": "AlreadyRunning", "state": "Stopped",
+            "after": "Stopped", "same": True,
+        }  # fmt: skip
+
+    def test_an_interrupt_stops_the_job_and_not_the_session(self, said):
+        """pyspark's own handler would cancel every job of the process."""
+        assert said["interrupt"] == {"stopped": "yes", "after": "Stopped", "alive": 3, "same": True}
+
+    def test_a_session_that_runs_must_be_given(self, said):
+        """An embedded one would take it over, and stop it."""
+        assert said["none given"] == {"reason": "SessionUnfit"}

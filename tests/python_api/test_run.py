@@ -1,0 +1,252 @@
+"""A run without Spark: what is shown, how it ends, and how it is stopped; the driver is scripted."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+from support.console.command_line import running
+from support.tables.jobs import document
+
+from backfill import Backfill, NotRunningError, Progress, Settings
+from backfill.display import Newest, html, in_notebook
+from backfill.errors import SourceNotFoundError
+from backfill_spark.driver.attempt import RunOutcome
+
+WAIT_S = 30
+HALF = Progress(attempt=1, epoch=3, phase="Snapshot", percent=50, rows_total=10, rows_done=5)
+
+
+class ScriptedDriver:
+    """Shows one progress; then ends, fails, or runs until it is stopped."""
+
+    def __init__(self, end):
+        self.end, self.requests = end, []
+
+    def run_driver(self, backfill, *, settings, observe, starting, spark, stop):
+        """Satisfies `backfill.run.Driver`."""
+        starting("looking at the tables")
+        observe(HALF)
+        if self.end == "crash":
+            raise ZeroDivisionError
+        if self.end == "fail":
+            error = SourceNotFoundError("no table at /s.", hint="Look at the path.")
+            return RunOutcome("Failed", 22, error.reason, error.message, error.hint, None, None, error)
+        if self.end == "stop":
+            asked = threading.Event()
+            with stop.heard_by(lambda request: (self.requests.append(request.force), asked.set())):
+                assert asked.wait(WAIT_S)
+            return RunOutcome("Stopped", 10, "Stopped", "stopped at a barrier", "", HALF, None)
+        return RunOutcome("Complete", 0, "Complete", "", "", HALF, None)
+
+
+class Seen:
+    """Keeps what it sees."""
+
+    def __init__(self):
+        self.looks, self.closed = [], False
+
+    def see(self, progress):
+        """Take a look at the run."""
+        self.looks.append(progress)
+
+    def close(self):
+        """End."""
+        self.closed = True
+
+
+@pytest.fixture
+def job(tmp_path):
+    """A job that is never opened."""
+    return Backfill.of(document("/s", "/t"), settings=Settings(state_dir=tmp_path / "state"))
+
+
+class TestHowItEnds:
+    """`wait` gives the outcome, or raises what the job failed by."""
+
+    def test_complete(self, job):
+        """The view saw the start and the progress, and was closed."""
+        seen = Seen()
+        run = job.shown_by(lambda _: seen, driver=ScriptedDriver("complete"))
+
+        outcome = run.wait(WAIT_S)
+
+        assert (outcome.state, outcome.progress, run.done) == ("Complete", HALF, True)
+        assert [look.reason or look.percent for look in seen.looks] == ["looking at the tables", 50]
+        assert seen.closed
+
+    def test_a_failure_is_raised_as_its_own_class(self, job):
+        """A caller catches `SourceNotFoundError`, and reads the hint."""
+        with pytest.raises(SourceNotFoundError) as failed:
+            job.shown_by(lambda _: Seen(), driver=ScriptedDriver("fail")).wait(WAIT_S)
+
+        assert failed.value.hint == "Look at the path."
+
+    def test_a_defect_is_raised_too(self, job):
+        """An error on another thread must not be lost."""
+        with pytest.raises(ZeroDivisionError):
+            job.shown_by(lambda _: Seen(), driver=ScriptedDriver("crash")).wait(WAIT_S)
+
+    def test_a_wait_has_a_deadline(self, job):
+        """The run goes on; its stop is heard from another thread."""
+        driver = ScriptedDriver("stop")
+        run = job.shown_by(lambda _: Seen(), driver=driver)
+
+        with pytest.raises(TimeoutError):
+            run.wait(0)
+        run.stop(force=True)
+
+        assert run.wait(WAIT_S).state == "Stopped"
+        assert driver.requests == [True]
+
+    def test_two_runs_in_one_process_are_stopped_one_by_one(self, job, tmp_path):
+        """A stop of one says nothing to the other."""
+        first, second = (job.shown_by(lambda _: Seen(), driver=ScriptedDriver("stop")) for _ in range(2))
+
+        first.stop()
+
+        assert first.wait(WAIT_S).state == "Stopped"
+        assert not second.done
+        second.stop()
+        second.wait(WAIT_S)
+
+
+class TestOnProgress:
+    """A callback of the caller's runs beside the job."""
+
+    def test_it_gets_the_last_progress(self):
+        """Those that come while it runs are skipped; the last one never."""
+        got, free = [], threading.Event()
+
+        def slow(progress):
+            free.wait(WAIT_S)
+            got.append(progress.percent)
+
+        newest = Newest(slow, lambda error: None)
+        for percent in range(100):
+            newest.see(HALF.model_copy(update={"percent": percent}))
+        free.set()
+        newest.close()
+
+        assert got[-1] == 99
+        assert len(got) <= 3
+
+    def test_one_that_raises_stops_the_run(self, job):
+        """And `wait` raises the same: it is the caller's own error."""
+
+        def refuse(progress):
+            raise KeyError("mine")
+
+        run = job.shown_by(lambda run: Newest(refuse, run.give_up), driver=ScriptedDriver("stop"))
+
+        with pytest.raises(KeyError, match="mine"):
+            run.wait(WAIT_S)
+
+
+class Display:
+    """What IPython's `display` is to a notebook: each call and each update is kept."""
+
+    def __init__(self):
+        self.shown = []
+
+    def __call__(self, what, *, display_id):
+        assert display_id
+        self.update(what)
+        return self
+
+    def update(self, what):
+        """Replace what is shown."""
+        self.shown.append(what._repr_html_())
+
+
+class TestANotebook:
+    """A block that is drawn anew, without a terminal."""
+
+    def test_the_block_is_updated_in_place(self, job):
+        """From the start to the last progress."""
+        display = Display()
+
+        job.shown_by(lambda run: in_notebook(display, run.job_id), driver=ScriptedDriver("complete")).wait(WAIT_S)
+
+        assert "starting Spark" in display.shown[0]
+        assert "50 %" in display.shown[-1]
+        assert "5 of 10" in display.shown[-1]
+
+    def test_a_handle_shows_itself(self, job):
+        """The last line of a cell is enough."""
+        run = job.shown_by(lambda _: Seen(), driver=ScriptedDriver("complete"))
+        run.wait(WAIT_S)
+
+        assert "50 %" in run._repr_html_()
+
+    def test_text_of_a_job_is_no_html(self):
+        """A job id or a reason may hold anything."""
+        drawn = html("<b>", HALF.model_copy(update={"reason": "<script>", "warnings": ("<i>",)}))
+
+        assert [tag for tag in ("<b><", "<script>", "<i>") if tag in drawn] == []
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from test_run import ScriptedDriver
+from backfill import Backfill
+from backfill.display import in_lines
+job = Backfill.load(sys.argv[2])
+driver = ScriptedDriver("stop")
+run = job.shown_by(lambda run: in_lines(run.job_id), driver=driver)
+try:
+    run.wait_or_stop()
+except KeyboardInterrupt as stopped:
+    print("interrupted:", stopped, driver.requests)
+"""
+
+
+class TestAnInterrupt:
+    """Ctrl-C, or a notebook's stop button, which sends the same signal."""
+
+    def test_stops_the_run_in_order_and_is_raised_then(self, tmp_path):
+        """Raised, so that the cells below do not run; in order, so that the next run goes on."""
+        file = tmp_path / "job.yaml"
+        file.write_text(
+            "apiVersion: backfill.dev/v1alpha1\nkind: Backfill\nmetadata: {name: job}\nspec:\n"
+            "  source: {type: Delta, delta: {path: /s, key: [id]}}\n  target: {type: Delta, delta: {path: /t}}\n"
+        )
+        child = subprocess.Popen(
+            [sys.executable, "-c", SCRIPT, os.path.dirname(__file__), str(file)],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        )  # fmt: skip
+        with child:
+            assert any("50 %" in line for line in child.stderr)
+            child.send_signal(signal.SIGINT)
+            out, err = child.communicate(timeout=WAIT_S)
+
+        assert out == "interrupted: stopped at a barrier [False]\n", err
+
+
+class TestCommands:
+    """They reach the driver of the job on this machine, in whatever process it is."""
+
+    def test_each_is_acknowledged_when_it_is_in_force(self, job, tmp_path):
+        """By a driver that this object did not start."""
+        with running(tmp_path / "state") as scripted:
+            acks = [job.pause(scope="All"), job.resume(), job.throttle(200, for_seconds=60)]
+
+            assert [ack.outcome for ack in acks] == ["Applied"] * 3
+            assert len(scripted.seen) == 3
+
+    def test_status_and_verify_ask_the_driver(self, job, tmp_path):
+        """It knows more than the target, and Spark is not needed."""
+        with running(tmp_path / "state"):
+            found = job.status()
+
+            assert (found.state, found.rows_done, found.progress.percent) == ("Running", 1000, 25)
+            assert job.verify().mismatches == ()
+
+    def test_without_a_driver(self, job):
+        """The error is the command line's own."""
+        with pytest.raises(NotRunningError):
+            job.pause()
