@@ -50,14 +50,6 @@ FORBIDDEN = re.compile(
 # Folders that are not clean yet. Shrinks to nothing.
 NOT_YET = {
     "docs",
-    "spark_app/backfill_core/job",
-    "spark_app/backfill_core/phases",
-    "spark_app/backfill_core/protocol",
-    "spark_app/backfill_core/strategies",
-    "spark_app/backfill_core/strategies/snapshot",
-    "spark_app/backfill_spark/driver",
-    "spark_app/backfill_spark/ports",
-    "spark_app/backfill_spark/sinks/delta",
     "tests/core/lifecycle",
     "tests/support/operators",
 }

@@ -11,7 +11,7 @@ Pause(All)         neither splits nor change batches
 Resume             neither kind of pause
 Throttle(n)        history limited to n rows/s until changed
 Throttle(n, for)   the same until the moment given, then what was in force before
-VerifyNow, Stop    none: they are deeds, not states
+VerifyNow, Stop    none: they are acts, not states
 """
 
 from __future__ import annotations

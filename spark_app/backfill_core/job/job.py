@@ -264,7 +264,7 @@ class Job:
             VerificationFailedError(
                 f"source version {receipt.source_version} and target version {receipt.target_version} differ "
                 f"in vnode {vnodes}{more} of {receipt.vnodes}.{others}",
-                hint="Somebody else wrote to the target: find the rows with `backfill verify --explain`, "
+                hint="Another writer changed the target: find the rows with `backfill verify --explain`, "
                 "mend them, or fill a new target.",
             )
         )

@@ -35,7 +35,7 @@ class Claim:
 
 
 def claims_in(domains: Mapping[str, str]) -> tuple[Claim, ...]:
-    """Read the claims of all jobs that have a state among a table's domains; what nobody can read is a claim too."""
+    """Read the claims of all jobs that have a state among a table's domains; what cannot be read is a claim too."""
     said: Mapping[str, Any] = _mapping(domains.get(OWNER_DOMAIN, "")).get("jobs", {})
     found = []
     for domain, text in sorted(domains.items()):

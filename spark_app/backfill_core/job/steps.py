@@ -67,7 +67,7 @@ class Step:
     """Time in it so far, pauses left out; None: not begun by this attempt."""
 
     left: Eta | None
-    """Time left of it; None: it is done, or nobody can tell."""
+    """Time left of it; None: it is done, or unknown."""
 
     done: float
     """Part of it that is done, 0 to 1."""
@@ -96,7 +96,7 @@ class Course:
 
     @property
     def eta(self) -> Eta | None:
-        """Return the time left of the whole job; None while nobody can tell, or when nothing is left."""
+        """Return the time left of the whole job; None while it is unknown, or when nothing is left."""
         left = [one.left for one in self.steps if one.state != "Done"]
         known = [one for one in left if one is not None]
         if not left or len(known) < len(left):

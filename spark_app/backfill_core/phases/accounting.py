@@ -21,7 +21,7 @@ def check_staged(what: str, *, written: int, found: int) -> None:
     if found > written:
         raise AccountingError(
             f"{written:,} rows of {what} were staged, and the files that are there hold {found:,}.",
-            hint="Somebody else writes into the folder of the staged files.",
+            hint="Another program writes into the folder of the staged files.",
         )
 
 

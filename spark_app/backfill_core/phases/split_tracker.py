@@ -52,7 +52,7 @@ class Splits:
 
     # -------------------------------------------------------------- what there is
     def taken(self, prepared: IntervalSet) -> IntervalSet:
-        """Return the rows of the row index that nobody needs to begin."""
+        """Return the rows of the row index that need not begin any more."""
         spans = [(one.split.start, one.split.stop) for one in self.running.values()]
         spans += [(one.start, one.stop) for one in self.staged]
         spans += [(one.start, one.stop) for one in self.buffer.segments]
@@ -92,7 +92,7 @@ class Splits:
         return bucket, one
 
     def admit(self, now_s: float, bucket: TokenBucket, *, held: bool) -> TokenBucket:
-        """Let segments of the buffer be sealed; once a moment. What nobody will seal soon is given up, and read again some day.
+        """Let segments of the buffer be sealed; once a moment. What will not be sealed soon is given up, and read again later.
 
         Given up, where history is held and under a limit for sub-file ranges: files that no commit names are not kept for ever
         (VACUUM removes them after a week), and rows that a hold lets pass at once would have to be paid for after it.

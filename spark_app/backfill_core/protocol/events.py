@@ -46,7 +46,7 @@ class PollFailed:
 
 @dataclass(frozen=True, slots=True)
 class CommandReceived:
-    """Somebody wants something; applied by the next barrier, acknowledged after its seal."""
+    """A command of a user; applied by the next barrier, acknowledged after its seal."""
 
     attempt: int
     revision: int
@@ -101,7 +101,7 @@ class SealFailed:
 
 @dataclass(frozen=True, slots=True)
 class OthersCommitted:
-    """Somebody else committed changes to the target while the attempt ran."""
+    """Another writer committed changes to the target while the attempt ran."""
 
     commits: tuple[ForeignCommit, ...]
 

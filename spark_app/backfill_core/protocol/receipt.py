@@ -29,7 +29,7 @@ class Receipt:
     mismatches: tuple[VnodeMismatch, ...]
     seconds: float
     verified_ms: int | None = None
-    """When it was taken; set by whoever has the clock."""
+    """When it was taken; set by the driver, which has the clock."""
 
     complete: bool = True
     """Is all of the source compared? While history is being copied, only what is sealed is."""

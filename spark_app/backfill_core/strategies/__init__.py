@@ -1,6 +1,6 @@
 """One folder a strategy: params.py, strategy.py, README.md. Found by discovery, never listed.
 
-A folder's `__init__` holds `STRATEGY`; strategies do not know each other, and nobody but the tests knows one by name.
+A folder's `__init__` holds `STRATEGY`; strategies do not know each other, and only tests know one by name.
 """
 
 from collections.abc import Mapping

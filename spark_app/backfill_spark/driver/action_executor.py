@@ -64,7 +64,7 @@ class SparkActionExecutor:
         self._job = job
         self._attempt = attempt
         self._row_offsets = job.row_offsets
-        # Nobody waits for what was cancelled, not even the end of the process.
+        # Cancelled work is not waited for, not even by the end of the process.
         self._workers = Workers(THREADS_MAX, "work")
         self._under_way: dict[int, Callable[[Event], None]] = {}
         """Who waits for the answer of which work."""
@@ -169,14 +169,14 @@ class SparkActionExecutor:
         """Is a MERGE in the target whose answer was lost?
 
         Raises:
-            StateMovedError: nobody can tell now; the next attempt can, by the announcement and its number.
+            StateMovedError: it cannot be told now; the next attempt can, by the announcement and its number.
         """
         if not self._job.mode.merges:
             return False
         try:
             return self._job.committer.read_state().txn_version == work.txn_version
         except Exception as error:
-            # Whatever kept us from looking, nobody knows.
+            # The reason does not matter: what happened is unknown.
             raise StateMovedError(
                 f"the changes up to version {work.upto} may be in the target, which cannot be read now: {error}",
                 hint="Start the job again: it looks first.",
@@ -311,7 +311,7 @@ class SparkActionExecutor:
         return head
 
     def explain(self, error: Exception) -> BackfillError:
-        """Say in our words what went wrong; what nobody knows is worth another try."""
+        """Say in our words what went wrong; what is unknown is worth another try."""
         return self._job.explain(error)
 
 

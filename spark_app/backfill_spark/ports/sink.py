@@ -54,7 +54,7 @@ class Sink(Protocol):
         """Return the rows as of a version; lazy."""
 
     def explain_failure(self, error: Exception) -> BackfillError | None:
-        """Say in our words why writing failed, or None when nobody knows."""
+        """Say in our words why writing failed, or None when it is unknown."""
 
 
 @runtime_checkable

@@ -92,4 +92,4 @@ class Source(Protocol):
         """Return the row changes of the versions `(after, upto]`; lazy."""
 
     def explain_failure(self, error: Exception) -> BackfillError | None:
-        """Say in our words why a job on this source failed, or None when nobody knows."""
+        """Say in our words why a job on this source failed, or None when it is unknown."""

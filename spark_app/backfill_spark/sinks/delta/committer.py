@@ -185,7 +185,7 @@ class DeltaCommitter:
 
         Raises:
             StateMovedError: an older attempt committed after the state was read; read it again.
-            TargetTakenError, TargetNotEmptyError: somebody else came first.
+            TargetTakenError, TargetNotEmptyError: another writer came first.
             FencedError, UnsupportedTargetFeatureError, StorageFullError, PermissionDeniedError, TransientError:
                 as `seal`.
         """
@@ -209,7 +209,7 @@ class DeltaCommitter:
             raise
 
     def _look_before_fence(self, opened_at: int | None, txn_version: int, claim: Claim | None) -> StoredState:
-        """Look at the newest version for whoever came first: another attempt, another job, rows of nobody's."""
+        """Look at the newest version for a quicker writer: another attempt, another job, rows without a job."""
         snapshot = self._newest()
         found = StoredState(None, -1, None) if snapshot is None else self._state_in(snapshot)
         # An earlier attempt, or one that took the same number; a newer one has won.
@@ -224,7 +224,7 @@ class DeltaCommitter:
             if claim.begins and not claim.shares and snapshot is not None and self._has_rows(snapshot):
                 raise TargetNotEmptyError(
                     f"{self._path} got rows after it was looked at, and they are not of this job.",
-                    hint="Use an empty target, and let nobody else write to it.",
+                    hint="Use an empty target, and keep others from writing to it.",
                 )
         return found
 
@@ -237,7 +237,7 @@ class DeltaCommitter:
             txn_version: Of the epoch.
             files: Measured.
             state: The job's.
-            compared: Version of the table that a receipt is about: nobody else's change may come after it and before
+            compared: Version of the table that a receipt is about: no change of others may come after it and before
                 this commit.
 
         Raises:
@@ -365,7 +365,7 @@ class DeltaCommitter:
 
 def explain(error: Exception, path: str) -> BackfillError:
     """Say in our words what Kernel or the storage refused."""
-    # Kernel names whichever it meets first: our transaction id, or our domain; nobody else writes either.
+    # Kernel names whichever it meets first: our transaction id, or our domain; no other writer has either.
     if is_a(error, "ConcurrentTransactionException") or "domainMetadata action for the same domain" in whole_text(
         error
     ):

@@ -152,7 +152,7 @@ class DeltaSink:
 
         Raises:
             InvalidSpecError: Delta refuses the table.
-            UnsupportedTargetFeatureError, TargetSchemaMismatchError: somebody else made another one just now.
+            UnsupportedTargetFeatureError, TargetSchemaMismatchError: another writer made another one just now.
             PermissionDeniedError, StorageFullError, TransientError: the storage refused.
         """
         self._known = self._look()
