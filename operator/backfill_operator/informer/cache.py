@@ -1,8 +1,8 @@
-"""What the watches have shown: Backfills and driver pods, small enough that ten thousand of each are no burden.
+"""The Backfills and driver pods that lists and watches have shown, compact enough for ten thousand of each.
 
-A Backfill is kept as lean JSON text and parsed when it is looked at, a large one as a stub, which says only where to find
-it; a pod as the value that the rules read.
-Never newer than the cluster, often older: a caller that must not be wrong asks the API server.
+A Backfill is kept as compact JSON text and parsed when it is read; a large one is kept as a stub. A pod is kept as the
+value that the rules read. The cache is never newer than the cluster and often older. A reader that needs the current
+state asks the API server.
 """
 
 from __future__ import annotations
@@ -42,37 +42,37 @@ class StoredBackfill:
 
 @dataclass(frozen=True, slots=True)
 class StoredPod:
-    """One driver pod, and where it is reached."""
+    """One driver pod, and its address."""
 
     pod: DriverPod
     version: int
     ip: str | None
     label: Key
-    """Namespace and the short name of its Backfill, by which its siblings are found."""
+    """Namespace and label of its Backfill; the pods of one Backfill share it."""
 
     backfill: Key
-    """The Backfill that is to be looked at when it changes."""
+    """The Backfill to reconcile when the pod changes."""
 
 
 class Cache:
-    """Objects by key; a change that is older than what is known changes nothing."""
+    """Objects by key; an older version never replaces a newer one."""
 
     def __init__(self) -> None:
-        """Start empty, and not synced."""
+        """Start empty."""
         self._backfills: dict[Key, StoredBackfill] = {}
         self._pods: dict[Key, StoredPod] = {}
         self._pods_of: dict[Key, dict[Key, StoredPod]] = {}
         self.newest = dict.fromkeys((BACKFILLS.plural, PODS.plural), 0)
-        """The newest version that was seen, by resource."""
+        """The highest resourceVersion seen of each resource."""
 
         self._writers_of: dict[str, set[Key]] = {}
-        """Backfills that write a target and are not done with it."""
+        """The unfinished Backfills of each target."""
 
         self._active: dict[str, set[Key]] = {}
-        """Backfills with an attempt on record that has not ended, by namespace."""
+        """Backfills with a recorded attempt that has not ended, by namespace."""
 
         self._gone: set[str] | None = None
-        """UIDs that went while a relist runs: its pages may still show them."""
+        """UIDs that were deleted during a relist, whose pages may still show them; None: no relist runs."""
 
     def __len__(self) -> int:
         """Backfills that are known."""
@@ -80,30 +80,30 @@ class Cache:
 
     # ------------------------------------------------------------ reads
     def backfill(self, key: Key) -> Raw | None:
-        """Return the newest known form of a Backfill; of a large one it is a stub."""
+        """Return a Backfill as last seen, or the stub of a large one; None: it is not known."""
         stored = self._backfills.get(key)
         return None if stored is None else stored.raw()
 
     def index(self, key: Key) -> IndexFields:
-        """Return what is known of a Backfill without reading it."""
+        """Return the indexed fields of a Backfill, without parsing it."""
         stored = self._backfills.get(key)
         return IndexFields() if stored is None else stored.index
 
     def target(self, key: Key) -> str | None:
-        """Return what a Backfill writes; None: it is done with it, or it cannot be told."""
+        """Return the target of a Backfill; None: it has succeeded, or its spec names no target."""
         index = self.index(key)
         return None if index.phase == "Succeeded" else index.target
 
     def writers(self, target: str) -> AbstractSet[Key]:
-        """Return the Backfills that write a target and are not done with it."""
+        """Return the Backfills that write a target and have not succeeded."""
         return self._writers_of.get(target, set())
 
     def has_active_attempt(self, key: Key) -> bool:
-        """Has a Backfill an attempt on record that has not ended?"""
+        """Has the Backfill a recorded attempt that has not ended?"""
         return key in self._active.get(key[0], ())
 
     def active_attempts(self, namespace: str | None) -> int:
-        """Return how many have; None: in all namespaces."""
+        """Return how many Backfills have one; None: in all namespaces."""
         if namespace is not None:
             return len(self._active.get(namespace, ()))
         return sum(len(keys) for keys in self._active.values())
@@ -113,12 +113,12 @@ class Cache:
         return list(self._backfills)
 
     def phases(self) -> Iterator[str]:
-        """Yield the phase of each Backfill; also from another thread."""
+        """Yield the phase of each Backfill; safe in another thread."""
         for stored in list(self._backfills.values()):
             yield stored.index.phase
 
     def pods(self, key: Key, pod_name: str | None = None) -> tuple[DriverPod, ...]:
-        """Return the pods that carry a Backfill's label, and the one that has its driver's name, with any owner."""
+        """Return the pods with a Backfill's label, and the pod named `pod_name`, without regard to their owner."""
         namespace, name = key
         found = dict(self._pods_of.get((namespace, base_name(name)), {}))
         if pod_name is not None and (one := self._pods.get((namespace, pod_name))) is not None:
@@ -126,22 +126,22 @@ class Cache:
         return tuple(one.pod for one in found.values())
 
     def ip(self, namespace: str, pod_name: str) -> str | None:
-        """Return where a pod is reached."""
+        """Return the address of a pod; None: it has none."""
         stored = self._pods.get((namespace, pod_name))
         return None if stored is None else stored.ip
 
     # ------------------------------------------------------------ changes
     def put_backfill(self, raw: Raw) -> bool:
-        """Take what was seen; False: it was known already, or is older."""
+        """Store a Backfill; False: this version or a newer one is known."""
         key, metadata = key_of(raw), raw["metadata"]
         version, uid = _version(metadata), str(metadata.get("uid", ""))
         known = self._backfills.get(key)
         self.newest[BACKFILLS.plural] = max(self.newest[BACKFILLS.plural], version)
-        if self._forgotten(uid) or (known is not None and known.version >= version):
+        if self._is_gone(uid) or (known is not None and known.version >= version):
             return False
         generation = metadata.get("generation")
         generation = generation if isinstance(generation, int) else 0
-        # What was applied changes with the generation only, and is long.
+        # The applied configuration changes only with the generation, and is expensive to parse.
         same_generation = known is not None and known.uid == uid and known.generation == generation
         index = index_fields_of(raw, pruned=known.index.pruned if known is not None and same_generation else None)
         self._remove_from_index(key)
@@ -150,7 +150,7 @@ class Cache:
         return True
 
     def drop_backfill(self, key: Key, uid: str) -> bool:
-        """Take that a Backfill is gone; False: another one has its name by now."""
+        """Remove a Backfill; False: it is not known, or its name now belongs to another UID."""
         self._note_gone(uid)
         known = self._backfills.get(key)
         if known is None or known.uid != uid:
@@ -176,12 +176,12 @@ class Cache:
                     del index[name]
 
     def put_pod(self, raw: Raw) -> Key | None:
-        """Take what was seen of a driver pod; return the Backfill to look at, None when nothing is new."""
+        """Store a driver pod; return the Backfill to reconcile, None: nothing is new."""
         key, metadata = key_of(raw), raw["metadata"]
         version = _version(metadata)
         self.newest[PODS.plural] = max(self.newest[PODS.plural], version)
         known = self._pods.get(key)
-        if self._forgotten(str(metadata.get("uid", ""))) or (known is not None and known.version >= version):
+        if self._is_gone(str(metadata.get("uid", ""))) or (known is not None and known.version >= version):
             return None
         label = label_of(raw, BACKFILL_LABEL)
         owner = owner_name(raw) or label
@@ -192,7 +192,7 @@ class Cache:
         return stored.backfill
 
     def drop_pod(self, key: Key, uid: str) -> Key | None:
-        """Take that a pod is gone; return the Backfill to look at."""
+        """Remove a pod; return the Backfill to reconcile, None: the pod is not known."""
         self._note_gone(uid)
         known = self._pods.get(key)
         if known is None or known.pod.uid != uid:
@@ -210,7 +210,7 @@ class Cache:
 
     # ------------------------------------------------------------ relist
     def begin_relist(self) -> tuple[dict[Key, str], dict[Key, str]]:
-        """Return what is known now, as UIDs: of it, what no page shows is gone."""
+        """Return the UIDs of the known Backfills and pods; those that no page shows are gone."""
         self._gone = set()
         return (
             {key: one.uid for key, one in self._backfills.items()},
@@ -218,10 +218,10 @@ class Cache:
         )
 
     def end_relist(self) -> None:
-        """Pages end here; what goes from now on cannot come back through them."""
+        """End the relist: no page can show a deleted object any more."""
         self._gone = None
 
-    def _forgotten(self, uid: str) -> bool:
+    def _is_gone(self, uid: str) -> bool:
         return self._gone is not None and uid in self._gone
 
     def _note_gone(self, uid: str) -> None:
@@ -230,6 +230,6 @@ class Cache:
 
 
 def _version(metadata: dict[str, Any]) -> int:
-    """Return a resourceVersion as a number: since Kubernetes 1.35 they may be compared, and they always were etcd's."""
+    """Return a resourceVersion as a number; Kubernetes 1.35 defines their order, and before it they were etcd's revisions."""
     text = str(metadata.get("resourceVersion", ""))
     return int(text) if text.isascii() and text.isdigit() else 0

@@ -1,8 +1,7 @@
-"""What of a Backfill is worth keeping: all that the rules read, if it is small; else only where to find it.
+"""The compact form of a Backfill that the cache keeps: the fields that the rules read, or a stub of a large object.
 
-Left out are who wrote which field, kubectl's copy of the whole, labels, and the annotations of others. An object that is
-large in spite of that is kept as a stub, and asked for again when it is looked at: a hundred of them cost no more memory
-than a hundred small ones.
+Managed fields, kubectl's copy, labels and foreign annotations are left out. An object that is still large is kept as a
+stub and read again for each reconcile. So a hundred large objects take no more memory than a hundred small ones.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from backfill_operator.informer.targets import target_of
 from backfill_operator.kube.resources import Raw
 
 LARGE_BYTES: Final = 16 * 1024
-"""Ten times what people write; ten thousand of this size are 160 MiB."""
+"""Ten times a usual Backfill; ten thousand of this size take 160 MiB."""
 
 ANNOTATION_CHARACTERS_MAX: Final = 8192
 ANNOTATIONS: Final = (OVERRIDE_ANNOTATION, RESTART_ANNOTATION, VERIFY_ANNOTATION)
@@ -27,26 +26,26 @@ METADATA: Final = (
 STUB_METADATA: Final = ("name", "namespace", "uid", "resourceVersion", "generation", "deletionTimestamp")
 
 STUB_FIELD: Final = "backfill.dev/stub"
-"""In a stub, beside metadata: no API server keeps such a field, so it cannot be forged."""
+"""The field that marks a stub. API servers drop unknown top-level fields, so no user can forge it."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexFields:
-    """What is looked up of all Backfills, without reading them."""
+    """Fields of a Backfill that can be looked up without parsing it."""
 
     phase: str = ""
     active: bool = False
-    """Is an attempt on record that has not ended?"""
+    """Is there a recorded attempt that has not ended?"""
 
     target: str | None = None
-    """The table that it writes, in one spelling; None: it cannot be told."""
+    """Normalized name of the table that it writes; None: the spec names none."""
 
     pruned: tuple[str, ...] = ()
-    """Fields that a user applied and the API server dropped."""
+    """Paths of applied fields that the API server dropped."""
 
 
 def compact(raw: Raw) -> Raw:
-    """Return a Backfill without unused fields: whole if it is small then, else its stub."""
+    """Return the fields that the rules read if they are small, else a stub."""
     if STUB_FIELD in raw:
         return raw
     small = _without_unused(raw)
@@ -59,12 +58,12 @@ def compact(raw: Raw) -> Raw:
 
 
 def is_stub(raw: Raw) -> bool:
-    """Must the object be asked for before it can be looked at?"""
+    """Is it a stub, so that the object must be read from the API server?"""
     return STUB_FIELD in raw
 
 
 def index_fields_of(raw: Raw, *, pruned: tuple[str, ...] | None = None) -> IndexFields:
-    """Return what is looked up of a Backfill, or of its stub; `pruned`: as it is known already."""
+    """Return the index fields of a Backfill or of its stub; `pruned`: the known value, to save computing it."""
     stub = raw.get(STUB_FIELD)
     if isinstance(stub, dict):
         return IndexFields(stub["phase"], stub["active"], stub["target"], tuple(stub["pruned"]))
@@ -79,7 +78,7 @@ def index_fields_of(raw: Raw, *, pruned: tuple[str, ...] | None = None) -> Index
 
 
 def _without_unused(raw: Raw) -> Raw:
-    """Return what the rules read of a Backfill."""
+    """Return the fields that the rules read."""
     given = raw["metadata"]
     metadata = {name: given[name] for name in METADATA if name in given}
     annotations = _mapping(given.get("annotations"))
@@ -90,7 +89,7 @@ def _without_unused(raw: Raw) -> Raw:
 
 
 def dumps(raw: Raw) -> bytes:
-    """Return an object as text."""
+    """Return an object as JSON text."""
     return json.dumps(raw, separators=(",", ":")).encode()
 
 

@@ -1,4 +1,4 @@
-"""From what the API server says to what the rules read. Total: anything may stand in an object that people can edit."""
+"""Parses objects of the API server into the values that the rules read; total, because users can edit any field."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from backfill_operator.kube.resources import Raw
 
 DRIVER_CONTAINER: Final = "driver"
 STARTING: Final = frozenset({"ContainerCreating", "PodInitializing"})
-"""Waiting of every container that is well."""
+"""Reasons for waiting that every healthy container has for a while."""
 
 MESSAGE_CHARACTERS_MAX: Final = 1024
 SPEC_BYTES_MAX: Final = 256 * 1024
-"""A ConfigMap has room for four of them, and a hundred of them in a page still fit into memory."""
+"""A ConfigMap holds four of them, and a page of a hundred fits into memory."""
 
 _PHASES: Final[Mapping[str, PodPhase]] = {
     "Pending": "Pending", "Running": "Running", "Succeeded": "Succeeded", "Failed": "Failed",
@@ -41,7 +41,7 @@ _PHASES: Final[Mapping[str, PodPhase]] = {
 _UNREADABLE: Final = frozenset(
     {(), ("attempts",), ("attempt",), ("attempt", "number"), ("attempt", "state"), ("attempt", "podUid")}
 )
-"""What a launch stands on: without it the rules cannot know whether a driver runs."""
+"""Paths that a launch depends on: without them it is unknown whether a driver runs."""
 
 _ITEMS: Final = frozenset({"conditions", "history"})
 _WHOLE: Final = frozenset({"plan", "progress", "receipt"})
@@ -49,7 +49,7 @@ _OVER: Final = ("Complete", "Failed")
 
 
 class StatusUnreadableError(Exception):
-    """The stored status is none of ours: who wrote it must mend it, because an attempt may be on record in it."""
+    """The stored status is not valid. A person must correct it, because it may record an attempt."""
 
     reason = "StatusUnreadable"
 
@@ -62,10 +62,10 @@ def observation_of(
     report: DriverReport | None = None,
     launch_failed: LaunchFailed | None = None,
 ) -> Observation:
-    """Return one look at a Backfill.
+    """Return the observation of a Backfill.
 
     Raises:
-        StatusUnreadableError: the rules must not decide on a status that cannot be read.
+        StatusUnreadableError: the status cannot be read, so no decision may be made on it.
     """
     metadata = _mapping(raw.get("metadata"))
     return Observation(
@@ -87,7 +87,7 @@ def observation_of(
 
 
 def spec_of(raw: Raw) -> BackfillSpec | SpecRefused:
-    """Return the spec, or why it is none: a CRD that is older or newer than the operator lets other things pass."""
+    """Return the spec, or why it is refused: a CRD of another version than the operator accepts other specs."""
     metadata = _mapping(raw.get("metadata"))
     document = {
         "apiVersion": API_VERSION,
@@ -97,8 +97,8 @@ def spec_of(raw: Raw) -> BackfillSpec | SpecRefused:
     }
     size = len(json.dumps(raw.get("spec"), separators=(",", ":")))
     if size > SPEC_BYTES_MAX:
-        words = f"spec: has {size:,} bytes, and may have {SPEC_BYTES_MAX:,}"
-        return SpecRefused((f"{words}; put what is long into the source or into the image",))
+        message = f"spec: has {size:,} bytes, and may have {SPEC_BYTES_MAX:,}"
+        return SpecRefused((f"{message}; move long values into the source or into the image",))
     try:
         return load_backfill(document).spec
     except SpecError as error:
@@ -108,24 +108,24 @@ def spec_of(raw: Raw) -> BackfillSpec | SpecRefused:
 
 
 def status_of(raw: Raw) -> BackfillStatus:
-    """Return the stored status; what cannot be read is left out, as if it had not been observed.
+    """Return the stored status without the fields that cannot be read.
 
-    A later version of the operator may have written it, or a person.
+    A later version of the operator, or a person, may have written them.
 
     Raises:
-        StatusUnreadableError: what cannot be read is what a launch stands on: the attempt in flight, or that the job is over.
+        StatusUnreadableError: a field that a launch depends on cannot be read: the attempt, or that the job is over.
     """
-    words = raw.get("status") or {}
+    stored = raw.get("status") or {}
     while True:
         try:
-            return BackfillStatus.model_validate(words)
+            return BackfillStatus.model_validate(stored)
         except ValidationError as error:
             errors = error.errors(include_url=False)
-            unknown = {_left_out(words, one["loc"], known=one["type"] != "extra_forbidden") for one in errors}
+            unknown = {_left_out(stored, one["loc"], known=one["type"] != "extra_forbidden") for one in errors}
             if () in unknown:
                 shown = "; ".join(f"{path_of(one['loc'])}: {one['msg']}" for one in errors)
                 raise StatusUnreadableError(f"status cannot be read: {shown[:MESSAGE_CHARACTERS_MAX]}") from error
-            words = _without(words, unknown)
+            stored = _without(stored, unknown)
 
 
 def _status_to_decide_on(raw: Raw) -> BackfillStatus:
@@ -134,19 +134,19 @@ def _status_to_decide_on(raw: Raw) -> BackfillStatus:
     except StatusUnreadableError:
         if not _text(_mapping(raw.get("metadata")).get("deletionTimestamp")):
             raise
-        # Nothing is launched for an object that goes; its pods are found by owner and label.
+        # Nothing is launched for a deleted object; its pods are found by owner and label.
         return BackfillStatus()
 
 
-def _left_out(words: Any, path: tuple[int | str, ...], *, known: bool) -> tuple[int | str, ...]:
-    """Return the path of what must go so that the rest can be read; empty: too much hangs on it."""
+def _left_out(status: Any, path: tuple[int | str, ...], *, known: bool) -> tuple[int | str, ...]:
+    """Return the path to remove so that the rest can be read; empty: a launch depends on it."""
     if not known:
         return path
     if path[:2] in _UNREADABLE:
         return ()
     top = path[0]
     if top in _ITEMS and len(path) > 1 and isinstance(path[1], int):
-        item = words[top][path[1]]
+        item = status[top][path[1]]
         over = top == "conditions" and isinstance(item, dict) and item.get("type") in _OVER
         return () if over else path[:2]
     if top == "control" and path[1:2] == ("pending",):
@@ -154,21 +154,21 @@ def _left_out(words: Any, path: tuple[int | str, ...], *, known: bool) -> tuple[
     return path[:1] if top in _WHOLE else path[:2]
 
 
-def _without(words: Any, paths: set[tuple[int | str, ...]], here: tuple[int | str, ...] = ()) -> Any:
-    if isinstance(words, dict):
-        kept = ((name, value) for name, value in words.items() if (*here, name) not in paths)
+def _without(part: Any, paths: set[tuple[int | str, ...]], here: tuple[int | str, ...] = ()) -> Any:
+    if isinstance(part, dict):
+        kept = ((name, value) for name, value in part.items() if (*here, name) not in paths)
         return {name: _without(value, paths, (*here, name)) for name, value in kept}
-    if isinstance(words, list):
-        left = ((number, value) for number, value in enumerate(words) if (*here, number) not in paths)
+    if isinstance(part, list):
+        left = ((number, value) for number, value in enumerate(part) if (*here, number) not in paths)
         return [_without(value, paths, (*here, number)) for number, value in left]
-    return words
+    return part
 
 
 # ------------------------------------------------------------------ pods
 def pod_of(raw: Raw) -> DriverPod:
-    """Return a pod as the rules see it.
+    """Return a pod as the rules read it.
 
-    A driver whose process ended is over, although a sidecar may keep its pod running: restartPolicy is Never.
+    A driver whose container has ended is over, even if a sidecar keeps the pod running: restartPolicy is Never.
     """
     metadata, status = _mapping(raw.get("metadata")), _mapping(raw.get("status"))
     labels = _mapping(metadata.get("labels"))
@@ -179,8 +179,8 @@ def pod_of(raw: Raw) -> DriverPod:
     phase: PodPhase = _PHASES.get(_text(status.get("phase")), "Unknown")
     if ended and phase not in ("Succeeded", "Failed"):
         phase = "Succeeded" if ended.get("exitCode") == 0 else "Failed"
-    said = _text(ended.get("message"))
-    ending = Ending.read(said) if said else None
+    termination_message = _text(ended.get("message"))
+    ending = Ending.read(termination_message) if termination_message else None
     unscheduled = _mapping(conditions.get("PodScheduled"))
     return DriverPod(
         name=str(metadata.get("name", "")),
@@ -195,7 +195,7 @@ def pod_of(raw: Raw) -> DriverPod:
         deletion_ms=ms_of(_text(metadata.get("deletionTimestamp")) or None),
         exit_code=_number(ended.get("exitCode")),
         reason=_text(status.get("reason")) or _text(ended.get("reason")),
-        message=_text(status.get("message")) or ("" if ending else said),
+        message=_text(status.get("message")) or ("" if ending else termination_message),
         waiting=_text(waiting.get("reason")),
         waiting_message=_text(waiting.get("message")),
         scheduled=_says(conditions, "PodScheduled"),
@@ -207,12 +207,12 @@ def pod_of(raw: Raw) -> DriverPod:
 
 
 def pod_ip(raw: Raw) -> str | None:
-    """Return where a pod is reached; None: it has no address yet."""
+    """Return the address of a pod; None: it has none yet."""
     return _text(_mapping(raw.get("status")).get("podIP")) or None
 
 
 def label_of(raw: Raw, name: str) -> str:
-    """Return a label's value; empty: there is none."""
+    """Return a label's value; empty: it is not set."""
     return _text(_mapping(_mapping(raw.get("metadata")).get("labels")).get(name))
 
 

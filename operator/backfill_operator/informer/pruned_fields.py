@@ -1,4 +1,4 @@
-"""Fields that a user applied and the API server dropped in silence: a misspelt `verify` is no proof."""
+"""Finds fields that a user applied and the API server dropped silently, as a misspelt `verify`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ SHOWN_MAX: Final = 5
 PATH_CHARACTERS_MAX: Final = 200
 LOOKED_AT_MAX: Final = 10_000
 FREE: Final = frozenset({"template", "resources", "conf", "properties", "options"})
-"""Fields below which any name is kept."""
+"""Fields whose content has no schema, so the API server drops nothing in them."""
 
 
 def pruned_fields(raw: Raw) -> tuple[str, ...]:
-    """Return the paths of `spec` fields in kubectl's copy of what was applied that the object does not have; the first few.
+    """Return the first few `spec` paths that kubectl's copy of the applied object has and the stored object lacks.
 
-    Only a client-side apply leaves a copy. A server-side one is refused for an unknown field, and so is a newer kubectl's.
+    Only a client-side apply leaves such a copy. Server-side apply and newer versions of kubectl refuse unknown fields.
     """
     annotations = raw["metadata"].get("annotations")
     text = annotations.get(LAST_APPLIED) if isinstance(annotations, dict) else None
@@ -32,10 +32,10 @@ def pruned_fields(raw: Raw) -> tuple[str, ...]:
         return ()
     found: list[str] = []
     waiting: list[tuple[str, Any, Any]] = [("spec", applied.get("spec"), raw.get("spec"))]
-    for path, said, kept in waiting:
-        if not isinstance(said, dict) or not isinstance(kept, dict):
+    for path, wanted, kept in waiting:
+        if not isinstance(wanted, dict) or not isinstance(kept, dict):
             continue
-        for name, value in said.items():
+        for name, value in wanted.items():
             below = f"{path}.{name}"[:PATH_CHARACTERS_MAX]
             if value is not None and name not in kept:
                 found.append(below)

@@ -1,4 +1,4 @@
-"""Lists everything, every now and then: what a watch lost is found, and what it kept too long is dropped."""
+"""Lists everything at intervals: finds what a watch missed, and drops what is gone."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from backfill_operator.settings import OperatorSettings
 FAILED_AGAIN_S: Final = 5.0
 
 UNREADABLE: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""What parsing may raise of an object that is like no other."""
+"""What parsing may raise for a malformed object."""
 
 _log = logging.getLogger(__name__)
 
 
 class ClusterRestoredError(BackfillError):
-    """The cluster is older than what is known of it: its store was restored. Nothing that is remembered may be believed."""
+    """The cluster is older than the cache: its store was restored, so the process must start with empty memory."""
 
     reason = "ClusterRestored"
     exit_code = 1
 
 
 class Relist:
-    """Compares the cache with the cluster; the first time is how the cache is filled."""
+    """Compares the cache with the cluster at intervals; the first run fills the cache."""
 
     def __init__(
         self,
@@ -50,16 +50,16 @@ class Relist:
         monotonic: Callable[[], float],
         on_unreadable: Callable[[str, object], None] = lambda _plural, _error: None,
     ) -> None:
-        """Take the parts that it calls.
+        """Take the parts.
 
         Args:
-            cluster: What is.
-            cache: What is known.
-            settings: How often, and in which namespaces.
-            metrics: Where repairs are counted.
-            enqueue: Told which Backfills to look at.
-            monotonic: For the age of the last list.
-            on_unreadable: Told of what cannot be read: which resource, and why.
+            cluster: Lists the objects.
+            cache: Compared and repaired.
+            settings: Interval and namespaces.
+            metrics: Counts repairs.
+            enqueue: Requests a reconcile of a Backfill.
+            monotonic: Clock for the age of the last list, in seconds.
+            on_unreadable: Called with the resource and the reason when an object cannot be read.
         """
         self._on_unreadable = on_unreadable
         self._cluster = cluster
@@ -70,48 +70,48 @@ class Relist:
         self._monotonic = monotonic
         self._done_at: float | None = None
         self._watched_since_list: set[str] = set()
-        """Resources of which a watch said anything since the last list."""
+        """Resources with a watch event since the last list."""
 
         self._missed: Counter[str] = Counter()
-        """Lists in a row that found changes of a resource of which no watch said anything."""
+        """Lists in a row that found changes of a resource without any watch event."""
 
         self._versions: dict[str, int] = {}
-        """At which version each list began last, by its path."""
+        """The version at which the last list of each path began."""
 
         self._watched: set[str] = set()
         self._wake = asyncio.Event()
         self.complete = asyncio.Event()
-        """Set when everything was listed once: before that, what is not in the cache may be there all the same."""
+        """Set when everything was listed once; before that, an object may exist without being in the cache."""
 
     @property
     def synced(self) -> bool:
-        """Was everything listed once?"""
+        """Was everything listed at least once?"""
         return self.complete.is_set()
 
     def on_watch_event(self, plural: str) -> None:
-        """Take that a watch said something."""
+        """Note that a watch of this resource had an event."""
         self._watched_since_list.add(plural)
 
     @property
     def missed(self) -> int:
-        """Lists in a row that found what a watch, which said nothing at all meanwhile, should have shown."""
+        """Lists in a row that found changes which a silent watch should have shown."""
         return max(self._missed.values(), default=0)
 
     def age_s(self) -> float | None:
-        """Return how long ago everything was listed last; None: never."""
+        """Return the seconds since everything was listed; None: never."""
         return None if self._done_at is None else self._monotonic() - self._done_at
 
     def start_version(self, path: str, version: str) -> str:
-        """Return from which version on a watch shows all that no list has shown.
+        """Return the version from which a watch of this path misses nothing that the last list did not show.
 
         Args:
-            path: Of the resource that is to be watched.
-            version: The newest one.
+            path: Of the watched resource.
+            version: The current version.
         """
         if path not in self._watched and path in self._versions:
             self._watched.add(path)
             return str(self._versions[path])
-        # It is watched anew, from now on: what happened in between is on a list that begins later.
+        # This watch starts at the current version; the next list shows what happened in between.
         self._wake.set()
         return version
 
@@ -119,7 +119,7 @@ class Relist:
         """List until cancelled.
 
         Raises:
-            ClusterRestoredError: the cluster is older than what is known of it.
+            ClusterRestoredError: the cluster is older than the cache.
         """
         while True:
             try:
@@ -138,7 +138,11 @@ class Relist:
         return random.uniform(self._settings.relist_min_seconds, self._settings.relist_max_seconds) - quiet_s
 
     def _began(self, resource: Resource, namespace: str | None, newest: int, version: str) -> None:
-        """Take the version of a list; one before what was seen when it began is of another past."""
+        """Note the version of a list.
+
+        Raises:
+            ClusterRestoredError: an earlier one than the cache had when the list began.
+        """
         if not version.isdigit():
             return
         if int(version) < newest:
@@ -148,7 +152,7 @@ class Relist:
         self._versions[resource.path(namespace)] = int(version)
 
     def _take(self, raw: Raw, resource: Resource, known: dict[Key, str]) -> Key | None:
-        """Take one object of a page; return the Backfill to look at. One that cannot be read hides no other."""
+        """Store one object of a page; return the Backfill to reconcile. An unreadable object is reported and skipped."""
         try:
             known.pop(key_of(raw), None)
             if resource is PODS:
@@ -159,11 +163,11 @@ class Relist:
             return None
 
     async def once(self) -> None:
-        """List everything; changes that no watch had shown are counted, and looked at.
+        """List everything once; count and enqueue the changes that no watch has shown.
 
         Raises:
-            ApiError: not everything was listed; what was is known nevertheless.
-            ClusterRestoredError: the cluster is older than what is known of it.
+            ApiError: the list is incomplete; the pages that were read are in the cache.
+            ClusterRestoredError: the cluster is older than the cache.
         """
         first, newest = not self.synced, dict(self._cache.newest)
         backfills, pods = self._cache.begin_relist()
@@ -181,7 +185,7 @@ class Relist:
                                 self._enqueue(key)
         finally:
             self._cache.end_relist()
-        # What was known before the list began, and is on no page of it, is gone.
+        # Objects that were known before the list began and are on no page are gone.
         for key, uid in backfills.items():
             if self._cache.drop_backfill(key, uid):
                 repaired[BACKFILLS.plural] += 1

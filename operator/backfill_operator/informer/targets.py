@@ -13,10 +13,10 @@ LOCAL: Final = "file"
 
 
 def target_of(raw: Raw) -> str | None:
-    """Return the target of a Backfill; None: its spec does not say it.
+    """Return the target of a Backfill; None: its spec names none.
 
-    A path without a scheme is one of a pod's own file system. What is mounted there differs from namespace to namespace, so
-    it is the same table within one namespace only; and so is a name in a catalog, which a spec's conf may set up.
+    A path without a scheme is in the pod's own file system, and mounts differ between namespaces. So it names the same
+    table only within a namespace. The same holds for a name in a catalog, which a spec's conf may define.
     """
     spec = raw.get("spec")
     target: Any = spec.get("target") if isinstance(spec, dict) else None

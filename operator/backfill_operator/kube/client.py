@@ -1,9 +1,9 @@
-"""The one door to the API server, watches excepted (those are kopf's): raw objects in and out, asyncio.
+"""The only client of the API server, except for the watches: raw objects in and out, on asyncio.
 
-Every request takes a token of the client's own bucket, has a deadline and a largest answer, and is told to `observe`.
-What may be repeated without asking is repeated here: everything after a 429, which says that nothing was done, and
-reads and deletions also after a 5xx or no answer. A create or a patch that got no answer is not: its caller must look
-first, because "already exists" and "conflict" mean something to it.
+Every request takes a token of a rate limit, has a time limit and a size limit for its response, and is reported to
+`observe`. Requests that are safe to repeat are retried here: any request after a 429, because nothing was done; reads and
+deletions also after a 5xx or without a response. A create or a patch without a response is not retried: "already exists"
+and "conflict" have a meaning for its caller, who must read the object first.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from backfill_operator.kube.shallow_json import loads_aside
 from backfill_operator.settings import OperatorSettings
 
 RESPONSE_BYTES_MAX: Final = 8 * 1024 * 1024
-"""Of a page; some times what 500 Backfills need that people write, and five of the largest that etcd takes."""
+"""For one page: several times the size of 500 usual Backfills, and five objects of etcd's largest size."""
 
-WELL_PAGES: Final = 8
-"""After so many a page may be twice as large again."""
+PAGES_BEFORE_GROWTH: Final = 8
+"""After this many pages within the limit, the page size doubles again."""
 
 TRIES_MAX: Final = 4
 RETRY_FIRST_S: Final = 0.2
 RETRY_MAX_S: Final = 5.0
-"""Also the longest Retry-After that is waited for here; the work queue waits for longer ones, without a worker."""
+"""Also the longest Retry-After that is waited for here; the work queue waits longer ones out without a worker."""
 
 CONNECTIONS_MAX: Final = 64
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -62,13 +62,13 @@ class Call:
     group: str
     namespace: str | None
     status: int
-    """Of HTTP; 0: no answer."""
+    """HTTP status; 0: no response."""
 
     seconds: float
 
 
 def _ignore(_: Call) -> None:
-    """Observe nothing."""
+    """Ignore the call."""
 
 
 class Cluster:
@@ -83,26 +83,26 @@ class Cluster:
         clock: ServerClock | None = None,
         response_bytes_max: int = RESPONSE_BYTES_MAX,
     ) -> None:
-        """Connect at the first request; must be made inside the event loop.
+        """Create it inside the event loop; the first request connects.
 
         Args:
             configuration: Address, certificates and credentials.
             settings: Rate, time-out and page size.
-            observe: Told of every request when it is over; must not block.
-            clock: Told the server's time.
-            response_bytes_max: A longer answer is refused, unread.
+            observe: Called after every request; must not block.
+            clock: Updated with the server's time.
+            response_bytes_max: A longer response is refused, unread.
         """
         self._configuration = configuration
         self._timeout_s = settings.request_timeout_seconds
         self._page_size = self._size = settings.page_size
-        self._well = 0
-        """Pages in a row that were not too large."""
+        self._good_pages = 0
+        """Pages within the limit, in a row."""
 
         self._bucket = TokenBucket(settings.queries_per_second, settings.query_burst)
         self._observe = observe
         self._clock = clock or ServerClock()
         self._bytes_max = response_bytes_max
-        # The library reads kubeconfigs and makes the TLS context; its models are slow and refuse unknown fields.
+        # The library builds the TLS context only; its models are slow and refuse unknown fields.
         context = RESTClientObject(configuration).ssl_context
         self._http = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(ssl=context, limit=CONNECTIONS_MAX),
@@ -122,7 +122,7 @@ class Cluster:
 
     # ------------------------------------------------------------ reads
     async def get(self, resource: Resource, namespace: str, name: str) -> Raw | None:
-        """Return the object as it is now, or None when there is none."""
+        """Return the current object; None: there is none."""
         try:
             return await self._request("get", "GET", resource, namespace, name, repeatable=True)
         except NotFoundError:
@@ -136,16 +136,17 @@ class Cluster:
         labels: str = "",
         began: Callable[[str], None] = lambda _: None,
     ) -> AsyncIterator[list[Raw]]:
-        """Yield all objects, page by page, so that never more than a page of them is held; a page too large is halved.
+        """Yield all objects page by page; after a page over the size limit, the page size is halved.
 
         Args:
-            resource: Of what kind.
-            namespace: Where; None: everywhere.
-            labels: Which of them.
-            began: Told the version at which they were listed, before the first page.
+            resource: The kind of objects.
+            namespace: None: all namespaces.
+            labels: A label selector.
+            began: Called with the version of the list before the first page.
 
         Raises:
-            GoneError: the list is older than the server remembers; begin anew.
+            GoneError: the list has expired on the server; start again.
+            ResponseTooLargeError: a single object exceeds the size limit.
         """
         query = {"labelSelector": labels} if labels else {}
         while True:
@@ -155,17 +156,17 @@ class Cluster:
             except ResponseTooLargeError as error:
                 if self._size == 1:
                     raise
-                self._size, self._well = self._size // 2, 0
+                self._size, self._good_pages = self._size // 2, 0
                 _log.info("%s: %s; the next page has %d", resource.plural, error, self._size)
                 continue
             if "continue" not in query:
                 began(str((page.get("metadata") or {}).get("resourceVersion", "")))
             kind = {"apiVersion": resource.api_version, "kind": resource.kind}
             yield [{**kind, **item} for item in page.get("items") or [] if isinstance(item, dict)]
-            self._well += 1
-            if self._well >= WELL_PAGES and self._size < self._page_size:
-                # A few large ones among many small ones would make every later list a crawl.
-                self._size, self._well = min(self._page_size, 2 * self._size), 0
+            self._good_pages += 1
+            if self._good_pages >= PAGES_BEFORE_GROWTH and self._size < self._page_size:
+                # Otherwise a few large objects would keep every later list slow.
+                self._size, self._good_pages = min(self._page_size, 2 * self._size), 0
             token = (page.get("metadata") or {}).get("continue")
             if not token:
                 return
@@ -173,21 +174,21 @@ class Cluster:
 
     # ------------------------------------------------------------ writes
     async def create(self, resource: Resource, namespace: str, body: Raw, *, dry_run: bool = False) -> Raw:
-        """Make an object, or only ask whether it could be made.
+        """Create an object; `dry_run`: only check whether it could be created.
 
         Raises:
-            AlreadyExistsError: one of that name is there; a GET says whose it is.
-            RefusedError: the server will not have it, and says why.
-            UnavailableError: it may have been made, or not.
+            AlreadyExistsError: an object of that name exists.
+            RefusedError: the server refused it; the message says why.
+            UnavailableError: it may have been created, or not.
         """
         query = {"fieldManager": FIELD_MANAGER} | ({"dryRun": "All"} if dry_run else {})
         return await self._request("create", "POST", resource, namespace, query=query, body=body)
 
     async def replace(self, resource: Resource, namespace: str, name: str, body: Raw) -> Raw:
-        """Put an object in the place of the one whose resourceVersion it carries.
+        """Replace the object whose resourceVersion the body carries.
 
         Raises:
-            ConflictError: another writer was quicker.
+            ConflictError: the object has changed since.
         """
         query = {"fieldManager": FIELD_MANAGER}
         return await self._request("update", "PUT", resource, namespace, name, query=query, body=body)
@@ -202,10 +203,10 @@ class Cluster:
         resource_version: str,
         subresource: str | None = None,
     ) -> Raw:
-        """Merge a change into exactly the object that was seen; one made again has never had its version.
+        """Merge a change into the object of exactly this version; a recreated object never has it.
 
         Raises:
-            ConflictError: it is not what was seen any more.
+            ConflictError: the object has changed since.
             NotFoundError: it is gone.
         """
         body = {**change, "metadata": {**change.get("metadata", {}), "resourceVersion": resource_version}}
@@ -215,10 +216,10 @@ class Cluster:
     async def delete(
         self, resource: Resource, namespace: str, name: str, *, uid: str | None = None, grace_s: int | None = None
     ) -> bool:
-        """Delete the object if it still has this UID; False: it, or everything of that name, is gone already.
+        """Delete the object if it has this UID; False: there is no object of that name.
 
         Raises:
-            ConflictError: another object has the name now.
+            ConflictError: an object with another UID has the name.
         """
         body: Raw = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
         if uid is not None:
@@ -300,7 +301,7 @@ class Cluster:
 
 
 def _retry_delay(error: ApiError, number: int, *, repeatable: bool) -> float | None:
-    """Return how long to wait before the same request may be made again; None: it may not."""
+    """Return the seconds before the same request may be repeated; None: it may not."""
     if not isinstance(error, UnavailableError) or number + 1 >= TRIES_MAX:
         return None
     if not repeatable and error.status != 429:

@@ -1,7 +1,7 @@
-"""Who works: one process, by a Lease. A process that loses it ends itself, because nothing else surely stops its writes.
+"""Leader election by a Lease: one process works. A process that loses the lease exits, which surely stops its work.
 
-The holder's clock is never compared with ours: a lease is over when its record has not changed for its whole length *by
-our own clock*. And a holder gives up before that, so that there are never two.
+The holder's clock is never compared with ours: a lease is over when its record has not changed for its whole length by
+our own clock. A holder gives up before that, so there are never two leaders.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Election:
     """One candidate."""
 
     def __init__(self, cluster: Cluster, settings: OperatorSettings, *, now_ms: Callable[[], int]) -> None:
-        """Lead nothing yet."""
+        """Start as a candidate."""
         self._cluster = cluster
         self._settings = settings
         self._now_ms = now_ms
@@ -43,16 +43,16 @@ class Election:
 
         self.leading = asyncio.Event()
         self.leader: str | None = None
-        """Who leads, as far as is known."""
+        """Identity of the leader; None: not known yet."""
 
     async def run(self) -> None:
-        """Become leader, and stay it until cancelled.
+        """Become leader, and renew the lease until cancelled.
 
         Raises:
             LeadershipLostError: the lease could not be renewed in time, or another process has it.
         """
         loop, deadline_s = asyncio.get_running_loop(), self._settings.lease_renew_deadline_seconds
-        # Always from before the request: others count from the write, which may be older than its answer by any time.
+        # Counted from before the request: others count from the write, which may come long before its response.
         renewed_at = loop.time()
         while not await self._try() or loop.time() - renewed_at >= deadline_s:
             await wait(jittered(self._settings.lease_retry_seconds))
@@ -70,25 +70,25 @@ class Election:
             except TimeoutError:
                 left_s = 0.0
             if self.leader != self._settings.identity or left_s <= 0:
-                raise LeadershipLostError(f"the lease is {self.leader or 'no process'}'s, or could not be renewed")
+                raise LeadershipLostError(f"the lease could not be renewed; its holder is {self.leader or 'unknown'}")
 
     async def release(self) -> None:
-        """Give the lease back, so that the next leader need not wait; failing is fine."""
+        """Release the lease, so that the next leader does not wait; a failure is only logged."""
         if self._held is None:
             return
         spec = self._held["spec"] | {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": self._moment()}
         try:
             await self._cluster.replace(LEASES, *self._place(), {**self._held, "spec": spec})
         except ApiError as error:
-            _log.info("the lease was not given back: %s", error)
+            _log.info("the lease was not released: %s", error)
         self._held = None
 
     async def _try(self) -> bool:
-        """Take or renew the lease if it may be; a failing request is no answer."""
+        """Take or renew the lease if it is free or ours; False: it is not, or the request failed."""
         try:
             return await self._take()
         except (ConflictError, AlreadyExistsError):
-            self._held = None  # another process wrote it: the next try reads which
+            self._held = None  # another process wrote it; the next try reads the holder
             return False
         except ApiError as error:
             _log.warning("the lease cannot be reached: %s", error)

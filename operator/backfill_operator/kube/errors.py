@@ -1,4 +1,4 @@
-"""What the API server can answer instead of an object, one class for each thing that a caller does differently."""
+"""The error responses of the API server, one class for each reaction of a caller."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ class ApiError(Exception):
     """The API server did not do it."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
-        """Keep the parts of the answer's `Status` object; status 0: there was no answer."""
+        """Keep the parts of the response's `Status` object; status 0: there was no response."""
         super().__init__(f"{status} {reason}: {message}" if status else message)
         self.status = status
         self.reason = reason
@@ -17,50 +17,50 @@ class ApiError(Exception):
 
 
 class NotFoundError(ApiError):
-    """404: it is not there."""
+    """404: the object does not exist."""
 
 
 class AlreadyExistsError(ApiError):
-    """409 to a POST: an object of that name is there; whose it is, a GET must say."""
+    """409 to a POST: an object of that name exists; a GET shows its owner."""
 
 
 class ConflictError(ApiError):
-    """409 to anything else: the object is not what the caller saw; look again."""
+    """409 to any other request: the object has changed since the caller read it."""
 
 
 class GoneError(ApiError):
-    """410: a LIST or watch asks for a past that is forgotten; begin anew."""
+    """410: a LIST or watch continues from a version that has expired; start again."""
 
 
 class RefusedError(ApiError):
-    """400, 403, 404 of a namespace, 413, 422: the same request will be refused again."""
+    """400, 403, 404 for a namespace, 413, 422: the same request will be refused again."""
 
 
 class UnavailableError(ApiError):
-    """No answer, 429 or 5xx, after the retries: whether it was done is not known; look again later."""
+    """No response, 429 or 5xx, after the retries: the request may have been executed, or not."""
 
     def __init__(self, status: int, reason: str, message: str, retry_after: float | None = None) -> None:
-        """Keep what the server said about when to come back."""
+        """Keep the server's Retry-After, in seconds."""
         super().__init__(status, reason, message)
         self.retry_after = retry_after
 
 
 class ResponseTooLargeError(ApiError):
-    """The answer is larger than the cap: nothing of ours is that large."""
+    """The response exceeds the size limit."""
 
 
 def error_of(method: str, status: int, body: Any, retry_after: float | None) -> ApiError:
-    """Return the error that an answer stands for.
+    """Return the error of a response.
 
     Args:
-        method: Of the request: a 409 says something else to a POST.
-        status: Of the answer.
-        body: Its JSON; anything, when something that is not an API server answered.
-        retry_after: Seconds of its Retry-After.
+        method: Of the request, because a 409 to a POST means something else.
+        status: HTTP status of the response.
+        body: Its parsed JSON; it can be anything if a proxy responded.
+        retry_after: Its Retry-After, in seconds.
     """
-    words = body if isinstance(body, dict) else {}
-    reason = str(words.get("reason") or "")
-    message = str(words.get("message") or f"the API server answered {status}")[:4096]
+    fields = body if isinstance(body, dict) else {}
+    reason = str(fields.get("reason") or "")
+    message = str(fields.get("message") or f"the API server answered {status}")[:4096]
     if status == 429 or status >= 500:
         return UnavailableError(status, reason, message, retry_after)
     if status == 409 and (reason == "AlreadyExists" or (method == "POST" and not reason)):

@@ -1,4 +1,4 @@
-"""Events for `kubectl describe`: few, never twice within ten minutes, and never worth waiting for."""
+"""Records Kubernetes events for `kubectl describe`: few, never twice within ten minutes, never waited for."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from backfill_operator.kube.rate import TokenBucket
 from backfill_operator.kube.resources import EVENTS, Raw
 
 SILENCE_MS: Final = 600_000
-"""So long the same words about the same object are not said again."""
+"""The same event about the same object is not repeated within this time."""
 
 KNOWN_MAX: Final = 4096
 WAITING_MAX: Final = 1000
@@ -31,10 +31,10 @@ _log = logging.getLogger(__name__)
 
 
 class EventRecorder:
-    """Takes notes at once and writes them later, or never: status and conditions are the truth."""
+    """Queues events and writes them in the background; any of them may be lost, because the status is complete."""
 
     def __init__(self, cluster: Cluster, identity: str, now_ms: Callable[[], int]) -> None:
-        """Remember nothing of an earlier process."""
+        """Start without memory of an earlier process."""
         self._cluster = cluster
         self._identity = identity
         self._now_ms = now_ms
@@ -43,10 +43,10 @@ class EventRecorder:
         self._bucket = TokenBucket(EVENTS_PER_S, 5 * EVENTS_PER_S)
 
     def note(self, backfill: Raw, note: EventNote) -> None:
-        """Take a note about a Backfill, unless it was just taken."""
+        """Queue an event about a Backfill, unless the same one is recent or the queue is full."""
         metadata, now_ms = backfill["metadata"], self._now_ms()
-        words = f"{metadata['uid']}\0{note.kind}\0{note.reason}\0{note.message}"
-        key = hashlib.sha256(words.encode(errors="replace")).digest()
+        identity = f"{metadata['uid']}\0{note.kind}\0{note.reason}\0{note.message}"
+        key = hashlib.sha256(identity.encode(errors="replace")).digest()
         before = self._recorded.pop(key, None)
         self._recorded[key] = now_ms if before is None or now_ms - before >= SILENCE_MS else before
         while len(self._recorded) > KNOWN_MAX:
@@ -56,7 +56,7 @@ class EventRecorder:
         self._waiting.put_nowait((metadata["namespace"], self._event(metadata, note, key, now_ms)))
 
     async def run(self) -> None:
-        """Write what was noted until cancelled; what cannot be written is dropped."""
+        """Write queued events until cancelled; an event that cannot be written is dropped."""
         while True:
             namespace, event = await self._waiting.get()
             await self._bucket.take()

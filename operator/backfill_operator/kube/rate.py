@@ -1,4 +1,4 @@
-"""Waiting and pacing on the event loop's own clock, so that a test can make it virtual."""
+"""Waiting and rate limits on the event loop's clock, which a test can replace by a virtual one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 async def wait(seconds: float, until: asyncio.Event | None = None) -> bool:
-    """Return after this long, or when the event is set, whichever comes first; say whether it was the event."""
+    """Wait this many seconds, or until the event is set; return whether it was set."""
     event = until or asyncio.Event()
     try:
         async with asyncio.timeout(max(0.0, seconds)):
@@ -19,12 +19,12 @@ async def wait(seconds: float, until: asyncio.Event | None = None) -> bool:
 
 
 def jittered(seconds: float, spread: float = 0.25, *, chance: Callable[[], float] = random.random) -> float:
-    """Return a time up to `spread` shorter or longer: what starts together must not stay together."""
+    """Return a delay that is up to `spread` shorter or longer, so that simultaneous starts drift apart."""
     return seconds * (1 + spread * (2 * chance() - 1))
 
 
 class TokenBucket:
-    """At most `rate` a second on average and `burst` at once, in the order of asking."""
+    """At most `rate` tokens a second on average and `burst` at once, in order of request."""
 
     def __init__(self, rate: float, burst: float) -> None:
         """Start full."""
@@ -35,18 +35,18 @@ class TokenBucket:
 
     @classmethod
     def capped(cls, per_s: float) -> TokenBucket:
-        """Return a bucket that gives at most so many tokens in *every* second: what may come at once is part of it."""
+        """Return a bucket that gives at most this many tokens in any second, bursts included."""
         burst = max(1.0, per_s / 10)
         return cls(max(per_s - burst, per_s / 2), burst)
 
     def delay(self, now: float) -> float:
-        """Take a token, if need be one of the future; return how long to wait until it is there."""
+        """Take a token, if necessary a future one; return the seconds until it is available."""
         self._fill(now)
         self._tokens -= 1
         return max(0.0, -self._tokens / self._rate)
 
     def try_take(self, now: float) -> bool:
-        """Take a token if there is one now."""
+        """Take a token if one is available; return whether it was."""
         self._fill(now)
         if self._tokens < 1:
             return False
@@ -54,7 +54,7 @@ class TokenBucket:
         return True
 
     async def take(self) -> float:
-        """Take a token, waiting for it; return how long that took."""
+        """Wait for a token and take it; return the seconds waited."""
         delay = self.delay(asyncio.get_running_loop().time())
         if delay > 0:
             await wait(delay)

@@ -1,4 +1,4 @@
-"""The kinds of objects that the operator touches, and where the API server keeps them."""
+"""The kinds of objects that the operator reads or writes, and their paths on the API server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import quote
 from backfill_api.names import GROUP, KIND, PLURAL, VERSION
 
 Raw = dict[str, Any]
-"""An object as the API server says it: parsed JSON, not looked at."""
+"""An object of the API server: parsed JSON, not validated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +23,11 @@ class Resource:
 
     @property
     def api_version(self) -> str:
-        """As an object says it."""
+        """The value of an object's `apiVersion`."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str | None, name: str | None = None, subresource: str | None = None) -> str:
-        """Return the path of a collection, an object or a part of one; names are quoted, so they cannot leave it."""
+        """Return the path of a collection, an object or a subresource; names are quoted, so none can change the path."""
         parts = [f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"]
         if namespace is not None:
             parts += ["namespaces", quote(namespace, safe="")]
@@ -48,7 +48,7 @@ BY_KIND: Final = {one.kind: one for one in (BACKFILLS, PODS, CONFIG_MAPS, SECRET
 
 
 def resource_of(raw: Raw) -> Resource:
-    """Return the resource of an object that says its kind."""
+    """Return the resource of an object, by its kind."""
     return BY_KIND[raw["kind"]]
 
 

@@ -1,7 +1,7 @@
-"""The time by the API server's clock: what it has stamped is compared with it, so an operator whose own is wrong does no harm.
+"""The API server's time, so that an operator with a wrong clock does no harm.
 
-A pod's age is "now less its creationTimestamp". When the two are of different clocks, a fresh driver may look an hour
-old and be given up, or a dead one be waited for. So the server's clock counts for both; every answer carries its time.
+A pod's age is now minus its creationTimestamp. With two clocks, a new driver may look an hour old and be given up, or a
+dead one may be waited for. So both times come from the server's clock; every response carries its time.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from email.utils import parsedate_to_datetime
 from typing import Final
 
 TOLERATED_MS: Final = 2_000
-"""The header has whole seconds, and an answer takes a while: below this the clocks agree."""
+"""The header has whole seconds and a response takes a while, so a smaller difference is ignored."""
 
 
 def wall_ms() -> int:
@@ -21,20 +21,20 @@ def wall_ms() -> int:
 
 
 class ServerClock:
-    """This machine's clock, corrected by what the API server says."""
+    """This machine's clock, corrected by the API server's."""
 
     def __init__(self, own_ms: Callable[[], int] = wall_ms) -> None:
-        """Trust the own clock until the server says something else."""
+        """Use this machine's clock until the first response."""
         self._own_ms = own_ms
         self.ahead_ms = 0
-        """How much the server's clock is ahead of ours."""
+        """Milliseconds that the server's clock is ahead of ours."""
 
     def now_ms(self) -> int:
         """Return milliseconds since 1970 by the server's clock."""
         return self._own_ms() + self.ahead_ms
 
     def on_response(self, date: str | None) -> None:
-        """Take the `Date` of an answer that has just come; one that cannot be read says nothing."""
+        """Take the `Date` header of a response that has just arrived; an unreadable one is ignored."""
         try:
             server_ms = int(parsedate_to_datetime(date or "").timestamp() * 1000)
         except (ValueError, OverflowError):
