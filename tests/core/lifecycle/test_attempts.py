@@ -1,4 +1,4 @@
-"""Attempts: on record before they are made, one at a time, judged by what their pods say, repeated within limits."""
+"""Attempts: on record before they are made, one at a time, classified by how their pods ended, repeated within limits."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class TestTheFirstLaunch:
     """One write, one pod: the launch must be as quick as it is safe."""
 
     def test_is_on_record_before_anything_is_made(self) -> None:
-        """The status says Planned under the look's resourceVersion, then the driver is launched; nothing else is asked."""
+        """The status says Planned under the observed resourceVersion, then the driver is launched; no other request is needed."""
         decision = checked(observed())
 
         assert decision.actions == (PersistIntent(), LaunchDriver(1, "Run"))
@@ -65,7 +65,7 @@ class TestTheFirstLaunch:
         assert decision.actions[1] == LaunchDriver(1, "Run", "All", 7)
 
     def test_an_answer_that_was_lost_is_repaired_by_the_same_name(self) -> None:
-        """Planned and nothing to see: it is launched again, fenced; 'already exists' means to look, and then to adopt."""
+        """A planned attempt without a pod is launched again, fenced; 'already exists' leads to a refetch and an adoption."""
         planned = observed(status=STATUSES["planned"])
         again = checked(planned)
         taken = checked(after(planned, again, launch_failed=LaunchFailed(1, T0, 409, "AlreadyExists")))
@@ -77,7 +77,7 @@ class TestTheFirstLaunch:
         assert (found.status.attempt.state, found.status.attempt.pod_uid) == ("Created", "pod-1")
 
     def test_a_status_that_was_lost_is_read_off_the_pods(self) -> None:
-        """Somebody restored an old backup: the driver that runs is the current attempt, not a second one."""
+        """After the restore of an old backup the driver that runs is the current attempt, not a second one."""
         decision = checked(observed(status=BackfillStatus(), pods=(running(4),)))
 
         assert decision.status.attempt is not None
@@ -86,7 +86,7 @@ class TestTheFirstLaunch:
 
 
 class TestTheTokenOfAnAttempt:
-    """Its hash is on record before any Secret has it, so that a Secret that somebody made is known."""
+    """Its hash is on record before any Secret has it, so a forged Secret is recognized."""
 
     def test_is_on_record_with_the_attempt(self) -> None:
         """In the same write."""
@@ -116,23 +116,23 @@ class TestTheTokenOfAnAttempt:
         assert decision.status.attempt.token_hashes == tuple(f"{number:032x}" for number in range(12, 20))
 
     def test_is_asked_of_no_attempt_of_an_earlier_version(self) -> None:
-        """Its Secret has a token that nobody put on record."""
+        """The token of its Secret is not on record, and the Secret must stay good."""
         decision = checked(observed(status=STATUSES["planned"], token_hash=OURS))
 
         assert decision.actions == (PersistIntent(), LaunchDriver(1, "Run"))
 
     def test_is_another_one_of_the_next_attempt(self) -> None:
-        """What the first Secret says is no secret to whoever may read it."""
+        """A token that leaked with one attempt must not open the next."""
         failed = checked(observed(status=STATUSES["failed"], generation=2, live=True, token_hash=THEIRS))
 
         assert failed.actions == (PersistIntent(), LaunchDriver(2, "Run", token_hashes=(THEIRS,)))
 
 
 class TestWhatIsInTheWay:
-    """A name that is taken, a quota that is full, an API server that says no."""
+    """A name that is taken, a quota that is full, an API server that refuses."""
 
-    def test_somebody_elses_pod_stalls(self) -> None:
-        """It is not touched, and the words name it."""
+    def test_another_owners_pod_stalls(self) -> None:
+        """It is not touched, and the message names it."""
         decision = checked(observed(status=STATUSES["planned"], pods=(running(owner_uid="else"),), live=True))
 
         assert reason(decision.status, "Stalled") == "NameCollision"
@@ -149,7 +149,7 @@ class TestWhatIsInTheWay:
         assert decision.actions == ()
 
     @pytest.mark.parametrize(
-        ("status", "words", "told", "stalled"),
+        ("status", "message", "expected", "stalled"),
         [
             (403, "exceeded quota: compute", "QuotaExceeded", False),
             (403, 'error looking up service account shop/x: serviceaccount "x" not found', "LaunchRefused", True),
@@ -174,22 +174,24 @@ class TestWhatIsInTheWay:
             (0, "", "LaunchRefused", False),
         ],
     )
-    def test_a_refusal_is_shown_in_the_servers_words(self, status: int, words: str, told: str, stalled: bool) -> None:
+    def test_a_refusal_is_shown_as_the_server_put_it(
+        self, status: int, message: str, expected: str, stalled: bool
+    ) -> None:
         """Waits when waiting helps, stalls when a person must do something, tries again in time either way."""
-        refused = LaunchFailed(1, T0, status, "", words)
+        refused = LaunchFailed(1, T0, status, "", message)
         planned = observed(status=STATUSES["planned"], launch_failed=refused)
 
         decision = checked(planned)
         later = checked(planned, minutes_later(6))
 
-        assert reason(decision.status) == told
+        assert reason(decision.status) == expected
         assert ("Stalled" in conditions(decision.status)) is stalled
-        assert words in decision.status.conditions[0].message
+        assert message in decision.status.conditions[0].message
         assert decision.requeue_after_s is not None
         assert LaunchDriver(1, "Run") in later.actions
 
     def test_an_edit_is_tried_at_once(self) -> None:
-        """Who mended the spec does not wait five minutes."""
+        """A user who corrected the spec does not wait five minutes."""
         refused = LaunchFailed(1, T0, 422, "Invalid", "no")
 
         decision = checked(observed(status=STATUSES["planned"], launch_failed=refused, generation=2))
@@ -198,14 +200,14 @@ class TestWhatIsInTheWay:
 
 
 class TestHowAnAttemptEnds:
-    """The exit code first, then what the node says."""
+    """The exit code counts first, then what the node reports."""
 
     @pytest.mark.parametrize("kind", [one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, errors.BackfillError) and one.exit_code >= 20])  # fmt: skip
     def test_every_error_of_the_driver_is_known(self, kind: type[errors.BackfillError]) -> None:
-        """By its word when it left one; retried exactly when it says so."""
-        words = Ending(outcome="Failed", reason=kind.reason, message="because", hint="Do this.")
+        """By the reason in its termination message; retried exactly when the error says so."""
+        ending = Ending(outcome="Failed", reason=kind.reason, message="because", hint="Do this.")
 
-        decision = checked(observed(status=STATUSES["running"], pods=(ended(kind.exit_code, ending=words),)))
+        decision = checked(observed(status=STATUSES["running"], pods=(ended(kind.exit_code, ending=ending),)))
 
         assert decision.status.history[-1].reason == kind.reason
         assert decision.status.history[-1].exit_code == kind.exit_code
@@ -238,14 +240,14 @@ class TestHowAnAttemptEnds:
         assert decision.status.phase == phase
         assert decision.actions[0] == DeleteAttemptObjects(1)
 
-    def test_its_last_words_are_kept(self) -> None:
+    def test_its_termination_message_is_kept(self) -> None:
         """They are in the pod, so an operator that was away reads them too."""
-        words = Ending(
+        ending = Ending(
             outcome="Complete", progress=ProgressSummary(percent=100, rows_done=9, rows_per_second=5),
             receipt=ReceiptSummary(source_version=3, target_version=4, rows=9),
         )  # fmt: skip
 
-        decision = checked(observed(status=STATUSES["running"], pods=(ended(0, ending=words),)))
+        decision = checked(observed(status=STATUSES["running"], pods=(ended(0, ending=ending),)))
 
         assert decision.status.progress == ProgressSummary(percent=100, rows_done=9)
         assert decision.status.receipt is not None
@@ -279,7 +281,7 @@ class TestTryingAgain:
     """Within the limits of the spec."""
 
     def test_waits_longer_each_time_and_then_gives_up(self) -> None:
-        """Doubled, at most the maximum, less up to a fifth; the next attempt only after a live look."""
+        """Doubled, at most the maximum, less up to a fifth; the next attempt only after a refetch of the pods."""
         wish = spec(backoffLimit=3, backoff={"initialSeconds": 10, "maxSeconds": 30})
         now_ms, waits = T0, []
         observation = observed(spec=wish)
@@ -331,8 +333,8 @@ class TestTryingAgain:
         late = checked(starting, minutes_later(11))
         no_image = pod(waiting="ErrImagePull", waiting_message="not found: x")
         hopeless = after(starting, checked(starting), pods=(no_image,))
-        told = checked(hopeless, minutes_later(11))
-        over = checked(after(hopeless, told, pods=(), live=True), minutes_later(12))
+        expected = checked(hopeless, minutes_later(11))
+        over = checked(after(hopeless, expected, pods=(), live=True), minutes_later(12))
 
         assert reason(checked(starting).status) == "Launching"
         assert reason(late.status) == "StartupTimeout"
@@ -341,7 +343,7 @@ class TestTryingAgain:
         assert "not found: x" in over.status.conditions[0].message
 
     @pytest.mark.parametrize(
-        ("state", "words"),
+        ("state", "message"),
         [
             ({"scheduled": True}, "a volume, Secret or ConfigMap"),
             ({"scheduled": True, "phase": "Running"}, "kubectl logs orders-1-driver"),
@@ -349,7 +351,7 @@ class TestTryingAgain:
             ({"unscheduled": "0/3 nodes"}, "0/3 nodes"),
         ],
     )
-    def test_one_that_started_too_late_says_where_to_look(self, state: dict[str, object], words: str) -> None:
+    def test_one_that_started_too_late_says_where_to_look(self, state: dict[str, object], message: str) -> None:
         """A pod that waits for a volume says nothing but ContainerCreating; its events do."""
         starting = observed(status=STATUSES["starting"], pods=(pod(**state),))
         late = checked(after(starting, checked(starting)), minutes_later(11))
@@ -357,7 +359,7 @@ class TestTryingAgain:
         over = checked(after(starting, going, pods=(), live=True), minutes_later(12))
 
         for decision in (late, going, over):
-            assert words in next(one for one in decision.status.conditions if one.type == "Reconciling").message
+            assert message in next(one for one in decision.status.conditions if one.type == "Reconciling").message
 
     def test_a_deadline_stops_at_a_barrier_and_fails(self) -> None:
         """Told by command, not by a kill."""
@@ -371,7 +373,7 @@ class TestTryingAgain:
         assert reason(over.status, "Failed") == "DeadlineExceeded"
 
     def test_a_failed_job_is_taken_up_when_its_spec_is_edited(self) -> None:
-        """Who raised a limit expects it to count; a complete one stays complete."""
+        """A user who raised a limit expects another attempt; a complete job stays complete."""
         failed = observed(status=STATUSES["failed"], generation=2, live=True)
         complete = observed(status=STATUSES["complete"], generation=2, live=True)
 

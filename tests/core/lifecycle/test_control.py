@@ -1,4 +1,4 @@
-"""Commands: one revision each, on record before they leave, sent until acknowledged, repaired when something else is in force."""
+"""Commands: one revision each, on record before they are sent, repeated until acknowledged, repaired when they are lost."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def acked(observation: Observation, decision: Decision, **progress: object) -> O
 class TestACommand:
     """From the spec to the condition."""
 
-    def test_is_on_record_before_it_leaves(self) -> None:
+    def test_is_on_record_before_it_is_sent(self) -> None:
         """An operator that dies in between sends the same command under the same number."""
         decision = checked(replace(UP, spec=PAUSED))
         again = checked(after(replace(UP, spec=PAUSED), decision))
@@ -64,7 +64,7 @@ class TestACommand:
         assert conditions(decision.status)["ControlSynced"] == "False"
 
     def test_is_in_force_when_the_driver_acknowledged_it(self) -> None:
-        """Not when it was sent, and not when the driver shows it before its seal."""
+        """Not when it was sent, and not when the driver shows it before its commit."""
         wish = replace(UP, spec=PAUSED)
         asked = checked(wish)
         shown = checked(after(wish, asked, report=report(paused="History", revision=1)))
@@ -90,8 +90,8 @@ class TestACommand:
 
         assert sent(back) == [(2, "Resume")]
 
-    def test_that_is_late_is_said_to_be_late(self) -> None:
-        """And is sent on; nobody is killed for it."""
+    def test_that_is_late_is_reported_as_late(self) -> None:
+        """It is sent again, and the driver goes on: a slow commit is no reason to lose work."""
         wish = replace(UP, spec=PAUSED)
         late = checked(after(wish, checked(wish)), T0 + 31_000)
 
@@ -107,16 +107,18 @@ class TestACommand:
             ({"intervalMs": 100}, 30),
         ],
     )
-    def test_is_late_after_three_seals_but_not_before_half_a_minute(self, barrier: dict[str, int], late_s: int) -> None:
-        """Where a seal comes every minute an acknowledgement cannot come sooner."""
+    def test_is_late_after_three_commits_but_not_before_half_a_minute(
+        self, barrier: dict[str, int], late_s: int
+    ) -> None:
+        """Where a commit comes every minute, an acknowledgement cannot come sooner."""
         wish = replace(UP, spec=spec(desiredState="Paused", barrier=barrier))
-        told = after(wish, checked(wish))
+        waiting = after(wish, checked(wish))
 
-        assert reason(checked(told, T0 + late_s * 1000 - 1).status, "ControlSynced") == "AcknowledgementPending"
-        assert reason(checked(told, T0 + late_s * 1000).status, "ControlSynced") == "AcknowledgementTimeout"
+        assert reason(checked(waiting, T0 + late_s * 1000 - 1).status, "ControlSynced") == "AcknowledgementPending"
+        assert reason(checked(waiting, T0 + late_s * 1000).status, "ControlSynced") == "AcknowledgementTimeout"
 
-    def test_of_an_older_attempt_is_nobodys(self) -> None:
-        """Its words and acknowledgements count for nothing."""
+    def test_of_an_older_attempt_does_not_count(self) -> None:
+        """Its report and acknowledgements are about another driver."""
         acks = (Ack(attempt=7, epoch=9, revision=1, outcome="Applied"),)
         wish = replace(UP, spec=PAUSED)
         asked = checked(wish)
@@ -129,10 +131,10 @@ class TestACommand:
 
 
 class TestDrift:
-    """What the driver says counts, not what it was told."""
+    """What the driver reports counts, not what it was commanded."""
 
-    def test_somebody_elses_command_is_taken_back(self) -> None:
-        """Under a number above theirs."""
+    def test_another_senders_command_is_taken_back(self) -> None:
+        """Under a revision above theirs, or the driver would call it superseded."""
         decision = checked(replace(UP, report=report(paused="All", revision=40)))
 
         assert sent(decision) == [(41, "Resume")]
@@ -153,7 +155,7 @@ class TestDrift:
             (replace(UP, spec=spec(suspend=True)), "Stop"),
         ],
     )
-    def test_a_superseded_deed_is_asked_for_again(self, wish: Observation, word: str) -> None:
+    def test_a_superseded_stop_or_receipt_is_asked_for_again(self, wish: Observation, word: str) -> None:
         """It leaves nothing behind that could be compared, so the answer itself counts."""
         asked = checked(wish)
         acks = (Ack(attempt=1, epoch=9, revision=1, outcome="Superseded"),)
@@ -162,7 +164,7 @@ class TestDrift:
         assert sent(asked) == [(1, word)]
         assert sent(again) == [(41, word)]
 
-    def test_words_from_before_the_acknowledgement_are_no_drift(self) -> None:
+    def test_a_report_from_before_the_acknowledgement_is_no_drift(self) -> None:
         """The progress may be older than the answer to the command."""
         wish = replace(UP, spec=PAUSED)
         asked = checked(wish)
@@ -172,7 +174,7 @@ class TestDrift:
         assert decision.status.phase == "Paused"
 
     def test_a_restart_of_the_operator_changes_nothing_that_people_see(self) -> None:
-        """It has not heard of the driver yet; the status has."""
+        """The driver has not reported to it yet; the status has what the one before knew."""
         wish = replace(UP, spec=PAUSED)
         paused = checked(acked(wish, checked(wish), paused="History"))
         restarted = checked(after(wish, paused, report=None))
@@ -223,10 +225,10 @@ class TestTheOverride:
         assert sent(checked(wish)) == []
 
 
-class TestDeeds:
+class TestRequests:
     """Verify and restart: once for each new text."""
 
-    def test_a_receipt_that_nobody_took_is_taken_by_the_next_driver(self) -> None:
+    def test_a_receipt_that_was_not_taken_is_taken_by_the_next_driver(self) -> None:
         """Under a new number; a pause of the old one is not carried along."""
         wish = replace(UP, spec=PAUSED, annotations={"backfill.dev/verify-requested": "today"})
         lost = checked(after(wish, checked(wish), pods=(ended(137),), report=None))

@@ -26,7 +26,7 @@ ROUNDS = 6
 @pytest.mark.parametrize("spec", SPECS)
 @pytest.mark.parametrize("status", STATUSES)
 class TestAllAgainstAll:
-    """Specs, stored statuses, pods, drivers' words, live and cached looks, kept and deleted objects."""
+    """Specs, stored statuses, pods, drivers' reports, live and cached pods, kept and deleted objects."""
 
     def test_every_decision_keeps_its_promises(self, spec: str, status: str) -> None:
         """One launch at most and none beside a driver; the rules of kstatus; known reasons; a status the schema takes."""
@@ -44,7 +44,7 @@ class TestAllAgainstAll:
             assert not any(isinstance(one, DeleteObject) for one in actions) or status in ("complete", "failed"), name
 
     def test_a_world_that_stands_still_comes_to_rest(self, spec: str, status: str) -> None:
-        """After a few rounds nothing new is decided, and nothing is told twice."""
+        """After a few rounds nothing new is decided, and no event repeats: else an idle operator would write for ever."""
         for name, observation in observations_of(spec, status):
             for _ in range(ROUNDS):
                 before, decision = observation, decide(observation, Now(T0))

@@ -42,7 +42,7 @@ class TestSuspension:
     """The pods go, the state stays in the target."""
 
     def test_stops_at_a_barrier_first(self) -> None:
-        """By a command; the pods are gone when `Suspended` is said, and the attempt is no failure."""
+        """By a command; `Suspended` is shown when the pods are gone, and the attempt is no failure."""
         wish = replace(UP, spec=spec(suspend=True), generation=2)
         asked = checked(wish)
         over = checked(after(wish, asked, pods=(ended(10),), report=None))
@@ -64,7 +64,7 @@ class TestSuspension:
         assert not any(isinstance(one, DeletePod) for one in waiting.actions)
         assert DeletePod("orders-1-driver", "pod-1", 5) in late.actions
 
-    def test_one_that_cannot_be_told_is_asked_by_the_kubelet(self) -> None:
+    def test_one_that_cannot_be_commanded_gets_sigterm(self) -> None:
         """SIGTERM stops at a barrier too, with the same time to do it."""
         wish = replace(UP, spec=spec(suspend=True), report=None)
 
@@ -87,14 +87,14 @@ class TestSuspension:
 
 
 class TestApproval:
-    """`Manual`: nothing is written to the target before somebody has seen the plan."""
+    """`Manual`: nothing is written to the target before a person has approved the plan."""
 
     def test_the_first_attempt_is_a_plan(self) -> None:
-        """In a pod of its own, whose last words are the plan."""
+        """In a pod of its own, whose termination message is the plan."""
         manual = observed(spec=spec(approval="Manual"))
         planned = checked(manual)
-        words = Ending(outcome="Planned", plan=PLAN)
-        waiting = checked(after(manual, planned, pods=(ended(0, kind="Plan", ending=words),)))
+        ending = Ending(outcome="Planned", plan=PLAN)
+        waiting = checked(after(manual, planned, pods=(ended(0, kind="Plan", ending=ending),)))
         still = checked(after(manual, waiting, live=True))
         go = checked(after(manual, waiting, spec=spec(approval="Manual", approved=True), generation=2, live=True))
 
@@ -104,14 +104,14 @@ class TestApproval:
         assert kstatus(resource(manual, waiting.status)) == "InProgress"
         assert LaunchDriver(2, "Run") in go.actions
 
-    def test_who_approved_beforehand_needs_no_plan(self) -> None:
+    def test_an_approval_beforehand_needs_no_plan(self) -> None:
         """There is nothing to wait for."""
         decision = checked(observed(spec=spec(approval="Manual", approved=True)))
 
         assert LaunchDriver(1, "Run") in decision.actions
 
-    def test_a_plan_without_words_is_made_again(self) -> None:
-        """It says nothing that could be approved."""
+    def test_a_plan_without_a_message_is_made_again(self) -> None:
+        """There is nothing to approve."""
         manual = observed(spec=spec(approval="Manual"), status=STATUSES["planning"], pods=(ended(0, kind="Plan"),))
 
         assert checked(manual).status.phase == "Retrying"
@@ -129,34 +129,34 @@ class TestDeletion:
         assert RemoveFinalizer() in checked(replace(UP, pods=(ended(0),), report=None)).actions
 
     def test_drains_and_lets_go(self) -> None:
-        """Only after a live look: a driver that the cache does not show would be killed without a barrier."""
+        """Only after a refetch: a driver that the cache does not show would be killed without a barrier."""
         gone = replace(UP, deletion_ms=T0 - 1000, generation=2)
-        told = checked(gone)
-        unseen = checked(after(gone, told, pods=(), report=None))
-        over = checked(after(gone, told, pods=(), report=None, live=True))
+        stopping = checked(gone)
+        unseen = checked(after(gone, stopping, pods=(), report=None))
+        over = checked(after(gone, stopping, pods=(), report=None, live=True))
 
-        assert told.status.phase == "Terminating"
-        assert [one.request.command.type for one in told.actions if isinstance(one, SendCommand)] == ["Stop"]
+        assert stopping.status.phase == "Terminating"
+        assert [one.request.command.type for one in stopping.actions if isinstance(one, SendCommand)] == ["Stop"]
         assert isinstance(unseen.actions[0], RefetchPods)
         assert over.actions == (RemoveFinalizer(),)
 
     @pytest.mark.parametrize("refused", [True, False])
     def test_during_a_launch_leaves_nothing(self, refused: bool) -> None:
-        """The pod that was asked for may come yet; so it is looked for."""
+        """The requested pod may still appear, so the pods are refetched."""
         given = {"spec": SPECS["refused"]} if refused else {}
         gone = observed(status=STATUSES["planned"], finalizers=HELD, deletion_ms=T0, **given)
 
         assert isinstance(checked(gone).actions[0], RefetchPods)
         assert checked(replace(gone, live=True)).actions == (RemoveFinalizer(),)
 
-    def test_immediate_waits_for_nobody(self) -> None:
+    def test_immediate_does_not_wait(self) -> None:
         """The pods go with the object."""
         gone = replace(UP, spec=spec(deletionPolicy="Immediate"), deletion_ms=T0)
 
         assert checked(gone).actions == (DeletePod("orders-1-driver", "pod-1", 5), RemoveFinalizer())
 
     def test_without_our_finalizer_nothing_is_done(self) -> None:
-        """Others hold it, and the garbage collector does the rest; least of all is a driver launched."""
+        """Others hold it, and the garbage collector does the rest; a launch would outlive the object."""
         assert checked(observed(deletion_ms=T0)).actions == ()
 
 
@@ -174,7 +174,7 @@ class TestTimeToLive:
 
 
 class TestASpecThatCannotBeRead:
-    """Stalled, in words; what runs goes on under the spec that it was launched with."""
+    """Stalled, with the cause; what runs goes on under the spec that it was launched with."""
 
     def test_launches_nothing_half_valid(self) -> None:
         """A default in place of what was meant could write to the wrong table."""
@@ -184,7 +184,7 @@ class TestASpecThatCannotBeRead:
         assert reason(decision.status, "Stalled") == "SpecRefused"
         assert "spec.source: is required" in decision.events[0].message
 
-    def test_kills_nobody(self) -> None:
+    def test_stops_no_driver(self) -> None:
         """A CRD that is newer than the operator must not stop the jobs of the night."""
         decision = checked(replace(UP, spec=SPECS["refused"]))
 

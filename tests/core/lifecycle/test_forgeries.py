@@ -1,4 +1,4 @@
-"""Pods that are not what they look like, and Backfills that are in each other's way."""
+"""Pods that pretend to be drivers, and Backfills that get in each other's way."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ RUNNING = STATUSES["running"]
 
 
 class TestAForgedPod:
-    """Whoever may make pods may write our owner and our labels on them."""
+    """A user who may make pods may give them our owner and our labels."""
 
     def test_of_another_name_is_none_of_ours(self) -> None:
-        """It said that the job was done, while the driver ran."""
+        """Such a pod exited with 0, and the job would have ended while its driver ran."""
         forged = ended(0, 2, name="helper")
 
         decision = checked(observed(status=RUNNING, pods=(running(), forged), report=report(), live=True))
@@ -28,8 +28,8 @@ class TestAForgedPod:
         assert decision.status.attempt.number == 1
         assert "Complete" not in conditions(decision.status)
 
-    def test_of_the_next_name_ends_no_job_without_last_words(self) -> None:
-        """A driver leaves its last words, or ran before the operator's eyes."""
+    def test_of_the_next_name_ends_no_job_without_a_termination_message(self) -> None:
+        """A driver leaves a termination message, or the operator saw it run."""
         forged = ended(0, 2)
         decision = checked(observed(status=RUNNING, pods=(running(), forged), report=report(), live=True))
         assert "Complete" not in conditions(decision.status)
@@ -75,7 +75,7 @@ class TestADriverWithoutItsOwner:
     """`kubectl delete --cascade=orphan` takes the owners away, and the Backfill after them."""
 
     def test_is_drained_all_the_same(self) -> None:
-        """Else it went on without anybody who could command it."""
+        """Otherwise it would go on, and no operator could command it."""
         orphan = running(owner_uid=None, backfill_uid="uid-1")
         leaving = observed(
             status=RUNNING,
@@ -120,7 +120,7 @@ class TestADriverOnALostNode:
         assert any(isinstance(one, DeletePod) for one in tired.actions)
 
     def test_is_kept_while_it_answers(self) -> None:
-        """Not ready and heard of: nobody kills it."""
+        """A driver that is not ready but reports still does its work."""
         silent = running(ready=False)
         first = observed(status=RUNNING, pods=(silent,), live=True, report=report())
         decision = checked(first)
@@ -130,10 +130,10 @@ class TestADriverOnALostNode:
 
 
 class TestATargetOfTwo:
-    """Each says so, and an event tells it once."""
+    """Each status names the other, and one event tells it."""
 
     def test_is_a_condition_and_an_event(self) -> None:
-        """The driver that comes second is refused by the target; this is said before it is paid for."""
+        """The target refuses the second driver; users should know before they pay for its pod."""
         first = observed(beside=("shop/b", "shop/c", "shop/d", "shop/e"))
         decision = checked(first)
 
@@ -155,7 +155,7 @@ class TestATargetOfTwo:
 class TestNoRoomForADriver:
     """As many as the operator may make run already."""
 
-    def test_is_said_and_waited_for(self) -> None:
+    def test_is_shown_and_waited_for(self) -> None:
         """Nothing is launched, and nothing fails."""
         full = observed(no_room="10 of 10 drivers run")
         decision = checked(full)
@@ -164,7 +164,7 @@ class TestNoRoomForADriver:
         assert decision.status.attempts == 0
         assert LaunchDriver(1, "Run") in checked(replace(full, no_room="")).actions
 
-    def test_holds_nobody_who_has_a_place(self) -> None:
+    def test_does_not_hold_one_that_has_a_place(self) -> None:
         """An attempt that is on record goes on."""
         planned = checked(observed()).status
 

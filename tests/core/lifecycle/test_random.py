@@ -1,4 +1,4 @@
-"""Looks that no cluster would give: the rules answer each of them, and keep their promises."""
+"""Observations that no cluster would give: each has a decision, and it keeps its promises."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ class TestAnythingMayBeSeen:
         annotations, refusals, st.sampled_from(list(REPORTS)), st.booleans(), times, st.integers(0, 3), numbers,
     )  # fmt: skip
     def test_the_promises_hold(
-        self, spec, status, seen_pods, attempt, control, notes, refusal, said, live, deletion_ms, generation, failures
+        self, spec, status, seen_pods, attempt, control, notes, refusal, report, live, deletion_ms, generation, failures
     ) -> None:
         """No exception, one launch at most, none beside a driver, legal conditions."""
         update = {"control": control, "failures": failures} | ({"attempt": attempt} if attempt else {})
         checked(
             observed(
                 spec=SPECS[spec], status=STATUSES[status].model_copy(update=update), pods=tuple(seen_pods), live=live,
-                annotations=notes, launch_failed=refusal, report=REPORTS[said], deletion_ms=deletion_ms,
+                annotations=notes, launch_failed=refusal, report=REPORTS[report], deletion_ms=deletion_ms,
                 generation=generation, finalizers=("backfill.dev/drain",) if deletion_ms else (),
             )
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The rules played against a cluster with faults: lost answers, stale looks, an operator that dies between two lines."""
+"""Decisions played against a cluster with faults: lost answers, stale observations, an operator that dies between lines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ STORM, CALM = 120, 200
 
 
 def storm(seed: int, *, endless: bool = False) -> World:
-    """Let faults and users rage."""
+    """Let faults and users interfere for a while."""
     world = World(seed)
     if endless:
         world.work_wanted = 10**9
@@ -45,7 +45,7 @@ class TestWhateverHappens:
         assert world.cr.finalizers == ()
 
     def test_a_deleted_one_goes(self, seed: int) -> None:
-        """Whatever it was doing; and no driver survives it."""
+        """Whatever it was doing, no driver survives it: a driver without its object cannot be commanded."""
         world = storm(seed)
         world.delete()
         for _ in range(CALM):
@@ -57,7 +57,7 @@ class TestWhateverHappens:
         assert world.pods == {}
 
     def test_what_is_wanted_is_in_force_in_the_end(self, seed: int) -> None:
-        """Commands were lost, doubled, superseded by strangers' and taken back: the last wish counts, and the status is true."""
+        """Commands were lost, repeated, superseded by other senders and taken back: the newest spec counts, the status is true."""
         world = storm(seed, endless=True)
         world.calm()
         world.edit(desiredState="Paused", pause={"scope": "History"}, throttle={"rowsPerSecond": 7})

@@ -1,4 +1,4 @@
-"""The small parts: moments, names, waits, last words, and when a status is worth a write."""
+"""The small parts: timestamps, names, waits, termination messages, and when a status is worth a write."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LAST_MS = 253_402_300_799_000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class TestMoments:
+class TestTimestamps:
     """The standard library knows better, but knows a clock too."""
 
     @given(st.integers(0, LAST_MS))
@@ -46,8 +46,8 @@ class TestMoments:
     @pytest.mark.parametrize(
         "text", [None, "", "soon", "2027-13-01T00:00:00Z", "2027-01-15", "２０２７-01-15T00:00:00Z"]
     )
-    def test_nonsense_is_no_moment(self, text: str | None) -> None:
-        """Somebody may have edited it."""
+    def test_nonsense_is_no_time(self, text: str | None) -> None:
+        """A person may have edited the status; a crash would stop all decisions."""
         assert ms_of(text) is None
 
 
@@ -68,7 +68,7 @@ class TestNames:
 
 
 class TestBackoff:
-    """Doubled, bounded, the same on every look."""
+    """Doubled, bounded, always the same."""
 
     @given(st.integers(1, 700), st.integers(0, 10_000), st.integers(1, 1000), st.text(max_size=9))
     def test_stays_within_its_bounds(self, initial: int, more: int, failures: int, uid: str) -> None:
@@ -85,12 +85,12 @@ class TestBackoff:
         assert len(waits) >= 20
 
 
-class TestLastWords:
+class TestTerminationMessages:
     """A kubelet keeps 4,096 bytes."""
 
     @given(st.text(max_size=4096), st.text(max_size=4096), st.integers(0, 32))
     def test_always_fit_and_can_be_read_again(self, message: str, hint: str, warnings: int) -> None:
-        """What is cut are words, never the reason."""
+        """The message is cut, never the reason."""
         warning = PlanWarning(reason="Big", message="x" * 300)
         ending = Ending(outcome="Failed", reason="Big", message=message, hint=hint, plan=PLAN.model_copy(update={"warnings": (warning,) * warnings}))  # fmt: skip
 
@@ -102,12 +102,12 @@ class TestLastWords:
         assert (read.outcome, read.reason, read.plan is not None) == ("Failed", "Big", True)
 
     @pytest.mark.parametrize("text", ["", "Traceback (most recent call last):", "{}", '{"outcome":"Maybe"}', "[1]"])
-    def test_somebody_elses_words_are_none(self, text: str) -> None:
+    def test_a_text_of_another_program_is_none(self, text: str) -> None:
         """With the policy FallbackToLogsOnError the end of the log stands there."""
         assert Ending.read(text) is None
 
 
-class TestPace:
+class TestWritePolicy:
     """At most one progress write an object in 10 s or a per cent; anything else at once."""
 
     OLD = BackfillStatus(observed_generation=1, phase="Running", progress=ProgressSummary(percent=4, rows_done=40))
@@ -126,10 +126,10 @@ class TestPace:
         ],
     )
     def test_tells_news_from_progress(self, change: dict[str, object], seconds: int, expected: str) -> None:
-        """A condition waits for nobody."""
+        """A condition is written at once; progress alone must not load the API server."""
         new = self.OLD.model_copy(update=change)
 
-        said = decide_write(self.OLD, new, progress_written_ms=T0, now_ms=T0 + seconds * 1000)
+        decision = decide_write(self.OLD, new, progress_written_ms=T0, now_ms=T0 + seconds * 1000)
 
-        assert said.write == expected
-        assert said.after_ms == (10_000 if expected == "Later" else 0)
+        assert decision.write == expected
+        assert decision.after_ms == (10_000 if expected == "Later" else 0)

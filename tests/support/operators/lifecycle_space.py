@@ -1,4 +1,4 @@
-"""The small world of looks that the exhaustive suite walks through, and from which the diagram is drawn: all against all."""
+"""The observations that the exhaustive suite walks through: every part combined with every other."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ STATUSES: dict[str, BackfillStatus] = {
     "starting": _status(_attempt("Created")),
     "running": _status(UP, control=Control(attempt=1)),
     "command pending": _status(UP, control=PENDING),
-    "stopping, told": _status(
+    "stopping, commanded": _status(
         UP.model_copy(update={"stop": StopRequest(reason="Suspended", time=BEFORE, revision=3)}),
         control=PENDING.model_copy(
             update={"pending": (PendingCommand(revision=3, command=Command(type="Stop")),), "paused": None}
@@ -102,7 +102,7 @@ PODS: dict[str, tuple[DriverPod, ...]] = {
     "storage full": (ended(60),),
     "killed": (ended(137),),
     "evicted": (ended(None, reason="Evicted"),),
-    "somebody's": (running(owner_uid="uid-2"),),
+    "another owner's": (running(owner_uid="uid-2"),),
     "newer": (ended(137), running(2)),
     "unnumbered too": (running(), replace(running(7), attempt=None)),
 }
@@ -120,11 +120,11 @@ REPORTS: dict[str, DriverReport | None] = {
 
 
 def observations_of(spec_name: str, status_name: str) -> Iterator[tuple[str, Observation]]:
-    """Yield every look with this spec and this stored status, with a name that says what it is."""
-    for pods, said, live, deleted in product(PODS, REPORTS, (False, True), (False, True)):
+    """Yield every observation with this spec and this stored status, each with a name that says what it is."""
+    for pods, reported, live, deleted in product(PODS, REPORTS, (False, True), (False, True)):
         observation = observed(
-            spec=SPECS[spec_name], status=STATUSES[status_name], pods=PODS[pods], report=REPORTS[said], live=live,
+            spec=SPECS[spec_name], status=STATUSES[status_name], pods=PODS[pods], report=REPORTS[reported], live=live,
             finalizers=(DRAIN_FINALIZER,) if deleted else (), deletion_ms=T0 - 1_000 if deleted else None,
         )  # fmt: skip
-        words = [spec_name, status_name, pods, said, "live" if live else "cached", "deleted" if deleted else "kept"]
-        yield " / ".join(words), observation
+        parts = [spec_name, status_name, pods, reported, "live" if live else "cached", "deleted" if deleted else "kept"]
+        yield " / ".join(parts), observation

@@ -1,4 +1,4 @@
-"""Looks at a Backfill, made by hand for the tests of the operator's rules."""
+"""Observations of a Backfill, made by hand for the tests of the lifecycle."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def spec(**fields: Any) -> BackfillSpec:
 
 
 def observed(**fields: Any) -> Observation:
-    """Return a look at a new Backfill, or at whatever the fields say."""
+    """Return an observation of a new Backfill, with these fields in place of its own."""
     given: dict[str, Any] = {"namespace": "shop", "name": NAME, "uid": UID, "generation": 1, "spec": spec()}
     return Observation(**(given | fields))
 
@@ -55,7 +55,7 @@ def ended(exit_code: int | None, attempt: int = 1, **fields: Any) -> DriverPod:
 
 
 def report(attempt: int = 1, **fields: Any) -> DriverReport:
-    """Return what a driver says that is at work; fields of its progress in snake case."""
+    """Return the report of a driver at work; fields of its progress in snake case."""
     acks = fields.pop("acks", ())
     since_ms = fields.pop("unreachable_since_ms", None)
     given = {"phase": "Snapshot", "percent": 40, "rows_total": 100, "rows_done": 40, "table_version": 3, "epoch": 5}
@@ -82,7 +82,7 @@ def resource(observation: Observation, status: BackfillStatus) -> dict[str, Any]
 
 
 def checked(observation: Observation, now_ms: int = T0) -> Decision:
-    """Decide, and hold the decision to what every decision promises."""
+    """Decide, and check what every decision promises."""
     decision = decide(observation, Now(now_ms))
     assert decide(observation, Now(now_ms)) == decision
     launches = [one for one in decision.actions if isinstance(one, LaunchDriver)]
@@ -109,12 +109,12 @@ def checked(observation: Observation, now_ms: int = T0) -> Decision:
         assert {one.reason for one in decision.status.conditions} <= set(REASONS)
         assert decision.status.observed_generation == observation.generation
         # What is written can be read again: the API server holds it to the schema.
-        words = decision.status.model_dump(mode="json", by_alias=True, exclude_none=True)
-        assert BackfillStatus.model_validate(words) == decision.status
+        written = decision.status.model_dump(mode="json", by_alias=True, exclude_none=True)
+        assert BackfillStatus.model_validate(written) == decision.status
     assert decision.requeue_after_s is None or 0 <= decision.requeue_after_s <= 4_000_000_000
     return decision
 
 
 def after(observation: Observation, decision: Decision, **fields: Any) -> Observation:
-    """Return the next look, with the decision's status stored."""
+    """Return the next observation, with the decision's status stored."""
     return replace(observation, **({"status": decision.status, "live": False} | fields))

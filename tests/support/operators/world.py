@@ -1,4 +1,4 @@
-"""A cluster with one Backfill in it, and a shell that may die between any two lines: for playing against `decide`.
+"""A cluster with one Backfill in it, and an operator that may die between any two lines: for playing against `decide`.
 
 The API server keeps resource versions and refuses stale writes; pods start, get ready, stop at SIGTERM, are evicted and
 vanish; the driver obeys revisions as the real one does. What the shell sees may be as old as it likes, unless it asks live.
@@ -38,7 +38,7 @@ class ShellDiedError(Exception):
 
 
 class RefusedError(Exception):
-    """The API server said no, or nothing."""
+    """The API server refused, or did not answer."""
 
 
 @dataclass

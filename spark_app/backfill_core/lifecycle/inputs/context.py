@@ -20,8 +20,7 @@ ADOPTED_AHEAD_MAX = 1000
 """A pod whose attempt is more than this ahead of the record is not adopted: so many are never lost, and numbers are finite."""
 
 UNREACHABLE_MS = 15_000
-"""A control server may be silent for this long before the status says so: a garbage collection takes some seconds.
-"""
+"""A control server may be silent for this long before the status says so: a garbage collection takes some seconds."""
 
 
 @dataclass(frozen=True, slots=True)
