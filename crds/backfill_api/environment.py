@@ -1,4 +1,4 @@
-"""The variables that tell a driver process what only its surroundings know; set by the operator, read by settings.py."""
+"""Environment variables of a driver process; the operator sets them, and settings.py reads them."""
 
 from typing import Final
 
@@ -27,7 +27,7 @@ MASTER: Final = "BACKFILL_MASTER"
 """`cluster`: master and the rest come from `spark-defaults.conf`; without it: an embedded local Spark."""
 
 MODE: Final = "BACKFILL_MODE"
-"""`plan`: say what would happen and end; without it: run."""
+"""`plan`: make a plan and end; without it: run."""
 
 TERMINATION_LOG: Final = "BACKFILL_TERMINATION_LOG"
 """File for the `Ending`, which the kubelet takes into the pod's status."""

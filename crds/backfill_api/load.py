@@ -1,4 +1,4 @@
-"""From YAML to a Backfill; every error names the path of the field, the value and the hint."""
+"""From YAML to a Backfill; every error names the field's path, its value and a hint."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ DOCUMENT: Final = "(document)"
 TEXT_CHARACTERS_MAX: Final = 1_048_576
 LINE_CHARACTERS_MAX: Final = 100
 NODES_MAX: Final = 100_000
-"""Nodes of a document, aliases counted as often as they are used: a short text can stand for an endless one."""
+"""Nodes of a document. An alias counts each time that it is used: a short text can stand for an endless one."""
 
 DEPTH_MAX: Final = 64
 KEYS_MAX: Final = 10_000
 """Keys of one mapping: no field of ours has so many."""
 
 ERRORS_MAX: Final = 50
-"""Errors that are explained: more are not read at once, and each is compared with all names."""
+"""Errors that are explained. More are not read at once, and each is compared with all names of fields."""
 
 LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""libyaml's where it is there: ten times as fast, and it says the same positions."""
+"""libyaml's where it is installed: it is ten times as fast, and reports the same positions."""
 
 
 class SpecError(ValueError):
-    """The document is no Backfill; `errors` says why, field by field."""
+    """The document is not a Backfill; `errors` says why, field by field."""
 
     def __init__(self, errors: tuple[FieldError, ...], excerpt: str = "") -> None:
         """Keep the parts; the message has one line each. `excerpt`: the place in the text, with a caret below it."""
@@ -64,13 +64,13 @@ def load_backfill(source: str | Mapping[str, Any]) -> Backfill:
         errors = [explain(Backfill, one) for one in found[:ERRORS_MAX]]
         if len(found) > ERRORS_MAX:
             errors.append(
-                FieldError(DOCUMENT, f"has {len(found) - ERRORS_MAX:,} further errors", "", "mend these first")
+                FieldError(DOCUMENT, f"has {len(found) - ERRORS_MAX:,} further errors", "", "correct these first")
             )
         raise SpecError(tuple(errors)) from error
 
 
 def _check_kind(document: Mapping[str, Any]) -> None:
-    """Refuse another kind before its fields are compared with ours: they would all be unknown."""
+    """Refuse another kind first: all of its fields would be unknown."""
     errors = []
     for field, wanted in (("apiVersion", API_VERSION), ("kind", KIND)):
         if field not in document:
@@ -84,7 +84,7 @@ def _check_kind(document: Mapping[str, Any]) -> None:
 
 
 def _without_nulls(document: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Leave out null fields, except inside pod templates, which are not ours to read."""
+    """Leave out null fields, except inside pod templates, which we pass on unread."""
     return {
         name: _without_nulls(value) if isinstance(value, Mapping) and name != "template" else value
         for name, value in document.items()
@@ -120,7 +120,7 @@ def _parse(text: str) -> Any:
 
 
 def _check_size(text: str) -> None:
-    """Refuse deep nesting and endless lists before anything recursive looks at it: libyaml's composer would end the process."""
+    """Refuse deep nesting and endless lists first: on these, libyaml's recursive composer would end the process."""
     depth = nodes = 0
     for event in yaml.parse(text, Loader=LOADER):
         nodes += isinstance(event, yaml.NodeEvent)
@@ -144,7 +144,7 @@ def _built(node: yaml.Node) -> Any:
 
 
 def _not_yaml(error: yaml.YAMLError | ValueError, text: str) -> SpecError:
-    """Say where it stops being YAML, with the line and a caret below the place."""
+    """Return the error for text that is not YAML, with its line and a caret below the place."""
     hint = "check indentation and quotes there"
     mark = getattr(error, "problem_mark", None)
     if mark is None:  # PyYAML answers an impossible date with a bare ValueError
@@ -160,7 +160,7 @@ def _not_yaml(error: yaml.YAMLError | ValueError, text: str) -> SpecError:
 
 
 def _check_node(node: yaml.Node, path: str, depth: int, budget: _Budget) -> None:
-    """Refuse keys that stand twice, keys that are no text, and documents without end."""
+    """Refuse repeated keys, keys that are not text, and documents that are too large."""
     budget.nodes -= 1
     if budget.nodes < 0 or depth > DEPTH_MAX:
         raise _refused(path or DOCUMENT, "is too large or refers to itself", None, "write it out without anchors")
@@ -177,7 +177,7 @@ def _check_node(node: yaml.Node, path: str, depth: int, budget: _Budget) -> None
                 raise _refused(path or DOCUMENT, f"has a key that is no text (line {line})", None, "use a plain name")
             name = child(path, key.value)
             if key.value in lines:
-                words = f"stands twice (lines {lines[key.value]} and {line})"
+                words = f"is repeated (lines {lines[key.value]} and {line})"
                 raise _refused(name, words, _plain(value), "remove one of them")
             lines[key.value] = line
             _check_node(value, name, depth + 1, budget)

@@ -1,4 +1,4 @@
-"""The base of every model: closed to unknown fields, frozen, camelCase outside."""
+"""The base of every model: it refuses unknown fields, is frozen, and is camelCase in documents."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ REFUSED = "refused"
 
 
 class Model(BaseModel):
-    """A value of the contract; unknown fields are an error, not a surprise."""
+    """A value of the contract; an unknown field is an error."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -32,7 +32,7 @@ def refused(path: str, message: str, *, hint: str, value: object = None) -> Pyda
         path: Of the field, in camelCase, below the model that raises.
         message: What is wrong, without the path.
         hint: What the reader can do about it.
-        value: What the field holds; None: it is not shown.
+        value: The field's value; None: it is not shown.
     """
     context: dict[str, Any] = {"path": path, "message": message, "hint": hint, "value": value}
     return PydanticCustomError(REFUSED, "{path}: {message}; {hint}", context)
@@ -41,16 +41,16 @@ def refused(path: str, message: str, *, hint: str, value: object = None) -> Pyda
 def cel(*rules: tuple[str, str]) -> ConfigDict:
     """Return the part of a model's config that puts CEL rules into the CRD, as (expression, message).
 
-    A rule stands beside the Python validator that says the same, so that a change of one is a change of both.
+    A rule stands beside the Python validator that says the same, so both are changed together.
     """
     validations: list[Any] = [{"rule": rule, "message": message} for rule, message in rules]
     return ConfigDict(json_schema_extra={"x-kubernetes-validations": validations})
 
 
 def unchanged(*fields: str) -> str:
-    """Return the CEL expression that says that optional fields are what they were.
+    """Return the CEL expression that optional fields are unchanged.
 
-    `self.?a == oldSelf.?a` says the same, and a cluster estimates its cost as without bound.
+    `self.?a == oldSelf.?a` means the same, but a cluster estimates its cost as unbounded.
     """
     return " && ".join(
         f"has(self.{field}) == has(oldSelf.{field}) && (!has(self.{field}) || self.{field} == oldSelf.{field})"

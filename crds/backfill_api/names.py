@@ -1,4 +1,4 @@
-"""Names that the cluster knows; changing one is a change of the API."""
+"""Names that clusters store; changing one is a change of the API."""
 
 from typing import Final
 
@@ -15,13 +15,13 @@ CATEGORIES: Final = ("all",)
 DEFAULT_NAMESPACE: Final = "default"
 
 OVERRIDE_ANNOTATION: Final = f"{GROUP}/override"
-"""JSON with `desiredState`, `throttle` or `suspend`; honoured above the spec."""
+"""JSON with `desiredState`, `throttle` or `suspend`; which take precedence over the spec."""
 
 VERIFY_ANNOTATION: Final = f"{GROUP}/verify-requested"
 """Any text; each new one is one receipt."""
 
 RESTART_ANNOTATION: Final = f"{GROUP}/restart-requested"
-"""Any text; each new one ends the attempt at a barrier, and the next one goes on from there."""
+"""Any text; each new one ends the attempt at a barrier, and the next one continues from there."""
 
 DRAIN_FINALIZER: Final = f"{GROUP}/drain"
 """Holds a deleted Backfill until its driver has stopped at a barrier."""
@@ -33,7 +33,7 @@ ATTEMPT_LABEL: Final = f"{GROUP}/attempt"
 """Number of the attempt, on the objects of one attempt."""
 
 UID_LABEL: Final = f"{GROUP}/uid"
-"""UID of the Backfill: one that was deleted and made again has another."""
+"""UID of the Backfill; one that is deleted and created again has another."""
 
 KIND_LABEL: Final = f"{GROUP}/attempt-kind"
 """`Run` or `Plan`, on the driver pod."""

@@ -1,4 +1,4 @@
-"""What travels between a driver and its client: the command line, or the operator."""
+"""The messages between a driver and its controller: the command line, or the operator."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ __all__ = [
 
 
 class PauseCommand(Model):
-    """Hold history, or everything."""
+    """Pause the snapshot, or everything."""
 
     scope: Literal["History", "All"] = "History"
-    """What is held."""
+    """What is paused."""
 
     force: StrictBool = False
-    """Cancel what runs instead of waiting for it."""
+    """Cancel running work instead of waiting for it."""
 
 
 class ThrottleCommand(Model):
-    """Limit history."""
+    """Limit the snapshot."""
 
     rows_per_second: Rate | None = None
     """Rows a second; null: unlimited, 0: none."""
 
     for_seconds: Seconds | None = None
-    """Come back to what was in force before, after this long."""
+    """Return to the earlier limit after this long."""
 
 
 class StopCommand(Model):
     """End the attempt."""
 
     force: StrictBool = False
-    """Cancel what runs instead of waiting for it."""
+    """Cancel running work instead of waiting for it."""
 
 
 class Command(Model):
-    """One command; members that belong to another type must be left out."""
+    """One command; members of another type must be left out."""
 
     type: Literal["Pause", "Resume", "Throttle", "Verify", "Stop"]
     """What is wanted."""
@@ -73,29 +73,29 @@ class CommandRequest(Model):
     """A command for one attempt; revisions only grow."""
 
     attempt: StrictInt = Field(ge=1, le=COUNT_MAX)
-    """The attempt that is meant; another one refuses."""
+    """The attempt that it is for; any other refuses it."""
 
     revision: StrictInt = Field(ge=1, le=2**62)
-    """Number of the command; an older one than the newest is superseded."""
+    """Number of the command; a command older than the newest is superseded."""
 
     command: Command
     """What is wanted."""
 
 
 class Ack(Model):
-    """The answer, after the seal that contains the command."""
+    """The answer, after the commit that contains the command."""
 
     attempt: Count
     """The attempt that answers."""
 
     epoch: Count
-    """Barrier whose seal contains the command."""
+    """Barrier whose commit contains the command."""
 
     revision: Revision
     """The command's."""
 
     outcome: Literal["Applied", "Superseded", "WrongAttempt", "Refused", "Pending"]
-    """`Pending`: not sealed yet, ask again."""
+    """`Pending`: not committed yet, ask again."""
 
     message: Message = ""
     """For people."""

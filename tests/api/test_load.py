@@ -215,7 +215,7 @@ WRONG: list[tuple[str, dict[str, Any], str, str, str]] = [
     ("blank", changed("spec", "transform", "where", to=" "), "spec.transform.where", '" "', "must not be blank"),
     ("too long", changed("spec", "jobId", to="x" * 254), "spec.jobId", '"' + "x" * 78 + "…", "at most 253 characters"),
     ("too many", changed(*DELTA_SOURCE, "key", to=["k"] * 65), "spec.source.delta.key", '["k", "k"', "at most 64 items"),
-    ("twice in a list", changed(*DELTA_SOURCE, "key", to=["a", "a"]), "spec.source.delta.key[1]", '"a"', "stands twice"),
+    ("twice in a list", changed(*DELTA_SOURCE, "key", to=["a", "a"]), "spec.source.delta.key[1]", '"a"', "is repeated"),
     ("required", changed("spec", "source", to=REMOVED), "spec.source", "", "is required"),
     ("required choice", changed("spec", "source", "type", to=REMOVED), "spec.source.type", "", "add type: Delta"),
     ("no place", changed(*DELTA_SOURCE, "path", to=REMOVED), "spec.source.delta.path", "", "path: <folder> or table: <name>"),
@@ -237,7 +237,7 @@ WRONG: list[tuple[str, dict[str, Any], str, str, str]] = [
     ("drain without end", changed("spec", "drainTimeoutSeconds", to=604800), "spec.drainTimeoutSeconds", "604800", "use 3600 or less"),
     ("order of two", changed("spec", "backoff", "initialSeconds", to=700), "spec.backoff.initialSeconds", "700", "exceeds maxSeconds"),
     ("two sizes", changed("spec", "executor", to={"instances": 1, "dynamic": {}}), "spec.executor.instances", "1", "dynamic"),
-    ("name", changed("metadata", "name", to="Orders_1"), "metadata.name", '"Orders_1"', "small letters"),
+    ("name", changed("metadata", "name", to="Orders_1"), "metadata.name", '"Orders_1"', "lower-case letters"),
     ("no metadata", changed("metadata", to=REMOVED), "metadata", "", "is required"),
     ("kind", changed("kind", to="Job"), "kind", '"Job"', "write kind: Backfill"),
     ("version", changed("apiVersion", to="backfill.dev/v1"), "apiVersion", '"backfill.dev/v1"', "backfill.dev/v1alpha1"),
@@ -317,7 +317,7 @@ class TestABadText:
         """YAML parsers let the second win in silence."""
         error = refusal(VALID + "  after: Exit\n  after: Follow\n")
 
-        assert error == FieldError("spec.after", "stands twice (lines 7 and 8)", '"Follow"', "remove one of them")
+        assert error == FieldError("spec.after", "is repeated (lines 7 and 8)", '"Follow"', "remove one of them")
 
     def test_with_a_repeated_key_inside_a_list(self) -> None:
         """Everywhere, with the path of the item."""

@@ -44,4 +44,4 @@ class TestALargeText:
             load_backfill(text)
 
         assert len(refused.value.errors) == 51
-        assert str(refused.value.errors[-1]) == "(document): has 4,950 further errors; mend these first"
+        assert str(refused.value.errors[-1]) == "(document): has 4,950 further errors; correct these first"

@@ -117,7 +117,7 @@ class TestSecrets:
             load_backfill(document)
 
         (error,) = refusal.value.errors
-        assert (error.path, "everybody may read" in error.message) == ("spec.source.delta.path", True)
+        assert (error.path, "everyone who may read" in error.message) == ("spec.source.delta.path", True)
         assert all(half not in str(error) for half in ("SECRET", "RET@"))
 
     @pytest.mark.parametrize(

@@ -51,7 +51,6 @@ FORBIDDEN = re.compile(
 NOT_YET = {
     "docs",
     "tests/core/lifecycle",
-    "tests/support/operators",
 }
 
 

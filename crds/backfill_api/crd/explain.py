@@ -1,4 +1,4 @@
-"""What pydantic says, said for the person who wrote the YAML: path, value and hint."""
+"""pydantic's errors, translated for the author of the YAML: path, value and hint."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from backfill_api.spec.secret_settings import holds_a_secret
 
 VALUE_CHARACTERS_MAX: Final = 80
 NAME_CHARACTERS_MAX: Final = 64
-"""Of a word that may be misspelt; to compare a longer one takes minutes."""
+"""Longest misspelt word that is compared; a longer one would take minutes."""
 
 PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
@@ -30,14 +30,14 @@ TYPES: Final = {
     "tuple_type": ("must be a list", "write it as [a, b]"),
     "dict_type": ("must be a mapping", "write name: value pairs below it"),
     "model_type": ("must be a mapping", "write its fields below it, or leave it out"),
-    "invalid_key": ("has a name that is no text", "put the name in quotes"),
+    "invalid_key": ("has a name that is not text", "put the name in quotes"),
 }
-"""Message and hint of a value of the wrong type, by pydantic's error type."""
+"""Message and hint for a value of the wrong type, by pydantic's error type."""
 
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One thing that is wrong with one field."""
+    """One error in one field."""
 
     path: str
     """In camelCase, with `[i]` for items of a list."""
@@ -46,19 +46,19 @@ class FieldError:
     """What is wrong, without the path."""
 
     value: str = ""
-    """What was found, as in JSON, shortened; empty where nothing was."""
+    """The value, as JSON, shortened; empty: there was none."""
 
     hint: str = ""
-    """What the reader can do about it."""
+    """What the user can do about it."""
 
     def __str__(self) -> str:
-        """Say it on one line."""
+        """Return it on one line."""
         got = f" (got {self.value})" if self.value else ""
         return f"{self.path}: {self.message}{got}" + (f"; {self.hint}" if self.hint else "")
 
 
 def explain(root: type[BaseModel], error: ErrorDetails) -> FieldError:
-    """Turn one of pydantic's errors into ours.
+    """Translate one of pydantic's errors.
 
     Args:
         root: The model that was validated.
@@ -113,7 +113,7 @@ def shown(value: object) -> str:
 
 
 def nearest(name: str, names: Sequence[str]) -> str | None:
-    """Return the name that was probably meant; None: none is near, or it is too long to be one."""
+    """Return the name that was probably meant; None: no name is similar, or the word is too long to compare."""
     if len(name) > NAME_CHARACTERS_MAX:
         return None
     small = {one.lower(): one for one in reversed(names)}
@@ -133,12 +133,12 @@ def _bound(kind: str, context: Mapping[str, Any], words: str, value: str) -> tup
             unit = "characters" if kind == "string_too_long" else "items"
             return f"must have at most {context['max_length']:,} {unit}", value, "make it shorter"
         case "string_too_short":
-            return "must not be empty", value, "write something, or leave it out"
+            return "must not be empty", value, "give a value, or leave it out"
         case "string_pattern_mismatch" if context["pattern"] == r"\S":
-            return "must not be blank", value, "write something, or leave it out"
+            return "must not be blank", value, "give a value, or leave it out"
         case "string_pattern_mismatch":
             dots = ", . and -" if "." in context["pattern"] else " and -"
-            words = f"must be of small letters, digits{dots}, and begin and end with a letter or digit"
+            words = f"must consist of lower-case letters, digits{dots}, and begin and end with a letter or digit"
             return words, value, "write it as my-orders"
         case _:
             return words[:1].lower() + words[1:], value, "see docs/fields.md"

@@ -11,20 +11,31 @@ from typing import Any, Final
 
 from backfill_api.crd.schema import open_api_schema
 from backfill_api.names import API_VERSION, GROUP, KIND
+from backfill_api.spec.sources import Source
+from backfill_api.spec.strategies import Strategy
+from backfill_api.spec.targets import Target
+from backfill_api.spec.union import TaggedUnion
 from backfill_api.status.conditions import CONDITION_TYPES, REASONS
 
 FIELDS_FILE: Final = Path(__file__).resolve().parents[3] / "docs" / "fields.md"
+
+
+def _changeable() -> str:
+    """Return the fields of sources, targets and strategies that may change."""
+    ends: tuple[tuple[str, type[TaggedUnion]], ...] = (("source", Source), ("target", Target), ("strategy", Strategy))
+    return ", ".join(f"`{end}.{field}`" for end, union in ends for field in union.changeable())
+
 
 INTRODUCTION: Final = f"""\
 <!-- Generated from crds/backfill_api by `python -m backfill_api.crd.fields`; do not edit. -->
 # Fields
 
-Every field of a `{KIND}` (`apiVersion: {API_VERSION}`). A field that is not listed is refused, and the nearest one suggested.
+Every field of a `{KIND}` (`apiVersion: {API_VERSION}`). A field that is not listed is refused, with a suggestion.
 Durations and rates are whole numbers with the unit in the name. A union is written `{{type: X, x: {{…}}}}`: `type` names the one
 member that may be set.
 
-`source` (except `schemaChange`), `transform`, `target`, `strategy` and `jobId` cannot be changed once the object is made, because the
-state that is kept in the target belongs to them.
+`source`, `transform`, `target`, `strategy` and `jobId` cannot be changed after the object is created: the state in the target belongs
+to them. These fields may change: {_changeable()}.
 """
 
 METADATA: Final = f"""\
@@ -32,9 +43,9 @@ METADATA: Final = f"""\
 
 | Field | Meaning |
 |---|---|
-| `metadata.name` | Required. Small letters, digits, `-` and `.`; at most 253 characters. |
+| `metadata.name` | Required. Lower-case letters, digits, `-` and `.`; at most 253 characters. |
 | `metadata.namespace` | Default `default`; at most 63 characters. |
-| `metadata.annotations["{GROUP}/override"]` | JSON with `desiredState` or `throttle`, honoured above the spec. |
+| `metadata.annotations["{GROUP}/override"]` | JSON with `desiredState`, `pause`, `throttle` or `suspend`, which take precedence over the spec. |
 """
 
 
@@ -107,7 +118,7 @@ def _default(field: dict[str, Any]) -> str:
 
 
 def _bounds(field: dict[str, Any]) -> str:
-    """Say which values are accepted; an item's bounds stand behind the list's."""
+    """Return which values are accepted: the bounds of a list, then those of its items."""
     inner = field.get("items") or field.get("additionalProperties") or {}
     parts = []
     if "enum" in field:

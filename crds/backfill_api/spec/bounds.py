@@ -1,4 +1,4 @@
-"""The scalar types: every text and list has a longest length, every number a range, so that the cluster can bound its own work."""
+"""The scalar types. Every text and list has a longest length and every number a range, so a cluster can bound its work."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Settings = Annotated[dict[str, Value], Field(max_length=64)]
 
 Seconds = Annotated[StrictInt, Field(ge=1, le=7 * DAY_S)]
 Duration = Annotated[int, Field(ge=0, le=2**53)]
-"""Seconds that something takes, as measured or estimated."""
+"""Seconds that something takes, measured or estimated."""
 
 Drain = Annotated[StrictInt, Field(ge=1, le=3600)]
-"""A node that is drained waits for its pods so long, and an upgrade of a cluster waits for the node."""
+"""Seconds. A node that is drained waits this long for its pods, and an upgrade of the cluster waits for the node."""
 
 Version = Annotated[StrictInt, Field(ge=0, le=2**53)]
 Rate = Annotated[StrictInt, Field(ge=0, le=1_000_000_000)]
@@ -29,22 +29,22 @@ Vnodes = Annotated[StrictInt, Field(ge=1, le=32768)]
 Percent = Annotated[int, Field(ge=0, le=100)]
 
 COUNT_MAX = 2**53
-"""What every JSON reader holds exactly; nothing that we count comes near."""
+"""Largest integer that every JSON reader holds exactly."""
 
 Count = Annotated[int, Field(ge=0, le=COUNT_MAX)]
-"""A number that another program may have written: a driver, or a person in a status."""
+"""A number that comes from outside: from a driver, or from a person who edited a status."""
 
 Balance = Annotated[int, Field(ge=-COUNT_MAX, le=COUNT_MAX)]
-"""Rows that came minus rows that went: below zero where a changelog has lost what came."""
+"""Rows added minus rows removed; below zero where a changelog lost additions."""
 
 
 def count(value: float) -> int:
-    """Return a measured number as a Count: clocks go back, and a rate of nearly nothing makes times without end."""
+    """Return a measured number as a Count. A clock may go back, and a rate near zero makes endless times."""
     return min(max(0, round(value)), COUNT_MAX)
 
 
 Revision = Annotated[int, Field(ge=0, le=2**62)]
-"""Of a command; above what a driver may say, because the next one is numbered above what it says."""
+"""Number of a command. Its bound is above a driver's bound, because the next command gets a higher number."""
 
 Generation = Annotated[int, Field(ge=-1, le=2**62)]
 ExitCode = Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]

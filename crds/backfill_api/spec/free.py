@@ -1,4 +1,4 @@
-"""Parts of a pod that we do not know: free in their words, and bounded in depth and size, because all of us must read them."""
+"""Parts of a pod that we pass on: any fields, but bounded in depth and size."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pydantic import AfterValidator, Field
 from backfill_api.model import refused
 
 DEPTH_MAX: Final = 64
-"""No pod has a quarter of it."""
+"""No real pod has a quarter of it."""
 
 TEMPLATE_BYTES_MAX: Final = 64 * 1024
 RESOURCES_BYTES_MAX: Final = 8 * 1024
 
 
 def depth_of(value: Any, most: int) -> int:
-    """Return how deep a value is nested, and no more than one level beyond `most`; without recursion."""
+    """Return how deep a value is nested, at most one level beyond `most`. It does not recurse."""
     level, depth = [value], 0
     while depth <= most:
         level = [inner for one in level for inner in _inside(one)]

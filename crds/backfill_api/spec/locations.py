@@ -1,4 +1,4 @@
-"""How the place of a table is spelled: one meaning for each text, or a refusal. Looks at no machine."""
+"""How the location of a table is written: each text has one meaning, or is refused. No file system is read."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _NO_FOLDERS = {"http", "https", "ftp", "jar", "data"}
 
 _USER_AND_SECRET = re.compile(r"((?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,31}:/*)[^\s@\"]*:[^\s@\"]*@")
 _CONTAINER_AT_ACCOUNT = {"abfs", "abfss", "wasb", "wasbs"}
-"""Before their @ stands a container."""
+"""Schemes that have a container before the `@`."""
 
 
 class PlaceError(ValueError):
-    """A text that names no place of a table."""
+    """A text that is not the location of a table."""
 
     def __init__(self, message: str, hint: str) -> None:
-        """Keep the parts: what is wrong, without the field, and what to do about it."""
+        """Keep the message, which does not name the field, and the hint."""
         super().__init__(message)
         self.message = message
         self.hint = hint
@@ -28,35 +28,35 @@ class PlaceError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a table is, as far as its text says."""
+    """The location of a table, as its text says."""
 
     scheme: str
-    """In small letters; empty: none was given."""
+    """In lower case; empty: none was given."""
 
     authority: str
     """Bucket or host; may be empty."""
 
     path: str
-    """Literal: a percent sign is one. Without a scheme it may begin with `~` or be relative; else it begins with `/`."""
+    """Literal: a percent sign is a percent sign. Without a scheme it may begin with `~` or be relative; else it begins with `/`."""
 
     @property
     def is_local(self) -> bool:
-        """Is it a file or folder of the machine, as long as the session's own file system is that too?"""
+        """Is it on this machine, if the session's default file system is local?"""
         return self.scheme in ("", "file")
 
     @property
     def uri(self) -> str:
-        """The one spelling of a place with a scheme."""
+        """The normal form of a location that has a scheme."""
         return f"{self.scheme}://{self.authority}{self.path}"
 
 
 def place(text: str) -> Place:
-    """Return where a text says that a table is.
+    """Return the location that a text describes.
 
-    `file:/a`, `file:///a` and `/a` are one place. Slashes that stand twice or at the end say nothing.
+    `file:/a`, `file:///a` and `/a` are the same. Repeated slashes and slashes at the end have no meaning.
 
     Raises:
-        PlaceError: it names none, or none that a table can be at.
+        PlaceError: it is not a location, or no table can be there.
     """
     if _CONTROL.search(text):
         raise PlaceError("has a control character", "remove it")
@@ -90,12 +90,12 @@ def place(text: str) -> Place:
 
 
 def without_user(text: str) -> str:
-    """Return a text in which no URI shows a user with a password."""
+    """Return a text with the user and password of every URI removed."""
     return _USER_AND_SECRET.sub(r"\1…@", text)
 
 
 def _check_user(scheme: str, rest: str) -> None:
-    """Refuse what stands for a user and a password, even where it is spelled so that half of it looks like a folder."""
+    """Refuse a user with a password, also where half of it looks like a folder."""
     if scheme == "file":
         return
     authority = re.sub(r"\[[0-9A-Fa-f:.]*\]", "", rest.lstrip("/").partition("/")[0])
@@ -106,7 +106,7 @@ def _check_user(scheme: str, rest: str) -> None:
     half = bool(colon) and not port.isdigit() and (rest.startswith("//") or scheme in _NEEDS_BUCKET)
     if user or half:
         raise PlaceError(
-            "names a user or a password beside the bucket, and everybody may read a path",
+            "names a user or a password beside the bucket, and everyone who may read the spec can read a path",
             "remove it, and give credentials by the environment, on a cluster from a Secret",
         )
 

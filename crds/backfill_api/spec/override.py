@@ -1,4 +1,4 @@
-"""What the annotation `backfill.dev/override` may say: an emergency brake that a GitOps tool does not undo."""
+"""The annotation `backfill.dev/override`: an emergency brake that a GitOps tool does not undo."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from backfill_api.spec.spec import PauseSpec, ThrottleSpec
 
 
 class Override(Model):
-    """Fields that are honoured above the spec's; absent ones leave the spec in force."""
+    """Fields that take precedence over the spec's; for an absent field the spec holds."""
 
     desired_state: Literal["Running", "Paused"] | None = None
     """As in the spec."""

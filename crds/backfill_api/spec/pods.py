@@ -1,4 +1,4 @@
-"""What the operator makes of a Backfill on a cluster; a local run reads none of it."""
+"""How the pods of a Backfill look on a cluster; a local run reads none of it."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ CONF_RESERVED_PREFIXES: Final = (
     "spark.kubernetes.driver.container.image",
     "spark.kubernetes.executor.container.image",
 )
-"""Settings that decide where pods run and as whom: the operator sets them, a spec may not."""
+"""Settings that decide where pods run, and under which account. Only the operator sets them."""
 
 Conf = Annotated[dict[str, Value], Field(max_length=256)]
 Pods = Annotated[StrictInt, Field(ge=0, le=10_000)]
 
 
 class Backoff(Model):
-    """Waiting between attempts."""
+    """How long to wait between attempts."""
 
     # has(): a cluster checks the default of `backoff`, which is empty, before it fills in the fields' own.
     model_config = cel(
@@ -46,10 +46,10 @@ class Backoff(Model):
     )
 
     initial_seconds: Seconds = 10
-    """Before the second attempt; doubled for each further one."""
+    """Wait before the second attempt; doubled for each further one."""
 
     max_seconds: Seconds = 600
-    """At most."""
+    """Longest wait."""
 
     @model_validator(mode="after")
     def _checked(self) -> Self:
@@ -86,8 +86,8 @@ class SparkSpec(Model):
     """When to pull it."""
 
     conf: Conf = Field(default={})
-    """Spark settings; master, namespace, image, service accounts and pod templates belong to the operator. Those that change what
-    SQL means (time zone, ANSI, case of names, …) belong to the job, like the transform."""
+    """Spark settings. The operator sets master, namespace, image, service accounts and pod templates. Settings that change what
+    SQL means (time zone, ANSI, case of names, …) are part of the job, like the transform."""
 
     @model_validator(mode="after")
     def _checked(self) -> Self:
@@ -96,7 +96,7 @@ class SparkSpec(Model):
                 shown = None if holds_a_secret(name) else self.conf[name]
                 raise refused(f'conf["{name}"]', "is set by the operator", hint="remove it", value=shown)
             if holds_a_secret(name):
-                words = "is a secret, and all who may read the Backfill would read it"
+                words = "is a secret, and everyone who may read the Backfill could read it"
                 hint = "use the environment, on a cluster env or envFrom of both templates with a Secret"
                 raise refused(f'conf["{name}"]', words, hint=hint)
         return self
@@ -116,15 +116,15 @@ class DriverSpec(Model):
 
 
 class DynamicExecutors(Model):
-    """Executors by demand."""
+    """A number of executors that follows the load."""
 
     model_config = cel(("self.min <= self.max", "min must not exceed max"))
 
     min: Pods = 0
-    """At least."""
+    """Fewest executors."""
 
     max: Annotated[StrictInt, Field(ge=1, le=10_000)] = 2
-    """At most."""
+    """Most executors."""
 
     @model_validator(mode="after")
     def _checked(self) -> Self:
@@ -139,10 +139,10 @@ class ExecutorSpec(Model):
     model_config = cel(("!has(self.instances) || !has(self.dynamic)", "give at most one of instances and dynamic"))
 
     instances: Pods | None = None
-    """A fixed number; 0: local mode inside the driver; default: 1."""
+    """A fixed number of executors; 0: local mode inside the driver; default: 1."""
 
     dynamic: DynamicExecutors | None = None
-    """By demand instead."""
+    """A number that follows the load, in place of `instances`."""
 
     template: Template = Field(default={})
     """Pod template, merged under what the operator sets."""

@@ -1,6 +1,6 @@
-"""Which settings hold a secret, by their names: nothing else tells, and all who may read Backfills read the spec.
+"""Which settings hold a secret, judged by their names: everyone who may read Backfills can read a spec.
 
-Both expressions are for Python and for CEL alike, so that a cluster refuses what we would refuse before it stores it.
+Both expressions work in Python and in CEL, so a cluster refuses a secret before it stores it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ HARMLESS: Final = (
     r"(?i)^spark[.]kubernetes[.]|(algorithm|binding|class|enabled|endpoint|expiration|file|impl|interval|length|lifetime|path|providers?|region"
     r"|service|timeout|type|uri|url|APPLICATION_CREDENTIALS)$"
 )
-"""`…token.endpoint` says where, `…credential.provider.path` says which file: neither is the secret itself."""
+"""`…token.endpoint` is an address and `…credential.provider.path` a file: neither is the secret itself."""
 
 
 def holds_a_secret(name: str) -> bool:

@@ -1,7 +1,7 @@
-"""Settings of Spark that change what an expression means: the time zone, the rules of ANSI, the case of names.
+"""Spark settings that change what an expression means: time zone, ANSI rules, case of names.
 
-A job is many queries, of several attempts, and each must compute the same. So every session has all of these as they are
-here, or as the spec gives them; and what a spec gives belongs to the job, like the transform itself.
+A job runs many queries in several attempts, and each must compute the same. So every session has all of these settings,
+with the values here or those of the spec. A value in the spec is part of the job, like the transform.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ PINNED: Final[Mapping[str, str]] = {
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
     "spark.sql.variant.allowDuplicateKeys": "false",
 }
-"""What holds where a spec says nothing: Spark's own values, and UTC."""
+"""The values where a spec has none: Spark's own, and UTC."""
 
 PREFIXES: Final = ("spark.sql.ansi.", "spark.sql.legacy.", "spark.sql.parser.", "spark.sql.function.")
-"""Families of such settings; of those that are not named above a session has Spark's own value."""
+"""Families of such settings. Those that are not listed above keep Spark's own value."""
 
 
 def given(conf: Mapping[str, str]) -> dict[str, str]:
-    """Return what a spec says otherwise than it would hold anyway; empty for almost every spec."""
+    """Return the settings of this kind whose value in the spec differs from the default; empty for almost every spec."""
     return {
         name: value.strip()
         for name, value in conf.items()
@@ -58,5 +58,5 @@ def given(conf: Mapping[str, str]) -> dict[str, str]:
 
 
 def settings(conf: Mapping[str, str]) -> dict[str, str]:
-    """Return every setting of this kind that a session of a spec has."""
+    """Return every setting of this kind for the sessions of a spec."""
     return {**PINNED, **given(conf)}

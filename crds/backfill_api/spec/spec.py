@@ -1,4 +1,4 @@
-"""What a Backfill asks for. Durations and rates are integers with the unit in their name."""
+"""The spec of a Backfill. Durations and rates are integers with the unit in their name."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ from backfill_api.status.status import BackfillStatus
 
 
 class Barrier(Model):
-    """The pace of barriers."""
+    """How often barriers come, and which of them commit."""
 
     interval_ms: Annotated[StrictInt, Field(ge=100, le=60_000)] = 1000
     """Milliseconds between barriers."""
 
     seal_every: Annotated[StrictInt, Field(ge=1, le=3600)] = 1
-    """Commit at every n-th barrier only, where one commit an interval is too many."""
+    """Commit at every n-th barrier only; for targets where a commit at each barrier is too many."""
 
 
 class ThrottleSpec(Model):
-    """Limit of history; changes are never limited."""
+    """Limit of the snapshot's speed; changes are never limited."""
 
     rows_per_second: Rate | None = None
-    """Rows a second; absent: unlimited, 0: history is not read."""
+    """Rows a second; absent: unlimited, 0: the snapshot is not read."""
 
 
 class PauseSpec(Model):
     """What `desiredState: Paused` pauses."""
 
     scope: Literal["History", "All"] = "History"
-    """`History`: changes are still applied. `All`: nothing is."""
+    """`History`: the snapshot stands still, changes are applied. `All`: nothing is read or applied."""
 
 
 class TransformSpec(Model):
@@ -71,7 +71,7 @@ def _keyed(end: str, variants: Iterable[str]) -> str:
 
 
 class BackfillSpec(Model):
-    """What is filled from what, how, and how fast."""
+    """Which target is filled from which source, how, and how fast."""
 
     model_config = cel(
         (unchanged("jobId"), "jobId is immutable: make a new Backfill"),
@@ -87,52 +87,52 @@ class BackfillSpec(Model):
     )
 
     job_id: Name | None = None
-    """Identity of the state that is kept in the target; default: `<namespace>/<name>`."""
+    """Identity of the job's state in the target; default: `<namespace>/<name>`."""
 
     source: Source
     """Where rows come from."""
 
     transform: TransformSpec = TransformSpec()
-    """What becomes of each row."""
+    """How each row is transformed."""
 
     target: Target
     """Where rows go."""
 
     strategy: Strategy = Strategy()
-    """How it is done; of the result it changes nothing."""
+    """How the backfill is done; the result is the same."""
 
     barrier: Barrier = Barrier()
-    """The pace of barriers."""
+    """How often barriers come, and which of them commit."""
 
     throttle: ThrottleSpec = ThrottleSpec()
-    """Limit of history; changes are never limited."""
+    """Limit of the snapshot's speed; changes are never limited."""
 
     pause: PauseSpec = PauseSpec()
     """What `desiredState: Paused` pauses."""
 
     desired_state: Literal["Running", "Paused"] = "Running"
-    """`Paused`: the driver stays, at a barrier."""
+    """`Paused`: the driver pauses at a barrier and keeps its pods."""
 
     suspend: StrictBool = False
-    """Release the pods; resume later from the target's own state."""
+    """Delete the pods; a later attempt continues from the state in the target."""
 
     after: Literal["Exit", "Follow"] = "Exit"
-    """When caught up: end, or go on applying changes."""
+    """When caught up: end (`Exit`), or keep applying changes (`Follow`)."""
 
     verify: Literal["None", "Final"] = "None"
-    """`Final`: take a receipt at the end, and fail when source and target differ."""
+    """`Final`: compare source and target at the end, and fail when they differ."""
 
     approval: Literal["Automatic", "Manual"] = "Automatic"
     """`Manual`: stop after the plan until `approved` is true."""
 
     approved: StrictBool = False
-    """Go on after the plan."""
+    """Continue after the plan."""
 
     backoff_limit: Annotated[StrictInt, Field(ge=0, le=1000)] = 3
-    """Attempts after the first that may fail."""
+    """How many attempts after the first may fail."""
 
     backoff: Backoff = Backoff()
-    """Waiting between attempts."""
+    """How long to wait between attempts."""
 
     active_deadline_seconds: Seconds | None = None
     """End the job after this long; default: never."""
@@ -144,13 +144,13 @@ class BackfillSpec(Model):
     """Delete the object this long after its end; default: never."""
 
     deletion_policy: Literal["Drain", "Immediate"] = "Drain"
-    """When the object is deleted: `Drain` stops at a barrier first."""
+    """When the object is deleted: `Drain` lets the driver stop at a barrier first."""
 
     drain_timeout_seconds: Drain = 60
-    """How long a drain may take; so long a node that is emptied waits for the driver."""
+    """How long a drain may take; a node that is drained waits this long for the driver."""
 
     retain_driver: Literal["Always", "OnFailure", "Never"] = "OnFailure"
-    """When to keep the driver pod after its end."""
+    """When to keep the driver pod after it ended."""
 
     spark: SparkSpec = SparkSpec()
     """Spark on a cluster."""
@@ -191,10 +191,10 @@ class BackfillSpec(Model):
 
 
 class Metadata(Model):
-    """Name and namespace; what a cluster adds is accepted and not read."""
+    """Name and namespace; the fields that a cluster adds are accepted and not read."""
 
     name: Annotated[str, StringConstraints(strict=True, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
-    """Name of the Backfill: small letters, digits, `-` and `.`."""
+    """Name of the Backfill: lower-case letters, digits, `-` and `.`."""
 
     namespace: Annotated[
         str, StringConstraints(strict=True, max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
@@ -223,14 +223,14 @@ class Backfill(Model):
     kind: Literal["Backfill"] = KIND
     metadata: Metadata
     spec: BackfillSpec
-    """What is wanted."""
+    """The desired state."""
 
     status: BackfillStatus | None = None
-    """What was observed; written by the operator."""
+    """The observed state; written by the operator."""
 
     @property
     def job_id(self) -> str:
-        """Identity of the state in the target."""
+        """Identity of the job's state in the target."""
         return self.spec.job_id or f"{self.metadata.namespace}/{self.metadata.name}"
 
     @property
@@ -240,12 +240,12 @@ class Backfill(Model):
 
     @property
     def spec_hash_before_conf(self) -> str:
-        """The same hash as earlier releases stored it: what `spark.conf` says of expressions was no part of it."""
+        """The hash that earlier releases stored, in which `spark.conf` had no part."""
         return _hashed(_identity(self.spec, self.job_id, conf=False))
 
     @property
     def spec_fields(self) -> dict[str, str]:
-        """Hash of each such field, by its path."""
+        """Hash of each field of `spec_hash`, by its path."""
         return spec_fields(self.spec, self.job_id)
 
 
@@ -266,7 +266,7 @@ def _hashed(identity: dict[str, Any]) -> str:
 
 
 def spec_fields(spec: BackfillSpec, job_id: str) -> dict[str, str]:
-    """Hash each field that `spec_hash` is made of, by its path: it tells which one differs, and holds none of them.
+    """Hash each field of `spec_hash`, by its path: the hashes tell which field differs, without its value.
 
     Returns:
         The first 12 hexadecimal digits of SHA-256 by path; fields that hold their defaults are left out.
@@ -278,7 +278,7 @@ def spec_fields(spec: BackfillSpec, job_id: str) -> dict[str, str]:
 
 
 def _place(name: str, spec: BackfillSpec) -> str:
-    """Return where a document has what the hash has elsewhere."""
+    """Return the path that a document has for a field of the hash."""
     if name == "spec.target.key":
         return f"spec.target.{spec.target.member}.key"
     if name.startswith("spec.conf."):

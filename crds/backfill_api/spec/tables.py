@@ -63,4 +63,4 @@ def check_no_repeats(field: str, columns: tuple[str, ...]) -> None:
     """
     for number, column in enumerate(columns):
         if column in columns[:number]:
-            raise refused(f"{field}[{number}]", "stands twice", hint="remove one of them", value=column)
+            raise refused(f"{field}[{number}]", "is repeated", hint="remove one of them", value=column)

@@ -39,6 +39,12 @@ class TaggedUnion(Model):
         given: Params | None = getattr(self, self.member)
         return self.variant.params() if given is None else given
 
+    @classmethod
+    def changeable(cls) -> list[str]:
+        """Return the fields of all members that may change, as `member.field`."""
+        members = [(member_of(name), one.params) for name, one in cls.VARIANTS.items()]
+        return [f"{member}.{_alias(one, field)}" for member, one in members for field in sorted(one.MAY_CHANGE)]
+
     @model_validator(mode="after")
     def _only_the_member(self) -> Self:
         for name, variant in self.VARIANTS.items():
@@ -74,7 +80,7 @@ class TaggedUnion(Model):
     @classmethod
     def _immutable(cls) -> Rule:
         """Return the rule that nothing changes but the fields that may; `self == oldSelf` where none may."""
-        free = [_alias(one.params, field) for one in cls.VARIANTS.values() for field in sorted(one.params.MAY_CHANGE)]
+        free = [path.rpartition(".")[2] for path in cls.changeable()]
         noun = cls.__name__.lower()
         if not free:
             return "self == oldSelf", f"{noun} is immutable: make a new Backfill"
@@ -123,10 +129,10 @@ def _has_defaults(variant: Variant) -> bool:
 
 
 def _same(path: tuple[str, ...], info: FieldInfo) -> str:
-    """Return the CEL expression that says that a field is what it was.
+    """Return the CEL expression that a field is unchanged.
 
-    What is left out has its default: a server asks before it fills in all of them. It estimates the cost of
-    `self.?a == oldSelf.?a`, which would say the same, as without bound.
+    A field that is left out has its default: a server evaluates rules before it fills in all defaults. `self.?a == oldSelf.?a`
+    means the same, but a server estimates its cost as unbounded.
     """
     here, there = (
         (

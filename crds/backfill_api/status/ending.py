@@ -1,4 +1,4 @@
-"""What a driver says last: the termination message of its pod, which outlives the process and the operator alike."""
+"""The termination message of a driver's pod, which outlives the driver and the operator."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from backfill_api.status.progress import ProgressSummary
 from backfill_api.status.receipt import ReceiptSummary
 
 ENDING_BYTES_MAX: Final = 4096
-"""A kubelet keeps so much of a termination message."""
+"""A kubelet keeps this much of a termination message."""
 
 SHORT_CHARACTERS: Final = 600
 
 
 class Ending(Model):
-    """How an attempt ended, in the driver's own words."""
+    """How an attempt ended, as its driver reports it."""
 
     outcome: Literal["Complete", "Stopped", "Failed", "Planned"]
-    """`Planned`: it was only asked what would happen."""
+    """`Planned`: it only made a plan."""
 
     reason: Annotated[str, Field(max_length=64)] = ""
     """Why, in one CamelCase word."""
@@ -33,16 +33,16 @@ class Ending(Model):
     """What can be done about it."""
 
     progress: ProgressSummary | None = None
-    """How far it came."""
+    """Progress at the end."""
 
     receipt: ReceiptSummary | None = None
     """The newest proof."""
 
     plan: Plan | None = None
-    """What would happen."""
+    """The plan, of an attempt that only made one."""
 
     def text(self) -> str:
-        """Return it as JSON of at most 4,096 bytes: long words are cut, then warnings are left out from the end."""
+        """Return it as JSON of at most 4,096 bytes: long texts are cut, then warnings are left out from the end."""
         one = self
         while len(text := one.model_dump_json(by_alias=True, exclude_defaults=True).encode()) > ENDING_BYTES_MAX:
             one = one._shorter()
@@ -62,7 +62,7 @@ class Ending(Model):
 
     @classmethod
     def read(cls, text: str) -> Self | None:
-        """Return what a termination message says, or None when no driver of ours wrote it."""
+        """Return the ending in a termination message, or None when no driver of ours wrote it."""
         try:
             return cls.model_validate_json(text)
         except ValidationError:

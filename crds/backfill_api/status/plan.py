@@ -1,4 +1,4 @@
-"""What would happen."""
+"""What a job would do."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from backfill_api.spec.bounds import Columns, Count, Duration, Message
 
 
 class PlanWarning(Model):
-    """Something to think about before the start."""
+    """A doubt to settle before the start."""
 
     reason: Annotated[str, Field(max_length=64)]
     """Which warning, in one CamelCase word."""
@@ -55,22 +55,19 @@ class Plan(Model):
     """How long the whole job would take here; with `after: Follow`, until it has caught up."""
 
     estimated_seconds_low: Count
-    """At least, nine times of ten."""
+    """Lower bound of nine jobs in ten."""
 
     estimated_seconds_high: Count
-    """At most, nine times of ten."""
+    """Upper bound of nine jobs in ten."""
 
     key_columns: Columns = ()
     """Columns that identify a row."""
 
-    key_present: bool = True
-    """Are the key's columns in the source?"""
-
     key_unique: bool | None = None
-    """Is the key unique in the source? Absent: not looked at."""
+    """Is the key unique in the source? Absent: not checked."""
 
     key_nulls: Count | None = None
-    """Rows whose key is null. Absent: not looked at."""
+    """Rows whose key is null. Absent: not checked."""
 
     deterministic: bool = True
     """Does the transform give the same rows each time?"""
@@ -79,16 +76,16 @@ class Plan(Model):
     """Does the source have a change feed?"""
 
     retention_seconds: Count | None = None
-    """How long the source keeps what is needed; absent: not known."""
+    """How long the source keeps the files and changes that the job needs; absent: not known."""
 
     target_exists: bool = False
-    """Is the target there already?"""
+    """Does the target exist?"""
 
     resumes_attempt: Count | None = None
-    """Number of the last attempt, whose state would be taken up; absent: from the start."""
+    """Number of the last attempt, whose state would be continued; absent: the job starts anew."""
 
     steps: Annotated[tuple[PlannedStep, ...], Field(max_length=8)] = ()
-    """What the job would do one after another, with the time of each."""
+    """The steps of the job in their order, with the time of each."""
 
     warnings: Annotated[tuple[PlanWarning, ...], Field(max_length=32)] = ()
-    """What to think about before the start."""
+    """Doubts to settle before the start."""

@@ -25,41 +25,41 @@ class StepProgress(Model):
     """Pending, Running or Done."""
 
     seconds: Duration | None = None
-    """Time that it took so far, pauses left out; absent: not begun, or done by an earlier attempt."""
+    """Time so far, without pauses; absent: not begun, or done by an earlier attempt."""
 
     seconds_left: Duration | None = None
-    """Estimated time left of it; absent: done, held, or not known yet."""
+    """Estimated time left; absent: done, held, or not known yet."""
 
 
 class ProgressSummary(Model):
-    """How far a job is, short enough for a status; counts are those of the sealed state, never ahead of it."""
+    """How far a job is, short enough for a status; counts are those of the newest commit, never ahead of it."""
 
     phase: Annotated[str, Field(max_length=64)] = ""
     """Phase of the strategy: Snapshot, CatchUp or Live."""
 
     step: Annotated[str, Field(max_length=64)] = ""
-    """The step of `steps` that runs; empty: none does."""
+    """The step of `steps` that is running; empty: none."""
 
     percent: Percent = 0
-    """Part of the whole job that is done, each step weighed by its time, rounded down; it never falls."""
+    """How much of the whole job is done, each step weighed by its time; rounded down, never falling."""
 
     rows_total: Count = 0
     """Rows of the pinned version."""
 
     rows_done: Count = 0
-    """Rows of the source whose turn is over: those sealed, and those that the filter left out."""
+    """Rows of the source that are done: committed, or left out by the filter."""
 
     rows_filtered: Count = 0
     """Of these, the rows that the filter left out."""
 
     splits_total: Count = 0
-    """Splits sealed and estimated."""
+    """Splits in all, estimated."""
 
     splits_done: Count = 0
-    """Splits sealed."""
+    """Splits committed."""
 
     rows_per_second: Count = 0
-    """Mean over the last seals."""
+    """Rows a second, the mean of the last commits."""
 
     lag_versions: Count = 0
     """How far the target is behind, in versions."""
@@ -71,20 +71,20 @@ class ProgressSummary(Model):
     """When the whole job will be done, RFC 3339; with `after: Follow`, when it will have caught up."""
 
     steps: Annotated[tuple[StepProgress, ...], Field(max_length=STEPS_MAX)] = ()
-    """What the job does one after another, with the time of each."""
+    """The steps of the job in their order, with the time of each."""
 
     reason: Message = ""
-    """Why the job is not faster than it is."""
+    """What limits the speed of the job."""
 
     last_seal_time: Moment | None = None
-    """When the newest seal was durable, RFC 3339."""
+    """When the newest commit was durable, RFC 3339."""
 
     epoch: Count = 0
-    """Newest barrier; alone it is no progress."""
+    """Number of the newest barrier; it grows without progress too."""
 
 
 class Progress(ProgressSummary):
-    """One look at a running job; counts are those of the sealed state, never ahead of it."""
+    """The state of a running job; counts are those of the newest commit, never ahead of it."""
 
     attempt: Count = 0
     """Number of the attempt."""
@@ -93,7 +93,7 @@ class Progress(ProgressSummary):
     """Row changes applied after the snapshot."""
 
     bytes_done: Count = 0
-    """Bytes sealed."""
+    """Bytes committed."""
 
     consumed_version: Count | None = None
     """Source version that the target holds."""
@@ -105,16 +105,16 @@ class Progress(ProgressSummary):
     """Seconds left of the whole job."""
 
     eta_seconds_low: Count | None = None
-    """At least, nine times of ten."""
+    """Lower bound of nine jobs in ten."""
 
     eta_seconds_high: Count | None = None
-    """At most, nine times of ten."""
+    """Upper bound of nine jobs in ten."""
 
     caught_up: bool = False
     """Has the target reached the newest version once?"""
 
     warnings: Annotated[tuple[Message, ...], Field(max_length=32)] = ()
-    """What will end the job unless a user acts."""
+    """What will end the job unless the user acts."""
 
     non_convergent: bool = False
     """Does the lag not fall?"""
@@ -138,13 +138,13 @@ class Progress(ProgressSummary):
     """Newest command in force."""
 
     table_version: Count | None = None
-    """Target version of the newest seal."""
+    """Target version of the newest commit."""
 
     seal_ms_p50: Count | None = None
-    """Median of the last seals."""
+    """Median of the last commits, milliseconds."""
 
     seal_ms_p99: Count | None = None
-    """99th percentile of the last seals."""
+    """99th percentile of the last commits, milliseconds."""
 
     grid: Annotated[tuple[Percent, ...], Field(max_length=GRID_CELLS_MAX)] = ()
-    """At most 64 equal parts of the snapshot, each 0 to 100 percent sealed."""
+    """At most 64 equal parts of the snapshot, each 0 to 100 percent committed."""

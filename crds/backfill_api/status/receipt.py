@@ -22,7 +22,7 @@ class Mismatch(Model):
     """Rows of the source's view in it."""
 
     target_rows: Balance
-    """Rows of the target in it; of a changelog additions minus removals."""
+    """Rows of the target in it; for a changelog, additions minus removals."""
 
 
 class Receipt(Model):
@@ -56,13 +56,13 @@ class Receipt(Model):
     """How long it took."""
 
     complete: bool = True
-    """Is all of the source compared? While history is being copied, only what is sealed is."""
+    """Is all of the source compared? While the snapshot is being copied, only committed rows are."""
 
     rows_filtered: Count | None = None
     """Rows of the source, of those compared, that the filter left out; absent: there is no filter, or they were not counted."""
 
     rows_total: Count | None = None
-    """Rows of the source in all, with those that the filter leaves out; absent: they were not counted."""
+    """Rows of the source in all, with those that the filter leaves out; absent: not counted."""
 
 
 class ReceiptSummary(Model):
@@ -93,10 +93,10 @@ class ReceiptSummary(Model):
     """When, RFC 3339."""
 
     complete: bool = True
-    """Is all of the source compared? While history is being copied, only what is sealed is."""
+    """Is all of the source compared? While the snapshot is being copied, only committed rows are."""
 
     rows_filtered: Count | None = None
     """Rows of the source, of those compared, that the filter left out; absent: there is no filter, or they were not counted."""
 
     rows_total: Count | None = None
-    """Rows of the source in all, with those that the filter leaves out; absent: they were not counted."""
+    """Rows of the source in all, with those that the filter leaves out; absent: not counted."""

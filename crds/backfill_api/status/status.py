@@ -1,4 +1,4 @@
-"""What the operator says about a Backfill. No defaults but one: what is absent was not observed."""
+"""The status of a Backfill, written by the operator. An absent field was not observed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Token = Annotated[str, Field(max_length=256)]
 
 
 class StopRequest(Model):
-    """An attempt was asked to end; written before it is told."""
+    """A request to end an attempt, recorded before it is sent."""
 
     reason: StopReason
     """Why."""
@@ -41,45 +41,45 @@ class StopRequest(Model):
     """When, RFC 3339; the drain is timed from here."""
 
     revision: Revision | None = None
-    """Of the command that tells the driver; absent: it could not be told, so its pod is deleted."""
+    """Of the command that is sent to the driver; absent: it cannot be sent, so its pod is deleted."""
 
 
 class Attempt(Model):
-    """The current attempt; written before its pod is made."""
+    """The current attempt, recorded before its pod is created."""
 
     number: Count
     """1 for the first."""
 
     kind: AttemptKind = "Run"
-    """`Plan`: a short look at what would happen, because `approval` is Manual."""
+    """`Plan`: it only makes a plan, because `approval` is Manual."""
 
     state: Literal["Planned", "Created", "Ended"]
-    """`Planned`: the pod may or may not be there. `Created`: it was. `Ended`: it is in the history."""
+    """`Planned`: its pod may exist. `Created`: its pod existed. `Ended`: it is in the history."""
 
     pod_name: PodName | None = None
     """The driver pod."""
 
     pod_uid: Annotated[str, Field(max_length=64)] | None = None
-    """Its identity; a pod of the same name with another one is not ours."""
+    """UID of the pod; a pod of the same name with another UID is not ours."""
 
     start_time: Moment | None = None
     """When the attempt was planned, RFC 3339."""
 
     token_hashes: Annotated[tuple[TokenHash, ...], Field(min_length=1, max_length=TOKEN_HASHES_MAX)] | None = None
-    """SHA-256, shortened, of the tokens that its Secret may hold; a Secret with another one is not the operator's.
+    """Shortened SHA-256 of the tokens that its Secret may hold; a Secret with another token is not the operator's.
 
-    Absent: a version before them made it.
+    Absent: an earlier version of the operator made it.
     """
 
     ready_time: Moment | None = None
-    """When its driver was ready first, RFC 3339; from then on the startup timeout does not count."""
+    """When its driver was first ready, RFC 3339; after that the startup timeout does not count."""
 
     stop: StopRequest | None = None
     """Set once the attempt was asked to end."""
 
 
 class PendingCommand(Model):
-    """A command that was not acknowledged yet; the same revision always stands for the same command."""
+    """A command without an acknowledgement; a revision always stands for the same command."""
 
     revision: Revision
     """Its number."""
@@ -89,22 +89,22 @@ class PendingCommand(Model):
 
 
 class Control(Model):
-    """What was commanded, and what the driver confirmed."""
+    """The commands to the driver, and those that it confirmed."""
 
     desired_revision: Revision = 0
     """Newest command."""
 
     acked_revision: Revision = 0
-    """Newest command that the driver confirmed after a seal."""
+    """Newest command that the driver confirmed after a commit."""
 
     epoch: Count = 0
-    """Barrier of that seal."""
+    """Barrier of that commit."""
 
     last_ack_time: Moment | None = None
     """When, RFC 3339."""
 
     paused: Literal["History", "All"] | None = None
-    """What the driver was last asked to pause, by its start or by a command; absent: nothing."""
+    """What the driver was last asked to pause, at its start or by a command; absent: nothing."""
 
     rows_per_second: Count | None = None
     """The limit that it was last asked for; absent: none."""
@@ -122,7 +122,7 @@ class Control(Model):
     """Last value of the annotation `backfill.dev/verify-requested` that became a command."""
 
     restart_token: Token = ""
-    """Last value of the annotation `backfill.dev/restart-requested` that was obeyed."""
+    """Last value of the annotation `backfill.dev/restart-requested` that caused a restart."""
 
 
 class PastAttempt(Model):
@@ -132,7 +132,7 @@ class PastAttempt(Model):
     """1 for the first."""
 
     kind: AttemptKind = "Run"
-    """`Plan`: it only looked."""
+    """`Plan`: it only made a plan."""
 
     start: Moment | None = None
     """When it was planned, RFC 3339."""
@@ -144,17 +144,17 @@ class PastAttempt(Model):
     """Why, in one CamelCase word."""
 
     exit_code: ExitCode | None = None
-    """What the driver process ended with; absent: not known."""
+    """Exit code of the driver process; absent: not known."""
 
 
 class BackfillStatus(Model):
-    """What was observed; written by the operator only."""
+    """The state that the operator observed."""
 
     observed_generation: Generation = -1
     """Generation of the spec that this status is about; -1: none yet."""
 
     phase: Phase | None = None
-    """The conditions in one word, for people."""
+    """The conditions in one word."""
 
     conditions: Annotated[tuple[Condition, ...], Field(max_length=32)] = ()
     """What holds, and why."""
@@ -175,16 +175,16 @@ class BackfillStatus(Model):
     """The current attempt."""
 
     control: Control | None = None
-    """What was commanded, and what the driver confirmed."""
+    """The commands to the driver, and those that it confirmed."""
 
     plan: Plan | None = None
-    """What would happen, or was about to."""
+    """The newest plan."""
 
     progress: ProgressSummary | None = None
-    """How far the job is."""
+    """Progress of the job."""
 
     receipt: ReceiptSummary | None = None
-    """The newest proof."""
+    """The newest receipt."""
 
     history: Annotated[tuple[PastAttempt, ...], Field(max_length=HISTORY_MAX)] = ()
     """The last attempts that ended, oldest first."""

@@ -24,7 +24,7 @@ from backfill_operator.manifests.attempt import Installation, ManifestRefusedErr
 from backfill_operator.manifests.rules.limits import Limits
 from backfill_operator.reconcile.launcher import manifests_of
 
-MODELS_ALONE = ("stands twice",)
+MODELS_ALONE = ("is repeated",)
 """What only the models refuse: a CEL rule for it would cost more than a server allows."""
 
 NOW = Now(1_800_000_000_000)

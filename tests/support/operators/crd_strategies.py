@@ -3,6 +3,8 @@
 from hypothesis import strategies as st
 from support.operators.crd_rows import CRD, SCHEMA
 
+from backfill_api.model import member_of
+
 STATUS = CRD["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]
 LONGEST = 12
 """Of texts; the bounds of the schema are in the thousands."""
@@ -66,23 +68,30 @@ specs = drawn(SCHEMA)
 statuses = drawn(STATUS)
 
 
+def _of_one_type(schema, given):
+    """Return a strategy for a union with the one member that its type stands for."""
+    fields = schema["properties"]
+    kind = given.get("type", fields["type"].get("default"))
+    member = member_of(kind)
+    whole = st.just(given[member]) if member in given else drawn(fields[member])
+    return whole.map(lambda one: {"type": kind, member: one})
+
+
 @st.composite
 def sound_specs(draw):
     """Draw a spec of the schema that keeps the CEL rules too, as far as taking fields away does it."""
     spec = draw(specs)
-    member = spec["source"]["type"].lower()
-    of_type = SCHEMA["properties"]["source"]["properties"][member]
-    spec["source"] = {"type": spec["source"]["type"], member: spec["source"].get(member) or draw(drawn(of_type))}
-    for table in [spec["target"]["delta"], *([spec["source"]["delta"]] if member == "delta" else [])]:
-        table.pop("table", None)
-        table["path"] = "/data/a"
-    spec["target"]["delta"] |= {"key": ["id"]}
-    spec["target"]["delta"].pop("clusterBy", None)
-    spec["target"]["delta"].pop("existingRows", None)
-    strategy = spec.get("strategy", {})
-    for name in [name for name in strategy if name != "type"]:
-        if name.lower() != strategy.get("type", "Snapshot").lower():
-            del strategy[name]
+    for union in ("source", "target", "strategy"):
+        if union in spec:
+            spec[union] = draw(_of_one_type(SCHEMA["properties"][union], spec[union]))
+    for end in ("source", "target"):
+        for member in [one for one in spec[end].values() if isinstance(one, dict)]:
+            member.pop("table", None)
+            member["path"] = "/data/a"
+    target = next(one for one in spec["target"].values() if isinstance(one, dict))
+    target |= {"key": ["id"]}
+    target.pop("clusterBy", None)
+    target.pop("existingRows", None)
     spec.pop("backoff", None)
     executor = spec.get("executor", {})
     if "instances" in executor:

@@ -1,4 +1,4 @@
-"""How the backfill is done; of the result it changes nothing. One module a plug-in, with its parameters and its `VARIANT`; found because it is there."""
+"""How the backfill is done; the result is the same. One module a plug-in, with its parameters and its `VARIANT`; found because it is there."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from backfill_api.spec.union import TaggedUnion, tagged_union
 
 
 class _Strategy(TaggedUnion):
-    """How the backfill is done; of the result it changes nothing."""
+    """How the backfill is done; the result is the same."""
 
     if TYPE_CHECKING:
 
