@@ -113,7 +113,6 @@ REASONS: Final = {
     "AccountingMismatch": "A split yielded the wrong number of rows.",
     "StorageFull": "The target's storage is full.",
     "Transient": "Storage, network or a concurrent commit; tried again.",
-    "SessionUnfit": "The Spark session that a program gave cannot run a job.",
     "AlreadyRunning": "Another driver of the same job runs.",
     "Unexpected": "An unexpected error; tried again.",
 }
