@@ -76,7 +76,7 @@ class TestADistributionOfPlugins:
 
     def test_is_found(self, answer):
         """By both halves: what a spec may say, and what runs it."""
-        assert answer["found"] == [["Snapshot"], ["Counter", "Delta"], ["Delta", "List"]]
+        assert answer["found"] == [["Counter", "Snapshot"], ["Counter", "Delta"], ["Delta", "List"]]
 
     def test_is_found_without_spark(self, answer):
         """The command line asks what there is before it starts anything."""

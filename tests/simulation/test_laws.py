@@ -20,7 +20,8 @@ from support.simulation.world import World
 from backfill_core import strategies
 
 SEEDS = 150
-STRATEGIES = sorted(strategies.discover())
+STRATEGIES = sorted({*strategies.discover(), "Counter"})
+"""What is discovered, and one that lives only in the tests: nothing else is edited when a strategy is added."""
 
 
 def modes_of(strategy: str) -> tuple[str, ...]:
@@ -186,22 +187,3 @@ class TestOthersInTheTarget:
 
         assert sum(world.others for world in worlds) > 20
         assert sum(world.vacuums for world in worlds) > 10
-
-
-class TestTheOracle:
-    """What is wrong in the target is noticed at the next commit, and a strategy without promises is refused."""
-
-    @pytest.mark.parametrize("at_s", [1.5, 3.5])
-    @pytest.mark.parametrize(("strategy", "mode"), EACH_MODE)
-    def test_notices_a_single_row(self, strategy: str, mode: str, at_s: float) -> None:
-        """One row too many, inserted by another writer."""
-        world = World(small(strategy, mode, rows_per_s=2, commands=0, verify_final=False))
-        world.after(at_s, lambda: world.target.spoil((999, 999)))
-
-        with pytest.raises(Broken, match="surplus"):
-            world.run()
-
-    def test_asks_for_a_model(self) -> None:
-        """A strategy that is only discovered fails with the name of the file to write, not with a KeyError."""
-        with pytest.raises(Broken, match=r"strategy SourceFiles has no model: .*models/source_files\.py"):
-            World(Scenario("SourceFiles", "Append"))

@@ -10,7 +10,6 @@ import importlib
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -25,15 +24,6 @@ from backfill_core.job.state import JobState
 from backfill_core.protocol.events import Event
 from backfill_core.protocol.strategy import Strategy
 from backfill_core.protocol.work import Result, StagedFile, Verify, Work
-
-
-class WorkKind(Enum):
-    """What a pause or a limit holds: a pause of history the first kind, a pause of everything the first two."""
-
-    HISTORY = 1
-    CHANGES = 2
-    CHECK = 3
-
 
 Progress = Mapping[str, Any]
 """The strategy's part of a stored state: the JSON value that a user could read."""
@@ -105,8 +95,8 @@ class Opened(Protocol):
     def effect(self, work: Work) -> Effect:
         """Return what a piece of history or change work does."""
 
-    def wanted(self, work: Verify, progress: Progress) -> Promise:
-        """Return what a receipt compares the target with; `progress` is what the target's state says."""
+    def wanted(self, work: Verify) -> Promise:
+        """Return what a receipt compares the target with."""
 
 
 # ------------------------------------------------------------------ one world
@@ -167,9 +157,6 @@ class Model(Protocol):
         """Hold a proof of the key, after so many MERGEs, to the state of its target."""
 
     # -------------------------------------------------------------- work
-    def kind(self, work: Work) -> WorkKind:
-        """Return what may hold the work."""
-
     def taken(self, work: Work) -> Region:
         """Return the positions that a piece of history or change work brings."""
 

@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from support.simulation.law import demand
-from support.simulation.model import Model, Progress, Promise, WorkKind
+from support.simulation.model import Model, Progress, Promise
 from support.simulation.region import Region
 from support.simulation.scenario import Scenario
 from support.simulation.tables import APPEND, Commit, Row, Target
@@ -21,7 +21,7 @@ from backfill_core.job.controls import ALL, HISTORY
 from backfill_core.job.state import JobState
 from backfill_core.protocol.actions import Acknowledge
 from backfill_core.protocol.commands import Command, Pause, Resume, Throttle
-from backfill_core.protocol.work import Verified, Work
+from backfill_core.protocol.work import Verified, Work, WorkKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class Oracle:
         demand((attempt, work.work_id) not in self._begun, "a work id was used twice")
         self._begun.add((attempt, work.work_id))
         assert self._last is not None
-        kind, progress = self._model.kind(work), self._last.progress
+        kind, progress = work.kind, self._last.progress
         if kind is WorkKind.CHECK:
             return
         self._check_fresh(attempt, work, self._model.held(progress))
@@ -250,10 +250,10 @@ class Oracle:
         if self._paused is not pause:
             return
         held = (WorkKind.HISTORY, WorkKind.CHANGES) if pause.everything else (WorkKind.HISTORY,)
-        demand(not any(self._model.kind(work) in held for work in running), "work goes on after the budget of a pause")
+        demand(not any(work.kind in held for work in running), "work goes on after the budget of a pause")
 
     # ------------------------------------------------------------------ ends
-    def on_reopen(self, attempt: int) -> None:
+    def on_reopen(self, attempt: int, now_s: float) -> None:
         """An attempt begins; the one before it is gone, and with it what it had not sealed."""
         stored = self._stored_revision
         lost = {revision: one for revision, one in self.commands.items() if revision > stored}
@@ -263,10 +263,17 @@ class Oracle:
         self._live = {}
         # A command that is in force from the start, or that runs out.
         self._held_back = self._given.paused is not None or bool(self.commands)
-        self._rate = None
+        self._rate = self._stored_rate(now_s)
         pauses = [one for _, one in sorted(self.commands.items()) if isinstance(one, Pause | Resume)]
         last = pauses[-1] if pauses else self._held_by_spec
         self._paused = last if isinstance(last, Pause) else None
+
+    def _stored_rate(self, now_s: float) -> _Rate | None:
+        """Return the limit that is in force from the start: that of the last command, or of the spec."""
+        limits = [one for _, one in sorted(self.commands.items()) if isinstance(one, Throttle)]
+        last = limits[-1] if limits else Throttle(self._given.rows_per_s)
+        # When one with an end runs out is not known here.
+        return None if last.rows_per_s is None or last.for_s is not None else _Rate(last.rows_per_s, now_s)
 
     def on_verified(self, result: Verified) -> None:
         """A receipt in a world in which no other writer changes rows is always equal."""

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from support.simulation.law import demand
-from support.simulation.model import Merging, Staging, WorkKind
-from support.simulation.oracle import StoredState
+from support.simulation.model import Merging, Staging
 from support.simulation.tables import Row
 
 from backfill_core.errors import BackfillError, StagedFilesGoneError, TargetChangedError, TransientError
@@ -28,7 +27,7 @@ from backfill_core.protocol.events import (
     WorkFinished,
 )
 from backfill_core.protocol.receipt import Receipt, VnodeMismatch
-from backfill_core.protocol.work import KeyProven, ProveKey, Result, StagedFile, Verified, Verify, Work
+from backfill_core.protocol.work import KeyProven, ProveKey, Result, StagedFile, Verified, Verify, Work, WorkKind
 
 if TYPE_CHECKING:
     from support.simulation.world import World
@@ -200,7 +199,7 @@ class Shell:
 
     # ------------------------------------------------------------------ work
     def _start(self, work: Work) -> None:
-        kinds = [self._world.model.kind(one) for one in (*self._running.values(), work)]
+        kinds = [one.kind for one in (*self._running.values(), work)]
         self._world.oracle.on_start(self.attempt, work, self._world.now_s, kinds.count(WorkKind.HISTORY))
         self._running[work.work_id] = work
         slow = self._world.rng.choice([0.3, 2.0, 6.0])
@@ -235,7 +234,7 @@ class Shell:
             if work.work_id not in self._running:
                 return
         result = self._result(work)
-        if self._world.model.kind(work) is WorkKind.HISTORY:
+        if work.kind is WorkKind.HISTORY:
             self._world.oracle.on_staged(work.work_id)
         answer: Event = WorkFinished(result)
         if self._world.unlucky():
@@ -274,8 +273,7 @@ class Shell:
         )
 
     def _verify(self, work: Verify) -> Verified:
-        compared = self._world.target.commits[work.target_version]
-        wanted, found = self._opened.wanted(work, StoredState.read(compared.state).progress), compared.rows
+        wanted, found = self._opened.wanted(work), self._world.target.commits[work.target_version].rows
         wrong = () if wanted.kept_by(found) else (VnodeMismatch(0, wanted.rows.total(), found.total()),)
         receipt = Receipt(work.position, work.target_version, work.epoch, found.total(), 1, "", wrong, 0.1)
         return Verified(work.work_id, receipt)

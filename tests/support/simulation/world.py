@@ -14,7 +14,7 @@ from dataclasses import replace
 from random import Random
 
 from support.simulation.law import demand
-from support.simulation.model import model_of
+from support.simulation.model import Model, model_of
 from support.simulation.oracle import Oracle
 from support.simulation.scenario import Scenario
 from support.simulation.shell import Shell
@@ -39,11 +39,11 @@ class Crashed(Exception):
 class World:
     """One world; `run` brings it to its end or raises `Broken`."""
 
-    def __init__(self, given: Scenario) -> None:
-        """Make the tables; nothing happens before `run`."""
+    def __init__(self, given: Scenario, model: type[Model] | None = None) -> None:
+        """Make the tables; nothing happens before `run`. The model is that of the strategy, unless another one is given."""
         self.given = given
         self.rng = Random(given.seed)
-        self.model = model_of(given.strategy)(given)
+        self.model = (model or model_of(given.strategy))(given)
         self.target = Target()
         self.oracle = Oracle(self.model, self.target, given)
         self.spec = self.model.spec(given)
@@ -169,7 +169,7 @@ class World:
             return
         self._delivered = 0 if state is None else state.controls.revision
         shell = Shell(self, state, self.target.txn)
-        self.oracle.on_reopen(shell.attempt)
+        self.oracle.on_reopen(shell.attempt, self.now_s)
         self._shell = shell
         self.note(f"open attempt {shell.attempt}")
         self.after(self.rng.choice([0.0, 2.0]), shell.begin, shell)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from support.simulation.law import demand
-from support.simulation.model import Compared, Cost, Effect, Merging, Progress, Promise, Staging, WorkKind
+from support.simulation.model import Compared, Cost, Effect, Merging, Progress, Promise, Staging
 from support.simulation.region import Region, Span
 from support.simulation.scenario import Scenario
 from support.simulation.tables import APPEND, CHANGELOG, UPSERT, Row
@@ -165,16 +165,6 @@ class SnapshotModel:
         demand(not Stored.of(progress).copying, "the key was proven before all of the snapshot was there")
 
     # -------------------------------------------------------------- work
-    def kind(self, work: Work) -> WorkKind:
-        """See `Model`."""
-        match work:
-            case ReadSplit():
-                return WorkKind.HISTORY
-            case ApplyChanges():
-                return WorkKind.CHANGES
-            case _:
-                return WorkKind.CHECK
-
     def taken(self, work: Work) -> Region:
         """See `Model`."""
         if isinstance(work, ReadSplit):
@@ -245,8 +235,8 @@ class OpenedSnapshot:
             rows = [(key, value) for _, _, key, value in rows if table.passes(value)]
         return Staging((rows,), lambda files: ChangesApplied(work.work_id, len(rows), files))
 
-    def wanted(self, work: Verify, progress: Progress) -> Promise:
-        """See `Opened`; the work alone says what is compared."""
+    def wanted(self, work: Verify) -> Promise:
+        """See `Opened`."""
         return Promise(self._model.rows_of(self._version, work.covered, work.position))
 
 

@@ -1,0 +1,29 @@
+"""What passes between the counter and its source; a position is `{partition: offset after the last one}`, as JSON has it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from backfill_core.protocol.work import StagedFile, WorkKind
+
+Offsets = Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOffsets:
+    """Read the records of a partition at the offsets `[start, stop)`, and stage them."""
+
+    work_id: int
+    kind: WorkKind
+    partition: str
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsRead:
+    """`ReadOffsets` is finished."""
+
+    work_id: int
+    files: tuple[StagedFile, ...]
