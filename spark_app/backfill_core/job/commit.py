@@ -15,13 +15,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from backfill_core.errors import BackfillError, ForeignCommit, StagedFilesGoneError
+from backfill_core.errors import (
+    BackfillError,
+    ForeignCommit,
+    StagedFilesGoneError,
+    TargetChangedError,
+    VerificationFailedError,
+)
 from backfill_core.job.state import JobState
-from backfill_core.protocol.actions import Seal
+from backfill_core.protocol.actions import Acknowledge, Action, Seal
 from backfill_core.protocol.clock import Now
-from backfill_core.protocol.events import CommandReceived
+from backfill_core.protocol.epochs import Epoch
+from backfill_core.protocol.events import CommandReceived, Sealed
+from backfill_core.protocol.receipt import Receipt
+from backfill_core.protocol.strategy import CommitRequest
 
 RETRY_MAX_S = 30.0
+COMPARED_AGAIN_MAX = 3
+"""How often the last receipt is taken again because others changed the target after it; one more ends the attempt."""
+
 SECONDS_KEPT_MAX = 512
 OTHERS_SHOWN_MAX = 3
 OTHERS_KEPT_MAX = 16
@@ -48,6 +60,11 @@ class Committing:
 
     state: JobState
     failures: int = 0
+
+    def acknowledgements(self) -> list[Action]:
+        """Return the answers that leave once it is durable."""
+        epoch = self.action.epoch
+        return [Acknowledge(one.attempt, epoch, one.revision, "Applied") for one in self.commands]
 
     def fail(self, error: BackfillError, retries_max: int, now: Now) -> RetryAt | None:
         """Return when it is tried again; None: the attempt ends.
@@ -116,3 +133,97 @@ class CommitLog:
         shown = ", ".join(map(str, self.others[-OTHERS_SHOWN_MAX:]))
         more = len(self.others) - OTHERS_SHOWN_MAX
         return f"{shown} and {more} more" if more > 0 else shown
+
+    def mismatch(self, receipt: Receipt) -> VerificationFailedError:
+        """Return the error of a receipt whose sides differ."""
+        vnodes = ", ".join(str(one.vnode) for one in receipt.mismatches[:10])
+        more = f" and {len(receipt.mismatches) - 10} more" if len(receipt.mismatches) > 10 else ""
+        others = f" Others committed {self.others_words}." if self.others else ""
+        return VerificationFailedError(
+            f"source version {receipt.source_version} and target version {receipt.target_version} differ "
+            f"in vnode {vnodes}{more} of {receipt.vnodes}.{others}",
+            hint="Another writer changed the target: find the rows with `backfill verify --explain`, "
+            "mend them, or fill a new target.",
+        )
+
+
+NOTHING = CommitRequest((), 0, 0, 0, changed=False, announces=False, polls=False)
+"""A commit of the state alone."""
+
+
+class Commits:
+    """The commit in flight, and the log of past ones."""
+
+    def __init__(self) -> None:
+        """Begin before the first."""
+        self.in_flight: CommitInFlight = Idle()
+        self.log = CommitLog()
+        self._compared_again = 0
+
+    @property
+    def idle(self) -> bool:
+        """May a commit begin?"""
+        return isinstance(self.in_flight, Idle)
+
+    @property
+    def commands(self) -> tuple[CommandReceived, ...]:
+        """Commands in the commit under way."""
+        commit = under_way(self.in_flight)
+        return () if commit is None else commit.commands
+
+    @property
+    def retry_at_s(self) -> float | None:
+        """When the commit is tried again."""
+        return self.in_flight.at_s if isinstance(self.in_flight, RetryAt) else None
+
+    def begin(
+        self,
+        epoch: Epoch,
+        state: JobState,
+        request: CommitRequest,
+        commands: tuple[CommandReceived, ...],
+        *,
+        verify: bool,
+        fences: bool,
+        final: bool,
+    ) -> Seal:
+        """Commit a state with what a strategy hands over; `final`: a finished job was compared before."""
+        receipt = state.receipt if state.finished and final else None
+        compared = None if receipt is None else receipt.target_version
+        action = Seal(epoch.number, epoch.txn_version, request.files, state.encode(), fences, compared)
+        self.in_flight = Committing(action, commands, verify, request.polls, state)
+        return action
+
+    def retry(self, now: Now) -> list[Action]:
+        """Return the commit whose time has come again."""
+        if not isinstance(self.in_flight, RetryAt) or now.mono_s < self.in_flight.at_s:
+            return []
+        self.in_flight = self.in_flight.commit
+        return [self.in_flight.action]
+
+    def seal(self, event: Sealed, now: Now) -> Committing | None:
+        """Take the answer; return the commit that is durable now, None for an answer to another one."""
+        commit = under_way(self.in_flight)
+        if commit is None or commit.action.epoch != event.epoch:
+            return None
+        self.in_flight = Idle()
+        self.log = self.log.sealed(event.table_version, event.seconds, now)
+        return commit
+
+    def fail(self, error: BackfillError, retries_max: int, now: Now) -> tuple[BackfillError | None, Committing | None]:
+        """Take the answer; return the error that ends the attempt, or the commit that is given up, or neither."""
+        commit = under_way(self.in_flight)
+        if commit is None:
+            return (error if error.ends_attempt else None), None
+        if not isinstance(error, TargetChangedError):
+            again = commit.fail(error, retries_max, now)
+            self.in_flight = again or self.in_flight
+            return (error if again is None else None), None
+        self.log = replace(self.log.note(error.commits), table_version=error.newest)
+        self._compared_again += 1
+        if self._compared_again > COMPARED_AGAIN_MAX:
+            words = f"others changed the target each of {self._compared_again} times while it was compared"
+            hint = "Keep others from writing to it until the job is finished, then run it again."
+            return TargetChangedError(f"{words}, at last {self.log.others_words}.", hint=hint), None
+        self.in_flight = Idle()
+        return None, commit

@@ -1,15 +1,38 @@
-"""One look at a job, for people and for the operator."""
+"""An attempt as it can be seen: what it holds, what is permitted, and one look at it for people and for the operator.
+
+Nothing here changes an attempt; `job.py` does.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from backfill_core.errors import BackfillError
+from backfill_core.job.commands import Inbox
+from backfill_core.job.commit import Commits
 from backfill_core.job.controls import Controls
-from backfill_core.job.steps import Course
+from backfill_core.job.phase import (
+    Fencing,
+    Finishing,
+    JobPhase,
+    JobSettings,
+    Over,
+    Running,
+    Timetable,
+    Verifying,
+    stop_in,
+)
+from backfill_core.job.source_watch import SourceWatch
+from backfill_core.job.state import JobState
+from backfill_core.job.steps import RECEIPT, START, Course, begin
+from backfill_core.job.work_table import WorkTable
 from backfill_core.protocol.clock import Now
+from backfill_core.protocol.epochs import Epoch
+from backfill_core.protocol.events import LimitSet
 from backfill_core.protocol.receipt import Receipt
-from backfill_core.protocol.strategy import StrategyView
+from backfill_core.protocol.strategy import Facts, Permits, Strategy, StrategyView
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +78,172 @@ class Backoff:
         return f"trying again in {left_s:.0f} s, failure {self.failures}: {self.error}"
 
 
-def reason_of_controls(controls: Controls, now: Now, *, running: bool, history_complete: bool) -> str:
-    """Say which pause or limit makes the job slower; empty: none does."""
+def reason_of(
+    phase: JobPhase, backoff: Backoff | None, work: WorkTable, controls: Controls, now: Now, *, history_complete: bool
+) -> str | None:
+    """Say in words why a job is not faster, the most important first; None: its strategy knows."""
+    if stop_in(phase) is not None:
+        return "stopping at a barrier"
+    if backoff is not None:
+        return backoff.words(now)
+    if isinstance(phase, Verifying) and work.verify_id is not None:
+        return "verifying the target against the source"
+    if work.checks:
+        return None
     if controls.paused is not None:
         what = "everything" if controls.changes_held else "the snapshot"
-        return f"{what} is paused {_by(controls.paused_by)}" + ("; work under way is ending" if running else "")
+        return f"{what} is paused {_by(controls.paused_by)}" + ("; work under way is ending" if len(work) else "")
     if controls.rows_per_s is not None and not history_complete:
         until_ms = controls.until_ms
         until = "" if until_ms is None else f", for {max(0, until_ms - now.wall_ms) // 1000} s more"
         return f"throttled to {controls.rows_per_s:,} rows/s {_by(controls.limited_by)}{until}"
-    return ""
+    return None
 
 
 def _by(revision: int) -> str:
     return f"by command (revision {revision})" if revision else "by the spec"
+
+
+class Attempt:
+    """What one attempt at a job holds, and the questions about it."""
+
+    def __init__(
+        self,
+        state: JobState,
+        strategy: Strategy,
+        settings: JobSettings,
+        now: Now,
+        spent: Mapping[str, float] | None = None,
+    ) -> None:
+        """Take the state as the last attempt left it, with this attempt's number already in it.
+
+        Args:
+            state: What to go on from.
+            strategy: Chooses the work.
+            settings: The pace.
+            now: The moment.
+            spent: Seconds by step that this attempt took before.
+        """
+        self._state = state
+        self._strategy = strategy
+        self._settings = settings
+        self.phase: JobPhase = Fencing()
+        self._epoch = Epoch(state.attempt, state.epoch + 1)
+        self._controls = state.controls.at(now.wall_ms)
+        self._inbox = Inbox()
+        self._watch = SourceWatch()
+        self._work = WorkTable()
+        self._commits = Commits()
+        self._times = Timetable(now.mono_s)
+        self._verify_wanted = False
+        self._failures = 0
+        self._backoff: Backoff | None = None
+        self._set_limit(now)
+        receipt = (RECEIPT,) if settings.verify_final and not settings.follows else ()
+        steps = (START, *strategy.status.steps, *receipt)
+        self._course = begin(steps, spent or {}, percent=state.percent, now_s=now.mono_s)
+
+    def _set_limit(self, now: Now) -> None:
+        burst_s = self._settings.burst_s * max(1.0, self._settings.interval_s)
+        self._strategy.on(LimitSet(self._controls.rows_per_s, burst_s), now)
+
+    def wake_at_s(self) -> float:
+        """Return when a `Tick` is due at the latest, in monotonic seconds."""
+        times = (
+            # Before the fence is durable no barrier passes, so none needs a wake-up.
+            None if isinstance(self.phase, Fencing) else self._times.barrier_s,
+            self._times.cancel_s,
+            self._times.leave_s if self._may_leave() else None,
+            None if self._backoff is None else self._backoff.until_s,
+            self._commits.retry_at_s,
+        )
+        return min((time for time in times if time is not None), default=math.inf)
+
+    # ------------------------------------------------------------------ questions
+    @property
+    def _over(self) -> bool:
+        return isinstance(self.phase, Over)
+
+    @property
+    def _drained(self) -> bool:
+        return stop_in(self.phase) is not None and not self._work and self._commits.idle
+
+    def _permits(self) -> Permits:
+        """Return what may start; the proof of a key is wanted until the attempt is about to end."""
+        idle, controls = self._backoff is None, self._controls
+        open_ = isinstance(self.phase, Running) and idle
+        return Permits(
+            history=open_ and not controls.history_held,
+            changes=open_ and not controls.changes_held,
+            checks=open_ and not controls.changes_held and self._commits.idle,
+            epoch=self._epoch,
+            first_id=self._work.next_id,
+            history_held=stop_in(self.phase) is not None or controls.history_held,
+        )
+
+    def _wants_commit(self) -> bool:
+        status = self._strategy.status
+        return status.wants_commit or (status.wants_announcement and self._permits().changes)
+
+    def _may_conclude(self) -> bool:
+        """Is everything that Exit waits for durable? The end waits for no barrier."""
+        at_work = self._work or not self._commits.idle or self._backoff is not None
+        return isinstance(self.phase, Running) and not at_work and self._strategy.status.complete
+
+    def _may_leave(self) -> bool:
+        """May the job end beside work that does not?
+
+        That is a MERGE on its way to its commit. Nothing is sealed meanwhile, and its number is announced: like after a
+        kill, the next attempt knows by that number whether it came. A command that waits to be sealed keeps the job here.
+        """
+        return bool(self._work) and self._commits.idle and self._inbox.empty
+
+    # ------------------------------------------------------------------ steps and view
+    def _step(self) -> str:
+        """Return the step that the job is in; empty: nothing of it is left."""
+        if isinstance(self.phase, Over) and self.phase.finish.outcome == "Complete":
+            return ""
+        if isinstance(self.phase, Fencing):
+            return START
+        if isinstance(self.phase, Verifying | Finishing) and self._settings.verify_final:
+            return RECEIPT
+        status = self._strategy.status
+        return "" if self._settings.follows and status.caught_up else status.step
+
+    def _facts(self, now: Now) -> Facts:
+        controls = self._controls
+        held = controls.changes_held if self._strategy.status.history_complete else controls.history_held
+        held = (held and not isinstance(self.phase, Fencing)) or stop_in(self.phase) is not None
+        facts = self._strategy.view(now).facts
+        return replace(facts, limit_rows_per_s=controls.rows_per_s, held=held, copy=None if held else facts.copy)
+
+    @property
+    def at_rest(self) -> bool:
+        """Is a pause in force and nothing running any more? Who commanded it waits for that."""
+        return self._controls.paused is not None and not self._work
+
+    def view(self, now: Now) -> JobView:
+        """Return how things stand."""
+        strategy, commits = self._strategy.view(now), self._commits.log
+        others = (f"others changed the target: {commits.others_words}",) if commits.others else ()
+        complete = self._strategy.status.history_complete
+        reason = reason_of(self.phase, self._backoff, self._work, self._controls, now, history_complete=complete)
+        return JobView(
+            attempt=self._state.attempt,
+            epoch=self._epoch.number - 1,
+            controls=self._controls,
+            strategy=strategy,
+            changes_done=self._state.changes_done,
+            bytes_done=self._state.bytes_done,
+            running=len(self._work),
+            quiet=not self._work,
+            stopping=stop_in(self.phase) is not None or self._inbox.stop is not None,
+            verifying=self._work.verify_id is not None,
+            receipt=self._state.receipt,
+            seal_seconds=commits.seconds,
+            sealed_ms=commits.sealed_ms,
+            table_version=commits.table_version,
+            reason=strategy.reason if reason is None else reason,
+            course=self._course,
+            warnings=(*strategy.warnings, *others),
+        )

@@ -63,3 +63,15 @@ class WorkTable:
     def abandon(self) -> list[CancelWork]:
         """Return what asks all work for its end, again."""
         return [CancelWork(number) for number in self._entries]
+
+
+def held_by(*, stopping: bool, changes_held: bool) -> Callable[[Work], bool]:
+    """Return which work a stop, a pause of everything or a pause of history ends.
+
+    Changes go on in a pause of history (R-SNAP-43), and a receipt in every pause.
+    """
+    if stopping:
+        return lambda _: True
+    if changes_held:
+        return lambda work: not isinstance(work, Verify)
+    return lambda work: work.kind is WorkKind.HISTORY

@@ -21,7 +21,8 @@ from backfill_core.errors import (
     StagedFilesGoneError,
     StateMovedError,
 )
-from backfill_core.job.job import Job, JobSettings
+from backfill_core.job.job import Job
+from backfill_core.job.phase import JobSettings
 from backfill_core.job.state import JobState
 from backfill_core.job.steps import KEY_PROOF, START
 from backfill_core.job.view import JobView

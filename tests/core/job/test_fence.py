@@ -3,7 +3,8 @@
 import pytest
 
 from backfill_core.errors import FencedError, StateMovedError, TransientError
-from backfill_core.job.job import Job, JobSettings
+from backfill_core.job.job import Job
+from backfill_core.job.phase import JobSettings
 from backfill_core.job.state import JobState
 from backfill_core.protocol.actions import Finish, Seal
 from backfill_core.protocol.clock import Now

@@ -10,7 +10,8 @@ from backfill_core.errors import (
     StagedFilesGoneError,
     TargetChangedError,
 )
-from backfill_core.job.job import COMPARED_AGAIN_MAX, JobSettings
+from backfill_core.job.commit import COMPARED_AGAIN_MAX
+from backfill_core.job.phase import JobSettings
 from backfill_core.phases.accounting import check_read, check_staged
 from backfill_core.protocol.actions import Seal, StartWork
 from backfill_core.protocol.events import Head, OthersCommitted, PollFailed, SealFailed, WorkFailed, WorkFinished

@@ -5,7 +5,7 @@ from support.simulation.hand_driven import WALL_MS, HandDriven
 
 from backfill_core.errors import ChangeFeedExpiredError, DuplicateKeyError, StateMovedError, TransientError
 from backfill_core.job.controls import Controls
-from backfill_core.job.job import JobSettings
+from backfill_core.job.phase import JobSettings
 from backfill_core.protocol.commands import Pause, Resume, Stop, Throttle
 from backfill_core.protocol.events import (
     CommandReceived,

@@ -7,7 +7,7 @@ import pytest
 from support.simulation.hand_driven import HandDriven
 
 from backfill_api.status.progress import Progress
-from backfill_core.job.job import JobSettings
+from backfill_core.job.phase import JobSettings
 from backfill_core.job.state import JobState
 from backfill_core.job.steps import CATCH_UP, COPY, KEY_PROOF, RECEIPT, START, begin, scan_s
 from backfill_core.pacing.eta import Eta

@@ -3,7 +3,7 @@
 import pytest
 from support.simulation.hand_driven import WALL_MS, HandDriven
 
-from backfill_core.job.job import JobSettings
+from backfill_core.job.phase import JobSettings
 from backfill_core.protocol.commands import Pause, Stop, VerifyNow
 from backfill_core.protocol.events import CommandReceived, Head, StopRequested, Tick, WorkFinished
 from backfill_core.protocol.work import ChangesApplied

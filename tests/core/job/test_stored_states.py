@@ -11,7 +11,8 @@ from support.tables.jobs import job
 
 from backfill_core import strategies
 from backfill_core.errors import StateMismatchError
-from backfill_core.job.job import Job, JobSettings
+from backfill_core.job.job import Job
+from backfill_core.job.phase import JobSettings
 from backfill_core.job.state import JobState
 from backfill_core.protocol.actions import Seal
 from backfill_core.protocol.clock import Now

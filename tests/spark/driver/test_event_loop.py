@@ -1,6 +1,7 @@
 """The loop: what it tells those who look, and when."""
 
-from backfill_core.job.job import Job, JobSettings
+from backfill_core.job.job import Job
+from backfill_core.job.phase import JobSettings
 from backfill_core.job.state import JobState
 from backfill_core.protocol.commands import Pause, Stop
 from backfill_core.protocol.events import CommandReceived, Event, Head, WorkCancelled

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from backfill_core.job.controls import Controls
-from backfill_core.job.job import Job, JobSettings
+from backfill_core.job.job import Job
+from backfill_core.job.phase import JobSettings
 from backfill_core.job.state import JobState
 from backfill_core.job.view import JobView
 from backfill_core.protocol.actions import Acknowledge, Action, CancelWork, Finish, PollSource, Seal, StartWork

@@ -20,7 +20,7 @@ from support.simulation.scenario import Scenario
 from support.simulation.shell import Shell
 from support.simulation.tables import Target
 
-from backfill_core.job.job import JobSettings
+from backfill_core.job.phase import JobSettings
 from backfill_core.job.state import JobState
 from backfill_core.protocol.actions import Finish
 from backfill_core.protocol.commands import Command, Pause, Resume, Stop, Throttle, VerifyNow

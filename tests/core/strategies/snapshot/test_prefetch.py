@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.simulation.hand_driven import STEP_S, HandDriven
 
 from backfill_core.errors import TransientError
-from backfill_core.job.job import JobSettings
+from backfill_core.job.phase import JobSettings
 from backfill_core.pacing.throttle import TokenBucket
 from backfill_core.phases.prefetch import SEGMENTS_PER_S, SNAP_S, PrefetchBuffer, segment_boundaries, segments_of
 from backfill_core.protocol.commands import Pause, Resume, Throttle
