@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+import driver_page
 import errors_page
 import lifecycle_page
 
@@ -17,6 +18,7 @@ GENERATED = (
     (fields.FIELDS_FILE, fields.render),
     (errors_page.ERRORS_FILE, errors_page.render),
     (lifecycle_page.LIFECYCLE_FILE, lifecycle_page.render),
+    (driver_page.DRIVER_FILE, driver_page.render),
 )
 
 

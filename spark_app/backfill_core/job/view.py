@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from backfill_core.errors import BackfillError
 from backfill_core.job.commands import Inbox
-from backfill_core.job.commit import Commits
+from backfill_core.job.commit import CommitInFlight, Commits
 from backfill_core.job.controls import Controls
 from backfill_core.job.phase import (
     Fencing,
@@ -216,6 +216,11 @@ class Attempt:
         held = (held and not isinstance(self.phase, Fencing)) or stop_in(self.phase) is not None
         facts = self._strategy.view(now).facts
         return replace(facts, limit_rows_per_s=controls.rows_per_s, held=held, copy=None if held else facts.copy)
+
+    @property
+    def commit(self) -> CommitInFlight:
+        """The commit in flight."""
+        return self._commits.in_flight
 
     @property
     def at_rest(self) -> bool:
