@@ -1,4 +1,4 @@
-"""The field reference, made from the CRD's schema: `python -m backfill_api.crd.fields` writes docs/fields.md."""
+"""The field reference, made from the CRD's schema: `python -m backfill_api.crd.fields` prints it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _changeable() -> str:
 
 
 INTRODUCTION: Final = f"""\
-<!-- Generated from crds/backfill_api by `python -m backfill_api.crd.fields`; do not edit. -->
+<!-- Generated from crds/backfill_api by `make docs`; do not edit. -->
 # Fields
 
 Every field of a `{KIND}` (`apiVersion: {API_VERSION}`). A field that is not listed is refused, with a suggestion.
@@ -134,9 +134,8 @@ def _bounds(field: dict[str, Any]) -> str:
 
 
 def main() -> int:
-    """Write the file; say where."""
-    FIELDS_FILE.write_text(render(), encoding="utf-8")
-    sys.stdout.write(f"wrote docs/{FIELDS_FILE.name}\n")
+    """Print the reference, with the plug-ins that are installed here."""
+    sys.stdout.write(render())
     return 0
 
 

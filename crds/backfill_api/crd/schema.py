@@ -1,4 +1,4 @@
-"""The CRD, made from the models: `python -m backfill_api.crd.schema` writes crds/backfills.yaml.
+"""The CRD, made from the models: `python -m backfill_api.crd.schema` prints it.
 
 pydantic's JSON schema is not one that a cluster accepts: no `$ref`, no `type` inside `anyOf`, no `const`, closed
 objects said by pruning and not by `additionalProperties: false`. What cannot be said in types is in CEL rules,
@@ -19,7 +19,7 @@ from backfill_api.status.status import BackfillStatus
 
 CRD_FILE: Final = Path(__file__).resolve().parents[2] / "backfills.yaml"
 CRD_BYTES_MAX: Final = 100 * 1024
-HEADER: Final = "# Generated from crds/backfill_api by `python -m backfill_api.crd.schema`; do not edit.\n"
+HEADER: Final = "# Generated from crds/backfill_api by `make docs`; do not edit.\n"
 
 Schema = dict[str, Any]
 
@@ -190,9 +190,8 @@ class _Dumper(yaml.SafeDumper):
 
 
 def main() -> int:
-    """Write the file; say where."""
-    CRD_FILE.write_text(render(), encoding="utf-8")
-    sys.stdout.write(f"wrote crds/{CRD_FILE.name}\n")
+    """Print the CRD, with the plug-ins that are installed here."""
+    sys.stdout.write(render())
     return 0
 
 
