@@ -31,7 +31,6 @@ from backfill_core.protocol.work import (
     Work,
 )
 from backfill_spark.crash_points import crash_point
-from backfill_spark.delta.foreign_commits import commits_of_others
 from backfill_spark.jvm.gateway import java_context
 from backfill_spark.jvm.java_process import java_died
 from backfill_spark.jvm.thread_priority import CopyPriority
@@ -48,8 +47,6 @@ if TYPE_CHECKING:
 
 THREADS_MAX = 8
 POOLS = {ReadSplit: "splits", ApplyChanges: "changes", Verify: "verify", ProveKey: "verify"}
-OF_ANY_JOB = "backfill-"
-"""How the application ids of all jobs begin; those that share a target are no strangers."""
 
 
 class _CancelledError(Exception):
@@ -292,15 +289,12 @@ class SparkActionExecutor:
             self._job.committer.run_hooks()
         with self._lock:
             versions, self._sealed = sorted(self._sealed), self._sealed[-1:]
-        job = self._job
-        friends = OF_ANY_JOB if job.claim is not None and job.claim.shares else None
-        between = [(one, two - 1) for one, two in pairwise(versions) if two - one > 1]
+        committer, shared = self._job.committer, bool(self._job.claim.shares)
         return tuple(
             commit
-            for after, upto in between
-            for commit in commits_of_others(
-                job.spark, job.sink.path, after, upto, job.committer.app_id, friends=friends
-            )
+            for one, two in pairwise(versions)
+            if two - one > 1
+            for commit in committer.commits_of_others(one, two - 1, shared=shared)
         )
 
     def head(self, kept_after: int | None) -> Head:

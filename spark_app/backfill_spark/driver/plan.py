@@ -29,7 +29,6 @@ from backfill_core.job.steps import (
 )
 from backfill_core.pacing.retention import SHORT
 from backfill_core.protocol.work import FileRange
-from backfill_spark.delta.retention import kept_seconds
 from backfill_spark.driver.attempt import CHECK_UNIQUE_ROWS_MAX
 from backfill_spark.driver.job_context import JobContext, OpenedJob
 from backfill_spark.settings import DriverSettings
@@ -81,7 +80,7 @@ def _plan(
     seconds = sum(one.seconds for one in steps)
     opened.source.check_no_null_key(spec.transform.where)
     unique = _is_unique(opened) if check_unique and spec.source.params.key else None
-    retention = kept_seconds(opened.source.properties().get)
+    retention = opened.source.kept_seconds()
     per_split = spec.strategy.params.rows_per_split(rate)
     return Plan(
         rows=pinned.live_rows,

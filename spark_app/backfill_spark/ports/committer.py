@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from backfill_core.errors import ForeignCommit
 from backfill_core.job.owner import Claim
 from backfill_core.protocol.work import StagedFile
 
@@ -79,6 +80,18 @@ class Committer(Protocol):
 
     def release(self, txn_version: int, stored: StoredState) -> SealedCommit:
         """Take the job's state and claim out of the target."""
+
+    def commits_of_others(self, after: int, upto: int, *, shared: bool = False) -> tuple[ForeignCommit, ...]:
+        """Return the commits of the versions `(after, upto]` that change rows and are of no job, or not of this one.
+
+        Args:
+            after: Version before the first that is looked at.
+            upto: The last one.
+            shared: Do other jobs fill the target too? Then their commits do not count.
+
+        Raises:
+            BackfillError: a commit cannot be read; says whether it may be later.
+        """
 
     def run_hooks(self) -> None:
         """Do what past commits left to do, such as checkpoints; what fails is tried again next time."""

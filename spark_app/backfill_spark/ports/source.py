@@ -54,8 +54,8 @@ class Source(Protocol):
     def pin(self, version: int | None) -> PinnedTable:
         """Fix the version that the snapshot is read from; None is the newest."""
 
-    def properties(self) -> dict[str, str]:
-        """Return the table properties of the pinned version."""
+    def kept_seconds(self) -> int:
+        """Return how long the source keeps what is not of its newest version."""
 
     def check_no_null_key(self, where: str | None = None) -> None:
         """Refuse null keys among the rows of the pinned version that pass a condition."""

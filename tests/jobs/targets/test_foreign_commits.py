@@ -7,11 +7,11 @@ import pytest
 from support.tables.jobs import job, make_orders
 from support.tables.oracle import rows_in, seals, violations
 
-from backfill_spark.delta.foreign_commits import commits_of_others, foreign
 from backfill_spark.driver import attempt as driver
 from backfill_spark.driver.action_executor import SparkActionExecutor
 from backfill_spark.settings import DriverSettings
 from backfill_spark.sinks.delta import sink
+from backfill_spark.sinks.delta.foreign_commits import commits_of_others, foreign
 from backfill_spark.sinks.delta.staging import StagingFolder
 
 ROWS = 4000

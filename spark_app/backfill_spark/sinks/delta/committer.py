@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from backfill_core.errors import (
     BackfillError,
     FencedError,
+    ForeignCommit,
     StagedFilesGoneError,
     StateMovedError,
     TargetChangedError,
@@ -27,13 +28,13 @@ from backfill_core.errors import (
 from backfill_core.job.owner import OWNER_DOMAIN, Claim, check_claim, claimed, claims_in, released
 from backfill_core.phases.accounting import GONE_HINT
 from backfill_core.protocol.work import StagedFile
-from backfill_spark.delta.foreign_commits import commits_of_others
 from backfill_spark.delta.log import logged_files
 from backfill_spark.delta.table_layout import Layout
 from backfill_spark.jvm.errors import JAVA_ERRORS, first_line, is_a, is_no_table, whole_text
 from backfill_spark.jvm.gateway import hadoop_conf, java
 from backfill_spark.ports.committer import SealedCommit, StoredState
 from backfill_spark.sinks.delta.failures import BEGIN_ANEW, explain_target
+from backfill_spark.sinks.delta.foreign_commits import commits_of_others
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
 ENGINE_INFO = "backfill"
 HOOKS_MAX = 32
 """Of past commits that failed and are kept for another try."""
+OF_ANY_JOB = "backfill-"
+"""How the application ids of all jobs begin; jobs that share a target are not foreign."""
+
 LOCAL_LOG_STORE = ("io.delta.kernel.logStore.file.impl", "io.delta.storage.LocalLogStore")
 """Kernel's own choice for local files starts ten processes (chmod, readlink) for every file it writes: half of a seal."""
 
@@ -251,13 +255,18 @@ class DeltaCommitter:
         # Without retries Kernel commits right after the version that was looked at, or not at all.
         txn = self._begun(txn_version, retries=0)
         newest = int(txn.getReadTableVersion())
-        others = commits_of_others(self._spark, self._path, compared, newest, self.app_id)
+        others = self.commits_of_others(compared, newest)
         if others:
             words = ", ".join(map(str, others[:5]))
             raise TargetChangedError(
                 f"others changed {self._path} while it was compared: {words}.", commits=others, newest=newest
             )
         return self._commit(txn, files, state)
+
+    def commits_of_others(self, after: int, upto: int, *, shared: bool = False) -> tuple[ForeignCommit, ...]:
+        """See `ports.committer.Committer`."""
+        friends = OF_ANY_JOB if shared else None
+        return commits_of_others(self._spark, self._path, after, upto, self.app_id, friends=friends)
 
     def release(self, txn_version: int, stored: StoredState) -> SealedCommit:
         """Take the job's state and its claim out of the table, in one commit that no driver of the job can follow.

@@ -28,6 +28,7 @@ from backfill_core.protocol.events import Head
 from backfill_core.protocol.work import FileRange
 from backfill_spark.delta.log import LOG_ERRORS, files_at, newest_version
 from backfill_spark.delta.properties import CHANGE_FEED, PHYSICAL_NAME, is_on
+from backfill_spark.delta.retention import kept_seconds
 from backfill_spark.delta.spark_internals import SparkDeltaLog, delta_actions
 from backfill_spark.jvm.gateway import java
 from backfill_spark.ports.source import PinnedTable
@@ -187,9 +188,9 @@ class DeltaSource:
                     hint=instead(column, schema.names),
                 )
 
-    def properties(self) -> dict[str, str]:
-        """Return the table properties of the pinned version."""
-        return self._delta_log.properties(self._snapshot)
+    def kept_seconds(self) -> int:
+        """Return how long the table keeps removed files and old versions of its log, whichever is shorter."""
+        return kept_seconds(self._delta_log.properties(self._snapshot).get)
 
     def check_no_null_key(self, where: str | None = None) -> None:
         """Refuse null keys among the rows of the pinned version that pass a condition.
