@@ -3,7 +3,6 @@
 import queue
 import threading
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 from support.drivers.opened_job import opened_job
@@ -13,6 +12,7 @@ from backfill_core.errors import StateMovedError, TransientError
 from backfill_core.protocol.events import WorkCancelled, WorkFailed, WorkFinished
 from backfill_core.protocol.work import ApplyChanges, FileRange, ReadSplit
 from backfill_spark.driver.action_executor import SparkActionExecutor
+from backfill_spark.jvm.workers import Workers
 from backfill_spark.rows.write_modes import UPSERT
 from backfill_spark.sinks.delta.committer import DeltaCommitter
 from backfill_spark.sinks.delta.sink import DeltaSink
@@ -78,11 +78,13 @@ def answers(executor, work):
     return [first, *(found.get() for _ in range(found.qsize()))]
 
 
-def run_whole(work):
+class WorkersThatAreWaitedFor(Workers):
     """Run on another thread, and return when nothing of it comes any more."""
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
+
+    def submit(self, run):
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
 
 
 BATCH = ApplyChanges(7, 0, 1, 2, TXN)
@@ -136,7 +138,7 @@ class TestEveryPieceOfWorkIsAnsweredOnce:
             return done
 
         setattr(sink, moment, cancelled)
-        one._workers = SimpleNamespace(submit=run_whole)
+        one._workers = WorkersThatAreWaitedFor(1, "work")
         [event] = answers(one, batch)
 
         assert isinstance(event, answer)
