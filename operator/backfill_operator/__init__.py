@@ -1,5 +1,12 @@
-"""The control plane: hands on the cluster, and nothing else.
+"""The control plane: watches Backfills, launches their drivers, and reports in their status.
 
-Not allowed inside: pyspark, a rule of the protocol (those are in `backfill_core`), a word of the contract (those are
-in `backfill_api`). Empty until the operator moves in.
+    app                           builds the parts and runs them
+    informer                      the state of the cluster, as far as it is known
+    reconcile                     one Backfill at a time: observe, decide, execute
+    drivers                       polls drivers and delivers commands
+    manifests                     the objects of an attempt, as plain dictionaries
+    kube                          the client of the API server
+    health, logs, metrics, settings
+
+Decisions are made in `backfill_core.lifecycle`; the resource is defined in `backfill_api`. Not allowed here: pyspark.
 """

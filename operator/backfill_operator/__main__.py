@@ -1,4 +1,4 @@
-"""`python -m backfill_operator`: runs until SIGTERM, or until it must not go on; settings are in the environment."""
+"""`python -m backfill_operator`: runs until SIGTERM or a fatal error; settings come from the environment."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _log = logging.getLogger("backfill_operator")
 
 
 def main() -> int:
-    """Run; return the exit code."""
+    """Run the operator; return the exit code."""
     try:
         settings = OperatorSettings.from_environ()
     except InvalidOperatorSettingError as error:
@@ -38,7 +38,7 @@ async def _run(settings: OperatorSettings) -> int:
     try:
         await load_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
     except ConfigException as error:
-        _log.error("no kubeconfig, and no service account: %s", error)
+        _log.error("there is neither a kubeconfig nor a service account: %s", error)
         return EXIT_USAGE
     operator = Operator(configuration, settings)
     running = asyncio.create_task(operator.run(), name="operator")
@@ -52,7 +52,7 @@ async def _run(settings: OperatorSettings) -> int:
         if lost is not None:
             _log.error("leadership is lost: %s", lost.exceptions[0])
         if others is not None:
-            _log.error("the operator cannot go on", exc_info=others)
+            _log.error("the operator failed", exc_info=others)
         return EXIT_FAILED
     finally:
         taking.cancel()
@@ -60,7 +60,7 @@ async def _run(settings: OperatorSettings) -> int:
 
 
 async def _take_signals(watching: asyncio.Event, running: asyncio.Task[None]) -> None:
-    """End the operator on SIGINT and SIGTERM; once more when kopf has begun, because it takes them for itself."""
+    """End the operator on SIGINT and SIGTERM; kopf replaces the handlers when it starts, so they are set twice."""
     loop = asyncio.get_running_loop()
     for _ in range(2):
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -1,8 +1,8 @@
-"""What the kubelet and Prometheus ask: is it alive, is it ready, what does it count.
+"""The HTTP endpoints for the kubelet and Prometheus: liveness, readiness, metrics.
 
-Alive: the event loop turns, the cluster was listed not too long ago, and watches are not deaf to what the lists find; a
-process that is not is better begun anew.
-Ready: everything was listed once, and it is known who leads; a standby is as ready as the leader.
+Alive: the event loop is on time, the last list is recent, and watches show what lists find. Otherwise the kubelet
+restarts the process.
+Ready: everything was listed once, and the leader is known; a standby is as ready as the leader.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ LAG_EVERY_S: Final = 0.5
 LAG_MAX_S: Final = 10.0
 RELISTS_MISSED_MAX: Final = 3
 METRICS_EVERY_S: Final = 1.0
-"""However often they are asked for."""
+"""Metrics are rendered at most this often, however many scrapers there are."""
 
 WATCHES_MISSED_MAX: Final = 3
-"""Lists in a row; one may be quicker than the watch."""
+"""Lists in a row; a single list may be quicker than the watch."""
 
 
 class Health:
-    """What the probes answer, from what the parts know."""
+    """Answers the probes from the state of the other parts."""
 
     def __init__(self, settings: OperatorSettings, relist: Relist, election: Election | None, metrics: Metrics) -> None:
-        """Take the parts; `election` None: there is none, and this process leads."""
+        """Take the parts; `election` None: this process leads without one."""
         self._settings = settings
         self._relist = relist
         self._election = election
@@ -43,10 +43,10 @@ class Health:
         self.lag_s = 0.0
         self._rendering = asyncio.Lock()
         self._rendered: tuple[float, bytes] | None = None
-        """When the metrics were rendered last, and how."""
+        """Time and result of the last rendering."""
 
     async def watch_the_loop(self) -> None:
-        """Measure how late the event loop is, until cancelled."""
+        """Measure the lag of the event loop until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             began = loop.time()
@@ -57,7 +57,7 @@ class Health:
             self._metrics.leader.set(1 if leads else 0)
 
     def unwell(self) -> str:
-        """Return why this process should be begun anew; empty: it should not."""
+        """Return why this process should be restarted; empty: it should not."""
         age_s = self._relist.age_s()
         longest_s = RELISTS_MISSED_MAX * self._settings.relist_max_seconds
         if self.lag_s > LAG_MAX_S:
@@ -65,20 +65,20 @@ class Health:
         if age_s is not None and age_s > longest_s:
             return f"nothing was listed for {age_s:.0f} s"
         if self._relist.missed >= WATCHES_MISSED_MAX:
-            return f"{self._relist.missed} lists in a row found what a watch had not shown"
+            return f"{self._relist.missed} lists in a row found changes that a watch had not shown"
         return ""
 
     def unready(self) -> str:
-        """Return what is still missing; empty: nothing."""
+        """Return why this process is not ready; empty: it is."""
         if not self._relist.synced:
             return "not everything was listed yet"
         if self._election is not None and self._election.leader is None:
-            return "it is not known who leads"
+            return "the leader is not known yet"
         return ""
 
     @asynccontextmanager
     async def served(self) -> AsyncIterator[tuple[int, int]]:
-        """Serve probes and metrics within the block; give the two ports."""
+        """Serve probes and metrics within the block; yield the two ports."""
         health, metrics = web.Application(), web.Application()
         health.router.add_get("/livez", self._livez)
         health.router.add_get("/readyz", self._readyz)
@@ -107,7 +107,7 @@ class Health:
         async with self._rendering:
             now = asyncio.get_running_loop().time()
             if self._rendered is None or now - self._rendered[0] >= METRICS_EVERY_S:
-                # A thread of its own: with many series it takes longer than the loop may stand still, and anybody may ask.
+                # In a thread, because rendering many series takes too long for the event loop.
                 self._rendered = now, await asyncio.to_thread(generate_latest, self._metrics.registry)
         body = self._rendered[1]
         return web.Response(body=body, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})

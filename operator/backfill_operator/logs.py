@@ -1,4 +1,4 @@
-"""One JSON object a line, with the job, the attempt and the epoch that it is about."""
+"""Log lines as JSON objects, with the job, attempt and epoch that each is about."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MESSAGE_CHARACTERS_MAX: Final = 8192
 
 @contextmanager
 def log_context(job: str, *, attempt: int | None = None, epoch: int | None = None) -> Iterator[None]:
-    """Say, within the block, what every line is about."""
+    """Add the job, attempt and epoch to every line within the block."""
     given = {"job": job, "attempt": attempt, "epoch": epoch}
     token = _CONTEXT.set({name: value for name, value in given.items() if value is not None})
     try:
@@ -27,10 +27,10 @@ def log_context(job: str, *, attempt: int | None = None, epoch: int | None = Non
 
 
 class JsonLines(logging.Formatter):
-    """Time, level, logger, message; what it is about; what was raised."""
+    """Formats a record as one JSON object: time, level, logger, message, context, error."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return one line; nothing in it can begin another."""
+        """Return one line; its content cannot start another line."""
         line: dict[str, Any] = {
             "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S") + f".{record.msecs:03.0f}",
             "level": record.levelname,
@@ -45,12 +45,12 @@ class JsonLines(logging.Formatter):
 
 
 def configure_logging(level: str, stream: TextIO | None = None) -> None:
-    """Write everything of this process, libraries included, as JSON lines."""
+    """Write all logs of this process, including those of libraries, as JSON lines."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonLines())
     handler.setLevel(level)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
-    # kopf says at INFO what it does for every object; with ten thousand of them that is not information.
+    # kopf logs every object at INFO, which is too much for ten thousand objects.
     logging.getLogger("kopf.objects").setLevel(max(logging.WARNING, root.level))

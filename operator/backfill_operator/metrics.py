@@ -1,4 +1,4 @@
-"""What Prometheus sees of the operator; docs/metrics.md says what each number is for."""
+"""The Prometheus metrics of the operator; docs/metrics.md explains each of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _Phases(Collector):
         self._phases = phases
 
     def collect(self) -> Iterator[Metric]:
-        """Count at each scrape: nothing can drift."""
+        """Count at each scrape, so that the numbers cannot drift."""
         family = GaugeMetricFamily("backfill_operator_backfills", "Backfills by phase.", labels=["phase"])
         for phase, number in Tally(one or "New" for one in self._phases()).items():
             family.add_metric([phase], number)
@@ -27,13 +27,13 @@ class _Phases(Collector):
 
 
 class Metrics:
-    """One registry a process, so that two operators in one test do not share numbers."""
+    """The metrics of one operator, in a registry of its own."""
 
     def __init__(self, phases: Callable[[], Iterable[str]] = tuple) -> None:
-        """Make all metrics, each with its help.
+        """Create all metrics.
 
         Args:
-            phases: The phase of each known Backfill.
+            phases: Returns the phase of each known Backfill.
         """
         self.registry = CollectorRegistry(auto_describe=False)
         self.registry.register(_Phases(phases))
@@ -51,8 +51,8 @@ class Metrics:
         self.launch_seconds = histogram("launch_seconds", "From the decision to launch to the driver pod's creation.")
         self.launch_failures = counter("launch_failures", "Launches that the API server refused.", "reason")
         self.ack_seconds = histogram("ack_seconds", "From a command's first sending to its acknowledgement.", "command")
-        self.reconcile_seconds = histogram("reconcile_seconds", "One look at one Backfill.")
-        self.reconcile_errors = counter("reconcile_errors", "Looks that came to nothing.", "error")
+        self.reconcile_seconds = histogram("reconcile_seconds", "Duration of one reconcile.")
+        self.reconcile_errors = counter("reconcile_errors", "Reconciles that failed.", "error")
         self.queue_depth = gauge("queue_depth", "Backfills that wait for a worker.")
         self.queue_wait_seconds = histogram("queue_wait_seconds", "How long a Backfill waited for a worker.")
         self.api_requests = counter("api_requests", "Requests to the API server.", "verb", "resource", "code")
@@ -63,10 +63,10 @@ class Metrics:
             "unreadable_objects", "Objects that were left out because they cannot be read.", "resource"
         )
         self.leader = gauge("leader", "1 while this process is the leader.")
-        self.event_loop_lag = gauge("event_loop_lag_seconds", "How late the event loop was when it was last asked.")
-        self.live_drivers = gauge("live_drivers", "Drivers that are asked for their progress.")
-        self.driver_polls = counter("driver_polls", "Looks at drivers.", "outcome")
-        self.progress_writes = counter("progress_writes", "Status writes for the sake of progress alone.")
+        self.event_loop_lag = gauge("event_loop_lag_seconds", "Lag of the event loop at the last measurement.")
+        self.live_drivers = gauge("live_drivers", "Drivers that are polled.")
+        self.driver_polls = counter("driver_polls", "Polls of drivers.", "outcome")
+        self.progress_writes = counter("progress_writes", "Status writes for progress alone.")
 
     def observe_call(self, call: Call) -> None:
         """Count one request to the API server."""

@@ -20,26 +20,23 @@ SERVICE_LINK: Final = re.compile(
 """Names that Kubernetes makes of a Service `backfill-operator` or `backfill-operator-…`."""
 
 LINKED_PORT: Final = re.compile(r"(tcp|udp|sctp)://.*")
-"""What it puts into `…_PORT`, which may be the name of a setting."""
+"""The value of `…_PORT`, which may also be the name of a setting."""
 
 Port = Annotated[int, Field(ge=0, le=65_535)]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 Patterns = tuple[Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^[^*\s]*\*?$")], ...]
-"""Names, or beginnings of names that end in `*`."""
+"""Names, or prefixes of names that end in `*`."""
 
 
 class InvalidOperatorSettingError(BackfillError):
-    """A variable of the environment cannot be used; the message names it."""
+    """An environment variable has an invalid value or name; the message names it."""
 
     reason = "InvalidSetting"
     exit_code = EXIT_USAGE
 
 
 class OperatorSettings(BaseModel):
-    """How this process runs; nothing of it changes what becomes of a Backfill.
-
-    Every field is read from the variable `BACKFILL_OPERATOR_<FIELD>`.
-    """
+    """The settings of the operator process. Each field is read from the variable `BACKFILL_OPERATOR_<FIELD>`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -47,51 +44,51 @@ class OperatorSettings(BaseModel):
     """Namespaces that are watched, separated by commas; empty: all of them."""
 
     workers: Annotated[int, Field(ge=1, le=256)] = 16
-    """Backfills that are looked at at the same time; all of them share one thread."""
+    """Concurrent reconciles; all of them share one thread."""
 
     queries_per_second: Annotated[float, Field(gt=0, le=10_000)] = 300.0
-    """Requests to the API server, on average."""
+    """Average rate of requests to the API server."""
 
     query_burst: Annotated[int, Field(ge=1, le=10_000)] = 600
-    """Requests that may be made at once after a quiet time."""
+    """Requests that may be sent at once after an idle time."""
 
     request_timeout_seconds: Seconds = 15.0
-    """How long the API server may take to answer one request."""
+    """Time limit for one request to the API server."""
 
     page_size: Annotated[int, Field(ge=10, le=5_000)] = 500
-    """Objects of one page of a LIST."""
+    """Objects in one page of a LIST."""
 
     relist_min_seconds: Seconds = 60.0
     relist_max_seconds: Seconds = 300.0
-    """Everything is listed again after a random time between these two: it repairs what a watch lost."""
+    """Everything is listed again after a random time between these two, which repairs what a watch missed."""
 
     watch_silence_seconds: Seconds = 70.0
-    """A watch that says nothing for so long is made anew; API servers send a bookmark every minute."""
+    """A watch that is silent for this long is reopened; API servers send a bookmark every minute."""
 
     leader_election: bool = True
-    """Without it two operators fight; for tests and for a single process on a laptop."""
+    """Turn it off only for tests and for a single process: two operators without it undo each other's work."""
 
     lease_name: str = "backfill-operator"
     lease_namespace: str = "backfill-system"
     lease_seconds: Seconds = 15.0
-    """How long a leader that is not heard of stays leader."""
+    """How long a leader that does not renew its lease stays leader."""
 
     lease_renew_deadline_seconds: Seconds = 10.0
-    """A leader that could not renew for so long exits; less than `lease_seconds`, so that there are never two."""
+    """A leader that cannot renew for this long exits; less than `lease_seconds`, so that there are never two."""
 
     lease_retry_seconds: Seconds = 2.0
-    """Between two tries to renew or to take the lease."""
+    """Time between two tries to renew or to take the lease."""
 
     identity: Annotated[str, Field(min_length=1, max_length=253)] = Field(
         default_factory=lambda: f"{socket.gethostname()}-{os.getpid()}"
     )
-    """This process, in the lease and in events."""
+    """Name of this process in the lease and in events."""
 
     max_drivers: Annotated[int, Field(ge=0, le=1_000_000)] = 0
-    """Drivers at the same time, of all namespaces together; the others wait, and say so. 0: no limit."""
+    """Limit of concurrent drivers in all namespaces; further Backfills wait, and their status says so. 0: no limit."""
 
     max_drivers_per_namespace: Annotated[int, Field(ge=0, le=1_000_000)] = 0
-    """Drivers at the same time in one namespace. 0: no limit."""
+    """Limit of concurrent drivers in one namespace. 0: no limit."""
 
     default_image: str = "backfill-spark:0.1.0"
     """Image of drivers whose spec names none."""
@@ -101,53 +98,53 @@ class OperatorSettings(BaseModel):
 
     allowed_images: Patterns = ()
     """Images that a spec may name besides `default_image`: `host/name:tag` is that one, `host/name` has any tag or digest,
-    `host/path/*` is every image below. What runs in an image has all that the pod has."""
+    `host/path/*` is every image below. Code in an image has all permissions of the pod."""
 
     allowed_service_accounts: Patterns = ()
     """Service accounts that a spec may name besides `service_account`."""
 
     allowed_volumes: tuple[str, ...] = VOLUMES
-    """Types of volumes that a template may bring; `serviceAccountToken` and `clusterTrustBundle` are sources of a
+    """Types of volumes that a template may contain; `serviceAccountToken` and `clusterTrustBundle` are sources of a
     projected volume, `hostPath` has a setting of its own."""
 
     allowed_host_paths: tuple[Annotated[str, Field(pattern=r"^/[^*]*$")], ...] = ()
-    """Folders of nodes that a template may mount, each with all below it; empty: none."""
+    """Folders of nodes that a template may mount, with their subfolders; empty: none."""
 
     allowed_priority_classes: Patterns = ()
     """Priority classes that a template may name; empty: none."""
 
     allowed_pod_fields: tuple[str, ...] = ()
-    """Fields of a pod that a template may set beyond the harmless ones; of a fixed choice."""
+    """Further pod fields that a template may set, from a fixed list."""
 
     allowed_env: Patterns = ENV
-    """Variables that a template may set; those that Java, Python, Spark or the loader read can never be allowed."""
+    """Variables that a template may set; variables of Java, Python, Spark or the loader can never be allowed."""
 
     allowed_metadata: Patterns = METADATA
-    """Labels and annotations with a `.` or `/` in their name that a template may set; some controllers act upon them."""
+    """Labels and annotations with a `.` or `/` in their name that a template may set; controllers may act on them."""
 
     allowed_conf: Patterns = ()
-    """Spark settings that `spec.spark.conf` may hold beyond the harmless ones."""
+    """Spark settings that `spec.spark.conf` may contain, in addition to the harmless ones."""
 
     allow_sidecars: bool = False
-    """May a template bring containers and init containers? Their images must be in `allowed_images`."""
+    """May a template add containers and init containers? Their images must be in `allowed_images`."""
 
     encrypt_spark: bool = False
-    """Encrypt rows on their way between driver and executors, and where Spark spills them."""
+    """Encrypt rows between driver and executors, and in Spark's spill files."""
 
     control_timeout_seconds: Seconds = 5.0
-    """How long a driver may take to answer a look."""
+    """Time limit for one request to a driver."""
 
     command_wait_seconds: Seconds = 2.0
-    """How long one request waits for the acknowledgement of a command; it is sent again until there is one."""
+    """How long one request waits for the acknowledgement of a command; it is repeated until acknowledged."""
 
     poll_seconds: Seconds = 2.0
-    """Between two looks at a driver, give or take a quarter."""
+    """Time between two polls of a driver, plus or minus a quarter."""
 
     poll_concurrency: Annotated[int, Field(ge=1, le=1_000)] = 64
-    """Looks at drivers at the same time."""
+    """Concurrent polls of drivers."""
 
     progress_writes_per_second: Annotated[float, Field(gt=0, le=1_000)] = 50.0
-    """Status writes for the sake of progress alone, of all Backfills together, at most in any one second."""
+    """Limit of status writes for progress alone, over all Backfills, in any second."""
 
     health_port: Port = 8080
     """`/livez` and `/readyz`."""
@@ -159,7 +156,7 @@ class OperatorSettings(BaseModel):
     """Address of both ports."""
 
     log_level: Annotated[str, Field(pattern="^(DEBUG|INFO|WARNING|ERROR)$")] = "INFO"
-    """Lines below it are not written."""
+    """Log records below this level are dropped."""
 
     @model_validator(mode="after")
     def _checked(self) -> Self:
@@ -186,7 +183,7 @@ class OperatorSettings(BaseModel):
 
     @property
     def limits(self) -> Limits:
-        """What a spec may ask for."""
+        """The limits for what a spec may request."""
         return Limits(
             images=self.allowed_images,
             service_accounts=self.allowed_service_accounts,
@@ -202,10 +199,10 @@ class OperatorSettings(BaseModel):
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str] | None = None) -> OperatorSettings:
-        """Read the variables that begin with `BACKFILL_OPERATOR_`; an unknown one is an error, not a surprise.
+        """Read the variables that begin with `BACKFILL_OPERATOR_`.
 
         Raises:
-            InvalidOperatorSettingError: one of them says nothing usable.
+            InvalidOperatorSettingError: a variable is unknown, or its value is invalid.
         """
         given = os.environ if environ is None else environ
         values: dict[str, object] = {
@@ -213,7 +210,7 @@ class OperatorSettings(BaseModel):
             for name, value in given.items()
             if name.startswith(PREFIX) and not _service_link(name.removeprefix(PREFIX), value)
         }
-        # An empty variable is one that is not set; an empty list is said by one, and allows nothing.
+        # An empty variable counts as unset, except for a list, where it means an empty list.
         values = {name: _listed(value) if name in LISTS else value for name, value in values.items()}
         values = {name: value for name, value in values.items() if value != ""}
         try:
@@ -229,7 +226,7 @@ class OperatorSettings(BaseModel):
 LISTS: Final = frozenset(
     name for name, field in OperatorSettings.model_fields.items() if get_origin(field.annotation) is tuple
 )
-"""Settings that are lists, written with commas."""
+"""Settings whose values are lists, separated by commas."""
 
 
 def _listed(value: object) -> tuple[str, ...]:

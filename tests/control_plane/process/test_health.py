@@ -124,7 +124,7 @@ class TestReady:
         """A standby is as ready as the leader."""
         async with parts(election=True) as made:
             await made.relist.once()
-            assert "who leads" in made.health.unready()
+            assert "the leader is not known" in made.health.unready()
             made.election.leader = "another"
             assert made.health.unready() == ""
 
