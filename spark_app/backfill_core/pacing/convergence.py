@@ -28,10 +28,6 @@ class PendingLimit:
         before = float(lag) if self.limit is None else self.limit - elapsed / 2
         return replace(self, limit=max(0.0, min(lag, before)), lags=(*self.lags[-STEPS_WATCHED:], lag))
 
-    def drain_allowed(self, lag: int, *, polling_partial: bool) -> bool:
-        """May the upstream be drained further? Always to the end of an epoch once begun (R-SNAP-11, R-SNAP-26)."""
-        return polling_partial or self.limit is None or lag < self.limit
-
     @property
     def non_convergent(self) -> bool:
         """Did the lag not fall over ten steps?"""

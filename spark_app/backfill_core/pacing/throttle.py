@@ -73,10 +73,6 @@ class TokenBucket:
         now = self.refill(now_s)
         return now._with(min(now._room, now.tokens - rows))  # noqa: SLF001 - our own class
 
-    def give_back(self, rows: float, now_s: float) -> TokenBucket:
-        """Return rows that were charged and not read."""
-        return self.take(-rows, now_s)
-
     def with_rate(self, rate_per_s: int | None, now_s: float) -> TokenBucket:
         """Change the rate without a windfall: what was saved is lost, a debt is not.
 
@@ -90,15 +86,3 @@ class TokenBucket:
         elif rate_per_s and pace:
             debt = max(debt * rate_per_s / pace, -old.owed)
         return TokenBucket(rate_per_s, self.burst_s, debt, max(now_s, self.at_s), old.owed if debt else 0.0, pace)
-
-    def ready_at_s(self, rows: float, now_s: float) -> float | None:
-        """Return when so many rows may start, or None when never.
-
-        More rows than the bucket holds may start when it is full; the rest becomes debt.
-        """
-        if self.rate_per_s is None:
-            return now_s
-        if self.rate_per_s == 0:
-            return None
-        missing = min(rows, self._room) - self.refill(now_s).tokens
-        return now_s + max(0.0, missing / self.rate_per_s)

@@ -26,24 +26,6 @@ class IntervalSet:
         high = max(stop, touched[-1][1]) if touched else stop
         return IntervalSet((*self.spans[:first], (low, high), *self.spans[last:]))
 
-    def union(self, other: IntervalSet) -> IntervalSet:
-        """Return what is in either."""
-        result = self
-        for start, stop in other.spans:
-            result = result.add(start, stop)
-        return result
-
-    def subtract(self, start: int, stop: int) -> IntervalSet:
-        """Return the set without `[start, stop)`."""
-        kept: list[tuple[int, int]] = []
-        for low, high in self.spans:
-            kept += [(a, b) for a, b in ((low, min(high, start)), (max(low, stop), high)) if a < b]
-        return IntervalSet(tuple(kept)) if start < stop else self
-
-    def covers(self, start: int, stop: int) -> bool:
-        """Is all of `[start, stop)` in the set? An empty interval always is."""
-        return start >= stop or self.gaps(start, stop).size == 0
-
     @property
     def size(self) -> int:
         """How many integers are in the set."""

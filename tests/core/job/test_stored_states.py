@@ -1,6 +1,6 @@
-"""States that targets hold since release 1.0: whatever is stored there is read, or refused by name.
+"""States that targets hold from earlier builds: whatever is stored there is read, or refused by name.
 
-The files are states of real attempts, as the release before the typed stored state wrote them.
+The files are states of real attempts, as the build before the typed stored state wrote them.
 """
 
 import json
