@@ -1,4 +1,4 @@
-"""The CRD: fresh, legal for a cluster, and of one opinion with the models."""
+"""The CRD is up to date, valid for a cluster, and agrees with the models."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ NODES = list(nodes(OPEN_API))
 
 
 class TestGeneratedFiles:
-    """They are what the models say now."""
+    """A stale file would tell users of fields that are not there."""
 
     def test_the_crd_is_fresh(self) -> None:
-        """`make crds` writes it."""
+        """A cluster would drop fields that only the models have; `make docs` writes it."""
         assert schema.CRD_FILE.read_text(encoding="utf-8") == schema.render()
 
     def test_the_field_reference_is_fresh(self) -> None:
-        """`make docs` writes it."""
+        """Users look fields up there; `make docs` writes it."""
         assert fields.FIELDS_FILE.read_text(encoding="utf-8") == fields.render()
 
     def test_the_field_reference_explains_every_field(self) -> None:
@@ -67,13 +67,13 @@ class TestTheSchemaIsStructural:
     """A cluster refuses any other: rules of apiextensions.k8s.io/v1."""
 
     def test_with_known_keywords_only(self) -> None:
-        """No `$ref`, no `anyOf`, no `const`, no `title`."""
+        """A cluster refuses `$ref`, `anyOf`, `const` and `title`."""
         unknown = {(path, keyword) for path, node in NODES for keyword in node if keyword not in KEYWORDS}
 
         assert unknown == set()
 
     def test_with_a_type_everywhere(self) -> None:
-        """Also for items and map values; and no floats."""
+        """A cluster refuses untyped items and map values, and floats compare badly."""
         wrong = [
             path for path, node in NODES if node.get("type") not in {"object", "array", "string", "integer", "boolean"}
         ]
@@ -81,7 +81,7 @@ class TestTheSchemaIsStructural:
         assert wrong == []
 
     def test_with_items_for_every_list_and_a_meaning_for_every_object(self) -> None:
-        """An object has fields, or free names, or is not ours to read; never two of them."""
+        """An object with both fields and free names would be pruned wrongly."""
         ways = ("properties", "additionalProperties", "x-kubernetes-preserve-unknown-fields")
         for path, node in NODES:
             if path != ".metadata" and node["type"] == "object":
@@ -89,7 +89,7 @@ class TestTheSchemaIsStructural:
             assert ("items" in node) == (node["type"] == "array"), path
 
     def test_with_required_fields_that_exist(self) -> None:
-        """And that have no default: they would never be missing."""
+        """A required field with a default is never missing, so one of the two is a mistake."""
         for path, node in NODES:
             for name in node.get("required", []):
                 assert "default" not in node["properties"][name], f"{path}.{name}"
@@ -124,7 +124,7 @@ class TestTheSchemaIsBounded:
         [("string", ("maxLength", "enum")), ("array", ("maxItems",)), ("integer", ("maximum",))],
     )
     def test_in_the_spec(self, kind: str, bound: tuple[str, ...]) -> None:
-        """Also against absurd numbers."""
+        """Without a bound, a cluster refuses the rule that reads the field as too expensive."""
         found = [(path, node) for path, node in NODES if path.startswith(".spec") and node["type"] == kind]
 
         assert found
@@ -135,7 +135,7 @@ class TestTheSchemaIsBounded:
         assert [path for path, node in NODES if "additionalProperties" in node and "maxProperties" not in node] == []
 
     def test_in_what_rules_compare(self) -> None:
-        """`self.?a == oldSelf.?a` is refused by a cluster: it estimates an optional value as without bound."""
+        """`self.?a == oldSelf.?a` is refused by a cluster: it estimates an optional value as unbounded."""
         rules = [rule["rule"] for _, node in NODES for rule in node.get("x-kubernetes-validations", [])]
 
         assert len(rules) > 15
@@ -190,11 +190,11 @@ class TestUnions:
 
 
 class TestImmutability:
-    """What the state in a target belongs to cannot be changed under it."""
+    """The state in a target belongs to one spec, which must stay the same."""
 
     @pytest.mark.parametrize("path", ["source", "transform", "target", "strategy", "jobId"])
     def test_is_said_for_each(self, path: str) -> None:
-        """With a message that says what to do instead."""
+        """The user reads the message at `kubectl apply`, and must learn what to do instead."""
         spec = OPEN_API["properties"]["spec"]
         rules = [
             rule for _, node in nodes(spec["properties"][path]) for rule in node.get("x-kubernetes-validations", [])
@@ -219,17 +219,17 @@ class TestTheObject:
     """What kubectl and other tools see."""
 
     def test_has_names_and_a_status_of_its_own(self) -> None:
-        """`kubectl get bf`; the operator writes status only."""
+        """Users type `kubectl get bf`, and a write of the status must not change the spec."""
         assert CRD["metadata"]["name"] == "backfills.backfill.dev"
         assert CRD["spec"]["names"]["shortNames"] == ["bf"]
         assert VERSION["subresources"] == {"status": {}}
 
     def test_does_not_look_finished_before_it_was_seen(self) -> None:
-        """kstatus, Argo CD and Flux compare observedGeneration with the generation."""
+        """kstatus, Argo CD and Flux compare observedGeneration with the generation: a new object would look ready."""
         assert OPEN_API["properties"]["status"]["default"] == {"observedGeneration": -1}
 
     def test_has_no_other_defaults_in_the_status(self) -> None:
-        """What is absent was not observed."""
+        """A default would look like an observation."""
         assert [path for path, node in NODES if path.startswith(".status.") and "default" in node] == []
 
     def test_has_columns_that_exist(self) -> None:
@@ -250,7 +250,7 @@ class TestTheObject:
 
 
 class TestTheConverter:
-    """It refuses what a cluster could not hold, instead of writing something else."""
+    """A type that a cluster cannot store is refused, and not written as another type."""
 
     def test_refuses_floats(self) -> None:
         """They are not the same number in every language."""

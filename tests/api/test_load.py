@@ -1,4 +1,4 @@
-"""From YAML to a Backfill: what is refused says where, what was found, and what to do."""
+"""From YAML to a Backfill: a refusal names the field, its value and a hint."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def refusal(source: Any) -> FieldError:
 
 
 class TestAValidDocument:
-    """What is left out has the documented default; what is written can be read again."""
+    """A field that is left out has its documented default, and a dumped document loads again."""
 
     def test_has_the_defaults(self) -> None:
         """They are API: a changed default changes running jobs."""
@@ -79,7 +79,7 @@ class TestAValidDocument:
         assert backfill.status is None
 
     def test_takes_the_key_of_the_source(self) -> None:
-        """Most targets keep the key's name."""
+        """Most targets keep the key's name, so users should not write it twice."""
         assert load_backfill(VALID).spec.key == ("order_id",)
         assert load_backfill(changed("spec", "target", "delta", "key", to=["id"])).spec.key == ("id",)
 
@@ -89,7 +89,7 @@ class TestAValidDocument:
         assert load_backfill(changed("metadata", "namespace", to="sales")).job_id == "sales/orders"
 
     def test_may_come_from_a_cluster(self) -> None:
-        """A cluster adds metadata and a status."""
+        """A cluster adds metadata and a status, and the driver reads the whole object."""
         document = changed("metadata", "resourceVersion", to="7")
         document["metadata"] |= {
             "uid": "u",
@@ -109,12 +109,12 @@ class TestAValidDocument:
         assert load_backfill(changed("spec", "throttle", to=None)).spec.throttle.rows_per_second is None
 
     def test_may_have_an_empty_document_beside_it(self) -> None:
-        """Editors leave `---` at both ends."""
+        """Editors leave `---` at both ends, which adds empty documents."""
         assert load_backfill(f"---\n{VALID}---\n").metadata.name == "orders"
 
     @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
     def test_every_example_is_one(self, path: Path) -> None:
-        """People start from them."""
+        """Users copy the examples, so each must be valid."""
         backfill = load_backfill(path.read_text(encoding="utf-8"))
 
         assert load_backfill(backfill.model_dump(mode="json", by_alias=True)) == backfill
@@ -172,7 +172,7 @@ class TestWhatIsWrittenCanBeRead:
     @settings(deadline=None)
     @given(documents)
     def test_as_json_and_as_yaml(self, spec: dict[str, Any]) -> None:
-        """All of it, also the strategy's members that were left out."""
+        """Also with a member of the strategy that was left out, which the dump must not invent."""
         document = {"apiVersion": "backfill.dev/v1alpha1", "kind": "Backfill", "metadata": {"name": "x"}, "spec": spec}
         backfill = load_backfill(document)
 
@@ -256,11 +256,11 @@ OPERATORS_OWN = [
 
 
 class TestSparksSettings:
-    """Where pods run, as whom and from which image is not for a spec to say: it would borrow the operator's rights."""
+    """A spec must not choose where pods run, under which account, or from which image: it would borrow the operator's rights."""
 
     @pytest.mark.parametrize("name", OPERATORS_OWN)
     def test_that_are_the_operators_are_refused(self, name: str) -> None:
-        """By their name and by their beginning."""
+        """Reserved settings are refused by name and by prefix: Spark has several for one thing."""
         with pytest.raises(SpecError, match="is set by the operator"):
             load_backfill(changed("spec", "spark", "conf", name, to="x"))
 
@@ -268,7 +268,7 @@ class TestSparksSettings:
         "name", ["spark.sql.shuffle.partitions", "spark.authenticate.other", "spark.executor.cores"]
     )
     def test_that_are_no_ones_are_taken(self, name: str) -> None:
-        """Tuning is what they are for."""
+        """Users tune Spark with them."""
         assert load_backfill(changed("spec", "spark", "conf", name, to="1")).spec.spark.conf[name] == "1"
 
 
@@ -281,7 +281,7 @@ class TestABadField:
         ids=[f"{case[0]}: {case[2]}" for case in WRONG],
     )
     def test_is_named(self, document: dict[str, Any], path: str, value: str, words: str) -> None:
-        """The person who wrote it must find it and know what to write."""
+        """The user must find the field and learn what to write."""
         error = refusal(document)
 
         assert error.path == path
@@ -290,7 +290,7 @@ class TestABadField:
         assert error.hint
 
     def test_does_not_hide_another(self) -> None:
-        """One run shows all that is wrong."""
+        """A user corrects all errors at once, and not one per run."""
         document = changed("spec", "after", to="never")
         document["spec"]["source"]["delta"]["keys"] = []
 
@@ -305,22 +305,22 @@ class TestABadField:
         )
     )
     def test_is_never_a_crash(self, junk: Any) -> None:
-        """Whatever stands where a field should: a SpecError, and nothing else."""
+        """Any value in place of a field gives a SpecError: another exception would end the operator's worker."""
         for field in ("source", "transform", "strategy", "barrier", "jobId", "backoffLimit"):
             assert all(one.path and one.hint for one in errors_of(changed("spec", field, to=junk)))
 
 
 class TestABadText:
-    """YAML that says something twice, several things, or nothing is refused before it is understood wrongly."""
+    """Ambiguous YAML is refused: repeated keys, several documents, or none."""
 
     def test_with_a_repeated_key_names_both_lines(self) -> None:
-        """YAML parsers let the second win in silence."""
+        """YAML parsers silently keep the second value."""
         error = refusal(VALID + "  after: Exit\n  after: Follow\n")
 
         assert error == FieldError("spec.after", "is repeated (lines 7 and 8)", '"Follow"', "remove one of them")
 
     def test_with_a_repeated_key_inside_a_list(self) -> None:
-        """Everywhere, with the path of the item."""
+        """Also deep in the document, with the path of the item, so that the user finds it."""
         assert refusal("a: [{b: 1, b: 2}]").path == "a[0].b"
 
     @pytest.mark.parametrize(
@@ -342,14 +342,14 @@ class TestABadText:
         ids=["nothing", "two", "list", "word", "open", "date", "object", "control", "key", "cycle", "deep", "long"],
     )
     def test_is_refused(self, text: str, words: str) -> None:
-        """Each with a reason and a hint; nothing is executed, nothing runs for ever."""
+        """Each has a reason and a hint; a document must not run code or take for ever."""
         error = refusal(text)
 
         assert words in error.message
         assert error.hint
 
     def test_that_stands_for_an_endless_one(self) -> None:
-        """Aliases of aliases: 10^6 nodes in 200 characters."""
+        """Aliases of aliases make 10^6 nodes of 200 characters, which would fill the memory."""
         lines = ["a0: &a0 [1]"] + [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 7)]
 
         assert "too large" in refusal("\n".join(lines)).message
@@ -366,10 +366,10 @@ class TestABadText:
 
 
 class TestAModel:
-    """Values are frozen: what was checked stays checked."""
+    """Values are frozen, so a checked value stays valid."""
 
     def test_cannot_be_changed(self) -> None:
-        """Also not by accident."""
+        """An assignment by accident would change a job while it runs."""
         backfill: Backfill = load_backfill(VALID)
 
         with pytest.raises(ValueError, match="frozen"):

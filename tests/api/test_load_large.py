@@ -1,4 +1,4 @@
-"""A text that others wrote must not hold up its validation: its size is bounded before anything is built of it."""
+"""A large text must not block its validation: its size is checked before it is parsed into values."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ VALID = yaml.safe_dump(document("/s", "/t"))
 
 
 class TestALargeText:
-    """A megabyte of YAML is refused in a moment: who validates what others wrote must not be held up by it."""
+    """A megabyte of YAML is refused at once: one user's text must not block the operator for others."""
 
     def test_the_fast_loader_is_used_where_it_is_there(self) -> None:
-        """Ten times as fast; both say the same positions."""
+        """libyaml is ten times as fast, and errors must keep their positions."""
         assert yaml.__with_libyaml__ == (LOADER is not yaml.SafeLoader)
 
     @pytest.mark.parametrize(
@@ -31,14 +31,14 @@ class TestALargeText:
         ids=["keys", "depth", "values", "laughs"],
     )  # fmt: skip
     def test_is_refused_before_it_is_built(self, text: str, words: str) -> None:
-        """By what it holds, not by what it would take."""
+        """It is refused by its size, before it costs time."""
         with pytest.raises(SpecError) as refused:
             load_backfill(text)
 
         assert words in str(refused.value)
 
     def test_of_many_errors_the_first_are_explained(self) -> None:
-        """Each is compared with every name there is, and a list of thousands is not read."""
+        """Each unknown name is compared with every field, and users do not read thousands of errors."""
         text = VALID + "".join(f"  unknown{number}: 1\n" for number in range(5_000))
         with pytest.raises(SpecError) as refused:
             load_backfill(text)

@@ -1,4 +1,4 @@
-"""How the place of a table is spelled: each text has one meaning, or is refused with a hint."""
+"""How the location of a table is written: each text has one meaning, or is refused with a hint."""
 
 import re
 
@@ -9,18 +9,18 @@ from backfill_api.spec.locations import PlaceError, place
 
 
 class TestOneMeaning:
-    """Spark, Hadoop and people write one place in several ways."""
+    """Spark, Hadoop and users write one location in several ways."""
 
     @pytest.mark.parametrize(
         "text", ["file:/lake/x", "file:///lake/x", "FILE:/lake//x/", "file:////lake/x", "file:///lake/x///"]
     )
     def test_of_a_local_uri(self, text):
-        """It is the plain path."""
+        """Most users write a plain path, which must stay as it is."""
         assert (place(text).path, place(text).is_local) == ("/lake/x", True)
 
     @pytest.mark.parametrize("text", ["/lake/x", "//lake/x", "/lake//x/"])
     def test_of_a_plain_path(self, text):
-        """Two slashes in front are no host."""
+        """Two slashes at the start of a path do not name a host, though URIs read them so."""
         assert place(text).path == "/lake/x"
 
     @pytest.mark.parametrize("text", ["lake/x", "./lake:x/y", "~/x", ".", "..", "/a/b:c"])
@@ -30,7 +30,7 @@ class TestOneMeaning:
 
     @pytest.mark.parametrize("text", ["/a b%41ü", "/a%20b", "/a?b#c"])
     def test_a_percent_sign_is_one(self, text):
-        """As for Spark: nothing is decoded."""
+        """Spark decodes no percent signs in paths, so neither may we: it would be another table."""
         assert place(text).path == text
         assert place(f"file://{text}").path == text
 
@@ -46,7 +46,7 @@ class TestOneMeaning:
         ],
     )
     def test_of_a_uri(self, text, uri):
-        """Two spellings of one place must not make two places."""
+        """Two spellings of one location must not make two jobs."""
         assert place(text).uri == uri
 
 
@@ -64,11 +64,11 @@ REFUSED = {
 
 
 class TestNoPlace:
-    """Refused before anything starts."""
+    """A text without a meaning is refused before a driver starts."""
 
     @pytest.mark.parametrize(("text", "hint"), REFUSED.items(), ids=map(repr, REFUSED))
     def test_is_refused_with_a_hint(self, text, hint):
-        """A user must learn how to write the place that was meant."""
+        """The user must learn how to write the location that was meant."""
         with pytest.raises(PlaceError) as refusal:
             place(text)
         assert re.search(hint, refusal.value.hint)
@@ -91,7 +91,7 @@ class TestNoPlace:
 
 
 class TestSecrets:
-    """A path stands in the status, in events and in logs: it holds none, and a refusal does not repeat it."""
+    """A path appears in the status, in events and in logs, so it must hold no secret, and a refusal must not repeat one."""
 
     @pytest.mark.parametrize(
         "text",

@@ -1,4 +1,4 @@
-"""Settings of Spark that change what an expression means: the same in every attempt, or another job."""
+"""Spark settings that change what an expression means are the same in every attempt, or it is another job."""
 
 from backfill_api.spec import session_conf as meaning
 from backfill_spark.jvm.session import NEVER_OTHERWISE, settled
@@ -7,7 +7,7 @@ ZONE, ANSI = "spark.sql.session.timeZone", "spark.sql.ansi.enabled"
 
 
 class TestASession:
-    """Has each such setting, whatever an image, a cluster or a spec says of others."""
+    """A session has each such setting, also when an image or a cluster sets others."""
 
     def test_has_what_the_spec_gives_and_the_rest_as_ever(self) -> None:
         """A default that changes between attempts would change values."""
@@ -16,7 +16,7 @@ class TestASession:
         assert conf == {**meaning.PINNED, **NEVER_OTHERWISE, ZONE: "Europe/Berlin", "spark.executor.memory": "2g"}
 
     def test_has_some_never_otherwise(self) -> None:
-        """A spec that asks for the environment in SQL, or for files to be skipped in silence, is not heard."""
+        """A spec must not read the environment in SQL, or skip files silently."""
         conf = settled({"spark.sql.variable.substitute": "true", "spark.sql.files.ignoreMissingFiles": "true"})
 
         assert conf["spark.sql.variable.substitute"] == "false"

@@ -1,4 +1,4 @@
-"""The hash that says whether a state in a target belongs to a spec."""
+"""The hash that shows whether a state in a target belongs to a spec."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def hash_with(path: str, value: object) -> str:
 
 
 class TestTheHash:
-    """It is the same for the same job, in every version of this software, and differs when the result may."""
+    """The hash of a job is the same in every version of this software, and differs when the result may."""
 
     def test_is_what_it_was(self) -> None:
         """A different value would orphan the state of every running job."""
@@ -67,7 +67,7 @@ class TestTheHash:
         assert hash_with(path, value) != GOLDEN
 
     def test_an_earlier_release_knew_no_settings_of_spark(self) -> None:
-        """Its states go on with such a setting, as they did."""
+        """A state of an earlier release must continue with such a setting."""
         document = copy.deepcopy(DOCUMENT)
         document["spec"]["spark"] = {"conf": {"spark.sql.ansi.enabled": "false"}}
 
@@ -87,7 +87,7 @@ class TestTheHash:
         ],
     )
     def test_does_not_change_with_the_pace(self, path: str, value: object) -> None:
-        """These are what people change to get a stuck job going again."""
+        """Users change these fields to get a stuck job going again."""
         assert hash_with(path, value) == GOLDEN
 
     @pytest.mark.parametrize(
@@ -102,5 +102,5 @@ class TestTheHash:
         ],
     )
     def test_does_not_change_when_a_default_is_written_out(self, path: str, value: object) -> None:
-        """A cluster fills defaults in; the same file run locally must be the same job."""
+        """A cluster fills in defaults, and the same file run locally must be the same job."""
         assert hash_with(path, value) == GOLDEN

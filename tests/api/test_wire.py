@@ -1,4 +1,4 @@
-"""Commands, acknowledgements and what is shown of a job."""
+"""Commands, acknowledgements and the progress of a job, as they travel."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from backfill_core import errors
 
 
 class TestACommand:
-    """What arrives over the wire is closed and bounded: anybody on the machine may send it."""
+    """Messages are closed and bounded: any process on the machine may send one."""
 
     @pytest.mark.parametrize(
         "command",
@@ -29,7 +29,7 @@ class TestACommand:
         ],
     )
     def test_round_trips(self, command: dict[str, Any]) -> None:
-        """The operator keeps it, the driver obeys it, the command line sends it."""
+        """The command line sends it, the operator stores it and the driver carries it out: all must read the same."""
         request = CommandRequest.model_validate({"attempt": 1, "revision": 7, "command": command})
 
         assert CommandRequest.model_validate_json(request.model_dump_json(by_alias=True)) == request
@@ -48,13 +48,13 @@ class TestACommand:
         ],
     )
     def test_is_refused(self, command: dict[str, Any], words: str) -> None:
-        """A command that is half understood is worse than none."""
+        """A driver that ignored half of a command would do something else than the user asked."""
         with pytest.raises(ValidationError, match=words):
             CommandRequest.model_validate({"attempt": 1, "revision": 7, "command": command})
 
     @pytest.mark.parametrize("field", ["attempt", "revision"])
     def test_has_numbers_from_one(self, field: str) -> None:
-        """0 means that there was none yet."""
+        """0 means that there was no command yet, so a command must be above it."""
         request = {"attempt": 1, "revision": 1, "command": {"type": "Resume"}} | {field: 0}
 
         with pytest.raises(ValidationError, match=field):
@@ -62,10 +62,10 @@ class TestACommand:
 
 
 class TestProgress:
-    """What the driver shows and what the status keeps are the same words."""
+    """The driver's progress and the status have the same fields."""
 
     def test_is_summarised_without_renaming(self) -> None:
-        """The operator copies fields by name."""
+        """The operator copies fields by name, so another name would be lost."""
         assert set(ProgressSummary.model_fields) < set(Progress.model_fields)
 
     def test_has_a_bounded_picture(self) -> None:
@@ -76,7 +76,7 @@ class TestProgress:
 
 
 class TestReasons:
-    """Reasons are API."""
+    """Users write alerts on reasons."""
 
     def test_of_every_driver_error_are_listed(self) -> None:
         """A condition with a word that no document explains does not help."""
