@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -10,6 +10,9 @@ from backfill_api.model import Model
 from backfill_api.spec.bounds import Count, Duration, Message, Moment, Percent
 
 GRID_CELLS_MAX = 64
+
+WarningCode = Literal["NonConvergent", "RetentionEnding", "RetentionShort", "ForeignCommits"]
+"""What a warning is about: programs go by this, never by the message."""
 
 
 STEPS_MAX = 8
@@ -115,6 +118,9 @@ class Progress(ProgressSummary):
 
     warnings: Annotated[tuple[Message, ...], Field(max_length=32)] = ()
     """What will end the job unless the user acts."""
+
+    warning_codes: Annotated[tuple[Annotated[str, Field(max_length=64)], ...], Field(max_length=32)] = ()
+    """A `WarningCode` for each of `warnings`, in their order; older drivers report none, newer ones may report others."""
 
     non_convergent: bool = False
     """Does the lag not fall?"""

@@ -32,7 +32,7 @@ from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
 from backfill_core.protocol.events import LimitSet
 from backfill_core.protocol.receipt import Receipt
-from backfill_core.protocol.strategy import Facts, Permits, Strategy, StrategyView
+from backfill_core.protocol.strategy import Facts, JobWarning, Permits, Strategy, StrategyView
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class JobView:
     reason: str
     course: Course
     """The steps of the job, and how much of the whole is done."""
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[JobWarning, ...] = ()
     """What will end the job unless the user acts, and what others did to the target."""
 
 
@@ -230,7 +230,8 @@ class Attempt:
     def view(self, now: Now) -> JobView:
         """Return how things stand."""
         strategy, commits = self._strategy.view(now), self._commits.log
-        others = (f"others changed the target: {commits.others_words}",) if commits.others else ()
+        message = f"others changed the target: {commits.others_words}"
+        others = (JobWarning("ForeignCommits", message),) if commits.others else ()
         complete = self._strategy.status.history_complete
         reason = reason_of(self.phase, self._backoff, self._work, self._controls, now, history_complete=complete)
         return JobView(

@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 STEPS_WATCHED = 10
-STUCK = "the lag did not fall"
-"""How the warning that names both rates begins; the condition takes it over."""
 
 
 @dataclass(frozen=True, slots=True)

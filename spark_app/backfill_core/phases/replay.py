@@ -20,12 +20,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from backfill_core.pacing.convergence import STEPS_WATCHED, STUCK, PendingLimit
+from backfill_core.pacing.convergence import STEPS_WATCHED, PendingLimit
 from backfill_core.pacing.sizing import BatchSizer
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
 from backfill_core.protocol.events import Head, SourcePolled
-from backfill_core.protocol.strategy import Permits
+from backfill_core.protocol.strategy import JobWarning, Permits
 from backfill_core.protocol.work import ApplyChanges, ChangesApplied
 
 FIRST_BATCH_VERSIONS = 32
@@ -251,14 +251,12 @@ class Replay:
         self.pending_limit = self.pending_limit.step(lag, batch.upto - batch.after)
         self._steps = (*self._steps[-STEPS_WATCHED:], _Step(now.mono_s, batch.upto, self.head.version))
 
-    def divergence(self) -> tuple[str, ...]:
+    def divergence(self) -> tuple[JobWarning, ...]:
         """Name both rates when the lag does not fall."""
         first, last = (self._steps[0], self._steps[-1]) if self._steps else (None, None)
         if not self.pending_limit.non_convergent or first is None or last is None or last.at_s <= first.at_s:
             return ()
         seconds = last.at_s - first.at_s
         made, applied = (last.head - first.head) / seconds, (last.upto - first.upto) / seconds
-        words = (
-            f"{STUCK} over {STEPS_WATCHED} batches: the source makes {made:.2g} versions/s, {applied:.2g} are applied"
-        )
-        return (words,)
+        rates = f"the source makes {made:.2g} versions/s, {applied:.2g} are applied"
+        return (JobWarning("NonConvergent", f"the lag did not fall over {STEPS_WATCHED} batches: {rates}"),)

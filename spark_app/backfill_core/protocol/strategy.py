@@ -12,6 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from backfill_api.spec.params import StrategyParams
 from backfill_api.spec.spec import BackfillSpec
+from backfill_api.status.progress import WarningCode
 from backfill_core.errors import BackfillError
 from backfill_core.pacing.eta import Eta
 from backfill_core.protocol.clock import Now
@@ -193,6 +194,14 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
+class JobWarning:
+    """Something that needs a user: the code for programs, the message for people."""
+
+    code: WarningCode
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class StrategyView:
     """How far a strategy is, for people and for the operator."""
 
@@ -223,7 +232,7 @@ class StrategyView:
     rows_filtered: int = 0
     """Of the rows that are done, those that the filter left out; a sub-file range counts in the mean."""
 
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[JobWarning, ...] = ()
     """What will end the job unless the user acts."""
 
 

@@ -7,6 +7,7 @@ from support.simulation.hand_driven import HandDriven
 from backfill_core.protocol.commands import Pause
 from backfill_core.protocol.events import CommandReceived, StopRequested
 from backfill_core.protocol.receipt import Receipt, VnodeMismatch
+from backfill_core.protocol.strategy import JobWarning
 from backfill_spark.control.wire import receipt_words
 from backfill_spark.driver.progress import progress_of
 
@@ -62,6 +63,9 @@ class TestWhatIsShown:
     def test_words_without_end_are_cut(self):
         """What a storage says may be a page; a look at the job must not end the job."""
         job = HandDriven(*LONG)
-        view = replace(job.view, reason="x" * 5000, warnings=("y" * 5000,))
+        view = replace(job.view, reason="x" * 5000, warnings=(JobWarning("ForeignCommits", "y" * 5000),))
 
-        assert (len(progress_of(view, job.now).reason), len(progress_of(view, job.now).warnings[0])) == (4096, 4096)
+        progress = progress_of(view, job.now)
+
+        assert (len(progress.reason), len(progress.warnings[0])) == (4096, 4096)
+        assert progress.warning_codes == ("ForeignCommits",)

@@ -97,7 +97,7 @@ class TestACommitWhileTheJobRuns:
         job.send(OthersCommitted((DELETED, ForeignCommit(9, "", ""))))
 
         [warning] = job.view.warnings
-        assert "version 8 (DELETE by delta-rs 1.0), version 9 (unknown operation by unknown engine)" in warning
+        assert "version 8 (DELETE by delta-rs 1.0), version 9 (unknown operation by unknown engine)" in warning.message
 
     def test_many_are_told_in_few_words(self):
         """A busy target must not fill the status."""
@@ -105,8 +105,8 @@ class TestACommitWhileTheJobRuns:
         job.send(OthersCommitted(tuple(ForeignCommit(number, "WRITE", "x") for number in range(100))))
 
         [warning] = job.view.warnings
-        assert len(warning) < 200
-        assert "version 99" in warning
+        assert len(warning.message) < 200
+        assert "version 99" in warning.message
 
 
 class TestStagedFilesThatAreGone:

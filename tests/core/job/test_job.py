@@ -329,8 +329,9 @@ class TestASourceThatIsFasterThanTheJob:
             self.step(job, made_per_s=1, each_s=100.0)
 
         assert job.view.strategy.non_convergent
-        (words,) = job.view.strategy.warnings
-        assert "the source makes 0.98 versions/s, 0.0" in words
+        (warning,) = job.view.strategy.warnings
+        assert warning.code == "NonConvergent"
+        assert "the source makes 0.98 versions/s, 0.0" in warning.message
 
     def test_keeping_pace_is_no_lag(self):
         """What comes while a batch runs is taken by the next one."""

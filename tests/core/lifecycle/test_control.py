@@ -255,3 +255,23 @@ class TestRequests:
         assert sent(stopping) == [(1, "Stop")]
         assert (stopped.status.failures, stopped.requeue_after_s) == (0, 0)
         assert again.status.attempts == 2
+
+
+class TestALagThatDoesNotFall:
+    """The condition shows the rates that the driver reports with its warning."""
+
+    @pytest.mark.parametrize(
+        ("codes", "message"),
+        [
+            (("RetentionEnding", "NonConvergent"), "2 versions/s are made, 1 is applied"),
+            (("RetentionEnding", "SomethingNewer"), ""),
+            ((), ""),
+        ],
+    )
+    def test_is_explained_by_the_warning_with_its_code(self, codes: tuple[str, ...], message: str) -> None:
+        """The message may be reworded without harm, and older drivers send no codes."""
+        warnings = ("version 3 is 6 days old", "2 versions/s are made, 1 is applied")
+        decision = checked(replace(UP, report=report(non_convergent=True, warnings=warnings, warning_codes=codes)))
+
+        condition = next(one for one in decision.status.conditions if one.type == "NonConvergent")
+        assert (condition.status, condition.message) == ("True", message)

@@ -46,8 +46,9 @@ class TestARunningJobSaysIt:
         job.head = Head(5, WALL_MS, kept_s=20)
         job.let_pass(20.0, split_s=2.0)
 
-        (words,) = job.view.strategy.warnings
-        assert "version 3 of the source is still needed" in words
+        (warning,) = job.view.strategy.warnings
+        assert warning.code == "RetentionEnding"
+        assert "version 3 of the source is still needed" in warning.message
         job.send(SourcePolled(Head(5, WALL_MS, kept_s=86_400)))
         assert job.view.strategy.warnings == ()
 
@@ -58,9 +59,10 @@ class TestARunningJobSaysIt:
         job.send(CommandReceived(1, 1, Throttle(100)))
         job.let_pass(2.5)
 
-        (words,) = job.view.strategy.warnings
-        assert "kept for" not in words
-        assert "4.6 d more" in words
+        (warning,) = job.view.strategy.warnings
+        assert warning.code == "RetentionShort"
+        assert "kept for" not in warning.message
+        assert "4.6 d more" in warning.message
         job.send(CommandReceived(1, 2, Throttle(1_000_000)))
         job.let_pass(1.5)
         assert job.view.strategy.warnings == ()

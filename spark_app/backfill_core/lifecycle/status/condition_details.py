@@ -5,7 +5,6 @@ from __future__ import annotations
 from backfill_api.status.status import Condition, Control
 from backfill_core.lifecycle.inputs.context import Context
 from backfill_core.lifecycle.status.conditions import Fact
-from backfill_core.pacing.convergence import STUCK
 
 _KEPT = ("CaughtUp", "Verified")
 """What an attempt found out stays true when it is over."""
@@ -44,7 +43,8 @@ def with_driver(context: Context, control: Control) -> dict[str, Fact]:
     progress = context.progress
     if progress is not None and progress.table_version is not None:
         made["CaughtUp"] = Fact("True", "CaughtUp") if progress.caught_up else Fact("False", "Behind")
-        rates = next((words for words in progress.warnings if words.startswith(STUCK)), "")
+        coded = zip(progress.warning_codes, progress.warnings, strict=False)
+        rates = next((message for code, message in coded if code == "NonConvergent"), "")
         lags = progress.non_convergent
         made["NonConvergent"] = Fact("True", "NonConvergent", rates) if lags else Fact("False", "Converging")
     return made

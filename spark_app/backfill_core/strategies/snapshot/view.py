@@ -9,7 +9,7 @@ from backfill_core.pacing.retention import warn, warn_short
 from backfill_core.phases.copy import Copy
 from backfill_core.phases.replay import Replay, Running
 from backfill_core.protocol.clock import Now
-from backfill_core.protocol.strategy import Facts, Pinned, StrategyView
+from backfill_core.protocol.strategy import Facts, JobWarning, Pinned, StrategyView
 from backfill_core.strategies.snapshot.params import SnapshotSettings
 from backfill_core.strategies.snapshot.stored import SNAPSHOT
 
@@ -72,19 +72,23 @@ def _rows_filtered(pinned: Pinned, copy: Copy, settings: SnapshotSettings) -> in
     return max(0, pinned.rows_live * copy.sealed.size // copy.total - copy.rows_sealed)
 
 
-def _warnings(pinned: Pinned, copy: Copy, replay: Replay, phase: str, now: Now, eta: Eta | None) -> tuple[str, ...]:
+def _warnings(
+    pinned: Pinned, copy: Copy, replay: Replay, phase: str, now: Now, eta: Eta | None
+) -> tuple[JobWarning, ...]:
     """Say in time that what is still needed will be gone; after catching up only what is known to be old counts."""
     since_ms, head = replay.consumed_ms(), replay.head
     if since_ms is None and not replay.caught_up:
         since_ms = pinned.timestamp_ms
     if head is None or since_ms is None:
         return ()
-    words = warn(replay.consumed, since_ms, head.version, head.kept_s, now.wall_ms)
-    if words is None and phase == SNAPSHOT:
+    message = warn(replay.consumed, since_ms, head.version, head.kept_s, now.wall_ms)
+    if message is not None:
+        return (JobWarning("RetentionEnding", message),)
+    if phase == SNAPSHOT:
         paces = [copy.rows_left / copy.rate_limit] if copy.rate_limit else []
         longest_s = max([*paces, *([] if eta is None else [eta.seconds])], default=None)
-        words = warn_short(longest_s, head.kept_s)
-    return () if words is None else (words,)
+        message = warn_short(longest_s, head.kept_s)
+    return () if message is None else (JobWarning("RetentionShort", message),)
 
 
 def _grid(copy: Copy) -> tuple[int, ...]:
