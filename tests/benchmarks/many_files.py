@@ -15,6 +15,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from backfill_spark.jvm.gateway import java
+
 ROOT = Path(__file__).parents[2]
 COLUMNS = ["id", *(f"c{at}" for at in range(9))]
 COMMIT_FILES = 1000
@@ -64,14 +66,14 @@ def measure(path: str, heap: str) -> None:
     opened_s = time.monotonic()
     pinned = DeltaSource(spark, path, key=("id",)).pin(None)
     pinned_s = time.monotonic()
-    process = spark._jvm.java.lang.ProcessHandle.current()
-    java, java_cpu_s = str(process.pid()), process.info().totalCpuDuration().get().toMillis() / 1000
+    process = java(spark).java.lang.ProcessHandle.current()
+    pid, java_cpu_s = str(process.pid()), process.info().totalCpuDuration().get().toMillis() / 1000
     print(
         json.dumps(
             {
                 "files": len(pinned.rows), "session_s": round(opened_s - began_s, 1), "pin_s": round(pinned_s - opened_s, 1),
                 "cpu_s": round(time.process_time() + java_cpu_s, 1),
-                "python_mib": round(peak_mib("self")), "java_mib": round(peak_mib(java)), "fingerprint": pinned.fingerprint,
+                "python_mib": round(peak_mib("self")), "java_mib": round(peak_mib(pid)), "fingerprint": pinned.fingerprint,
             }
         )
     )  # fmt: skip

@@ -78,7 +78,7 @@ def found():
     conf = {name: value for name, value in spark.conf.getAll.items() if "lastCommitVersion" not in name}
     names = ("spark.jobGroup.id", "spark.job.description", "spark.scheduler.pool")
     # pyspark answers with the session that it holds for active; whose JVM half that is, is the question.
-    active = SparkSession.getActiveSession()._jsparkSession.equals(spark._jsparkSession)
+    active = java_session(SparkSession.getActiveSession()).equals(java_session(spark))
     return [conf, [context.getLocalProperty(name) for name in names], active, signal.getsignal(signal.SIGINT).__name__]
 
 before = found()

@@ -32,6 +32,11 @@ class OrphanRemoval:
         self._fence: JobView | None = None
         self._thread = threading.Thread(target=self._run, name="orphans", daemon=True)
 
+    @property
+    def running(self) -> bool:
+        """Is it under way?"""
+        return self._thread.is_alive()
+
     def look(self, view: JobView) -> None:
         """Take a look at the job, and begin when it is time."""
         if view.table_version < 0:
@@ -48,7 +53,7 @@ class OrphanRemoval:
             return
         self._begin()
         deadline_s = time.monotonic() + END_S
-        while self._thread.is_alive() and time.monotonic() < deadline_s and not until():
+        while self.running and time.monotonic() < deadline_s and not until():
             self._thread.join(LOOK_S)
 
     def _begin(self) -> None:

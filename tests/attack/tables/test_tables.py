@@ -18,6 +18,7 @@ from support.tables.odd_tables import NoExampleError, OddTable, badly_skipped, d
 
 from backfill_core.errors import EXIT_COMPLETE, EXIT_STOPPED
 from backfill_spark.driver.attempt import run_driver
+from backfill_spark.jvm.gateway import java
 from backfill_spark.settings import DriverSettings
 from backfill_spark.stop_signal import StopSignal
 
@@ -35,17 +36,17 @@ pytestmark = pytest.mark.timeout(0)
 @pytest.fixture
 def zones(spark):
     """Set the zones of the JVM and of the session; both are put back. Python's own is UTC, for what Spark hands to it."""
-    java = spark._jvm.java.util.TimeZone
-    before = java.getDefault(), spark.conf.get("spark.sql.session.timeZone"), os.environ.get("TZ")
+    zones = java(spark).java.util.TimeZone
+    before = zones.getDefault(), spark.conf.get("spark.sql.session.timeZone"), os.environ.get("TZ")
 
     def choose(jvm, session):
-        java.setDefault(java.getTimeZone(jvm))
+        zones.setDefault(zones.getTimeZone(jvm))
         spark.conf.set("spark.sql.session.timeZone", session)
 
     os.environ["TZ"] = "UTC"
     time.tzset()
     yield choose
-    java.setDefault(before[0])
+    zones.setDefault(before[0])
     spark.conf.set("spark.sql.session.timeZone", before[1])
     os.environ.pop("TZ") if before[2] is None else os.environ.update(TZ=before[2])
     time.tzset()

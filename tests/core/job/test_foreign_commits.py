@@ -109,13 +109,20 @@ class TestACommitWhileTheJobRuns:
         assert "version 99" in warning.message
 
 
+class HandDrivenWithLateCommits(HandDriven):
+    """Leaves commits unanswered from a moment on."""
+
+    late = False
+
+    def _execute(self, actions):
+        super()._execute(tuple(one for one in actions if not (self.late and isinstance(one, Seal))))
+
+
 class TestStagedFilesThatAreGone:
     def test_when_they_are_to_be_sealed_end_the_attempt_so_that_the_next_stages_them_again(self):
         """The state that was to be sealed counts their rows."""
-        job = HandDriven(1000, settings=JobSettings())
-        job._execute = lambda actions: HandDriven._execute(
-            job, tuple(one for one in actions if not isinstance(one, Seal))
-        )
+        job = HandDrivenWithLateCommits(1000, settings=JobSettings())
+        job.late = True
         job.let_pass(0.2)
         job.finish_split()
         job.send(SealFailed(2, StagedFilesGoneError("gone")))

@@ -17,6 +17,7 @@ from support.tables.jobs import job, make_orders, write_yaml
 
 from backfill_core.errors import PermissionDeniedError, StorageFullError, TransientError
 from backfill_spark.driver.attempt import run_driver
+from backfill_spark.jvm.gateway import java
 from backfill_spark.rows.write_modes import APPEND
 from backfill_spark.settings import DriverSettings
 from backfill_spark.sinks.delta.committer import DeltaCommitter
@@ -31,7 +32,7 @@ linux = pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="limits of a
 @contextlib.contextmanager
 def files_of_at_most(spark, size_bytes):
     """Let the JVM write no file above a size."""
-    pid = spark._jvm.java.lang.ProcessHandle.current().pid()
+    pid = java(spark).java.lang.ProcessHandle.current().pid()
     before = resource.prlimit(pid, resource.RLIMIT_FSIZE)
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (size_bytes, before[1]))
     try:
@@ -153,6 +154,13 @@ class Refusing:
         raise Py4JJavaError("An error occurred", self.exception)
 
 
+class SourceOnAFailingDisk(DeltaSource):
+    """Cannot open the files of its log from a moment on."""
+
+    def fail_with(self, exception):
+        self._log.file_system = Refusing(exception)
+
+
 class TestALogThatCannotBeRead:
     """Only what is not there has expired: the rest may be there again in a moment."""
 
@@ -166,12 +174,12 @@ class TestALogThatCannotBeRead:
     def test_is_not_called_expired(self, spark, tmp_path, name, error):
         """Expired ends the job for good."""
         make_orders(spark, str(tmp_path / "s"), 10, files=1)
-        source = DeltaSource(spark, str(tmp_path / "s"), key=())
+        source = SourceOnAFailingDisk(spark, str(tmp_path / "s"), key=())
         source.pin(None)
-        made = spark._jvm
+        made = java(spark)
         for part in name.split("."):
             made = getattr(made, part)
-        source._log._fs = Refusing(made("no"))
+        source.fail_with(made("no"))
 
         with pytest.raises(error):
             source.check_versions(0, 1)

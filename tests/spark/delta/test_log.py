@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame
 
 from backfill_spark.delta.log import files_at, table_now
 from backfill_spark.delta.spark_internals import delta_actions
+from backfill_spark.jvm.gateway import java, java_session
 
 EVERY_2 = {"delta.checkpointInterval": "2"}
 TABLES = {
@@ -45,9 +46,9 @@ def table(request, spark, tmp_path_factory):
 
 def delta_says(spark, path, version):
     """Return the files of a version by Delta's own state, which takes Spark jobs; and the table's schema."""
-    jvm = spark._jvm
+    jvm = java(spark)
     none = jvm.scala.Option.empty()
-    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)
+    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(java_session(spark), path)
     snapshot = log.getSnapshotAt(version, none, none, False)
     rows = DataFrame(snapshot.allFiles().toDF(), spark).collect()
     return {row["path"]: row.asDict(recursive=True) for row in rows}, json.loads(snapshot.schema().json())
@@ -135,9 +136,9 @@ class TestWhatATableSaysOfItself:
 
     def test_is_what_delta_reads(self, spark, table):
         """A refusal must rest on what Delta would do."""
-        jvm = spark._jvm
+        jvm = java(spark)
         none = jvm.scala.Option.empty()
-        theirs = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, table).update(False, none, none)
+        theirs = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(java_session(spark), table).update(False, none, none)
         as_list = jvm.scala.jdk.javaapi.CollectionConverters.asJava
         ours = table_now(spark, table)
 

@@ -5,6 +5,7 @@ from deltalake import DeltaTable, QueryBuilder
 
 from backfill_spark.delta.partition_values import instant, partition_of
 from backfill_spark.jvm import session
+from backfill_spark.jvm.gateway import java
 from backfill_spark.rows.write_modes import APPEND
 from backfill_spark.sinks.delta.committer import DeltaCommitter
 from backfill_spark.sinks.delta.sink import DeltaSink
@@ -26,7 +27,7 @@ MOMENTS = [
 @pytest.fixture
 def in_zone(spark):
     """Puts the JVM into a zone; the session's own stays UTC."""
-    zones = spark._jvm.java.util.TimeZone
+    zones = java(spark).java.util.TimeZone
     before = zones.getDefault()
     yield lambda name: zones.setDefault(zones.getTimeZone(name))
     zones.setDefault(before)
@@ -86,7 +87,7 @@ class TestInEveryZone:
 
     def test_our_own_jvms_are_in_utc(self, spark):
         """Drivers and, by their own options, executors."""
-        assert spark._jvm.java.lang.System.getProperty("user.timezone") == "UTC"
+        assert java(spark).java.lang.System.getProperty("user.timezone") == "UTC"
         assert session.ONE_ZONE in session.EXECUTOR_OPTIONS
 
 

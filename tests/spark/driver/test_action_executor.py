@@ -47,6 +47,29 @@ class SinkThatCannotRemove(DeltaSink):
         raise OSError("no removing either")
 
 
+class WorkersThatAreWaitedFor(Workers):
+    """Run on another thread, and return when nothing of it comes any more."""
+
+    def submit(self, run):
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+
+
+class ExecutorUnderTest(SparkActionExecutor):
+    """Shows its job, and may lose its session or its pool of threads."""
+
+    @property
+    def job(self):
+        return self._job
+
+    def lose_session(self):
+        self._job = replace(self._job, spark=None)
+
+    def run_in_turn(self):
+        self._workers = WorkersThatAreWaitedFor(1, "work")
+
+
 @pytest.fixture
 def executor(spark, tmp_path):
     """Makes executors between a source with one change and a target that holds its first version."""
@@ -61,7 +84,7 @@ def executor(spark, tmp_path):
         sink.prepare(source.pinned.schema)
         committer = sealer_of(spark, sink.path, app_id=APP, domain="backfill.x")
         job = opened_job(spark, source, sink, committer, mode=UPSERT, key=("id",))
-        one = SparkActionExecutor(job, attempt=1)
+        one = ExecutorUnderTest(job, attempt=1)
         made.append(one)
         return one
 
@@ -76,15 +99,6 @@ def answers(executor, work):
     executor.start(work, found.put)
     first = found.get(timeout=WAITS_S)
     return [first, *(found.get() for _ in range(found.qsize()))]
-
-
-class WorkersThatAreWaitedFor(Workers):
-    """Run on another thread, and return when nothing of it comes any more."""
-
-    def submit(self, run):
-        thread = threading.Thread(target=run)
-        thread.start()
-        thread.join()
 
 
 BATCH = ApplyChanges(7, 0, 1, 2, TXN)
@@ -110,16 +124,17 @@ class TestEveryPieceOfWorkIsAnsweredOnce:
     def test_when_the_session_is_of_no_use(self, executor):
         """A failure of the clean-up must not hide the answer."""
         one = executor()
-        one._job = replace(one._job, spark=None)
+        one.lose_session()
 
         assert [type(event) for event in answers(one, BATCH)] == [WorkFailed]
 
     def test_when_it_was_cancelled(self, executor):
         """The job waits for this answer before it goes on."""
         one = executor(SinkThatCannotRemove)
-        one._cancelled.add(SPLIT.work_id)
+        split = replace(SPLIT, work_id=60)  # what is cancelled stays so in this session
+        one.cancel(split.work_id)
 
-        assert answers(one, SPLIT) == [WorkCancelled(SPLIT.work_id)]
+        assert answers(one, split) == [WorkCancelled(split.work_id)]
 
     @pytest.mark.parametrize(
         ("moment", "answer", "landed"),
@@ -129,7 +144,7 @@ class TestEveryPieceOfWorkIsAnsweredOnce:
     def test_when_a_batch_is_cancelled(self, executor, moment, answer, landed):
         """Java plans for seconds before it notices; but what may be in the target is waited for."""
         one, batch = executor(), replace(BATCH, work_id=70 + landed)  # what is cancelled stays so in this session
-        sink = one._job.sink
+        sink = one.job.sink
         original = getattr(sink, moment)
 
         def cancelled(*given, **named):
@@ -138,11 +153,11 @@ class TestEveryPieceOfWorkIsAnsweredOnce:
             return done
 
         setattr(sink, moment, cancelled)
-        one._workers = WorkersThatAreWaitedFor(1, "work")
+        one.run_in_turn()
         [event] = answers(one, batch)
 
         assert isinstance(event, answer)
-        assert (one._job.committer.read_state().txn_version == TXN) is landed
+        assert (one.job.committer.read_state().txn_version == TXN) is landed
 
 
 class TestAMergeWhoseAnswerWasLost:

@@ -7,6 +7,7 @@ from.
 import json
 import shutil
 import tomllib
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,10 @@ from support.tables import other_engine
 from support.tables.jobs import forget_before, make_orders
 
 from backfill_core.errors import BackfillError
+from backfill_core.positions.file_ranges import file_ranges
 from backfill_spark.delta.location import location, target_location
 from backfill_spark.driver.job_context import explain
+from backfill_spark.jvm.gateway import java
 from backfill_spark.rows.changes import DELETE
 from backfill_spark.rows.transform import Transform
 from backfill_spark.rows.write_modes import write_mode
@@ -80,7 +83,7 @@ class World:
 
     def java(self, name, words):
         """An exception as py4j brings it."""
-        made = self.spark._jvm
+        made = java(self.spark)
         for part in name.split("."):
             made = getattr(made, part)
         return Py4JJavaError("a call", made(words))
@@ -106,7 +109,8 @@ class World:
 
     def copy(self, source):
         """Read a pinned version, all of it."""
-        source._frame(0, len(source.pinned.rows)).selectExpr("sum(hash(*))").collect()
+        prefix = list(accumulate(source.pinned.rows, initial=0))
+        source.read(file_ranges(prefix, 0, prefix[-1])).selectExpr("sum(hash(*))").collect()
 
 
 def pin_damaged(change):
@@ -185,7 +189,7 @@ def feed(damage):
 
 def wrong_sum(world):
     """Hadoop keeps one beside each file that it writes."""
-    world.spark._jvm.org.apache.hadoop.fs.Path
+    java(world.spark).org.apache.hadoop.fs.Path
     file = world.commit(world.at, 1)
     Path(file.parent, f".{file.name}.crc").write_bytes(b"crc\0\0\0\2\0" + b"\1" * 64)
 
@@ -340,7 +344,7 @@ PROVOKE = {
 
 @pytest.fixture
 def world(spark, tmp_path):
-    spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+    java(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
     return World(spark, tmp_path)
 
 

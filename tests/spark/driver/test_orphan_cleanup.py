@@ -46,7 +46,7 @@ class TestTheMoment:
         """The first second belongs to the first rows."""
         removals = Removals().after(FENCED, replace(FENCED, epoch=FENCED.epoch + WAITS_EPOCHS - 1))
 
-        assert not removals.removal._thread.is_alive()
+        assert not removals.removal.running
         assert removals.count == 0
 
     def test_is_the_first_seal_with_rows_or_changes(self):
@@ -82,7 +82,7 @@ class TestTheEnd:
         removal.look(FENCED)
         removal.finish(until=lambda: True)
 
-        assert removal._thread.is_alive()
+        assert removal.running
         go.set()
 
 

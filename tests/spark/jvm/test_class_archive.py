@@ -7,6 +7,7 @@ import pytest
 from conftest import JARS
 
 from backfill_spark.jvm.class_archive import java_option, path_of
+from backfill_spark.jvm.gateway import java
 
 ARCHIVED, WHY = path_of(JARS).is_file(), "no class archive here; `make setup` makes one"
 
@@ -32,6 +33,6 @@ def test_java_starts_quietly_with_an_archive_that_it_cannot_use(tmp_path):
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="only Linux says what a process has mapped")
 def test_a_session_runs_on_the_archive_that_fits(spark):
     """A JVM maps an archive only after it has found that Java, jars and class path are the same."""
-    java = spark._jvm.java.lang.ProcessHandle.current().pid()
+    pid = java(spark).java.lang.ProcessHandle.current().pid()
 
-    assert str(path_of(JARS)) in Path(f"/proc/{java}/maps").read_text()
+    assert str(path_of(JARS)) in Path(f"/proc/{pid}/maps").read_text()

@@ -4,19 +4,20 @@ import pytest
 from py4j.protocol import Py4JJavaError
 
 from backfill_spark.jvm.errors import RowFailure, first_line, row_failure, without_values
+from backfill_spark.jvm.gateway import java
 
 
 class TestFirstLine:
     def test_names_what_went_wrong_not_the_call(self, spark):
         """py4j's own first line is `An error occurred while calling o115.allFiles`: of no use in a status."""
         with pytest.raises(Py4JJavaError) as raised:
-            spark._jvm.java.io.FileReader("/no/such/file")
+            java(spark).java.io.FileReader("/no/such/file")
         assert first_line(raised.value) == "FileNotFoundException: /no/such/file (No such file or directory)"
 
     def test_names_the_cause_too(self, spark):
         """What was thrown is often a wrapping."""
-        inner = spark._jvm.java.lang.IllegalStateException("no room\nat all")
-        outer = spark._jvm.java.util.concurrent.CompletableFuture.failedFuture(inner)
+        inner = java(spark).java.lang.IllegalStateException("no room\nat all")
+        outer = java(spark).java.util.concurrent.CompletableFuture.failedFuture(inner)
         with pytest.raises(Py4JJavaError) as raised:
             outer.get()
         assert first_line(raised.value).startswith("ExecutionException: ")

@@ -4,7 +4,7 @@ import pytest
 from py4j.java_gateway import JavaClass, JavaPackage
 from py4j.protocol import Py4JJavaError
 
-from backfill_spark.jvm.gateway import PACKAGES
+from backfill_spark.jvm.gateway import PACKAGES, java
 
 
 def at(place, name):
@@ -16,16 +16,16 @@ def at(place, name):
 def test_each_is_there_before_the_jvm_is_asked(spark):
     """Each question to the JVM costs time at the start."""
     for package in PACKAGES:
-        place = spark._jvm
+        place = java(spark)
         for part in package.split("."):
             assert part in vars(place), package
             place = vars(place)[part]
-        assert place._fqn == package
+        assert place._fqn == package  # noqa: SLF001 - py4j's only name of it
 
 
 def test_none_is_a_class(spark):
     """A class that is taken for a package could not be called."""
-    find = spark._jvm.py4j.reflection.ReflectionUtil.classForName
+    find = java(spark).py4j.reflection.ReflectionUtil.classForName
     for package in PACKAGES:
         parts = package.split(".")
         for length in range(1, len(parts) + 1):
@@ -36,11 +36,11 @@ def test_none_is_a_class(spark):
 @pytest.mark.parametrize("name", ["java.util.ArrayList", "io.delta.kernel.Table", "org.apache.hadoop.fs.Path"])
 def test_classes_are_found_below_them(spark, name):
     """A prepared package must behave like one that the JVM named."""
-    assert isinstance(at(spark._jvm, name), JavaClass)
-    assert at(spark._jvm, name)._fqn == name
+    assert isinstance(at(java(spark), name), JavaClass)
+    assert at(java(spark), name)._fqn == name  # noqa: SLF001 - py4j's only name of it
 
 
 def test_what_is_not_known_is_asked_for_as_before(spark):
     """The list is a shortcut, not a limit."""
-    assert isinstance(at(spark._jvm, "org.apache.spark.launcher"), JavaPackage)
-    assert isinstance(spark._jvm.PythonUtils, JavaClass)
+    assert isinstance(at(java(spark), "org.apache.spark.launcher"), JavaPackage)
+    assert isinstance(java(spark).PythonUtils, JavaClass)

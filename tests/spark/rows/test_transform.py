@@ -9,6 +9,7 @@ from support.tables.expressions import ANOTHER_EACH_TIME, NOT_OF_ONE_ROW, ORDINA
 
 from backfill_core.errors import InvalidTransformError
 from backfill_spark.jvm.errors import JAVA_ERRORS
+from backfill_spark.jvm.gateway import java, java_session
 from backfill_spark.rows.row_wise import find_fault
 from backfill_spark.rows.transform import Transform
 from backfill_spark.rows.write_modes import CHANGELOG
@@ -65,11 +66,11 @@ class TestWhatIsAnotherEachTime:
 
     def test_of_functions_without_arguments_only_constants_pass(self, spark):
         """Whatever Spark's next version brings: a value out of nothing is a constant, or of the world."""
-        catalog = spark._jsparkSession.sessionState().catalog()
+        catalog = java_session(spark).sessionState().catalog()
         one = spark.createDataFrame([], "id int")
         passed = set()
         for name in (row[0] for row in spark.sql("SHOW SYSTEM FUNCTIONS").collect() if re.fullmatch(r"\w+", row[0])):
-            known = catalog.lookupFunctionInfo(spark._jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(name))
+            known = catalog.lookupFunctionInfo(java(spark).org.apache.spark.sql.catalyst.FunctionIdentifier(name))
             if known.getGroup() in GROUPS:
                 with suppress(PySparkException):
                     one.selectExpr(f"{name}() AS x")

@@ -15,6 +15,7 @@ import yaml
 
 from backfill_api.load import load_backfill
 from backfill_api.spec.spec import Backfill
+from backfill_spark.jvm.gateway import java, java_context
 
 
 def document(source_path: str, target_path: str, **spec: Any) -> dict[str, Any]:
@@ -42,12 +43,12 @@ def write_yaml(path: Path, source_path: str, target_path: str, **spec: Any) -> P
 
 def forget_before(spark: Any, path: str, version: int) -> None:
     """Take the log before a version away, as Delta cleans it: up to a checkpoint."""
-    kernel = spark._jvm.io.delta.kernel
-    engine = kernel.defaults.engine.DefaultEngine.create(spark._jsc.hadoopConfiguration())
+    kernel = java(spark).io.delta.kernel
+    engine = kernel.defaults.engine.DefaultEngine.create(java_context(spark).hadoopConfiguration())
     kernel.Table.forPath(engine, path).checkpoint(engine, version)
     for number in range(version):
         Path(path, "_delta_log", f"{number:020d}.json").unlink()
-    spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+    java(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
 
 
 def make_orders(spark: Any, path: str, rows: int, files: int = 8, **properties: str) -> None:

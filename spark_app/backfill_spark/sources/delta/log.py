@@ -77,7 +77,7 @@ class VersionLog:
         self._pinned = pinned
         self._schema_change = schema_change
         conf = hadoop_conf(spark)
-        self._fs = self._jvm.org.apache.hadoop.fs.Path(path).getFileSystem(conf)
+        self.file_system = self._jvm.org.apache.hadoop.fs.Path(path).getFileSystem(conf)
         self._seen: dict[int, Version] = {}
         self._feed_at = feed_at
         self._feed: dict[int, bool] = {pinned.version: pinned.change_feed}
@@ -196,7 +196,7 @@ class VersionLog:
     def _open(self, number: int) -> Any:
         path = self._jvm.org.apache.hadoop.fs.Path(f"{self._path}/_delta_log/{number:020d}.json")
         try:
-            return self._fs.open(path)
+            return self.file_system.open(path)
         except JAVA_ERRORS as error:
             if is_a(error, "FileNotFoundException"):
                 raise ChangeFeedExpiredError(

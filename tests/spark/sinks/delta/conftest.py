@@ -22,8 +22,8 @@ def table(spark, tmp_path):
             self.committer = self.open()
             self.work = 0
 
-        def open(self, app_id="app"):
-            return DeltaCommitter(spark, self.path, app_id=app_id, domain="backfill.test")
+        def open(self, app_id="app", kind=DeltaCommitter):
+            return kind(spark, self.path, app_id=app_id, domain="backfill.test")
 
         def stage(self, rows):
             self.work += 1

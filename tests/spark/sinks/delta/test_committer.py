@@ -8,6 +8,7 @@ from py4j.protocol import Py4JJavaError
 
 from backfill_core.errors import FencedError, StateMovedError, TransientError, UnsupportedTargetFeatureError
 from backfill_spark.delta.log import newest_version
+from backfill_spark.jvm.gateway import java
 from backfill_spark.rows.write_modes import UPSERT
 from backfill_spark.sinks.delta.committer import DeltaCommitter
 from backfill_spark.sinks.delta.sink import DeltaSink
@@ -57,6 +58,27 @@ class TestOneCommit:
         assert committer.read_state().table_version == -1
 
 
+class CommitterThatBeganBefore(DeltaCommitter):
+    """Commits with a transaction that was begun at a chosen moment."""
+
+    def begin_now(self, txn_version):
+        self._kept = super()._begin(txn_version)
+
+    def _begin(self, txn_version, retries=None):
+        return self._kept
+
+
+class CommitterWithAHook(DeltaCommitter):
+    """Has a hook of the test before those of Kernel."""
+
+    def put_before(self, hook):
+        self._hooks = [hook, *self._hooks]
+
+    @property
+    def waiting(self):
+        return self._hooks
+
+
 class TestTheFence:
     """Delta itself refuses a driver that lost its job."""
 
@@ -74,11 +96,10 @@ class TestTheFence:
     def test_a_seal_that_lands_between_begin_and_commit_makes_the_commit_fail(self, spark, table):
         """A look before the commit is not enough."""
         target = table(spark.range(1))
-        zombie = target.open()
-        txn = zombie._begin(3)
+        zombie = target.open(kind=CommitterThatBeganBefore)
+        zombie.begin_now(3)
         target.committer.seal(9, (), "new")
 
-        zombie._begin = lambda *_: txn
         with pytest.raises(FencedError):
             zombie.seal(3, (), "old")
         assert target.committer.read_state().text == "new"
@@ -153,15 +174,15 @@ class TestOtherWriters:
         """Other writers must not end the job, nor lose its state."""
         target = table(spark.range(1))
         target.committer.seal(1, target.stage(spark.range(5)), "one")
-        files, txn = target.stage(spark.range(10, 15)), target.committer._begin(2)
+        files, committer = target.stage(spark.range(10, 15)), target.open(kind=CommitterThatBeganBefore)
+        committer.begin_now(2)
         if foreign == "append":
             spark.range(100, 103).write.format("delta").mode("append").save(target.path)
         else:
             spark.sql(
                 f"MERGE INTO delta.`{target.path}` t USING (SELECT 100L + id AS id FROM range(3)) s ON t.id = s.id WHEN NOT MATCHED THEN INSERT *"
             )
-        target.committer._begin = lambda *_: txn
-        target.committer.seal(2, files, "two")
+        committer.seal(2, files, "two")
 
         assert target.read().count() == 13
         assert target.open().read_state().text == "two"
@@ -273,16 +294,16 @@ class TestCheckpoints:
     def test_one_that_fails_keeps_no_other_and_is_tried_again(self, spark, table):
         """The checkpoint of the tenth version, when the storage comes back after it."""
         target = table(spark.range(1))
+        committer = target.open(kind=CommitterWithAHook)
         for version in range(1, 13):
-            target.committer.seal(version, target.stage(spark.range(version, version + 1)), f"s{version}")
-        hooks = target.committer._hooks
-        target.committer._hooks = [HookThatFailsOnce(spark._jvm.java.net.SocketTimeoutException("away")), *hooks]
+            committer.seal(version, target.stage(spark.range(version, version + 1)), f"s{version}")
+        committer.put_before(HookThatFailsOnce(java(spark).java.net.SocketTimeoutException("away")))
 
         with pytest.raises(TransientError):
-            target.committer.run_hooks()
+            committer.run_hooks()
         assert list(Path(target.path, "_delta_log").glob("*.checkpoint*.parquet"))
-        target.committer.run_hooks()
-        assert target.committer._hooks == []
+        committer.run_hooks()
+        assert committer.waiting == []
 
 
 class HookThatFailsOnce:

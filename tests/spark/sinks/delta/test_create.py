@@ -8,7 +8,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql.types import LongType, StringType, StructType
 
 from backfill_core.errors import TargetSchemaMismatchError, TransientError
-from backfill_spark.control.local_registry import LocalRegistry
+from backfill_spark.control.local_registry import LocalRegistry, control_file
+from backfill_spark.jvm.gateway import java
 from backfill_spark.rows.write_modes import APPEND
 from backfill_spark.settings import InvalidSettingError
 from backfill_spark.sinks.delta import sink as sinks
@@ -31,7 +32,7 @@ class Quicker:
     def __call__(self, spark, path, name, schema, **options):
         if self._schema is not None:
             create_table(spark, path, name, self._schema, **options)
-        made = self._spark._jvm
+        made = java(self._spark)
         for part in self._raised.split("."):
             made = getattr(made, part)
         raise Py4JJavaError("a call", made("the version is taken"))
@@ -98,7 +99,7 @@ class TestAFolderOfTheProcess:
             folder.write_text("x")
             folder = folder / "below"
         else:
-            Path(folder, LocalRegistry(folder, "j")._file.with_suffix(".lock").name).mkdir(parents=True)
+            Path(folder, control_file(folder, "j").with_suffix(".lock").name).mkdir(parents=True)
 
         with pytest.raises(InvalidSettingError, match=r"BACKFILL_STATE_DIR: .* cannot be written") as refusal:
             LocalRegistry(folder, "j").__enter__()

@@ -19,6 +19,7 @@ from backfill_core.protocol.actions import Seal
 from backfill_core.protocol.events import WorkFailed, WorkFinished
 from backfill_core.protocol.work import ReadSplit
 from backfill_spark.driver.action_executor import SparkActionExecutor
+from backfill_spark.jvm.gateway import java_session
 from backfill_spark.rows.transform import Transform
 from backfill_spark.rows.write_modes import write_mode
 from backfill_spark.sinks.delta.committer import DeltaCommitter
@@ -164,7 +165,7 @@ class TestAPartIsSealedWithoutTheOthers:
         """A task that sorted its rows by part would take longer than reading its file twice."""
         one = world("plain")
         files = one.read(1, 0, 180, 40, 80, 120).result.files
-        store = spark._jsparkSession.sharedState().statusStore().executionsList()
+        store = java_session(spark).sharedState().statusStore().executionsList()
         plans = [store.apply(at).physicalPlanDescription() for at in range(store.size())]
         written = [plan for plan in plans if "InsertIntoHadoopFsRelationCommand" in plan and one.sink.staging in plan]
 

@@ -14,6 +14,7 @@ from backfill_core.errors import (
     TransientError,
     UnsupportedTargetFeatureError,
 )
+from backfill_spark.jvm.gateway import java_context
 from backfill_spark.rows.write_modes import APPEND, UPSERT, write_mode
 from backfill_spark.sinks.delta.committer import DeltaCommitter
 from backfill_spark.sinks.delta.sink import DeltaSink
@@ -97,7 +98,7 @@ class TestTargetsAreCheckedFirst:
 
     def test_a_storage_that_is_away_is_not_a_matter_of_rights(self, spark):
         """It may be back in a moment; a refusal would be final."""
-        conf = spark._jsc.hadoopConfiguration()
+        conf = java_context(spark).hadoopConfiguration()
         for name in ("ipc.client.connect.max.retries", "ipc.client.connect.max.retries.on.timeouts"):
             conf.set(name, "0")
 
@@ -133,7 +134,7 @@ class TestFoldersOfTheirOwn:
 
     def test_two_file_systems(self, spark, tmp_path):
         """`viewfs` stands for any other: it needs no server."""
-        spark._jsc.hadoopConfiguration().set("fs.viewfs.mounttable.one.link./s", f"file:{tmp_path}")
+        java_context(spark).hadoopConfiguration().set("fs.viewfs.mounttable.one.link./s", f"file:{tmp_path}")
 
         self.check(spark, "viewfs://one/s", str(tmp_path / "t"))
 

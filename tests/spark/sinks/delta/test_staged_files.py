@@ -7,6 +7,7 @@ import pytest
 
 from backfill_core.errors import StagedFilesGoneError
 from backfill_core.protocol.work import StagedFile
+from backfill_spark.jvm.gateway import java_context
 from backfill_spark.rows.write_modes import APPEND
 from backfill_spark.sinks.delta.sink import DeltaSink
 from backfill_spark.sinks.delta.staging import StagingFolder
@@ -18,7 +19,7 @@ class TestFilesThatASealNames:
     @pytest.mark.parametrize("table", ["{0}", "viewfs://staged{0}"])
     def test_are_there_as_they_were_staged(self, spark, tmp_path, table):
         """A commit that names a missing file breaks the table for each reader."""
-        conf = spark._jsc.hadoopConfiguration()
+        conf = java_context(spark).hadoopConfiguration()
         conf.set(f"fs.viewfs.mounttable.staged.link.{tmp_path}", f"file://{tmp_path}")
         folder = StagingFolder(spark, table.format(tmp_path), "0f")
         paths = [tmp_path / "backfill-0f" / "a1" / f"s{work}" / "d=a b%25é" / f"{work}.parquet" for work in (1, 2)]
@@ -45,12 +46,19 @@ class VacuumedAtOnce(StagingFolder):
         return found
 
 
+class SinkOnAVacuumedFolder(DeltaSink):
+    """Stages into a folder that loses its files at once."""
+
+    def __init__(self, spark, path, **options):
+        super().__init__(spark, path, **options)
+        self._staging = VacuumedAtOnce(spark, self.path, self.job_hash)
+
+
 class TestFilesThatGoBeforeTheirFooterIsRead:
     def test_are_staged_again(self, spark, tmp_path):
         """The target is not damaged: no commit names them yet."""
-        sink = DeltaSink(spark, str(tmp_path / "t"), write_mode=APPEND, key=(), job_id="j")
+        sink = SinkOnAVacuumedFolder(spark, str(tmp_path / "t"), write_mode=APPEND, key=(), job_id="j")
         sink.prepare(spark.range(1).schema)
-        sink._staging = VacuumedAtOnce(spark, sink.path, sink.job_hash)
 
         with pytest.raises(StagedFilesGoneError, match="a staged file is gone"):
             sink.stage(spark.range(5), attempt=1, work_id=1)

@@ -15,6 +15,7 @@ from backfill_core.errors import (
     TransientError,
     UnsupportedSourceFeatureError,
 )
+from backfill_spark.jvm.gateway import java
 from backfill_spark.sources.delta.failures import explain, explain_look
 from backfill_spark.sources.delta.source import DeltaSource
 
@@ -79,7 +80,7 @@ class TestALookAtTheSource:
     )  # fmt: skip
     def test_that_fails(self, spark, name, error):
         """An outage is tried again, and a missing right is not."""
-        made = spark._jvm
+        made = java(spark)
         for part in name.split("."):
             made = getattr(made, part)
         found = explain_look(Py4JJavaError("a call", made("no")), path="/lake/orders")
