@@ -33,7 +33,7 @@ def seeds(steady: int, *, share: float = 1.0) -> Iterator[int]:
         until_s = time.monotonic() + SECONDS * share
         chance = random.SystemRandom()
         for number in itertools.count(1):
-            seed = chance.randrange(2**32)
+            seed = chance.randrange(2**64)
             print(f"attack {number}: seed {seed}", flush=True)
             yield seed
             if time.monotonic() >= until_s:
