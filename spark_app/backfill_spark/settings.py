@@ -54,7 +54,7 @@ class DriverSettings(BaseModel):
     """`cluster`: master, memory and addresses come from `spark-defaults.conf`, jars from the image."""
 
     mode: Literal["run", "plan"] = "run"
-    """`plan`: say what would happen and end."""
+    """`plan`: print the plan and end."""
 
     control_bind: str = LOOPBACK
     """Address of the control server."""

@@ -13,7 +13,6 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from backfill_core.protocol.events import StopRequested
-from backfill_spark.jvm.gateway import java_context
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -94,6 +93,8 @@ class StopSignal:
         Raises:
             StoppedEarly: it was, whatever the jobs' result.
         """
+        from backfill_spark.jvm.gateway import java_context  # the command line imports this module without pyspark
+
         over = threading.Event()
         context, inner = spark.sparkContext, java_context(spark)
         # Spark cancels the future jobs of a group too, so every block has a group of its own.

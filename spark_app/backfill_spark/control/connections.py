@@ -1,4 +1,4 @@
-"""Who is connected to the control server: few at a time, each with a deadline, and strangers make room for others.
+"""Connections of the control server: few at a time, each with a deadline; one without a token makes room for a new one.
 
 A pod's port is open to every pod that no network policy keeps away. So a connection costs a thread only while there are
 few, a silent one is ended, and one whose token was heard is never ended for the sake of a new one.
@@ -119,7 +119,7 @@ class BoundedServer(ThreadingHTTPServer):
         self._connections.expire()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of strangers who speak no TLS, or hang up: the terminal belongs to the progress view."""
+        """Print nothing about clients without TLS, or that hang up: the terminal belongs to the progress view."""
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)
 

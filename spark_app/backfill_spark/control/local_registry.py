@@ -1,4 +1,4 @@
-"""Where a driver on this machine can be found: a lock, so that there is one, and a file with its address.
+"""Finds the driver of a job on this machine: a lock, so that there is only one, and a file with its address.
 
 The file holds the token that commands the job: mode 600 in a folder of mode 700, replaced atomically. The lock
 belongs to the process, so a killed driver leaves nothing that must be cleaned up.
@@ -148,7 +148,7 @@ def _take(path: Path) -> IO[str] | None:
 
 
 def _held(path: Path) -> bool:
-    """Does a driver hold this lock? Those who only ask do not disturb each other."""
+    """Does a driver hold this lock? Readers do not block each other."""
     try:
         with path.open() as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)

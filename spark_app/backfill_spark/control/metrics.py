@@ -34,14 +34,18 @@ _GAUGES: tuple[tuple[str, str, Callable[[Progress], float | None]], ...] = (
     ("backfill_rows", "Rows of the pinned version.", lambda it: it.rows_total),
     (
         "backfill_rows_done",
-        "Rows of history that are done: sealed, or left out by the filter.",
+        "Rows of the snapshot that are committed, or left out by the filter.",
         lambda it: it.rows_done,
     ),
     ("backfill_changes_done", "Row changes applied after the snapshot.", lambda it: it.changes_done),
-    ("backfill_bytes_done", "Bytes sealed.", lambda it: it.bytes_done),
-    ("backfill_splits", "Splits, sealed and estimated.", lambda it: it.splits_total),
-    ("backfill_splits_done", "Splits sealed.", lambda it: it.splits_done),
-    ("backfill_rows_per_second", "Mean over the last seals; 0 while history is held.", lambda it: it.rows_per_second),
+    ("backfill_bytes_done", "Bytes committed.", lambda it: it.bytes_done),
+    ("backfill_splits", "Splits, committed and estimated.", lambda it: it.splits_total),
+    ("backfill_splits_done", "Splits committed.", lambda it: it.splits_done),
+    (
+        "backfill_rows_per_second",
+        "Mean over the last commits; 0 while the snapshot is held.",
+        lambda it: it.rows_per_second,
+    ),
     ("backfill_eta_seconds", "Estimated time left of the whole job.", lambda it: it.eta_seconds),
     ("backfill_lag_versions", "Versions that the target is behind.", lambda it: it.lag_versions),
     ("backfill_lag_seconds", "Seconds that the target is behind.", lambda it: it.lag_seconds),
@@ -53,8 +57,12 @@ _GAUGES: tuple[tuple[str, str, Callable[[Progress], float | None]], ...] = (
     ("backfill_caught_up", "1 once the target has reached the newest version.", lambda it: it.caught_up),
     ("backfill_non_convergent", "1 while the lag does not fall.", lambda it: it.non_convergent),
     ("backfill_command_revision", "Newest command in force.", lambda it: it.revision),
-    ("backfill_target_version", "Target version of the newest seal.", lambda it: it.table_version),
-    ("backfill_last_seal_timestamp_seconds", "When the newest seal was durable.", lambda it: _unix(it.last_seal_time)),
+    ("backfill_target_version", "Target version of the newest commit.", lambda it: it.table_version),
+    (
+        "backfill_last_seal_timestamp_seconds",
+        "When the newest commit was durable.",
+        lambda it: _unix(it.last_seal_time),
+    ),
 )
 _STEP_GAUGES: tuple[tuple[str, str, Callable[[StepProgress], float | None]], ...] = (
     ("backfill_step_running", "1 for the step that the job is in.", lambda it: it.state == "Running"),
@@ -76,7 +84,7 @@ class _Gauges(Collector):
         self._progress = progress
 
     def collect(self) -> Iterator[Metric]:
-        """Look once, and say all of it; what is not known yet is left out."""
+        """Return all gauges of one look; unknown ones are left out."""
         progress = self._progress()
         for name, words, value in _GAUGES:
             number = value(progress)
@@ -106,7 +114,7 @@ class LoopMeter:
             family = Histogram(name, words, labelnames=["job"], buckets=buckets, registry=registry)
             return family.labels(job_id)
 
-        self._barrier_s = times("backfill_barrier_seconds", "From asking for a seal to durable.", _SEAL_BUCKETS_S)
+        self._barrier_s = times("backfill_barrier_seconds", "From the request of a commit to durable.", _SEAL_BUCKETS_S)
         self._seal_s = times("backfill_seal_seconds", "One commit.", _SEAL_BUCKETS_S)
         self._work_s = {
             ReadSplit: times("backfill_split_seconds", "Reading and staging one split.", _WORK_BUCKETS_S),
@@ -118,8 +126,8 @@ class LoopMeter:
         def counts(name: str, words: str) -> Counter:
             return Counter(name, words, labelnames=["job"], registry=registry).labels(job_id)
 
-        self._staged_rows = counts("backfill_staged_rows", "Rows staged by this attempt, sealed or not.")
-        self._staged_bytes = counts("backfill_staged_bytes", "Bytes staged by this attempt, sealed or not.")
+        self._staged_rows = counts("backfill_staged_rows", "Rows staged by this attempt, committed or not.")
+        self._staged_bytes = counts("backfill_staged_bytes", "Bytes staged by this attempt, committed or not.")
         self._seals_lost = counts("backfill_seal_failures", "Commits that failed and were tried again.")
         self._looks_lost = counts("backfill_look_failures", "Looks at the source that failed.")
         self._work_lost = Counter(

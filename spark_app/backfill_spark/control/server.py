@@ -108,7 +108,7 @@ class ControlServer:
         ).start()
 
     def close(self) -> None:
-        """Answer who waits, let a receipt that was asked for be read, then stop.
+        """Answer waiting clients, let a requested receipt be read, then stop.
 
         A receipt that finds a difference ends the job: without this its reader would find no server.
         """
@@ -171,12 +171,12 @@ class ControlServer:
         return Ack(attempt=request.attempt, epoch=epoch, revision=request.revision, outcome=outcome, message=message)
 
     def acks(self, after: int) -> list[Ack]:
-        """Return what was acknowledged with a revision above `after`, oldest first."""
+        """Return the acknowledgements with a revision above `after`, oldest first."""
         with self._changed:
             return [self._acks[revision] for revision in sorted(self._acks) if revision > after]
 
     def ready(self) -> bool:
-        """Has the attempt sealed its fence, and is it not over?"""
+        """Is the fence committed, and the attempt not over?"""
         return not self._closed and self.progress().table_version is not None
 
     def allowed(self, header: str | None) -> bool:
@@ -290,7 +290,7 @@ def _handler(server: ControlServer) -> type[BaseHTTPRequestHandler]:
             try:
                 self.wfile.write(body)
             except ConnectionError:
-                self.close_connection = True  # who asked has gone; the command counts all the same
+                self.close_connection = True  # the client is gone; the command counts all the same
 
         def log_message(self, *_: object) -> None:
             """Say nothing: the terminal belongs to the progress view."""

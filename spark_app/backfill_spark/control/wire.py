@@ -1,4 +1,4 @@
-"""Between the words on the wire and the core's commands."""
+"""Translates between the control API and the core's commands."""
 
 from __future__ import annotations
 
@@ -67,5 +67,5 @@ LAST_MS = 253_402_300_799_000
 
 
 def moment_words(ms: int) -> str:
-    """Return milliseconds since 1970 as RFC 3339; what is later than all years is the end of the last."""
+    """Return milliseconds since 1970 as RFC 3339, at most the end of the year 9999."""
     return datetime.fromtimestamp(min(ms, LAST_MS) / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,1 +1,1 @@
-"""What a Delta table says of itself, for sources and sinks alike."""
+"""Reads Delta tables, for sources and sinks alike."""

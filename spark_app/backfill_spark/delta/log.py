@@ -1,7 +1,7 @@
-"""The log of a Delta table, read by Delta Kernel: the newest version, what it says of itself, and its files; no Spark job.
+"""The log of a Delta table, read by Delta Kernel: the newest version, its metadata and its files; no Spark job.
 
 The first Spark jobs of a JVM take seconds each, and a driver that was killed is waited for. Nothing here commits: that is
-`seal.py`, the only other file that touches Kernel.
+`sinks/delta/committer.py`, the only other file that touches Kernel.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class LoggedFile:
 
     bytes: int
     rows: int | None
-    """With deleted ones; None when the log does not say."""
+    """Deleted ones included; None when the log has no count."""
 
     deleted: int
     """Rows that its deletion vector hides."""
 
     nulls: tuple[int | None, ...]
-    """Of each column that was asked for, with those of deleted rows; None when the log does not say."""
+    """Of each column in the request, deleted rows included; None when the log has no count."""
 
     action: str
     """The `add` action as a line of a commit, without its statistics."""
@@ -56,7 +56,7 @@ class LoggedFile:
 
 @dataclass(frozen=True, slots=True)
 class LoggedTable:
-    """What a version says of its table."""
+    """Metadata and protocol of one version."""
 
     schema: str
     """As JSON, as the log has it."""
@@ -68,7 +68,7 @@ class LoggedTable:
 
 
 def table_now(spark: SparkSession, path: str) -> LoggedTable | None:
-    """Return what the newest version says of its table; None where there is no commit.
+    """Return metadata and protocol of the newest version; None where there is no commit.
 
     Delta's own snapshot says the same, once it has rebuilt the whole state in Spark jobs; for a killed driver's target, whose
     newest version has no checksum, so does its `isDeltaTable`.

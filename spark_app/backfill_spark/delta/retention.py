@@ -1,4 +1,4 @@
-"""How long a Delta table keeps what is not of its newest version."""
+"""How long a Delta table keeps removed files and old versions."""
 
 from __future__ import annotations
 

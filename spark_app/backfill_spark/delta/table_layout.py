@@ -1,4 +1,4 @@
-"""What a seal must know of a table's layout: columns of statistics, partitions, and how an `add` action is made."""
+"""The layout of a table, as a commit needs it: columns of statistics, partitions, and how an `add` action is made."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Layout:
             nothing.put(name, kernel.expressions.Literal.ofNull(self._schema.get(name).getDataType()))
         context = kernel.Transaction.getWriteContext(engine, state, nothing)
         self._directory, self.statistics_columns = context.getTargetDirectory(), context.getStatisticsColumns()
-        # Physical names are unique for ever; a logical one may be the physical one of another column, renamed since.
+        # Physical names stay unique; a logical one may be the physical one of another column, renamed since.
         fields = [self.physical_schema.at(self._schema.indexOf(name)) for name in self.partition_columns]
         self._types = {field.getName(): field.getDataType() for field in fields}
         self._instants = {name for name, kind in self._types.items() if str(kind.toString()) == "timestamp"}

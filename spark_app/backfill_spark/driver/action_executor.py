@@ -64,19 +64,19 @@ class SparkActionExecutor:
         # Cancelled work is not waited for, not even by the end of the process.
         self._workers = Workers(THREADS_MAX, "work")
         self._under_way: dict[int, Callable[[Event], None]] = {}
-        """Who waits for the answer of which work."""
+        """Where the answer of each running work goes, by its id."""
 
         self._merging: set[int] = set()
-        """Work that may have changed the target: only its own end tells."""
+        """Work that may have changed the target: its own result is waited for."""
 
         self._cancelled: set[int] = set()
         self._copies = CopyPriority(job.spark)
         self._lock = threading.Lock()
         self._unsealed: set[str] = set()
-        """Files that this attempt staged and no seal named."""
+        """Files that this attempt staged and no commit names yet."""
 
         self._sealed: list[int] = []
-        """Versions of the newest seals: between two of them others may have committed."""
+        """Versions of our newest commits: others may have committed between two of them."""
 
     # ------------------------------------------------------------------ background work
     def start(self, work: Work, answer: Callable[[Event], None]) -> None:
@@ -111,14 +111,14 @@ class SparkActionExecutor:
         self._workers.close()
 
     def tidy(self) -> None:
-        """Remove what was staged and given up; only once the job is complete, when nothing is sealed any more."""
+        """Remove staged files that no commit names; only once the job is complete."""
         self._job.sink.discard(sorted(self._unsealed))
 
     def _group(self, work_id: int) -> str:
         return f"backfill-{self._job.committer.app_id}-{self._attempt}-{work_id}"
 
     def _run(self, work: Work) -> None:
-        """Answer once, whatever happens: the core waits for ever for work that says nothing."""
+        """Answer exactly once, whatever happens: the core has no timeout for work."""
         try:
             event = self._event(work)
         except Exception as error:  # noqa: BLE001 - a thread's border: whatever it was becomes an event
@@ -157,7 +157,7 @@ class SparkActionExecutor:
             # too, but the state must not say less than the target holds.
             return WorkFinished(ChangesApplied(work.work_id, 0))
         if isinstance(work, ReadSplit):
-            # What stays is no seal's; a later attempt removes it.
+            # No commit names what stays; a later attempt removes it.
             with suppress(Exception):
                 self._job.sink.discard_work(self._attempt, work.work_id)
         return WorkCancelled(work.work_id) if cancelled else WorkFailed(work.work_id, self.explain(error))
@@ -283,7 +283,7 @@ class SparkActionExecutor:
             raise
 
     def after_seal(self) -> tuple[ForeignCommit, ...]:
-        """Run the hooks of past commits (checkpoints, checksums); return what others committed between our seals."""
+        """Run the hooks of past commits (checkpoints, checksums); return what others committed between ours."""
         self._copies.lower()
         with suppress(BackfillError):  # a missed checkpoint costs readers time, and is tried again
             self._job.committer.run_hooks()

@@ -1,6 +1,6 @@
 """The one loop: next event -> core -> execute the actions in order. It decides nothing.
 
-Seals and looks at the source have a thread each; work has its own pool (work.py). All answer through the
+Commits have one thread, polls of the source another two; work has its own pool (action_executor.py). All answer through the
 queue, so the core sees one event at a time and needs no lock.
 """
 
@@ -46,7 +46,7 @@ class ActionExecutor(Protocol):
         """Commit, and return the version of the table; the same action may be given again."""
 
     def after_seal(self) -> tuple[ForeignCommit, ...]:
-        """Do what follows a commit but is not awaited by a barrier (checkpoints); return what others committed before it."""
+        """Do the work after a commit that no barrier waits for (checkpoints); return what others committed before it."""
 
     def head(self, kept_after: int | None) -> Head:
         """Look at the source's newest version, and whether the one after `kept_after` is still there."""
@@ -95,7 +95,7 @@ class Loop:
         self._events.put(event)
 
     def run(self) -> Finish:
-        """Go on until the core says `Finish`, and return that."""
+        """Run until the core returns `Finish`, and return it."""
         finish = self._execute(self._job.start(now()))
         observed_s, rested = 0.0, False
         while finish is None:

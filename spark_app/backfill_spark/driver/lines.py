@@ -1,4 +1,4 @@
-"""What a run tells in lines: how often, and in which words for programs; the same in a pod, in a pipe and in a file.
+"""Progress as lines, for a pod's log, a pipe and a file: how often, and as JSON for programs.
 
 The driver's own thread hands in what it sees, and never waits: a reader that is slow must not hold up a seal. A thread of
 ours says it.
@@ -17,7 +17,7 @@ from typing import Any
 from backfill_api.status.progress import Progress
 
 POD_EVERY_S = 10.0
-"""A log is kept for days, and who wants to know more asks the driver."""
+"""A log is kept for days; `backfill status` shows more."""
 
 WAITING_MAX = 1000
 """Lines that a slow reader may be behind; further ones are left out."""
@@ -69,7 +69,7 @@ class Lines:
     """A line every so many seconds, and at once when something turns."""
 
     def __init__(self, say: Callable[[Progress], None], every_s: float) -> None:
-        """Take what says a line; it is called on a thread of ours."""
+        """Take the function that writes a line; a thread of ours calls it."""
         self._say = say
         self._every_s = every_s
         self._last_s = float("-inf")

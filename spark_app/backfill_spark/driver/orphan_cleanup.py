@@ -1,4 +1,4 @@
-"""When the files go that earlier attempts staged and never sealed."""
+"""When to remove files that earlier attempts staged and never committed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOOK_S = 0.25
 
 
 class OrphanRemoval:
-    """Calls `remove` once, in a thread: never before the fence, and after the first rows of this attempt are sealed.
+    """Calls `remove` once, in a thread: after the fence, and after this attempt's first commit with rows.
 
     The fence keeps an older attempt from sealing what is removed. The rows come first because looking through the
     target's files is work for Spark, of which the first split of a cold JVM has too little.
@@ -72,6 +72,6 @@ class OrphanRemoval:
 
 
 def is_due(fence: JobView, view: JobView) -> bool:
-    """Has anything been sealed since the fence, or is nothing to be expected soon?"""
+    """Did a commit since the fence hold rows, or is none expected soon?"""
     rows = view.strategy.rows_done > fence.strategy.rows_done
     return rows or view.changes_done > fence.changes_done or view.epoch >= fence.epoch + WAITS_EPOCHS

@@ -1,4 +1,4 @@
-"""What a job would do, how long it would take on this machine, and what is doubtful about it.
+"""What a job would do, how long it would take on this machine, and warnings.
 
 Nothing is written to source or target: the calibration writes a sample into a temporary folder of this machine, twice,
 and the second time counts.
@@ -71,7 +71,7 @@ def plan_job(
 def _plan(
     opened: OpenedJob, backfill: Backfill, settings: DriverSettings, began_s: float, *, check_unique: bool
 ) -> Plan:
-    # A run opens the same: what it took here it takes there.
+    # A run opens the same things, so it needs the same time.
     start_s = time.monotonic() - began_s + FENCE_SECONDS
     pinned, spec = opened.pinned, backfill.spec
     rate = _calibrate(opened, settings.cores)
@@ -111,7 +111,7 @@ def _steps(
 ) -> tuple[PlannedStep, ...]:
     """Return the steps of a whole job from its start, each with the time it takes at the rate of the sample."""
     spec, rows, per_s = backfill.spec, opened.pinned.live_rows, rate or ROWS_PER_S
-    # The rate of the sample says how long rows take here; the start, how long the rest does.
+    # The sample measures rows on this machine; the start measures the rest.
     fixed_s = SCAN_S * (slower(start_s) - 1)
     times = {START: start_s, COPY: copy_s(rows, per_s, spec.throttle.rows_per_second)}
     if opened.mode.merges and settings.check_unique is not False:

@@ -1,4 +1,4 @@
-"""What an attempt leaves in the pod's termination log, for those who look after it is over."""
+"""The message that an attempt leaves in the pod's termination log when it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the JVM's exceptions say, whichever way they reach Python, and what their words mean."""
+"""Exceptions of the JVM, in each form in which they reach Python, and the meaning of their texts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class RowFailure:
     condition: str
     state: str
     sql: str
-    """The line of SQL that failed, as it was given; empty where Spark does not say."""
+    """The line of SQL that failed, as the spec has it; empty where Spark does not name it."""
 
 
 def row_failure(error: Exception) -> RowFailure | None:
@@ -76,7 +76,7 @@ def is_a(error: Exception, name: str) -> bool:
 
 
 def is_no_table(error: Exception) -> bool:
-    """Does Kernel say that a folder's log has no commit, whatever else is in it?"""
+    """Did Kernel find no commit in a folder's log?"""
     return is_a(error, "TableNotFoundException") or (
         is_a(error, "InvalidTableException")
         and "No complete checkpoint found and no delta files found" in whole_text(error)
@@ -84,7 +84,7 @@ def is_no_table(error: Exception) -> bool:
 
 
 def whole_text(error: Exception) -> str:
-    """Return all that an exception and its causes say, one a line."""
+    """Return the texts of an exception and of its causes, one a line."""
     return "\n".join([str(error), *(f"{class_name}: {text}" for class_name, text in causes(error))])
 
 
@@ -98,10 +98,10 @@ def first_line(error: Exception) -> str:
 
 
 def is_no_room(text: str) -> bool:
-    """Do the words of an exception say that the storage is full?"""
+    """Is the storage full, by the text of an exception?"""
     return any(words in text for words in NO_ROOM)
 
 
 def is_no_access(text: str) -> bool:
-    """Do the words of an exception say that this user may not?"""
+    """Is the access denied, by the text of an exception?"""
     return any(words in text for words in NO_ACCESS)

@@ -151,7 +151,7 @@ SIGNS = (
         ),
     ),
 )
-"""In the order in which they are looked for: what says more comes first."""
+"""In the order of the search: the more specific sign comes first."""
 
 _CONDITION = re.compile(r"\[([A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
 _NOT_MADE = re.compile(r"(?:Mkdirs failed|Cannot) (?:to )?create (?:path )?([^\n]+?)(?: \(exists=|$)", re.MULTILINE)
@@ -197,7 +197,7 @@ def is_about(error: Exception, path: str) -> bool:
 
 
 def in_words(error: Exception) -> str:
-    """Return what an exception says in one line, without the lines of a log: they hold values of rows."""
+    """Return the text of an exception in one line, without lines of a log, which hold values of rows."""
     return _VALUES.sub(r"\1", first_line(error))
 
 
@@ -210,7 +210,7 @@ def long_name() -> InvalidSpecError:
 
 
 def unexplained(error: Exception, *, doing: str) -> BackfillError:
-    """Return what is left when neither source nor target knows an exception; only what may pass is worth another try."""
+    """Return the error for an exception that neither source nor target knows; only a passing one is worth another try."""
     words = f"{doing} failed: {in_words(error)}"
     match trouble_of(error):
         case Trouble.FULL:

@@ -97,7 +97,7 @@ def _copy(folder: Path, caches: Iterable[Path]) -> None:
 
 
 def _resolve(cache: str) -> str:
-    """Start Spark once in a process of its own, so that it fills `cache`; return what it said."""
+    """Start Spark once in a process of its own, so that it fills `cache`; return its output."""
     code = f"from backfill_spark.jvm.session import resolve_packages; resolve_packages({cache!r})"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=RESOLVE_END_S

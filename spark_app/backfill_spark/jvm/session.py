@@ -1,4 +1,4 @@
-"""The one place that makes a Spark session, and says what must be there for it."""
+"""The one place that makes a Spark session; it checks Java and Delta's jars first."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ NEVER_OTHERWISE = {
     # Delta hands a change feed over as values of Java's classes; the older ones move the days from 1582-10-05 to 14.
     "spark.sql.datetime.java8API.enabled": "true",
 }
-"""Above whatever a spec, an image or a cluster says."""
+"""These override a spec, an image and a cluster."""
 
 OF_A_SESSION = {
     "spark.sql.parquet.compression.codec": "zstd",
@@ -149,7 +149,7 @@ def tasks_for(cores: int) -> dict[str, str]:
 
 
 def settled(conf: Mapping[str, str]) -> dict[str, str]:
-    """Return what is said, with all that must be the same in each attempt as it must be."""
+    """Return the settings, with those that must be the same in each attempt."""
     return {**conf, **meaning.settings(conf), **NEVER_OTHERWISE}
 
 

@@ -1,7 +1,7 @@
-"""Threads that copy give way to the one that seals, where both share the cores of one machine.
+"""Threads that copy yield to the one that commits, where both share the cores of one machine.
 
-A seal needs about 80 ms of a core. Between two copying threads a core it waited as long again; the copy loses
-nothing, because a seal works a tenth of the time. On a cluster executors have machines of their own.
+A commit needs about 80 ms of a core. Between two copying threads a core it waited as long again; the copy loses
+nothing, because a commit takes a tenth of the time. On a cluster executors have machines of their own.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 class Workers:
-    """Runs what it is given, each on a thread that is free; those of the standard library hold up the end of a process."""
+    """Runs each task on a free thread. A thread pool of the standard library would delay the end of the process."""
 
     def __init__(self, most: int, name: str) -> None:
         """Start none before there is work."""

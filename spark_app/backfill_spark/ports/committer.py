@@ -1,4 +1,4 @@
-"""What commits to a target: the job's state, its fence, and its seals; a sink brings its own."""
+"""What commits to a target: the job's state, its fence and its rows; a sink brings its own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from backfill_core.protocol.work import StagedFile
 
 @dataclass(frozen=True, slots=True)
 class StoredState:
-    """What a target says about a job; `table_version` is -1 when there is no table."""
+    """A job's state in a target; `table_version` is -1 when there is no table."""
 
     text: str | None
     table_version: int
@@ -22,12 +22,12 @@ class StoredState:
     """Of every job that has a state in the table, this one too."""
 
     owner: str | None = None
-    """What the jobs said of themselves, as it is stored."""
+    """The claims of all jobs, as they are stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class SealedCommit:
-    """A durable seal."""
+    """A durable commit."""
 
     version: int
 

@@ -1,4 +1,4 @@
-"""What the driver asks of a sink: the promises that a folder below `sinks` keeps."""
+"""What a sink promises the driver; each folder below `sinks` has one."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Sink(Protocol):
         """Remove what one piece of work staged."""
 
     def remove_orphans(self, before_attempt: int) -> int:
-        """Remove what earlier attempts staged and never sealed."""
+        """Remove files that earlier attempts staged and never committed."""
 
     def at(self, version: int) -> DataFrame:
         """Return the rows as of a version; lazy."""

@@ -1,4 +1,4 @@
-"""What the driver asks of a source: the promises that a folder below `sources` keeps."""
+"""What a source promises the driver; each folder below `sources` has one."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Source(Protocol):
         """Fix the version that the snapshot is read from; None is the newest."""
 
     def kept_seconds(self) -> int:
-        """Return how long the source keeps what is not of its newest version."""
+        """Return how long the source keeps data and history of older versions."""
 
     def check_no_null_key(self, where: str | None = None) -> None:
         """Refuse null keys among the rows of the pinned version that pass a condition."""
@@ -67,7 +67,7 @@ class Source(Protocol):
         """Return the rows of ranges of the pinned version; lazy."""
 
     def read_segments(self, parts: Sequence[Sequence[FileRange]]) -> tuple[DataFrame, str]:
-        """Return the rows of several parts at once, and the name of a column that tells each row's part; lazy.
+        """Return the rows of several segments at once, and the name of a column with each row's segment; lazy.
 
         Each file is read once, and each part (0, 1, …) has exactly the rows that `read` gives of it alone.
         """

@@ -33,7 +33,7 @@ sixty-fourth of what it reads."""
 
 DOUBTFUL_MAX = 100
 NULL_HASH = 42
-"""What Spark's xxhash64 says of a null: its seed."""
+"""The hash of a null in Spark's xxhash64: its seed."""
 
 
 def quoted(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Rows counted by the Spark job that writes them: what a folder holds afterwards is no proof of what was written."""
+"""Rows counted by the Spark job that writes them, to compare with the rows that the folder holds afterwards."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 WAIT_S = 60
-"""Spark tells the count when the job has ended; an event that it dropped under load never comes."""
+"""Spark reports the count after the job; under load it may drop the event."""
 
 
 class CountedRows:

@@ -131,7 +131,7 @@ class Transform:
         except JAVA_ERRORS as error:
             known = self.explain_failure(error)
             if known is None:
-                return  # not a matter of values; the work itself finds it and says it
+                return  # not about values; the work itself will report it
             raise known from error
         for name, before, after in zip(first.columns, first.hashes, second.hashes, strict=True):
             if before != after:

@@ -1,4 +1,4 @@
-"""What a target must be before anything is written to it: pure checks of what the table and the spec say.
+"""Checks of a target before anything is written: pure functions of the table and the spec.
 
 A staged file is a plain Parquet file: nothing between Spark and the commit looks at its values. So whatever Delta
 would enforce, compute or convert while it writes is refused here, or guarded while rows are staged (`sink.stage`).
@@ -32,7 +32,7 @@ FIELDS = {
     ),
     "__COLLATIONS": ("a collation", "Use a target whose texts compare byte by byte."),
 }
-"""Metadata of a column that a seal cannot honour: what it is, and the hint."""
+"""Metadata of a column that a commit of plain files cannot honour: its name, and the hint."""
 
 ICEBERG = ("delta.enableIcebergCompatV1", "delta.enableIcebergCompatV2", "delta.enableIcebergCompatV3")
 CONSTRAINTS = "delta.constraints."
@@ -111,7 +111,7 @@ def check_partitions(what: str, schema: StructType, partitions: tuple[str, ...])
 
 
 def check_properties(what: str, properties: Mapping[str, str], *, upserts: bool) -> None:
-    """Refuse table properties that a seal cannot honour.
+    """Refuse table properties that a commit of plain files cannot honour.
 
     Args:
         what: Whose they are: the table's path, or the field of the spec.
@@ -139,7 +139,7 @@ def check_properties(what: str, properties: Mapping[str, str], *, upserts: bool)
 
 
 def check_table(table: TargetTable, *, upserts: bool) -> None:
-    """Refuse an existing table that a seal cannot honour.
+    """Refuse an existing table that a commit of plain files cannot honour.
 
     Raises:
         UnsupportedTargetFeatureError, TargetSchemaMismatchError: names the feature and the column.
@@ -159,7 +159,7 @@ def check_table(table: TargetTable, *, upserts: bool) -> None:
 
 
 def check_schema(wanted: StructType, table: StructType) -> None:
-    """Refuse a table that cannot hold what the transform yields, or cannot be without what it does not yield.
+    """Refuse a table that lacks a column of the transform, or needs one that the transform does not yield.
 
     Raises:
         TargetSchemaMismatchError: names the column.

@@ -1,4 +1,4 @@
-"""The seal: data files + state + transaction id in one Delta commit, made by Delta Kernel without a Spark job.
+"""A commit: data files + state + transaction id in one Delta commit, made by Delta Kernel without a Spark job.
 
 Beside `delta/log.py`, which only reads, this is the only file that touches Delta Kernel. The calls and their figures are measured: begin and footers
 12-20 ms, commit 38-55 ms, so a barrier costs about 100 ms while all cores copy.
@@ -46,12 +46,12 @@ OF_ANY_JOB = "backfill-"
 """How the application ids of all jobs begin; jobs that share a target are not foreign."""
 
 LOCAL_LOG_STORE = ("io.delta.kernel.logStore.file.impl", "io.delta.storage.LocalLogStore")
-"""Kernel's own choice for local files starts ten processes (chmod, readlink) for every file it writes: half of a seal."""
+"""Kernel's own choice for local files starts ten processes (chmod, readlink) for every file it writes: half of a commit's time."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """What `seal` wants back of a staged file."""
+    """A staged file, as `seal` needs it."""
 
     status: Any
     """Java `DataFileStatus` with statistics from the file's footer."""
@@ -336,7 +336,7 @@ class DeltaCommitter:
                 late.append((hook, error))
         if late:
             with self._lock:
-                # Where none ever succeeds the oldest are given up: a newer checkpoint says all that they would.
+                # If none ever succeeds the oldest are dropped: a newer checkpoint holds all of theirs.
                 self._hooks = [*(hook for hook, _ in late), *self._hooks][-HOOKS_MAX:]
             raise explain(late[0][1], self._path) from late[0][1]
 

@@ -1,4 +1,4 @@
-"""Why a target could not be looked at, made, written or committed to, in our words."""
+"""Errors of reading, making, writing and committing to a target."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ BEGIN_ANEW = "Start the job again: it begins anew, in a table of its own making.
 
 
 def explain_target(error: Exception, *, path: str, doing: str) -> BackfillError:
-    """Say why a step on the target failed: `the seal`, `the look at the target`; the source is not to blame."""
+    """Return the error of a step on the target, such as `the seal` or `the look at the target`."""
     known = _known(error, path=path, words=f"{doing} failed: {in_words(error)}")
     return known or TransientError(f"{doing} failed: {in_words(error)}")
 
 
 def explain_job(error: Exception, *, path: str) -> BackfillError | None:
-    """Say why a Spark job failed that reads or writes the target too; None where the target is not named."""
+    """Return the error of a Spark job that also uses the target; None where the exception does not name the target."""
     return _known(error, path=path, words=f"the target: {in_words(error)}") if is_about(error, path) else None
 
 
 def explain_making(error: Exception, *, path: str) -> BackfillError:
-    """Say why a target could not be made: what Delta refuses, the spec asked for."""
+    """Return the error of making a target; a refusal by Delta is an invalid spec."""
     words = f"the target {path} cannot be made: {in_words(error)}"
     odd = (
         "IllegalArgumentException",

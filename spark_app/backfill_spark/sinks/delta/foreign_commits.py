@@ -58,7 +58,7 @@ def foreign(version: int, lines: Iterable[str], app_id: str, friends: str | None
         app = str(action.get("txn", {}).get("appId", ""))
         if app and (app == app_id or (friends is not None and app.startswith(friends))):
             return None
-        # An OPTIMIZE says that its files change nothing.
+        # An OPTIMIZE marks its files as no change of data.
         moved = [action.get(kind, {}).get("dataChange") for kind in ("add", "remove")]
         changes = changes or any(moved) or "cdc" in action or "metaData" in action
         info = action.get("commitInfo", {})

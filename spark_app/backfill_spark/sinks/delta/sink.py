@@ -71,7 +71,7 @@ class DeltaSink:
         existing_rows: str = "Refuse",
         job_id: str,
     ) -> None:
-        """Take what the spec says of the target; nothing is read or written yet."""
+        """Take the target's part of the spec; nothing is read or written yet."""
         self._spark = spark
         self._jvm = java(spark)
         self.path = path.rstrip("/")
@@ -303,7 +303,7 @@ class DeltaSink:
         self._staging.discard_work(attempt, work_id)
 
     def remove_orphans(self, before_attempt: int) -> int:
-        """Remove what earlier attempts staged and never sealed; return how many folders went."""
+        """Remove files that earlier attempts staged and never committed; return how many folders went."""
         return self._staging.remove_orphans(before_attempt, lambda: named_files(self._spark, self.path))
 
     # ------------------------------------------------------------------ merging

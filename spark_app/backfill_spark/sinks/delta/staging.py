@@ -77,7 +77,7 @@ class StagingFolder:
         return sorted(found)
 
     def check(self, files: Sequence[StagedFile]) -> None:
-        """Refuse to go on with files that are gone, or are not what was staged.
+        """Refuse staged files that are gone or changed.
 
         A seal waits for this. Hadoop lists a local disk in 5 ms a file, so there each file is asked for; elsewhere one listing
         of each piece of work costs less.
@@ -95,7 +95,7 @@ class StagingFolder:
                 sizes |= self._sizes(folder)
         gone = [file.path for file in files if sizes.get(file.path) != file.size_bytes]
         if not self._is_local:
-            # Not every file system says in a listing's words what it lists (viewfs): nothing is gone before it was asked for.
+            # The text of a listing differs between file systems (viewfs), so each missing file is checked by itself.
             gone = [file.path for file in files if file.path in gone and self._size(file.path) != file.size_bytes]
         if gone:
             raise StagedFilesGoneError(
@@ -128,7 +128,7 @@ class StagingFolder:
         self._fs.delete(self._path(self.of_work(attempt, work_id)), True)
 
     def remove_orphans(self, before_attempt: int, named_files: Callable[[], tuple[DataFrame, DataFrame]]) -> int:
-        """Remove what earlier attempts staged and never sealed; return how many folders went.
+        """Remove files that earlier attempts staged and never committed; return how many folders went.
 
         A folder with any file that the table's current state names (as data, or as removed and not yet
         vacuumed) stays whole: work is sealed whole, or part by part where its parts have folders of their own.

@@ -1,4 +1,4 @@
-"""What a target table says of itself, read from its newest version without a Spark job."""
+"""Schema, partitions, properties and features of a target, from its newest version, without a Spark job."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TargetTable:
-    """What the newest version of a target says of itself."""
+    """The newest version of a target."""
 
     path: str
     schema: StructType

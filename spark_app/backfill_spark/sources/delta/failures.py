@@ -1,4 +1,4 @@
-"""Why a source could not be looked at, or a Spark job on it failed, in our words."""
+"""Errors of reading a source, and of Spark jobs on it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ VERSION_GONE = re.compile(
 
 
 def explain_look(error: Exception, *, path: str) -> BackfillError:
-    """Say why a source could not be opened or looked at; the target is not to blame."""
+    """Return the error of opening or reading a source."""
     words = f"the source {path} cannot be read: {in_words(error)}"
     match trouble_of(error):
         case Trouble.NO_TABLE:
@@ -46,13 +46,13 @@ def explain_look(error: Exception, *, path: str) -> BackfillError:
 
 
 def explain_version(error: Exception, *, path: str, version: int, newest: int) -> BackfillError:
-    """Say why a version of a source that is there could not be opened."""
+    """Return the error of opening one version of an existing source."""
     if version < newest and VERSION_GONE.search(whole_text(error)) and trouble_of(error) != Trouble.DENIED:
         return SnapshotExpiredError(
             f"version {version} of {path} cannot be read any more: {in_words(error)}",
             hint="Its log was cleaned: start a new job from a newer version.",
         )
-    # What is not known to be gone may be there again in a moment: expired is for ever.
+    # Expired is final, so it needs proof: the file may be readable again in a moment.
     found = explain_look(error, path=path)
     return type(found)(f"version {version}: {found.message}", hint=found.hint)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 LABEL = "__backfill_part"
-"""Name of the column that tells a row's part, if the source has none of that name."""
+"""Name of the column with a row's segment, if the source has none of that name."""
 
 
 def residue(frame: DataFrame, key: tuple[str, ...], of: int) -> Column:
