@@ -1,8 +1,9 @@
 """The objects of one attempt, as plain dictionaries: ConfigMap, Secret, Service, driver pod. Values in, values out.
 
-    launch        what a builder needs to know       names        what things are called
-    spark_conf    Spark's properties                 resources    from container resources to heaps and cores
-    template      pod templates, merged and refused  config_map, secret, service, driver_pod
+    attempt       the input of the builders          names            names and labels
+    spark_conf    Spark's properties                 container_sizes  from container resources to heap and cores
+    template      merging of pod templates           rules            what a spec may request
+    config_map, secret, service, driver_pod
 
-Not allowed inside: the API client, a clock, chance, files. The same launch gives the same objects, so a repeated try is one.
+Not allowed here: the API client, a clock, randomness, files. The same launch gives the same objects.
 """

@@ -1,4 +1,4 @@
-"""What the builders need to know, and how they refuse."""
+"""The input of the builders, and their refusal."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from backfill_operator.manifests.rules.limits import Limits
 
 
 class ManifestRefusedError(Exception):
-    """The spec asks for an object that the operator does not make; treated like a refusal of the API server."""
+    """The spec requests something that is not allowed or not possible; treated like a refusal of the API server."""
 
     def __init__(self, path: str, message: str, *, hint: str) -> None:
-        """Keep the parts: the path is that of the spec's field."""
+        """Keep the path of the spec's field, the message and the hint."""
         super().__init__(f"{path}: {message}; {hint}")
         self.path = path
         self.message = message
@@ -23,31 +23,31 @@ class ManifestRefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """What the chart says about every driver."""
+    """The settings of this installation for every driver."""
 
     image: str
-    """Used where a spec names none."""
+    """Image of drivers whose spec names none."""
 
     service_account: str = "backfill-spark"
-    """Of drivers whose spec names none."""
+    """Service account of drivers whose spec names none."""
 
     master: str = "k8s://https://kubernetes.default.svc"
     """The API server as a driver reaches it."""
 
     image_pull_secrets: tuple[str, ...] = ()
     labels: dict[str, str] = field(default_factory=dict)
-    """On every object, below what the operator sets."""
+    """On every object; the operator's own labels take precedence."""
 
     encrypt: bool = False
-    """Are rows encrypted between pods, and where they spill?"""
+    """Are rows encrypted between pods and in spill files?"""
 
     limits: Limits = field(default_factory=Limits)
-    """What a spec may ask for."""
+    """What a spec may request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One attempt that is to be launched."""
+    """An attempt to launch."""
 
     namespace: str
     name: str
@@ -59,7 +59,7 @@ class Launch:
     spec: BackfillSpec
     installation: Installation
     paused: Literal["History", "All"] | None = None
-    """Controls to start with: spec and override together."""
+    """Initial pause: spec and override combined."""
 
     rows_per_second: int | None = None
 
@@ -70,6 +70,6 @@ class Launch:
 
     @property
     def local(self) -> bool:
-        """Does the driver do all the work itself? A plan always does."""
+        """Does the driver work without executors? A plan always does."""
         executor = self.spec.executor
         return self.kind == "Plan" or (executor.instances == 0 and executor.dynamic is None)

@@ -1,4 +1,4 @@
-"""What a driver reads at its start: the Backfill, Spark's properties, and the template of its executors."""
+"""The ConfigMap that a driver reads at its start: the Backfill, Spark's properties, and the executor template."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from backfill_operator.manifests.names import CONF_KEY, EXECUTOR_KEY, SPEC_KEY, 
 from backfill_operator.manifests.spark_conf import properties, properties_text
 
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-"""libyaml's where it is there: ten times as fast, and a launch waits for it."""
+"""libyaml's dumper where it is installed: ten times as fast, and a launch waits for it."""
 
 
 def config_map(launch: Launch) -> dict[str, Any]:
-    """Return the ConfigMap; a repeated launch brings it up to date, because no driver has read it yet."""
+    """Return the ConfigMap; a repeated launch replaces it, because no driver has read it yet."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -31,9 +31,9 @@ def config_map(launch: Launch) -> dict[str, Any]:
 
 
 def backfill_document(launch: Launch) -> dict[str, Any]:
-    """Return the Backfill as its driver reads it: with the controls that are in force now, override included."""
+    """Return the Backfill for its driver, with the controls in force now, override included."""
     spec = launch.spec.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True)
-    # The operator has made the pods from these already; a driver needs to know nothing of them but the conf.
+    # The operator has used these for the pods; of them a driver needs only the conf.
     for name in ("spark", "driver", "executor", "throttle", "desiredState", "pause", "suspend"):
         spec.pop(name, None)
     if launch.spec.spark.conf:

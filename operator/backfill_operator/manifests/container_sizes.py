@@ -1,4 +1,4 @@
-"""From a container's resources, as Kubernetes says them, to heaps and cores, as Spark does."""
+"""Converts a container's resources, as Kubernetes writes them, into heap and cores for Spark."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _FACTORS: Final = {"": Decimal(1), "m": Decimal("0.001"), "k": Decimal(1000)} | 
 }
 
 MEMORY_MIB_MIN: Final = 768
-"""Below this no JVM of ours comes up: 450 MiB is the least heap that Spark takes, and it is not all."""
+"""The least memory with which Spark starts: 450 MiB of heap, and the memory beside it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How large a container is."""
+    """Memory and CPU of a container."""
 
     heap_mib: int
     overhead_mib: int
-    """What the JVM and Python need beside the heap."""
+    """Memory for the JVM and Python beside the heap."""
 
     cores: int
     cpu_request: str
@@ -41,14 +41,14 @@ class Size:
 
 
 def quantity(text: object, path: str) -> Decimal:
-    """Return what a Kubernetes quantity stands for.
+    """Return the value of a Kubernetes quantity.
 
     Raises:
-        ManifestRefusedError: it is none.
+        ManifestRefusedError: it is not a quantity.
     """
     match = _QUANTITY.fullmatch(str(text))
     if match is None or isinstance(text, bool):
-        raise ManifestRefusedError(path, f"is no quantity (got {text!r})"[:200], hint="write it as 500m, 2 or 2Gi")
+        raise ManifestRefusedError(path, f"is not a quantity (got {text!r})"[:200], hint="write it as 500m, 2 or 2Gi")
     suffix = match[2] or ""
     factor = Decimal(10) ** int(suffix[1:]) if suffix[1:].isdigit() else _FACTORS[suffix]
     return Decimal(match[1]) * factor
@@ -60,14 +60,14 @@ def size(resources: Mapping[str, Any], path: str, *, beside_mib: int, beside_per
     Args:
         resources: `requests` and `limits`.
         path: Of the field, for refusals.
-        beside_mib: At least so much memory is left beside the heap.
-        beside_per_cent: And at least so much of the whole.
+        beside_mib: Least memory beside the heap, in MiB.
+        beside_per_cent: Least memory beside the heap, in per cent of the whole.
 
     Raises:
         ManifestRefusedError: a quantity cannot be read, or the memory is too small.
     """
     requests, limits = _part(resources, "requests", path), _part(resources, "limits", path)
-    # The limit kills, so the limit is what the heap must fit into.
+    # A container is killed at its limit, so the heap must fit into the limit.
     memory = limits.get("memory", requests.get("memory", "2Gi"))
     which = f"{path}.{'limits' if 'memory' in limits else 'requests'}.memory"
     memory_mib = int(quantity(memory, which) / MIB)
@@ -82,7 +82,7 @@ def size(resources: Mapping[str, Any], path: str, *, beside_mib: int, beside_per
 
 
 def with_defaults(resources: Mapping[str, Any], default: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """Return resources in which what was not said is as by default; a given limit is not exceeded by a default request."""
+    """Return the resources with defaults for missing values; a default request never exceeds a given limit."""
     if not resources:
         return {name: dict(part) for name, part in default.items()}
     made = {name: value for name, value in resources.items() if name not in ("requests", "limits")}

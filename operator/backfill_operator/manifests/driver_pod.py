@@ -1,8 +1,8 @@
 """The driver pod, and the template from which Spark makes executor pods.
 
-Three layers, the upper wins: defaults, the spec's template as far as `pod_rules` lets it speak, what must be. All pods meet
-the restricted Pod Security standard, whatever the template says: not root, no privilege, no capability, the runtime's own
-seccomp profile, a read-only root file system with scratch space beside it.
+Three layers, later ones take precedence: defaults, the spec's template within the limits of `pod_rules`, required values.
+All pods meet the restricted Pod Security standard with any template: not root, no privileges, no capabilities, the
+runtime's seccomp profile, a read-only root file system with scratch volumes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from backfill_operator.manifests.spark_conf import cores
 from backfill_operator.manifests.template import merge
 
 USER: Final = 185
-"""The user that Spark's own images have; any other may be set by the template."""
+"""The user of Spark's own images; a template may set another one."""
 
 PROBE_PERIOD_S: Final = 2
 SIDECAR: Final = {
@@ -66,32 +66,32 @@ def driver_pod(launch: Launch) -> dict[str, Any]:
     Raises:
         ManifestRefusedError: the spec's template or resources cannot be used.
     """
-    return _pod(launch, "spec.driver.template", launch.spec.driver.template, DRIVER_CONTAINER, _driver_musts)
+    return _pod(launch, "spec.driver.template", launch.spec.driver.template, DRIVER_CONTAINER, _driver_required)
 
 
 def executor_template(launch: Launch) -> dict[str, Any]:
-    """Return the pod that Spark completes for each executor: name, image, owner and address are its own to set.
+    """Return the pod template for executors; Spark sets name, image, owner and address of each.
 
     Raises:
         ManifestRefusedError: the spec's template or resources cannot be used.
     """
-    return _pod(launch, "spec.executor.template", launch.spec.executor.template, EXECUTOR_CONTAINER, _executor_musts)
+    return _pod(launch, "spec.executor.template", launch.spec.executor.template, EXECUTOR_CONTAINER, _executor_required)
 
 
 def _pod(
-    launch: Launch, path: str, template: dict[str, Any], container: str, musts: Callable[[Launch], dict[str, Any]]
+    launch: Launch, path: str, template: dict[str, Any], container: str, required: Callable[[Launch], dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return what a template makes of our defaults, and what must be so whatever it says; the template is checked first."""
+    """Check the template, merge it over the defaults, and set the required values."""
     check_template(template, path, container, launch.installation)
     check_image(launch.image, "spec.spark.image", launch.installation)
     check_lasting(launch, template, container)
     given = {"metadata": template.get("metadata"), "spec": template.get("spec")}
-    pod: dict[str, Any] = merge(merge(_defaults(container), given), musts(launch))
+    pod: dict[str, Any] = merge(merge(_defaults(container), given), required(launch))
     return _restricted({"apiVersion": "v1", "kind": "Pod"} | pod)
 
 
 def _restricted(pod: dict[str, Any]) -> dict[str, Any]:
-    """Give a template's further containers what the restricted standard wants of each, whatever they say."""
+    """Set what the restricted standard requires of a template's additional containers."""
     spec = pod["spec"]
     for kind in ("initContainers", "containers"):
         if kind in spec:
@@ -111,18 +111,18 @@ def _defaults(container: str) -> dict[str, Any]:
     }
 
 
-# ------------------------------------------------------------------ what must be
-def _driver_musts(launch: Launch) -> dict[str, Any]:
+# ------------------------------------------------------------------ required values
+def _driver_required(launch: Launch) -> dict[str, Any]:
     account = launch.spec.driver.service_account_name or launch.installation.service_account
     check_account(account, "spec.driver.serviceAccountName", launch.installation)
     return {
         "metadata": metadata(launch, "driver"),
         "spec": {
-            **_pod_musts(launch),
+            **_pod_required(launch),
             "serviceAccountName": account,
-            # A driver without executors never calls the API server. The account stays: clouds give access to stores by its name.
+            # A driver without executors never calls the API server. Clouds grant access to stores by the account's name.
             "automountServiceAccountToken": not launch.local,
-            # A SIGTERM stops the driver at a barrier; so long it may take.
+            # A SIGTERM stops the driver at a barrier, which may take this long.
             "terminationGracePeriodSeconds": launch.spec.drain_timeout_seconds,
             "containers": [_driver_container(launch)],
             "volumes": [
@@ -135,7 +135,7 @@ def _driver_musts(launch: Launch) -> dict[str, Any]:
     }
 
 
-def _pod_musts(launch: Launch) -> dict[str, Any]:
+def _pod_required(launch: Launch) -> dict[str, Any]:
     made: dict[str, Any] = {
         "restartPolicy": "Never",
         "enableServiceLinks": False,
@@ -146,7 +146,7 @@ def _pod_musts(launch: Launch) -> dict[str, Any]:
     return made
 
 
-def _container_musts(launch: Launch) -> dict[str, Any]:
+def _container_required(launch: Launch) -> dict[str, Any]:
     return {
         "image": launch.image,
         "imagePullPolicy": launch.spec.spark.image_pull_policy,
@@ -165,7 +165,7 @@ def _driver_container(launch: Launch) -> dict[str, Any]:
     resources = with_defaults(launch.spec.driver.resources, DRIVER_DEFAULT, "spec.driver.resources")
     made = {
         "name": DRIVER_CONTAINER,
-        **_container_musts(launch),
+        **_container_required(launch),
         # Arguments, not a command: the image's entry point reaps Spark's children.
         "args": ["python", "-m", "backfill_spark", "-f", SPEC_FILE],
         "env": [POD_ADDRESS, *({"name": name, "value": value} for name, value in _environment(launch).items())],
@@ -176,7 +176,7 @@ def _driver_container(launch: Launch) -> dict[str, Any]:
             {"name": "control", "containerPort": CONTROL_PORT, "protocol": "TCP"},
         ],
         "terminationMessagePath": TERMINATION_LOG,
-        # A driver that dies without a last word is explained by the end of its log.
+        # Without a termination message, the end of the log explains the failure.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
             {"name": name, "mountPath": path, "readOnly": name in ("backfill-spec", "backfill-control")}
@@ -199,16 +199,16 @@ def _environment(launch: Launch) -> dict[str, str]:
         # Not SPARK_CONF_DIR: a folder with files on the class path keeps Java from using the image's class archive.
         "PYSPARK_SUBMIT_ARGS": f"--properties-file {SPEC_DIR}/{CONF_KEY} pyspark-shell",
         "SPARK_LOCAL_DIRS": f"{SCRATCH_DIR}/spark",
-        # The home of a user that is in no file of the image would be the root folder, which is read-only.
+        # A user without an entry in the image has the root folder as home, which is read-only.
         "HOME": SCRATCH_DIR,
-        # A volume may be mounted in the folder where Python starts, and must not be taken for a package.
+        # A volume in Python's start folder must not be imported as a package.
         "PYTHONSAFEPATH": "1",
     }
     return made | ({env.MODE: "plan"} if launch.kind == "Plan" else {})
 
 
 def _probes(launch: Launch) -> dict[str, Any]:
-    """Return probes that never act before the operator does: it knows why a driver is late, a kubelet does not."""
+    """Return probes that are slower than the operator, because it knows why a driver is late and a kubelet does not."""
 
     def get(path: str) -> dict[str, Any]:
         return {"httpGet": {"path": path, "port": "control", "scheme": "HTTPS"}, "timeoutSeconds": 5}
@@ -221,16 +221,16 @@ def _probes(launch: Launch) -> dict[str, Any]:
     }
 
 
-def _executor_musts(launch: Launch) -> dict[str, Any]:
+def _executor_required(launch: Launch) -> dict[str, Any]:
     check_resources(launch.spec.executor.resources, "spec.executor.resources")
     resources = with_defaults(launch.spec.executor.resources, EXECUTOR_DEFAULT, "spec.executor.resources")
     container = {
         "name": EXECUTOR_CONTAINER,
-        **_container_musts(launch),
+        **_container_required(launch),
         "resources": resources,
         "env": [
             {"name": "HOME", "value": SCRATCH_DIR},
-            # Spark reads the secret's file only where it knows that it is on Kubernetes, and tells executors that too late.
+            # Spark reads the secret's file only with a Kubernetes master, and executors learn the master too late.
             {"name": "JAVA_TOOL_OPTIONS", "value": f"-Dspark.master={launch.installation.master}"},
         ],
         "volumeMounts": [
@@ -247,7 +247,7 @@ def _executor_musts(launch: Launch) -> dict[str, Any]:
     return {
         "metadata": {"labels": labels(launch, "executor")},
         "spec": {
-            **_pod_musts(launch),
+            **_pod_required(launch),
             # Executors talk to their driver, never to the API server.
             "automountServiceAccountToken": False,
             "containers": [container],

@@ -1,4 +1,4 @@
-"""What the objects of an attempt are called, and the labels by which they are found."""
+"""The names of an attempt's objects, and the labels that select them."""
 
 from __future__ import annotations
 
@@ -45,28 +45,28 @@ def object_name(launch: Launch) -> str:
 
 
 def service_host(launch: Launch) -> str:
-    """Return the name by which executors and the operator reach the driver."""
+    """Return the DNS name under which executors reach the driver."""
     return f"{object_name(launch)}.{launch.namespace}.svc"
 
 
 def executor_prefix(launch: Launch) -> str:
-    """Return what executor pods' names begin with."""
+    """Return the prefix of executor pods' names."""
     return f"{base_name(launch.name)}-{launch.attempt}"
 
 
 def application_id(launch: Launch) -> str:
-    """Return Spark's id of the attempt: a label value, and another one for a Backfill made again under the same name."""
+    """Return Spark's id of the attempt; a valid label value, and different for a recreated Backfill of the same name."""
     digest = hashlib.sha256(launch.uid.encode(errors="replace")).hexdigest()[:12]
     return f"backfill-{digest}-{launch.attempt}"
 
 
 def identity(launch: Launch) -> dict[str, str]:
-    """Return the labels that select the objects of this attempt and nothing else."""
+    """Return the labels that select the objects of this attempt only."""
     return {BACKFILL_LABEL: base_name(launch.name), UID_LABEL: launch.uid, ATTEMPT_LABEL: str(launch.attempt)}
 
 
 def labels(launch: Launch, role: Role | None = None) -> dict[str, str]:
-    """Return the labels of an object; those of a pod say its role too."""
+    """Return the labels of an object; a pod's labels include its role."""
     made = {
         **launch.installation.labels,
         "app.kubernetes.io/name": "backfill",
@@ -86,7 +86,7 @@ def labels(launch: Launch, role: Role | None = None) -> dict[str, str]:
 
 
 def metadata(launch: Launch, role: Role | None = None) -> dict[str, Any]:
-    """Return the metadata of an object that goes when the Backfill goes."""
+    """Return the metadata of an object that is deleted with its Backfill."""
     return {
         "name": object_name(launch),
         "namespace": launch.namespace,

@@ -1,4 +1,4 @@
-"""What lets only the operator command one attempt's driver; and what its executors know it by."""
+"""The Secret of an attempt: it authorizes the operator to command the driver, and authenticates the executors."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ PRIVATE_KEY: Final = "tls.key"
 TOKEN_KEY: Final = "token"  # noqa: S105 - the name of an entry
 RPC_SECRET_KEY: Final = "rpc-secret"  # noqa: S105 - the name of an entry
 RPC_SECRET_FILE: Final = f"{CONTROL_DIR}/{RPC_SECRET_KEY}"
-"""The same path in the driver and in executors, because Spark has one setting for the first word that they exchange."""
+"""The same path in the driver and in executors, because Spark has one setting for both."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A driver's certificate with its key, the token that commands it, and Spark's secret; made once for each attempt."""
+    """A driver's certificate with its key, the token for commands, and Spark's secret; created once for each attempt."""
 
     certificate_pem: str
     key_pem: str
@@ -47,7 +47,7 @@ def secret(launch: Launch, identity: Identity) -> dict[str, Any]:
 
 
 def token_of(there: Mapping[str, Any]) -> str | None:
-    """Return the token that a Secret holds; None: it holds none that could be ours."""
+    """Return the token in a Secret; None: it has no valid one."""
     try:
         return base64.b64decode(there["data"][TOKEN_KEY], validate=True).decode("ascii")
     except (KeyError, TypeError, ValueError, binascii.Error):

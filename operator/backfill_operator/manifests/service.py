@@ -1,4 +1,4 @@
-"""The name under which executors and the operator find the driver."""
+"""The Service under whose name executors find the driver."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from backfill_operator.manifests.names import BLOCK_MANAGER_PORT, CONTROL_PORT, 
 
 
 def service(launch: Launch) -> dict[str, Any]:
-    """Return the headless Service: it answers before the driver is ready, because executors are part of getting ready."""
+    """Return the headless Service; it resolves before the driver is ready, because the driver needs executors for that."""
     ports = {"driver": DRIVER_PORT, "blockmanager": BLOCK_MANAGER_PORT, "control": CONTROL_PORT}
     return {
         "apiVersion": "v1",

@@ -1,4 +1,4 @@
-"""Spark's properties for one attempt: defaults from the resources, above them the spec's conf, above it what must be."""
+"""Spark's properties for one attempt: defaults from the resources, then the spec's conf, then required values."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from backfill_operator.manifests.secret import RPC_SECRET_FILE
 
 INSTANCES_DEFAULT = 1
 CORES_MAX = 512
-"""Shuffles and Delta's own small jobs are cut by the number of cores; finer than this they only cost."""
+"""Shuffles and Delta's small jobs have one partition a core; beyond this, more partitions only cost time."""
 
 FIRST_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
-"""A driver with executors plans and seals, it moves no rows: code compiled to the utmost costs it more than it saves (ADR 0019).
-The cache: Java takes a driver that has the first compiler only for a small program, and what Spark fills is swept all the time."""
+"""A driver with executors plans and commits and moves no rows, so the optimizing compiler costs more than it saves (ADR 0019).
+With the first compiler alone, Java's default code cache is too small for Spark and is swept all the time."""
 
 PYTHON_MIB = 640
 """The driver's own Python beside its JVM."""
@@ -41,7 +41,7 @@ def driver_size(launch: Launch) -> Size:
 
 
 def executor_size(launch: Launch) -> Size:
-    """Return an executor's heap and cores; what is beside the heap is Spark's own default."""
+    """Return an executor's heap and cores; the memory beside the heap is Spark's default."""
     path = "spec.executor.resources"
     given = with_defaults(launch.spec.executor.resources, EXECUTOR_DEFAULT, path)
     return size(given, path, beside_mib=384, beside_per_cent=10)
@@ -60,14 +60,14 @@ def properties(launch: Launch) -> dict[str, str]:
     """Return every property that the driver's session starts with.
 
     Raises:
-        ManifestRefusedError: the spec's conf holds what it may not, or its resources cannot be used.
+        ManifestRefusedError: the spec's conf has a setting that is not allowed, or its resources cannot be used.
     """
     check_conf(launch.spec.spark.conf, launch.installation.limits.conf)
-    return {**_defaults(launch), **launch.spec.spark.conf, **_musts(launch)}
+    return {**_defaults(launch), **launch.spec.spark.conf, **_required(launch)}
 
 
 def properties_text(values: Mapping[str, str]) -> str:
-    """Return properties in the form of Java's `Properties`, sorted: the same ones are the same text."""
+    """Return the properties as text for Java's `Properties`, sorted, so that equal properties give equal text."""
     return "".join(f"{_escaped(name, ' =:#!')}={_escaped(values[name], '')}\n" for name in sorted(values))
 
 
@@ -79,15 +79,15 @@ def _defaults(launch: Launch) -> dict[str, str]:
     executor = executor_size(launch)
     made |= {
         "spark.driver.defaultJavaOptions": FIRST_COMPILER,
-        # Spark would wait for most executors before it does anything; there is much to read and check that needs none.
+        # By default Spark waits for most executors, but reading and checking metadata needs none.
         "spark.scheduler.minRegisteredResourcesRatio": "0",
         "spark.executor.memory": f"{executor.heap_mib}m",
         "spark.executor.memoryOverhead": f"{executor.overhead_mib}m",
         "spark.executor.cores": str(executor.cores),
         "spark.kubernetes.executor.request.cores": executor.cpu_request,
-        # Executors need no files of the driver's; one object less to make for each attempt.
+        # Executors need no files of the driver, so each attempt has one object less.
         "spark.kubernetes.executor.disableConfigMap": "true",
-        # Else Spark looks for claims and Services of its own to delete: its account has rights over pods alone.
+        # Otherwise Spark would delete claims and Services, and its account has rights for pods only.
         "spark.kubernetes.driver.ownPersistentVolumeClaim": "false",
         "spark.kubernetes.driver.service.deleteOnTermination": "false",
     }
@@ -96,7 +96,7 @@ def _defaults(launch: Launch) -> dict[str, str]:
     return made
 
 
-def _musts(launch: Launch) -> dict[str, str]:
+def _required(launch: Launch) -> dict[str, str]:
     made = {
         "spark.app.id": application_id(launch),
         "spark.submit.deployMode": "client",
@@ -130,7 +130,7 @@ def _musts(launch: Launch) -> dict[str, str]:
     made |= {
         f"spark.kubernetes.executor.label.{name}": value
         for name, value in labels(launch, "executor").items()
-        if not name.startswith("spark-")  # those are Spark's own, it refuses to be told
+        if not name.startswith("spark-")  # Spark sets these itself and refuses other values
     }
     if launch.installation.encrypt:
         made |= {

@@ -1,7 +1,7 @@
-"""Pod templates: a user's, merged over defaults and under what must be; what it may say stands in `pod_rules`.
+"""Merges a user's pod template over defaults and under required values; `pod_rules` says what it may contain.
 
-Merged as Kubernetes merges: mappings by key, lists of named things (containers, volumes, env …) by name, mounts by path;
-other lists are appended when they are of the kind that collects (tolerations), else the template's takes the place.
+The merge follows Kubernetes: mappings by key, lists of named items (containers, volumes, env …) by name, mounts by path.
+Other lists are appended if they collect items (tolerations); else the template's list replaces the default.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DEPTH_MAX: Final = 32
 
 
 def merge(below: Any, above: Any, *, key: str = "", depth: int = 0) -> Any:
-    """Return `above` laid over `below`; neither is changed. None above leaves what is below."""
+    """Return `above` merged over `below`; neither is changed. None above keeps the value below."""
     if above is None:
         return deepcopy(below)
     if depth > DEPTH_MAX:

@@ -1,1 +1,1 @@
-"""What a spec may ask of pods and Spark; what is not listed is refused."""
+"""Rules for what a spec may request of a pod: template fields, images, volumes, variables, Spark settings, targets."""

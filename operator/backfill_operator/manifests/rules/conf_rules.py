@@ -1,7 +1,7 @@
-"""Which Spark settings a spec may hold on a cluster: what concerns speed, memory and stores.
+"""The Spark settings that a spec may have on a cluster: those for speed, memory and stores.
 
-Not what loads code, runs commands, makes pods or chooses identities. Where Spark grows a new setting, it is not allowed
-until the administrator allows it.
+Settings that load code, run commands, create pods or choose identities are refused. A new setting of Spark is refused
+until an administrator allows it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ALLOWED: Final = (
     "spark.dynamicAllocation.shuffleTracking.timeout", "spark.dynamicAllocation.executorAllocationRatio",
     "spark.kubernetes.allocation.batch.*", "spark.kubernetes.executor.request.cores", "spark.kubernetes.executor.limit.cores",
 )  # fmt: skip
-"""What a spec may set, unless `EXCEPT` or `CODE` say otherwise."""
+"""Settings that a spec may have, except those of `EXCEPT` and `CODE`."""
 
 EXCEPT: Final = (
     "spark.sql.catalog.*", "spark.sql.catalogImplementation", "spark.sql.defaultCatalog", "spark.sql.extensions*", "spark.sql.hive.*",
@@ -40,7 +40,7 @@ EXCEPT: Final = (
     "spark.storage.decommission.*", "spark.storage.replication.*", "spark.scheduler.allocation.*", "spark.io.compression.codec", "spark.shuffle.mapStatus.compression.codec",
     "spark.hadoop.fs.defaultFS", "spark.hadoop.fs.AbstractFileSystem.*", "spark.hadoop.fs.permissions.*", "spark.hadoop.fs.file.*",
 )  # fmt: skip
-"""What would load code, answer for the data itself, or reach the machine."""
+"""Settings that would load code, change the data, or reach the machine."""
 
 CODE: Final = frozenset({
     "binding", "bindings", "class", "classes", "classpath", "command", "commands", "extensions", "factory", "impl", "interceptors",
@@ -53,14 +53,14 @@ _WORDS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
 def check_conf(conf: Mapping[str, str], allowed: tuple[str, ...]) -> None:
-    """Refuse the first setting that a spec may not hold.
+    """Refuse the first setting that is not allowed.
 
     Args:
-        conf: Of the spec.
-        allowed: Names and beginnings of names that the administrator allows beyond ours.
+        conf: The spec's settings.
+        allowed: Further names and prefixes that the administrator allows.
 
     Raises:
-        ManifestRefusedError: with the path of the setting, and what would allow it.
+        ManifestRefusedError: with the path of the setting; the hint says what would allow it.
     """
     for name, value in conf.items():
         path = f'spec.spark.conf["{name[:200]}"]'
@@ -68,12 +68,12 @@ def check_conf(conf: Mapping[str, str], allowed: tuple[str, ...]) -> None:
             hint = f"remove it, {ask_for('ALLOWED_CONF', 'its name')}"
             raise ManifestRefusedError(path, "is a setting that is not allowed", hint=hint)
         if "${" in value:
-            # Spark and Hadoop put variables of the process there, which may be credentials.
+            # Spark and Hadoop replace it by a variable of the process, which may be a credential.
             raise ManifestRefusedError(path, "refers to a variable with ${", hint="write the value itself")
 
 
 def harmless(name: str) -> bool:
-    """May everybody set it?"""
+    """May every user set it?"""
     if not named(name, ALLOWED) or named(name, EXCEPT):
         return False
     return CODE.isdisjoint(word.lower() for word in _WORDS.findall(name))

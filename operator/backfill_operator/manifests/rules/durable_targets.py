@@ -1,4 +1,4 @@
-"""A target must outlive the pods that fill it: a folder of a pod's own goes with the pod, and `Complete` would be said of nothing."""
+"""Refuses a target that would be deleted with the pod that fills it, so that `Complete` always means a table exists."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from backfill_operator.manifests.names import SCRATCH_DIR, TEMPORARY_DIR
 from backfill_operator.manifests.rules.shapes import entries, mapping
 
 OWN: Final = (SCRATCH_DIR, TEMPORARY_DIR, "/dev")
-"""Where every pod may write: its scratch volumes, and the shared memory that each container has."""
+"""Folders in which every pod may write: its scratch volumes, and each container's shared memory."""
 
 FLEETING: Final = frozenset({"configMap", "downwardAPI", "emptyDir", "ephemeral", "image", "projected", "secret"})
-"""Volumes that are made for one pod."""
+"""Types of volumes that are deleted with their pod."""
 
 
 def check_lasting(launch: Launch, template: Mapping[str, Any], container: str) -> None:
-    """Refuse a target in a folder that goes with the pods of a template; what else may be there is not known here.
+    """Refuse a target in a folder that is deleted with the pod; other folders cannot be checked here.
 
     Args:
         launch: The attempt.
-        template: Of the pod, checked.
+        template: The pod template; its fields are checked already.
         container: Name of our container in it.
 
     Raises:
@@ -50,7 +50,7 @@ def _check_path(field: str, path: str, template: Mapping[str, Any], container: s
 
 
 def _mounts(template: Mapping[str, Any], container: str) -> dict[str, str]:
-    """Return the type of volume at each path at which our container has one."""
+    """Return the type of volume at each mount path of our container."""
     spec = mapping(template, "spec", "template")
     types = {
         one["name"]: next((kind for kind in one if kind != "name" and one[kind] is not None), "emptyDir")

@@ -1,7 +1,7 @@
-"""Which variables a template may set: a variable can be code, for the loader, for Java, for Python, for a shell.
+"""The variables that a template may set; a variable can be code for the loader, Java, Python or a shell.
 
-Allowed are names that the administrator lists. Some cannot be allowed: they would run code inside our process, or
-take the place of what the operator sets.
+Names that the administrator lists are allowed. Some names cannot be allowed: they would run code inside our process, or
+replace values that the operator sets.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SOURCES: Final = frozenset({"secretKeyRef", "configMapKeyRef", "fieldRef", "reso
 
 
 def check_env(env: Iterable[Mapping[str, Any]], path: str, limits: Limits) -> None:
-    """Refuse a variable that is not allowed, and a secret that stands in the spec itself.
+    """Refuse a variable that is not allowed, and a secret written in the spec itself.
 
     Raises:
         ManifestRefusedError: with the path of the first one.
@@ -54,7 +54,7 @@ def check_env(env: Iterable[Mapping[str, Any]], path: str, limits: Limits) -> No
         if one.get("value") and holds_a_secret(name):
             hint = "put it into a Secret, and name that with valueFrom.secretKeyRef"
             raise ManifestRefusedError(
-                f"{here}.value", "would be a secret that everybody reads with the Backfill", hint=hint
+                f"{here}.value", "would be a secret that every reader of the Backfill sees", hint=hint
             )
         for source in mapping(one, "valueFrom", here):
             if source not in SOURCES:
@@ -63,7 +63,7 @@ def check_env(env: Iterable[Mapping[str, Any]], path: str, limits: Limits) -> No
 
 
 def check_env_from(sources: Iterable[Mapping[str, Any]], path: str, limits: Limits) -> None:
-    """Refuse a Secret or ConfigMap whose keys may become any variable: its prefix must keep them within what is allowed.
+    """Refuse a Secret or ConfigMap whose keys could become any variable; its prefix must limit them to allowed names.
 
     Raises:
         ManifestRefusedError: with the path of the first one.
@@ -78,13 +78,11 @@ def check_env_from(sources: Iterable[Mapping[str, Any]], path: str, limits: Limi
         prefix = one.get("prefix")
         if not isinstance(prefix, str) or not prefix or _may_reach(prefix) or not _within(prefix, limits.env):
             hint = "add a prefix such as AWS_, or name each variable in env with valueFrom.secretKeyRef"
-            raise ManifestRefusedError(
-                f"{here}.prefix", "must be the beginning of variables that are allowed", hint=hint
-            )
+            raise ManifestRefusedError(f"{here}.prefix", "must be the prefix of allowed variables", hint=hint)
 
 
 def _may_reach(prefix: str) -> bool:
-    """Can a name that begins so be one of those that must not be set?"""
+    """Can a name with this prefix be one of `NEVER`?"""
     return any(prefix.startswith(one.rstrip("*")) or one.rstrip("*").startswith(prefix) for one in NEVER)
 
 

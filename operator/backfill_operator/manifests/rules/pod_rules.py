@@ -1,7 +1,7 @@
-"""What a pod template may say: a list of fields, never a list of what is forbidden, because every such list was one short.
+"""The fields that a pod template may have: a list of what is allowed, because any list of what is forbidden has gaps.
 
-Two kinds of refusal. What an administrator may allow names the setting; what would take over our process, or widen what
-the pod may do, cannot be allowed.
+There are two kinds of refusal. For a field that an administrator can allow, the hint names the setting. A field that would
+take over our process, or give the pod more permissions, cannot be allowed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from backfill_operator.manifests.rules.limits import OPTIONAL_POD_FIELDS, Limits
 from backfill_operator.manifests.rules.shapes import entries, mapping, text
 
 OURS: Final = "backfill-"
-"""Volumes whose name begins so are the operator's."""
+"""Prefix of the names of the operator's volumes."""
 
 LABEL_PREFIXES: Final = ("backfill.dev/", "spark-")
 METADATA_FIELDS: Final = ("labels", "annotations")
@@ -42,13 +42,13 @@ ELSEWHERE: Final = {
     "imagePullPolicy": "use spec.spark.imagePullPolicy",
     "resources": "use spec.driver.resources or spec.executor.resources",
 }
-"""Where what a template may not say is said."""
+"""For fields that a template may not have: where to set them instead."""
 
 SYSTEM_FOLDERS: Final = frozenset({
     "bin", "boot", "dev", "etc", "home", "lib", "lib32", "lib64", "libx32", "opt", "proc", "root", "run", "sbin", "sys",
     "tmp", "usr", "var",
 })  # fmt: skip
-"""What an image brings along, and what is ours, is below one of these."""
+"""Folders of the image and of the operator; a mount in them would hide files."""
 
 PROFILE: Final = {"type": "RuntimeDefault"}
 Judge = Callable[[Any], bool]
@@ -81,25 +81,25 @@ CONTAINER_SECURITY: Final[Mapping[str, tuple[Judge, str]]] = {
     "readOnlyRootFilesystem": (lambda value: value is True, "remove it"),
     "capabilities": (lambda value: value == {"drop": ["ALL"]}, "remove it: all are dropped"),
 }
-"""What may be said of security: what is so anyway, and which user and group other than root."""
+"""Allowed security settings: values that are set anyway, and users and groups other than root."""
 
 
 def check_template(template: Mapping[str, Any], path: str, container: str, installation: Installation) -> None:
-    """Refuse a template that says more than it may.
+    """Refuse a template with a field that is not allowed.
 
     Args:
-        template: The user's.
-        path: Of the spec's field.
-        container: Name of the container that is ours.
-        installation: What the administrator says.
+        template: The user's template.
+        path: Path of the spec's field.
+        container: Name of our container.
+        installation: The administrator's settings.
 
     Raises:
-        ManifestRefusedError: with the path of the first field that is wrong.
+        ManifestRefusedError: with the path of the first refused field.
     """
     limits = installation.limits
     for name in template:
         if name not in ("metadata", "spec", "apiVersion", "kind"):
-            raise ManifestRefusedError(f"{path}.{name}", "is no part of a pod template", hint="use metadata and spec")
+            raise ManifestRefusedError(f"{path}.{name}", "is not part of a pod template", hint="use metadata and spec")
     _check_metadata(mapping(template, "metadata", path), f"{path}.metadata", limits)
     spec, at = mapping(template, "spec", path), f"{path}.spec"
     _check_pod_fields(spec, at, limits)
@@ -116,21 +116,21 @@ def check_template(template: Mapping[str, Any], path: str, container: str, insta
 
 
 def check_image(image: str, path: str, installation: Installation) -> None:
-    """Refuse an image that is neither the installation's own nor allowed: what runs in a pod has all that the pod has."""
+    """Refuse an image that is neither the installation's nor allowed: code in a pod has all permissions of the pod."""
     if not image_allowed(image, (installation.image, *installation.limits.images)):
         hint = f"use {installation.image}, {ask_for('ALLOWED_IMAGES', 'it')}"
         raise ManifestRefusedError(path, f"names an image that is not allowed ({image[:200]})", hint=hint)
 
 
 def check_account(account: str, path: str, installation: Installation) -> None:
-    """Refuse a service account that is neither the installation's own nor allowed."""
+    """Refuse a service account that is neither the installation's nor allowed."""
     if account != installation.service_account and not named(account, installation.limits.service_accounts):
         hint = f"use {installation.service_account}, {ask_for('ALLOWED_SERVICE_ACCOUNTS', account)}"
         raise ManifestRefusedError(path, f"names an account that is not allowed ({account})", hint=hint)
 
 
 def check_resources(resources: Mapping[str, Any], path: str) -> None:
-    """Refuse claims and devices: a backfill uses processors, memory and disk."""
+    """Refuse claims and devices: a backfill uses CPU, memory and disk only."""
     _only(resources, frozenset({"requests", "limits"}), path)
     for part in ("requests", "limits"):
         given = resources.get(part)
@@ -178,7 +178,7 @@ def _check_ours(container: Mapping[str, Any], path: str, limits: Limits) -> None
 
 
 def check_sidecar(container: Mapping[str, Any], path: str, installation: Installation) -> None:
-    """Refuse a further container, or what it may not have: it shares our network and volumes, and has its own image."""
+    """Refuse an additional container that is not allowed: it shares our network and volumes."""
     if not installation.limits.sidecars:
         hint = "remove it, or have an administrator set BACKFILL_OPERATOR_ALLOW_SIDECARS"
         raise ManifestRefusedError(path, "is a container of its own, which is not allowed", hint=hint)

@@ -1,4 +1,4 @@
-"""Parts of a template, as what they must be: a mapping, a list of mappings, a text; else refused with the path."""
+"""Reads parts of a template with their type: a mapping, a list of mappings, a text; any other is refused."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ REFERENCE = "see the Pod reference"
 
 
 def mapping(holder: Mapping[str, Any], name: str, path: str) -> Mapping[str, Any]:
-    """Return the mapping of that name; one that is missing is empty."""
+    """Return the mapping of that name; empty if it is missing."""
     value = holder.get(name)
     if value is None:
         return {}
@@ -21,7 +21,7 @@ def mapping(holder: Mapping[str, Any], name: str, path: str) -> Mapping[str, Any
 
 
 def entries(holder: Mapping[str, Any], name: str, path: str) -> list[Mapping[str, Any]]:
-    """Return the list of mappings of that name; one that is missing is empty."""
+    """Return the list of mappings of that name; empty if it is missing."""
     value = holder.get(name)
     if value is None:
         return []
@@ -31,7 +31,7 @@ def entries(holder: Mapping[str, Any], name: str, path: str) -> list[Mapping[str
 
 
 def text(holder: Mapping[str, Any], name: str, path: str, *, hint: str) -> str:
-    """Return the text of that name, which must be there."""
+    """Return the text of that name, which is required."""
     value = holder.get(name)
     if not isinstance(value, str) or not value:
         raise ManifestRefusedError(f"{path}.{name}", "is required, as text", hint=hint)
