@@ -35,7 +35,7 @@ from backfill_spark.control.metrics import LoopMeter, progress_registry
 from backfill_spark.control.operator_binding import OperatorBinding
 from backfill_spark.driver.action_executor import SparkActionExecutor
 from backfill_spark.driver.event_loop import Loop, now
-from backfill_spark.driver.job_context import LOOKING, JobContext, OpenedJob
+from backfill_spark.driver.job_context import CHECK_UNIQUE_ROWS_MAX, LOOKING, JobContext, OpenedJob
 from backfill_spark.driver.orphan_cleanup import OrphanRemoval
 from backfill_spark.driver.progress import progress_of
 from backfill_spark.settings import DriverSettings
@@ -43,9 +43,6 @@ from backfill_spark.stop_signal import StoppedEarly, StopSignal
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-CHECK_UNIQUE_ROWS_MAX = 5_000_000
-"""Up to so many rows the key is proven unique before the start (a few seconds); beyond, once history is there."""
 
 STOPPED_EARLY = "stopped before anything was written; run it again to begin"
 

@@ -49,6 +49,9 @@ if TYPE_CHECKING:
 
 LOOKING = "looking at the tables"
 
+CHECK_UNIQUE_ROWS_MAX = 5_000_000
+"""Up to so many rows the key is proven unique before the start (a few seconds); beyond, once history is there."""
+
 
 class _Side(Protocol):
     """A part of a job that knows its own failures."""

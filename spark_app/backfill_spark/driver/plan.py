@@ -29,8 +29,7 @@ from backfill_core.job.steps import (
 )
 from backfill_core.pacing.retention import SHORT
 from backfill_core.protocol.work import FileRange
-from backfill_spark.driver.attempt import CHECK_UNIQUE_ROWS_MAX
-from backfill_spark.driver.job_context import JobContext, OpenedJob
+from backfill_spark.driver.job_context import CHECK_UNIQUE_ROWS_MAX, JobContext, OpenedJob
 from backfill_spark.settings import DriverSettings
 
 if TYPE_CHECKING:
