@@ -43,7 +43,7 @@ class TestAllAgainstAll:
                 assert alive == [] or spec == "immediate", name
             assert not any(isinstance(one, DeleteObject) for one in actions) or status in ("complete", "failed"), name
 
-    def test_a_world_that_stands_still_comes_to_rest(self, spec: str, status: str) -> None:
+    def test_a_stable_world_comes_to_rest(self, spec: str, status: str) -> None:
         """After a few rounds nothing new is decided, and no event repeats: else an idle operator would write for ever."""
         for name, observation in observations_of(spec, status):
             for _ in range(ROUNDS):
