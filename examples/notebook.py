@@ -5,18 +5,20 @@ Run the cells one by one in a notebook (VS Code, Jupytext), or all of them with 
 
 # %%
 import threading
+from pathlib import Path
 
 from backfill import Backfill, Settings, open_session
 
+orders = str(Path("lake/orders").absolute())
 spark = open_session(Settings(cores=2, memory="2g"))
 spark.range(200_000).selectExpr("id AS order_id", "id % 100 AS amount", "'new' AS status").write.format("delta").option(
     "delta.enableChangeDataFeed", "true"
-).save("lake/orders")
+).save(orders)
 
 # %% What would happen, and how long would it take?
 job = Backfill(
     job_id="orders",
-    source={"delta": {"path": "lake/orders", "key": ["order_id"]}},
+    source={"delta": {"path": orders, "key": ["order_id"]}},
     target={"delta": {"path": "lake/orders_copy"}},
     transform={"select": ["order_id", "amount", "upper(status) AS status"], "where": "amount > 0"},
     throttle={"rowsPerSecond": 20_000},
@@ -33,7 +35,7 @@ print(job.resume())
 print(job.throttle(None))
 
 # %% The source changes meanwhile.
-spark.sql("UPDATE delta.`lake/orders` SET status = 'paid' WHERE order_id < 1000")
+spark.sql(f"UPDATE delta.`{orders}` SET status = 'paid' WHERE order_id < 1000")
 while not (run.done or (run.progress.caught_up and run.progress.changes_done >= 900)):
     threading.Event().wait(0.5)
 print(job.status().state, run.progress.changes_done, "changes")
@@ -44,5 +46,5 @@ print(f"{receipt.rows:,} rows,", "different" if receipt.mismatches else "equal")
 
 # %% Stop at a barrier; `job.run(spark)` would go on.
 run.stop()
-print(run.wait())
+print(run.wait().state)
 spark.stop()

@@ -1,1 +1,1 @@
-"""The `backfill` command: parses words, calls the driver or talks to a running one, and shows what they say."""
+"""The `backfill` command: parses options, calls the package `backfill`, and prints what it returns."""

@@ -18,7 +18,7 @@ from backfill_cli.terminal.amounts import parse_memory
 @click.version_option(package_name="backfill-operator")
 @click.option("--debug", is_flag=True, help="Show all of an unexpected error.")
 def cli(debug: bool) -> None:
-    """Fill a Delta table from another one that keeps changing: exactly once, sealed every second, under control."""
+    """Fill a Delta table from another one that keeps changing: exactly once, with a commit every second, under control."""
 
 
 @cli.command()
@@ -27,12 +27,12 @@ def cli(debug: bool) -> None:
 @click.option("--set", "changes", multiple=True, metavar="PATH=VALUE", help="Change a field: spec.after=Follow.")
 @click.option("--cores", type=click.IntRange(min=1), help="Threads of the embedded Spark.")
 @click.option("--memory", callback=parsed(parse_memory), help="Heap of the embedded Spark, as 4g.")
-@click.option("--driver-log", type=click.Path(dir_okay=False, path_type=Path), help="Where Spark's own words go.")
+@click.option("--driver-log", type=click.Path(dir_okay=False, path_type=Path), help="File for the messages of Spark.")
 @spark_settings
 @click.option("--no-color", is_flag=True, help="No colours; NO_COLOR does the same.")
 @click.option("--grid", is_flag=True, help="With -o json: the parts of the snapshot in each line.")
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing but how it ended.")
-@click.option("-v", "--verbose", is_flag=True, help="The words of Spark and the JVM on standard error.")
+@click.option("-q", "--quiet", is_flag=True, help="Show only how it ended.")
+@click.option("-v", "--verbose", is_flag=True, help="Messages of Spark and the JVM on standard error.")
 def run(
     file: Path | None,
     output: str,

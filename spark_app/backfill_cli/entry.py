@@ -1,4 +1,4 @@
-"""Where the `backfill` command begins: also where an extra is missing, and then it says which."""
+"""Entry point of the `backfill` command; it names the extra to install when one is missing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ EXIT_USAGE = 2
 
 
 def main() -> None:
-    """Run the command line, or say what to install for it."""
+    """Run the command line, or print what to install for it."""
     try:
         from backfill_cli.__main__ import main as run
     except ModuleNotFoundError as error:

@@ -34,9 +34,9 @@ def _place(path: str) -> str:
     return path if "://" in path or path.startswith("file:") else str(Path(path).expanduser().absolute())
 
 
-def say(words: Any, output: str) -> None:
+def print_value(value: Any, output: str) -> None:
     """Print a value as JSON or YAML."""
-    click.echo(json.dumps(words, indent=2) if output == "json" else yaml.safe_dump(words, sort_keys=False).rstrip())
+    click.echo(json.dumps(value, indent=2) if output == "json" else yaml.safe_dump(value, sort_keys=False).rstrip())
 
 
 @click.command()
@@ -67,7 +67,7 @@ def plan(file: Path | None, output: str, check_unique: bool, conf: dict[str, str
     if output == "table":
         Console().print(show_plan(job.job_id, made, places))
     else:
-        say(made.model_dump(mode="json", by_alias=True), output)
+        print_value(made.model_dump(mode="json", by_alias=True), output)
 
 
 @click.command()
@@ -104,7 +104,7 @@ def status(
     elif output == "table":
         Console().print(shown)
     else:
-        say(words, output)
+        print_value(words, output)
 
 
 def _watch(client: Client, output: str, *, grid: bool) -> None:
@@ -131,7 +131,7 @@ def _watch(client: Client, output: str, *, grid: bool) -> None:
 def _show_stored(found: Status, output: str) -> None:
     words = _stored_words(found)
     if output != "table":
-        say(words, output)
+        print_value(words, output)
         return
     table = Table.grid(padding=(0, 2))
     for name, value in words.items():

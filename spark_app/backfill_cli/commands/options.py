@@ -113,7 +113,7 @@ class Commands(click.Group):
         except click.ClickException as error:
             say_usage(error)
             ctx.exit(error.exit_code)
-        except Exception as error:  # noqa: BLE001 - the process's border: people get a line, --debug gets all of it
+        except Exception as error:  # noqa: BLE001 - the process's border: users get one line, --debug shows all of it
             if ctx.params.get("debug"):
                 traceback.print_exc()
             first = str(error).strip().splitlines()
@@ -148,7 +148,7 @@ def say_error(reason: str, message: str, hint: str = "", *, console: Console | N
 
 
 def terminal(stream: TextIO | io.TextIOBase, *, colour: bool = True) -> Console:
-    """Return a console without guesses of its own; no colours where `NO_COLOR` or `TERM=dumb` says so."""
+    """Return a console for a stream; `NO_COLOR` and `TERM=dumb` switch colours off."""
     return Console(file=cast("TextIO", stream), no_color=None if colour else True, highlight=False)
 
 
@@ -194,7 +194,7 @@ def _value(change: str, text: str) -> Any:
 
 @contextmanager
 def beside(file: Path | None) -> Iterator[None]:
-    """Work in the folder of a file, so that relative paths in it are relative to it; of standard input, where we are."""
+    """Work in the folder of a file, so that relative paths in it are relative to it; for standard input stay in the working directory."""
     here = file is None or str(file) == "-"
     with nullcontext() if here or file is None else chdir(file.resolve().parent):
         yield

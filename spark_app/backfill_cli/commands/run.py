@@ -17,13 +17,14 @@ from rich.text import Text
 
 from backfill import Backfill, BackfillError, Outcome, Progress, Receipt
 from backfill import run as attempt
+from backfill.display import Observer
 from backfill.errors import EXIT_COMPLETE, EXIT_STOPPED
 from backfill.lines import Lines, clock, json_line, progress_words
 from backfill.words import filtered_words, one_line, show_seconds
 from backfill_cli.commands.options import EXIT_INTERRUPTED, say_error, terminal
+from backfill_cli.terminal.redrawn import JSON_EVERY_S, LINE_EVERY_S, Redrawn
 from backfill_cli.terminal.screen import SHOW_CURSOR, Screen
 from backfill_cli.terminal.streams import Out, own_streams
-from backfill_cli.terminal.telling import JSON_EVERY_S, LINE_EVERY_S, Redrawn, Teller
 from backfill_cli.terminal.view import show_progress, show_receipt
 
 STOPPING = "stopping at a barrier; Ctrl-C again: at once"
@@ -41,13 +42,13 @@ class Shown:
     """Where the JVM writes; None: a file in the state folder, or standard error with `verbose`."""
 
     grid: bool = False
-    """Are the parts of the snapshot in each JSON line?"""
+    """Add the parts of the snapshot to each JSON line."""
 
     quiet: bool = False
-    """Is nothing said but how it ended?"""
+    """Show only how it ended."""
 
     verbose: bool = False
-    """Do the words of Spark and the JVM go to standard error?"""
+    """Messages of Spark and the JVM go to standard error."""
 
 
 class Run:
@@ -71,8 +72,8 @@ class Run:
         log_file = self._log_file()
         with own_streams(log_file, self._on_reader_gone) as (out, err), self._stopped_by_signals(err.fileno()):
             console, errors = self._console(out), self._console(err)
-            teller = self._teller(out, console)
-            ended, receipt = self._ended(teller)
+            view = self._view(out, console)
+            ended, receipt = self._ended(view)
             elapsed_s = time.monotonic() - self._began_s
             if self._shown.json_lines:
                 words = outcome_words(ended, receipt, elapsed_s)
@@ -85,9 +86,9 @@ class Run:
                 _complain(errors, ended, log_file)
         return _exit_code(ended)
 
-    def _ended(self, teller: Teller) -> tuple[Outcome | BackfillError, Receipt | None]:
+    def _ended(self, view: Observer) -> tuple[Outcome | BackfillError, Receipt | None]:
         """Run the attempt to its end; return how it ended, and its last receipt."""
-        run = self._attempt = self._job.shown_by(lambda _: teller, driver=self._driver)
+        run = self._attempt = self._job.shown_by(lambda _: view, driver=self._driver)
         if self._stop_asked:
             run.stop()
         run.join()
@@ -104,25 +105,25 @@ class Run:
     def _console(self, out: Out) -> Console:
         return terminal(out, colour=self._shown.colour)
 
-    # ------------------------------------------------------------------ what is said meanwhile
-    def _teller(self, out: Out, console: Console) -> Teller:
+    # ------------------------------------------------------------------ what is shown meanwhile
+    def _view(self, out: Out, console: Console) -> Observer:
         job, first = self._job.job_id, Progress(reason="starting Spark")
         if self._shown.quiet:
             return Lines(lambda _: None, float("inf"))
         if self._shown.json_lines:
-            teller = Lines(lambda progress: self._say_json(out, progress), JSON_EVERY_S)
+            view = Lines(lambda progress: self._write_json(out, progress), JSON_EVERY_S)
         elif console.is_terminal and not console.is_dumb_terminal:
             self._drawn = True
             return _Drawn(Screen(out, console), self, first)
         else:
-            teller = Lines(
-                lambda progress: _say(out, f"{clock()} {job}  {one_line(progress, elapsed_s=self.elapsed_s)}"),
+            view = Lines(
+                lambda progress: _write_line(out, f"{clock()} {job}  {one_line(progress, elapsed_s=self.elapsed_s)}"),
                 LINE_EVERY_S,
             )
-        teller.see(first)
-        return teller
+        view.see(first)
+        return view
 
-    def _say_json(self, out: Out, progress: Progress) -> None:
+    def _write_json(self, out: Out, progress: Progress) -> None:
         out.write(json_line(progress_words(self._job.job_id, progress, self.elapsed_s, grid=self._shown.grid)))
 
     @property
@@ -131,7 +132,7 @@ class Run:
         return time.monotonic() - self._began_s
 
     def draw(self, screen: Screen, progress: Progress) -> None:
-        """Draw the block of a look at the job."""
+        """Draw the block of a progress."""
         now_s = time.monotonic()
         if progress.reason != self._step:
             self._step, self._step_began_s = progress.reason, now_s
@@ -149,7 +150,7 @@ class Run:
     # ------------------------------------------------------------------ how it is ended
     @contextmanager
     def _stopped_by_signals(self, err: int) -> Iterator[None]:
-        """Stop at a barrier when asked to; a second press ends at once. A closed terminal asks once, however often it says so."""
+        """Stop at a barrier on a signal; a second Ctrl-C or SIGTERM ends at once. SIGHUP never does: it may come twice."""
         before: dict[signal.Signals, Any] = {}
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             # What was ignored from the start (nohup) stays so, but for Ctrl-C: a shell starts background jobs without it.
@@ -169,11 +170,11 @@ class Run:
             return
         self._presses += 1
         if self._presses > 1:
-            _tell(err, f"{SHOW_CURSOR if self._drawn else ''}\n{ENDED_AT_ONCE}\n")
+            _write(err, f"{SHOW_CURSOR if self._drawn else ''}\n{ENDED_AT_ONCE}\n")
             # The state is the target's; dying here loses the work in flight and nothing else.
             os._exit(EXIT_INTERRUPTED)
         if not self._drawn:
-            _tell(err, f"{STOPPING}\n")
+            _write(err, f"{STOPPING}\n")
         self._ask_to_stop()
 
     def _ask_to_stop(self) -> None:
@@ -197,7 +198,7 @@ class _Drawn:
         self._redrawn = Redrawn(lambda progress: run.draw(screen, progress), first)
 
     def see(self, progress: Progress) -> None:
-        """Take a look at the job."""
+        """Draw this progress from now on."""
         self._redrawn.see(progress)
 
     def close(self) -> None:
@@ -206,13 +207,13 @@ class _Drawn:
         self._screen.close()
 
 
-def _say(out: Out, line: str) -> None:
+def _write_line(out: Out, line: str) -> None:
     out.write(" ".join(line.splitlines()) + "\n")
 
 
-def _tell(descriptor: int, words: str) -> None:
-    with suppress(OSError):  # the terminal may be what has gone
-        os.write(descriptor, words.encode())
+def _write(descriptor: int, text: str) -> None:
+    with suppress(OSError):  # the terminal may be closed
+        os.write(descriptor, text.encode())
 
 
 def _exit_code(ended: Outcome | BackfillError) -> int:

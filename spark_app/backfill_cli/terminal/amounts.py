@@ -50,7 +50,7 @@ def parse_duration_s(text: str) -> int:
 
 
 def parse_memory(text: str) -> str:
-    """Return a heap size as Java says it: `4g`, `512m`.
+    """Return a heap size in Java's notation: `4g`, `512m`.
 
     Raises:
         ValueError: it is no such thing.

@@ -1,4 +1,4 @@
-"""Our own standard output and error: the JVM's words go elsewhere, and a reader who has gone is no error of the job."""
+"""Standard output and error of the command: the JVM writes to a log, and a closed pipe is no error of the job."""
 
 from __future__ import annotations
 

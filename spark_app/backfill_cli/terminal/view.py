@@ -1,4 +1,4 @@
-"""What a job looks like in a terminal; every number is one that the driver said."""
+"""Progress, plan and receipt of a job on a terminal; every number comes from the driver."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ACKS_SHOWN_MAX = 3
 MISMATCHES_SHOWN_MAX = 10
 FRAME_LINES, FRAME_COLUMNS = 2, 4
 FRAMED_LINES_MIN = 12
-"""Below, a frame would take the lines that say something."""
+"""On fewer lines a frame would take the place of facts."""
 
 TWO_COLUMNS_MIN = 96
 DONE, LEFT_OPEN = "green", "bright_black"
@@ -115,7 +115,7 @@ def show_progress(
 def _fitting(
     parts: list[tuple[int, RenderableType]], room: int | None, console: Console, columns: int
 ) -> list[RenderableType]:
-    """Leave out what matters least until the rest has room; long words wrap only where there is room for it."""
+    """Leave out what matters least until the rest fits; long lines wrap only where there is room."""
     kept = list(parts)
     while room is not None and len(kept) > max(1, room):
         worst = max(range(len(kept)), key=lambda number: (kept[number][0], number))
