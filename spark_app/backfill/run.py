@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+LOOK_EVERY_S = 0.1
 PRESSES_MAX = 3
 """Interrupts after which nothing is waited for: stop at a barrier, cancel what runs, leave."""
 
@@ -156,7 +158,7 @@ class Run:
 
     def join(self, timeout_s: float | None = None) -> None:
         """Wait for its end and raise nothing; signals are the caller's business."""
-        self._thread.join(timeout_s)
+        join(self._thread, timeout_s)
 
     def result(self) -> Outcome:
         """Return how it ended.
@@ -226,6 +228,13 @@ class Run:
         self._observer.see(progress)
 
 
+def join(thread: threading.Thread, timeout_s: float | None) -> None:
+    """Wait for a thread; looks up often, since a signal that comes just before a wait does not end that wait."""
+    deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+    while thread.is_alive() and (deadline_s is None or time.monotonic() < deadline_s):
+        thread.join(LOOK_EVERY_S)
+
+
 def on_own_thread(do: Callable[[], T], spark: SparkSession | None) -> T:
     """Return what `do` returns, which runs on a thread of its own: job groups and the like stay with that thread.
 
@@ -247,7 +256,7 @@ def on_own_thread(do: Callable[[], T], spark: SparkSession | None) -> T:
     thread.start()
     try:
         with interrupts(signal.default_int_handler):
-            thread.join()
+            join(thread, None)
     except KeyboardInterrupt:
         if spark is not None:
             spark.sparkContext.cancelJobsWithTag(tag)
