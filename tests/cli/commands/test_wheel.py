@@ -100,7 +100,7 @@ class TestTheWheel:
     @pytest.mark.parametrize(
         ("words", "packages", "lacks"),
         [
-            (["plan", "-f", "orders.yaml"], [], "py4j"),
+            (["plan", "-f", "orders.yaml"], [], "prometheus_client"),
             (["run", "-f", "orders.yaml"], [], "prometheus_client"),
             (["verify", "-f", "orders.yaml"], ["prometheus_client"], "py4j"),
         ],
