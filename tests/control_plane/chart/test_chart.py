@@ -134,13 +134,7 @@ class TestValues:
 
     def test_reach_the_operator_as_they_were_given(self):
         """Helm reads every number as one with a point."""
-        settings = {
-            "pageSize": 5000,
-            "queriesPerSecond": 0.5,
-            "pollSeconds": 3,
-            "logLevel": "DEBUG",
-            "clusterDomain": "here.example",
-        }
+        settings = {"pageSize": 5000, "queriesPerSecond": 0.5, "pollSeconds": 3, "logLevel": "DEBUG"}
         made = rendered(operator={"settings": settings})
         read = OperatorSettings.from_environ(environment(made))
 
