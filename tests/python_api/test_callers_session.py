@@ -15,13 +15,14 @@ SESSION = """
 import json, os, signal, sys, threading
 from pathlib import Path
 from pyspark.sql import SparkSession
+from backfill_spark.jvm.gateway import java_session
 
 def say(**words):
     print(json.dumps(words), flush=True)
 
 def session(delta=True, jars=True):
     builder = (
-        SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").config("spark.log.level", "OFF")
+        SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false").config("spark.log.level", "OFF")
         .config("spark.sql.session.timeZone", "Europe/Berlin").config("spark.sql.ansi.enabled", "false")
         .config("spark.driver.memory", "1g").config("spark.sql.warehouse.dir", sys.argv[1] + "/warehouse")
     )

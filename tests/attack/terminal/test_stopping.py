@@ -236,7 +236,7 @@ class TestItStopsInOrder:
         words = json.loads(asked.stdout)
         assert (asked.returncode, words["state"], words["percent"]) == (0, "finished", 100)
         assert words["rowsDone"] == words["rowsTotal"] == ROWS
-        assert asked.stderr.startswith("job 'default/job' is not running on this machine; the target is asked")
+        assert asked.stderr.startswith("job 'default/job' is not running on this machine; reading the target")
 
     @pytest.mark.skipif(not attack.SECONDS, reason="the long form: make attack")
     def test_at_any_moment_of_any_job(self, tmp_path):
