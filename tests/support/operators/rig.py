@@ -10,6 +10,7 @@ looks at every change: never two drivers of one Backfill alive at once, never co
 
 import asyncio
 import contextlib
+import ctypes
 import threading
 import time
 
@@ -40,6 +41,9 @@ QUICK = {
 
 KILLED = []
 """Loops and tasks of killed operators, kept from the garbage collector."""
+
+# One reference that is never given up: at its end the interpreter would run the cleanup of their coroutines, and crash.
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(KILLED))
 
 
 class MortalLoop(asyncio.SelectorEventLoop):
