@@ -1,6 +1,7 @@
 """Real jobs in a SparkSession of the caller's own, in a process of its own: what they do there, and what they leave.
 
 The session is as a user has it: Berlin's time, no ANSI, tags and a job group of its own, and Delta by `spark.jars`.
+Only that it compiles nothing for its ten rows, and rebuilds a table's state in two tasks instead of fifty: minutes less.
 """
 
 import json
@@ -25,6 +26,8 @@ def session(delta=True, jars=True):
         SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false").config("spark.log.level", "OFF")
         .config("spark.sql.session.timeZone", "Europe/Berlin").config("spark.sql.ansi.enabled", "false")
         .config("spark.driver.memory", "1g").config("spark.sql.warehouse.dir", sys.argv[1] + "/warehouse")
+        .config("spark.sql.codegen.wholeStage", "false").config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+        .config("spark.databricks.delta.snapshotPartitions", "2")
     )
     if jars:
         builder = builder.config("spark.jars", ",".join(map(str, Path(sys.argv[2]).glob("*.jar"))))
