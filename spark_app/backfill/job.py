@@ -22,6 +22,7 @@ from backfill_api.status.receipt import Receipt
 from backfill_core.errors import InvalidSpecError
 from backfill_spark.control.local_registry import control_file, make_state_folder
 from backfill_spark.settings import DriverSettings
+from backfill_spark.stop_signal import StopSignal
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -313,12 +314,13 @@ class Backfill(Commands):
 
     def _with(self, spark: SparkSession | None, do: Callable[..., T]) -> T:
         """Call `do` with a session, as `_session` yields it."""
+        stop = StopSignal()
 
         def call() -> T:
             with self._session(spark) as session:
-                return do(spark=session)
+                return do(spark=session, stop=stop)
 
-        return on_own_thread(call, spark)
+        return on_own_thread(call, spark, stop)
 
     @contextmanager
     def _session(self, spark: SparkSession | None) -> Iterator[SparkSession | None]:

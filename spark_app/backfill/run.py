@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LOOK_EVERY_S = 0.1
+INTERRUPTED_WAIT_S = 10.0
+"""How long an interrupt waits for an embedded Spark to end; the next call needs its place."""
+
 PRESSES_MAX = 3
 """Interrupts after which nothing is waited for: stop at a barrier, cancel what runs, leave."""
 
@@ -235,10 +238,10 @@ def join(thread: threading.Thread, timeout_s: float | None) -> None:
         thread.join(LOOK_EVERY_S)
 
 
-def on_own_thread(do: Callable[[], T], spark: SparkSession | None) -> T:
+def on_own_thread(do: Callable[[], T], spark: SparkSession | None, stop: StopSignal) -> T:
     """Return what `do` returns, which runs on a thread of its own: job groups and the like stay with that thread.
 
-    An interrupt cancels the Spark jobs of `do` in the caller's session.
+    An interrupt asks `stop`, cancels the Spark jobs of `do`, and waits a few seconds for an embedded Spark to end.
     """
     results: list[T] = []
     errors: list[BaseException] = []
@@ -258,8 +261,11 @@ def on_own_thread(do: Callable[[], T], spark: SparkSession | None) -> T:
         with interrupts(signal.default_int_handler):
             join(thread, None)
     except KeyboardInterrupt:
+        stop.ask(force=True)
         if spark is not None:
             spark.sparkContext.cancelJobsWithTag(tag)
+        else:
+            join(thread, INTERRUPTED_WAIT_S)
         raise
     if errors:
         raise errors[0]

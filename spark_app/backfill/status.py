@@ -9,6 +9,7 @@ from backfill_api.spec import spec as api
 from backfill_api.status.progress import Progress
 from backfill_api.status.receipt import Receipt
 from backfill_spark.settings import DriverSettings
+from backfill_spark.stop_signal import StopSignal
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,7 +57,9 @@ def of_running(job_id: str, progress: Progress, receipt: Receipt | None) -> Stat
     )  # fmt: skip
 
 
-def of_target(backfill: api.Backfill, settings: DriverSettings, spark: SparkSession | None) -> Status:
+def of_target(
+    backfill: api.Backfill, settings: DriverSettings, spark: SparkSession | None, stop: StopSignal | None = None
+) -> Status:
     """Return the status that the target holds; writes nothing, and the source may be gone.
 
     Raises:
@@ -66,7 +69,7 @@ def of_target(backfill: api.Backfill, settings: DriverSettings, spark: SparkSess
     from backfill_spark.driver.job_context import JobContext
 
     # The target alone: Kernel reads its state without a Spark job.
-    with JobContext.open(backfill, settings, command="status", spark=spark) as target:
+    with JobContext.open(backfill, settings, command="status", spark=spark, stop=stop) as target:
         pass
     state, progress = target.state, target.progress
     if state is None or progress is None:

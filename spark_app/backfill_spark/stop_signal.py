@@ -62,26 +62,43 @@ class StopSignal:
         finally:
             self._listeners.remove(listener)
 
-    def run_aside(self, start: Callable[[], T]) -> T:
+    def run_aside(self, start: Callable[[], T], undo: Callable[[], None] = lambda: None) -> T:
         """Run `start` on a thread of its own, and return its result; a stop ends the wait at once.
+
+        Args:
+            start: Runs to its end in any case.
+            undo: Called once after `start` has ended, when a stop ended the wait: the result has no owner.
 
         Raises:
             StoppedEarly: a stop was asked for first.
         """
         results: list[T] = []
         errors: list[BaseException] = []
+        owner = threading.Lock()
+        given_up = False
 
         def run() -> None:
             try:
-                results.append(start())
+                result = start()
             except BaseException as error:  # noqa: BLE001 - a thread's border: it is raised again below
                 errors.append(error)
+            else:
+                results.append(result)
+            with owner:
+                ended.set()
+            if given_up:
+                undo()
 
-        thread = threading.Thread(target=run, name="start", daemon=True)
-        thread.start()
-        while thread.is_alive():
-            self.check()
-            thread.join(LOOK_EVERY_S)
+        ended = threading.Event()
+        threading.Thread(target=run, name="start", daemon=True).start()
+        while not self._asked and not ended.wait(LOOK_EVERY_S):
+            pass
+        if self._asked:
+            with owner:
+                given_up = not ended.is_set()
+            if not given_up:
+                undo()
+            raise StoppedEarly
         if errors:
             raise errors[0]
         return results[0]

@@ -88,7 +88,11 @@ class Run:
 
     def _ended(self, view: Observer) -> tuple[Outcome | BackfillError, Receipt | None]:
         """Run the attempt to its end; return how it ended, and its last receipt."""
-        run = self._attempt = self._job.shown_by(lambda _: view, driver=self._driver)
+        try:
+            run = self._attempt = self._job.shown_by(lambda _: view, driver=self._driver)
+        except BaseException:
+            view.close()  # what is drawn must not hide the cursor, nor the error
+            raise
         if self._stop_asked:
             run.stop()
         run.join()

@@ -204,9 +204,9 @@ class _Attempt:
             registry=self._metrics,
         )
         self._server = server
-        server.start()
-        registry.publish(url=server.url, token=server.token, attempt=server.attempt)
         try:
+            server.start()
+            registry.publish(url=server.url, token=server.token, attempt=server.attempt)
             with stop.heard_by(self._loop.put):
                 finish = self._loop.run()
             crash.crash_point("after_finish")

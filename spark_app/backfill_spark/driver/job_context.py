@@ -148,7 +148,8 @@ class JobContext:
             BackfillError: what is wrong, each with its own reason.
         """
         spec = self.backfill.spec
-        source, transform = _source(self.spark, self.backfill, self.plugins)
+        with self.explained("the look at the source"):
+            source, transform = _source(self.spark, self.backfill, self.plugins)
         with self.explained("the look at the source", source, transform):
             request = self.plugins.strategy.open_request(self.progress)
             pinned = _pin(source, request, spec.source.params.start_version)

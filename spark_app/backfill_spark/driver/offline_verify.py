@@ -12,13 +12,19 @@ from backfill_spark.control.wire import receipt_words
 from backfill_spark.driver.event_loop import now
 from backfill_spark.driver.job_context import JobContext
 from backfill_spark.settings import DriverSettings
+from backfill_spark.stop_signal import StopSignal
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 def verify_offline(
-    backfill: Backfill, *, settings: DriverSettings, explain: bool = False, spark: SparkSession | None = None
+    backfill: Backfill,
+    *,
+    settings: DriverSettings,
+    explain: bool = False,
+    spark: SparkSession | None = None,
+    stop: StopSignal | None = None,
 ) -> tuple[words.Receipt, list[tuple[str, dict[str, Any]]]]:
     """Take a receipt of a target at its newest version; with `explain` also rows that differ.
 
@@ -26,7 +32,11 @@ def verify_offline(
         StateMismatchError: the target has no state of this job.
         BackfillError: a table cannot be opened.
     """
-    with JobContext.open(backfill, settings, command="verify", spark=spark) as context:
+    stop = stop or StopSignal()
+    with (
+        JobContext.open(backfill, settings, command="verify", spark=spark, stop=stop) as context,
+        stop.cancels_jobs_of(context.spark),
+    ):
         state = context.state
         if state is None:
             raise StateMismatchError("the target has no state of this job.", hint="Run the job first.")

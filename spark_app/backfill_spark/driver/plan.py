@@ -31,6 +31,7 @@ from backfill_core.pacing.retention import SHORT
 from backfill_core.protocol.work import FileRange
 from backfill_spark.driver.job_context import CHECK_UNIQUE_ROWS_MAX, JobContext, OpenedJob
 from backfill_spark.settings import DriverSettings
+from backfill_spark.stop_signal import StopSignal
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,7 +48,12 @@ HUGE_FILE_BYTES = 4 << 30
 
 
 def plan_job(
-    backfill: Backfill, *, settings: DriverSettings, check_unique: bool = False, spark: SparkSession | None = None
+    backfill: Backfill,
+    *,
+    settings: DriverSettings,
+    check_unique: bool = False,
+    spark: SparkSession | None = None,
+    stop: StopSignal | None = None,
 ) -> Plan:
     """Open everything that a job names, and say what would happen.
 
@@ -56,12 +62,17 @@ def plan_job(
         settings: Of this process.
         check_unique: Prove the key unique; reads the key columns once.
         spark: A session to use; else one is opened and closed again.
+        stop: Cancels it when it is asked.
 
     Raises:
         BackfillError: the job could not start; the same errors as when it is run.
     """
     began_s = time.monotonic()
-    with JobContext.open(backfill, settings, command="plan", spark=spark) as context:
+    stop = stop or StopSignal()
+    with (
+        JobContext.open(backfill, settings, command="plan", spark=spark, stop=stop) as context,
+        stop.cancels_jobs_of(context.spark),
+    ):
         opened = context.open_job()
         with opened.jobs_explained():
             return _plan(opened, backfill, settings, began_s, check_unique=check_unique)

@@ -12,6 +12,7 @@ from backfill_core.protocol.epochs import txn_version
 from backfill_spark.control.local_registry import LocalRegistry
 from backfill_spark.driver.job_context import JobContext
 from backfill_spark.settings import DriverSettings
+from backfill_spark.stop_signal import StopSignal
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,7 +33,12 @@ class Released:
 
 
 def release(
-    backfill: Backfill, *, settings: DriverSettings, force: bool = False, spark: SparkSession | None = None
+    backfill: Backfill,
+    *,
+    settings: DriverSettings,
+    force: bool = False,
+    spark: SparkSession | None = None,
+    stop: StopSignal | None = None,
 ) -> Released:
     """Remove the job's state and its claim from the target, and the table feature that only they needed.
 
@@ -41,6 +47,7 @@ def release(
         settings: Of this process.
         force: Also of a job that is not finished: it can never go on.
         spark: A session to use; else one is opened and closed again.
+        stop: Ends the start when it is asked.
 
     Raises:
         AlreadyRunningError: a driver of the job runs on this machine.
@@ -49,7 +56,7 @@ def release(
     """
     with (
         LocalRegistry(settings.state_dir, backfill.job_id),
-        JobContext.open(backfill, settings, command="release", spark=spark) as target,
+        JobContext.open(backfill, settings, command="release", spark=spark, stop=stop) as target,
     ):
         attempt = _attempt_after(target, force=force)
         version = target.committer.release(txn_version(attempt, 0), target.stored).version

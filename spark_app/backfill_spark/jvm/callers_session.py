@@ -15,6 +15,7 @@ from backfill_spark.jvm.errors import JAVA_ERRORS, is_a
 from backfill_spark.jvm.gateway import java, java_context
 from backfill_spark.jvm.jars import DELTA_PACKAGE
 from backfill_spark.jvm.session import OF_A_SESSION, settled, tasks_for
+from backfill_spark.jvm.session_scope import EMBEDDED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,7 +64,8 @@ def check_no_session() -> None:
         SessionUnfitError: a Spark session runs in this process.
     """
     pyspark: Any = sys.modules.get("pyspark")
-    if pyspark is not None and pyspark.SparkContext._active_spark_context is not None:  # noqa: SLF001 - has no other name
+    # An embedded one is no caller's: the next waits for its end.
+    if not EMBEDDED.locked() and pyspark is not None and pyspark.SparkContext._active_spark_context is not None:  # noqa: SLF001 - has no other name
         raise SessionUnfitError(
             "a Spark session runs in this process, and was not given.", hint="Give it: job.run(spark)."
         )

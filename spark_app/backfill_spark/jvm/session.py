@@ -8,8 +8,9 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from pyspark import SparkConf, SparkContext
@@ -164,6 +165,7 @@ def open_session(
     spec_conf: Mapping[str, str] | None = None,
     cluster: bool = False,
     stop: StopSignal | None = None,
+    given_up: Callable[[], None] = lambda: None,
 ) -> SparkSession:
     """Open a session with Delta, quiet on the terminal: embedded and local, or as `spark-defaults.conf` says.
 
@@ -177,6 +179,7 @@ def open_session(
         spec_conf: Those of a spec for a local session: they win too, and a list is added to ours.
         cluster: Leave master, memory, addresses and jars to `spark-defaults.conf` and the image.
         stop: Ends the start when it is asked.
+        given_up: Called when a stop ended the start, and what had started is gone again.
 
     Raises:
         JavaMissingError: see `find_java`.
@@ -189,8 +192,11 @@ def open_session(
         logging.getLogger(name).disabled = True
     more, wanted = dict(conf or {}), dict(spec_conf or {})
 
+    stop = stop or StopSignal()
+
     def start() -> dict[str, str]:
         jars = None if cluster else _jars(jars_dir, more)
+        stop.check()
         found = _settings(app_name, cores, memory, jars, more, wanted, cluster=cluster)
         if not cluster:
             _leave_no_empty_warehouse(found)
@@ -198,7 +204,7 @@ def open_session(
         return found
 
     # On the main thread pyspark would take Ctrl-C for itself: every job cancelled, and no commit.
-    found = (stop or StopSignal()).run_aside(start)
+    found = stop.run_aside(start, partial(_take_back, given_up))
     builder = SparkSession.builder
     for name, value in found.items():
         builder = builder.config(name, value)
@@ -269,3 +275,12 @@ def _start_context(settings: Mapping[str, str]) -> None:
         conf.set(name, value)
     with signals_stay_ours():
         SparkContext.getOrCreate(conf)
+
+
+def _take_back(then: Callable[[], None]) -> None:
+    try:
+        context = SparkContext._active_spark_context  # noqa: SLF001 - has no other name
+        if context is not None:
+            context.stop()
+    finally:
+        then()

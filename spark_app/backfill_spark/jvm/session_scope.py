@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
 
+from backfill_core.errors import SessionUnfitError
 from backfill_spark.jvm.java_process import death, java_died
 from backfill_spark.jvm.session import open_session
 from backfill_spark.settings import DriverSettings
-from backfill_spark.stop_signal import StopSignal
+from backfill_spark.stop_signal import StoppedEarly, StopSignal
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+EMBEDDED = threading.Lock()
+"""Held while this process has an embedded Spark, or starts or stops one: a second one would be the same, and be stopped with it."""
+
+EMBEDDED_WAIT_S = 30.0
+"""A start that was given up ends within this time."""
 
 
 @contextmanager
@@ -29,6 +37,7 @@ def session_scope(
     """Yield `given`, or a session with the settings of a spec, local or the cluster's, until the block ends.
 
     Raises:
+        SessionUnfitError: another job of this process has its embedded Spark.
         JavaDiedError: the Java of our own session ended.
         StoppedEarly: a stop was asked for while Spark started.
     """
@@ -36,17 +45,29 @@ def session_scope(
         yield given
         return
     cluster = settings.master == "cluster"
-    session = open_session(
-        app_name=app_name,
-        cores=settings.cores,
-        memory=settings.memory,
-        jars_dir=settings.jars_dir,
-        java_home=settings.java_home,
-        cluster=cluster,
-        conf=spec_conf if cluster else None,
-        spec_conf=None if cluster else spec_conf,
-        stop=stop,
-    )
+    if not EMBEDDED.acquire(timeout=EMBEDDED_WAIT_S):
+        raise SessionUnfitError(
+            "another job of this process runs in an embedded Spark.",
+            hint="Wait for its end, or build a session and give it to both: job.run(spark).",
+        )
+    try:
+        session = open_session(
+            app_name=app_name,
+            cores=settings.cores,
+            memory=settings.memory,
+            jars_dir=settings.jars_dir,
+            java_home=settings.java_home,
+            cluster=cluster,
+            conf=spec_conf if cluster else None,
+            spec_conf=None if cluster else spec_conf,
+            stop=stop,
+            given_up=EMBEDDED.release,
+        )
+    except StoppedEarly:
+        raise  # released once what had started is gone
+    except BaseException:
+        EMBEDDED.release()
+        raise
     try:
         yield session
     except (Py4JError, ConnectionError) as error:
@@ -58,3 +79,5 @@ def session_scope(
             # A Java that ended needs no stop; its end is reported already.
             if not java_died(session, error):
                 raise
+        finally:
+            EMBEDDED.release()
