@@ -158,7 +158,7 @@ class Commits:
         """Begin before the first."""
         self.in_flight: CommitInFlight = Idle()
         self.log = CommitLog()
-        self._compared_again = 0
+        self._compared_again = self._failures_before = 0
 
     @property
     def idle(self) -> bool:
@@ -191,7 +191,7 @@ class Commits:
         receipt = state.receipt if state.finished and final else None
         compared = None if receipt is None else receipt.target_version
         action = Seal(epoch.number, epoch.txn_version, request.files, state.encode(), fences, compared)
-        self.in_flight = Committing(action, commands, verify, request.polls, state)
+        self.in_flight = Committing(action, commands, verify, request.polls, state, self._failures_before)
         return action
 
     def retry(self, now: Now) -> list[Action]:
@@ -206,7 +206,7 @@ class Commits:
         commit = under_way(self.in_flight)
         if commit is None or commit.action.epoch != event.epoch:
             return None
-        self.in_flight = Idle()
+        self.in_flight, self._failures_before = Idle(), 0
         self.log = self.log.sealed(event.table_version, event.seconds, now)
         return commit
 
@@ -225,5 +225,5 @@ class Commits:
             words = f"others changed the target each of {self._compared_again} times while it was compared"
             hint = "Keep others from writing to it until the job is finished, then run it again."
             return TargetChangedError(f"{words}, at last {self.log.others_words}.", hint=hint), None
-        self.in_flight = Idle()
+        self.in_flight, self._failures_before = Idle(), commit.failures
         return None, commit

@@ -80,7 +80,8 @@ class Over:
     """The attempt has ended; the job hears nothing more."""
 
     finish: Finish
-    stop: Draining | None = None
+    ended_in: Fencing | Running | Draining | Verifying | Finishing
+    """The phase in which it ended."""
 
 
 JobPhase = Fencing | Running | Draining | Verifying | Finishing | Over
@@ -91,8 +92,10 @@ def stop_in(phase: JobPhase) -> Draining | None:
     match phase:
         case Draining():
             return phase
-        case Verifying(stop=stop) | Finishing(stop=stop) | Over(stop=stop):
+        case Verifying(stop=stop) | Finishing(stop=stop):
             return stop
+        case Over(ended_in=before):
+            return stop_in(before)
         case _:
             return None
 

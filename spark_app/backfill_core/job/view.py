@@ -199,13 +199,18 @@ class Attempt:
         return bool(self._work) and self._commits.idle and self._inbox.empty
 
     # ------------------------------------------------------------------ steps and view
+    @property
+    def _phase_or_last(self) -> JobPhase:
+        return self.phase.ended_in if isinstance(self.phase, Over) else self.phase
+
     def _step(self) -> str:
         """Return the step that the job is in; empty: nothing of it is left."""
         if isinstance(self.phase, Over) and self.phase.finish.outcome == "Complete":
             return ""
-        if isinstance(self.phase, Fencing):
+        phase = self._phase_or_last
+        if isinstance(phase, Fencing):
             return START
-        if isinstance(self.phase, Verifying | Finishing) and self._settings.verify_final:
+        if isinstance(phase, Verifying | Finishing) and self._settings.verify_final:
             return RECEIPT
         status = self._strategy.status
         return "" if self._settings.follows and status.caught_up else status.step
@@ -213,7 +218,7 @@ class Attempt:
     def _facts(self, now: Now) -> Facts:
         controls = self._controls
         held = controls.changes_held if self._strategy.status.history_complete else controls.history_held
-        held = (held and not isinstance(self.phase, Fencing)) or stop_in(self.phase) is not None
+        held = (held and not isinstance(self._phase_or_last, Fencing)) or stop_in(self.phase) is not None
         facts = self._strategy.view(now).facts
         return replace(facts, limit_rows_per_s=controls.rows_per_s, held=held, copy=None if held else facts.copy)
 
@@ -233,7 +238,9 @@ class Attempt:
         message = f"others changed the target: {commits.others_words}"
         others = (JobWarning("ForeignCommits", message),) if commits.others else ()
         complete = self._strategy.status.history_complete
-        reason = reason_of(self.phase, self._backoff, self._work, self._controls, now, history_complete=complete)
+        reason = reason_of(
+            self._phase_or_last, self._backoff, self._work, self._controls, now, history_complete=complete
+        )
         return JobView(
             attempt=self._state.attempt,
             epoch=self._epoch.number - 1,

@@ -9,6 +9,7 @@ from backfill_core.errors import (
     JavaDiedError,
     StagedFilesGoneError,
     TargetChangedError,
+    TransientError,
 )
 from backfill_core.job.commit import COMPARED_AGAIN_MAX
 from backfill_core.job.phase import JobSettings
@@ -77,6 +78,8 @@ class TestACommitAfterTheReceipt:
 
         assert job.finish.error.reason == "VerificationFailed"
         assert "Others committed version 8 (DELETE by delta-rs 1.0)" in job.finish.error.message
+        # The last look at the job still shows what it was doing.
+        assert job.view.course.at == "Receipt"
 
     def test_again_and_again_ends_the_job_by_name(self, job):
         """A target that never rests would keep the job comparing forever."""
@@ -87,6 +90,35 @@ class TestACommitAfterTheReceipt:
         assert len(job.verifies) == COMPARED_AGAIN_MAX + 1
         assert (job.finish.error.reason, job.finish.error.exit_code) == ("TargetChanged", 51)
         assert "version 11 (WRITE by x)" in job.finish.error.message
+
+
+class TestFailuresOfTheLastCommit:
+    """Storage that fails and others that commit, by turns."""
+
+    def test_are_counted_on_when_the_receipt_is_taken_again(self, job):
+        """A fresh count for each receipt would try a storage that is gone several times as long."""
+        refused = []
+
+        class Storage(ToldToTheEnd):
+            def _execute(self, actions):
+                for action in actions:
+                    if isinstance(action, Seal) and action.compared is not None:
+                        refused.append(action)
+                        others = TargetChangedError("others", commits=(DELETED,), newest=8)
+                        error = others if len(refused) == 4 else TransientError("away")
+                        self.send(SealFailed(action.epoch, error))
+                    else:
+                        super()._execute((action,))
+
+        job = Storage()
+        job.let_pass(3.0)
+        job.answer()
+        job.let_pass(60.0)
+        job.answer()
+        job.let_pass(200.0)
+
+        assert job.finish.error.reason == "Transient"
+        assert len(refused) == 4 + JobSettings().retries_max + 1 - 3
 
 
 class TestACommitWhileTheJobRuns:
