@@ -231,13 +231,15 @@ class TestAnyName:
         assert [row for _, row in shown] == [{**others, "x": 4}, {**others, "x": 5}]
 
 
+@pytest.fixture(scope="module")
+def wide(spark):
+    """Return two rows of 450 columns, computed once."""
+    columns = [f"if(id = 7, null, id + {at}) AS c{at}" for at in range(450)]
+    return spark.range(6, 8, 1, 1).selectExpr("id", *columns).localCheckpoint()
+
+
 class TestWideTables:
     """From 400 columns on a receipt ended in a StackOverflowError, after the whole copy."""
-
-    @pytest.fixture(scope="class")
-    def wide(self, spark):
-        wide = [f"if(id = 7, null, id + {at}) AS c{at}" for at in range(450)]
-        return spark.range(6, 8, 1, 1).selectExpr("id", *wide).localCheckpoint()
 
     def test_of_450_columns_are_compared(self, wide):
         """Such tables are seldom, and were copied in vain."""
