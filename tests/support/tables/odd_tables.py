@@ -17,6 +17,7 @@ from typing import Any
 
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from deltalake.exceptions import DeltaError
+from pyspark.errors import AnalysisException
 from support.tables.odd_values import BINARY, DOUBLE, FLOAT, FOLDERS, LONG, STRING, TEXTS, Flat, draw_type
 
 ODD_NAMES = (
@@ -120,6 +121,8 @@ class OddTable:
             commit()
         except (DeltaError, ValueError) as refused:  # ValueError: a statistic of its own that it cannot read
             self.story.append(f"delta-rs refused: {str(refused)[:200]}")
+        except AnalysisException as refused:  # Delta's own change feed of a name with a backtick
+            self.story.append(f"Spark refused: {str(refused)[:200]}")
 
     def append(self, count: int | None = None) -> None:
         """Append rows with new ids, in one commit."""
