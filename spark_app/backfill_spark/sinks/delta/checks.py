@@ -6,7 +6,7 @@ would enforce, compute or convert while it writes is refused here, or guarded wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StructField, StructType, VariantType
 
@@ -36,6 +36,7 @@ FIELDS = {
 
 ICEBERG = ("delta.enableIcebergCompatV1", "delta.enableIcebergCompatV2", "delta.enableIcebergCompatV3")
 CONSTRAINTS = "delta.constraints."
+CHANGE_FEED = "delta.enableChangeDataFeed"
 UNIFORM = "delta.universalFormat.enabledFormats"
 FEATURES = {"materializePartitionColumns": "materialized partition columns"}
 """Features that Kernel writes, and our staged files would not honour."""
@@ -135,6 +136,21 @@ def check_properties(what: str, properties: Mapping[str, str], *, upserts: bool)
     if upserts and is_on(properties, "delta.appendOnly"):
         raise _unsupported(
             what, "delta.appendOnly, and an Upsert changes rows", "Use writeMode Append or Changelog, or unset it."
+        )
+
+
+def check_change_feed(what: str, names: Iterable[str], properties: Mapping[str, str]) -> None:
+    """Refuse a column that a MERGE cannot write into the target's own change feed: Delta spells its name without quotes.
+
+    Raises:
+        UnsupportedTargetFeatureError: names the column.
+    """
+    named = next((name for name in names if "`" in name), None)
+    if named is not None and is_on(properties, CHANGE_FEED):
+        raise UnsupportedTargetFeatureError(
+            f"{what} has a change feed ({CHANGE_FEED}), into which Delta's MERGE cannot write column {named!r}: "
+            "its name has a backtick.",
+            hint="Name the column otherwise with AS in spec.transform.select, or use a target without a change feed.",
         )
 
 

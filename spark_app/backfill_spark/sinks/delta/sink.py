@@ -113,7 +113,10 @@ class DeltaSink:
         checks.check_layout(wanted, partition_by=self._partition_by, cluster_by=self._cluster_by)
         table = self._look()
         if table is None:
-            checks.check_properties("spec.target.delta.properties", self._properties, upserts=upserts)
+            what = "spec.target.delta.properties"
+            checks.check_properties(what, self._properties, upserts=upserts)
+            if upserts:
+                checks.check_change_feed(what, wanted.names, self._properties)
             check_known(self._spark, self._properties)
             new_table.check_new(
                 wanted, partition_by=self._partition_by, cluster_by=self._cluster_by, properties=self._properties
@@ -121,6 +124,8 @@ class DeltaSink:
             self._folder.check_foreign_files()
             return
         checks.check_table(table, upserts=upserts)
+        if upserts:
+            checks.check_change_feed(table.path, table.schema.names, table.properties)
         checks.check_schema(wanted, table.schema)
         if not has_state and self._existing_rows == "Refuse" and self._has_rows():
             raise TargetNotEmptyError(

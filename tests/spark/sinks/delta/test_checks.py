@@ -1,5 +1,7 @@
 """What is refused of a target, as values: no table, no session."""
 
+from typing import ClassVar
+
 import pytest
 from pyspark.sql.types import (
     ArrayType,
@@ -85,6 +87,23 @@ class TestColumnsThatASealCannotHonour:
         )
 
         checks.check_table(table(*fine, features={"typeWidening", "deletionVectors"}), upserts=True)
+
+
+class TestAChangeFeedOfTheTarget:
+    """Delta's MERGE fails at a column name with a backtick, after the whole copy."""
+
+    FEED: ClassVar = {"delta.enableChangeDataFeed": "TRUE"}
+
+    def test_is_refused_for_a_name_with_a_backtick(self):
+        """The user must learn the column before anything is written."""
+        with pytest.raises(UnsupportedTargetFeatureError, match=r"change feed.*'a`b'") as refusal:
+            checks.check_change_feed("/t", ["id", "a`b"], self.FEED)
+        assert "AS in spec.transform.select" in refusal.value.hint
+
+    @pytest.mark.parametrize(("name", "properties"), [("a`b", {}), ("a b", FEED), ("a`b", {"x": "true"})])
+    def test_others_are_taken(self, name, properties):
+        """Without the feed, or with any other odd name, the MERGE works."""
+        checks.check_change_feed("/t", ["id", name], properties)
 
 
 class TestPropertiesThatASealCannotHonour:
