@@ -185,7 +185,7 @@ class Job(Attempt):
         return (*self._work.abandon(), *self._end(Finish("Failed", error)))
 
     def _end(self, finish: Finish) -> tuple[Finish, ...]:
-        self.phase = Over(finish, self.phase.ended_in if isinstance(self.phase, Over) else self.phase)
+        self.phase = Over(finish, self._phase_or_last)
         return (finish,)
 
     # ------------------------------------------------------------------ time

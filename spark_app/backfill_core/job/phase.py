@@ -75,16 +75,19 @@ class Finishing:
     stop: Draining | None = None
 
 
+LivePhase = Fencing | Running | Draining | Verifying | Finishing
+
+
 @dataclass(frozen=True, slots=True)
 class Over:
     """The attempt has ended; the job hears nothing more."""
 
     finish: Finish
-    ended_in: Fencing | Running | Draining | Verifying | Finishing
+    ended_in: LivePhase
     """The phase in which it ended."""
 
 
-JobPhase = Fencing | Running | Draining | Verifying | Finishing | Over
+JobPhase = LivePhase | Over
 
 
 def stop_in(phase: JobPhase) -> Draining | None:

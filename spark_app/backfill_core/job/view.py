@@ -18,6 +18,7 @@ from backfill_core.job.phase import (
     Finishing,
     JobPhase,
     JobSettings,
+    LivePhase,
     Over,
     Running,
     Timetable,
@@ -200,7 +201,7 @@ class Attempt:
 
     # ------------------------------------------------------------------ steps and view
     @property
-    def _phase_or_last(self) -> JobPhase:
+    def _phase_or_last(self) -> LivePhase:
         return self.phase.ended_in if isinstance(self.phase, Over) else self.phase
 
     def _step(self) -> str:

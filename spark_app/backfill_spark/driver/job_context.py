@@ -178,15 +178,19 @@ class OpenedJob(JobContext):
     transform: Transform
     pinned: PinnedTable
 
-    def explain(self, error: Exception, *, doing: str = "a Spark job") -> BackfillError:
-        """Return what a Spark job met in our words; of an unknown error, only what may pass is worth another try."""
+    @property
+    def _sides(self) -> tuple[_Side, ...]:
         # What the sink raises in a row itself looks like what a transform raises.
-        return explain(error, self.spark, doing, self.sink, self.transform, self.source)
+        return self.sink, self.transform, self.source
+
+    def explain(self, error: Exception) -> BackfillError:
+        """Return what a Spark job met in our words; of an unknown error, only what may pass is worth another try."""
+        return explain(error, self.spark, "a Spark job", *self._sides)
 
     @contextmanager
     def jobs_explained(self) -> Iterator[None]:
         """Turn what Spark jobs on both sides raise inside the block into an error of ours."""
-        with _explained(self.spark, "a Spark job", self.sink, self.transform, self.source):
+        with self.explained("a Spark job", *self._sides):
             yield
 
     @property
