@@ -2,8 +2,8 @@
 
 A pod that the API server refuses leaves no objects behind. From then on, each launch in that namespace starts with a dry
 run of the pod, so a full quota costs one request a try. An existing object is ours when the Backfill owns it, by UID.
-A Secret is ours only when the hash of its token is in the status too. Any other object of that name is a collision and is
-not touched.
+A Secret is ours only when the hash of its token is in the status too. What an earlier Backfill of the same name left
+behind is replaced. Any other object of that name is a collision and is not touched.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from backfill_api.names import UID_LABEL
+from backfill_api.names import GROUP, KIND, UID_LABEL
 from backfill_core.lifecycle.actions import LaunchDriver
 from backfill_core.lifecycle.naming import driver_name
 from backfill_core.lifecycle.observation import Observation, SpecRefused
 from backfill_operator.drivers.certificates import CredentialPool, Credentials
 from backfill_operator.kube.client import Cluster
 from backfill_operator.kube.errors import AlreadyExistsError, ApiError, RefusedError
-from backfill_operator.kube.resources import CONFIG_MAPS, PODS, SECRETS, SERVICES, Raw, Resource, resource_of
+from backfill_operator.kube.resources import BACKFILLS, CONFIG_MAPS, PODS, SECRETS, SERVICES, Raw, Resource, resource_of
 from backfill_operator.manifests.attempt import Installation, Launch, ManifestRefusedError
 from backfill_operator.manifests.config_map import config_map
 from backfill_operator.manifests.driver_pod import driver_pod
@@ -150,15 +150,33 @@ class Launcher:
             there = await self._cluster.get(resource, seen.namespace, name)
             if there is None:
                 raise  # it was deleted a moment ago; the next reconcile creates it
+            if await self._left_behind(there, seen):
+                await self._replace(seen, there, wanted)
+                return None
             if not owned(there, seen.uid):
                 message = f"{resource.kind} {name} belongs to another owner; delete it, or rename the Backfill"
                 raise AlreadyExistsError(409, COLLISION, message) from taken
             if update and there.get("data") != wanted.get("data"):
                 # It is immutable, and no pod reads it yet.
-                await self._cluster.delete(resource, seen.namespace, name, uid=there["metadata"]["uid"])
-                await self._cluster.create(resource, seen.namespace, wanted)
+                await self._replace(seen, there, wanted)
             return there
         return None
+
+    async def _left_behind(self, there: Raw, seen: Observation) -> bool:
+        """Did an earlier Backfill of this name own the object? The garbage collector deletes it too, but seconds later.
+
+        The Backfill is read after the object: an owner that is not this one and not that one is gone.
+        """
+        owners = there["metadata"].get("ownerReferences") or ()
+        if not owners or not all(_names(owner, seen.name) and owner.get("uid") != seen.uid for owner in owners):
+            return False
+        now = await self._cluster.get(BACKFILLS, seen.namespace, seen.name)
+        return now is not None and now["metadata"]["uid"] == seen.uid
+
+    async def _replace(self, seen: Observation, there: Raw, wanted: Raw) -> None:
+        resource, name = resource_of(wanted), wanted["metadata"]["name"]
+        await self._cluster.delete(resource, seen.namespace, name, uid=there["metadata"]["uid"])
+        await self._cluster.create(resource, seen.namespace, wanted)
 
     async def missing(self, seen: Observation, attempt: int) -> frozenset[str]:
         """Return the kinds of an attempt's objects that do not exist, except the pod.
@@ -198,6 +216,11 @@ class Launcher:
         there = await self._cluster.get(resource, seen.namespace, name)
         if there is not None and owned(there, seen.uid):
             await self._cluster.delete(resource, seen.namespace, name, uid=there["metadata"]["uid"])
+
+
+def _names(owner: Raw, name: str) -> bool:
+    group = str(owner.get("apiVersion", "")).partition("/")[0]
+    return (group, owner.get("kind"), owner.get("name")) == (GROUP, KIND, name)
 
 
 def owned(raw: Raw, uid: str) -> bool:

@@ -175,6 +175,33 @@ class TestWhatCannotBeLaunched:
             await rig.until(lambda: rig.get() is None)
             assert rig.store.get("secrets", *rig.driver()) == foreign
 
+    @pytest.mark.parametrize("plural", ["configmaps", "secrets", "services"])
+    async def test_what_an_earlier_backfill_of_the_name_left_behind(self, plural):
+        """`kubectl replace --force` is quicker than the garbage collector: it is replaced, and nobody has to wait."""
+        async with Rig(start=False) as rig:
+            owner = {"apiVersion": API_VERSION, "kind": KIND, "name": "orders", "uid": "of-before", "controller": True}
+            rig.store.garbage_collector = False
+            old = rig.store.create(plural, NAMESPACE, {"metadata": {"name": rig.driver()[1], "ownerReferences": [owner]}})
+            rig.create()
+            rig.start()
+            await rig.until_holds("Running")
+
+            assert rig.store.get(plural, *rig.driver())["metadata"]["uid"] != old["metadata"]["uid"]
+            assert rig.has_one_driver()
+
+    @pytest.mark.parametrize("other", [{"kind": "Job"}, {"name": "bills"}, {"apiVersion": "other.dev/v1"}])
+    async def test_what_is_of_another_owner_stays(self, other):
+        """Only the name of a Backfill that cannot exist any more makes it ours to replace."""
+        async with Rig(start=False) as rig:
+            owner = {"apiVersion": API_VERSION, "kind": KIND, "name": "orders", "uid": "of-before"} | other
+            rig.store.garbage_collector = False
+            metadata = {"name": rig.driver()[1], "ownerReferences": [owner]}
+            old = rig.store.create("configmaps", NAMESPACE, {"metadata": metadata})
+            rig.create()
+            rig.start()
+            await rig.until(lambda: rig.condition("Stalled") == ("True", "NameCollision"))
+            assert rig.store.get("configmaps", *rig.driver()) == old
+
     async def test_a_secret_that_was_made_beforehand_in_our_name(self):
         """A user who may make Secrets may name our owner on one, and would command the driver with its token."""
         async with Rig() as rig:

@@ -73,6 +73,10 @@ class OperatorThread:
         except RuntimeError as error:
             if "Event loop stopped" not in str(error):
                 self.error = error
+                return
+            # A killed process runs no cleanup: a collected coroutine would, in the middle of a later test.
+            KILLED.append((self._loop, asyncio.all_tasks(self._loop)))
+            self._loop.set_exception_handler(lambda *_: None)
         except BaseException as error:
             self.error = error
 
@@ -92,9 +96,6 @@ class OperatorThread:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
         assert not self._thread.is_alive()
-        # A killed process runs no cleanup: a collected coroutine would, in the middle of a later test.
-        KILLED.append((self._loop, asyncio.all_tasks(self._loop)))
-        self._loop.set_exception_handler(lambda *_: None)
 
     def halt(self):
         """Stop the loop from its own thread, before it can act on an answer."""
