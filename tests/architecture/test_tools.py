@@ -125,6 +125,58 @@ class TestARunThatRanNothing:
         assert ("no test ran" in capsys.readouterr().out) == bool(code)
 
 
+class TestATestThatFails:
+    """A busy machine fails a test that holds; a defect fails it twice."""
+
+    @pytest.fixture
+    def suite(self, run_tests, tmp_path, monkeypatch):
+        """A folder for tests that the program finds."""
+        folder = tmp_path / "tests" / "nowhere"
+        folder.mkdir(parents=True)
+        monkeypatch.setattr(run_tests, "ROOT", tmp_path)
+        return folder
+
+    def test_passes_when_it_passes_again_and_is_named(self, run_tests, suite, capsys):
+        """It is counted once, and whoever reads the log can look for its cause."""
+        (suite / "test_one.py").write_text(
+            "from pathlib import Path\n\ndef test_holds(): pass\n\ndef test_late():\n"
+            "    seen = Path(__file__).with_name('seen')\n    there = seen.exists()\n    seen.touch()\n    assert there\n"
+        )
+
+        assert run_tests.main(["nowhere"]) == 0
+        *_, named, closing = capsys.readouterr().out.splitlines()
+        assert named == "passed only when it was run again: tests.nowhere.test_one.test_late"
+        assert closing.startswith("2 passed, 0 failed")
+        run_tests.main(["--sum"])
+        assert capsys.readouterr().out == "2 passed, 0 failed\n"
+
+    def test_fails_when_it_fails_again(self, run_tests, suite, capsys):
+        """What it said stands near the end of the log."""
+        (suite / "test_one.py").write_text("def test_one(): pass\n\ndef test_two(): assert 1 == 2\n")
+
+        assert run_tests.main(["nowhere"]) == 1
+        told = capsys.readouterr().out
+        assert "assert 1 == 2" in told
+        assert told.splitlines()[-1].startswith("1 passed, 1 failed")
+
+    def test_is_one_of_few_that_run_again(self, run_tests, suite, capsys):
+        """Four failures are no bad hour."""
+        (suite / "test_one.py").write_text(
+            "import pytest\n\n@pytest.mark.parametrize('n', range(4))\ndef test_one(n): assert 0\n"
+        )
+
+        assert run_tests.main(["nowhere"]) == 1
+        assert "once more" not in capsys.readouterr().out
+
+    def test_is_not_needed_for_a_lane_to_fail(self, run_tests, suite, capsys):
+        """Pytest may end badly after its last test."""
+        (suite / "conftest.py").write_text("def pytest_unconfigure():\n    raise RuntimeError('at the end')\n")
+        (suite / "test_one.py").write_text("def test_one(): pass\n")
+
+        assert run_tests.main(["nowhere"]) == 1
+        assert "nowhere ended with 1, though no test of it failed" in capsys.readouterr().out
+
+
 class TestTheHarness:
     """A developer without a cluster learns why."""
 
