@@ -181,7 +181,9 @@ class TestWhatCannotBeLaunched:
         async with Rig(start=False) as rig:
             owner = {"apiVersion": API_VERSION, "kind": KIND, "name": "orders", "uid": "of-before", "controller": True}
             rig.store.garbage_collector = False
-            old = rig.store.create(plural, NAMESPACE, {"metadata": {"name": rig.driver()[1], "ownerReferences": [owner]}})
+            old = rig.store.create(
+                plural, NAMESPACE, {"metadata": {"name": rig.driver()[1], "ownerReferences": [owner]}}
+            )
             rig.create()
             rig.start()
             await rig.until_holds("Running")
