@@ -137,7 +137,7 @@ class TestATestThatFails:
         return folder
 
     def test_passes_when_it_passes_again_and_is_named(self, run_tests, suite, capsys):
-        """It is counted once, and whoever reads the log can look for its cause."""
+        """It is counted once, and a reader of the log can look for its cause."""
         (suite / "test_one.py").write_text(
             "from pathlib import Path\n\ndef test_holds(): pass\n\ndef test_late():\n"
             "    seen = Path(__file__).with_name('seen')\n    there = seen.exists()\n    seen.touch()\n    assert there\n"

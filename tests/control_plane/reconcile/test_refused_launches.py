@@ -177,7 +177,7 @@ class TestWhatCannotBeLaunched:
 
     @pytest.mark.parametrize("plural", ["configmaps", "secrets", "services"])
     async def test_what_an_earlier_backfill_of_the_name_left_behind(self, plural):
-        """`kubectl replace --force` is quicker than the garbage collector: it is replaced, and nobody has to wait."""
+        """`kubectl replace --force` is quicker than the garbage collector: it is replaced at once."""
         async with Rig(start=False) as rig:
             owner = {"apiVersion": API_VERSION, "kind": KIND, "name": "orders", "uid": "of-before", "controller": True}
             rig.store.garbage_collector = False
