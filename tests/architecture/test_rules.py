@@ -1,34 +1,76 @@
-"""Every rule of the executor that this strategy ports is cited by a test, or listed with the reason why it cannot apply."""
+"""Every rule of the executors that the strategies port is cited by a test, or has the reason why it cannot apply."""
 
-import re
+import importlib.util
+import sys
 
 import pytest
-from support.repository import CORE, ROOT
-
-README = CORE / "strategies" / "snapshot" / "README.md"
-RULES = [f"R-SNAP-{number}" for number in range(1, 49)]
-TESTS = [path for path in (ROOT / "tests").rglob("*.py") if path.parent.name != "architecture"]
-CITED = {rule for path in TESTS for rule in re.findall(r"R-SNAP-\d+", path.read_text())}
+from support.repository import ROOT
 
 
-def reasons():
-    """Return the rules of the README's table with their reasons; a row may name several."""
-    rows = [row.strip("| ").split("|", 1) for row in README.read_text().splitlines() if row.startswith("| R-SNAP-")]
-    return {rule: row[1].strip() for row in rows for rule in re.findall(r"R-SNAP-\d+", row[0])}
+def _page():
+    spec = importlib.util.spec_from_file_location("rules_page", ROOT / "build-tools" / "rules_page.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["rules_page"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+page = _page()
+SECTIONS = page.sections()
+CITED = page.citations()
+TESTED = {rule for rule, cited in CITED.items() if cited.tests}
+CODED = {rule for rule, cited in CITED.items() if cited.code}
+RULES = {rule for section in SECTIONS for rule in section.rules}
+BUILT = [(rule, section) for section in SECTIONS if section.built for rule in section.rules]
+NUMBERS = {"ARR": 43, "SNAP": 48, "CHAIN": 16, "SRC": 44, "PROG": 8}
 
 
 class TestTheRules:
     """Nothing of the specification was forgotten in silence."""
 
-    @pytest.mark.parametrize("rule", RULES)
-    def test_a_rule_is_tested_or_explained(self, rule):
-        """A test that cites it, or a sentence in the strategy's README."""
-        assert rule in CITED or rule in reasons()
+    def test_all_of_them_are_listed(self):
+        """A rule that the list forgets is missed by every check below."""
+        assert {f"R-{kind}-{number + 1}" for kind, last in NUMBERS.items() for number in range(last)} == RULES
 
-    def test_a_reason_is_a_sentence(self):
-        """`n/a` explains nothing."""
-        assert {rule: reason for rule, reason in reasons().items() if len(reason.split()) < 4} == {}
+    @pytest.mark.parametrize(("rule", "section"), BUILT, ids=[rule for rule, _ in BUILT])
+    def test_a_rule_of_what_is_offered_is_tested_or_explained(self, rule, section):
+        """A test of the strategy cites it (one of a reference machine does not count), or there is a reason."""
+        assert rule in {*section.reasons, *TESTED}, (
+            f"cite it in a test of {section.title}, or give the reason in its README"
+        )
+
+    @pytest.mark.parametrize(("rule", "section"), BUILT, ids=[rule for rule, _ in BUILT])
+    def test_a_rule_of_what_is_offered_has_its_place_in_the_code(self, rule, section):
+        """A reader who looks up a rule finds where it is kept."""
+        assert rule in {*section.reasons, *CODED}, (
+            f"cite it in the code of {section.title}, or give the reason in its README"
+        )
 
     def test_no_rule_is_invented(self):
         """A mistyped number would count as a citation of nothing."""
-        assert (CITED | set(reasons())) - set(RULES) == set()
+        given = {rule for path in page.READMES.glob("*/README.md") for rule, _ in page.reasons_of(path.read_text())}
+
+        assert (set(CITED) | given) - RULES == set()
+
+    def test_a_reason_is_a_sentence(self):
+        """`n/a` explains nothing."""
+        reasons = {rule: reason for section in SECTIONS for rule, reason in section.reasons.items()}
+
+        assert {rule: reason for rule, reason in reasons.items() if len(reason.split()) < 4} == {}
+
+
+class TestACitation:
+    """Short forms count too: otherwise half of the citations would be lost."""
+
+    @pytest.mark.parametrize(
+        ("text", "found"),
+        [
+            ("R-SNAP-7: it goes on", ["R-SNAP-7"]),
+            ("(R-ARR-13, 17 and 21)", ["R-ARR-13", "R-ARR-17", "R-ARR-21"]),
+            ("R-SNAP-3/5/24, R-CHAIN-2", ["R-SNAP-3", "R-SNAP-5", "R-SNAP-24", "R-CHAIN-2"]),
+            ("the rule of R-SRC", []),
+        ],
+    )
+    def test_is_read_in_full(self, text, found):
+        """By the id of its executor, then one number or several."""
+        assert page.ids(text) == found

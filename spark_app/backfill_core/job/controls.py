@@ -95,7 +95,7 @@ class Controls:
     def under_spec(self, paused: str | None, rows_per_s: int | None) -> Controls:
         """Return what is in force when an attempt starts.
 
-        What was commanded before the restart stays in force, unless the spec says something else than
+        What was commanded before the restart stays in force (R-PROG-8), unless the spec says something else than
         it did then: a person who edited the file expects the file to count.
         """
         controls = self

@@ -5,7 +5,7 @@ A barrier, in this order (semantics.md, arrangement executor, for all strategies
 1. the commands that arrived take effect, and become part of the state (R-SNAP-40: barriers win over ready work);
 2. finished work is taken from the strategy;
 3. one `Seal` commits files + state; a barrier with nothing to say commits nothing;
-4. when it is durable: acknowledgements leave, then the next work starts.
+4. when it is durable (R-SNAP-35): acknowledgements leave, then the next work starts.
 
 A barrier waits for no work. While the strategy writes to the target itself (a MERGE) barriers go on and commits wait for it:
 one writer at a time. The machines: `phase.py` (the attempt), `commit.py`, `commands.py`, `source_watch.py`.
@@ -255,7 +255,7 @@ class Job(Attempt):
         return self._conclude()
 
     def _conclude(self) -> list[Action]:
-        """Verify, then say in the state that the job is finished."""
+        """Verify, then say in the state that the job is finished; it is complete once that is durable (R-PROG-3)."""
         if not self._may_conclude():
             return []
         if self._settings.verify_final:

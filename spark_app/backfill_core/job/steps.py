@@ -8,8 +8,8 @@ KeyProof   one look at the key of every row of the target         rows, and what
 CatchUp    the versions after the pinned one                      versions, and what a version cost so far
 Receipt    one look at every row of both sides                    rows, and what copying a row costs here
 
-An estimate begins as a guess from rows, and each step that was measured corrects those to come. Percent never falls:
-an estimate that grew shows as a percent that stands still.
+An estimate begins as a guess from rows, and each step that was measured corrects those to come. Percent never falls, also
+over a restart (R-PROG-4): an estimate that grew shows as a percent that stands still. 100 is the end (R-PROG-1).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Is the job catching up? RisingWave slows the upstream; we measure against the same rule.
 
 The limit only shrinks, by half of what was consumed, so that the upstream may still advance about one epoch
-while the job advances two. A lag above it means that the upstream would have been slowed down.
+while the job advances two. A lag above it means that the upstream would have been slowed down (R-SNAP-26).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class PendingLimit:
     """Lag after each of the last steps, oldest first."""
 
     def step(self, lag: int, elapsed: int) -> PendingLimit:
-        """Take one consumed step: `limit := min(lag, limit - elapsed / 2)`, never below 0 (R-SNAP-25)."""
+        """Take one consumed step: `limit := min(lag, limit - elapsed / 2)`, never below 0, never up (R-SNAP-23, 25)."""
         before = float(lag) if self.limit is None else self.limit - elapsed / 2
         return replace(self, limit=max(0.0, min(lag, before)), lags=(*self.lags[-STEPS_WATCHED:], lag))
 

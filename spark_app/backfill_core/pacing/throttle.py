@@ -37,7 +37,7 @@ class TokenBucket:
 
     @property
     def _room(self) -> float:
-        # At one row a second and a burst of one second the bucket must still be able to hold one row.
+        # At one row a second and a burst of one second the bucket must still be able to hold one row (R-SNAP-42).
         return max(1.0, (self.rate_per_s or 0) * self.burst_s) if self.rate_per_s else 0.0
 
     def refill(self, now_s: float) -> TokenBucket:

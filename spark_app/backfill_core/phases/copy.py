@@ -1,7 +1,7 @@
 """Copying: the rows of one pinned version in splits of any size and order, under a limit or without one.
 
 The row index: files of the version in path order, rows numbered by prefix sums. What is done is a set of intervals of it,
-so splits may be retried and committed in any order (R-SNAP-6, R-SNAP-37).
+so splits may be retried and committed in any order (R-SNAP-6, 16, 37). It only grows (R-SNAP-36).
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Copy:
         )
 
     def resume(self, done: IntervalSet, rows: int, splits: int) -> None:
-        """Go on from what an earlier attempt committed."""
+        """Go on from what an earlier attempt committed, its counts included (R-SNAP-44)."""
         self.sealed = self.prepared = done
         self.complete = done.size == self.total
         self.rows = self.rows_sealed = rows

@@ -1,5 +1,7 @@
 """Replay: the versions after the pinned one, in batches, until the target has caught up and beyond.
 
+Changes that come during the copy are left in the source's log, and are read from there (R-SNAP-9, 19).
+
 The batch of changes, where it is merged (Upsert):
 
 batch       event                                       then
@@ -202,6 +204,7 @@ class Replay:
         return (work,)
 
     def _plan(self, txn: int) -> Batch | None:
+        """Choose the next batch; nothing pending at a fresh poll is the end of catching up (R-SNAP-32)."""
         head = self.head
         if head is None or (self.caught_up and not self._follow):
             return None
@@ -219,7 +222,7 @@ class Replay:
 
     # -------------------------------------------------------------- committing
     def take_applied(self) -> ChangesApplied | None:
-        """Hand the applied batch to a commit."""
+        """Hand the applied batch to a commit; its versions are consumed, also those without a row (R-SNAP-22)."""
         if not isinstance(self.batch, Applied):
             return None
         batch, result = self.batch.batch, self.batch.result

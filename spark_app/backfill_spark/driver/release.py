@@ -40,7 +40,7 @@ def release(
     spark: SparkSession | None = None,
     stop: StopSignal | None = None,
 ) -> Released:
-    """Remove the job's state and its claim from the target, and the table feature that only they needed.
+    """Remove the job's state and its claim from the target, and the table feature that only they needed (R-PROG-5).
 
     Args:
         backfill: The job.

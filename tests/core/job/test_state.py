@@ -191,7 +191,7 @@ class TestControls:
         assert Controls().after(Throttle(0), 1, 0).history_held
 
     def test_after_a_restart_the_command_wins_over_the_same_spec(self):
-        """A restart is no reason to forget a command."""
+        """R-PROG-8: a restart is no reason to forget a command."""
         stored = Controls().under_spec(None, 1000).after(Throttle(5), 1, 0)
 
         assert stored.under_spec(None, 1000).rows_per_s == 5

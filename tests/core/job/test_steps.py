@@ -85,7 +85,7 @@ class TestPercentCoversTheWholeJob:
         assert all(30 <= took[name] <= 33 for name in (KEY_PROOF, CATCH_UP, RECEIPT)), took
 
     def test_it_never_falls_and_is_whole_only_at_the_end(self):
-        """Whatever comes: pauses, limits, a source that runs away, work that is slower than guessed."""
+        """R-PROG-1, whatever comes: pauses, limits, a source that runs away, work that is slower than guessed."""
         for seed in range(20):
             rng = random.Random(seed)
             job = Worked(
@@ -109,7 +109,7 @@ class TestPercentCoversTheWholeJob:
             assert job.finish is not None
 
     def test_goes_on_where_the_attempt_before_had_shown_it(self):
-        """A driver that is replaced must not look like lost work."""
+        """R-PROG-4: a driver that is replaced must not look like lost work."""
         stored = JobState.decode(replace(JobState("a/b", "h", 1, 0, "Snapshot"), percent=61).encode())
 
         assert begin(WHOLE, {}, percent=stored.percent, now_s=0.0).percent == 61

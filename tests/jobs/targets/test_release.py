@@ -18,7 +18,7 @@ ROWS = 500
 
 class TestARelease:
     def test_of_a_job_that_is_under_way_is_refused_and_of_a_finished_one_frees_the_table(self, spark, tmp_path):
-        """One table through all of it: a table takes Spark seconds."""
+        """R-PROG-5, with one table through all of it: a table takes Spark seconds."""
         source, target = str(tmp_path / "source"), str(tmp_path / "target")
         make_orders(spark, source, ROWS, files=2)
         settings = DriverSettings(state_dir=tmp_path / "state", cores=2)

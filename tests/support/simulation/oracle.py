@@ -293,7 +293,7 @@ class Oracle:
         """The end: the stored state says so, and the target is what it says."""
         state = self._last
         assert state is not None
-        demand(state.job.finished, "complete, but the stored state does not say so")
+        demand(state.job.finished, "complete, but the stored state does not say so (R-PROG-3)")
         self._model.check_end(state.progress)
         self._compare(self._target.newest.rows, self._model.expected(state.progress), "the end")
         if self._given.verify_final:

@@ -142,7 +142,7 @@ def _unfit(name: str, found: object) -> StateMismatchError:
 
 
 def open_request(stored: SnapshotStored | None) -> OpenRequest:
-    """Pin the version of the state; once all of it was read, the one consumed last will do."""
+    """Pin the version of the state (R-SNAP-8); once all of it was read, the one consumed last will do."""
     if stored is None:
         return PinVersion()
     consumed = stored.consumed_version

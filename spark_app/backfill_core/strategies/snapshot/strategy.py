@@ -103,6 +103,7 @@ class SnapshotStrategy:
             self._resume(stored, opened.last_txn)
 
     def _resume(self, stored: SnapshotStored, last_txn: int | None) -> None:
+        """Go on behind what is committed: no row twice, then the first version that is not consumed (R-SNAP-7, 37, 38, 39)."""
         pinned = self._pinned
         if stored.fingerprint != pinned.fingerprint:
             raise StateMismatchError(
