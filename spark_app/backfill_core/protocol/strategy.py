@@ -15,6 +15,8 @@ from backfill_api.spec.spec import BackfillSpec
 from backfill_api.status.progress import WarningCode
 from backfill_core.errors import BackfillError
 from backfill_core.pacing.eta import Eta
+from backfill_core.positions.key_order import KeyPosition
+from backfill_core.positions.vnode_positions import KeySpace
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
 from backfill_core.protocol.events import Head, StrategyEvent
@@ -52,7 +54,36 @@ class StartOver:
     """Must the rows that the unfinished job wrote leave the target first?"""
 
 
-OpenRequest = PinVersion | Subscribe | StartOver
+@dataclass(frozen=True, slots=True)
+class ReadNewest:
+    """Read versions of the source that move on: nothing is pinned, and none is kept for the job."""
+
+    table_id: str = ""
+    """Identity of the table that was read before; empty: none was."""
+
+
+OpenRequest = PinVersion | Subscribe | ReadNewest | StartOver
+
+
+@dataclass(frozen=True, slots=True)
+class KeyCut:
+    """A place at which the rows of a source may be cut into ranges."""
+
+    position: KeyPosition
+    rows: int
+    """Estimate: rows after the cut before, up to and with this position."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyLine:
+    """The rows of a source in the order of a key, as far as its metadata or a sample tells."""
+
+    space: KeySpace
+    cuts: tuple[KeyCut, ...]
+    """Ascending in the order. Any cuts are right; good ones leave files whole."""
+
+    rows_after: int
+    """Estimate: rows behind the last cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +116,9 @@ class Opened:
 
     key_proven: bool = False
     """Was it proven in the source, before the first write?"""
+
+    line: KeyLine | None = None
+    """The rows in the order of the strategy's key; of a source that was opened with `ReadNewest`."""
 
 
 # ------------------------------------------------------------------ running

@@ -10,6 +10,8 @@ from enum import Enum, auto
 from itertools import pairwise
 from typing import Any, ClassVar
 
+from backfill_core.positions.key_order import KeyPosition
+from backfill_core.positions.vnode_positions import KeyBound, KeySpace, Span
 from backfill_core.protocol.receipt import Receipt
 
 Position = Any
@@ -85,6 +87,34 @@ class ReadSplit:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadKeyRange:
+    """Read the rows of one version between two positions of a key, transform, and stage them as files."""
+
+    kind: ClassVar[WorkKind] = WorkKind.HISTORY
+
+    work_id: int
+    version: int
+    space: KeySpace
+    low: KeyPosition | None
+    """Exclusive; None: from the first row."""
+
+    high: KeyPosition | None
+    """Inclusive; None: to the last row."""
+
+    vnodes: tuple[Span, ...]
+    """Rows of other vnodes are left out."""
+
+    epoch: int
+    """The epoch that was open when the work started (the `_epoch` of `Changelog` rows)."""
+
+    rows_max: int | None = None
+    """Read no more rows of the source than these, the first ones in the order; None: all between the positions."""
+
+    proves_key: bool = False
+    """Are two rows with one key an error? Rows with one key are in one range."""
+
+
+@dataclass(frozen=True, slots=True)
 class ApplyChanges:
     """Bring the versions `(after, upto]` into the target: MERGE, or stage for append/changelog."""
 
@@ -95,6 +125,8 @@ class ApplyChanges:
     upto: int
     epoch: int
     txn_version: int
+    bound: KeyBound | None = None
+    """Images of rows beyond it are left out, each half of an update by itself (R-ARR-17); None: none are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +161,19 @@ class SplitStaged:
 
     work_id: int
     files: tuple[StagedFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRangeStaged:
+    """`ReadKeyRange` is finished."""
+
+    work_id: int
+    files: tuple[StagedFile, ...]
+    rows_read: int
+    """Of the source, with those that the filter left out."""
+
+    last: KeyPosition | None = None
+    """Position of the last row, where `rows_max` may have ended the read before `high`; None: all up to `high` is read."""
 
 
 @dataclass(frozen=True, slots=True)

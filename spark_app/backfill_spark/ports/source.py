@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from backfill_core.errors import BackfillError
+from backfill_core.positions.key_order import KeyOrder, KeyPosition
+from backfill_core.positions.vnode_positions import KeySpace
 from backfill_core.protocol.events import Head
+from backfill_core.protocol.strategy import KeyLine
 from backfill_core.protocol.work import FileRange
 
 if TYPE_CHECKING:
@@ -93,3 +96,24 @@ class Source(Protocol):
 
     def explain_failure(self, error: Exception) -> BackfillError | None:
         """Say in our words why a job on this source failed, or None when it is unknown."""
+
+
+@runtime_checkable
+class SupportsKeyRanges(Protocol):
+    """A source whose rows can be read in the order of a key, at any version that it still has."""
+
+    def key_order(self, columns: Sequence[tuple[str, bool]]) -> KeyOrder:
+        """Return an order by columns of the pinned version, each with: is it descending?
+
+        Raises:
+            InvalidSpecError: there is no such column, or its type has no order that engines agree on.
+        """
+
+    def key_line(self, space: KeySpace) -> KeyLine:
+        """Return places at which the rows of the pinned version may be cut, by statistics of files or by a sample."""
+
+    def key_range(self, version: int, order: KeyOrder, low: KeyPosition | None, high: KeyPosition | None) -> DataFrame:
+        """Return the rows of a version after `low`, up to and with `high`: the pinned columns, no order, lazy.
+
+        None: from the first row, to the last row. Files without such rows are not read.
+        """
