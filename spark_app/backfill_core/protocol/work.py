@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from backfill_core.positions.key_order import KeyPosition
 from backfill_core.positions.vnode_positions import KeyBound, KeySpace, Span
@@ -27,6 +27,26 @@ class WorkKind(Enum):
     HISTORY = auto()
     CHANGES = auto()
     CHECK = auto()
+
+
+class Work(Protocol):
+    """A piece of work of any kind: those below, and those that a strategy brings. A frozen value."""
+
+    @property
+    def work_id(self) -> int:
+        """Its number."""
+
+    @property
+    def kind(self) -> WorkKind:
+        """What holds it."""
+
+
+class Result(Protocol):
+    """What comes of a piece of work, of any kind. A frozen value."""
+
+    @property
+    def work_id(self) -> int:
+        """The number of the work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +172,6 @@ class ProveKey:
     target_version: int
 
 
-Work = ReadSplit | ApplyChanges | Verify | ProveKey
-
-
 @dataclass(frozen=True, slots=True)
 class SplitStaged:
     """`ReadSplit` is finished: each file tells its segment."""
@@ -198,6 +215,3 @@ class KeyProven:
     """`ProveKey` is finished: every key stands in one row; two rows with one key are a `WorkFailed`."""
 
     work_id: int
-
-
-Result = SplitStaged | ChangesApplied | Verified | KeyProven

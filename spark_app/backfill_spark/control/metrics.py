@@ -16,16 +16,7 @@ from backfill_api.status.progress import Progress, StepProgress
 from backfill_core.protocol.actions import Acknowledge, Action, Seal, StartWork
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.events import Event, PollFailed, Sealed, SealFailed, WorkCancelled, WorkFailed, WorkFinished
-from backfill_core.protocol.work import (
-    ApplyChanges,
-    ChangesApplied,
-    ProveKey,
-    ReadSplit,
-    SplitStaged,
-    StagedFile,
-    Verify,
-    Work,
-)
+from backfill_core.protocol.work import StagedFile, Verify, Work, WorkKind
 
 _GAUGES: tuple[tuple[str, str, Callable[[Progress], float | None]], ...] = (
     ("backfill_attempt", "Number of the attempt.", lambda it: it.attempt),
@@ -71,7 +62,13 @@ _STEP_GAUGES: tuple[tuple[str, str, Callable[[StepProgress], float | None]], ...
 )
 _SEAL_BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1, 2.5, 5, 10, 30)
 _WORK_BUCKETS_S = (0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60, 120, 300, 900)
-_KINDS = {ReadSplit: "split", ApplyChanges: "changes", Verify: "receipt", ProveKey: "key"}
+_KINDS = {WorkKind.HISTORY: "split", WorkKind.CHANGES: "changes", WorkKind.CHECK: "key"}
+_RECEIPT = "receipt"
+
+
+def _word(work: Work) -> str:
+    """Return how a label names a piece of work; a strategy's own kinds count as what they are for."""
+    return _RECEIPT if isinstance(work, Verify) else _KINDS[work.kind]
 
 
 def _unix(moment: str | None) -> float | None:
@@ -117,10 +114,10 @@ class LoopMeter:
         self._barrier_s = times("backfill_barrier_seconds", "From the request of a commit to durable.", _SEAL_BUCKETS_S)
         self._seal_s = times("backfill_seal_seconds", "One commit.", _SEAL_BUCKETS_S)
         self._work_s = {
-            ReadSplit: times("backfill_split_seconds", "Reading and staging one split.", _WORK_BUCKETS_S),
-            ApplyChanges: times("backfill_merge_seconds", "One batch of changes: MERGE, or staging.", _WORK_BUCKETS_S),
-            Verify: times("backfill_receipt_seconds", "Comparing source and target.", _WORK_BUCKETS_S),
-            ProveKey: times("backfill_key_seconds", "Proving that each key stands in one row.", _WORK_BUCKETS_S),
+            "split": times("backfill_split_seconds", "Reading and staging one split.", _WORK_BUCKETS_S),
+            "changes": times("backfill_merge_seconds", "One batch of changes: MERGE, or staging.", _WORK_BUCKETS_S),
+            _RECEIPT: times("backfill_receipt_seconds", "Comparing source and target.", _WORK_BUCKETS_S),
+            "key": times("backfill_key_seconds", "Proving that each key stands in one row.", _WORK_BUCKETS_S),
         }
 
         def counts(name: str, words: str) -> Counter:
@@ -151,9 +148,8 @@ class LoopMeter:
                 self._working[work.work_id] = (work, moment.mono_s)
             case WorkFinished(result=result) if result.work_id in self._working:
                 work, since_s = self._working.pop(result.work_id)
-                self._work_s[type(work)].observe(moment.mono_s - since_s)
-                if isinstance(result, SplitStaged | ChangesApplied):
-                    self._count_files(result.files)
+                self._work_s[_word(work)].observe(moment.mono_s - since_s)
+                self._count_files(getattr(result, "files", ()))
             case WorkFailed(work_id=work_id):
                 self._lose(work_id, "failed")
             case WorkCancelled(work_id=work_id):
@@ -170,7 +166,7 @@ class LoopMeter:
     def _lose(self, work_id: int, why: str) -> None:
         if work_id in self._working:
             work, _ = self._working.pop(work_id)
-            self._work_lost.labels(self._job_id, _KINDS[type(work)], why).inc()
+            self._work_lost.labels(self._job_id, _word(work), why).inc()
 
 
 def progress_registry(job_id: str, progress: Callable[[], Progress]) -> CollectorRegistry:

@@ -7,6 +7,7 @@ import pytest
 from support.tables.jobs import job, make_orders
 from support.tables.oracle import rows_in, seals, violations
 
+from backfill_core.protocol.work import Verify
 from backfill_spark.driver import attempt as driver
 from backfill_spark.driver.action_executor import SparkActionExecutor
 from backfill_spark.settings import DriverSettings
@@ -85,9 +86,9 @@ class DeletesBeside(SparkActionExecutor):
 
     spark, path, done = None, "", []
 
-    def _verify(self, work):
-        answer = super()._verify(work)
-        if not self.done:
+    def _do(self, work):
+        answer = super()._do(work)
+        if isinstance(work, Verify) and not self.done:
             self.done.append(work)
             self.spark.sql(f"DELETE FROM delta.`{self.path}` WHERE id < 10")
         return answer

@@ -2,15 +2,15 @@
 
 import queue
 import threading
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 from support.drivers.opened_job import opened_job
 from support.tables.jobs import make_orders
 
-from backfill_core.errors import StateMovedError, TransientError
+from backfill_core.errors import InvalidSpecError, StateMovedError, TransientError
 from backfill_core.protocol.events import WorkCancelled, WorkFailed, WorkFinished
-from backfill_core.protocol.work import ApplyChanges, FileRange, ReadSplit
+from backfill_core.protocol.work import ApplyChanges, FileRange, ReadSplit, WorkKind
 from backfill_spark.driver.action_executor import SparkActionExecutor
 from backfill_spark.jvm.workers import Workers
 from backfill_spark.rows.write_modes import UPSERT
@@ -54,6 +54,14 @@ class WorkersThatAreWaitedFor(Workers):
         thread = threading.Thread(target=run)
         thread.start()
         thread.join()
+
+
+@dataclass(frozen=True)
+class UnknownWork:
+    """Work of a strategy whose distribution names no code for it."""
+
+    work_id: int
+    kind: WorkKind = WorkKind.HISTORY
 
 
 class ExecutorUnderTest(SparkActionExecutor):
@@ -135,6 +143,13 @@ class TestEveryPieceOfWorkIsAnsweredOnce:
         one.cancel(split.work_id)
 
         assert answers(one, split) == [WorkCancelled(split.work_id)]
+
+    def test_when_nothing_does_such_work(self, executor):
+        """Half a plug-in is installed: its strategy decides, and what it asks for is done nowhere."""
+        [event] = answers(executor(), UnknownWork(9))
+
+        assert isinstance(event.error, InvalidSpecError)
+        assert "UnknownWork" in event.error.message
 
     @pytest.mark.parametrize(
         ("moment", "answer", "landed"),

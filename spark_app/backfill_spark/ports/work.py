@@ -1,0 +1,41 @@
+"""What the driver offers to the code that does a piece of work."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from backfill_core.protocol.work import StagedFile
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from backfill_spark.driver.job_context import OpenedJob
+
+
+class WorkContext(Protocol):
+    """One piece of work under way, on the thread that does it."""
+
+    @property
+    def job(self) -> OpenedJob:
+        """The job: session, spec, source, transform, write mode, sink and committer."""
+
+    def stage(self, rows: DataFrame, *, what: str) -> tuple[StagedFile, ...]:
+        """Write rows as files that no reader sees until a commit names them; `what` says in a message which they are.
+
+        The job that writes counts them. What a failed or cancelled piece of work staged is removed.
+
+        Raises:
+            StagedFilesGoneError, AccountingError: the files do not hold the rows that were written.
+        """
+
+    def stage_segments(self, rows: DataFrame, *, label: str, what: str) -> tuple[StagedFile, ...]:
+        """Write as `stage`, the rows of each value of column `label` into files of their own; a file tells its segment."""
+
+    def stop_if_cancelled(self) -> None:
+        """End the work here if its end was asked for: to be called between steps that are no Spark job."""
+
+    def begin_effect(self) -> None:
+        """Say that the next step changes the target itself: from here on a cancellation waits for the work's own answer.
+
+        Ends the work here if its end was asked for before.
+        """

@@ -1,0 +1,88 @@
+"""What a piece of work may use while it runs, and what the driver must know of it: was it cancelled, what did it stage."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from backfill_core.phases.accounting import check_staged
+from backfill_core.protocol.work import StagedFile
+from backfill_spark.ports.abilities import ability
+from backfill_spark.ports.sink import SupportsSegments
+from backfill_spark.rows.counted_rows import CountedRows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from backfill_spark.driver.job_context import OpenedJob
+
+
+class WorkCancelledError(Exception):
+    """Work was cancelled between two of its steps."""
+
+
+@dataclass
+class WorkLedger:
+    """What is known of all work of an attempt; each change is made under the lock."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    cancelled: set[int] = field(default_factory=set)
+    in_effect: set[int] = field(default_factory=set)
+    """Work that may have changed the target: its own result is waited for."""
+
+    unsealed: set[str] = field(default_factory=set)
+    """Files that this attempt staged and no commit names yet."""
+
+    def is_cancelled(self, work_id: int) -> bool:
+        """Was its end asked for?"""
+        with self.lock:
+            return work_id in self.cancelled
+
+    def cancel(self, work_id: int) -> bool:
+        """Note it; return whether the work's own answer is waited for."""
+        with self.lock:
+            self.cancelled.add(work_id)
+            return work_id in self.in_effect
+
+
+@dataclass(frozen=True)
+class SparkWorkContext:
+    """Satisfies `ports.work.WorkContext`."""
+
+    job: OpenedJob
+    attempt: int
+    work_id: int
+    ledger: WorkLedger
+
+    def stage(self, rows: DataFrame, *, what: str) -> tuple[StagedFile, ...]:
+        """See `WorkContext`; the job itself counts, because files may be gone before their footers are read."""
+        counted = CountedRows(self.job.spark, rows)
+        paths = self.job.sink.stage(counted.frame, attempt=self.attempt, work_id=self.work_id)
+        return self._known(counted, self.job.committer.measure(paths), what)
+
+    def stage_segments(self, rows: DataFrame, *, label: str, what: str) -> tuple[StagedFile, ...]:
+        """See `WorkContext`."""
+        sink, counted = ability(self.job.sink, SupportsSegments), CountedRows(self.job.spark, rows)
+        staged = sink.stage_segments(counted.frame, label=label, attempt=self.attempt, work_id=self.work_id)
+        files = [(segment, self.job.committer.measure(paths)) for segment, paths in staged.items()]
+        known = tuple(replace(file, segment=segment) for segment, measured in files for file in measured)
+        return self._known(counted, known, what)
+
+    def _known(self, counted: CountedRows, files: tuple[StagedFile, ...], what: str) -> tuple[StagedFile, ...]:
+        with self.ledger.lock:
+            self.ledger.unsealed.update(file.path for file in files)
+        check_staged(what, written=counted.rows(), found=sum(file.rows for file in files))
+        return files
+
+    def stop_if_cancelled(self) -> None:
+        """See `WorkContext`."""
+        if self.ledger.is_cancelled(self.work_id):
+            raise WorkCancelledError
+
+    def begin_effect(self) -> None:
+        """See `WorkContext`."""
+        with self.ledger.lock:
+            if self.work_id in self.ledger.cancelled:
+                raise WorkCancelledError
+            self.ledger.in_effect.add(self.work_id)

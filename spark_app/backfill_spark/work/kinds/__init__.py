@@ -1,0 +1,1 @@
+"""What does each kind of work: a module a kind, found by discovery, never listed; each holds `RUNNER`."""

@@ -1,0 +1,16 @@
+"""Proves that the target holds one row a key."""
+
+from __future__ import annotations
+
+from backfill_core.protocol.work import KeyProven, ProveKey
+from backfill_spark.ports.work import WorkContext
+from backfill_spark.rows.verification import check_one_row_a_key
+from backfill_spark.work.runner import WorkRunner
+
+
+def _run(work: ProveKey, context: WorkContext) -> KeyProven:
+    check_one_row_a_key(context.job.sink.at(work.target_version), context.job.key, what="the target")
+    return KeyProven(work.work_id)
+
+
+RUNNER = WorkRunner("ProveKey", ProveKey, _run)

@@ -1,0 +1,17 @@
+"""Takes a receipt: compares source and target."""
+
+from __future__ import annotations
+
+from backfill_core.protocol.work import Verified, Verify
+from backfill_spark.ports.work import WorkContext
+from backfill_spark.work.runner import WorkRunner
+
+
+def _run(work: Verify, context: WorkContext) -> Verified:
+    compared = context.job.comparison(
+        source_version=work.position, target_version=work.target_version, done=work.covered
+    )
+    return Verified(work.work_id, compared.receipt(epoch=work.epoch))
+
+
+RUNNER = WorkRunner("Verify", Verify, _run)
