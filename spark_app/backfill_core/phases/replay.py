@@ -21,9 +21,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum, auto
 
-from backfill_core.pacing.convergence import STEPS_WATCHED, PendingLimit
+from backfill_core.pacing.convergence import STEPS_WATCHED, LagTrend
 from backfill_core.pacing.sizing import BatchSizer
+from backfill_core.phases.pending import LimitRule, Pending
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
 from backfill_core.protocol.events import Head, SourcePolled
@@ -79,6 +81,13 @@ class Applied:
 ChangeBatch = Announced | Running | Applied | None
 
 
+class CatchUpEnd(Enum):
+    """Which commit says that the job has caught up, once a batch took all that was pending at its start."""
+
+    WITH_ITS_COMMIT = auto()
+    AFTER_ITS_COMMIT = auto()
+
+
 @dataclass(frozen=True, slots=True)
 class _Step:
     at_s: float
@@ -89,7 +98,9 @@ class _Step:
 class Replay:
     """The changes of a versioned source, from their choice to their commit."""
 
-    def __init__(self, consumed: int, *, merges: bool, follow: bool, batch_target_s: float) -> None:
+    def __init__(
+        self, consumed: int, *, merges: bool, follow: bool, batch_target_s: float, limit: LimitRule = "EpochTime"
+    ) -> None:
         """Begin after a version; `merges`: changes are merged, else staged like splits."""
         self.consumed = consumed
         self.batch: ChangeBatch = None
@@ -98,7 +109,12 @@ class Replay:
         self.revision = 0
         """Grows with each change of what is stored, or must be committed."""
 
-        self.pending_limit = PendingLimit(limit=None, lags=())
+        self.pending = Pending(limit, consumed)
+        self.trend = LagTrend()
+        self._end = CatchUpEnd.WITH_ITS_COMMIT if limit == "EpochTime" else CatchUpEnd.AFTER_ITS_COMMIT
+        self._owes_finish = False
+        """Did a commit take all that was pending, which the next one says?"""
+
         self._merges, self._follow = merges, follow
         self._fresh = False
         """Was the source polled since the snapshot is complete?"""
@@ -163,6 +179,9 @@ class Replay:
         self.head = head = event.head
         self._first_head = self._first_head or head
         self._fresh = self._fresh or event.fresh
+        self.pending.poll(head)
+        if self._fresh:
+            self.pending.begin()
         self._times = {version: ms for version, ms in self._times.items() if version >= self.consumed}
         if len(self._times) < TIMES_MAX:
             self._times[head.version] = head.timestamp_ms
@@ -170,6 +189,11 @@ class Replay:
     def forget_polls(self) -> None:
         """What was seen so far is not fresh any more."""
         self._fresh = False
+        self.pending.wait()
+
+    def resume(self, consumed: int) -> None:
+        """Go on after what an earlier attempt committed."""
+        self.consumed, self.pending = consumed, Pending(self.pending.rule, consumed)
 
     def finish(self, result: ChangesApplied, now: Now) -> None:
         """Take a finished batch; it waits for the next commit."""
@@ -199,6 +223,7 @@ class Replay:
                 batch = None
         if batch is None:
             return ()
+        self.pending.take(batch.upto)
         work = ApplyChanges(next(ids), batch.after, batch.upto, permits.epoch.number, batch.txn)
         self.batch = Running(batch, work.work_id, now.mono_s)
         return (work,)
@@ -206,7 +231,7 @@ class Replay:
     def _plan(self, txn: int) -> Batch | None:
         """Choose the next batch; nothing pending at a fresh poll is the end of catching up (R-SNAP-32)."""
         head = self.head
-        if head is None or (self.caught_up and not self._follow):
+        if head is None or self._owes_finish or (self.caught_up and not self._follow):
             return None
         if head.version <= self.consumed:
             if self._fresh and not self.caught_up:
@@ -228,7 +253,10 @@ class Replay:
         batch, result = self.batch.batch, self.batch.result
         self.batch, self._committing, self.consumed = None, batch, batch.upto
         if batch.whole and not self.caught_up:
-            self._catch_up()
+            if self._end is CatchUpEnd.WITH_ITS_COMMIT:
+                self._catch_up()
+            else:
+                self._owes_finish = True
         return result
 
     def announce(self, epoch: Epoch | None) -> bool:
@@ -250,14 +278,18 @@ class Replay:
         batch, self._committing = self._committing, None
         if batch is None or self.head is None:
             return
-        lag = batch.left if self.caught_up else max(0, self.head.version - batch.upto)
-        self.pending_limit = self.pending_limit.step(lag, batch.upto - batch.after)
+        newest = batch.upto + batch.left if self.caught_up else self.head.version
+        self.trend = self.trend.observe(self.pending.between(batch.upto, newest))
+        self.pending.seal()
+        if self._owes_finish:
+            self._owes_finish = False
+            self._catch_up()
         self._steps = (*self._steps[-STEPS_WATCHED:], _Step(now.mono_s, batch.upto, self.head.version))
 
     def divergence(self) -> tuple[JobWarning, ...]:
         """Name both rates when the lag does not fall."""
         first, last = (self._steps[0], self._steps[-1]) if self._steps else (None, None)
-        if not self.pending_limit.non_convergent or first is None or last is None or last.at_s <= first.at_s:
+        if not self.trend.non_convergent or first is None or last is None or last.at_s <= first.at_s:
             return ()
         seconds = last.at_s - first.at_s
         made, applied = (last.head - first.head) / seconds, (last.upto - first.upto) / seconds

@@ -197,6 +197,9 @@ class StrategyStatus:
     failure: BackfillError | None
     """What makes going on pointless, found by the strategy itself."""
 
+    holds_source: bool = False
+    """Must a source that offers back-pressure make no new version for now? A Delta table offers none."""
+
 
 @dataclass(frozen=True, slots=True)
 class Facts:

@@ -317,14 +317,14 @@ class TestASourceThatIsFasterThanTheJob:
         job.let_pass(2.0)
         batch = job.batches[-1]
         seconds = each_s * (batch.upto - batch.after)
-        job.head = Head(job.head.version + round(made_per_s * seconds), WALL_MS)
+        job.head = Head(job.head.version + round(made_per_s * seconds), job.now.wall_ms + round(1000 * seconds))
         job.let_pass(seconds)
         job.send(WorkFinished(ChangesApplied(batch.work_id, 5)))
 
     def test_is_named_with_both_rates(self):
         """The user sees by how much the job is too slow."""
         job = self.following()
-        job.head = Head(100, WALL_MS)
+        job.head = Head(100, job.now.wall_ms)
         for _ in range(30):
             self.step(job, made_per_s=1, each_s=100.0)
 
@@ -336,7 +336,7 @@ class TestASourceThatIsFasterThanTheJob:
     def test_keeping_pace_is_no_lag(self):
         """What comes while a batch runs is taken by the next one."""
         job = self.following()
-        job.head = Head(10, WALL_MS)
+        job.head = Head(10, job.now.wall_ms)
         for _ in range(30):
             self.step(job, made_per_s=1, each_s=0.8)
 

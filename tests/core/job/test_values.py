@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from backfill_core.pacing.convergence import PendingLimit
+from backfill_core.pacing.convergence import LagTrend, PendingLimit
 from backfill_core.pacing.eta import RateMeter, estimate
 from backfill_core.pacing.sizing import SplitSizer, split_span
 from backfill_core.pacing.throttle import TokenBucket
@@ -158,7 +158,7 @@ class TestSplitsCutTheLine:
         assert sizes[-1] == 4000
 
 
-class TestTheYardstick:
+class TestThePendingLimit:
     """R-SNAP-23, R-SNAP-25, R-SNAP-26."""
 
     def test_worked_example_s3(self):
@@ -181,9 +181,9 @@ class TestTheYardstick:
 
     def test_ten_steps_without_a_smaller_lag_are_said(self):
         """A job that never catches up must say so."""
-        falling, level = PendingLimit(None), PendingLimit(None)
+        falling, level = LagTrend(), LagTrend()
         for step in range(12):
-            falling, level = falling.step(100 - step, 1), level.step(50, 1)
+            falling, level = falling.observe(100 - step), level.observe(50)
 
         assert level.non_convergent
         assert not falling.non_convergent

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backfill_core.pacing.convergence import STEPS_WATCHED, PendingLimit
+from backfill_core.pacing.convergence import STEPS_WATCHED, TIMES_MAX, EpochTimes, LagTrend, PendingLimit
 
 steps = st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 1000)), min_size=1, max_size=40)
 
@@ -78,34 +76,66 @@ class TestWorkedExampleS3:
 class TestNonConvergent:
     """The condition that names both rates: lag did not fall over ten steps."""
 
-    @given(steps)
-    def test_compares_with_ten_steps_ago(self, taken: list[tuple[int, int]]) -> None:
+    @given(st.lists(st.integers(0, 1000), min_size=1, max_size=40))
+    def test_compares_with_ten_steps_ago(self, lags: list[int]) -> None:
         """Neither earlier (a burst is no trend) nor from the beginning (the past is past)."""
-        one, lags = PendingLimit(None), []
-        for lag, elapsed in taken:
-            one = one.step(lag, elapsed)
-            lags.append(lag)
-            judged = len(lags) > STEPS_WATCHED
-            assert one.non_convergent == (judged and lags[-1] >= lags[-1 - STEPS_WATCHED] > 0)
+        one = LagTrend()
+        for at, lag in enumerate(lags):
+            one = one.observe(lag)
+            judged = at >= STEPS_WATCHED
+            assert one.non_convergent == (judged and lag >= lags[at - STEPS_WATCHED] > 0)
 
     def test_a_falling_lag_converges(self) -> None:
         """A slow job is not a stuck one, as long as its lag falls."""
-        one = PendingLimit(None)
+        one = LagTrend()
         for lag in range(1000, 900, -1):
-            one = one.step(lag, 1)
+            one = one.observe(lag)
         assert not one.non_convergent
 
     def test_caught_up_is_not_stuck(self) -> None:
         """A lag of 0 does not fall either."""
-        one = PendingLimit(None)
+        one = LagTrend()
         for _ in range(50):
-            one = one.step(0, 1)
+            one = one.observe(0)
         assert not one.non_convergent
 
     def test_remembers_a_bounded_number_of_lags(self) -> None:
         """It lives as long as the job follows its source."""
-        one = PendingLimit(None)
+        one = LagTrend()
         for _ in range(500):
-            one = one.step(5, 1)
+            one = one.observe(5)
         assert len(one.lags) == STEPS_WATCHED + 1
-        assert all(left == right for left, right in pairwise(one.lags))
+
+
+polls = st.lists(st.tuples(st.integers(0, 50), st.integers(-100, 1000)), max_size=40)
+
+
+class TestCommitTimesOfVersions:
+    """What `EpochTime` measures with: a job sees only the versions that were newest when it looked."""
+
+    @given(polls, st.integers(0, 60), st.integers(0, 60))
+    def test_a_later_version_is_never_earlier(self, seen: list[tuple[int, int]], one: int, other: int) -> None:
+        """A clock that goes back must not make a lag negative."""
+        times = EpochTimes()
+        for version, timestamp_ms in seen:
+            times = times.learn(version, timestamp_ms)
+        assert times.at(min(one, other)) <= times.at(max(one, other))
+
+    def test_time_passes_evenly_between_two_that_were_seen(self) -> None:
+        """A batch may end in the middle of what one look showed."""
+        times = EpochTimes().learn(10, 1000).learn(20, 2000)
+        assert [times.at(version) for version in (5, 10, 13, 20, 99)] == [1000, 1000, 1300, 2000, 2000]
+
+    def test_forgets_what_is_consumed_and_no_more(self) -> None:
+        """The time of a version that was not seen itself needs the one seen before it."""
+        times = EpochTimes().learn(10, 1000).learn(20, 2000).learn(30, 4000)
+        assert times.forget_before(25).at(25) == times.at(25) == 3000
+        assert len(times.forget_before(25).known) == 2
+
+    def test_remembers_a_bounded_number(self) -> None:
+        """A job that is far behind polls for hours; the newest version stays known."""
+        times = EpochTimes()
+        for version in range(2 * TIMES_MAX):
+            times = times.learn(version, version)
+        assert len(times.known) == TIMES_MAX
+        assert times.at(2 * TIMES_MAX - 1) == 2 * TIMES_MAX - 1

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, StrictInt
 
+from backfill_api.model import Model
 from backfill_api.spec.params import SourceAbility, StrategyParams, TargetAbility, Variant
+
+
+class CatchUp(Model):
+    """How the way from the snapshot to the newest version is judged."""
+
+    limit: Literal["EpochTime", "Barriers"] = "EpochTime"
+    """What may be pending: `EpochTime` counts the time between commits of the source, `Barriers` its versions."""
 
 
 class SnapshotParams(StrategyParams):
     """One pinned version in splits, then its changes."""
 
-    MAY_CHANGE: ClassVar[frozenset[str]] = frozenset({"split_target_seconds", "max_in_flight", "change_batch_seconds"})
+    MAY_CHANGE: ClassVar[frozenset[str]] = frozenset(
+        {"split_target_seconds", "max_in_flight", "change_batch_seconds", "catch_up"}
+    )
 
     split_target_seconds: Annotated[StrictInt, Field(ge=1, le=600)] = 4
     """How long one split should take at full speed; a change counts from the next attempt."""
@@ -22,6 +32,9 @@ class SnapshotParams(StrategyParams):
 
     change_batch_seconds: Annotated[StrictInt, Field(ge=1, le=3600)] = 10
     """How long one batch of changes should take; a change counts from the next attempt."""
+
+    catch_up: CatchUp = CatchUp()
+    """Limit of what may be pending; it only shrinks. A change counts from the next attempt."""
 
     def rows_per_split(self, rows_per_s: float) -> int:
         """As `maxInFlight` splits share the rate."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from backfill_api.spec.spec import BackfillSpec
 from backfill_api.spec.strategies.snapshot import SnapshotParams
 from backfill_core.phases.copy import CopySettings
+from backfill_core.phases.pending import LimitRule
 
 READS_AHEAD_INTERVAL_MS = 1500
 
@@ -25,6 +26,9 @@ class SnapshotSettings:
     split_target_s: float = 4.0
     batch_target_s: float = 10.0
     follow: bool = False
+    limit: LimitRule = "EpochTime"
+    """How much may be pending while the job catches up."""
+
     reads_ahead: bool = True
     """May files be read ahead of a limit? What is kept ahead is a few seconds' worth, which slow barriers would wait for."""
 
@@ -45,5 +49,6 @@ class SnapshotSettings:
             split_target_s=params.split_target_seconds,
             batch_target_s=params.change_batch_seconds,
             follow=spec.after == "Follow",
+            limit=params.catch_up.limit,
             reads_ahead=spec.barrier.interval_ms <= READS_AHEAD_INTERVAL_MS,
         )

@@ -90,6 +90,7 @@ class SnapshotStrategy:
             merges=settings.merges,
             follow=settings.follow,
             batch_target_s=settings.batch_target_s,
+            limit=settings.limit,
         )
         self._was_live = stored is not None and stored.phase == LIVE
         proven = opened.key_proven or (stored is not None and stored.key_proven)
@@ -101,6 +102,7 @@ class SnapshotStrategy:
         self._table_version = -1
         if stored is not None:
             self._resume(stored, opened.last_txn)
+        self._replay.pending.know(opened.pinned.version, opened.pinned.timestamp_ms)
 
     def _resume(self, stored: SnapshotStored, last_txn: int | None) -> None:
         """Go on behind what is committed: no row twice, then the first version that is not consumed (R-SNAP-7, 37, 38, 39)."""
@@ -113,7 +115,7 @@ class SnapshotStrategy:
             )
         self._copy.resume(stored.done, stored.rows_read, stored.splits)
         merged = stored.merging is not None and last_txn == stored.merging.txn
-        self._replay.consumed = stored.merging.upto if stored.merging is not None and merged else stored.consumed
+        self._replay.resume(stored.merging.upto if stored.merging is not None and merged else stored.consumed)
 
     # -------------------------------------------------------------- what the job asks
     @property
@@ -172,6 +174,7 @@ class SnapshotStrategy:
             wants_announcement=copied and not due and replay.wants_announcement(dirty=dirty),
             blocks_commit=replay.merging,
             failure=self._failure(),
+            holds_source=copied and not replay.caught_up and not replay.pending.admits,
         )
 
     def _failure(self) -> BackfillError | None:
@@ -187,6 +190,8 @@ class SnapshotStrategy:
     # -------------------------------------------------------------- events
     def on(self, event: StrategyEvent, now: Now) -> None:
         """See `Strategy`."""
+        if not isinstance(event, SourcePolled):
+            self._replay.pending.settle()
         match event:
             case LimitSet():
                 self._copy.set_limit(event, now)

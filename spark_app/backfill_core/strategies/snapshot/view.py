@@ -44,7 +44,7 @@ def of(
         eta_low_s=None if shown is None else shown.low,
         eta_high_s=None if shown is None else shown.high,
         caught_up=replay.caught_up,
-        non_convergent=replay.pending_limit.non_convergent,
+        non_convergent=replay.trend.non_convergent,
         grid=_grid(copy),
         reason=_reason(replay, settings, phase, proving=proving),
         facts=_facts(pinned, copy, replay, eta),

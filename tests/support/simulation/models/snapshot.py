@@ -63,6 +63,7 @@ class SnapshotModel:
         "acks": 400,
         "began_paused": 40,
         "versions": 1000,
+        "held": 10,
     }
     IN_FLIGHT_MAX: ClassVar[int] = 4
     AHEAD_RATE: ClassVar[int | None] = 100_000
@@ -71,6 +72,11 @@ class SnapshotModel:
         """Make the source."""
         self.mode, self.filtered, self._proves_key = given.mode, given.filters, given.proves_key
         self._strategy = given.strategy
+        self._slowable = given.seed % 4 < 2
+        self._opened: Strategy | None = None
+        self._waiting = self._held = 0
+        """Commits that a source which offers back-pressure has not made yet, and how often one had to wait."""
+
         self.table = VersionedTable(
             given.seed,
             rows=given.rows,
@@ -83,7 +89,9 @@ class SnapshotModel:
     def spec(given: Scenario) -> BackfillSpec:
         """See `Model`."""
         where = {"transform": {"where": "value > 0"}} if given.filters else {}
-        return job("/source", "/target", target={"writeMode": given.mode}, **where).spec
+        rule = "Barriers" if given.seed % 3 == 0 else "EpochTime"
+        strategy = {"type": "Snapshot", "snapshot": {"catchUp": {"limit": rule}}}
+        return job("/source", "/target", target={"writeMode": given.mode}, strategy=strategy, **where).spec
 
     @staticmethod
     def compared(progress: Progress) -> Compared:
@@ -94,15 +102,26 @@ class SnapshotModel:
     # -------------------------------------------------------------- the source
     @property
     def met(self) -> Mapping[str, int]:
-        """Return how many versions were made."""
-        return {"versions": self.table.version}
+        """Return how many versions were made, and how many had to wait."""
+        return {"versions": self.table.version, "held": self._held}
+
+    @property
+    def _holds(self) -> bool:
+        """Must the source make no version now (R-SNAP-26)?"""
+        return self._slowable and self._opened is not None and self._opened.status.holds_source
 
     def change_source(self) -> None:
-        """See `Model`."""
-        self.table.commit()
+        """Commit, or wait until the job lets it."""
+        if self._holds:
+            self._waiting, self._held = self._waiting + 1, self._held + 1
+        else:
+            self.table.commit()
 
     def poll(self, wall_ms: int) -> Event:
-        """See `Model`."""
+        """Look at the source; one that waited may make one version for each look."""
+        if self._waiting and not self._holds:
+            self._waiting -= 1
+            self.table.commit()
         return SourcePolled(Head(self.table.version, wall_ms))
 
     def open(self, spec: BackfillSpec, stored: JobState | None, txn: int | None, wall_ms: int) -> OpenedSnapshot:
@@ -122,7 +141,8 @@ class SnapshotModel:
             rows_live=sum(len(file.rows) for file in files),
         )
         opened = Opened(pinned, txn, proves_key=self._proves_key)
-        return OpenedSnapshot(self, version, plugin.resume(spec, progress, opened))
+        self._opened = plugin.resume(spec, progress, opened)
+        return OpenedSnapshot(self, version, self._opened)
 
     # -------------------------------------------------------------- a stored state
     def expected(self, progress: Progress) -> Promise:
