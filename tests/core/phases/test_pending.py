@@ -237,7 +237,7 @@ class TestTheEndOfCatchingUp:
 
     @pytest.mark.parametrize(("rule", "phases"), [("EpochTime", ["Live"]), ("Barriers", ["CatchUp", "Live"])])
     def test_which_commit_says_so(self, rule: LimitRule, phases: list[str]) -> None:
-        """R-SNAP-30, R-SNAP-31."""
+        """R-SNAP-30, R-SNAP-31: a user who chose the older rule gets its report too, one commit later."""
         one, said = Driven(rule, newest=5), list[str]()
         one.finish(one.start())
         while not one.strategy.status.complete:

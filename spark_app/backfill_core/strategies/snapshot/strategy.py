@@ -174,6 +174,7 @@ class SnapshotStrategy:
             wants_announcement=copied and not due and replay.wants_announcement(dirty=dirty),
             blocks_commit=replay.merging,
             failure=self._failure(),
+            # The copy keeps no writer waiting (R-SNAP-10), and what follows the source goes at its pace.
             holds_source=copied and not replay.caught_up and not replay.pending.admits,
         )
 
