@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from backfill_api.model import refused
+from backfill_api.model import member_of, refused
 from backfill_api.spec.params import Ability, SourceAbility, TargetAbility, Variant
 from backfill_api.spec.sources import Source
 from backfill_api.spec.strategies import Strategy
@@ -32,6 +32,16 @@ def check_combination(source: Source, target: Target, strategy: Strategy) -> Non
                 _use("strategy.type", others),
             )
             raise refused(f"{end}.type", words, hint=" or ".join(filter(None, hints)), value=given.type)
+    if _keeps_what_must_go(target, strategy):
+        words = f"strategy {strategy.type} takes all rows out when it begins anew, and these would be kept"
+        raise refused(
+            f"target.{member_of(target.type)}.existingRows", words, hint="use an empty target and set existingRows: Refuse",
+            value=target.params.existing_rows,
+        )  # fmt: skip
+
+
+def _keeps_what_must_go(target: Target, strategy: Strategy) -> bool:
+    return TargetAbility.START_OVER in strategy.variant.needs and target.params.existing_rows == "Keep"
 
 
 def rules() -> Iterator[tuple[str, str]]:
@@ -42,6 +52,12 @@ def rules() -> Iterator[tuple[str, str]]:
             if len(fitting) < len(union.VARIANTS):
                 words = f"strategy {strategy.name} works with {end} {' or '.join(fitting) or 'none of these'}"
                 yield f"self.strategy.type != '{strategy.name}' || self.{end}.type in {fitting}", words
+        if TargetAbility.START_OVER in strategy.needs:
+            for target in _fitting(strategy, Target.VARIANTS.values(), TargetAbility):
+                field = f"self.target.{member_of(target)}"
+                kept = f"has({field}) && has({field}.existingRows) && {field}.existingRows == 'Keep'"
+                words = f"strategy {strategy.name} takes all rows out when it begins anew: existingRows cannot be Keep"
+                yield f"self.strategy.type != '{strategy.name}' || !({kept})", words
 
 
 def _missing(strategy: Variant, end: Variant, kind: type[Ability]) -> list[str]:

@@ -33,6 +33,9 @@ class TargetAbility(StrEnum):
     SEGMENTS = "SupportsSegments"
     """Rows can be staged so that parts of a split are committed one after another."""
 
+    START_OVER = "SupportsStartOver"
+    """All rows of an unfinished job can be taken out again; not of a target in which rows of others are kept."""
+
 
 Ability = SourceAbility | TargetAbility
 

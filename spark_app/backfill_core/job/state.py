@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from backfill_core.errors import StateMismatchError
@@ -82,6 +82,12 @@ class JobState:
         if len(text.encode()) > SIZE_MAX_BYTES:
             raise ValueError(f"the state has {len(text.encode())} bytes, more than {SIZE_MAX_BYTES}")
         return text
+
+    def begun_anew(self) -> JobState:
+        """Return the state of the same job with nothing done: its attempts, epochs and controls go on."""
+        return replace(
+            self, progress={}, consumed=None, rows_done=0, changes_done=0, bytes_done=0, receipt=None, percent=0
+        )
 
     @classmethod
     def decode(cls, text: str) -> JobState:

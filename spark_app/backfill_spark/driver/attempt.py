@@ -141,6 +141,7 @@ def _run_attempt(context: JobContext, caller: _Caller, began_s: float) -> RunOut
         proof_s = now().mono_s - looked_s if key_proven else 0.0
     caller.starting("making the target ready")
     job.make_target()
+    job = job.emptied()
     # A proof before the first write is a step of its own, not part of the start.
     spent = {START: now().mono_s - began_s - proof_s} | ({KEY_PROOF: proof_s} if proof_s else {})
     return _Attempt(job, caller, key_proven=key_proven, spent=spent).run()
@@ -152,7 +153,7 @@ def _check_keys(job: OpenedJob, settings: DriverSettings) -> bool:
     A resumed job was looked at then.
     """
     spec = job.backfill.spec
-    if job.state is not None or not job.mode.merges:
+    if job.resumes is not None or not job.mode.merges:
         return False
     unique = settings.check_unique
     if unique is None:
@@ -257,6 +258,8 @@ def _next_state(opened: OpenedJob, moment: Now) -> JobState:
     paused = spec.pause.scope if spec.desired_state == "Paused" else None
     # A receipt that found a difference must be taken again, not believed again.
     receipt = state.receipt if state.receipt is not None and state.receipt.equal else None
+    if opened.start_over is not None:
+        state = state.begun_anew()
     return replace(
         state,
         attempt=state.attempt + 1,

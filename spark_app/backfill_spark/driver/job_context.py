@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
@@ -16,15 +16,18 @@ from backfill_core.errors import (
     SnapshotExpiredError,
     SourceReplacedError,
     StateMismatchError,
+    StateMovedError,
 )
 from backfill_core.job.owner import PREFIX, Claim, check_claim
 from backfill_core.job.state import JobState, check_same_spec
 from backfill_core.plugins import choose
+from backfill_core.protocol.epochs import txn_version
 from backfill_core.protocol.strategy import (
     Opened,
     OpenRequest,
     Pinned,
     PinVersion,
+    StartOver,
     StoredProgress,
     Strategy,
     StrategyPlugin,
@@ -34,8 +37,9 @@ from backfill_spark import sinks, sources
 from backfill_spark.jvm.failures import unexplained
 from backfill_spark.jvm.java_process import death, java_died
 from backfill_spark.jvm.session_scope import session_scope
+from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.committer import Committer, StoredState
-from backfill_spark.ports.sink import Sink
+from backfill_spark.ports.sink import Sink, SupportsStartOver
 from backfill_spark.ports.source import PinnedTable, Source
 from backfill_spark.rows.comparison import Comparison
 from backfill_spark.rows.transform import Transform
@@ -152,16 +156,19 @@ class JobContext:
             source, transform = _source(self.spark, self.backfill, self.plugins)
         with self.explained("the look at the source", source, transform):
             request = self.plugins.strategy.open_request(self.progress)
+            start_over = request if isinstance(request, StartOver) else None
+            if start_over is not None:
+                request = self.plugins.strategy.open_request(None)
             pinned = _pin(source, request, spec.source.params.start_version)
             _check_transform(source, transform, self.backfill)
-            if self.state is None:
+            if self.state is None or start_over is not None:
                 transform.check_sample(source.read(_some_file(pinned)))
             schema = transform.output_schema(self.spark, pinned.schema)
         with self.explained("the look at the target", self.sink):
             self.sink.check(schema, source_path=source.path, has_state=self.state is not None)
             if self.stored.table_version >= 0:
                 self.committer.check()
-        return OpenedJob(**vars(self), source=source, transform=transform, pinned=pinned)
+        return OpenedJob(**vars(self), source=source, transform=transform, pinned=pinned, start_over=start_over)
 
     @contextmanager
     def explained(self, doing: str, *sides: _Side) -> Iterator[None]:
@@ -177,6 +184,13 @@ class OpenedJob(JobContext):
     source: Source
     transform: Transform
     pinned: PinnedTable
+    start_over: StartOver | None = None
+    """The stored state is not continued."""
+
+    @property
+    def resumes(self) -> StoredProgress | None:
+        """What the strategy goes on from; None: the job begins, or begins anew."""
+        return None if self.start_over is not None else self.progress
 
     @property
     def _sides(self) -> tuple[_Side, ...]:
@@ -213,6 +227,24 @@ class OpenedJob(JobContext):
         with self.explained("making the target ready", self.sink):
             self.sink.prepare(self.transform.output_schema(self.spark, self.pinned.schema))
 
+    def emptied(self) -> OpenedJob:
+        """Take the rows of the unfinished job out of the target, where they must go; return the job with what is there then.
+
+        Raises:
+            StateMovedError: another attempt was quicker; open anew.
+            BackfillError: the target lets them not go, or they are not all of the job.
+        """
+        state = self.state
+        if state is None or self.start_over is None or not self.start_over.drop_rows:
+            return self
+        first = txn_version(state.attempt + 1, 0)
+        with self.explained("taking the rows of the earlier attempt out", self.sink):
+            ability(self.sink, SupportsStartOver).drop_rows(app_id=self.committer.app_id, txn_version=first)
+            stored = self.committer.read_state()
+        if (stored.text, stored.txn_version) != (self.stored.text, first):
+            raise StateMovedError("another attempt of this job committed just now.", hint="Start the job again.")
+        return replace(self, stored=stored)
+
     def strategy(self, *, proves_key: bool = False, key_proven: bool = False) -> Strategy:
         """Return the job's strategy, as far as the target says it is; see `Opened`."""
         table = self.pinned
@@ -225,7 +257,7 @@ class OpenedJob(JobContext):
             rows_live=table.live_rows,
         )
         opened = Opened(pinned, self.stored.txn_version, proves_key=proves_key, key_proven=key_proven)
-        return self.plugins.strategy.resume(self.backfill.spec, self.progress, opened)
+        return self.plugins.strategy.resume(self.backfill.spec, self.resumes, opened)
 
     def comparison(
         self, *, source_version: int, target_version: int, done: tuple[tuple[int, int], ...] | None

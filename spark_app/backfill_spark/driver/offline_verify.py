@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from backfill_api.spec.spec import Backfill
 from backfill_api.status import receipt as words
-from backfill_core.errors import StateMismatchError
+from backfill_core.errors import NotFinishedError, StateMismatchError
 from backfill_spark.control.wire import receipt_words
 from backfill_spark.driver.event_loop import now
 from backfill_spark.driver.job_context import JobContext
@@ -41,6 +41,11 @@ def verify_offline(
         if state is None:
             raise StateMismatchError("the target has no state of this job.", hint="Run the job first.")
         job = context.open_job()
+        if job.start_over is not None:
+            raise NotFinishedError(
+                "the job is not finished, and its next attempt begins anew: there is nothing to compare.",
+                hint="Run it to its end.",
+            )
         status = job.strategy().status
         compared = job.comparison(
             source_version=status.position,

@@ -107,11 +107,12 @@ def _plan(
         change_feed=pinned.change_feed,
         retention_seconds=retention,
         target_exists=opened.sink.exists(),
-        resumes_attempt=None if opened.state is None else opened.state.attempt,
+        resumes_attempt=None if opened.state is None or opened.start_over is not None else opened.state.attempt,
         steps=steps,
         warnings=(
             *_warnings(opened, limit, seconds, retention, unique=unique),
             *_key_unproven(opened, settings, unique=unique),
+            *_starts_over(opened),
         ),
     )
 
@@ -171,6 +172,15 @@ def _key_unproven(opened: OpenedJob, settings: DriverSettings, *, unique: bool |
     else:
         return ()
     return (PlanWarning(reason="KeyUnproven", message=words, hint=hint),)
+
+
+def _starts_over(opened: OpenedJob) -> tuple[PlanWarning, ...]:
+    """Say what an attempt of a strategy that cannot go on takes out first."""
+    if opened.state is None or opened.start_over is None:
+        return ()
+    words = f"the strategy does not go on from attempt {opened.state.attempt}: the job begins anew"
+    words += f", and {opened.state.rows_done:,} rows leave the target first." if opened.start_over.drop_rows else "."
+    return (PlanWarning(reason="StartsOver", message=words, hint="Use a strategy that goes on, or let it begin anew."),)
 
 
 def _is_unique(opened: OpenedJob) -> bool:

@@ -71,3 +71,19 @@ class SupportsMerge(Protocol):
 
     def merge(self, net: DataFrame, *, app_id: str, txn_version: int) -> None:
         """Apply the last image of each key in one commit, unless this transaction is in it already."""
+
+
+@runtime_checkable
+class SupportsStartOver(Protocol):
+    """A sink that takes the rows of a job out again; a strategy that cannot go on from what is stored needs it."""
+
+    def drop_rows(self, *, app_id: str, txn_version: int) -> None:
+        """Take out every row in one commit, under a transaction version; nothing when this transaction is in it already.
+
+        No older attempt can commit afterwards.
+
+        Raises:
+            TargetChangedError: others changed rows since the job began: theirs would go too.
+            UnsupportedTargetFeatureError: the target lets no row go.
+            StateMovedError: another commit was quicker; look again.
+        """

@@ -54,5 +54,8 @@ class DeltaTarget(TargetParams, LocatedTable):
 
 
 VARIANT = Variant(
-    "Delta", DeltaTarget, default=True, abilities=frozenset({TargetAbility.MERGE, TargetAbility.SEGMENTS})
+    "Delta",
+    DeltaTarget,
+    default=True,
+    abilities=frozenset({TargetAbility.MERGE, TargetAbility.SEGMENTS, TargetAbility.START_OVER}),
 )

@@ -32,22 +32,53 @@ def commits_of_others(
     Raises:
         BackfillError: a commit cannot be read; says whether it may be later.
     """
-    jvm = java(spark)
-    conf = hadoop_conf(spark)
-    found = []
-    for version in range(after + 1, upto + 1):
-        file = jvm.org.apache.hadoop.fs.Path(f"{path}/_delta_log/{version:020d}.json")
-        try:
-            stream = file.getFileSystem(conf).open(file)
-            try:
-                text = str(jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
-            finally:
-                stream.close()
-        except JAVA_ERRORS as error:
-            raise explain_target(error, path=path, doing=f"the look at version {version}") from error
-        one = foreign(version, lines_of(text), app_id, friends)
+    commits = ((version, _lines(spark, path, version)) for version in range(after + 1, upto + 1))
+    found = (foreign(version, lines, app_id, friends) for version, lines in commits)
+    return tuple(one for one in found if one is not None)
+
+
+def others_beside(spark: SparkSession, path: str, app_id: str) -> tuple[ForeignCommit, ...]:
+    """Return the commits since the first of a job that change rows or columns and are not its own, as far as the log goes.
+
+    Raises:
+        BackfillError: a commit cannot be read; says whether it may be later.
+    """
+    began, found = False, []
+    for version in _versions(spark, path):
+        lines = _lines(spark, path, version)
+        began = began or any(_application(json.loads(line)) == app_id for line in lines if line.strip())
+        one = foreign(version, lines, app_id) if began else None
         found += [] if one is None else [one]
     return tuple(found)
+
+
+def _versions(spark: SparkSession, path: str) -> list[int]:
+    """Return the versions whose commits are in the log, ascending."""
+    files = java(spark).org.apache.hadoop.fs.Path(f"{path}/_delta_log/*.json")
+    try:
+        there = files.getFileSystem(hadoop_conf(spark)).globStatus(files) or ()
+    except JAVA_ERRORS as error:
+        raise explain_target(error, path=path, doing="the look at the log") from error
+    names = (one.getPath().getName().removesuffix(".json") for one in there)
+    return sorted(int(name) for name in names if name.isdigit())
+
+
+def _lines(spark: SparkSession, path: str, version: int) -> list[str]:
+    jvm = java(spark)
+    file = jvm.org.apache.hadoop.fs.Path(f"{path}/_delta_log/{version:020d}.json")
+    try:
+        stream = file.getFileSystem(hadoop_conf(spark)).open(file)
+        try:
+            text = str(jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+    except JAVA_ERRORS as error:
+        raise explain_target(error, path=path, doing=f"the look at version {version}") from error
+    return list(lines_of(text))
+
+
+def _application(action: dict[str, Any]) -> str:
+    return str(action.get("txn", {}).get("appId", ""))
 
 
 def foreign(version: int, lines: Iterable[str], app_id: str, friends: str | None = None) -> ForeignCommit | None:
@@ -55,7 +86,7 @@ def foreign(version: int, lines: Iterable[str], app_id: str, friends: str | None
     changes, operation, engine = False, "", ""
     for line in lines:
         action: dict[str, Any] = json.loads(line) if line.strip() else {}
-        app = str(action.get("txn", {}).get("appId", ""))
+        app = _application(action)
         if app and (app == app_id or (friends is not None and app.startswith(friends))):
             return None
         # An OPTIMIZE marks its files as no change of data.

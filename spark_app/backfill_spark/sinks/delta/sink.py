@@ -42,6 +42,7 @@ from backfill_spark.sinks.delta.create import check_known, create_table, name_ta
 from backfill_spark.sinks.delta.failures import BEGIN_ANEW, explain_job, explain_making, explain_target
 from backfill_spark.sinks.delta.folder import TargetFolder
 from backfill_spark.sinks.delta.staging import PART, StagingFolder, part_of
+from backfill_spark.sinks.delta.start_over import drop_rows, transaction_session
 from backfill_spark.sinks.delta.table import TargetTable, read_table
 
 NULL_FOUND = "backfill: null in column "
@@ -242,8 +243,7 @@ class DeltaSink:
         table = self._table
         columns = [self._column(index, field, rows) for index, field in enumerate(table.schema)]
         chosen = rows.select(*above, *columns)
-        folders = chosen.columns[: len(above)]
-        folders += [table.physical(table.schema[name]) for name in table.partitions]
+        folders = chosen.columns[: len(above)] + [table.physical(table.schema[name]) for name in table.partitions]
         spared = self._dictionaries.next_write()
         # The names of folders are values: of a timestamp in the zone that the log means, whatever the session's is.
         writer = chosen.write.mode("overwrite").option("timeZone", "UTC").options(**dictionaries.options(spared or ()))
@@ -260,9 +260,8 @@ class DeltaSink:
         return files
 
     def _column(self, index: int, field: StructField, rows: DataFrame) -> Column:
-        there = {one.lower(): one for one in rows.columns}
-        name = field.name.lower()
-        column = self._stored(field, F.col(quoted(there[name]))) if name in there else F.lit(None)
+        name = {one.lower(): one for one in rows.columns}.get(field.name.lower())
+        column = F.lit(None) if name is None else self._stored(field, F.col(quoted(name)))
         if not field.nullable or (self._mode.merges and field.name in self._key):
             column = F.when(column.isNull(), F.raise_error(F.lit(f"{NULL_FOUND}{index}"))).otherwise(column)
         physical = _physical_type(field.dataType) if self._table.mapped else nullable(field.dataType)
@@ -315,13 +314,10 @@ class DeltaSink:
     def merge(self, net: DataFrame, *, app_id: str, txn_version: int) -> None:
         """Bring net changes (target columns and `__backfill_delete`) into the table, under a transaction version.
 
-        The version is in the same sequence as the seals', so a newer attempt's seal makes Delta refuse this
-        commit, during it and after it. One MERGE; deletion vectors keep it from rewriting untouched rows.
+        The version is in the sequence of the seals: a newer attempt's seal makes Delta refuse this commit. Deletion
+        vectors keep it from rewriting untouched rows.
         """
-        # Settings of a MERGE are a session's, and other threads write too: hence a session of its own.
-        session = SparkSession(self._spark.sparkContext, java_session(self._spark).cloneSession())
-        session.conf.set("spark.databricks.delta.write.txnAppId", app_id)
-        session.conf.set("spark.databricks.delta.write.txnVersion", str(txn_version))
+        session = transaction_session(self._spark, app_id, txn_version)
         session.conf.set("spark.databricks.delta.merge.materializeSource", "none")
         if len(net.columns) > WIDE_COLUMNS:
             session.conf.set("spark.sql.constraintPropagation.enabled", "false")
@@ -348,6 +344,10 @@ class DeltaSink:
             .insertExpr(values)
             .execute()
         )
+
+    def drop_rows(self, *, app_id: str, txn_version: int) -> None:
+        """See `ports.sink.SupportsStartOver`."""
+        drop_rows(self._spark, self._table, app_id=app_id, txn_version=txn_version)
 
     def at(self, version: int) -> DataFrame:
         """Return the rows of the target as of one of its versions; lazy."""

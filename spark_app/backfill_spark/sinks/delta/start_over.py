@@ -1,0 +1,62 @@
+"""Takes the rows of a job out of its target again, for a strategy that cannot go on from what is stored."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from backfill_core.errors import StateMovedError, TargetChangedError, UnsupportedTargetFeatureError
+from backfill_spark.delta.properties import is_on
+from backfill_spark.jvm.errors import JAVA_ERRORS, first_line
+from backfill_spark.jvm.failures import Trouble, trouble_of
+from backfill_spark.jvm.gateway import java_session
+from backfill_spark.rows.columns import quoted
+from backfill_spark.sinks.delta.failures import explain_target
+from backfill_spark.sinks.delta.foreign_commits import others_beside
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from backfill_spark.sinks.delta.table import TargetTable
+
+APPEND_ONLY = "delta.appendOnly"
+
+
+def transaction_session(spark: SparkSession, app_id: str, txn_version: int) -> SparkSession:
+    """Return a session whose writes to Delta carry a transaction version. Settings are a session's, and others write too."""
+    from pyspark.sql import SparkSession as Session
+
+    session = Session(spark.sparkContext, java_session(spark).cloneSession())
+    session.conf.set("spark.databricks.delta.write.txnAppId", app_id)
+    session.conf.set("spark.databricks.delta.write.txnVersion", str(txn_version))
+    return session
+
+
+def drop_rows(spark: SparkSession, table: TargetTable, *, app_id: str, txn_version: int) -> None:
+    """Remove all rows of a table that a job alone has filled, in one commit; see `ports.sink.SupportsStartOver`.
+
+    Delta removes whole files: no row is read. The transaction version is in the sequence of the seals, so that an older
+    attempt that still runs can commit nothing afterwards; and a commit of it that lands meanwhile is in conflict with this.
+    """
+    path = table.path
+    if is_on(table.properties, APPEND_ONLY):
+        raise UnsupportedTargetFeatureError(
+            f"{path} has {APPEND_ONLY}, and the strategy begins anew: the rows of the earlier attempt must go.",
+            hint="Unset it, use an empty target, or use a strategy that goes on from where it was.",
+        )
+    others = others_beside(spark, path, app_id)
+    if others:
+        words = ", ".join(map(str, others[:3]))
+        raise TargetChangedError(
+            f"the strategy begins anew, and others wrote to {path} too: {words}. Their rows would go with those of the job.",
+            hint="Give the job an empty target.",
+            commits=others,
+        )
+    try:
+        transaction_session(spark, app_id, txn_version).sql(f"DELETE FROM delta.{quoted(path)}")
+    except JAVA_ERRORS as error:
+        if trouble_of(error) == Trouble.CONFLICT:
+            raise StateMovedError(
+                f"another commit to {path} was quicker: {first_line(error)}.",
+                hint="Start the job again: it looks first.",
+            ) from error
+        raise explain_target(error, path=path, doing="taking the rows of the earlier attempt out") from error

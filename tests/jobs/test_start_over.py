@@ -1,0 +1,108 @@
+"""A strategy that cannot go on from what is stored: the rows of the unfinished job leave the target before the new one begins."""
+
+from dataclasses import replace
+
+import pytest
+from support.drivers.opened_job import looked_at
+from support.tables.jobs import job, make_orders
+from support.tables.oracle import rows_in, seals, violations
+from support.tables.other_engine import delete
+
+from backfill_core.errors import FencedError, NotFinishedError, StateMovedError, TargetChangedError
+from backfill_core.protocol.epochs import txn_version
+from backfill_core.protocol.strategy import PinVersion, StartOver
+from backfill_core.strategies.snapshot import STRATEGY
+from backfill_spark.driver import job_context
+from backfill_spark.driver.attempt import run_driver
+from backfill_spark.driver.offline_verify import verify_offline
+from backfill_spark.driver.plan import plan_job
+from backfill_spark.settings import DriverSettings
+from backfill_spark.stop_signal import StopSignal
+
+ROWS, GONE = 60, 10
+
+FORGETFUL = replace(STRATEGY, open_request=lambda stored: PinVersion() if stored is None else StartOver(drop_rows=True))
+"""Snapshot, but what it stored is of no use to the next attempt."""
+
+
+class Place:
+    """A job that was stopped after it had caught up; then rows left its source."""
+
+    def __init__(self, spark, folder):
+        self.spark, self.source, self.target = spark, str(folder / "s"), str(folder / "t")
+        self.settings = DriverSettings(cores=2, state_dir=folder / "state")
+        make_orders(spark, self.source, ROWS, files=2)
+
+    def backfill(self, **spec):
+        return job(self.source, self.target, barrier={"intervalMs": 200}, **spec)
+
+    def run(self, stop_when=lambda _: False, **spec):
+        stop = StopSignal()
+
+        def observe(progress):
+            if stop_when(progress):
+                stop.ask(force=False)
+
+        return run_driver(self.backfill(**spec), settings=self.settings, observe=observe, spark=self.spark, stop=stop)
+
+    def opened(self):
+        return looked_at(self.spark, self.backfill()).open_job()
+
+
+@pytest.fixture
+def place(spark, tmp_path, monkeypatch):
+    """From here on the strategy of the job begins anew with each attempt."""
+    found = Place(spark, tmp_path)
+    assert found.run(lambda progress: progress.caught_up, after="Follow").outcome == "Stopped"
+    delete(found.source, f"id < {GONE}")
+    monkeypatch.setattr(job_context.strategies, "discover", lambda: {STRATEGY.name: FORGETFUL})
+    return found
+
+
+class TestAJobThatBeginsAnew:
+    """As if the unfinished one had never been."""
+
+    def test_has_none_of_the_rows_of_the_unfinished_one(self, place):
+        """Rows that left the source meanwhile would stay for ever: the new job never hears of them."""
+        outcome = place.run(verify="Final")
+
+        assert (outcome.outcome, outcome.receipt.equal) == ("Complete", True)
+        assert rows_in(place.target) == ROWS - GONE
+        newest = seals(place.target)[-1]
+        assert violations(place.source, place.target, newest) == []
+        assert (newest.state["attempt"], newest.state["rowsDone"]) == (2, ROWS - GONE)
+
+    def test_says_so_before(self, place):
+        """In the plan; and nothing can be compared, because nothing will be kept."""
+        plan = plan_job(place.backfill(), settings=place.settings, spark=place.spark)
+
+        [said] = [one.message for one in plan.warnings if one.reason == "StartsOver"]
+        assert f"{ROWS} rows leave the target first" in said
+        assert plan.resumes_attempt is None
+        with pytest.raises(NotFinishedError, match="begins anew"):
+            verify_offline(place.backfill(), settings=place.settings, spark=place.spark)
+        assert rows_in(place.target) == ROWS
+
+
+class TestTheRowsThatGo:
+    def test_go_once_and_older_attempts_commit_nothing_more(self, place):
+        """Killed just behind the removal, the next attempt finds it done; a driver that was thought dead is fenced by it."""
+        old, again = place.opened(), place.opened()
+
+        emptied = old.emptied()
+        with pytest.raises(StateMovedError):
+            replace(again, stored=replace(again.stored, text="another")).emptied()
+
+        assert rows_in(place.target) == 0
+        assert emptied.stored.text == old.stored.text
+        assert emptied.stored.txn_version == again.emptied().stored.txn_version == txn_version(2, 0)
+        with pytest.raises(FencedError):
+            old.committer.seal(txn_version(1, 999), (), "late")
+
+    def test_are_kept_when_others_wrote_too(self, place):
+        """Theirs would go with them, and no source brings those back."""
+        place.spark.sql(f"INSERT INTO delta.`{place.target}` VALUES (999, 1, 1.0, 'theirs', 'new')")
+        with pytest.raises(TargetChangedError, match=r"others wrote to .*WRITE"):
+            place.opened().emptied()
+
+        assert rows_in(place.target) == ROWS + 1
