@@ -37,6 +37,9 @@ REPLACED = {
     "touch_base": "follow_current_driver",
     "deeds": "transitions",
     "nudge": "wake",
+    "operator_run": "operator_attempt",
+    "run_number": "attempt",
+    "PastRun": "PastAttempt",
 }
 # Names of classes and functions that say nothing to a reader of the field; as words of a sentence they are free.
 CLASSES = {
