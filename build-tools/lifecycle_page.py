@@ -19,7 +19,7 @@ from backfill_core.lifecycle.actions import RefetchPods
 from backfill_core.lifecycle.decide import NEXT, decide, first_step
 from backfill_core.lifecycle.inputs.context import classify
 from backfill_core.lifecycle.naming import driver_name
-from backfill_core.lifecycle.observation import DriverPod, DriverReport, Now, Observation
+from backfill_core.lifecycle.observation import DriverPod, DriverReport, Observation
 from backfill_core.lifecycle.steps.step import Ended
 
 ROOT = Path(__file__).parent.parent
@@ -57,7 +57,7 @@ def explore() -> tuple[Edges, Edges]:
         status, now_ms = todo.pop()
         for observation in _observations(status, now_ms):
             _follow(observation, now_ms, steps)
-            decision = decide(observation, Now(now_ms))
+            decision = decide(observation, now_ms)
             if any(isinstance(one, RefetchPods) for one in decision.actions):
                 continue
             after = decision.status

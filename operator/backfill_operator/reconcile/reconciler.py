@@ -14,7 +14,7 @@ from backfill_api.names import BACKFILL_LABEL, ROLE_LABEL
 from backfill_core.lifecycle.actions import Decision, EventNote, LaunchDriver, RefetchPods
 from backfill_core.lifecycle.decide import decide
 from backfill_core.lifecycle.naming import base_name, driver_name
-from backfill_core.lifecycle.observation import DriverPod, Now, Observation
+from backfill_core.lifecycle.observation import DriverPod, Observation
 from backfill_operator.drivers.poller import DriverPoller, DriverRef
 from backfill_operator.informer.cache import Cache, Key
 from backfill_operator.informer.compact import is_stub
@@ -158,11 +158,11 @@ class Reconciler:
             self._slots.release(key)
         # A deletion goes through even when the status cannot be written.
         seen = replace(seen, recordable=False)
-        return await self._execute(key, raw, seen, decide(seen, Now(self._now_ms())))
+        return await self._execute(key, raw, seen, decide(seen, self._now_ms()))
 
     def _decide(self, key: Key, seen: Observation) -> Decision:
         """Decide, and reserve the slot of a launch before any other coroutine runs."""
-        decision = decide(replace(seen, no_room=self._slots.no_room(key)), Now(self._now_ms()))
+        decision = decide(replace(seen, no_room=self._slots.no_room(key)), self._now_ms())
         if any(isinstance(one, LaunchDriver) for one in decision.actions):
             self._slots.reserve(key)
         return decision

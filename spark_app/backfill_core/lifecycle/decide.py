@@ -23,7 +23,7 @@ from typing import Final, Literal
 
 from backfill_core.lifecycle.actions import Action, Decision, EventNote
 from backfill_core.lifecycle.inputs.context import Context, classify
-from backfill_core.lifecycle.observation import Now, Observation
+from backfill_core.lifecycle.observation import Observation
 from backfill_core.lifecycle.status.conditions import ConditionSet, Fact, conditions_of
 from backfill_core.lifecycle.steps.finalizing import finalize, reconcile_finished
 from backfill_core.lifecycle.steps.idle import reconcile_idle
@@ -51,9 +51,14 @@ SHARED_TARGET: Final = "SharedTarget"
 BESIDE_SHOWN_MAX: Final = 3
 
 
-def decide(observation: Observation, now: Now) -> Decision:
-    """Return the status that is true now, and the actions that bring the cluster nearer to what is desired."""
-    context = classify(observation, now.wall_ms)
+def decide(observation: Observation, now_ms: int) -> Decision:
+    """Return the status that is true now, and the actions that bring the cluster nearer to what is desired.
+
+    Args:
+        observation: What is known of one Backfill.
+        now_ms: Wall time of the decision: what is timed must survive a restart of the operator.
+    """
+    context = classify(observation, now_ms)
     result = dispatch(context)
     requeue_after_s = None if result.requeue_ms is None else result.requeue_ms / 1000
     if result.conditions is None:

@@ -21,13 +21,6 @@ PodPhase = Literal["Pending", "Running", "Succeeded", "Failed", "Unknown"]
 
 
 @dataclass(frozen=True, slots=True)
-class Now:
-    """The moment of a decision. Wall time only: what is timed must survive a restart of the operator."""
-
-    wall_ms: int
-
-
-@dataclass(frozen=True, slots=True)
 class SpecRefused:
     """The spec cannot be read; a driver that runs goes on under the spec that it was started with."""
 

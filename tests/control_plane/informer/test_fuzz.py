@@ -16,7 +16,7 @@ from backfill_api.status.status import PendingCommand
 from backfill_core.lifecycle.actions import LaunchDriver
 from backfill_core.lifecycle.decide import decide
 from backfill_core.lifecycle.naming import driver_name
-from backfill_core.lifecycle.observation import DriverPod, Now, SpecRefused
+from backfill_core.lifecycle.observation import DriverPod, SpecRefused
 from backfill_operator.drivers.certificates import Credentials
 from backfill_operator.informer.cache import Cache
 from backfill_operator.informer.parse import StatusUnreadableError, observation_of, pod_of
@@ -27,7 +27,7 @@ from backfill_operator.reconcile.launcher import manifests_of
 MODELS_ALONE = ("is repeated",)
 """What only the models refuse: a CEL rule for it would cost more than a server allows."""
 
-NOW = Now(1_800_000_000_000)
+NOW_MS = 1_800_000_000_000
 CREDENTIALS = Credentials("key", "certificate", "token", "rpc")
 BUILD = manifests_of(Installation("backfill-spark:test", limits=Limits(images=("*",), conf=("*",))))
 
@@ -121,7 +121,7 @@ def held(raw, pods=()):
         seen = observation_of(raw, pods)
     except StatusUnreadableError:
         return None
-    decision = decide(seen, NOW)
+    decision = decide(seen, NOW_MS)
     for action in decision.actions:
         if not isinstance(action, LaunchDriver):
             continue

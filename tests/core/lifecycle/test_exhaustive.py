@@ -18,7 +18,6 @@ from backfill_core.lifecycle.actions import (
 )
 from backfill_core.lifecycle.decide import decide
 from backfill_core.lifecycle.naming import number_of
-from backfill_core.lifecycle.observation import Now
 
 ROUNDS = 6
 
@@ -47,7 +46,7 @@ class TestAllAgainstAll:
         """After a few rounds nothing new is decided, and no event repeats: else an idle operator would write for ever."""
         for name, observation in observations_of(spec, status):
             for _ in range(ROUNDS):
-                before, decision = observation, decide(observation, Now(T0))
+                before, decision = observation, decide(observation, T0)
                 if any(isinstance(one, RefetchPods) for one in decision.actions):
                     observation = replace(observation, live=True)
                 observation = replace(observation, status=decision.status)

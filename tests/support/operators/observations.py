@@ -14,7 +14,7 @@ from backfill_api.status.status import BackfillStatus
 from backfill_core.lifecycle.actions import Decision, LaunchDriver
 from backfill_core.lifecycle.decide import decide
 from backfill_core.lifecycle.naming import driver_name, number_of
-from backfill_core.lifecycle.observation import DriverPod, DriverReport, Now, Observation
+from backfill_core.lifecycle.observation import DriverPod, DriverReport, Observation
 
 NAME, UID = "orders", "uid-1"
 T0 = 1_800_000_000_000
@@ -83,8 +83,8 @@ def resource(observation: Observation, status: BackfillStatus) -> dict[str, Any]
 
 def checked(observation: Observation, now_ms: int = T0) -> Decision:
     """Decide, and check what every decision promises."""
-    decision = decide(observation, Now(now_ms))
-    assert decide(observation, Now(now_ms)) == decision
+    decision = decide(observation, now_ms)
+    assert decide(observation, now_ms) == decision
     launches = [one for one in decision.actions if isinstance(one, LaunchDriver)]
     assert len(launches) <= 1
     if launches:
