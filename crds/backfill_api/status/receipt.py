@@ -10,6 +10,44 @@ from backfill_api.model import Model
 from backfill_api.spec.bounds import Balance, Count, Moment
 
 VNODES_MAX = 32768
+VNODES_SHOWN_MAX = 16
+
+
+class ReceiptSummary(Model):
+    """The newest receipt, short enough for a status."""
+
+    source_version: Count
+    """Version of the source that was compared."""
+
+    target_version: Count
+    """Version of the target that was compared."""
+
+    epoch: Count | None = None
+    """Barrier at which both belong together."""
+
+    rows: Count
+    """Rows of the source's view."""
+
+    mismatches: Count = 0
+    """Vnodes in which the sides differ; 0: they are equal."""
+
+    mismatched_vnodes: Annotated[tuple[Count, ...], Field(max_length=VNODES_SHOWN_MAX)] = ()
+    """The first of them."""
+
+    digest: Annotated[str, Field(max_length=128)] = ""
+    """Hash over all vnodes' sums of the source side, hexadecimal."""
+
+    verified_at: Moment | None = None
+    """When, RFC 3339."""
+
+    complete: bool = True
+    """Is all of the source compared? While the snapshot is being copied, only committed rows are."""
+
+    rows_filtered: Count | None = None
+    """Rows of the source, of those compared, that the filter left out; absent: there is no filter, or they were not counted."""
+
+    rows_total: Count | None = None
+    """Rows of the source in all, with those that the filter leaves out; absent: not counted."""
 
 
 class Mismatch(Model):
@@ -64,39 +102,19 @@ class Receipt(Model):
     rows_total: Count | None = None
     """Rows of the source in all, with those that the filter leaves out; absent: not counted."""
 
-
-class ReceiptSummary(Model):
-    """The newest receipt, short enough for a status."""
-
-    source_version: Count
-    """Version of the source that was compared."""
-
-    target_version: Count
-    """Version of the target that was compared."""
-
-    epoch: Count | None = None
-    """Barrier at which both belong together."""
-
-    rows: Count
-    """Rows of the source's view."""
-
-    mismatches: Count = 0
-    """Vnodes in which the sides differ; 0: they are equal."""
-
-    mismatched_vnodes: Annotated[tuple[Count, ...], Field(max_length=16)] = ()
-    """The first of them."""
-
-    digest: Annotated[str, Field(max_length=128)] = ""
-    """Hash over all vnodes' sums of the source side, hexadecimal."""
-
-    verified_at: Moment | None = None
-    """When, RFC 3339."""
-
-    complete: bool = True
-    """Is all of the source compared? While the snapshot is being copied, only committed rows are."""
-
-    rows_filtered: Count | None = None
-    """Rows of the source, of those compared, that the filter left out; absent: there is no filter, or they were not counted."""
-
-    rows_total: Count | None = None
-    """Rows of the source in all, with those that the filter leaves out; absent: not counted."""
+    @property
+    def summary(self) -> ReceiptSummary:
+        """The same in the form that a status keeps."""
+        return ReceiptSummary(
+            source_version=self.source_version,
+            target_version=self.target_version,
+            epoch=self.epoch,
+            rows=self.rows,
+            mismatches=len(self.mismatches),
+            mismatched_vnodes=tuple(one.vnode for one in self.mismatches[:VNODES_SHOWN_MAX]),
+            digest=self.digest,
+            verified_at=self.verified_at,
+            complete=self.complete,
+            rows_filtered=self.rows_filtered,
+            rows_total=self.rows_total,
+        )

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from backfill_api.status.progress import Progress
-from backfill_api.status.receipt import Receipt, ReceiptSummary
 from backfill_api.wire import Ack, CommandRequest
 from backfill_core.lifecycle.observation import DriverReport
 from backfill_operator.drivers.control_client import ControlClient, DriverAddress, DriverUnreachableError
@@ -28,7 +27,6 @@ from backfill_operator.settings import OperatorSettings
 ACKS_KEPT_MAX: Final = 16
 """For each attempt; at most four commands are pending at a time."""
 
-MISMATCHED_SHOWN_MAX: Final = 16
 PROGRESS_EVERY_S: Final = 10.0
 """Progress alone causes a reconcile this often; any other change does at once."""
 
@@ -201,7 +199,8 @@ class DriverPoller:
         driver.polls += 1
         receipt = driver.report.receipt
         if verified or driver.polls % RECEIPT_EVERY == 1:
-            receipt = _summary(await self._client.receipt(driver.address)) or receipt
+            taken = await self._client.receipt(driver.address)
+            receipt = receipt if taken is None else taken.summary
         if driver.unanswered and driver.report.unreachable_since_ms is not None:
             _log.info("the driver answers again")
         driver.unanswered = 0
@@ -270,21 +269,3 @@ def _epoch(report: DriverReport) -> int | None:
 
 def _with(acks: tuple[Ack, ...], ack: Ack) -> tuple[Ack, ...]:
     return (*(one for one in acks if one.revision != ack.revision), ack)[-ACKS_KEPT_MAX:]
-
-
-def _summary(receipt: Receipt | None) -> ReceiptSummary | None:
-    if receipt is None:
-        return None
-    return ReceiptSummary(
-        source_version=receipt.source_version,
-        target_version=receipt.target_version,
-        epoch=receipt.epoch,
-        rows=receipt.rows,
-        mismatches=len(receipt.mismatches),
-        mismatched_vnodes=tuple(one.vnode for one in receipt.mismatches[:MISMATCHED_SHOWN_MAX]),
-        digest=receipt.digest[:128],
-        verified_at=receipt.verified_at,
-        complete=receipt.complete,
-        rows_filtered=receipt.rows_filtered,
-        rows_total=receipt.rows_total,
-    )

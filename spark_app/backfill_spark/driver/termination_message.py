@@ -7,13 +7,10 @@ from typing import Literal, cast
 from backfill_api.status.ending import Ending
 from backfill_api.status.plan import Plan
 from backfill_api.status.progress import Progress, ProgressSummary
-from backfill_api.status.receipt import ReceiptSummary
 from backfill_core.errors import BackfillError
-from backfill_core.protocol.receipt import Receipt
+from backfill_spark.control.wire import receipt_words
 from backfill_spark.driver.attempt import RunOutcome
 from backfill_spark.settings import DriverSettings
-
-MISMATCHES_SHOWN_MAX = 16
 
 
 def of_outcome(outcome: RunOutcome) -> Ending:
@@ -24,7 +21,7 @@ def of_outcome(outcome: RunOutcome) -> Ending:
         message=outcome.message[:4096],
         hint=outcome.hint[:4096],
         progress=None if outcome.progress is None else _summary(outcome.progress),
-        receipt=None if outcome.receipt is None else _receipt(outcome.receipt),
+        receipt=None if outcome.receipt is None else receipt_words(outcome.receipt).summary,
     )
 
 
@@ -46,18 +43,3 @@ def leave(settings: DriverSettings, ending: Ending) -> None:
 
 def _summary(progress: Progress) -> ProgressSummary:
     return ProgressSummary(**{name: getattr(progress, name) for name in ProgressSummary.model_fields})
-
-
-def _receipt(receipt: Receipt) -> ReceiptSummary:
-    return ReceiptSummary(
-        source_version=receipt.source_version,
-        target_version=receipt.target_version,
-        epoch=receipt.epoch,
-        rows=receipt.rows,
-        mismatches=len(receipt.mismatches),
-        mismatched_vnodes=tuple(one.vnode for one in receipt.mismatches[:MISMATCHES_SHOWN_MAX]),
-        digest=receipt.digest,
-        complete=receipt.complete,
-        rows_filtered=receipt.rows_filtered,
-        rows_total=receipt.rows_total,
-    )

@@ -123,7 +123,7 @@ class TestLastWords:
 
     def test_say_how_a_run_ended(self, tmp_path: Path) -> None:
         """With the progress and the receipt in the form that the status keeps."""
-        receipt = Receipt(3, 4, 9, 100, 8, "ab", (VnodeMismatch(5, 1, 2),), 0.5)
+        receipt = Receipt(3, 4, 9, 100, 8, "ab", (VnodeMismatch(5, 1, 2),), 0.5, 1_700_000_000_000)
         outcome = RunOutcome("Failed", 48, "VerificationFailed", "they differ", "Look.", Progress(percent=100), receipt)
         place = tmp_path / "termination-log"
 
@@ -140,6 +140,7 @@ class TestLastWords:
         assert read.progress is not None
         assert read.receipt is not None
         assert (read.progress.percent, read.receipt.mismatches, read.receipt.mismatched_vnodes) == (100, 1, (5,))
+        assert read.receipt.verified_at == "2023-11-14T22:13:20Z"
 
     def test_of_a_local_run_go_nowhere(self) -> None:
         """There is no pod to leave them in."""
