@@ -26,10 +26,10 @@ anybody changing anything.
 | 4 | a command found no driver to talk to |
 | 5 | a command was not acknowledged, or refused, by the driver |
 | 10 | stopped at a barrier as asked; the next run resumes |
-| 20–39 | the spec or its input is wrong: final until a user changes it; found before the first seal, or nothing of the split or batch in question was sealed |
+| 20–39 | the spec or its input is wrong: final until a user changes it; found before the first commit, or nothing of the split or batch in question was committed |
 | 40–59 | the world changed under the job: final until a user decides |
 | 60–79 | transient: the same step may succeed when tried again |
-| 130 | a second Ctrl-C ended it at once; the next run resumes at the last seal |
+| 130 | a second Ctrl-C ended it at once; the next run resumes at the last commit |
 """
 
 SECTIONS = (
@@ -69,19 +69,19 @@ HINTS = {
     "Fenced": "Nothing to do when a newer attempt runs. Otherwise look for a second driver of the same job.",
     "TargetTaken": "Give each job a target of its own, or wait until the other job is finished. `Append` and `Changelog` jobs may share a target when each says `spec.target.delta.existingRows: Keep`.",
     "TargetChanged": "Keep others from writing to the target until the job is finished, then run it again: it takes the receipt anew.",
-    "StagedFilesGone": "Run no VACUUM with a short retention on the target while a job fills it. The run resumes at its last seal.",
-    "JavaDied": "Give the driver more memory (`BACKFILL_MEMORY`, `spec.spark.driver`), or the machine. The run resumes at its last seal.",
+    "StagedFilesGone": "Run no VACUUM with a short retention on the target while a job fills it. The run resumes at its last commit.",
+    "JavaDied": "Give the driver more memory (`BACKFILL_MEMORY`, `spec.spark.driver`), or the machine. The run resumes at its last commit.",
     "VerificationFailed": "Something else wrote to the target, or it is a bug. Compare the vnodes that the message names; keep the target as evidence.",
-    "AccountingMismatch": "A bug or a damaged source file; nothing of the split was sealed. Report it with the message.",
-    "SourceDamaged": "Restore the file that the message names, or make the source whole with `RESTORE` or `FSCK`; then start again: the run resumes at its last seal.",
+    "AccountingMismatch": "A bug or a damaged source file; nothing of the split was committed. Report it with the message.",
+    "SourceDamaged": "Restore the file that the message names, or make the source whole with `RESTORE` or `FSCK`; then start again: the run resumes at its last commit.",
     "TargetDamaged": "Restore the file that the message names from a backup, or start again with a new target.",
     "TargetGone": "Start again: the job begins anew, in a table of its own making. Drop a target only when no driver of its job runs.",
-    "StorageFull": "Free space on the storage of the target and run again; the run resumes at its last seal.",
-    "Transient": "Run again; the run resumes at its last seal.",
+    "StorageFull": "Free space on the storage of the target and run again; the run resumes at its last commit.",
+    "Transient": "Run again; the run resumes at its last commit.",
     "InvalidSetting": "Correct or unset the variable that the message names; see [settings of the process](operating.md#settings-of-the-process).",
     "NotRunning": "Start the job, or name the one that is meant with `-f FILE` or `--job ID`; `backfill jobs` lists those that run. Without a driver: `backfill status --offline`, `backfill verify -f FILE`.",
     "CommandRefused": "Look with `backfill status` what is in force, then say it again: another client may have been quicker, or the driver is another attempt than the one that was asked.",
-    "NotAcknowledged": "The driver has the command: look with `backfill status` whether it is in force, or wait longer with `--timeout`. A seal may be slow.",
+    "NotAcknowledged": "The driver has the command: look with `backfill status` whether it is in force, or wait longer with `--timeout`. A commit may be slow.",
     "AlreadyRunning": "Use the running driver (`backfill status`), or stop it (`backfill stop`) before starting another.",
 }
 """What the reader can do, by reason; a reason without a hint does not build."""

@@ -5,7 +5,7 @@ API change. `retryable` says whether the same step may succeed later without any
 anything. `exit_code` is what the driver process ends with, and what the operator classifies by.
 
 Exit codes: 0 complete, 10 stopped at a barrier (resumable), 1 unexpected error (retryable),
-2 usage, 20-39 the spec or its input is wrong (final; nothing of what was found so was sealed), 40-59 the world changed (final),
+2 usage, 20-39 the spec or its input is wrong (final; nothing of what was found so was committed), 40-59 the world changed (final),
 60-79 transient (retryable).
 """
 
@@ -91,7 +91,7 @@ class TargetNotEmptyError(BackfillError):
 
 
 class UnsupportedTargetFeatureError(BackfillError):
-    """The target has a table feature that cannot be written by a seal; the message names it."""
+    """The target has a table feature that a commit of ours cannot keep; the message names it."""
 
     reason = "UnsupportedTargetFeature"
     exit_code = 25

@@ -50,7 +50,7 @@ _GAUGES: tuple[tuple[str, str, Callable[[Progress], float | None]], ...] = (
     ("backfill_command_revision", "Newest command in force.", lambda it: it.revision),
     ("backfill_target_version", "Target version of the newest commit.", lambda it: it.table_version),
     (
-        "backfill_last_seal_timestamp_seconds",
+        "backfill_last_commit_timestamp_seconds",
         "When the newest commit was durable.",
         lambda it: _unix(it.last_seal_time),
     ),
@@ -112,7 +112,7 @@ class LoopMeter:
             return family.labels(job_id)
 
         self._barrier_s = times("backfill_barrier_seconds", "From the request of a commit to durable.", _SEAL_BUCKETS_S)
-        self._seal_s = times("backfill_seal_seconds", "One commit.", _SEAL_BUCKETS_S)
+        self._seal_s = times("backfill_commit_seconds", "One commit.", _SEAL_BUCKETS_S)
         self._work_s = {
             "split": times("backfill_split_seconds", "Reading and staging one split.", _WORK_BUCKETS_S),
             "changes": times("backfill_merge_seconds", "One batch of changes: MERGE, or staging.", _WORK_BUCKETS_S),
@@ -125,7 +125,7 @@ class LoopMeter:
 
         self._staged_rows = counts("backfill_staged_rows", "Rows staged by this attempt, committed or not.")
         self._staged_bytes = counts("backfill_staged_bytes", "Bytes staged by this attempt, committed or not.")
-        self._seals_lost = counts("backfill_seal_failures", "Commits that failed and were tried again.")
+        self._seals_lost = counts("backfill_commit_failures", "Commits that failed and were tried again.")
         self._looks_lost = counts("backfill_look_failures", "Looks at the source that failed.")
         self._work_lost = Counter(
             "backfill_work_failures", "Work that failed or was cancelled.", ["job", "work", "why"], registry=registry

@@ -75,7 +75,7 @@ class TestGauges:
 
         wanted = {
             "backfill_rows_done": 40, "backfill_throttled": 1, "backfill_throttle_rows_per_second": 50,
-            "backfill_stopping": 1, "backfill_paused": 0, "backfill_last_seal_timestamp_seconds": 1767225610,
+            "backfill_stopping": 1, "backfill_paused": 0, "backfill_last_commit_timestamp_seconds": 1767225610,
         }  # fmt: skip
         assert {name: shown[name] for name in wanted} == wanted
 
@@ -98,8 +98,8 @@ class TestWhatTheLoopSaw:
         shown = scrape()
 
         assert (shown["backfill_barrier_seconds_count"], shown["backfill_barrier_seconds_sum"]) == (1, 2.5)
-        assert (shown["backfill_seal_seconds_count"], shown["backfill_seal_seconds_sum"]) == (1, 0.25)
-        assert shown["backfill_seal_failures_total"] == 1
+        assert (shown["backfill_commit_seconds_count"], shown["backfill_commit_seconds_sum"]) == (1, 0.25)
+        assert shown["backfill_commit_failures_total"] == 1
 
     @pytest.mark.parametrize(
         ("work", "result", "name"),
