@@ -18,6 +18,20 @@ INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.facto
 """Tables here have ten rows, of which Spark interprets a hundred in the time it takes to compile for one. Drivers that are
 processes of their own (the crash suite, the command line's, the demo's) run as users' do."""
 
+FEWER_STEPS = {
+    # Small queries are planned once, not again after each stage, and are one job instead of one for each stage.
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.sql.ui.explainMode": "simple",
+    # Delta's own way to commit on a local disk starts `readlink` eight times for each; this is the way Kernel has here.
+    "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+}
+"""What a query on ten rows costs beside its rows. Processes of their own have none of this either."""
+
 JARS = Path(os.environ.get("BACKFILL_JARS_DIR", ROOT / ".cache" / "jars"))
 LIMIT_S = {"core": 60, "simulation": 120, "cli": 120, "architecture": 120, "control_plane": 120, "crash": 0}
 LIMIT_S |= {"attack": 0} if attack.SECONDS else {}
@@ -45,9 +59,9 @@ def spark(tmp_path_factory):
         jars_dir=JARS if JARS.is_dir() else None,
         conf={
             "spark.databricks.delta.retentionDurationCheck.enabled": "false",
-            "spark.sql.shuffle.partitions": "2",
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
             **INTERPRETED,
+            **FEWER_STEPS,
         },
     )
     yield session

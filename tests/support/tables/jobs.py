@@ -12,10 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from pyspark.sql.types import StructType
 
 from backfill_api.load import load_backfill
 from backfill_api.spec.spec import Backfill
 from backfill_spark.jvm.gateway import java, java_context
+from backfill_spark.rows.write_modes import APPEND
+from backfill_spark.sinks.delta.sink import DeltaSink
 
 
 def document(source_path: str, target_path: str, **spec: Any) -> dict[str, Any]:
@@ -90,6 +93,15 @@ def make_kind(spark: Any, path: str, kind: str, **more: str) -> None:
             spark.sql(f"ALTER TABLE delta.`{to}` RENAME COLUMN name TO title")
 
     _make_once((kind, *more.items()), write, path)
+
+
+def make_target(spark: Any, path: str, schema: StructType, **options: Any) -> None:
+    """Make an empty target as a job without a key makes it; `options`: its layout."""
+
+    def write(to: str) -> None:
+        DeltaSink(spark, to, write_mode=APPEND, key=(), job_id="ns/job", **options).prepare(schema)
+
+    _make_once(("target", schema.json(), *sorted(options.items())), write, path)
 
 
 @cache

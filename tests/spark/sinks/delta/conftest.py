@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable, QueryBuilder
+from support.tables.jobs import make_target
 
 from backfill_spark.rows.write_modes import APPEND
 from backfill_spark.sinks.delta.committer import DeltaCommitter
@@ -18,7 +20,7 @@ def table(spark, tmp_path):
         def __init__(self, rows, **options):
             self.path = str(tmp_path / "target")
             self.sink = DeltaSink(spark, self.path, write_mode=APPEND, key=(), job_id="ns/job", **options)
-            self.sink.prepare(rows.schema)
+            make_target(spark, self.path, rows.schema, **options)
             self.committer = self.open()
             self.work = 0
 
@@ -31,6 +33,11 @@ def table(spark, tmp_path):
 
         def read(self):
             return spark.read.format("delta").load(self.path)
+
+        def ids(self):
+            """Read by an engine to which a look at a table is no plan of three jobs."""
+            found = QueryBuilder().register("t", DeltaTable(self.path)).execute("SELECT id FROM t ORDER BY id")
+            return [one.as_py() for one in found.read_all().column("id")]
 
         def actions(self, version):
             text = Path(self.path, "_delta_log", f"{version:020d}.json").read_text()

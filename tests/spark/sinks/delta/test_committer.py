@@ -25,7 +25,7 @@ class TestOneCommit:
 
         kinds = {next(iter(action)) for action in target.actions(commit.version)}
         assert {"add", "txn", "domainMetadata"} <= kinds
-        assert target.read().count() == 10
+        assert target.ids() == list(range(10))
         stored = target.committer.read_state()
         assert (stored.text, stored.table_version, stored.txn_version) == ('{"epoch":7}', commit.version, 7)
 
@@ -34,7 +34,7 @@ class TestOneCommit:
         target = table(spark.range(1))
         target.stage(spark.range(10))
 
-        assert target.read().count() == 0
+        assert target.ids() == []
 
     def test_an_empty_epoch_can_be_sealed(self, spark, table):
         """The fence is a commit without files."""
@@ -163,7 +163,7 @@ class TestTheFence:
             spark.range(5, 9).selectExpr("id", "false AS __backfill_delete"), app_id="app", txn_version=(1 << 32) + 7
         )
 
-        assert target.read().count() == 3
+        assert target.ids() == [0, 1, 2]
 
 
 class TestOtherWriters:
@@ -184,7 +184,7 @@ class TestOtherWriters:
             )
         committer.seal(2, files, "two")
 
-        assert target.read().count() == 13
+        assert target.ids() == [*range(5), *range(10, 15), 100, 101, 102]
         assert target.open().read_state().text == "two"
 
     def test_the_state_survives_what_rewrites_the_rows(self, spark, table):
@@ -200,7 +200,7 @@ class TestOtherWriters:
         )
 
         assert target.open().read_state().text == "s3"
-        assert sorted(row["id"] for row in target.read().collect()) == [
+        assert target.ids() == [
             11, 12, 13, 14, 20, 22, 23, 24, 25, 31, 32, 33, 34, 35, 98, 99,
         ]  # fmt: skip
 
@@ -243,9 +243,9 @@ class TestTableFeatures:
         target = table(rows, properties=properties)
         target.committer.seal(1, target.stage(rows), "s")
 
-        assert target.read().exceptAll(rows).count() == 0
-        assert target.read().where("name = 'n7'").count() == 1
-        assert target.read().count() == 20
+        found = target.read()
+        assert sorted(map(tuple, found.collect())) == sorted(map(tuple, rows.collect()))
+        assert found.where("name = 'n7'").count() == 1
 
     def test_clustered_tables(self, spark, table):
         """OPTIMIZE must understand the files that we wrote."""
@@ -253,7 +253,7 @@ class TestTableFeatures:
         target.committer.seal(1, target.stage(spark.range(9)), "s")
         spark.sql(f"OPTIMIZE delta.`{target.path}`")
 
-        assert target.read().count() == 9
+        assert target.ids() == list(range(9))
 
     def test_the_change_feed_of_the_target_is_right(self, spark, table):
         """Others may build on the changes of the target."""
@@ -266,7 +266,7 @@ class TestTableFeatures:
             .load(target.path)
         )
 
-        assert feed.where("_change_type = 'insert'").count() == feed.count() == 9
+        assert [row["_change_type"] for row in feed.collect()] == ["insert"] * 9
 
     def test_a_check_constraint_is_refused_by_name(self, spark, table):
         """Kernel does not check it, so wrong rows would land."""
@@ -284,11 +284,12 @@ class TestCheckpoints:
         """Without checkpoints each reader replays thousands of commits."""
         target = table(spark.range(1))
         for version in range(1, 13):
-            target.committer.seal(version, target.stage(spark.range(version, version + 1)), f"s{version}")
+            files = target.stage(spark.range(version, version + 1)) if version % 5 == 0 else ()
+            target.committer.seal(version, files, f"s{version}")
             target.committer.run_hooks()
 
         assert list(Path(target.path, "_delta_log").glob("*.checkpoint*.parquet"))
-        assert target.read().count() == 12
+        assert sorted(row["id"] for row in target.read().collect()) == [5, 10]
         assert newest_version(spark, target.path).version == 12
 
     def test_one_that_fails_keeps_no_other_and_is_tried_again(self, spark, table):
@@ -296,7 +297,7 @@ class TestCheckpoints:
         target = table(spark.range(1))
         committer = target.open(kind=CommitterWithAHook)
         for version in range(1, 13):
-            committer.seal(version, target.stage(spark.range(version, version + 1)), f"s{version}")
+            committer.seal(version, (), f"s{version}")
         committer.put_before(HookThatFailsOnce(java(spark).java.net.SocketTimeoutException("away")))
 
         with pytest.raises(TransientError):
