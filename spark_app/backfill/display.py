@@ -9,7 +9,16 @@ from html import escape
 from typing import Any, Protocol
 
 from backfill.lines import GOODBYE_S, Lines, clock
-from backfill.words import PHASE_WORDS, eta_words, filtered_words, one_line, show_rows, show_seconds, state_words
+from backfill.words import (
+    PHASE_WORDS,
+    eta_words,
+    filtered_words,
+    one_line,
+    show_rows,
+    show_seconds,
+    state_words,
+    watermark_words,
+)
 from backfill_api.status.progress import Progress
 
 LINE_EVERY_S = 5.0
@@ -126,7 +135,7 @@ def html(job_id: str, progress: Progress) -> str:
         "state": state,
     }
     cells = "".join(f'<span style="opacity:0.6">{name}</span> {escape(value)} &emsp;' for name, value in facts.items())
-    notes = [progress.reason] if progress.reason else []
+    notes = [one for one in (watermark_words(progress.watermark), progress.reason) if one]
     notes += [f"warning: {one}" for one in progress.warnings]
     body = f"{progress.percent} % &emsp;{cells}" if progress.attempt else ""
     lines = "".join(f'<div style="color:#b58900">{escape(one)}</div>' for one in notes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from backfill_api.status.progress import Progress
+from backfill_api.status.progress import Progress, Watermark
 
 PHASE_WORDS = {"Snapshot": "reading the snapshot", "CatchUp": "replaying changes", "Live": "following changes"}
 STEP_WORDS = {"Start": "start", "Copy": "copy", "KeyProof": "key proof", "CatchUp": "catch-up", "Receipt": "receipt"}
@@ -66,6 +66,8 @@ def one_line(progress: Progress, *, elapsed_s: float | None = None) -> str:
             f"{progress.step or progress.phase} {progress.percent} % {rows}{filtered_words(progress.rows_filtered)}",
             f"{show_rows(progress.rows_per_second)} rows/s",
         ]
+        if progress.watermark is not None:
+            words.append(watermark_words(progress.watermark))
         if progress.eta_seconds is not None:
             words.append(f"ETA {eta_words(progress)}")
         behind = f"lag {progress.lag_versions} versions, {progress.lag_seconds} s"
@@ -74,6 +76,14 @@ def one_line(progress: Progress, *, elapsed_s: float | None = None) -> str:
         words.append(f"running for {show_seconds(int(elapsed_s))}")
     reason = f"; {progress.reason}" if progress.attempt and progress.reason else ""
     return ", ".join(words) + reason + "".join(f"; warning: {one}" for one in progress.warnings)
+
+
+def watermark_words(reached: Watermark | None) -> str:
+    """Return how far the order of the snapshot is; nothing where there is none to tell."""
+    if reached is None:
+        return ""
+    side = "before" if reached.direction == "Ascending" else "after"
+    return f"everything {side} {reached.column} {reached.value} is there"
 
 
 def filtered_words(rows: int | None) -> str:

@@ -78,6 +78,7 @@ class TestTheHash:
         [
             ("spec.source.delta.schemaChange", "Ignore"),
             ("spec.strategy.snapshot", {"maxInFlight": 1, "splitTargetSeconds": 1, "changeBatchSeconds": 60}),
+            ("spec.strategy.snapshot", {"order": {"column": "at"}}),
             ("spec.throttle", {"rowsPerSecond": 5}),
             ("spec.barrier", {"intervalMs": 5000}),
             ("spec.after", "Follow"),

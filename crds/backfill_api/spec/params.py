@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import ClassVar, Literal
 
 from backfill_api.model import Model
-from backfill_api.spec.bounds import Columns, Vnodes
+from backfill_api.spec.bounds import Column, Columns, Vnodes
 
 
 class SourceAbility(StrEnum):
@@ -47,11 +47,26 @@ class Params(Model):
     """Fields that may change while a state of the job exists; all others are part of the job's identity."""
 
 
+class HistoryOrder(Model):
+    """Which rows are read first."""
+
+    column: Column
+    """Column of the source, not a nested one; files are read in the order of its smallest and largest values in the log."""
+
+    direction: Literal["Ascending", "Descending"] = "Descending"
+    """`Descending`: the largest values first, of a time the newest."""
+
+
 class StrategyParams(Params):
     """Base of the parameters of strategies."""
 
     vnodes: Vnodes = 256
     """Hash partitions of the key space; the unit of verification."""
+
+    @property
+    def history_order(self) -> HistoryOrder | None:
+        """The order in which history is read, where a user asks for one."""
+        return None
 
     def rows_per_split(self, rows_per_s: float) -> int:
         """Return how many rows a plan expects in one split, where rows come at this rate: at least 1."""

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from backfill_api.model import Model
-from backfill_api.spec.bounds import Columns, Count, Duration, Message
+from backfill_api.spec.bounds import Columns, Count, Duration, Message, Percent
 
 
 class PlanWarning(Model):
@@ -21,6 +21,22 @@ class PlanWarning(Model):
 
     hint: Message = ""
     """What would help."""
+
+
+class PlannedOrder(Model):
+    """How well the files of the source separate the values of the column of `order`."""
+
+    column: Annotated[str, Field(max_length=255)]
+    """The column."""
+
+    direction: Annotated[str, Field(max_length=64)]
+    """Ascending or Descending."""
+
+    overlap_percent: Percent
+    """Of all pairs of files, those whose values overlap; 0: each value is in one file."""
+
+    files_unknown: Count
+    """Files of which the log has no values of the column; they are read last, in path order."""
 
 
 class PlannedStep(Model):
@@ -86,6 +102,9 @@ class Plan(Model):
 
     steps: Annotated[tuple[PlannedStep, ...], Field(max_length=8)] = ()
     """The steps of the job in their order, with the time of each."""
+
+    order: PlannedOrder | None = None
+    """The order of the snapshot; absent: none was asked for."""
 
     warnings: Annotated[tuple[PlanWarning, ...], Field(max_length=32)] = ()
     """Doubts to settle before the start."""

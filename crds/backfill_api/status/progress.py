@@ -34,6 +34,19 @@ class StepProgress(Model):
     """Estimated time left; absent: done, held, or not known yet."""
 
 
+class Watermark(Model):
+    """How far the order of the snapshot is: all rows beyond a value of its column are in the target."""
+
+    column: Annotated[str, Field(max_length=255)]
+    """The column of the order."""
+
+    direction: Annotated[str, Field(max_length=64)] = ""
+    """Descending: all rows with a larger value are there. Ascending: all with a smaller one."""
+
+    value: Message
+    """In the column's own form; a timestamp in UTC."""
+
+
 class ProgressSummary(Model):
     """How far a job is, short enough for a status; counts are those of the newest commit, never ahead of it."""
 
@@ -54,6 +67,9 @@ class ProgressSummary(Model):
 
     rows_filtered: Count = 0
     """Of these, the rows that the filter left out."""
+
+    watermark: Watermark | None = None
+    """How far the order of the snapshot is; absent: there is no order, it cannot be told, or all rows are there."""
 
     splits_total: Count = 0
     """Splits in all, estimated."""

@@ -22,8 +22,9 @@ from backfill.words import (
     show_rows,
     show_seconds,
     state_words,
+    watermark_words,
 )
-from backfill_api.status.plan import Plan
+from backfill_api.status.plan import Plan, PlannedOrder
 from backfill_api.status.progress import Progress, StepProgress
 from backfill_api.status.receipt import Receipt
 from backfill_api.wire import Ack
@@ -81,6 +82,8 @@ class ProgressBlock:
             if progress.grid and len(progress.grid) <= columns:
                 parts.append((9, _cut(Text(show_grid(progress.grid), style="cyan"))))
             parts += _facts(self, columns, compact=not bordered)
+            if progress.watermark is not None:
+                parts.append((3, _cut(Text(watermark_words(progress.watermark)))))
             if progress.steps:
                 parts.append((6, Text(show_steps(progress.steps), style="dim")))
         if progress.attempt and progress.reason:
@@ -257,6 +260,13 @@ def show_receipt(receipt: Receipt) -> RenderableType:
     return Panel(table, title="receipt", title_align="left", border_style="green" if equal else "red")
 
 
+def _order_words(order: PlannedOrder) -> str:
+    unknown = f"; {order.files_unknown:,} files without statistics come last" if order.files_unknown else ""
+    return (
+        f"{order.column}, {order.direction.lower()}; {order.overlap_percent} % of all pairs of files overlap{unknown}"
+    )
+
+
 def show_plan(job: str, plan: Plan, places: Sequence[tuple[str, str]] = ()) -> RenderableType:
     """Return a plan as a table, with what is doubtful below it."""
     table = Table.grid(padding=(0, 2))
@@ -271,6 +281,7 @@ def show_plan(job: str, plan: Plan, places: Sequence[tuple[str, str]] = ()) -> R
         ("time", f"about {show_seconds(plan.estimated_seconds)} ({show_seconds(low)} to {show_seconds(high)})"),
         *(("", f"{STEP_WORDS.get(one.name, one.name)} {show_seconds(one.seconds)}") for one in plan.steps),
         ("splits", f"about {plan.splits}"),
+        *(() if plan.order is None else (("order", _order_words(plan.order)),)),
         ("key", f"{', '.join(plan.key_columns) or 'none'}; unique: {unique}"),
         ("transform", "row-wise and deterministic" if plan.deterministic else "NOT deterministic"),
         ("change feed", "yes" if plan.change_feed else "no: appends only"),

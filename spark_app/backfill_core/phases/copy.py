@@ -1,12 +1,12 @@
 """Copying: the rows of one pinned version in splits of any size and order, under a limit or without one.
 
 The row index: files of the version in path order, rows numbered by prefix sums. What is done is a set of intervals of it,
-so splits may be retried and committed in any order (R-SNAP-6, 16, 37). It only grows (R-SNAP-36).
+so splits may be retried and committed in any order (R-SNAP-6, 16, 37). It only grows (R-SNAP-36). An attempt counts rows in the order in which it reads
+the files; `covered` and `done` are of the row index.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -15,12 +15,13 @@ from backfill_core.pacing.sizing import SplitSizer, split_span, tapered
 from backfill_core.pacing.throttle import TokenBucket
 from backfill_core.phases.prefetch import RATE_MIN, ChargePolicy
 from backfill_core.phases.split_tracker import Splits
-from backfill_core.positions.file_ranges import file_ranges
+from backfill_core.positions.done_files import SPANS_MAX, Done, bounded
 from backfill_core.positions.intervals import IntervalSet
+from backfill_core.positions.reading_order import ReadingOrder
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
 from backfill_core.protocol.events import LimitSet
-from backfill_core.protocol.strategy import Permits
+from backfill_core.protocol.strategy import FileOrder, Permits, Watermark
 from backfill_core.protocol.work import ReadSplit, SplitStaged, StagedFile
 
 FIRST_SPLIT_ROWS = 300_000
@@ -28,9 +29,6 @@ FIRST_SPLIT_ROWS = 300_000
 
 SPLIT_ROWS_MIN = 50_000
 SPLIT_ROWS_MAX = 50_000_000
-SPANS_MAX = 2000
-"""Bound of the interval set: 2,000 spans are at most 48 KiB of JSON. Splits fill the lowest gap first, so
-only cancelled or failed ones fragment it; beyond the bound only the first gap is worked on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +47,17 @@ class CopySettings:
 class Copy:
     """The splits of one pinned version, from their choice to their commit."""
 
-    def __init__(self, rows: Sequence[int], settings: CopySettings) -> None:
-        """Begin at the start of the row index; `rows` are those of each file."""
-        self._settings = settings
-        self._prefix = [0, *itertools.accumulate(rows)]
-        self.total = self._prefix[-1]
+    def __init__(self, rows: Sequence[int], settings: CopySettings, order: FileOrder | None = None) -> None:
+        """Begin with nothing; `rows` are those of each file."""
+        self._settings, self._rows, self._order = settings, rows, order
+        self._reading = ReadingOrder(rows, order)
+        self.total = self._reading.offsets[-1]
         self.sealed = IntervalSet()
+        """Durable, in the order of reading."""
+
         self.prepared = IntervalSet()
+        """Handed to a commit, in the order of reading."""
+
         self.complete = not self.total
         """Was every row handed to a commit? Durable only when that is."""
 
@@ -83,12 +85,28 @@ class Copy:
 
     def resume(self, done: IntervalSet, rows: int, splits: int) -> None:
         """Go on from what an earlier attempt committed, its counts included (R-SNAP-44)."""
-        self.sealed = self.prepared = done
+        self._reading = ReadingOrder(self._rows, self._order, done)
+        self.sealed = self.prepared = self._reading.in_order(done)
         self.complete = done.size == self.total
         self.rows = self.rows_sealed = rows
         self.splits = splits
 
     # -------------------------------------------------------------- what there is
+    @property
+    def covered(self) -> IntervalSet:
+        """What of the row index is durable."""
+        return self._reading.in_row_index(self.sealed)
+
+    @property
+    def done(self) -> Done:
+        """What of the row index was handed to a commit, in a bounded form."""
+        return bounded(self._reading.in_row_index(self.prepared), self._rows)
+
+    @property
+    def watermark(self) -> Watermark | None:
+        """How far the order is that was asked for."""
+        return self._reading.watermark(self.sealed)
+
     @property
     def rows_left(self) -> int:
         """Rows of the row index that are not durable."""
@@ -152,7 +170,9 @@ class Copy:
         work: list[ReadSplit] = []
         for rows in self._rows_wanted(now, min(slots, in_flight_max)):
             gap = self._first_gap()
-            span = None if gap is None or rows < 1 else split_span(self._prefix, gap, rows, exact=self._limited)
+            span = (
+                None if gap is None or rows < 1 else split_span(self._reading.offsets, gap, rows, exact=self._limited)
+            )
             if span is None:
                 break
             self._bucket = self._bucket.take(span[1] - span[0], now.mono_s)
@@ -175,7 +195,7 @@ class Copy:
         now: Now,
     ) -> ReadSplit:
         start, stop = span
-        split = ReadSplit(work_id, file_ranges(self._prefix, start, stop), start, stop, epoch.number, boundaries)
+        split = ReadSplit(work_id, self._reading.ranges(start, stop), start, stop, epoch.number, boundaries)
         return self._splits.begin(split, now.mono_s, policy)
 
     def _read_ahead(self, epoch: Epoch, ids: Iterator[int], now: Now) -> tuple[ReadSplit, ...]:
@@ -187,7 +207,7 @@ class Copy:
         while len(splits.reading_ahead) < in_flight_max and len(splits.running) < 2 * in_flight_max:
             gap, under_way = self._first_gap(), sum(one.rows for one in splits.reading_ahead)
             found = gap and splits.buffer.next_split(
-                self._prefix, gap, under_way=under_way, bucket=self._bucket, now_s=now.mono_s
+                self._reading.offsets, gap, under_way=under_way, bucket=self._bucket, now_s=now.mono_s
             )
             if not found:
                 break
@@ -207,7 +227,7 @@ class Copy:
 
     def _first_gap(self) -> tuple[int, int] | None:
         taken = self._splits.taken(self.prepared)
-        if len(taken) > SPANS_MAX and self._splits.running:
+        if len(taken) > SPANS_MAX and self._splits.running:  # only the first gap is worked on
             return None
         return taken.first_gap(0, self.total)
 

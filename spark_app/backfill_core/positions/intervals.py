@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -13,6 +14,19 @@ class IntervalSet:
     """A set of integers as sorted, disjoint, non-touching half-open spans."""
 
     spans: tuple[tuple[int, int], ...] = ()
+
+    @classmethod
+    def of(cls, spans: Iterable[tuple[int, int]]) -> IntervalSet:
+        """Return the set of some intervals, which may touch, overlap, be empty, and have any order."""
+        joined: list[tuple[int, int]] = []
+        for start, stop in sorted(spans):
+            if start >= stop:
+                continue
+            if joined and start <= joined[-1][1]:
+                joined[-1] = (joined[-1][0], max(stop, joined[-1][1]))
+            else:
+                joined.append((start, stop))
+        return cls(tuple(joined))
 
     def add(self, start: int, stop: int) -> IntervalSet:
         """Return the set with `[start, stop)` in it; an empty interval changes nothing."""

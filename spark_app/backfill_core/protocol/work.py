@@ -1,11 +1,11 @@
 """Work that the core asks for, and what comes of it.
 
-Work ids are unique within an attempt and never reused. Starts and stops are rows of the row index of the pinned version.
+Work ids are unique within an attempt and never reused.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from itertools import pairwise
 from typing import Any, ClassVar, Protocol
@@ -86,7 +86,10 @@ class StagedFile:
 
 @dataclass(frozen=True, slots=True)
 class ReadSplit:
-    """Read file ranges of the pinned version, transform, and stage them as files."""
+    """Read file ranges of the pinned version, transform, and stage them as files.
+
+    Starts and stops count rows in the order in which the attempt reads the files: the row index, where no other is asked for.
+    """
 
     kind: ClassVar[WorkKind] = WorkKind.HISTORY
 
@@ -98,12 +101,29 @@ class ReadSplit:
     """The epoch that was open when the work started (the `_epoch` of `Changelog` rows)."""
 
     boundaries: tuple[int, ...] = ()
-    """Positions of the row index between `start` and `stop`, ascending: no file may have rows of both sides of one."""
+    """Positions between `start` and `stop`, ascending: no staged file may have rows of both sides of one."""
 
     @property
     def segments(self) -> tuple[tuple[int, int], ...]:
-        """Intervals of the row index that are staged in files of their own; one without boundaries."""
+        """Intervals that are staged in files of their own; one without boundaries."""
         return tuple(pairwise((self.start, *self.boundaries, self.stop)))
+
+    @property
+    def segment_ranges(self) -> tuple[tuple[FileRange, ...], ...]:
+        """The file ranges of each segment."""
+        left = list(reversed(self.ranges))
+        found: list[tuple[FileRange, ...]] = []
+        for start, stop in self.segments:
+            wanted, parts = stop - start, list[FileRange]()
+            while wanted:
+                one = left.pop()
+                taken = min(wanted, one.stop - one.start)
+                parts.append(replace(one, stop=one.start + taken))
+                if one.start + taken < one.stop:
+                    left.append(replace(one, start=one.start + taken))
+                wanted -= taken
+            found.append(tuple(parts))
+        return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,14 @@ docs/driver-metrics.md lists them; a test compares. A metric renamed is an alert
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import datetime
+from contextlib import suppress
+from datetime import UTC, datetime
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from backfill_api.status.progress import Progress, StepProgress
+from backfill_api.status.progress import Progress, StepProgress, Watermark
 from backfill_core.protocol.actions import Acknowledge, Action, Seal, StartWork
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.events import Event, PollFailed, Sealed, SealFailed, WorkCancelled, WorkFailed, WorkFinished
@@ -27,6 +28,11 @@ _GAUGES: tuple[tuple[str, str, Callable[[Progress], float | None]], ...] = (
         "backfill_rows_done",
         "Rows of the snapshot that are committed, or left out by the filter.",
         lambda it: it.rows_done,
+    ),
+    (
+        "backfill_watermark",
+        "Value up to which the snapshot is done in its order; a time as Unix time.",
+        lambda it: _number(it.watermark),
     ),
     ("backfill_changes_done", "Row changes applied after the snapshot.", lambda it: it.changes_done),
     ("backfill_bytes_done", "Bytes committed.", lambda it: it.bytes_done),
@@ -69,6 +75,18 @@ _RECEIPT = "receipt"
 def _word(work: Work) -> str:
     """Return how a label names a piece of work; a strategy's own kinds count as what they are for."""
     return _RECEIPT if isinstance(work, Verify) else _KINDS[work.kind]
+
+
+def _number(reached: Watermark | None) -> float | None:
+    """Return a watermark that is a number, or a time as Unix time; None for a text."""
+    if reached is None:
+        return None
+    with suppress(ValueError):
+        return float(reached.value)
+    with suppress(ValueError):
+        moment = datetime.fromisoformat(reached.value)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    return None
 
 
 def _unix(moment: str | None) -> float | None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from backfill_core.protocol.events import Head
@@ -52,6 +53,29 @@ class LoggedFile:
 
     action: str
     """The `add` action as a line of a commit, without its statistics."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedValues:
+    """What the log says of the values of some columns in one data file; numbers are exact."""
+
+    path: str
+    rows: int | None
+    action: str
+    """The `add` action as a line of a commit, without its statistics."""
+
+    deleted: int
+    """Rows that its deletion vector hides."""
+
+    smallest: tuple[Any, ...]
+    """Of each column in the request, as JSON has it; a text may be cut. None: not said, or all values are null."""
+
+    largest: tuple[Any, ...]
+    """The same; a text that was cut ends in a character that makes it the larger one."""
+
+    nulls: tuple[int | None, ...]
+    partition: Mapping[str, str | None]
+    """Values of the partition columns as text, by physical name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +153,28 @@ def files_at(spark: SparkSession, path: str, version: int, *, nulls_of: Sequence
         batches.close()
 
 
+def values_at(spark: SparkSession, path: str, version: int, *, columns: Sequence[str]) -> list[LoggedValues]:
+    """Return what the log says of the values of some columns, file by file, in the order of `files_at`.
+
+    Args:
+        spark: The session.
+        path: Absolute path or URI of the table.
+        version: Number of the version.
+        columns: Physical names; not nested ones.
+
+    Raises:
+        Whatever Kernel or the storage say (`LOG_ERRORS`).
+    """
+    engine, table = _open(spark, path)
+    snapshot = table.getSnapshotAsOfVersion(engine, version)
+    _check_commits(snapshot)
+    batches = snapshot.getScanBuilder().build().getScanFiles(engine, True)
+    try:
+        return sorted((_values(line, columns) for line in _lines(spark, batches)), key=lambda file: file.path)
+    finally:
+        batches.close()
+
+
 def _check_commits(snapshot: Any) -> None:
     """Refuse empty commits: for Kernel they change nothing."""
     for file in snapshot.getLogSegment().getDeltas():
@@ -137,11 +183,15 @@ def _check_commits(snapshot: Any) -> None:
 
 
 def logged_files(spark: SparkSession, batches: Any, nulls_of: Sequence[str] = ()) -> Iterator[LoggedFile]:
-    """Yield the files of a Kernel scan, batch by batch, as they come; the caller closes it."""
+    """Return the files of a Kernel scan, batch by batch, as they come; the caller closes it."""
+    return (_parse(line, nulls_of) for line in _lines(spark, batches))
+
+
+def _lines(spark: SparkSession, batches: Any) -> Iterator[str]:
     as_json = static_method(spark, "io.delta.kernel.defaults.internal.json.JsonUtils", "rowToJson")
     while batches.hasNext():
         lines = batches.next().getRows().map(as_json).toInMemoryList()
-        yield from (_parse(line, nulls_of) for line in lines_of(text_of(spark, lines)))
+        yield from lines_of(text_of(spark, lines))
 
 
 def lines_of(text: str) -> list[str]:
@@ -178,4 +228,21 @@ def _parse(line: str, nulls_of: Sequence[str]) -> LoggedFile:
             count if isinstance(count := nulls.get(name), int) else None for name in nulls_of
         ),  # a struct's is none
         action=without_statistics(add),
+    )
+
+
+def _values(line: str, columns: Sequence[str]) -> LoggedValues:
+    add = json.loads(line)["add"]
+    # A float would round a decimal, and a whole number beyond 2^53.
+    stats = json.loads(add.get("stats") or "{}", parse_float=Decimal)
+    smallest, largest, nulls = (stats.get(name) or {} for name in ("minValues", "maxValues", "nullCount"))
+    return LoggedValues(
+        path=add["path"],
+        rows=stats.get("numRecords"),
+        action=without_statistics(add),
+        deleted=(add.get("deletionVector") or {}).get("cardinality", 0),
+        smallest=tuple(smallest.get(name) for name in columns),
+        largest=tuple(largest.get(name) for name in columns),
+        nulls=tuple(nulls.get(name) for name in columns),
+        partition=add.get("partitionValues") or {},
     )

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructField
 
 CHANGE_FEED = "delta.enableChangeDataFeed"
 MAPPING_MODE = "delta.columnMapping.mode"
@@ -19,3 +23,8 @@ def value(properties: Mapping[str, str], name: str) -> str:
 def is_on(properties: Mapping[str, str], name: str) -> bool:
     """Is a property true?"""
     return value(properties, name) == "true"
+
+
+def physical_name(field: StructField) -> str:
+    """Return the name of a column in files, statistics and partition values."""
+    return str(field.metadata.get(PHYSICAL_NAME, field.name))

@@ -51,6 +51,13 @@ class SparkDeltaLog:
         pairs = self._jvm.scala.jdk.javaapi.CollectionConverters.asJava(snapshot.metadata().configuration())
         return {str(name): str(value) for name, value in dict(pairs).items()}
 
+    def partitions(self, snapshot: Any) -> tuple[str, ...]:
+        """Return the partition columns of a snapshot, by the names that users know."""
+        return tuple(
+            str(one)
+            for one in self._jvm.scala.jdk.javaapi.CollectionConverters.asJava(snapshot.metadata().partitionColumns())
+        )
+
     def frame(self, files: Any, snapshot: Any) -> DataFrame:
         """Return the rows of a `java.util.List` of files, as a snapshot describes them; lazy."""
         listed = self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(files).toSeq()

@@ -23,6 +23,7 @@ from backfill_core.job.state import JobState, check_same_spec
 from backfill_core.plugins import choose
 from backfill_core.protocol.epochs import txn_version
 from backfill_core.protocol.strategy import (
+    FileOrder,
     Opened,
     OpenRequest,
     Pinned,
@@ -164,11 +165,14 @@ class JobContext:
             if self.state is None or start_over is not None:
                 transform.check_sample(source.read(_some_file(pinned)))
             schema = transform.output_schema(self.spark, pinned.schema)
+            order = _file_order(source, self.backfill)
         with self.explained("the look at the target", self.sink):
             self.sink.check(schema, source_path=source.path, has_state=self.state is not None)
             if self.stored.table_version >= 0:
                 self.committer.check()
-        return OpenedJob(**vars(self), source=source, transform=transform, pinned=pinned, start_over=start_over)
+        return OpenedJob(
+            **vars(self), source=source, transform=transform, pinned=pinned, order=order, start_over=start_over
+        )
 
     @contextmanager
     def explained(self, doing: str, *sides: _Side) -> Iterator[None]:
@@ -184,6 +188,8 @@ class OpenedJob(JobContext):
     source: Source
     transform: Transform
     pinned: PinnedTable
+    order: FileOrder | None
+    """In which its files are read; None: in path order."""
     start_over: StartOver | None = None
     """The stored state is not continued."""
 
@@ -255,6 +261,7 @@ class OpenedJob(JobContext):
             fingerprint=table.fingerprint,
             rows=tuple(table.rows),
             rows_live=table.live_rows,
+            order=self.order,
         )
         opened = Opened(pinned, self.stored.txn_version, proves_key=proves_key, key_proven=key_proven)
         return self.plugins.strategy.resume(self.backfill.spec, self.resumes, opened)
@@ -355,6 +362,14 @@ def explain(error: Exception, spark: SparkSession, doing: str, *sides: _Side) ->
         return death(error)
     known = (side.explain_failure(error) for side in sides)
     return next((one for one in known if one is not None), None) or unexplained(error, doing=doing)
+
+
+def _file_order(source: Source, backfill: Backfill) -> FileOrder | None:
+    strategy = backfill.spec.strategy
+    order = strategy.params.history_order
+    if order is None:
+        return None
+    return source.file_order(order.column, order.direction, field=f"spec.strategy.{strategy.member}.order.column")
 
 
 def _some_file(pinned: PinnedTable) -> tuple[FileRange, ...]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from backfill_api.spec.bounds import count as whole
 from backfill_api.spec.spec import Backfill
-from backfill_api.status.plan import Plan, PlannedStep, PlanWarning
+from backfill_api.status.plan import Plan, PlannedOrder, PlannedStep, PlanWarning
 from backfill_core.errors import DuplicateKeyError
 from backfill_core.job.steps import (
     CATCH_UP,
@@ -28,6 +28,7 @@ from backfill_core.job.steps import (
     slower,
 )
 from backfill_core.pacing.retention import SHORT
+from backfill_core.protocol.strategy import FileOrder
 from backfill_core.protocol.work import FileRange
 from backfill_spark.driver.job_context import CHECK_UNIQUE_ROWS_MAX, JobContext, OpenedJob
 from backfill_spark.settings import DriverSettings
@@ -45,6 +46,7 @@ FENCE_SECONDS = 3
 
 TINY_FILE_BYTES = 1 << 20
 HUGE_FILE_BYTES = 4 << 30
+OVERLAP_WEAK_PERCENT = 50
 
 
 def plan_job(
@@ -109,7 +111,9 @@ def _plan(
         target_exists=opened.sink.exists(),
         resumes_attempt=None if opened.state is None or opened.start_over is not None else opened.state.attempt,
         steps=steps,
+        order=_planned_order(opened.order),
         warnings=(
+            *_order_warnings(opened.order),
             *_warnings(opened, limit, seconds, retention, unique=unique),
             *_key_unproven(opened, settings, unique=unique),
             *_starts_over(opened),
@@ -181,6 +185,36 @@ def _starts_over(opened: OpenedJob) -> tuple[PlanWarning, ...]:
     words = f"the strategy does not go on from attempt {opened.state.attempt}: the job begins anew"
     words += f", and {opened.state.rows_done:,} rows leave the target first." if opened.start_over.drop_rows else "."
     return (PlanWarning(reason="StartsOver", message=words, hint="Use a strategy that goes on, or let it begin anew."),)
+
+
+def _planned_order(order: FileOrder | None) -> PlannedOrder | None:
+    if order is None:
+        return None
+    return PlannedOrder(
+        column=order.column,
+        direction=order.direction,
+        overlap_percent=order.overlap_percent,
+        files_unknown=order.files_unknown,
+    )
+
+
+def _order_warnings(order: FileOrder | None) -> tuple[PlanWarning, ...]:
+    """Warn where the order of the snapshot will not show, or cannot be told."""
+    if order is None:
+        return ()
+    found: list[PlanWarning] = []
+    if order.files_unknown:
+        words = (
+            f"the log has no smallest and largest {order.column} of {order.files_unknown:,} of {len(order.files):,} files: "
+            "they are read last, in path order, and no watermark is shown."
+        )
+        hint = "Let the source collect statistics of the column (delta.dataSkippingStatsColumns), then OPTIMIZE it."
+        found.append(PlanWarning(reason="OrderUnknown", message=words, hint=hint))
+    if order.overlap_percent > OVERLAP_WEAK_PERCENT:
+        words = f"the values of {order.column} overlap in {order.overlap_percent} % of all pairs of files: the order says little."
+        hint = f"Cluster the source by {order.column}, or leave the order out."
+        found.append(PlanWarning(reason="OrderWeak", message=words, hint=hint))
+    return tuple(found)
 
 
 def _is_unique(opened: OpenedJob) -> bool:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from backfill_api.spec.bounds import MESSAGE_MAX, count
+from backfill_api.status import progress as api
 from backfill_api.status.progress import Progress, StepProgress
 from backfill_core.job.steps import Step
 from backfill_core.job.view import JobView
 from backfill_core.protocol.clock import Now
+from backfill_core.protocol.strategy import Watermark
 from backfill_spark.control.wire import moment_words
 
 
@@ -27,6 +29,7 @@ def progress_of(view: JobView, moment: Now) -> Progress:
         rows_total=strategy.rows_total,
         rows_done=strategy.rows_done,
         rows_filtered=strategy.rows_filtered,
+        watermark=_watermark_words(strategy.watermark),
         changes_done=view.changes_done,
         bytes_done=view.bytes_done,
         splits_total=strategy.splits_done + strategy.splits_left,
@@ -57,6 +60,12 @@ def progress_of(view: JobView, moment: Now) -> Progress:
         seal_ms_p99=count(seals[min(len(seals) - 1, len(seals) * 99 // 100)] * 1000) if seals else None,
         grid=grid,
     )
+
+
+def _watermark_words(reached: Watermark | None) -> api.Watermark | None:
+    if reached is None:
+        return None
+    return api.Watermark(column=reached.column, direction=reached.direction, value=reached.value[:MESSAGE_MAX])
 
 
 def _step_words(step: Step) -> StepProgress:

@@ -10,7 +10,7 @@ from backfill_core.errors import BackfillError
 from backfill_core.positions.key_order import KeyOrder, KeyPosition
 from backfill_core.positions.vnode_positions import KeySpace
 from backfill_core.protocol.events import Head
-from backfill_core.protocol.strategy import KeyLine
+from backfill_core.protocol.strategy import FileOrder, KeyLine
 from backfill_core.protocol.work import FileRange
 
 if TYPE_CHECKING:
@@ -56,6 +56,9 @@ class Source(Protocol):
 
     def pin(self, version: int | None) -> PinnedTable:
         """Fix the version that the snapshot is read from; None is the newest."""
+
+    def file_order(self, column: str, direction: str, *, field: str) -> FileOrder:
+        """Return the order of the pinned version's files by the values of a column; `field` of the spec names both."""
 
     def kept_seconds(self) -> int:
         """Return how long the source keeps data and history of older versions."""

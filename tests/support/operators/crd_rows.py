@@ -197,7 +197,9 @@ class Change:
 
 
 SAME_SOURCE = "source is immutable, except schemaChange: make a new Backfill"
-SAME_STRATEGY = "strategy is immutable, except changeBatchSeconds, maxInFlight, splitTargetSeconds: make a new Backfill"
+SAME_STRATEGY = (
+    "strategy is immutable, except changeBatchSeconds, maxInFlight, order, splitTargetSeconds: make a new Backfill"
+)
 
 CHANGES = {
     "the source": Change({"source": {"delta": {"path": "/data/other"}}}, "spec.source", SAME_SOURCE),
@@ -222,6 +224,7 @@ MAY_CHANGE = {
     "the limit": Change({"throttle": {"rowsPerSecond": 5}}),
     "the hint of SchemaChanged": Change({"source": {"delta": {"schemaChange": "Ignore"}}}),
     "the pace": Change({"strategy": {"snapshot": {"maxInFlight": 1, "changeBatchSeconds": 5}}}),
+    "the order": Change({"strategy": {"snapshot": {"order": {"column": "at", "direction": "Ascending"}}}}),
     "the pace back": Change({"strategy": None}, before=spec(strategy={"snapshot": {"maxInFlight": 1}})),
     "what pods are like": Change({"driver": {"resources": {"limits": {"memory": "3Gi"}}}}),
     "the approval": Change({"approved": True}),

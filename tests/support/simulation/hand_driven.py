@@ -12,9 +12,10 @@ from backfill_core.job.view import JobView
 from backfill_core.protocol.actions import Acknowledge, Action, CancelWork, Finish, PollSource, Seal, StartWork
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.events import Event, Head, Sealed, SourcePolled, Tick, WorkCancelled, WorkFinished
-from backfill_core.protocol.strategy import Opened, Pinned
+from backfill_core.protocol.strategy import FileOrder, Opened, Pinned
 from backfill_core.protocol.work import ApplyChanges, ProveKey, ReadSplit, SplitStaged, StagedFile
 from backfill_core.strategies.snapshot.params import SnapshotSettings
+from backfill_core.strategies.snapshot.stored import SnapshotStored
 from backfill_core.strategies.snapshot.strategy import SnapshotStrategy
 
 STEP_S = 0.05
@@ -33,6 +34,8 @@ class HandDriven:
         proves_key: bool = False,
         settings: JobSettings | None = None,
         controls: Controls | None = None,
+        order: FileOrder | None = None,
+        stored: SnapshotStored | None = None,
     ) -> None:
         """Make a job over files of so many rows; it has fenced when this returns."""
         self.now_s = 0.0
@@ -54,10 +57,11 @@ class HandDriven:
         self.ends_when_cancelled = True
         """Does work answer at once when it is cancelled? A MERGE does not."""
 
-        pinned = Pinned(3, WALL_MS, "table", "files", rows, sum(rows))
+        pinned = Pinned(3, WALL_MS, "table", "files", rows, sum(rows), order)
         strategy = SnapshotStrategy(
             Opened(pinned, proves_key=proves_key),
             SnapshotSettings(merges=True, filtered=filtered, follow=follow, reads_ahead=reads_ahead),
+            stored,
         )
         state = replace(JobState("a/b", "h", 1, 0, "Snapshot"), controls=controls or Controls())
         self.job = Job(state, strategy, settings or JobSettings(), self.now)

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, StrictInt
 
 from backfill_api.model import Model
-from backfill_api.spec.params import SourceAbility, StrategyParams, TargetAbility, Variant
+from backfill_api.spec.params import HistoryOrder, SourceAbility, StrategyParams, TargetAbility, Variant
 
 
 class CatchUp(Model):
@@ -21,7 +21,7 @@ class SnapshotParams(StrategyParams):
     """One pinned version in splits, then its changes."""
 
     MAY_CHANGE: ClassVar[frozenset[str]] = frozenset(
-        {"split_target_seconds", "max_in_flight", "change_batch_seconds", "catch_up"}
+        {"split_target_seconds", "max_in_flight", "change_batch_seconds", "catch_up", "order"}
     )
 
     split_target_seconds: Annotated[StrictInt, Field(ge=1, le=600)] = 4
@@ -35,6 +35,14 @@ class SnapshotParams(StrategyParams):
 
     catch_up: CatchUp = CatchUp()
     """Limit of what may be pending; it only shrinks. A change counts from the next attempt."""
+
+    order: HistoryOrder | None = None
+    """Which rows are read first; default: no order. A change counts from the next attempt, and nothing is read twice."""
+
+    @property
+    def history_order(self) -> HistoryOrder | None:
+        """See `order`."""
+        return self.order
 
     def rows_per_split(self, rows_per_s: float) -> int:
         """As `maxInFlight` splits share the rate."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from backfill_core.errors import StateMismatchError
-from backfill_core.positions.intervals import IntervalSet
+from backfill_core.positions.done_files import Done, from_json
 from backfill_core.protocol.strategy import OpenRequest, Pinned, PinVersion, StoredSummary
 
 SNAPSHOT, CATCH_UP, LIVE = "Snapshot", "CatchUp", "Live"
@@ -43,7 +43,7 @@ class SnapshotStored:
     splits: int
     files: int
     phase: str
-    done: IntervalSet
+    done: Done
     consumed: int
     merging: AnnouncedMerge | None
     key_proven: bool
@@ -84,6 +84,7 @@ class SnapshotStored:
             table_id=self.table_id,
             fingerprint=self.fingerprint,
             rows=(self.rows,),
+            order=None,
             rows_live=live,
         )
 
@@ -99,7 +100,7 @@ def decode(value: Mapping[str, Any]) -> SnapshotStored:
     if phase not in PHASES:
         raise _unfit("phase", phase)
     try:
-        done = IntervalSet.from_json(value.get("done"))
+        done = from_json(value.get("done"))
     except ValueError:
         raise _unfit("done", value.get("done")) from None
     return SnapshotStored(

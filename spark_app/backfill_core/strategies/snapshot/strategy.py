@@ -27,6 +27,7 @@ from backfill_core.job.steps import CATCH_UP as CATCH_UP_STEP
 from backfill_core.job.steps import COPY, KEY_PROOF
 from backfill_core.phases.copy import Copy
 from backfill_core.phases.replay import Replay
+from backfill_core.positions.done_files import in_row_index
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
 from backfill_core.protocol.events import (
@@ -84,7 +85,7 @@ class SnapshotStrategy:
         """
         self._settings = settings
         self._pinned = pinned = opened.pinned if stored is None else stored.recall(opened.pinned)
-        self._copy = Copy(pinned.rows, settings.copy)
+        self._copy = Copy(pinned.rows, settings.copy, pinned.order)
         self._replay = Replay(
             pinned.version,
             merges=settings.merges,
@@ -113,7 +114,7 @@ class SnapshotStrategy:
                 f"({stored.files} files, {stored.rows} rows then; {len(pinned.rows)} and {self._copy.total} now).",
                 hint="The source was replaced: give the job another jobId and another target.",
             )
-        self._copy.resume(stored.done, stored.rows_read, stored.splits)
+        self._copy.resume(in_row_index(stored.done, pinned.rows), stored.rows_read, stored.splits)
         merged = stored.merging is not None and last_txn == stored.merging.txn
         self._replay.resume(stored.merging.upto if stored.merging is not None and merged else stored.consumed)
 
@@ -148,7 +149,7 @@ class SnapshotStrategy:
             splits=copy.splits,
             files=len(pinned.rows),
             phase=self.phase,
-            done=copy.prepared,
+            done=copy.done,
             consumed=self._replay.consumed,
             merging=None if announced is None else AnnouncedMerge(announced.upto, announced.txn, announced.whole),
             key_proven=isinstance(self._key, Proven) and self._key.stored,
@@ -161,7 +162,7 @@ class SnapshotStrategy:
         follow, copied, due = self._settings.follow, copy.complete, not isinstance(self._key, Proven)
         ends = replay.caught_up and dirty and not follow
         return StrategyStatus(
-            covered=None if copied else copy.sealed.spans,
+            covered=None if copied else copy.covered.spans,
             consumed=replay.consumed if copied else None,
             position=replay.consumed,
             history_complete=copied,

@@ -48,6 +48,7 @@ def of(
         grid=_grid(copy),
         reason=_reason(replay, settings, phase, proving=proving),
         facts=_facts(pinned, copy, replay, eta),
+        watermark=copy.watermark,
         warnings=(*_warnings(pinned, copy, replay, phase, now, shown), *replay.divergence()),
     )
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StructType
 
 from backfill_core.errors import (
     BackfillError,
@@ -25,15 +25,17 @@ from backfill_core.errors import (
     UnsupportedSourceFeatureError,
 )
 from backfill_core.protocol.events import Head
+from backfill_core.protocol.strategy import FileOrder
 from backfill_core.protocol.work import FileRange
-from backfill_spark.delta.log import LOG_ERRORS, files_at, newest_version
-from backfill_spark.delta.properties import CHANGE_FEED, PHYSICAL_NAME, is_on
+from backfill_spark.delta.log import LOG_ERRORS, files_at, newest_version, values_at
+from backfill_spark.delta.properties import CHANGE_FEED, is_on, physical_name
 from backfill_spark.delta.retention import kept_seconds
 from backfill_spark.delta.spark_internals import SparkDeltaLog, delta_actions
 from backfill_spark.jvm.gateway import java
 from backfill_spark.ports.source import PinnedTable
 from backfill_spark.rows.columns import instead, quoted, unused
 from backfill_spark.sources.delta.failures import explain, explain_look, explain_version
+from backfill_spark.sources.delta.file_bounds import bounds_of, check_order_column, file_order
 from backfill_spark.sources.delta.log import VersionLog
 from backfill_spark.sources.delta.slices import LABEL, labelled, residue, within
 
@@ -132,7 +134,7 @@ class DeltaSource:
         snapshot, metadata = self._snapshot, self._snapshot.metadata()
         schema = StructType.fromJson(json.loads(snapshot.schema().json()))
         key = [column for column in self._key if column in schema.names]
-        rows = files_at(self._spark, self.path, version, nulls_of=[_physical_name(schema[column]) for column in key])
+        rows = files_at(self._spark, self.path, version, nulls_of=[physical_name(schema[column]) for column in key])
         self._files = delta_actions(self._spark, [row.action for row in rows])
         self._nulls = {column: [row.nulls[index] for row in rows] for index, column in enumerate(key)}
         counted = self._count([index for index, row in enumerate(rows) if row.rows is None])
@@ -231,6 +233,23 @@ class DeltaSource:
     def live_rows(self, ranges: Sequence[FileRange]) -> int:
         """Return how many rows whole files must yield."""
         return sum(self.pinned.rows[one.file] - self.pinned.deleted[one.file] for one in ranges)
+
+    def file_order(self, column: str, direction: str, *, field: str) -> FileOrder:
+        """Return the order of the pinned version's files by the values of a column; one listing, no Spark job.
+
+        Raises:
+            InvalidSpecError: there is no such column, or its type has no order; names the field of the spec.
+        """
+        schema = self.pinned.schema
+        kind = check_order_column(column, schema, field=field)
+        physical = physical_name(schema[column])
+        try:
+            files = values_at(self._spark, self.path, self.version, columns=[physical])
+            partitioned = column in self._delta_log.partitions(self._snapshot)
+        except LOG_ERRORS as error:
+            raise explain_version(error, path=self.path, version=self.version, newest=self.version) from error
+        bounds = bounds_of(files, 0, kind, partition=physical if partitioned else None)
+        return file_order(column, direction, bounds, field=field)
 
     # ------------------------------------------------------------------ reading
     def read(self, ranges: Sequence[FileRange]) -> DataFrame:
@@ -356,7 +375,3 @@ def _runs(indexes: Sequence[int]) -> list[tuple[int, int]]:
         else:
             runs.append((index, index + 1))
     return runs
-
-
-def _physical_name(field: StructField) -> str:
-    return str(field.metadata.get(PHYSICAL_NAME, field.name))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backfill_core.phases.accounting import check_read
-from backfill_core.positions.file_ranges import file_ranges
 from backfill_core.protocol.work import ReadSplit, SplitStaged, StagedFile
 from backfill_spark.crash_points import crash_point
 from backfill_spark.ports.work import WorkContext
@@ -32,8 +31,7 @@ def _run(work: ReadSplit, context: WorkContext) -> SplitStaged:
 def _stage_segments(work: ReadSplit, context: WorkContext) -> tuple[StagedFile, ...]:
     """Stage all segments of a split in one job, as each would be staged alone."""
     job = context.job
-    spans = [file_ranges(job.row_offsets, start, stop) for start, stop in work.segments]
-    read, label = job.source.read_segments(spans)
+    read, label = job.source.read_segments(work.segment_ranges)
     return context.stage_segments(_history(work, context, read, label), label=label, what=_words(work))
 
 

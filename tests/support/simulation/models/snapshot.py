@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from random import Random
 from typing import Any, ClassVar
 
 from support.simulation.law import demand
@@ -19,8 +21,17 @@ from backfill_api.spec.spec import BackfillSpec
 from backfill_core import strategies
 from backfill_core.job.state import JobState
 from backfill_core.protocol.events import Event, Head, SourcePolled
-from backfill_core.protocol.strategy import Opened, Pinned, PinVersion, Strategy
-from backfill_core.protocol.work import ApplyChanges, ChangesApplied, ReadSplit, SplitStaged, StagedFile, Verify, Work
+from backfill_core.protocol.strategy import FileOrder, Opened, Pinned, PinVersion, Strategy
+from backfill_core.protocol.work import (
+    ApplyChanges,
+    ChangesApplied,
+    FileRange,
+    ReadSplit,
+    SplitStaged,
+    StagedFile,
+    Verify,
+    Work,
+)
 
 COPYING, LAST = "Snapshot", "Live"
 PHASES = {COPYING: 0, "CatchUp": 1, "LogStore": 1, LAST: 2}
@@ -64,6 +75,7 @@ class SnapshotModel:
         "began_paused": 40,
         "versions": 1000,
         "held": 10,
+        "ordered": 200,
     }
     IN_FLIGHT_MAX: ClassVar[int] = 4
     AHEAD_RATE: ClassVar[int | None] = 100_000
@@ -76,7 +88,8 @@ class SnapshotModel:
         self._opened: Strategy | None = None
         self._waiting = self._held = 0
         """Commits that a source which offers back-pressure has not made yet, and how often one had to wait."""
-
+        self._orders, self._ordered, self.ordered = Random(given.seed), given.seed % 3 > 0, 0
+        self._pinned_version = 0
         self.table = VersionedTable(
             given.seed,
             rows=given.rows,
@@ -102,8 +115,8 @@ class SnapshotModel:
     # -------------------------------------------------------------- the source
     @property
     def met(self) -> Mapping[str, int]:
-        """Return how many versions were made, and how many had to wait."""
-        return {"versions": self.table.version, "held": self._held}
+        """Return how many versions were made, how many had to wait, and how often the files had an order."""
+        return {"versions": self.table.version, "held": self._held, "ordered": self.ordered}
 
     @property
     def _holds(self) -> bool:
@@ -132,6 +145,7 @@ class SnapshotModel:
         assert isinstance(request, PinVersion)
         version = self.table.version if request.version is None else request.version
         files = self.table.layout(version)
+        self._pinned_version = version
         pinned = Pinned(
             version=version,
             timestamp_ms=wall_ms,
@@ -139,10 +153,19 @@ class SnapshotModel:
             fingerprint=f"v{version}",
             rows=tuple(file.of for file in files),
             rows_live=sum(len(file.rows) for file in files),
+            order=self._order(len(files)),
         )
         opened = Opened(pinned, txn, proves_key=self._proves_key)
         self._opened = plugin.resume(spec, progress, opened)
         return OpenedSnapshot(self, version, self._opened)
+
+    def _order(self, files: int) -> FileOrder | None:
+        """Draw another order for each attempt, which a user may change; every third world has none."""
+        if not self._ordered:
+            return None
+        indexes = tuple(self._orders.sample(range(files), files))
+        self.ordered += 1
+        return FileOrder("at", "Descending", indexes, tuple(str(file) for file in indexes))
 
     # -------------------------------------------------------------- a stored state
     def expected(self, progress: Progress) -> Promise:
@@ -159,6 +182,10 @@ class SnapshotModel:
         rows: Counter[Row] = Counter(self._first_image(version, row) for row in self.table.view(version).elements())
         rows.update(self.table.logged(version, consumed))
         return rows
+
+    def images(self, version: int, ranges: Iterable[FileRange]) -> list[Row]:
+        """Return the rows of a target for some file ranges of the pinned version."""
+        return [self._first_image(version, row) for row in self.table.read(version, ranges)]
 
     def _first_image(self, version: int, row: Row) -> Row:
         return (INSERT, version, *row) if self.mode == CHANGELOG else row
@@ -188,7 +215,10 @@ class SnapshotModel:
     def taken(self, work: Work) -> Region:
         """See `Model`."""
         if isinstance(work, ReadSplit):
-            return Region.of(("rows", work.start, work.stop))
+            before = [0, *itertools.accumulate(file.of for file in self.table.layout(self._pinned_version))]
+            return Region.of(
+                *(("rows", before[one.file] + one.start, before[one.file] + one.stop) for one in work.ranges)
+            )
         assert isinstance(work, ApplyChanges)
         return Region.of(("versions", work.after, work.upto))
 
@@ -236,7 +266,7 @@ class OpenedSnapshot:
 
     def _read(self, work: ReadSplit) -> Staging:
         table = self._model.table
-        segments = tuple(list(self._model.rows_of(self._version, (span,), 0).elements()) for span in work.segments)
+        segments = tuple(self._model.images(self._version, ranges) for ranges in work.segment_ranges)
         read = sum(len(rows) for rows in segments)
         demand(read == len(table.read(self._version, work.ranges)), "the segments of a split are not the split")
 

@@ -1,0 +1,97 @@
+"""The order in which an attempt reads the files of a pinned version, and where each row of the row index stands in it.
+
+Positions of a state are those of the row index, which is the same for every attempt. Positions of an attempt are those of its
+own order. So the order may be another one in each attempt.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate
+
+from backfill_core.positions.file_ranges import file_ranges
+from backfill_core.positions.intervals import IntervalSet
+from backfill_core.protocol.strategy import FileOrder, Watermark
+from backfill_core.protocol.work import FileRange
+
+GAPS_MAX = 64
+"""With more gaps in what is done, files that are done count as read first: a split has rows of one gap only."""
+
+
+class ReadingOrder:
+    """Files that are done come first, then those of the order; without an order, and with few gaps, it is the row index itself."""
+
+    def __init__(self, rows: Sequence[int], order: FileOrder | None = None, done: IntervalSet | None = None) -> None:
+        """Take the rows of each file in path order, the order that is asked for, and what is done, of the row index."""
+        done = done or IntervalSet()
+        self._order = order
+        self._row_offsets = [0, *accumulate(rows)]
+        self._files = tuple(range(len(rows)))
+        self._blind = False
+        """Is there a file to read of which it is not known what values it has?"""
+
+        self.same = order is None and len(done) <= GAPS_MAX
+        """Is it the row index?"""
+
+        if not self.same:
+            whole = _whole_files(self._row_offsets, done)
+            wanted = self._files if order is None else order.files
+            self._files = (*sorted(whole), *(file for file in wanted if file not in whole))
+        if order is not None:
+            marks = dict(zip(order.files, order.marks, strict=True))
+            self._blind = any(marks[file] is None and rows[file] and file not in whole for file in self._files)
+            self._marks = [marks[file] for file in self._files]
+        self.offsets = self._row_offsets if self.same else [0, *accumulate(rows[file] for file in self._files)]
+        """First row of each file in the order of reading, then the number of all rows."""
+
+        self._recent: dict[IntervalSet, IntervalSet] = {}
+
+    def ranges(self, start: int, stop: int) -> tuple[FileRange, ...]:
+        """Return the file ranges that an interval of the order is made of; files without rows are left out."""
+        found = file_ranges(self.offsets, start, stop)
+        return found if self.same else tuple(replace(one, file=self._files[one.file]) for one in found)
+
+    def in_row_index(self, spans: IntervalSet) -> IntervalSet:
+        """Return intervals of the order as those of the row index; asked again for the same ones, it costs nothing."""
+        if self.same:
+            return spans
+        if spans not in self._recent:
+            moved = _moved(spans, self.offsets, [self._row_offsets[file] for file in self._files])
+            # What is durable and what was prepared after it: more is not asked for.
+            self._recent = {**dict(list(self._recent.items())[-1:]), spans: moved}
+        return self._recent[spans]
+
+    def in_order(self, spans: IntervalSet) -> IntervalSet:
+        """Return intervals of the row index as those of the order."""
+        if self.same:
+            return spans
+        places = dict(zip(self._files, self.offsets, strict=False))
+        return _moved(spans, self._row_offsets, [places[file] for file in range(len(self._files))])
+
+    def watermark(self, done: IntervalSet) -> Watermark | None:
+        """Say how far an order is, when some intervals of it are done; None while it is at its begin, or cannot be told."""
+        order, gap = self._order, done.first_gap(0, self.offsets[-1])
+        if order is None or gap is None or self._blind:
+            return None
+        mark = self._marks[bisect_right(self.offsets, gap[0]) - 1]
+        return None if mark is None or mark == order.marks[0] else Watermark(order.column, order.direction, mark)
+
+
+def _whole_files(offsets: Sequence[int], done: IntervalSet) -> frozenset[int]:
+    """Return the files all of whose rows are in a set of the row index."""
+    return frozenset(
+        file
+        for start, stop in done.spans
+        for file in range(bisect_left(offsets, start), bisect_right(offsets, stop) - 1)
+    )
+
+
+def _moved(spans: IntervalSet, offsets: Sequence[int], places: Sequence[int]) -> IntervalSet:
+    """Move each row of a set with its file: file `n`, which begins at `offsets[n]`, to `places[n]`."""
+    return IntervalSet.of(
+        (places[one.file] + one.start, places[one.file] + one.stop)
+        for start, stop in spans.spans
+        for one in file_ranges(offsets, start, stop)
+    )
