@@ -12,9 +12,6 @@ from backfill_api.spec.spec import Backfill
 from backfill_core import strategies
 from backfill_core.errors import (
     BackfillError,
-    InvalidSpecError,
-    SnapshotExpiredError,
-    SourceReplacedError,
     StateMismatchError,
     StateMovedError,
 )
@@ -25,9 +22,7 @@ from backfill_core.protocol.epochs import txn_version
 from backfill_core.protocol.strategy import (
     FileOrder,
     Opened,
-    OpenRequest,
     Pinned,
-    PinVersion,
     StartOver,
     StoredProgress,
     Strategy,
@@ -40,6 +35,7 @@ from backfill_spark.jvm.java_process import death, java_died
 from backfill_spark.jvm.session_scope import session_scope
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.committer import Committer, StoredState
+from backfill_spark.ports.opening import file_order, pin
 from backfill_spark.ports.sink import Sink, SupportsStartOver
 from backfill_spark.ports.source import PinnedTable, Source
 from backfill_spark.rows.comparison import Comparison
@@ -160,12 +156,12 @@ class JobContext:
             start_over = request if isinstance(request, StartOver) else None
             if start_over is not None:
                 request = self.plugins.strategy.open_request(None)
-            pinned = _pin(source, request, spec.source.params.start_version)
+            pinned = pin(source, request, spec.source.params.start_version)
             _check_transform(source, transform, self.backfill)
             if self.state is None or start_over is not None:
                 transform.check_sample(source.read(_some_file(pinned)))
             schema = transform.output_schema(self.spark, pinned.schema)
-            order = _file_order(source, self.backfill)
+            order = file_order(source, spec.strategy)
         with self.explained("the look at the target", self.sink):
             self.sink.check(schema, source_path=source.path, has_state=self.state is not None)
             if self.stored.table_version >= 0:
@@ -364,42 +360,6 @@ def explain(error: Exception, spark: SparkSession, doing: str, *sides: _Side) ->
     return next((one for one in known if one is not None), None) or unexplained(error, doing=doing)
 
 
-def _file_order(source: Source, backfill: Backfill) -> FileOrder | None:
-    strategy = backfill.spec.strategy
-    order = strategy.params.history_order
-    if order is None:
-        return None
-    return source.file_order(order.column, order.direction, field=f"spec.strategy.{strategy.member}.order.column")
-
-
 def _some_file(pinned: PinnedTable) -> tuple[FileRange, ...]:
     """Return the first file with rows, whole; nothing of an empty table."""
     return next(((FileRange(index, 0, rows, rows),) for index, rows in enumerate(pinned.rows) if rows), ())
-
-
-def _pin(source: Source, request: OpenRequest, asked: int | None) -> PinnedTable:
-    """Pin the version that the strategy asks for; the spec's, or the newest, when it asks for none.
-
-    Raises:
-        SnapshotExpiredError: it is gone, and so is the one that would do.
-        SourceReplacedError: another table is at the path.
-        InvalidSpecError: the strategy wants to read the source in a way that it does not offer.
-    """
-    if not isinstance(request, PinVersion):
-        raise InvalidSpecError(
-            f"spec.strategy: {type(request).__name__} is not offered by the source.", hint="Use another strategy."
-        )
-    if request.version is None:
-        return source.pin(asked)
-    try:
-        return source.pin(request.version)
-    except SnapshotExpiredError:
-        if request.or_else is None:
-            raise
-        pinned = source.pin(request.or_else)
-    if pinned.table_id != request.table_id:
-        raise SourceReplacedError(
-            f"{source.path} is another table than when version {request.version} was pinned.",
-            hint="It was dropped and made again: give the job another jobId and another target.",
-        )
-    return pinned
