@@ -9,6 +9,9 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Protocol, TypeVar
 
+NOT_OFFERED = "NOT_OFFERED"
+"""Variable of a module that is no plug-in yet."""
+
 
 class Plugin(Protocol):
     """What a module offers."""
@@ -24,7 +27,7 @@ P = TypeVar("P", bound=Plugin)
 def discover(package: str, folders: Iterable[str], *, group: str, attribute: str, kind: type[P]) -> dict[str, P]:
     """Return the plug-ins by name, in the order of their names.
 
-    A module or folder of the package is a plug-in. So is an entry point that any installed distribution declares.
+    A module or folder of the package is a plug-in, unless its `NOT_OFFERED` says what it still lacks. So is an entry point that any installed distribution declares.
 
     Args:
         package: Name of the package whose modules are looked at.
@@ -47,8 +50,10 @@ def discover(package: str, folders: Iterable[str], *, group: str, attribute: str
 
 
 def _in_package(package: str, folders: Iterable[str], attribute: str) -> Iterator[tuple[str, Any]]:
-    for module in pkgutil.iter_modules(folders, f"{package}."):
-        yield module.name, getattr(importlib.import_module(module.name), attribute, None)
+    for found in pkgutil.iter_modules(folders, f"{package}."):
+        module = importlib.import_module(found.name)
+        if not hasattr(module, NOT_OFFERED):
+            yield found.name, getattr(module, attribute, None)
 
 
 def _in_distributions(group: str) -> Iterator[tuple[str, Any]]:

@@ -187,6 +187,12 @@ class TestADoor:
         with pytest.raises(TypeError, match=r"planted_kind\.one has no SINK"):
             self.plant(tmp_path, monkeypatch, one="")()
 
+    def test_may_say_that_it_is_not_offered_yet(self, tmp_path, monkeypatch):
+        """What is being built can be tested before a spec can name it."""
+        find = self.plant(tmp_path, monkeypatch, one=self.door("One"), other='NOT_OFFERED = "it has no schema yet"')
+
+        assert sorted(find()) == ["One"]
+
     def test_must_be_of_its_kind(self, tmp_path, monkeypatch):
         """A source in the folder of sinks."""
         with pytest.raises(TypeError, match="has no SINK of type SinkPlugin"):

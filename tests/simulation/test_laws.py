@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 from support.simulation.law import Broken
-from support.simulation.model import model_of
+from support.simulation.model import model_of, modelled
 from support.simulation.scenario import Scenario, scenario
 from support.simulation.world import World
 
 from backfill_core import strategies
 
 SEEDS = 150
-STRATEGIES = sorted({*strategies.discover(), "Counter"})
-"""What is discovered, and one that lives only in the tests: nothing else is edited when a strategy is added."""
+STRATEGIES = sorted({*strategies.discover(), *modelled()})
+"""What is discovered, and what has a model: nothing else is edited when a strategy is added."""
 
 
 def modes_of(strategy: str) -> tuple[str, ...]:
@@ -183,7 +183,7 @@ class TestOthersInTheTarget:
 
     def test_worlds_are_worth_it(self, strategy: str) -> None:
         """They meet others, and lose files."""
-        worlds = [drawn(strategy, seed, verify_final=True, others=0.7, vacuums=0.4).run() for seed in range(20)]
+        worlds = [drawn(strategy, seed, verify_final=True, others=0.7, vacuums=0.4).run() for seed in range(30)]
 
         assert sum(world.others for world in worlds) > 20
         assert sum(world.vacuums for world in worlds) > 10

@@ -4,6 +4,8 @@ import ast
 import subprocess
 from pathlib import Path
 
+from backfill_api.plugins import NOT_OFFERED
+
 ROOT = Path(__file__).parent.parent.parent
 SOURCE_ROOTS = ("crds", "operator", "spark_app")
 CORE = ROOT / "spark_app" / "backfill_core"
@@ -73,6 +75,8 @@ def attribute_chains(path):
 
 
 def plugins():
-    """Return the folders of strategies, sources and sinks."""
+    """Return the folders of strategies, sources and sinks; those that are not offered yet are left out."""
     kinds = (CORE / "strategies", SPARK / "sources", SPARK / "sinks")
-    return sorted(path for kind in kinds for path in kind.iterdir() if path.is_dir() and path.name != "__pycache__")
+    folders = [path for kind in kinds for path in kind.iterdir() if path.is_dir() and path.name != "__pycache__"]
+    doors = {path: path / "__init__.py" for path in folders}
+    return sorted(path for path, door in doors.items() if not (door.exists() and NOT_OFFERED in door.read_text()))

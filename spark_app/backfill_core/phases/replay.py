@@ -26,6 +26,7 @@ from enum import Enum, auto
 from backfill_core.pacing.convergence import STEPS_WATCHED, LagTrend
 from backfill_core.pacing.sizing import BatchSizer
 from backfill_core.phases.pending import LimitRule, Pending
+from backfill_core.positions.vnode_positions import KeyBound
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
 from backfill_core.protocol.events import Head, SourcePolled
@@ -106,6 +107,9 @@ class Replay:
         self.batch: ChangeBatch = None
         self.head: Head | None = None
         self.caught_up = False
+        self.in_rounds = False
+        """Is history read between two batches? Then what comes while it is read is no lag."""
+
         self.revision = 0
         """Grows with each change of what is stored, or must be committed."""
 
@@ -186,6 +190,12 @@ class Replay:
         if len(self._times) < TIMES_MAX:
             self._times[head.version] = head.timestamp_ms
 
+    def skip_to_head(self) -> None:
+        """Begin after the newest version that was seen: the target holds no row that an older one could have changed."""
+        if self.head is not None and self.batch is None:
+            self.resume(max(self.consumed, self.head.version))
+            self.pending.poll(self.head)
+
     def forget_polls(self) -> None:
         """What was seen so far is not fresh any more."""
         self._fresh = False
@@ -210,8 +220,10 @@ class Replay:
             self.revision += 1
 
     # -------------------------------------------------------------- choosing work
-    def propose(self, permits: Permits, ids: Iterator[int], now: Now, *, dirty: bool) -> tuple[ApplyChanges, ...]:
-        """Choose the batch that starts now; a MERGE only once its announcement is durable."""
+    def propose(
+        self, permits: Permits, ids: Iterator[int], now: Now, *, dirty: bool, bound: KeyBound | None = None
+    ) -> tuple[ApplyChanges, ...]:
+        """Choose the batch that starts now, of the rows within a bound; a MERGE only once its announcement is durable."""
         match self.batch:
             case _ if not permits.changes:
                 batch = None
@@ -224,7 +236,7 @@ class Replay:
         if batch is None:
             return ()
         self.pending.take(batch.upto)
-        work = ApplyChanges(next(ids), batch.after, batch.upto, permits.epoch.number, batch.txn)
+        work = ApplyChanges(next(ids), batch.after, batch.upto, permits.epoch.number, batch.txn, bound)
         self.batch = Running(batch, work.work_id, now.mono_s)
         return (work,)
 
@@ -272,13 +284,13 @@ class Replay:
     def seal(self, now: Now) -> None:
         """What was prepared last is durable: judge the batch in it.
 
-        Before the job has caught up all that is pending counts. Afterwards what came while a batch ran is no lag: the
-        next one takes it. What counts then is what a batch had to leave.
+        While the job catches up all that is pending counts. Else what came while a batch ran is no lag: the next one takes
+        it. What counts then is what a batch had to leave.
         """
         batch, self._committing = self._committing, None
         if batch is None or self.head is None:
             return
-        newest = batch.upto + batch.left if self.caught_up else self.head.version
+        newest = batch.upto + batch.left if self.caught_up or self.in_rounds else self.head.version
         self.trend = self.trend.observe(self.pending.between(batch.upto, newest))
         self.pending.seal()
         if self._owes_finish:

@@ -182,6 +182,11 @@ def file_of(strategy: str) -> str:
     return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in strategy).lstrip("_")
 
 
+def modelled() -> set[str]:
+    """Return the strategies that have a model: also those that are built and not offered yet, and one of the tests."""
+    return {"".join(word.capitalize() for word in file.stem.split("_")) for file in FOLDER.glob("[a-z]*.py")}
+
+
 @cache
 def model_of(strategy: str) -> type[Model]:
     """Return the model of a strategy.

@@ -26,11 +26,13 @@ class Region:
 
     def common(self, other: Region) -> int:
         """Return the number of positions that both regions have."""
+        by_axis: dict[str, list[tuple[int, int]]] = {}
+        for axis, start, stop in other.spans:
+            by_axis.setdefault(axis, []).append((start, stop))
         return sum(
             max(0, min(stop, other_stop) - max(start, other_start))
             for axis, start, stop in self.spans
-            for other_axis, other_start, other_stop in other.spans
-            if axis == other_axis
+            for other_start, other_stop in by_axis.get(axis, ())
         )
 
     def within(self, other: Region) -> bool:

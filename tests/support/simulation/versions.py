@@ -24,12 +24,16 @@ INSERT, UPDATE, DELETE = "insert", "update", "delete"
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One row of the change feed: the image after it, `value` None for a removed key."""
+    """One row of the change feed."""
 
     version: int
     op: str
     key: int
     value: int | None
+    """Of a removed key, the value that it had."""
+
+    before: int | None = None
+    """Of an update, the value that the key had."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +85,8 @@ class VersionedTable:
             return [Change(version, INSERT, key, stamp)]
         key = self._rng.choice(sorted(state))
         if kind == UPDATE:
-            state[key] = stamp
-            return [Change(version, UPDATE, key, stamp)]
+            before, state[key] = state[key], stamp
+            return [Change(version, UPDATE, key, stamp, before)]
         removed = state.pop(key)
         gone = Change(version, DELETE, key, removed)
         if kind == DELETE:
@@ -121,6 +125,10 @@ class VersionedTable:
         """Return the transformed rows of some intervals of a version's line."""
         prefix = [0, *itertools.accumulate(file.of for file in self.layout(version))]
         return self.read(version, (file_range for span in spans for file_range in file_ranges(prefix, *span)))
+
+    def rows(self, version: int) -> list[Row]:
+        """Return the rows of a version as the source has them."""
+        return sorted(self._versions[version].items())
 
     def view(self, version: int) -> Counter[Row]:
         """Return the transformed rows of a version."""

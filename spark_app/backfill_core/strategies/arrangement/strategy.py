@@ -1,0 +1,299 @@
+"""Arrangement backfill as a machine: reads the newest rows in the order of a key, and merges changes of what it has read.
+
+phase      work                                       ends when                                     then
+--------   ----------------------------------------   -------------------------------------------   -------
+Snapshot   rounds: chunks at the consumed version,    the chunk with the last row is in a commit    CatchUp
+           then changes at or before the positions
+CatchUp    batches of all changes                     a batch took all that was pending             Live
+Live       batches of all changes                     never; `complete` says when Exit may exit
+
+A round of the phase Snapshot:
+
+round     event                                                                  then
+-------   --------------------------------------------------------------------   --------------------------------------
+Reading   versions are pending, and a chunk is there for a commit, or none may   Closing: no chunk starts
+          be read now (R-ARR-18, R-ARR-19)
+Reading   versions are pending, and a chunk is lost: its files may be gone       Closing
+Closing   no chunk of the consumed version is being read                         Merging: the commit that takes the
+                                                                                 chunks along announces the batch
+Merging   the batch is running: chunks of the version that it goes up to start   Merging
+Merging   the batch is applied, and a commit says so                             Reading, with those chunks
+
+Both stored states keep the promise of `stored`: a chunk of the consumed version is in the commit that announces the batch, or is thrown
+away and read again. Before the first chunk there is nothing to merge: the consumed version is the newest one.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+from backfill_core.job.steps import CATCH_UP as CATCH_UP_STEP
+from backfill_core.job.steps import COPY
+from backfill_core.phases.key_copy import KeyCopy
+from backfill_core.phases.replay import Applied, Replay, Running
+from backfill_core.positions.vnode_positions import KeyBound
+from backfill_core.protocol.clock import Now
+from backfill_core.protocol.epochs import Epoch
+from backfill_core.protocol.events import (
+    BarrierPassed,
+    LimitSet,
+    Sealed,
+    SourcePolled,
+    StrategyEvent,
+    WorkFinished,
+    WorkLost,
+)
+from backfill_core.protocol.strategy import CommitRequest, KeyLine, Opened, Permits, StrategyStatus, StrategyView
+from backfill_core.protocol.work import ChangesApplied, KeyRangeStaged, Result, Work
+from backfill_core.strategies.arrangement import view
+from backfill_core.strategies.arrangement.params import ArrangementSettings
+from backfill_core.strategies.arrangement.stored import (
+    CATCH_UP,
+    LIVE,
+    SNAPSHOT,
+    AnnouncedMerge,
+    ArrangementStored,
+    check_same_space,
+)
+
+LOST_MAX = 3
+"""Chunks lost in a row after which a newer version is tried."""
+
+
+class ArrangementStrategy:
+    """See the module; satisfies `protocol.strategy.Strategy`."""
+
+    def __init__(
+        self, opened: Opened, line: KeyLine, settings: ArrangementSettings, stored: ArrangementStored | None = None
+    ) -> None:
+        """Begin, or go on from what an earlier attempt committed.
+
+        Raises:
+            StateMismatchError: the state was written for another order of rows.
+        """
+        self._settings, self._pinned, self._space = settings, opened.pinned, line.space
+        self._copy = KeyCopy(line, settings.copy(proves_key=opened.proves_key and not opened.key_proven))
+        self._replay = Replay(
+            opened.pinned.version,
+            merges=settings.merges,
+            follow=settings.follow,
+            batch_target_s=settings.batch_target_s,
+        )
+        self._was_live = stored is not None and stored.phase == LIVE
+        self._progressed = False
+        """Did a commit take a chunk of this round along?"""
+
+        self._closed = False
+        """Is the batch of this round chosen? Until it is applied no chunk of the consumed version is read."""
+
+        self._lost = 0
+        """Chunks that were lost since the last one was read."""
+
+        self._may_read = True
+        """Could a chunk start, when it was last asked?"""
+
+        self._prepared_at = self._sealed_at = -1
+        """Revisions of what is stored: of the newest commit, and of the newest durable one."""
+
+        if stored is not None:
+            self._resume(stored, opened.last_txn)
+        self._replay.in_rounds = not self._copy.complete
+        self._replay.pending.know(opened.pinned.version, opened.pinned.timestamp_ms)
+        self._consumed_sealed = self._consumed_prepared = self._replay.consumed
+
+    def _resume(self, stored: ArrangementStored, last_txn: int | None) -> None:
+        check_same_space(stored, self._space)
+        self._copy.resume(stored.positions, rows=stored.rows, rows_read=stored.rows_read, chunks=stored.chunks)
+        if stored.positions.started:
+            merged = stored.merging is not None and last_txn == stored.merging.txn
+            self._replay.resume(stored.merging.upto if stored.merging is not None and merged else stored.consumed)
+            # Files of that version may be gone by now: changes come first, and need none of them.
+            self._progressed = True
+
+    # -------------------------------------------------------------- what the job asks
+    @property
+    def phase(self) -> str:
+        """The phase of the state that the next commit stores."""
+        if not self._copy.complete:
+            return SNAPSHOT
+        return LIVE if self._was_live or self._replay.caught_up else CATCH_UP
+
+    @property
+    def _revision(self) -> int:
+        return self._copy.revision + self._replay.revision
+
+    @property
+    def _dirty(self) -> bool:
+        """Does the newest durable commit not say everything?"""
+        return self._revision != self._sealed_at
+
+    @property
+    def stored(self) -> ArrangementStored:
+        """See `Strategy`."""
+        copy, announced = self._copy, self._replay.announced
+        return ArrangementStored(
+            table_id=self._pinned.table_id,
+            consumed=self._replay.consumed,
+            phase=self.phase,
+            space=self._space,
+            positions=copy.prepared,
+            rows=copy.rows,
+            rows_read=copy.rows_read,
+            chunks=copy.chunks,
+            merging=None if announced is None else AnnouncedMerge(announced.upto, announced.txn),
+        )
+
+    @property
+    def status(self) -> StrategyStatus:
+        """See `Strategy`."""
+        copy, replay, dirty = self._copy, self._replay, self._dirty
+        follow, copied = self._settings.follow, copy.complete
+        ends = replay.caught_up and dirty and not follow
+        return StrategyStatus(
+            covered=None if copy.sealed.complete else KeyBound(self._space, copy.sealed),
+            consumed=replay.consumed if copied else None,
+            position=self._consumed_sealed if copy.sealed.started else replay.consumed,
+            history_complete=copied,
+            caught_up=replay.caught_up,
+            complete=replay.caught_up and replay.idle and not dirty and not follow,
+            step=CATCH_UP_STEP if copied else COPY,
+            steps=(COPY, CATCH_UP_STEP),
+            # A finished MERGE is committed at once: the target is ahead of its state.
+            wants_commit=replay.applied or (ends if copied else self._wants_chunks_committed()),
+            wants_announcement=self._wants_announcement(),
+            blocks_commit=replay.merging,
+            failure=copy.failure,
+            holds_source=copied and not replay.caught_up and not replay.pending.admits,
+        )
+
+    def _wants_chunks_committed(self) -> bool:
+        """Does the end of the copy, or a batch that is staged itself, wait for chunks to be committed?"""
+        consumed = self._replay.consumed
+        waits = not self._settings.merges and self._ends_round and not self._copy.reads(consumed)
+        return self._copy.completes(consumed) or (waits and self._copy.ready(consumed))
+
+    def _wants_announcement(self) -> bool:
+        if self._copy.complete:
+            return self._replay.wants_announcement(dirty=self._dirty)
+        # Where nothing can be read, nothing waits for the batch: it comes with a barrier.
+        return self._settings.merges and self._replay.idle and self._may_read and self._may_merge
+
+    # -------------------------------------------------------------- the round
+    @property
+    def _ends_round(self) -> bool:
+        """Is it the changes' turn: are versions pending, and did the round make the progress that it can?"""
+        progressed = self._closed or self._progressed or self._copy.ready(self._replay.consumed)
+        return self._replay.lag_versions > 0 and (progressed or not self._may_read)
+
+    @property
+    def _may_merge(self) -> bool:
+        """May a batch begin? Chunks of the consumed version that are still being read would come too late."""
+        return self._ends_round and not self._copy.reads(self._replay.consumed)
+
+    def _close_round(self) -> None:
+        """A batch is chosen: what is left of the consumed version is thrown away."""
+        batch = self._replay.batch
+        assert batch is not None
+        self._closed = True
+        self._copy.keep(batch.batch.upto)
+
+    # -------------------------------------------------------------- events
+    def on(self, event: StrategyEvent, now: Now) -> None:
+        """See `Strategy`."""
+        if not isinstance(event, SourcePolled):
+            self._replay.pending.settle()
+        match event:
+            case LimitSet():
+                self._copy.set_limit(event, now)
+            case BarrierPassed(scheduled=scheduled):
+                if scheduled:
+                    self._copy.pass_barrier()
+            case SourcePolled():
+                # What was seen while history is read says nothing about having caught up.
+                self._replay.poll(event if self._copy.complete else replace(event, fresh=False))
+                self._skip()
+            case WorkFinished(result=result):
+                self._finish(result, now)
+            case WorkLost(work_id=work_id):
+                self._lost += self._copy.lose(work_id)
+                # Where a newer version fails as well, the attempt must end with it.
+                self._progressed = self._progressed or 0 < self._lost <= LOST_MAX
+                self._replay.lose(work_id)
+            case Sealed():
+                self._sealed_at, self._consumed_sealed = self._prepared_at, self._consumed_prepared
+                self._replay.seal(now)
+                self._copy.seal(now)
+
+    def _skip(self) -> None:
+        """Move on to the newest version while nothing is read: the target is empty as of any (R-ARR-34)."""
+        if not self._copy.prepared.started and self._copy.idle and self._replay.idle:
+            self._copy.throw_away()
+            self._replay.skip_to_head()
+
+    def _finish(self, result: Result, now: Now) -> None:
+        match result:
+            case KeyRangeStaged():
+                self._lost = 0
+                self._copy.finish(result, now)
+            case ChangesApplied():
+                self._replay.finish(result, now)
+            case _:
+                pass
+
+    # -------------------------------------------------------------- choosing work
+    def propose(self, permits: Permits, now: Now) -> tuple[Work, ...]:
+        """See `Strategy`."""
+        ids = itertools.count(permits.first_id)
+        replay = self._replay
+        if self._copy.complete:
+            return replay.propose(permits, ids, now, dirty=self._dirty)
+        self._may_read = permits.history and self._copy.may_read(now)
+        work: list[Work] = []
+        if self._settings.merges or (self._may_merge and not self._copy.ready(replay.consumed)):
+            bound = KeyBound(self._space, self._copy.prepared)
+            work += replay.propose(permits, ids, now, dirty=self._dirty, bound=bound)
+            if work:
+                self._close_round()
+        match replay.batch:
+            case Running(batch=batch) | Applied(batch=batch):
+                version, opens = batch.upto, True
+            case batch:
+                version, opens = replay.consumed, batch is None and not self._ends_round
+        return (*work, *self._copy.propose(permits, ids, now, version, opens=opens))
+
+    # -------------------------------------------------------------- committing
+    def prepare_commit(self, epoch: Epoch, permits: Permits, now: Now) -> CommitRequest:
+        """See `Strategy`."""
+        copy, replay = self._copy, self._replay
+        copied, rows, chunks = copy.complete, copy.rows, copy.chunks
+        self._may_read = permits.history and copy.may_read(now)
+        applied = replay.take_applied()
+        if applied is not None:
+            self._closed = self._progressed = False
+        files = copy.prepare_commit(replay.consumed)
+        self._progressed = self._progressed or copy.chunks > chunks
+        polls = copy.complete and not copied
+        if polls:
+            replay.in_rounds = False
+            replay.forget_polls()
+        may_merge = permits.changes and (copy.complete or self._may_merge)
+        announces = replay.announce(epoch.after() if may_merge else None)
+        if announces and not copy.complete:
+            self._close_round()
+        self._prepared_at, self._consumed_prepared = self._revision, replay.consumed
+        files += () if applied is None else applied.files
+        return CommitRequest(
+            files=files,
+            rows=copy.rows - rows,
+            changes=0 if applied is None else applied.changes,
+            bytes=sum(file.size_bytes for file in files),
+            changed=self._dirty,
+            announces=announces,
+            polls=polls,
+        )
+
+    # -------------------------------------------------------------- view
+    def view(self, now: Now) -> StrategyView:
+        """See `Strategy`."""
+        return view.of(self._pinned, self._copy, self._replay, self._settings, self.phase, now)

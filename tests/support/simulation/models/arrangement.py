@@ -1,0 +1,430 @@
+"""The promises of arrangement backfill: of each vnode the rows up to one position, as of one version.
+
+A position is told as a coordinate: a number that grows in the order of reading. The order is by the key, or by a band that follows from
+the value, so that an update moves a row across the position; a band may be NULL, and may be read from the largest on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any, ClassVar
+
+from support.simulation.law import demand
+from support.simulation.model import Compared, Cost, Effect, Merging, Progress, Promise, Staging
+from support.simulation.region import Region, Span
+from support.simulation.scenario import Scenario
+from support.simulation.tables import APPEND, CHANGELOG, UPSERT, Row
+from support.simulation.versions import DELETE, INSERT, UPDATE, Change, VersionedTable
+from support.tables.jobs import job
+
+from backfill_api.spec.spec import BackfillSpec
+from backfill_core.job.state import JobState
+from backfill_core.positions.key_order import KeyColumn, KeyOrder, KeyPosition
+from backfill_core.positions.vnode_positions import Completed, KeySpace, NotStarted, UpTo, VnodePositions
+from backfill_core.protocol.events import Event, Head, SourcePolled
+from backfill_core.protocol.strategy import KeyCut, KeyLine, Opened, Pinned, ReadNewest, Strategy
+from backfill_core.protocol.work import ApplyChanges, ChangesApplied, KeyRangeStaged, ReadKeyRange, Verify, Work
+from backfill_core.strategies.arrangement.params import ArrangementSettings
+from backfill_core.strategies.arrangement.stored import decode, open_request
+from backfill_core.strategies.arrangement.strategy import ArrangementStrategy
+
+LAST = "Live"
+BANDS = 6
+BAND = 1_000_000
+NOTHING, EVERYTHING = -1, (BANDS + 1) * BAND
+"""Coordinates: no row is at or before the first, each row is before the second."""
+
+Reach = tuple[int, ...]
+"""Of each vnode, the coordinate up to which rows are there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arranged:
+    """How the rows of a world are ordered and distributed."""
+
+    banded: bool
+    descending: bool
+    vnodes: int
+    by_band: bool
+    """Is the vnode that of the band? Else of the key."""
+
+    @classmethod
+    def drawn(cls, rng: Random) -> Arranged:
+        """Return one of the many ways."""
+        banded = rng.random() < 0.67
+        return cls(banded, rng.random() < 0.5, rng.choice([1, 3]), banded and rng.random() < 0.3)
+
+    @property
+    def space(self) -> KeySpace:
+        """Return it in the words of the core."""
+        band = (KeyColumn("band", "long", self.descending),) if self.banded else ()
+        key = KeyColumn("id", "long", self.descending and not self.banded)
+        return KeySpace(KeyOrder((*band, key)), ("band" if self.by_band else "id",), self.vnodes)
+
+    @staticmethod
+    def band(value: int) -> int | None:
+        """Return the column that follows from the value."""
+        return None if value % 7 == 6 else value % 7
+
+    def position(self, row: Row) -> KeyPosition:
+        """Return where a row is, as the state stores it."""
+        key, value = row
+        return (self.band(value), key) if self.banded else (key,)
+
+    def coordinate(self, position: Any) -> int:
+        """Return a number that grows as the rows are read: NULL is the largest band."""
+        *bands, key = position
+        if not bands:
+            return EVERYTHING - 1 - key if self.descending else int(key)
+        band = BANDS if bands[0] is None else bands[0]
+        return ((BANDS - band) if self.descending else band) * BAND + int(key)
+
+    def at(self, row: Row) -> int:
+        """Return the coordinate of a row."""
+        return self.coordinate(self.position(row))
+
+    def vnode(self, row: Row) -> int:
+        """Return the vnode of a row."""
+        key, value = row
+        chosen = (self.band(value) or 0) if self.by_band else key
+        return int(chosen) * 7 % self.vnodes
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The stored form."""
+
+    consumed: int
+    phase: str
+    reach: Reach
+    merging: Mapping[str, Any] | None
+
+    @property
+    def started(self) -> bool:
+        """May a row be there?"""
+        return any(one != NOTHING for one in self.reach)
+
+    @property
+    def complete(self) -> bool:
+        """Is every row there?"""
+        return all(one == EVERYTHING for one in self.reach)
+
+
+class ArrangementModel:
+    """The promises in one world; see the module."""
+
+    MODES: ClassVar[tuple[str, ...]] = (UPSERT, UPSERT, APPEND, CHANGELOG)
+    WORTH: ClassVar[Mapping[str, int]] = {
+        "crashes": 100,
+        "stops": 30,
+        "merges": 60,
+        "receipts": 60,
+        "seals": 1000,
+        "splits": 500,
+        "acks": 400,
+        "began_paused": 40,
+        "versions": 1000,
+        "rounds": 80,
+        "straddles": 25,
+        "cut_off": 200,
+    }
+    IN_FLIGHT_MAX: ClassVar[int] = 2
+    AHEAD_RATE: ClassVar[int | None] = None
+
+    def __init__(self, given: Scenario) -> None:
+        """Make the source, and draw how it is read."""
+        self.mode, self.filtered, self._proves_key = given.mode, given.filters, given.proves_key
+        self._rng = Random(given.seed)
+        self.arranged = Arranged.drawn(self._rng)
+        self._chunk_rows = self._rng.choice([2, 3, 5, None])
+        self.table = VersionedTable(
+            given.seed, rows=given.rows, append_only=given.mode == APPEND, sparse=False, filtered=self.filtered
+        )
+        self.rounds = self.straddles = self.cut_off = 0
+        self._cells: list[tuple[int, int]] = []
+        """Coordinate and estimated rows of each cut of the newest attempt; the last one is behind everything."""
+
+        self._read_at: list[list[tuple[int, int]]] = [[] for _ in range(self.arranged.vnodes)]
+        """Of each vnode: up to which coordinate rows were committed that were read at which version."""
+
+    @staticmethod
+    def spec(given: Scenario) -> BackfillSpec:
+        """Return a spec with nothing in it that the model's strategy reads."""
+        return job("/source", "/target", target={"writeMode": given.mode}).spec
+
+    @staticmethod
+    def compared(progress: Progress) -> Compared:
+        """See `Model`."""
+        whole = all(run[1:] == ["Completed"] for run in progress["positions"])
+        return Compared(progress["consumed"], complete=whole)
+
+    # -------------------------------------------------------------- the source
+    @property
+    def met(self) -> Mapping[str, int]:
+        """Return what made the worlds worth it."""
+        return {
+            "versions": self.table.version,
+            "rounds": self.rounds,
+            "straddles": self.straddles,
+            "cut_off": self.cut_off,
+        }
+
+    def change_source(self) -> None:
+        """See `Model`."""
+        self.table.commit()
+
+    def poll(self, wall_ms: int) -> Event:
+        """See `Model`."""
+        return SourcePolled(Head(self.table.version, wall_ms))
+
+    def open(self, spec: BackfillSpec, stored: JobState | None, txn: int | None, wall_ms: int) -> OpenedArrangement:
+        """Open the newest version; its rows say where to cut."""
+        progress = None if stored is None else decode(stored.progress)
+        assert isinstance(open_request(progress), ReadNewest)
+        pinned = Pinned(self.table.version, wall_ms, "upstream", "", (), len(self.table.rows(self.table.version)))
+        settings = ArrangementSettings(merges=self.mode == UPSERT, filtered=self.filtered, chunk_rows=self._chunk_rows)
+        line = self._line()
+        opened = Opened(pinned, txn, proves_key=self._proves_key, line=line)
+        return OpenedArrangement(self, ArrangementStrategy(opened, line, settings, progress))
+
+    def _line(self) -> KeyLine:
+        """Cut the rows of the newest version at random places; estimates may be wrong."""
+        rows = sorted(self.table.rows(self.table.version), key=self.arranged.at)
+        cuts: list[KeyCut] = []
+        while len(rows) > 1 and self._rng.random() < 0.95:
+            taken, rows = rows[: (size := self._rng.choice([1, 2, 4, 9]))], rows[size:]
+            cuts.append(
+                KeyCut(self.arranged.position(taken[-1]), max(0, len(taken) + self._rng.choice([0, 0, 0, 1, -1])))
+            )
+        self._cells = [(self.arranged.coordinate(cut.position), cut.rows) for cut in cuts]
+        self._cells.append((EVERYTHING, len(rows)))
+        return KeyLine(self.arranged.space, tuple(cuts), len(rows))
+
+    # -------------------------------------------------------------- a stored state
+    def stored(self, progress: Progress) -> Stored:
+        """Read the stored form."""
+        reach: list[int] = []
+        for count, *reached in progress["positions"]:
+            reach += [self._coordinate(reached)] * count
+        return Stored(progress["consumed"], progress["phase"], tuple(reach), progress["merging"])
+
+    def _coordinate(self, reached: list[Any]) -> int:
+        if not reached:
+            return NOTHING
+        return EVERYTHING if reached[0] == "Completed" else self.arranged.coordinate(reached[0])
+
+    def reach_of(self, positions: VnodePositions) -> Reach:
+        """Return the positions of work as coordinates."""
+        reach: list[int] = []
+        for count, one in positions.runs:
+            match one:
+                case NotStarted():
+                    at = NOTHING
+                case UpTo(position=position):
+                    at = self.arranged.coordinate(position)
+                case Completed():
+                    at = EVERYTHING
+            reach += [at] * count
+        return tuple(reach)
+
+    def within(self, row: Row, reach: Reach) -> bool:
+        """Is a row at or before the position of its vnode (R-ARR-13)?"""
+        return self.arranged.at(row) <= reach[self.arranged.vnode(row)]
+
+    def expected(self, progress: Progress) -> Promise:
+        """Return exactly the rows at or before the positions, as of the consumed version (R-ARR-42)."""
+        stored = self.stored(progress)
+        for vnode, reach in enumerate(stored.reach):
+            if reach != NOTHING and (not self._read_at[vnode] or self._read_at[vnode][-1][0] < reach):
+                self._read_at[vnode].append((reach, stored.consumed))
+        return self.rows_of(stored.reach, stored.consumed)
+
+    def rows_of(self, reach: Reach, consumed: int) -> Promise:
+        """Return the rows of a target; in a changelog, rows as they were read and the changes since then."""
+        if self.mode != CHANGELOG:
+            rows = self.table.view(consumed)
+            return Promise(Counter({row: count for row, count in rows.items() if self.within(row, reach)}))
+        found = Counter[Row]()
+        for version in {version for vnode in self._read_at for _, version in vnode}:
+            rows_then = [row for row in self.table.rows(version) if self.within(row, reach)]
+            found.update((INSERT, version, *row) for row in rows_then if self._version_read(row) == version)
+        for version in range(1, consumed + 1):
+            for change in self.table.changes[version]:
+                found.update(self.logged(change, lambda row, at=version: self._version_read(row) < at))
+        return Promise(found)
+
+    def _version_read(self, row: Row) -> int:
+        """Return the version at which rows of this place were read; beyond all positions, one that never comes."""
+        at = self.arranged.at(row)
+        return next((version for reach, version in self._read_at[self.arranged.vnode(row)] if at <= reach), 10**9)
+
+    def logged(self, change: Change, visible: Any) -> list[Row]:
+        """Return the rows of a changelog; each half of an update is judged by itself (R-ARR-17)."""
+        old, new = (change.key, change.before), (change.key, change.value)
+        if change.op != UPDATE:
+            return [(change.op, change.version, *new)] if visible(new) else []
+        match visible(old), visible(new):
+            case True, True:
+                return [(UPDATE, change.version, *new)]
+            case True, False:
+                return [(DELETE, change.version, *old)]
+            case False, True:
+                return [(INSERT, change.version, *new)]
+            case _:
+                return []
+
+    def held(self, progress: Progress) -> Region:
+        """Return the rows up to the positions, at whatever version they might be read again, and the versions consumed."""
+        stored = self.stored(progress)
+        spans: list[Span] = [
+            (f"vnode {vnode} at {version}", 0, reach + 1)
+            for vnode, reach in enumerate(stored.reach)
+            for version in range(self.table.version + 1)
+        ]
+        return Region.of(*spans, ("versions", 0, stored.consumed))
+
+    def check_forward(self, before: Progress, after: Progress) -> None:
+        """The order and the vnodes stay, and the consumed version does not go back."""
+        demand(before["order"] == after["order"], "the order changed")
+        demand(before["distribution"] == after["distribution"], "the distribution changed")
+        demand(self.stored(after).consumed >= self.stored(before).consumed, "the consumed version went back")
+
+    def check_end(self, progress: Progress) -> None:
+        """Every vnode is completed, and the job had caught up (R-ARR-29, R-ARR-31)."""
+        stored = self.stored(progress)
+        demand(stored.complete, "complete before the last row was read")
+        demand(stored.phase == LAST, "complete before it had caught up")
+
+    def check_key_proof(self, progress: Progress, merges: int) -> None:
+        """Chunks prove the key as they are read; the target is never asked."""
+        demand(False, "the key of the target was proven")
+
+    # -------------------------------------------------------------- work
+    def span(self, work: ReadKeyRange) -> tuple[int, int]:
+        """Return the coordinates `[start, stop)` of a range."""
+        start = 0 if work.low is None else self.arranged.coordinate(work.low) + 1
+        return start, EVERYTHING + 1 if work.high is None else self.arranged.coordinate(work.high) + 1
+
+    def is_cut_off(self, work: ReadKeyRange) -> bool:
+        """May there be more rows in its range than it reads?"""
+        return work.rows_max is not None and len(self.in_range(work)) == work.rows_max
+
+    def taken(self, work: Work) -> Region:
+        """See `Model`; two attempts at a range at two versions are not the same rows."""
+        if isinstance(work, ReadKeyRange):
+            start, stop = self.span(work)
+            if self.is_cut_off(work):
+                stop = self.arranged.at(self.in_range(work)[-1]) + 1
+            vnodes = [vnode for one in work.vnodes for vnode in range(*one)]
+            return Region.of(*((f"vnode {vnode} at {work.version}", start, stop) for vnode in vnodes))
+        assert isinstance(work, ApplyChanges)
+        return Region.of(("versions", work.after, work.upto))
+
+    def in_range(self, work: ReadKeyRange) -> list[Row]:
+        """Return the rows of the source that a piece of work reads, in their order."""
+        start, stop = self.span(work)
+        chosen = [vnode for span in work.vnodes for vnode in range(*span)]
+        rows = [
+            row
+            for row in self.table.rows(work.version)
+            if start <= self.arranged.at(row) < stop and self.arranged.vnode(row) in chosen
+        ]
+        return sorted(rows, key=self.arranged.at)[: work.rows_max]
+
+    def cost(self, progress: Progress, work: Work) -> Cost:
+        """See `Model`; whole cells are charged by their estimate."""
+        assert isinstance(work, ReadKeyRange)
+        start, stop = self.span(work)
+        vnodes = sum(last - first for first, last in work.vnodes)
+        cells = sum(rows for at, rows in self._cells if start <= at < stop) * vnodes // self.arranged.vnodes
+        return Cost(max(1, cells) if work.rows_max is None else work.rows_max, len(self.in_range(work)))
+
+    def txn_of(self, work: Work) -> int | None:
+        """See `Model`."""
+        return work.txn_version if isinstance(work, ApplyChanges) and self.mode == UPSERT else None
+
+    def check_start(self, progress: Progress, work: Work) -> None:
+        """A chunk is read at the version that the state or its announced MERGE names: no old version is needed (R-ARR-24)."""
+        stored = self.stored(progress)
+        if isinstance(work, ReadKeyRange):
+            if self.mode == UPSERT and stored.started:
+                announced = None if stored.merging is None else stored.merging["upto"]
+                demand(work.version in (stored.consumed, announced), "a version that is neither consumed nor announced")
+            demand(work.version >= stored.consumed, "an old version is read")
+            return
+        assert isinstance(work, ApplyChanges)
+        reach = None if work.bound is None else self.reach_of(work.bound.positions)
+        if self.txn_of(work) is not None:
+            demand(stored.complete if reach is None else reach == stored.reach, "the bound is not that of the state")
+
+    def check_merge(self, progress: Progress, work: Work, txn: int) -> Promise:
+        """It was announced by the newest seal, and brings the rows of that state to its last version."""
+        assert isinstance(work, ApplyChanges)
+        stored = self.stored(progress)
+        demand(stored.merging is not None, "a MERGE was not announced")
+        assert stored.merging is not None
+        demand(stored.merging["txn"] == work.txn_version == txn, "a MERGE ran under another number")
+        demand((stored.consumed, stored.merging["upto"]) == (work.after, work.upto), "not the announced MERGE")
+        return self.rows_of(stored.reach, work.upto)
+
+
+class OpenedArrangement:
+    """One attempt."""
+
+    def __init__(self, model: ArrangementModel, strategy: Strategy) -> None:
+        """Take what was opened."""
+        self.strategy = strategy
+        self._model = model
+
+    def effect(self, work: Work) -> Effect:
+        """See `Opened`."""
+        if isinstance(work, ReadKeyRange):
+            return self._read(work)
+        assert isinstance(work, ApplyChanges)
+        return self._apply(work)
+
+    def _read(self, work: ReadKeyRange) -> Staging:
+        model = self._model
+        rows = model.in_range(work)
+        cut_off = model.is_cut_off(work)
+        last = model.arranged.position(rows[-1]) if cut_off else None
+        model.cut_off += cut_off
+        kept = [row for row in rows if model.table.passes(row[1])]
+        staged = [(INSERT, work.version, *row) for row in kept] if model.mode == CHANGELOG else kept
+        return Staging((staged,), lambda files: KeyRangeStaged(work.work_id, files, len(rows), last))
+
+    def _apply(self, work: ApplyChanges) -> Effect:
+        model = self._model
+        reach = (EVERYTHING,) * model.arranged.vnodes if work.bound is None else model.reach_of(work.bound.positions)
+        changes = model.table.between(work.after, work.upto)
+        model.rounds += work.bound is not None
+        if model.mode == UPSERT:
+            net: dict[int, int | None] = {}
+            for change in changes:
+                there = self._there(change, reach)
+                model.straddles += change.op == UPDATE and model.within((change.key, change.before), reach) != there
+                net[change.key] = change.value if there and model.table.passes(change.value) else None
+            return Merging(work.txn_version, net, lambda count: ChangesApplied(work.work_id, count))
+        if model.mode == APPEND:
+            rows = [
+                (one.key, one.value) for one in changes if self._there(one, reach) and model.table.passes(one.value)
+            ]
+        else:
+            rows = [row for one in changes for row in model.logged(one, lambda row: model.within(row, reach))]
+        return Staging((rows,), lambda files: ChangesApplied(work.work_id, len(rows), files))
+
+    def _there(self, change: Change, reach: Reach) -> bool:
+        return change.op != DELETE and self._model.within((change.key, change.value), reach)
+
+    def wanted(self, work: Verify) -> Promise:
+        """See `Opened`."""
+        model = self._model
+        if work.covered is None:
+            return model.rows_of((EVERYTHING,) * model.arranged.vnodes, work.position)
+        return model.rows_of(model.reach_of(work.covered.positions), work.position)
+
+
+MODEL = ArrangementModel
