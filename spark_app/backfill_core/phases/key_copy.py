@@ -228,7 +228,7 @@ class KeyCopy:
         if not self._order.fits(last):
             self.failure = KeyInvalidError(
                 f"the key of a row is too large to be a position: {self._order.words(last)[:200]}.",
-                hint="Choose another spec.strategy.arrangement.orderBy, or the strategy Snapshot.",
+                hint="Read in the order of other columns, or with another strategy.",
             )
         if chunk.high is not None and self._order.sort_key(last) >= self._order.sort_key(chunk.high):
             return [chunk]

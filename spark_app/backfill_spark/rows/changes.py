@@ -31,8 +31,10 @@ def _columns(names: list[str] | tuple[str, ...]) -> list[Column]:
     return [F.col(quoted(name)) for name in names]
 
 
-def _images(changes: DataFrame, transform: Transform) -> DataFrame:
+def _images(changes: DataFrame, transform: Transform, within: Column | None) -> DataFrame:
     """Filter, then project: `where` guards `select` here as it does in history, the key's expression included.
+
+    An image of a row that is not read yet does not pass either (R-ARR-13); `within` tells, of columns of the source.
 
     An image that does not pass is not needed: before its version the row was not there, or after it it is not. Each is
     judged by itself, so what passes is exactly what the view lost and what it got.
@@ -41,14 +43,17 @@ def _images(changes: DataFrame, transform: Transform) -> DataFrame:
     """
     # Under names that no transform yields: one of the feed's own may be a column of the target, and another one's source.
     images = changes.withColumnsRenamed({CHANGE_TYPE: _FEED_TYPE, COMMIT_VERSION: _FEED_AT})
-    passing = images if transform.where is None else images.where(transform.where)
+    there = images if within is None else images.where(within)
+    passing = there if transform.where is None else there.where(transform.where)
     expressions = [F.expr(one) for one in (transform.select or ("*",))]
     labels = (F.col(_FEED_TYPE).alias(_TYPE), F.col(_FEED_AT).alias(_AT))
     return passing.select(*expressions, *labels).drop(_FEED_TYPE, _FEED_AT)  # a `*` brings them along
 
 
-def net_changes(changes: DataFrame, transform: Transform, key: tuple[str, ...]) -> DataFrame:
-    """Keep the last image of every key.
+def net_changes(
+    changes: DataFrame, transform: Transform, key: tuple[str, ...], within: Column | None = None
+) -> DataFrame:
+    """Keep the last image of every key, of those within a bound.
 
     Shape:
         in:  source columns, `_change_type`, `_commit_version`
@@ -57,7 +62,7 @@ def net_changes(changes: DataFrame, transform: Transform, key: tuple[str, ...]) 
 
     Lazy. Shuffles once, by key. Pre-images are removals of their own key, so a changed key removes the old one.
     """
-    images = _images(changes, transform)
+    images = _images(changes, transform, within)
     output = [name for name in images.columns if name not in {_TYPE, _AT}]
     removal = F.col(_TYPE).isin(*REMOVALS)
     ranked = images.select(*_columns(output), _AT, (~removal).alias(_ADD), removal.alias(_REMOVE))
@@ -152,21 +157,22 @@ def snapshot_rows(rows: DataFrame, *, epoch: int, version: int) -> DataFrame:
     )
 
 
-def changelog_rows(changes: DataFrame, transform: Transform, *, key: tuple[str, ...], epoch: int) -> DataFrame:
-    """Return every image that passes the filter as a row with `_op`, `_epoch` and `_version`. Lazy.
+def changelog_rows(
+    changes: DataFrame, transform: Transform, *, key: tuple[str, ...], epoch: int, within: Column | None = None
+) -> DataFrame:
+    """Return every image that passes the filter, and is within a bound, as a row with `_op`, `_epoch` and `_version`. Lazy.
 
     Halves of an update are judged one by one. One that lost its other half to the filter is what is left of it:
     a `delete`, or an `insert` (R-ARR-17); pairs stay pairs. Readers apply removals (`delete`, `update_preimage`)
     before additions within a version.
 
-    With a filter and a key it shuffles once, by key and version. Without a key nothing tells which halves belong
-    together, so under a filter all of them are told as `delete` and `insert`.
+    With a filter or a bound, and a key, it shuffles once, by key and version. Without a key nothing tells which halves belong
+    together, so then all of them are told as `delete` and `insert`.
     """
-    images = _images(changes, transform)
+    images = _images(changes, transform, within)
     output = [name for name in images.columns if name not in (_TYPE, _AT)]
-    told = (
-        images if transform.where is None else images.withColumn(_TYPE, _single(key if set(key) <= set(output) else ()))
-    )
+    whole = transform.where is None and within is None
+    told = images if whole else images.withColumn(_TYPE, _single(key if set(key) <= set(output) else ()))
     return told.select(
         *_columns(output),
         F.col(_TYPE).alias(OP),

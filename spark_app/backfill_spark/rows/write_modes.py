@@ -47,8 +47,19 @@ class WriteMode(ABC):
         return rows
 
     @abstractmethod
-    def change_rows(self, changes: DataFrame, transform: Transform, *, key: tuple[str, ...], epoch: int) -> DataFrame:
-        """Return row changes of the source as net changes to merge, or as rows to stage; see `merges`."""
+    def change_rows(
+        self,
+        changes: DataFrame,
+        transform: Transform,
+        *,
+        key: tuple[str, ...],
+        epoch: int,
+        within: Column | None = None,
+    ) -> DataFrame:
+        """Return row changes of the source as net changes to merge, or as rows to stage; see `merges`.
+
+        `within` is a condition on columns of the source: images that do not fulfil it are left out, each by itself.
+        """
 
     def sign(self) -> Column | None:
         """Return what a row of the target counts for in a receipt, 1 or -1; None: every row counts 1."""
@@ -61,10 +72,18 @@ class Upsert(WriteMode):
     name = "Upsert"
     merges = True
 
-    def change_rows(self, changes: DataFrame, transform: Transform, *, key: tuple[str, ...], epoch: int) -> DataFrame:
+    def change_rows(
+        self,
+        changes: DataFrame,
+        transform: Transform,
+        *,
+        key: tuple[str, ...],
+        epoch: int,
+        within: Column | None = None,
+    ) -> DataFrame:
         """Return the last image of each key; see `net_changes`."""
         del epoch
-        return net_changes(changes, transform, key)
+        return net_changes(changes, transform, key, within)
 
 
 class Append(WriteMode):
@@ -72,10 +91,19 @@ class Append(WriteMode):
 
     name = "Append"
 
-    def change_rows(self, changes: DataFrame, transform: Transform, *, key: tuple[str, ...], epoch: int) -> DataFrame:
+    def change_rows(
+        self,
+        changes: DataFrame,
+        transform: Transform,
+        *,
+        key: tuple[str, ...],
+        epoch: int,
+        within: Column | None = None,
+    ) -> DataFrame:
         """Return the inserted rows, transformed; see `append_rows`. Runs a job."""
         del key, epoch
-        return transform.apply(append_rows(changes))
+        rows = append_rows(changes)
+        return transform.apply(rows if within is None else rows.where(within))
 
 
 class Changelog(WriteMode):
@@ -93,9 +121,17 @@ class Changelog(WriteMode):
         """Return the rows as inserts; see `snapshot_rows`."""
         return snapshot_rows(rows, epoch=epoch, version=version)
 
-    def change_rows(self, changes: DataFrame, transform: Transform, *, key: tuple[str, ...], epoch: int) -> DataFrame:
+    def change_rows(
+        self,
+        changes: DataFrame,
+        transform: Transform,
+        *,
+        key: tuple[str, ...],
+        epoch: int,
+        within: Column | None = None,
+    ) -> DataFrame:
         """Return every image that passes the filter; see `changelog_rows`."""
-        return changelog_rows(changes, transform, key=key, epoch=epoch)
+        return changelog_rows(changes, transform, key=key, epoch=epoch, within=within)
 
     def sign(self) -> Column | None:
         """Count removals negative: the sums are those of the table that a reader of all changes arrives at."""

@@ -15,8 +15,8 @@ from backfill_core.positions.key_order import KeyOrder
 from backfill_core.positions.vnode_positions import KeySpace, VnodePositions
 from backfill_core.protocol.strategy import OpenRequest, ReadNewest, StoredSummary
 
-SNAPSHOT, CATCH_UP, LIVE = "Snapshot", "CatchUp", "Live"
-PHASES = (SNAPSHOT, CATCH_UP, LIVE)
+READING, CATCH_UP, LIVE = "Reading", "CatchUp", "Live"
+PHASES = (READING, CATCH_UP, LIVE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,12 @@
 
 phase      work                                       ends when                                     then
 --------   ----------------------------------------   -------------------------------------------   -------
-Snapshot   rounds: chunks at the consumed version,    the chunk with the last row is in a commit    CatchUp
+Reading    rounds: chunks at the consumed version,    the chunk with the last row is in a commit    CatchUp
            then changes at or before the positions
 CatchUp    batches of all changes                     a batch took all that was pending             Live
 Live       batches of all changes                     never; `complete` says when Exit may exit
 
-A round of the phase Snapshot:
+A round of the phase Reading:
 
 round     event                                                                  then
 -------   --------------------------------------------------------------------   --------------------------------------
@@ -51,7 +51,7 @@ from backfill_core.strategies.arrangement.params import ArrangementSettings
 from backfill_core.strategies.arrangement.stored import (
     CATCH_UP,
     LIVE,
-    SNAPSHOT,
+    READING,
     AnnouncedMerge,
     ArrangementStored,
     check_same_space,
@@ -116,7 +116,7 @@ class ArrangementStrategy:
     def phase(self) -> str:
         """The phase of the state that the next commit stores."""
         if not self._copy.complete:
-            return SNAPSHOT
+            return READING
         return LIVE if self._was_live or self._replay.caught_up else CATCH_UP
 
     @property

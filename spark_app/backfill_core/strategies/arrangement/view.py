@@ -9,7 +9,7 @@ from backfill_core.phases.replay import Replay, Running
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.strategy import Facts, JobWarning, Pinned, StrategyView
 from backfill_core.strategies.arrangement.params import ArrangementSettings
-from backfill_core.strategies.arrangement.stored import SNAPSHOT
+from backfill_core.strategies.arrangement.stored import READING
 
 GRID_CELLS_MAX = 64
 
@@ -32,7 +32,7 @@ def of(
         rows_filtered=copy.rows_read_sealed - copy.rows_sealed,
         splits_done=copy.chunks,
         splits_left=-(-left // max(1, copy.rows_per_chunk)),
-        consumed=replay.consumed if phase != SNAPSHOT else None,
+        consumed=replay.consumed if phase != READING else None,
         head=replay.head,
         lag_versions=lag,
         lag_ms=max(0, now.wall_ms - since_ms) if lag else 0,

@@ -11,6 +11,7 @@ from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.sink import SupportsMerge
 from backfill_spark.ports.work import WorkContext
 from backfill_spark.rows.changes import check_net_changes
+from backfill_spark.rows.key_ranges import within
 from backfill_spark.work.runner import WorkRunner
 
 if TYPE_CHECKING:
@@ -21,7 +22,8 @@ def _run(work: ApplyChanges, context: WorkContext) -> ChangesApplied:
     job = context.job
     job.source.check_versions(work.after, work.upto)
     changes = job.source.changes(work.after, work.upto)
-    rows = job.mode.change_rows(changes, job.transform, key=job.key, epoch=work.epoch)
+    bound = None if work.bound is None else within(work.bound)
+    rows = job.mode.change_rows(changes, job.transform, key=job.key, epoch=work.epoch, within=bound)
     if job.mode.merges:
         return _merge(work, context, rows)
     files = context.stage(rows, what=f"the changes of versions {work.after + 1} to {work.upto}")

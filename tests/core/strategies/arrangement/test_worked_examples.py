@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from support.arrangement.by_hand import ByHand
 from support.reference.arrangement import Key, Values
-from support.simulation.arranged_by_hand import ByHand
 
 from backfill_core.positions.vnode_positions import Completed, NotStarted, Reached, UpTo, VnodePositions
 from backfill_core.protocol.work import ApplyChanges, ReadKeyRange
-from backfill_core.strategies.arrangement.stored import SNAPSHOT, ArrangementStored
+from backfill_core.strategies.arrangement.stored import READING, ArrangementStored
 
 
 def ids(*keys: int) -> list[Values]:
@@ -20,7 +20,7 @@ def ids(*keys: int) -> list[Values]:
 def stored_at(space_of: ByHand, *reached: Reached, consumed: int = 0, rows: int = 0) -> ArrangementStored:
     """Return a state with these positions, one for each vnode."""
     return ArrangementStored(
-        "table", consumed, SNAPSHOT, space_of.space, VnodePositions.of(reached), rows, rows, len(reached), None
+        "table", consumed, READING, space_of.space, VnodePositions.of(reached), rows, rows, len(reached), None
     )
 
 

@@ -1,8 +1,4 @@
-"""The promises of arrangement backfill: of each vnode the rows up to one position, as of one version.
-
-A position is told as a coordinate: a number that grows in the order of reading. The order is by the key, or by a band that follows from
-the value, so that an update moves a row across the position; a band may be NULL, and may be read from the largest on.
-"""
+"""The promises of arrangement backfill: of each vnode the rows up to one position, as of one version."""
 
 from __future__ import annotations
 
@@ -12,6 +8,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, ClassVar
 
+from support.arrangement.arranged import EVERYTHING, NOTHING, Arranged, Reach
 from support.simulation.law import demand
 from support.simulation.model import Compared, Cost, Effect, Merging, Progress, Promise, Staging
 from support.simulation.region import Region, Span
@@ -22,8 +19,6 @@ from support.tables.jobs import job
 
 from backfill_api.spec.spec import BackfillSpec
 from backfill_core.job.state import JobState
-from backfill_core.positions.key_order import KeyColumn, KeyOrder, KeyPosition
-from backfill_core.positions.vnode_positions import Completed, KeySpace, NotStarted, UpTo, VnodePositions
 from backfill_core.protocol.events import Event, Head, SourcePolled
 from backfill_core.protocol.strategy import KeyCut, KeyLine, Opened, Pinned, ReadNewest, Strategy
 from backfill_core.protocol.work import ApplyChanges, ChangesApplied, KeyRangeStaged, ReadKeyRange, Verify, Work
@@ -32,65 +27,6 @@ from backfill_core.strategies.arrangement.stored import decode, open_request
 from backfill_core.strategies.arrangement.strategy import ArrangementStrategy
 
 LAST = "Live"
-BANDS = 6
-BAND = 1_000_000
-NOTHING, EVERYTHING = -1, (BANDS + 1) * BAND
-"""Coordinates: no row is at or before the first, each row is before the second."""
-
-Reach = tuple[int, ...]
-"""Of each vnode, the coordinate up to which rows are there."""
-
-
-@dataclass(frozen=True, slots=True)
-class Arranged:
-    """How the rows of a world are ordered and distributed."""
-
-    banded: bool
-    descending: bool
-    vnodes: int
-    by_band: bool
-    """Is the vnode that of the band? Else of the key."""
-
-    @classmethod
-    def drawn(cls, rng: Random) -> Arranged:
-        """Return one of the many ways."""
-        banded = rng.random() < 0.67
-        return cls(banded, rng.random() < 0.5, rng.choice([1, 3]), banded and rng.random() < 0.3)
-
-    @property
-    def space(self) -> KeySpace:
-        """Return it in the words of the core."""
-        band = (KeyColumn("band", "long", self.descending),) if self.banded else ()
-        key = KeyColumn("id", "long", self.descending and not self.banded)
-        return KeySpace(KeyOrder((*band, key)), ("band" if self.by_band else "id",), self.vnodes)
-
-    @staticmethod
-    def band(value: int) -> int | None:
-        """Return the column that follows from the value."""
-        return None if value % 7 == 6 else value % 7
-
-    def position(self, row: Row) -> KeyPosition:
-        """Return where a row is, as the state stores it."""
-        key, value = row
-        return (self.band(value), key) if self.banded else (key,)
-
-    def coordinate(self, position: Any) -> int:
-        """Return a number that grows as the rows are read: NULL is the largest band."""
-        *bands, key = position
-        if not bands:
-            return EVERYTHING - 1 - key if self.descending else int(key)
-        band = BANDS if bands[0] is None else bands[0]
-        return ((BANDS - band) if self.descending else band) * BAND + int(key)
-
-    def at(self, row: Row) -> int:
-        """Return the coordinate of a row."""
-        return self.coordinate(self.position(row))
-
-    def vnode(self, row: Row) -> int:
-        """Return the vnode of a row."""
-        key, value = row
-        chosen = (self.band(value) or 0) if self.by_band else key
-        return int(chosen) * 7 % self.vnodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,24 +152,6 @@ class ArrangementModel:
             return NOTHING
         return EVERYTHING if reached[0] == "Completed" else self.arranged.coordinate(reached[0])
 
-    def reach_of(self, positions: VnodePositions) -> Reach:
-        """Return the positions of work as coordinates."""
-        reach: list[int] = []
-        for count, one in positions.runs:
-            match one:
-                case NotStarted():
-                    at = NOTHING
-                case UpTo(position=position):
-                    at = self.arranged.coordinate(position)
-                case Completed():
-                    at = EVERYTHING
-            reach += [at] * count
-        return tuple(reach)
-
-    def within(self, row: Row, reach: Reach) -> bool:
-        """Is a row at or before the position of its vnode (R-ARR-13)?"""
-        return self.arranged.at(row) <= reach[self.arranged.vnode(row)]
-
     def expected(self, progress: Progress) -> Promise:
         """Return exactly the rows at or before the positions, as of the consumed version (R-ARR-42)."""
         stored = self.stored(progress)
@@ -246,10 +164,10 @@ class ArrangementModel:
         """Return the rows of a target; in a changelog, rows as they were read and the changes since then."""
         if self.mode != CHANGELOG:
             rows = self.table.view(consumed)
-            return Promise(Counter({row: count for row, count in rows.items() if self.within(row, reach)}))
+            return Promise(Counter({row: count for row, count in rows.items() if self.arranged.within(row, reach)}))
         found = Counter[Row]()
         for version in {version for vnode in self._read_at for _, version in vnode}:
-            rows_then = [row for row in self.table.rows(version) if self.within(row, reach)]
+            rows_then = [row for row in self.table.rows(version) if self.arranged.within(row, reach)]
             found.update((INSERT, version, *row) for row in rows_then if self._version_read(row) == version)
         for version in range(1, consumed + 1):
             for change in self.table.changes[version]:
@@ -356,7 +274,7 @@ class ArrangementModel:
             demand(work.version >= stored.consumed, "an old version is read")
             return
         assert isinstance(work, ApplyChanges)
-        reach = None if work.bound is None else self.reach_of(work.bound.positions)
+        reach = None if work.bound is None else self.arranged.reach_of(work.bound.positions)
         if self.txn_of(work) is not None:
             demand(stored.complete if reach is None else reach == stored.reach, "the bound is not that of the state")
 
@@ -398,14 +316,20 @@ class OpenedArrangement:
 
     def _apply(self, work: ApplyChanges) -> Effect:
         model = self._model
-        reach = (EVERYTHING,) * model.arranged.vnodes if work.bound is None else model.reach_of(work.bound.positions)
+        reach = (
+            (EVERYTHING,) * model.arranged.vnodes
+            if work.bound is None
+            else model.arranged.reach_of(work.bound.positions)
+        )
         changes = model.table.between(work.after, work.upto)
         model.rounds += work.bound is not None
         if model.mode == UPSERT:
             net: dict[int, int | None] = {}
             for change in changes:
                 there = self._there(change, reach)
-                model.straddles += change.op == UPDATE and model.within((change.key, change.before), reach) != there
+                model.straddles += (
+                    change.op == UPDATE and model.arranged.within((change.key, change.before), reach) != there
+                )
                 net[change.key] = change.value if there and model.table.passes(change.value) else None
             return Merging(work.txn_version, net, lambda count: ChangesApplied(work.work_id, count))
         if model.mode == APPEND:
@@ -413,18 +337,18 @@ class OpenedArrangement:
                 (one.key, one.value) for one in changes if self._there(one, reach) and model.table.passes(one.value)
             ]
         else:
-            rows = [row for one in changes for row in model.logged(one, lambda row: model.within(row, reach))]
+            rows = [row for one in changes for row in model.logged(one, lambda row: model.arranged.within(row, reach))]
         return Staging((rows,), lambda files: ChangesApplied(work.work_id, len(rows), files))
 
     def _there(self, change: Change, reach: Reach) -> bool:
-        return change.op != DELETE and self._model.within((change.key, change.value), reach)
+        return change.op != DELETE and self._model.arranged.within((change.key, change.value), reach)
 
     def wanted(self, work: Verify) -> Promise:
         """See `Opened`."""
         model = self._model
         if work.covered is None:
             return model.rows_of((EVERYTHING,) * model.arranged.vnodes, work.position)
-        return model.rows_of(model.reach_of(work.covered.positions), work.position)
+        return model.rows_of(model.arranged.reach_of(work.covered.positions), work.position)
 
 
 MODEL = ArrangementModel

@@ -1,0 +1,68 @@
+"""Reads the rows of one version between two positions of a key, transforms them, and stages them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from backfill_core.errors import SnapshotExpiredError, TransientError
+from backfill_core.positions.key_order import KeyPosition
+from backfill_core.protocol.work import KeyRangeStaged, ReadKeyRange
+from backfill_spark.crash_points import crash_point
+from backfill_spark.ports.abilities import ability
+from backfill_spark.ports.source import SupportsKeyRanges
+from backfill_spark.ports.work import WorkContext
+from backfill_spark.rows.counted_rows import CountedRows
+from backfill_spark.rows.key_ranges import nth_position, of_vnodes, upto
+from backfill_spark.rows.verification import check_one_row_a_key
+from backfill_spark.work.runner import WorkRunner
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def _run(work: ReadKeyRange, context: WorkContext) -> KeyRangeStaged:
+    crash_point("before_stage")
+    try:
+        staged = _stage(work, context)
+    except Exception as error:
+        # Whatever it was: only what names files of this version as gone is told otherwise.
+        if _passed_over(work, context, error):
+            raise TransientError(
+                f"files of version {work.version} of the source are gone; the range is read at a newer version: {error}"
+            ) from error
+        raise
+    crash_point("after_stage")
+    return staged
+
+
+def _stage(work: ReadKeyRange, context: WorkContext) -> KeyRangeStaged:
+    job = context.job
+    rows, last = _rows(work, context)
+    # Without a filter each row is staged, and counted there.
+    counted = None if job.transform.where is None else CountedRows(job.spark, rows)
+    view = job.transform.apply(rows if counted is None else counted.frame)
+    files = context.stage(
+        job.mode.history_rows(view, epoch=work.epoch, version=work.version),
+        what=f"a range of the key at version {work.version}",
+    )
+    if work.proves_key:
+        check_one_row_a_key(job.transform.apply(rows), job.key, what=f"version {work.version} of the source")
+    read = sum(file.rows for file in files) if counted is None else counted.rows()
+    return KeyRangeStaged(work.work_id, files, read, last)
+
+
+def _rows(work: ReadKeyRange, context: WorkContext) -> tuple[DataFrame, KeyPosition | None]:
+    """Return the rows to read, and the position at which they are cut off."""
+    source, order = ability(context.job.source, SupportsKeyRanges), work.space.order
+    found = source.key_range(work.version, order, work.low, work.high).where(of_vnodes(work.space, work.vnodes))
+    last = None if work.rows_max is None else nth_position(found, order, work.rows_max)
+    return found if last is None else found.where(upto(order, last)), last
+
+
+def _passed_over(work: ReadKeyRange, context: WorkContext, error: Exception) -> bool:
+    """Did a VACUUM take files of a version that is not the newest any more?"""
+    job = context.job
+    return isinstance(job.explain(error), SnapshotExpiredError) and work.version < job.source.head().version
+
+
+RUNNER = WorkRunner("ReadKeyRange", ReadKeyRange, _run)
