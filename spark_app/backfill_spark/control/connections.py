@@ -90,7 +90,9 @@ class BoundedServer(ThreadingHTTPServer):
     request_queue_size = 128
     """Connections that wait to be taken; the library's 5 resets the sixth of those that come at once."""
 
-    def __init__(self, host: str, port: int, handler: type[BaseHTTPRequestHandler], connections: Connections) -> None:
+    def __init__(
+        self, host: str, port: int, handler: Callable[..., BaseHTTPRequestHandler], connections: Connections
+    ) -> None:
         """Bind the port."""
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._connections = connections

@@ -18,6 +18,7 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import SplitResult, parse_qs, urlsplit
@@ -90,7 +91,7 @@ class ControlServer:
         self._unread: list[Receipt | None] = []
         """For each `Verify` whose receipt is not read yet: the receipt that there was before it."""
         self._started = self._closed = False
-        self._http = BoundedServer(host, port, _handler(self), self.connections)
+        self._http = BoundedServer(host, port, partial(_Connection, self), self.connections)
         scheme = "http"
         if ssl_context is not None:
             # The handshake belongs to the request's thread: a silent client must not hold up the others.
@@ -200,102 +201,107 @@ class ControlServer:
                 self._changed.notify_all()
 
 
-def _handler(server: ControlServer) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        """One connection."""
+class _Connection(BaseHTTPRequestHandler):
+    """One connection to a control server."""
 
-        protocol_version = "HTTP/1.1"
-        timeout = 70
+    protocol_version = "HTTP/1.1"
+    timeout = 70
 
-        def parse_request(self) -> bool:
-            """Read a header; a stranger is answered once, and then makes room."""
-            whole = super().parse_request()
-            known = whole and server.allowed(self.headers.get("Authorization"))
-            self.close_connection = self.close_connection or not known
-            server.connections.header_read(self.connection, known=known)
-            return whole
+    def __init__(self, control: ControlServer, *accepted: Any) -> None:
+        """Serve what was accepted, to its end."""
+        self._control = control
+        super().__init__(*accepted)
 
-        def do_GET(self) -> None:
-            """Answer a look."""
-            parts = urlsplit(self.path)
-            if parts.path == "/healthz":
-                return self._send(200, b"ok\n", "text/plain")
-            if parts.path == "/readyz":
-                ready = server.ready()
-                return self._send(200 if ready else 503, b"ok\n" if ready else b"not committed yet\n", "text/plain")
-            if not server.allowed(self.headers.get("Authorization")):
-                return self._error(401, "token", "is missing or wrong")
-            match parts.path:
-                case "/v1/progress":
-                    words = {"jobId": server.job_id, **server.progress().model_dump(mode="json", by_alias=True)}
-                    return self._json(200, words)
-                case "/v1/receipt":
-                    receipt = server.receipt()
-                    shown = None if receipt is None else receipt_words(receipt).model_dump(mode="json", by_alias=True)
-                    self._json(200, shown)
-                    return server.receipt_read(receipt)
-                case "/v1/acks":
-                    return self._acks(parts)
-                case "/metrics":
-                    return self._send(200, server.metrics(), "text/plain; version=0.0.4; charset=utf-8")
-                case _:
-                    return self._error(404, "path", "there is nothing here")
+    def parse_request(self) -> bool:
+        """Read a header; a stranger is answered once, and then makes room."""
+        whole = super().parse_request()
+        known = whole and self._control.allowed(self.headers.get("Authorization"))
+        self.close_connection = self.close_connection or not known
+        self._control.connections.header_read(self.connection, known=known)
+        return whole
 
-        def _acks(self, parts: SplitResult) -> None:
-            after = _number(parts, "after")
-            if after is None:
-                return self._error(400, "after", "must be a revision")
-            acks = [ack.model_dump(mode="json", by_alias=True) for ack in server.acks(int(after))]
-            return self._json(200, {"attempt": server.attempt, "acks": acks})
-
-        def do_POST(self) -> None:
-            """Take a command."""
-            # A client that is refused before its body was read must not have it read as the next request.
-            self.close_connection = True
-            if not server.allowed(self.headers.get("Authorization")):
-                return self._error(401, "token", "is missing or wrong")
-            length = self.headers.get("Content-Length", "")
-            if not (length.isascii() and length.isdigit()) or len(length) > 9 or int(length) > BODY_MAX_BYTES:
-                return self._error(413, "body", f"must say its length, at most {BODY_MAX_BYTES} bytes")
-            body = self.rfile.read(int(length))
-            self.close_connection = False
-            parts = urlsplit(self.path)
-            if parts.path != "/v1/command":
+    def do_GET(self) -> None:
+        """Answer a look."""
+        parts = urlsplit(self.path)
+        if parts.path == "/healthz":
+            return self._send(200, b"ok\n", "text/plain")
+        if parts.path == "/readyz":
+            ready = self._control.ready()
+            return self._send(200 if ready else 503, b"ok\n" if ready else b"not committed yet\n", "text/plain")
+        if not self._control.allowed(self.headers.get("Authorization")):
+            return self._error(401, "token", "is missing or wrong")
+        match parts.path:
+            case "/v1/progress":
+                words = {
+                    "jobId": self._control.job_id,
+                    **self._control.progress().model_dump(mode="json", by_alias=True),
+                }
+                return self._json(200, words)
+            case "/v1/receipt":
+                receipt = self._control.receipt()
+                shown = None if receipt is None else receipt_words(receipt).model_dump(mode="json", by_alias=True)
+                self._json(200, shown)
+                return self._control.receipt_read(receipt)
+            case "/v1/acks":
+                return self._acks(parts)
+            case "/metrics":
+                return self._send(200, self._control.metrics(), "text/plain; version=0.0.4; charset=utf-8")
+            case _:
                 return self._error(404, "path", "there is nothing here")
-            wait_s = _number(parts, "wait")
-            if wait_s is None:
-                return self._error(400, "wait", "must be seconds")
-            try:
-                request = CommandRequest.model_validate_json(body)
-            except ValidationError as error:
-                return self._error(400, *_first(error))
-            with server.answering():
-                ack = server.command(request, wait_s)
-                status = {"WrongAttempt": 409, "Pending": 202}.get(ack.outcome, 200)
-                return self._json(status, ack.model_dump(mode="json", by_alias=True))
 
-        def _json(self, status: int, value: Any) -> None:
-            self._send(status, json.dumps(value).encode(), "application/json")
+    def _acks(self, parts: SplitResult) -> None:
+        after = _number(parts, "after")
+        if after is None:
+            return self._error(400, "after", "must be a revision")
+        acks = [ack.model_dump(mode="json", by_alias=True) for ack in self._control.acks(int(after))]
+        return self._json(200, {"attempt": self._control.attempt, "acks": acks})
 
-        def _error(self, status: int, field: str, message: str) -> None:
-            self._json(status, {"error": {"field": field, "message": message}})
+    def do_POST(self) -> None:
+        """Take a command."""
+        # A client that is refused before its body was read must not have it read as the next request.
+        self.close_connection = True
+        if not self._control.allowed(self.headers.get("Authorization")):
+            return self._error(401, "token", "is missing or wrong")
+        length = self.headers.get("Content-Length", "")
+        if not (length.isascii() and length.isdigit()) or len(length) > 9 or int(length) > BODY_MAX_BYTES:
+            return self._error(413, "body", f"must say its length, at most {BODY_MAX_BYTES} bytes")
+        body = self.rfile.read(int(length))
+        self.close_connection = False
+        parts = urlsplit(self.path)
+        if parts.path != "/v1/command":
+            return self._error(404, "path", "there is nothing here")
+        wait_s = _number(parts, "wait")
+        if wait_s is None:
+            return self._error(400, "wait", "must be seconds")
+        try:
+            request = CommandRequest.model_validate_json(body)
+        except ValidationError as error:
+            return self._error(400, *_first(error))
+        with self._control.answering():
+            ack = self._control.command(request, wait_s)
+            status = {"WrongAttempt": 409, "Pending": 202}.get(ack.outcome, 200)
+            return self._json(status, ack.model_dump(mode="json", by_alias=True))
 
-        def _send(self, status: int, body: bytes, kind: str) -> None:
-            self.send_response(status)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            if self.close_connection:
-                self.send_header("Connection", "close")
-            self.end_headers()
-            try:
-                self.wfile.write(body)
-            except ConnectionError:
-                self.close_connection = True  # the client is gone; the command counts all the same
+    def _json(self, status: int, value: Any) -> None:
+        self._send(status, json.dumps(value).encode(), "application/json")
 
-        def log_message(self, *_: object) -> None:
-            """Say nothing: the terminal belongs to the progress view."""
+    def _error(self, status: int, field: str, message: str) -> None:
+        self._json(status, {"error": {"field": field, "message": message}})
 
-    return Handler
+    def _send(self, status: int, body: bytes, kind: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        try:
+            self.wfile.write(body)
+        except ConnectionError:
+            self.close_connection = True  # the client is gone; the command counts all the same
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing: the terminal belongs to the progress view."""
 
 
 def _first(error: ValidationError) -> tuple[str, str]:
