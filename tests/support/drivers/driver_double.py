@@ -20,10 +20,11 @@ from urllib.parse import parse_qs, urlsplit
 
 from prometheus_client import generate_latest
 from pydantic import ValidationError
+from support.drivers.command_effects import effect_of
 
 from backfill_api.status.progress import Progress
 from backfill_api.wire import Ack, CommandRequest
-from backfill_core.protocol.commands import Pause, Resume, Stop, Throttle, VerifyNow
+from backfill_core.protocol.commands import Stop, VerifyNow
 from backfill_spark.control.metrics import progress_registry
 from backfill_spark.control.server import ACKS_KEPT_MAX, BODY_MAX_BYTES, WAIT_MAX_S, _first
 from backfill_spark.control.wire import received
@@ -102,25 +103,15 @@ class DriverDouble:
             self._change(rows_done=done, percent=100 * done // max(1, self.progress.rows_total))
         while not self.commands.empty():
             event = self.commands.get()
-            self._apply(event)
-            self._change(revision=event.revision)
+            self._change(**effect_of(event), revision=event.revision)
+            match event.command:
+                case VerifyNow():
+                    self.receipt = RECEIPT | {"epoch": self.progress.epoch}
+                case Stop():
+                    self.stopped.set()
             self.acknowledge(
                 Ack(attempt=self.attempt, epoch=self.progress.epoch, revision=event.revision, outcome="Applied")
             )
-
-    def _apply(self, event):
-        match event.command:
-            case Pause(everything=everything):
-                reason = f"paused by command (revision {event.revision})"
-                self._change(paused="All" if everything else "History", quiet=True, reason=reason)
-            case Resume():
-                self._change(paused=None, quiet=False, reason="")
-            case Throttle(rows_per_s=rate):
-                self._change(throttle_rows_per_second=rate, reason=f"throttled by command (revision {event.revision})")
-            case VerifyNow():
-                self.receipt = RECEIPT | {"epoch": self.progress.epoch}
-            case Stop():
-                self.stopped.set()
 
     def _change(self, **fields):
         self.progress = self.progress.model_copy(update=fields)

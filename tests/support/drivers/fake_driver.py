@@ -15,9 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from support.drivers.command_effects import effect_of
+
 from backfill_api.status.progress import Progress
 from backfill_core.protocol.actions import Acknowledge
-from backfill_core.protocol.commands import Pause, Resume, Stop, Throttle, VerifyNow
+from backfill_core.protocol.commands import Stop, VerifyNow
 from backfill_core.protocol.events import CommandReceived
 from backfill_core.protocol.receipt import Receipt, VnodeMismatch
 from backfill_spark.control.connections import Connections
@@ -86,29 +88,16 @@ class ScriptedJob:
             self.seen.append(event)
             if self.silent:
                 continue
-            self._apply(event)
+            self._change(**effect_of(event))
             epoch = self.progress.epoch + 1
             self._change(epoch=epoch, revision=event.revision)
             self.server.acknowledge(Acknowledge(self.attempt, epoch, event.revision, "Applied"))
-            if isinstance(event.command, VerifyNow):
-                self._take_receipt()
+            match event.command:
+                case VerifyNow():
+                    self._take_receipt()
+                case Stop():
+                    self.stopped.set()
         self.stopped.set()
-
-    def _apply(self, event: CommandReceived) -> None:
-        match event.command:
-            case Pause(everything=everything):
-                reason = f"paused by command (revision {event.revision})"
-                self._change(paused="All" if everything else "History", quiet=True, reason=reason)
-            case Resume():
-                self._change(paused=None, quiet=False, reason="")
-            case Throttle(rows_per_s=rate):
-                reason = f"throttled by command (revision {event.revision})"
-                self._change(throttle_rows_per_second=rate, reason=reason)
-            case VerifyNow():
-                pass
-            case Stop():
-                self._change(stopping=True)
-                self.stopped.set()
 
     def _take_receipt(self) -> None:
         """After the acknowledgement, as in real life; and maybe the job is over a moment later."""

@@ -1,0 +1,23 @@
+"""What a driver's progress shows once a command is in force: one script for the doubles of a driver."""
+
+from typing import Any
+
+from backfill_core.protocol.commands import Pause, Resume, Stop, Throttle, VerifyNow
+from backfill_core.protocol.events import CommandReceived
+
+
+def effect_of(event: CommandReceived) -> dict[str, Any]:
+    """Return the fields of a progress that a command sets, by their names."""
+    match event.command:
+        case Pause(everything=everything):
+            reason = f"paused by command (revision {event.revision})"
+            return {"paused": "All" if everything else "History", "quiet": True, "reason": reason}
+        case Resume():
+            return {"paused": None, "quiet": False, "reason": ""}
+        case Throttle(rows_per_s=rate):
+            reason = f"throttled by command (revision {event.revision})"
+            return {"throttle_rows_per_second": rate, "reason": reason}
+        case Stop():
+            return {"stopping": True}
+        case VerifyNow():
+            return {}
