@@ -77,6 +77,17 @@ def make_orders(spark: Any, path: str, rows: int, files: int = 8, **properties: 
     _make_once(("orders", rows, files, *properties.items()), write, path)
 
 
+def make_changed_orders(spark: Any, path: str, *statements: str) -> None:
+    """Make 100 orders in two files, then carry statements out on them, each a version; in these the table is `{t}`."""
+
+    def write(to: str) -> None:
+        make_orders(spark, to, 100, files=2)
+        for statement in statements:
+            spark.sql(statement.format(t=f"delta.`{to}`"))
+
+    _make_once(("changed orders", *statements), write, path)
+
+
 def make_kind(spark: Any, path: str, kind: str, **more: str) -> None:
     """Make a table of 900 rows in five files: plain, partitioned, with deleted rows or a renamed column; `more`: columns."""
 

@@ -112,7 +112,7 @@ class TestASplitIsExactlyItsPartOfTheLine:
         path = str(tmp_path / "s")
         make_orders(spark, path, 100, files=2)
         source = opened(spark, path)
-        spark.sql(f"UPDATE delta.`{path}` SET amount = 1")
+        other_engine.update(path, "true", amount="1.0")
         vacuum(spark, path)
 
         with pytest.raises(Exception) as failure:
@@ -243,7 +243,7 @@ class TestTheVersionsAfter:
     def test_a_version_that_was_cleaned_away_is_named(self, spark, path):
         """A skipped version would lose its changes in silence."""
         source = opened(spark, path)
-        spark.sql(f"UPDATE delta.`{path}` SET amount = 5")
+        other_engine.update(path, "true", amount="5.0")
         Path(path, "_delta_log", f"{1:020d}.json").unlink()
 
         with pytest.raises(ChangeFeedExpiredError, match="version 1 "):
@@ -252,7 +252,7 @@ class TestTheVersionsAfter:
     def test_a_version_that_is_cleaned_away_meanwhile_is_noticed(self, spark, path):
         """Before it is needed."""
         source = opened(spark, path)
-        spark.sql(f"UPDATE delta.`{path}` SET amount = 5")
+        other_engine.update(path, "true", amount="5.0")
         source.check_kept(1)
         Path(path, "_delta_log", f"{1:020d}.json").unlink()
 
@@ -263,7 +263,7 @@ class TestTheVersionsAfter:
         """A job that goes on after a month needs the log since then, not that since its beginning."""
         source = opened(spark, path)
         for amount in range(6):
-            spark.sql(f"UPDATE delta.`{path}` SET amount = {amount} WHERE id < 10")
+            other_engine.update(path, "id < 10", amount=f"{amount}.0")
         forget_before(spark, path, 4)
 
         assert source.changes(4, 6).where("_change_type = 'update_postimage'").count() == 20
@@ -289,7 +289,7 @@ class TestTheVersionsAfter:
 
     def test_another_table_at_the_path_is_pinned_as_it_is_now(self, spark, path):
         """Delta keeps the log of the old one, whose version was higher, for the session."""
-        spark.sql(f"UPDATE delta.`{path}` SET amount = 5 WHERE id = 1")
+        other_engine.update(path, "id = 1", amount="5.0")
         assert opened(spark, path).version == 1
         shutil.rmtree(path)
         make_orders(spark, path, 5, files=1)
