@@ -60,9 +60,10 @@ def take_receipt(
     fields = _compared(source, target, mode)
     names = [field.name for field in fields]
     view = _as_typed(source, fields)
-    # One job for both sides: neither waits for the other's last task.
-    both = _hashed(view, names, key, vnodes, None, SOURCE).unionAll(_hashed(target, names, key, vnodes, sign, TARGET))
-    rows = [row for row in _sums(both, signed=sign is not None).collect() if any(_values(row))]
+    # One query for both sides: neither waits for the other's last task. Each is summed before the union, because Spark hands
+    # rows over a union one by one: it compiles scan, hash and sums into one loop only without one between them.
+    both = _sums(view, names, key, vnodes, None, SOURCE).unionAll(_sums(target, names, key, vnodes, sign, TARGET))
+    rows = [row for row in both.collect() if any(_values(row))]
     ours, theirs = ({row["vnode"]: row for row in rows if row["side"] == side} for side in (SOURCE, TARGET))
     wrong = tuple(
         VnodeMismatch(vnode, _count(ours.get(vnode)), _count(theirs.get(vnode)))
@@ -150,22 +151,19 @@ def _as_typed(source: DataFrame, fields: list[StructField]) -> DataFrame:
     return source.select(*(F.col(quoted(one.name)).cast(nullable(one.dataType)).alias(one.name) for one in fields))
 
 
-def _hashed(
+def _sums(
     rows: DataFrame, names: list[str], key: tuple[str, ...], vnodes: int, sign: Column | None, side: int
 ) -> DataFrame:
-    """Return vnode, hash and sign of each row, and the side they are of."""
+    """Return side, vnode, rows, and the sums of both halves of the rows' hashes; `sign` None: each row counts for one."""
     row_hash = _hash([(F.col(quoted(name)), rows.schema[name].dataType) for name in names])
-    vnode = _vnode(rows, names, key, vnodes).alias("vnode")
-    sign = F.lit(1) if sign is None else sign
-    return rows.select(F.lit(side).alias("side"), vnode, row_hash.alias("hash"), sign.cast("long").alias("sign"))
-
-
-def _sums(hashed: DataFrame, *, signed: bool) -> DataFrame:
+    counted = [] if sign is None else [sign.cast("long").alias("sign")]
+    hashed = rows.select(_vnode(rows, names, key, vnodes).alias("vnode"), row_hash.alias("hash"), *counted)
     low = F.col("hash").bitwiseAND(F.lit(LOW_HALF).cast("long"))
     high, count = F.shiftrightunsigned("hash", 32), F.count(F.lit(1))
-    if signed:
+    if sign is not None:
         low, high, count = low * F.col("sign"), high * F.col("sign"), F.sum("sign")
-    return hashed.groupBy("side", "vnode").agg(count.alias("rows"), F.sum(low).alias("low"), F.sum(high).alias("high"))
+    sums = hashed.groupBy("vnode").agg(count.alias("rows"), F.sum(low).alias("low"), F.sum(high).alias("high"))
+    return sums.select(F.lit(side).alias("side"), "vnode", "rows", "low", "high")
 
 
 def _vnode(rows: DataFrame, names: list[str], key: tuple[str, ...], vnodes: int) -> Column:
