@@ -6,8 +6,9 @@ so kopf writes nothing to the cluster. docs/adr/0023 says why.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 
 import kopf
 from kubernetes.aio.client.configuration import Configuration
@@ -19,6 +20,8 @@ from backfill_operator.informer.watch_session import ITEMS_OF_A_LIST, StartVersi
 from backfill_operator.kube.resources import PODS, Raw, key_of
 from backfill_operator.metrics import Metrics
 from backfill_operator.settings import OperatorSettings
+
+BACKOFFS_FIRST_S: Final = (1.0, 1.0, 2.0, 3.0, 5.0)
 
 
 def registry_of(
@@ -89,12 +92,25 @@ def kopf_settings(settings: OperatorSettings) -> kopf.OperatorSettings:
     made.watching.label_selectors["", "v1", "pods"] = f"{ROLE_LABEL}=driver"
     made.networking.request_timeout = settings.request_timeout_seconds
     made.networking.enforce_retry_after = True
+    made.networking.error_backoffs = Backoffs()
     # kopf keeps a task for each object; ours have nothing to wait for.
     made.queueing.idle_timeout = 0.1
     made.persistence.diffbase_storage = NoDiffBase()
     made.persistence.progress_storage = NoProgress()
     made.process.ultimate_exiting_timeout = None
     return made
+
+
+class Backoffs:
+    """The delays of kopf's requests, in seconds: short, and without end.
+
+    By default kopf waits up to 21 seconds, and ends the process after the ninth failure. But an API server that restarts answers
+    again at any time, and a namespace that may not be read concerns no other namespace.
+    """
+
+    def __iter__(self) -> Iterator[float]:
+        """Yield the delays of one request."""
+        return itertools.chain(BACKOFFS_FIRST_S, itertools.repeat(BACKOFFS_FIRST_S[-1]))
 
 
 class NoDiffBase(kopf.DiffBaseStorage):

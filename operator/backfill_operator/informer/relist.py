@@ -1,4 +1,8 @@
-"""Lists everything at intervals: finds what a watch missed, and drops what is gone."""
+"""Lists everything at intervals: finds what a watch missed, and drops what is gone.
+
+A watched namespace that may not be read is left out, and what is known of it stays: it is being deleted, or has no Role yet.
+The others must not wait for it.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ from backfill_api.names import ROLE_LABEL
 from backfill_core.errors import BackfillError
 from backfill_operator.informer.cache import Cache, Key
 from backfill_operator.kube.client import Cluster
-from backfill_operator.kube.errors import ApiError
+from backfill_operator.kube.errors import FORBIDDEN, ApiError, RefusedError
 from backfill_operator.kube.rate import wait
 from backfill_operator.kube.resources import BACKFILLS, PODS, Raw, Resource, key_of
 from backfill_operator.metrics import Metrics
@@ -74,6 +78,9 @@ class Relist:
 
         self._missed: Counter[str] = Counter()
         """Lists in a row that found changes of a resource without any watch event."""
+
+        self._forbidden: set[str] = set()
+        """Namespaces that the last list left out."""
 
         self._versions: dict[str, int] = {}
         """The version at which the last list of each path began."""
@@ -162,6 +169,35 @@ class Relist:
             self._on_unreadable(resource.plural, error)
             return None
 
+    async def _list(
+        self,
+        namespace: str | None,
+        newest: dict[str, int],
+        backfills: dict[Key, str],
+        pods: dict[Key, str],
+        repaired: dict[str, int],
+    ) -> None:
+        """List one namespace; take what is there from `backfills` and `pods`, and count what no watch has shown."""
+        for resource, labels, known in (
+            (BACKFILLS, "", backfills), (PODS, f"{ROLE_LABEL}=driver", pods),
+        ):  # fmt: skip
+            began = partial(self._began, resource, namespace, newest[resource.plural])
+            async for page in self._cluster.pages(resource, namespace, labels=labels, began=began):
+                for raw in page:
+                    if (key := self._take(raw, resource, known)) is not None:
+                        repaired[resource.plural] += 1
+                        self._enqueue(key)
+                    elif resource is BACKFILLS and namespace in self._forbidden:
+                        # Its reconciles were refused too, and wait long by now.
+                        self._enqueue(key_of(raw))
+
+    def _left_out(self, namespace: str | None, error: RefusedError, before: int) -> str:
+        """Return a namespace that may not be read; the last one of all is an error, and so is any other refusal."""
+        if namespace is None or error.status != FORBIDDEN or before + 1 == len(self._settings.namespaces):
+            raise error
+        _log.warning("namespace %s may not be read and is left out: %s", namespace, error.message)
+        return namespace
+
     async def once(self) -> None:
         """List everything once; count and enqueue the changes that no watch has shown.
 
@@ -172,28 +208,25 @@ class Relist:
         first, newest = not self.synced, dict(self._cache.newest)
         backfills, pods = self._cache.begin_relist()
         repaired = {BACKFILLS.plural: 0, PODS.plural: 0}
+        forbidden: set[str] = set()
         try:
             for namespace in self._settings.namespaces or (None,):
-                for resource, labels, known in (
-                    (BACKFILLS, "", backfills), (PODS, f"{ROLE_LABEL}=driver", pods),
-                ):  # fmt: skip
-                    began = partial(self._began, resource, namespace, newest[resource.plural])
-                    async for page in self._cluster.pages(resource, namespace, labels=labels, began=began):
-                        for raw in page:
-                            if (key := self._take(raw, resource, known)) is not None:
-                                repaired[resource.plural] += 1
-                                self._enqueue(key)
+                try:
+                    await self._list(namespace, newest, backfills, pods, repaired)
+                except RefusedError as error:
+                    forbidden.add(self._left_out(namespace, error, len(forbidden)))
         finally:
             self._cache.end_relist()
         # Objects that were known before the list began and are on no page are gone.
         for key, uid in backfills.items():
-            if self._cache.drop_backfill(key, uid):
+            if key[0] not in forbidden and self._cache.drop_backfill(key, uid):
                 repaired[BACKFILLS.plural] += 1
                 self._enqueue(key)
         for key, uid in pods.items():
-            if (owner := self._cache.drop_pod(key, uid)) is not None:
+            if key[0] not in forbidden and (owner := self._cache.drop_pod(key, uid)) is not None:
                 repaired[PODS.plural] += 1
                 self._enqueue(owner)
+        self._forbidden = forbidden
         self._done_at = self._monotonic()
         self.complete.set()
         if not first:

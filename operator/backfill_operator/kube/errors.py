@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
+
+FORBIDDEN: Final = 403
 
 
 class ApiError(Exception):

@@ -16,6 +16,7 @@ from backfill_api.names import GROUP, KIND, UID_LABEL
 from backfill_core.lifecycle.actions import LaunchDriver
 from backfill_core.lifecycle.naming import driver_name
 from backfill_core.lifecycle.observation import Observation, SpecRefused
+from backfill_core.lifecycle.steps.launching import STILL_THERE
 from backfill_operator.drivers.certificates import CredentialPool, Credentials
 from backfill_operator.kube.client import Cluster
 from backfill_operator.kube.errors import AlreadyExistsError, ApiError, RefusedError
@@ -97,7 +98,7 @@ class Launcher:
 
         Raises:
             AlreadyExistsError: the pod exists, whether ours or not; or, with the reason `NameCollision`, another object
-                has a name that this attempt needs.
+                has a name that this attempt needs; or, with `StillThere`, an object is being deleted.
             RefusedError: the API server refused one of the objects.
             UnavailableError: there was no response, so any of the objects may exist.
         """
@@ -176,7 +177,12 @@ class Launcher:
     async def _replace(self, seen: Observation, there: Raw, wanted: Raw) -> None:
         resource, name = resource_of(wanted), wanted["metadata"]["name"]
         await self._cluster.delete(resource, seen.namespace, name, uid=there["metadata"]["uid"])
-        await self._cluster.create(resource, seen.namespace, wanted)
+        try:
+            await self._cluster.create(resource, seen.namespace, wanted)
+        except AlreadyExistsError as taken:
+            # A finalizer holds it: no watch shows when it goes, so it is tried again, and not at once.
+            message = f"{resource.kind} {name} is being deleted"
+            raise AlreadyExistsError(409, STILL_THERE, message) from taken
 
     async def missing(self, seen: Observation, attempt: int) -> frozenset[str]:
         """Return the kinds of an attempt's objects that do not exist, except the pod.

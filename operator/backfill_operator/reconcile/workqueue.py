@@ -18,6 +18,9 @@ from backfill_operator.kube.rate import jittered
 
 BACKOFF_FIRST_S: Final = 0.25
 BACKOFF_MAX_S: Final = 300.0
+RETRY_MAX_S: Final = 15.0
+"""Longest delay after a `RetryLaterError`: the outage that caused it may be over at any time, and no watch shows that."""
+
 STALE_MAX: Final = 64
 """This many outdated heap entries, beyond one for each delayed key, cost less than removing them."""
 
@@ -178,6 +181,6 @@ class WorkQueue(Generic[K]):
     def _backoff(self, key: K, error: Exception) -> float:
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
-        delay = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2.0 ** min(failures, 32))
-        earliest = error.after_s if isinstance(error, RetryLaterError) else 0.0
+        longest, earliest = (RETRY_MAX_S, error.after_s) if isinstance(error, RetryLaterError) else (BACKOFF_MAX_S, 0.0)
+        delay = min(longest, BACKOFF_FIRST_S * 2.0 ** min(failures, 32))
         return max(earliest, jittered(delay, chance=self._chance))

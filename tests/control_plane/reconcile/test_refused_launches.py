@@ -191,6 +191,41 @@ class TestWhatCannotBeLaunched:
             assert rig.store.get(plural, *rig.driver())["metadata"]["uid"] != old["metadata"]["uid"]
             assert rig.has_one_driver()
 
+    async def test_what_was_left_behind_and_cannot_go_yet_is_not_asked_for_again_and_again(self):
+        """A finalizer of others holds it for seconds or hours."""
+        async with Rig(start=False) as rig:
+            owner = {"apiVersion": API_VERSION, "kind": KIND, "name": "orders", "uid": "of-before", "controller": True}
+            rig.store.garbage_collector = False
+            metadata = {"name": rig.driver()[1], "ownerReferences": [owner], "finalizers": ["other.dev/held"]}
+            rig.store.create("services", NAMESPACE, {"metadata": metadata})
+            rig.create()
+            rig.start()
+            await rig.until(lambda: rig.condition("Reconciling") == ("True", "LaunchRefused"))
+            asked = len(rig.api.requests)
+            await rig.still(lambda: rig.condition("Reconciling") == ("True", "LaunchRefused"), for_s=2.0)
+
+            assert (
+                len([one for one in rig.api.requests[asked:] if one.verb == "create" and one.plural == "services"]) <= 1
+            )
+            rig.store.patch("services", NAMESPACE, rig.driver()[1], {"metadata": {"finalizers": []}})
+            await rig.until_holds("Running")
+            assert rig.has_one_driver()
+
+    async def test_an_account_that_comes_a_moment_later(self):
+        """One `kubectl apply` makes both in any order."""
+
+        def account(plural, _namespace, _one):
+            if plural == "pods" and missing:
+                raise Refusal(403, "Forbidden", 'error looking up service account shop/x: serviceaccount "x" not found')
+
+        missing = [True]
+        async with Rig() as rig:
+            rig.store.admission.append(account)
+            rig.create()
+            await rig.until(lambda: rig.condition("Stalled") == ("True", "LaunchRefused"))
+            missing.clear()
+            await rig.until_holds("Running", within_s=8)
+
     @pytest.mark.parametrize("other", [{"kind": "Job"}, {"name": "bills"}, {"apiVersion": "other.dev/v1"}])
     async def test_what_is_of_another_owner_stays(self, other):
         """Only the name of a Backfill that cannot exist any more makes it ours to replace."""

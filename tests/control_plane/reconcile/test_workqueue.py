@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from support.operators.virtual_time import run_virtually
 
 from backfill_operator.kube.rate import TokenBucket, jittered, wait
-from backfill_operator.reconcile.workqueue import BACKOFF_FIRST_S, BACKOFF_MAX_S, STALE_MAX, RetryLaterError, WorkQueue
+from backfill_operator.reconcile.workqueue import (
+    BACKOFF_FIRST_S,
+    BACKOFF_MAX_S,
+    RETRY_MAX_S,
+    STALE_MAX,
+    RetryLaterError,
+    WorkQueue,
+)
 
 
 class Bench:
@@ -141,6 +148,21 @@ class TestAFailureWaitsAlone:
         assert gaps[:4] == [BACKOFF_FIRST_S * 2**n for n in range(4)]
         assert max(gaps) == BACKOFF_MAX_S
         assert bench.errors[0] == ("a", "no")
+
+    def test_what_passes_by_itself_is_not_waited_for_long(self):
+        """An API server that was away for an hour must not keep its Backfills waiting for minutes more."""
+
+        async def work(_key):
+            raise RetryLaterError("503")
+
+        async def script(bench):
+            bench.queue.add("a")
+            await wait(10 * RETRY_MAX_S)
+
+        bench = played(script, work)
+        gaps = [later - earlier for earlier, later in zip(bench.times(), bench.times()[1:], strict=False)]
+
+        assert max(gaps) == RETRY_MAX_S
 
     def test_a_success_forgets_the_failures(self):
         """The next failure is a first one."""

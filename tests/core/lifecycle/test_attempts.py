@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from support.operators.lifecycle_space import STATUSES
@@ -139,9 +140,10 @@ class TestWhatIsInTheWay:
         assert "orders-1-driver" in decision.events[0].message
         assert decision.actions == ()
 
-    def test_the_driver_of_a_deleted_namesake_is_waited_for(self) -> None:
-        """The garbage collector has it; two drivers would work on one target."""
-        old = running(3, owner_uid="earlier", deletion_ms=T0 + 30_000)
+    @pytest.mark.parametrize("marks", [{"deletion_ms": T0 + 30_000}, {"backfill_uid": "earlier"}])
+    def test_the_driver_of_a_deleted_namesake_is_waited_for(self, marks: dict[str, Any]) -> None:
+        """The garbage collector has it, or will in seconds; two drivers would work on one target."""
+        old = running(3, owner_uid="earlier", **marks)
 
         decision = checked(observed(pods=(old,)))
 
@@ -189,6 +191,28 @@ class TestWhatIsInTheWay:
         assert message in decision.status.conditions[0].message
         assert decision.requeue_after_s is not None
         assert LaunchDriver(1, "Run") in later.actions
+
+    @pytest.mark.parametrize(
+        ("after_s", "wait_s"), [(0, 5), (24, 5), (31, 30)], ids=["at once", "while it is new", "later"]
+    )
+    def test_what_came_late_is_not_waited_for_long(self, after_s: int, wait_s: int) -> None:
+        """One `kubectl apply` makes Role, account and Backfill in any order, and no watch shows the first two."""
+        message = 'error looking up service account shop/x: serviceaccount "x" not found'
+        now_ms = T0 + after_s * 1000
+        status = checked(observed()).status
+        refused = LaunchFailed(1, now_ms, 403, "", message)
+
+        decision = checked(observed(status=status, launch_failed=refused), now_ms)
+
+        assert (reason(decision.status, "Stalled"), decision.requeue_after_s) == ("LaunchRefused", wait_s)
+
+    def test_an_object_that_is_still_being_deleted_is_waited_for(self) -> None:
+        """A finalizer holds it; asking again at once, and again, would be a load without an end."""
+        refused = LaunchFailed(1, T0, 409, "StillThere", "Service orders-1-driver is being deleted")
+
+        decision = checked(observed(status=STATUSES["planned"], launch_failed=refused))
+
+        assert (reason(decision.status), decision.requeue_after_s, decision.actions) == ("LaunchRefused", 5, ())
 
     def test_an_edit_is_tried_at_once(self) -> None:
         """A user who corrected the spec does not wait five minutes."""

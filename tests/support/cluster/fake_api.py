@@ -41,6 +41,7 @@ class Fault:
 
     verb: str | None = None
     plural: str | None = None
+    namespace: str | None = None
     subresource: str | None = None
     name: str | None = None
     dry_run: bool | None = False
@@ -63,8 +64,11 @@ class Fault:
     def strikes(self, request):
         if self.writes and (request.verb not in WRITES or request.plural in ("leases", "events")):
             return False
-        wanted = (self.verb, self.plural, self.subresource, self.name, self.dry_run, self.user)
-        given = (request.verb, request.plural, request.subresource, request.name, request.dry_run, request.user)
+        wanted = (self.verb, self.plural, self.namespace, self.subresource, self.name, self.dry_run, self.user)
+        given = (
+            request.verb, request.plural, request.namespace, request.subresource, request.name, request.dry_run,
+            request.user,
+        )  # fmt: skip
         if any(want is not None and want != have for want, have in zip(wanted, given, strict=True)):
             return False
         if self.after:

@@ -29,6 +29,9 @@ REFUSED_FOR_NOW: Final = frozenset({401, 403, 404, 405})
 NOT_THE_PODS_FAULT: Final = ("error looking up service account", "cannot create resource", "is being terminated")
 """Parts of a 403's message: the account is missing, the operator lacks a permission, the namespace is being deleted."""
 
+STILL_THERE: Final = "StillThere"
+"""The reason of a refusal: an object of that name is being deleted."""
+
 QUOTA_MS, SPEC_MS = 10_000, 300_000
 """When to try again: for quota; under the same spec."""
 
@@ -80,11 +83,14 @@ def launch(context: Context) -> StepResult:
     failed = context.observation.launch_failed
     if failed is None or failed.attempt != attempt.number:
         return _launch_again(context, attempt, _launching(context, attempt))
-    if failed.status == CONFLICT and failed.reason != "NameCollision":
+    if failed.status == CONFLICT and failed.reason not in ("NameCollision", STILL_THERE):
         if not context.observation.live:
             return refetch_pods(context)
         return _launch_again(context, attempt, _launching(context, attempt))
     conditions, wait_ms = _refused(failed)
+    if wait_ms == PERSON_MS and context.left_ms(attempt.start_time, PERSON_MS) > 0:
+        # What one `kubectl apply` makes comes in any order: an account or a Role may be seconds late.
+        wait_ms = RETRY_MS
     left_ms = min(failed.at_ms + wait_ms - context.now_ms, wait_ms)
     edited = context.observation.generation != context.observation.status.observed_generation
     if left_ms <= 0 or edited:
@@ -95,6 +101,8 @@ def launch(context: Context) -> StepResult:
 def _refused(failed: LaunchFailed) -> tuple[ConditionSet, int]:
     """Return the conditions for the API server's answer, and after how many milliseconds to try again."""
     message = failed.message or failed.reason or f"HTTP {failed.status}"
+    if failed.reason == STILL_THERE:
+        return ConditionSet.reconciling("Launching", "LaunchRefused", message), RETRY_MS
     if failed.status == CONFLICT:
         return ConditionSet.stalled("Pending", "NameCollision", message), PERSON_MS
     if failed.status == FORBIDDEN and "quota" in message.lower():

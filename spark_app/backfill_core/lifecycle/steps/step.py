@@ -93,7 +93,8 @@ def blocked_by(context: Context) -> StepResult | None:
     if not context.foreign_pods:
         return None
     pod = min(context.foreign_pods, key=lambda one: (one.deletion_ms is not None, one.name))
-    if pod.deletion_ms is not None:
+    if pod.deletion_ms is not None or pod.owner_uid == pod.backfill_uid:
+        # Without a deletion yet: the garbage collector takes it some seconds after its Backfill.
         message = f"{pod.name} of an earlier Backfill must end first"
         conditions = ConditionSet.reconciling(phase, "DriverStopping", message)
         return StepResult(context.status, without_driver(context, conditions), (), RETRY_MS)
