@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from support.operators.lifecycle_space import STATUSES
@@ -127,100 +126,6 @@ class TestTheTokenOfAnAttempt:
         failed = checked(observed(status=STATUSES["failed"], generation=2, live=True, token_hash=THEIRS))
 
         assert failed.actions == (PersistIntent(), LaunchDriver(2, "Run", token_hashes=(THEIRS,)))
-
-
-class TestWhatIsInTheWay:
-    """A name that is taken, a quota that is full, an API server that refuses."""
-
-    def test_another_owners_pod_stalls(self) -> None:
-        """It is not touched, and the message names it."""
-        decision = checked(observed(status=STATUSES["planned"], pods=(running(owner_uid="else"),), live=True))
-
-        assert reason(decision.status, "Stalled") == "NameCollision"
-        assert "orders-1-driver" in decision.events[0].message
-        assert decision.actions == ()
-
-    @pytest.mark.parametrize("marks", [{"deletion_ms": T0 + 30_000}, {"backfill_uid": "earlier"}])
-    def test_the_driver_of_a_deleted_namesake_is_waited_for(self, marks: dict[str, Any]) -> None:
-        """The garbage collector has it, or will in seconds; two drivers would work on one target."""
-        old = running(3, owner_uid="earlier", **marks)
-
-        decision = checked(observed(pods=(old,)))
-
-        assert reason(decision.status) == "DriverStopping"
-        assert decision.actions == ()
-
-    @pytest.mark.parametrize(
-        ("status", "message", "expected", "stalled"),
-        [
-            (403, "exceeded quota: compute", "QuotaExceeded", False),
-            (403, 'error looking up service account shop/x: serviceaccount "x" not found', "LaunchRefused", True),
-            (403, 'pods is forbidden: User "op" cannot create resource "pods" in API group ""', "LaunchRefused", True),
-            (
-                403,
-                "unable to create new content in namespace shop because it is being terminated",
-                "LaunchRefused",
-                True,
-            ),
-            (403, 'pods "orders-1-driver" is forbidden: violates PodSecurity "restricted:latest"', "SpecRefused", True),
-            (
-                403,
-                'pods "x" is forbidden: maximum memory usage per Container is 1Gi, but limit is 2Gi',
-                "SpecRefused",
-                True,
-            ),
-            (403, 'admission webhook "policy.example.com" denied the request: no team label', "SpecRefused", True),
-            (422, 'Pod "orders-1-driver" is invalid: spec.containers[0].image: Required value', "SpecRefused", True),
-            (500, "etcdserver: leader changed", "LaunchRefused", False),
-            (429, "too many requests", "LaunchRefused", False),
-            (0, "", "LaunchRefused", False),
-        ],
-    )
-    def test_a_refusal_is_shown_as_the_server_put_it(
-        self, status: int, message: str, expected: str, stalled: bool
-    ) -> None:
-        """Waits when waiting helps, stalls when a person must do something, tries again in time either way."""
-        refused = LaunchFailed(1, T0, status, "", message)
-        planned = observed(status=STATUSES["planned"], launch_failed=refused)
-
-        decision = checked(planned)
-        later = checked(planned, minutes_later(6))
-
-        assert reason(decision.status) == expected
-        assert ("Stalled" in conditions(decision.status)) is stalled
-        assert message in decision.status.conditions[0].message
-        assert decision.requeue_after_s is not None
-        assert LaunchDriver(1, "Run") in later.actions
-
-    @pytest.mark.parametrize(
-        ("after_s", "wait_s"), [(0, 5), (24, 5), (31, 30)], ids=["at once", "while it is new", "later"]
-    )
-    def test_what_came_late_is_not_waited_for_long(self, after_s: int, wait_s: int) -> None:
-        """One `kubectl apply` makes Role, account and Backfill in any order, and no watch shows the first two."""
-        message = 'error looking up service account shop/x: serviceaccount "x" not found'
-        now_ms = T0 + after_s * 1000
-        status = checked(observed()).status
-        refused = LaunchFailed(1, now_ms, 403, "", message)
-
-        decision = checked(observed(status=status, launch_failed=refused), now_ms)
-
-        assert (reason(decision.status, "Stalled"), decision.requeue_after_s) == ("LaunchRefused", wait_s)
-
-    def test_an_object_that_is_still_being_deleted_is_waited_for(self) -> None:
-        """A finalizer holds it; asking again at once, and again, would be a load without an end."""
-        refused = LaunchFailed(1, T0, 409, "StillThere", "Service orders-1-driver is being deleted")
-
-        decision = checked(observed(status=STATUSES["planned"], launch_failed=refused))
-
-        assert (reason(decision.status), decision.requeue_after_s, decision.actions) == ("LaunchRefused", 5, ())
-
-    def test_an_edit_is_tried_at_once(self) -> None:
-        """A user who corrected the spec does not wait five minutes."""
-        refused = LaunchFailed(1, T0, 422, "Invalid", "no")
-
-        decision = checked(observed(status=STATUSES["planned"], launch_failed=refused, generation=2))
-
-        assert LaunchDriver(1, "Run") in decision.actions
 
 
 class TestHowAnAttemptEnds:
