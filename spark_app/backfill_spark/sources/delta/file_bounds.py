@@ -10,7 +10,10 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal, InvalidOperation
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperation
+from math import isfinite
+from struct import error as StructError
+from struct import pack, unpack
 from typing import Any
 
 from pyspark.sql.types import (
@@ -38,6 +41,9 @@ from backfill_spark.rows.columns import instead
 
 TRUNCATED_TO = timedelta(milliseconds=1)
 """Delta cuts moments in statistics down to milliseconds, the largest one too."""
+
+EXACT_DIGITS = 15
+"""Of a decimal: some writers put statistics through a float, which keeps so many."""
 
 TEXT_MAX = 200
 """Characters of a value that people see."""
@@ -94,7 +100,20 @@ def _of_statistics(file: LoggedValues, column: int, kind: DataType) -> FileBound
         return Unknown()
     if isinstance(high, datetime) and not high.microsecond % 1000:
         high += TRUNCATED_TO
+    if isinstance(kind, DecimalType) and kind.precision > EXACT_DIGITS:
+        try:
+            return Bounds(_beside(low, kind, ROUND_FLOOR, -1), _beside(high, kind, ROUND_CEILING, 1))
+        except InvalidOperation:  # it is no value of the type
+            return Unknown()
     return Bounds(low, high)
+
+
+def _beside(value: Decimal | int, kind: DecimalType, rounding: str, sign: int) -> Decimal:
+    """Return a value that is no nearer than one that a writer may have rounded to a float."""
+    exact = Context(prec=2 * kind.precision)
+    moved = exact.add(Decimal(value), exact.scaleb(exact.multiply(abs(Decimal(value)), Decimal(sign)), -EXACT_DIGITS))
+    largest = exact.scaleb(Decimal(10**kind.precision - 1), -kind.scale)
+    return max(-largest, min(largest, moved.quantize(Decimal(1).scaleb(-kind.scale), rounding, exact)))
 
 
 def _value(found: Any, kind: DataType) -> Any:
@@ -104,9 +123,22 @@ def _value(found: Any, kind: DataType) -> Any:
         return None
     try:
         return read(found)
-    except (ValueError, InvalidOperation, OverflowError, TypeError, KeyError):
+    except (ValueError, InvalidOperation, OverflowError, TypeError, KeyError, StructError):
         # Dates beyond the year 9999, moments without a zone, whatever another writer puts there.
         return None
+
+
+def _float(found: Any) -> float:
+    value = float(_number(found))
+    if not isfinite(value):
+        raise ValueError(found)
+    return value
+
+
+def _single(found: Any) -> float:
+    """Return the float of four bytes that was written with as few digits as tell it apart."""
+    (value,) = unpack("f", pack("f", _float(found)))
+    return float(value)
 
 
 def _number(found: Any) -> Decimal | int:
@@ -135,7 +167,9 @@ def _wall_clock(found: str) -> datetime:
 
 
 _READERS: Mapping[type[DataType], Callable[[Any], Any]] = {
-    **dict.fromkeys((ByteType, ShortType, IntegerType, LongType, DecimalType, FloatType, DoubleType), _number),
+    **dict.fromkeys((ByteType, ShortType, IntegerType, LongType, DecimalType), _number),
+    DoubleType: _float,
+    FloatType: _single,
     BooleanType: lambda found: {"true": True, "false": False}[str(found).lower()],
     StringType: _text,
     DateType: date.fromisoformat,

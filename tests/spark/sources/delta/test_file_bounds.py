@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
-from pyspark.sql.types import DecimalType, DoubleType, StringType, TimestampType
+from pyspark.sql.types import DecimalType, DoubleType, FloatType, LongType, StringType, TimestampType
 from support.tables.jobs import job
 
 from backfill_core.errors import InvalidSpecError
@@ -61,10 +61,23 @@ class TestTheLog:
     """Bounds that are too narrow would leave a row out of what is said to be there."""
 
     def test_gives_exact_numbers(self):
-        """A float would round them."""
-        big = Decimal("12345678901234567890.123456789")
+        """A float would round them: 0.1 of four bytes is larger than 0.1 of eight."""
+        (single,) = bounds(FloatType(), logged(Decimal("0.1"), Decimal("0.1")))
 
-        assert bounds(DecimalType(38, 9), logged(Decimal("0.1"), big)) == [Bounds(Decimal("0.1"), big)]
+        assert bounds(DecimalType(15, 1), logged(Decimal("0.1"), 7)) == [Bounds(Decimal("0.1"), 7)]
+        assert bounds(LongType(), logged(-(2**63), 2**63 - 1)) == [Bounds(-(2**63), 2**63 - 1)]
+        assert single.low == single.high == 0.10000000149011612
+
+    def test_may_have_put_a_decimal_through_a_float(self):
+        """delta-rs does: a row must not lie outside of what the log says."""
+        value = Decimal("123456789012345678.91")
+        (found,) = bounds(DecimalType(20, 2), logged(Decimal(repr(float(value))), Decimal(repr(float(value)))))
+
+        assert found.low < value < found.high
+        assert found.high - found.low < 1000
+        most = Decimal("9" * 20)
+        assert bounds(DecimalType(20, 0), logged(most, most))[0].high == most
+        assert bounds(DecimalType(20, 0), logged(0, Decimal("1e400000"))) == [Unknown()]
 
     def test_cuts_moments_to_milliseconds(self):
         """The largest one is later than it says."""

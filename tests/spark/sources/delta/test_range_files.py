@@ -1,0 +1,155 @@
+"""Which files a range of a key is read from: every one with such a row, and no others where the log tells them apart."""
+
+import math
+from collections import Counter
+from itertools import pairwise
+from random import Random
+
+import pytest
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
+from pyspark.sql import functions as F
+from support.tables.jobs import make_kind
+
+from backfill_core.positions.key_order import KeyColumn, KeyOrder
+from backfill_spark.delta.spark_internals import SparkDeltaLog
+from backfill_spark.rows.key_ranges import between, stored_value, value_of
+from backfill_spark.sources.delta.file_bounds import Bounds, OnlyNulls, Unknown
+from backfill_spark.sources.delta.range_files import RangeFiles, spans_of
+
+TYPES = {
+    "long": lambda rng: rng.choice([None, *range(5)]),
+    "string": lambda rng: rng.choice([None, "", "a", "b", "\uffff", "\U00010000"]),
+    "double": lambda rng: rng.choice([None, math.nan, -math.inf, -1.0, -0.0, 0.0, 2.5]),
+}
+
+
+def said_of(values, rng):
+    """Return what a log may say of the values of a file: it tells of no NaN, and at times of nothing."""
+    known = [one for one in values if one is not None and not (isinstance(one, float) and math.isnan(one))]
+    if rng.random() < 0.1:
+        return Unknown()
+    if not known:
+        return OnlyNulls() if all(one is None for one in values) else Unknown()
+    return Bounds(min(known), max(known))
+
+
+class TestAFile:
+    """A file that is left out by mistake is rows that are lost."""
+
+    @pytest.mark.parametrize("seed", range(30))
+    def test_with_a_row_of_the_range_is_read(self, seed):
+        """Any types, directions, nulls and NaN; against each row."""
+        rng = Random(seed)
+        for _ in range(20):
+            self.check_one(rng)
+
+    def check_one(self, rng):
+        types = [rng.choice(list(TYPES)) for _ in range(rng.choice([1, 2, 3]))]
+        order = KeyOrder(tuple(KeyColumn(f"c{at}", one, rng.random() < 0.5) for at, one in enumerate(types)))
+
+        def row():
+            return tuple(TYPES[one](rng) for one in types)
+
+        rows = [row() for _ in range(rng.randrange(1, 6))]
+        if rng.random() < 0.5:
+            rows = [(rows[0][0], *one[1:]) for one in rows]
+        by_column = list(zip(*rows, strict=True))
+        spans = spans_of(
+            order, [said_of(values, rng) for values in by_column], [None in values for values in by_column]
+        )
+        for _ in range(20):
+            low, high = (rng.choice([None, order.sort_key(row())]) for _ in range(2))
+            inside = [
+                one for one in map(order.sort_key, rows) if (low is None or one > low) and (high is None or one <= high)
+            ]
+            assert not inside or any(one.meets(low, high) for one in spans)
+
+    def test_is_told_from_others_by_the_columns_behind_a_constant_one(self):
+        """Of one tenant each file has a part of the times."""
+        order = KeyOrder((KeyColumn("tenant", "string"), KeyColumn("at", "long", descending=True)))
+        (span,) = spans_of(order, [Bounds("t", "t"), Bounds(10, 20)], [False, False])
+
+        assert span.meets(order.sort_key(("t", 15)), order.sort_key(("t", 12)))
+        assert not span.meets(order.sort_key(("t", 9)), order.sort_key(("t", 1)))
+        assert not span.meets(None, order.sort_key(("t", 21)))
+        assert span.meets(order.sort_key(("s", 5)), None)
+
+    def test_of_floats_may_have_nan(self):
+        """Of which no log tells: only the last range reads it."""
+        order = KeyOrder((KeyColumn("x", "double"),))
+        spans = spans_of(order, [Bounds(1.0, 2.0)], [False])
+
+        assert not any(one.meets(order.sort_key((3.0,)), order.sort_key((math.inf,))) for one in spans)
+        assert any(one.meets(order.sort_key((3.0,)), None) for one in spans)
+
+
+@pytest.fixture(scope="module")
+def ranged(spark):
+    """Return the rows of the files that a range of a table is read from."""
+
+    def read(path, version, order, low, high):
+        frame = spark.read.format("delta").option("versionAsOf", version).load(path)
+        files = RangeFiles(spark, path, SparkDeltaLog(spark, path), frame.schema)
+        return files.frame(version, order, low, high).select(*frame.columns)
+
+    return read
+
+
+def files_of(frame):
+    return frame.select(F.col("_metadata.file_path").alias("file")).distinct().count()
+
+
+class TestRangesOfATable:
+    """Together they are the table, and each reads its own files."""
+
+    @pytest.mark.parametrize("kind", ["plain", "deleted", "partitioned", "renamed"])
+    def test_are_the_table_whatever_it_is_like(self, spark, tmp_path, ranged, kind):
+        """Deletion vectors, partitions and renamed columns are Delta's business, and stay so."""
+        path = str(tmp_path / "t")
+        make_kind(spark, path, kind)
+        version = spark.sql(f"DESCRIBE HISTORY delta.`{path}`").agg(F.max("version")).collect()[0][0]
+        table = spark.read.format("delta").option("versionAsOf", version).load(path)
+        columns = [name for name in table.columns if name != "id"][:1]
+        order = KeyOrder(
+            tuple(
+                KeyColumn(name, table.schema[name].dataType.typeName(), at == 0)
+                for at, name in enumerate([*columns, "id"])
+            )
+        )
+        stored = table.select(*(stored_value(one).alias(f"c{at}") for at, one in enumerate(order.columns))).collect()
+        positions = sorted((tuple(map(value_of, row)) for row in stored), key=order.sort_key)
+        edges = [None, *positions[100::300], None]
+
+        parts = [
+            ranged(path, version, order, low, high).where(between(order, low, high)).select("id")
+            for low, high in pairwise(edges)
+        ]
+        found = parts[0]
+        for part in parts[1:]:
+            found = found.unionAll(part)
+        wanted = QueryBuilder().register("t", DeltaTable(path, version=version)) if kind == "plain" else None
+        expected = (
+            table.select("id").collect()
+            if wanted is None
+            else [(one,) for one in wanted.execute("SELECT id FROM t").read_all()["id"].to_pylist()]
+        )
+        assert Counter(tuple(row) for row in found.collect()) == Counter(tuple(row) for row in expected)
+
+    def test_read_no_other_files(self, spark, tmp_path, ranged):
+        """Of a table that is clustered by its key: delta-rs wrote each file with a part of the keys."""
+        path = str(tmp_path / "t")
+        for first in (20, 0, 30, 10):
+            values = f"generate_series({first}, {first + 9}) AS t(value)"
+            rows = f"SELECT value AS id, 'k' || lpad(cast(value AS varchar), 40, '0') AS word FROM {values}"
+            write_deltalake(path, QueryBuilder().execute(rows).read_all(), mode="append")
+        by_id = KeyOrder((KeyColumn("id", "long", descending=True),))
+        by_word = KeyOrder((KeyColumn("word", "string"), KeyColumn("id", "long")))
+
+        def word(number):
+            return (f"k{number:040}", number)
+
+        assert files_of(ranged(path, 3, by_id, (29,), (20,))) == 1
+        assert files_of(ranged(path, 3, by_id, None, (19,))) == 3
+        assert files_of(ranged(path, 2, by_id, None, None)) == 3
+        assert files_of(ranged(path, 3, by_word, word(19), word(29))) in (1, 2)
+        assert files_of(ranged(path, 3, by_word, word(39), None)) <= 1
