@@ -13,6 +13,7 @@ from backfill.words import (
     PHASE_WORDS,
     eta_words,
     filtered_words,
+    lag_words,
     one_line,
     show_rows,
     show_seconds,
@@ -130,7 +131,7 @@ def html(job_id: str, progress: Progress) -> str:
         "rate": f"{show_rows(progress.rows_per_second)} rows/s" if progress.rows_per_second else "-",
         "limit": "none" if limit is None else f"{show_rows(limit)} rows/s",
         "ETA": eta_words(progress),
-        "lag": f"{progress.lag_versions} versions, {show_seconds(progress.lag_seconds)}",
+        "lag": f"{lag_words(progress)}, {show_seconds(progress.lag_seconds)}",
         "changes": show_rows(progress.changes_done),
         "state": state,
     }

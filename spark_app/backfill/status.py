@@ -35,7 +35,7 @@ class Status:
 
     changes_done: int = 0
     consumed_version: int | None = None
-    """Version of the source that the target holds."""
+    """Version of the source that the target holds; None where the source has no versions."""
 
     target_version: int | None = None
     paused: str | None = None
@@ -46,6 +46,8 @@ class Status:
     """The last one."""
 
     progress: Progress | None = None
+    consumed_position: str = ""
+    """What of the source the target holds, in the source's words."""
 
 
 def of_running(job_id: str, progress: Progress, receipt: Receipt | None) -> Status:
@@ -54,6 +56,7 @@ def of_running(job_id: str, progress: Progress, receipt: Receipt | None) -> Stat
         job_id, "Running", progress.attempt, progress.epoch, progress.phase, progress.percent, progress.rows_total,
         progress.rows_done, progress.rows_filtered, progress.changes_done, progress.consumed_version,
         progress.table_version, progress.paused, progress.throttle_rows_per_second, receipt, progress,
+        progress.consumed_position,
     )  # fmt: skip
 
 
@@ -67,6 +70,7 @@ def of_target(
     """
     from backfill_spark.control.wire import receipt_words
     from backfill_spark.driver.job_context import JobContext
+    from backfill_spark.sources import version_of
 
     # The target alone: Kernel reads its state without a Spark job.
     with JobContext.open(backfill, settings, command="status", spark=spark, stop=stop) as target:
@@ -86,7 +90,8 @@ def of_target(
         rows_done=state.rows_done,
         rows_filtered=summary.rows_filtered or None,
         changes_done=state.changes_done,
-        consumed_version=state.consumed,
+        consumed_version=version_of(state.consumed),
+        consumed_position=target.words(state.consumed),
         target_version=target.stored.table_version,
         paused=state.controls.paused,
         throttle_rows_per_second=state.controls.rows_per_s,

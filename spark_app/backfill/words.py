@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from backfill_api.status.progress import Progress, Watermark
+from backfill_api.status.receipt import Receipt
 
 PHASE_WORDS = {"Snapshot": "reading the snapshot", "CatchUp": "replaying changes", "Live": "following changes"}
 STEP_WORDS = {"Start": "start", "Copy": "copy", "KeyProof": "key proof", "CatchUp": "catch-up", "Receipt": "receipt"}
@@ -70,8 +71,7 @@ def one_line(progress: Progress, *, elapsed_s: float | None = None) -> str:
             words.append(watermark_words(progress.watermark))
         if progress.eta_seconds is not None:
             words.append(f"ETA {eta_words(progress)}")
-        behind = f"lag {progress.lag_versions} versions, {progress.lag_seconds} s"
-        words += [f"epoch {progress.epoch}", behind]
+        words += [f"epoch {progress.epoch}", f"lag {lag_words(progress)}, {progress.lag_seconds} s"]
     if elapsed_s is not None:
         words.append(f"running for {show_seconds(int(elapsed_s))}")
     reason = f"; {progress.reason}" if progress.attempt and progress.reason else ""
@@ -84,6 +84,18 @@ def watermark_words(reached: Watermark | None) -> str:
         return ""
     side = "before" if reached.direction == "Ascending" else "after"
     return f"everything {side} {reached.column} {reached.value} is there"
+
+
+def lag_words(progress: Progress) -> str:
+    """Return how far the target is behind: in versions, or in records where the source has none."""
+    records = progress.lag_records
+    return f"{progress.lag_versions} versions" if records is None else f"{records:,} records"
+
+
+def compared_words(receipt: Receipt) -> str:
+    """Return what a receipt compared; drivers of earlier releases say only the version of the source."""
+    source = receipt.source_position or f"version {receipt.source_version}"
+    return f"source {source}, target version {receipt.target_version}"
 
 
 def filtered_words(rows: int | None) -> str:

@@ -122,7 +122,7 @@ class TestADistributionOfPlugins:
         assert answer["same hash"]
         assert answer["other hash"]
         assert {"spec.source.counter.partitions", "spec.target.type"} <= set(answer["hashed"])
-        words = "strategy is immutable, except rangeMax, changeBatchSeconds, maxInFlight, order, splitTargetSeconds"
+        words = "strategy is immutable, except rangeMax, catchUp, changeBatchSeconds, maxInFlight, order, splitTargetSeconds"
         assert any(
             words in one["message"] for one in answer["schema"]["properties"]["strategy"]["x-kubernetes-validations"]
         )

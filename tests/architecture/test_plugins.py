@@ -12,13 +12,20 @@ from support.repository import CORE, ROOT, SOURCE_ROOTS, SPARK, name, plugins
 
 from backfill_api.model import member_of
 from backfill_api.plugins import discover
+from backfill_api.spec.params import SourceAbility, TargetAbility
 from backfill_api.spec.sources import Source
 from backfill_api.spec.strategies import Strategy
 from backfill_api.spec.targets import Target
 from backfill_core import strategies
 from backfill_core.errors import InvalidSpecError
 from backfill_core.plugins import choose
+from backfill_core.protocol.work import ApplyChanges, ProveKey, ReadSplit, Verify
 from backfill_spark import sinks, sources
+from backfill_spark.ports.abilities import PROTOCOLS, ability, broken_promises, check_promises
+from backfill_spark.ports.sink import Sink as SinkPort
+from backfill_spark.ports.sink import SupportsMerge
+from backfill_spark.ports.source import Source as SourcePort
+from backfill_spark.work import runner
 
 KINDS = {CORE / "strategies": strategies, SPARK / "sources": sources, SPARK / "sinks": sinks}
 LAWS = "tests/simulation/test_laws.py"
@@ -117,6 +124,44 @@ class TestNobodyNamesAPlugin:
         assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
 
 
+class TestAPromiseIsKept:
+    """What a `VARIANT` promises to strategies, the code has: else a job fails in its middle."""
+
+    @pytest.mark.parametrize(("found", "union"), [(sources, Source), (sinks, Target)], ids=["sources", "targets"])
+    def test_by_all_that_is_discovered(self, found, union):
+        """Each method of each ability is there; and all that every source, every sink has."""
+        core = {sources: SourcePort, sinks: SinkPort}[found]
+        for kind, plugin in found.discover().items():
+            code = plugin.code()
+            assert broken_promises(code, union.VARIANTS[kind].abilities) == []
+            assert [one for one in vars(core) if not one.startswith("_") and not hasattr(code, one)] == []
+
+    def test_every_ability_has_methods(self):
+        """One that no protocol stands for could be promised, and nothing would be held to it."""
+        assert {*SourceAbility, *TargetAbility} <= set(PROTOCOLS)
+
+    def test_a_missing_one_is_named(self):
+        """With its methods, when the job is opened."""
+
+        class ListWithoutMerge:
+            """Promises it all the same."""
+
+        with pytest.raises(
+            InvalidSpecError, match=r"spec\.target\.type: ListWithoutMerge promises SupportsMerge \(merge\)"
+        ):
+            check_promises(ListWithoutMerge(), [TargetAbility.MERGE], field="spec.target.type")
+        with pytest.raises(InvalidSpecError, match="ListWithoutMerge has not what SupportsMerge promises"):
+            ability(ListWithoutMerge(), SupportsMerge)
+
+
+class TestWorkIsDone:
+    """By code that is discovered; no executor lists the kinds."""
+
+    def test_of_the_kinds_that_strategies_share(self):
+        """Work that nothing does ends a job in its middle."""
+        assert {ReadSplit, ApplyChanges, Verify, ProveKey} <= {*runner.discover()}
+
+
 PLANTED_STRATEGY = '''"""Planted."""
 from dataclasses import replace
 from backfill_core.strategies.snapshot import STRATEGY as SNAPSHOT
@@ -174,7 +219,7 @@ class TestADoor:
         )
 
     def door(self, word):
-        return f"from backfill_spark.sinks import SinkPlugin\nSINK = SinkPlugin({word!r}, open=print)\n"
+        return f"from backfill_spark.sinks import SinkPlugin\nSINK = SinkPlugin({word!r}, open=print, code=print)\n"
 
     def test_is_found(self, tmp_path, monkeypatch):
         """By the name in the door, not by that of the folder; files beside the folders are none."""

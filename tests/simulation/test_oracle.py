@@ -125,7 +125,7 @@ def world(cheat: type[CounterStrategy], seed: int, **changes: Any) -> World:
     class Model(CounterModel):
         """Promises what the strategy does not keep."""
 
-        RESUME = staticmethod(lambda spec, stored, opened: cheat(opened.pinned, stored, range_max=12))
+        RESUME = staticmethod(lambda spec, stored, opened: cheat(opened.subscribed.newest, stored, range_max=12))
 
     given = Scenario("Counter", "Append", seed=seed, rows=400, commits=30, commands=20, faults=0.1, crashes=0.02)
     return World(replace(given, rows_per_s=40, **changes), Model)

@@ -64,8 +64,8 @@ class Plan(Model):
     splits: Count
     """Splits, estimated."""
 
-    version: Count
-    """Version that would be pinned."""
+    version: Count | None = None
+    """Version that would be pinned; absent: none would be."""
 
     estimated_seconds: Count
     """How long the whole job would take here; with `after: Follow`, until it has caught up."""
@@ -88,8 +88,8 @@ class Plan(Model):
     deterministic: bool = True
     """Does the transform give the same rows each time?"""
 
-    change_feed: bool
-    """Does the source have a change feed?"""
+    change_feed: bool | None = None
+    """Does the source have a change feed? Absent: it has no versions."""
 
     retention_seconds: Count | None = None
     """How long the source keeps the files and changes that the job needs; absent: not known."""

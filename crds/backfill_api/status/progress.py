@@ -81,7 +81,10 @@ class ProgressSummary(Model):
     """Rows a second, the mean of the last commits."""
 
     lag_versions: Count = 0
-    """How far the target is behind, in versions."""
+    """How far the target is behind, in versions; 0 of a source that has none."""
+
+    lag_records: Count | None = None
+    """How far the target is behind, in offsets; absent: the source has versions."""
 
     lag_seconds: Count = 0
     """How far the target is behind, in time."""
@@ -115,10 +118,16 @@ class Progress(ProgressSummary):
     """Bytes committed."""
 
     consumed_version: Count | None = None
-    """Source version that the target holds."""
+    """Source version that the target holds; absent: history is incomplete, or the source has no versions."""
 
     head_version: Count | None = None
-    """Newest source version."""
+    """Newest source version; absent: not known yet, or the source has no versions."""
+
+    consumed_position: Message = ""
+    """What of the source the target holds, in the source's words."""
+
+    head_position: Message = ""
+    """Newest position of the source, in the source's words."""
 
     eta_seconds: Count | None = None
     """Seconds left of the whole job."""

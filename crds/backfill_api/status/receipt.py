@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from backfill_api.model import Model
-from backfill_api.spec.bounds import Balance, Count, Moment
+from backfill_api.spec.bounds import Balance, Count, Message, Moment
 
 VNODES_MAX = 32768
 VNODES_SHOWN_MAX = 16
@@ -16,8 +16,11 @@ VNODES_SHOWN_MAX = 16
 class ReceiptSummary(Model):
     """The newest receipt, short enough for a status."""
 
-    source_version: Count
-    """Version of the source that was compared."""
+    source_version: Count | None = None
+    """Version of the source that was compared; absent: the source has no versions."""
+
+    source_position: Message = ""
+    """What of the source was compared, in the source's words."""
 
     target_version: Count
     """Version of the target that was compared."""
@@ -66,8 +69,11 @@ class Mismatch(Model):
 class Receipt(Model):
     """Counts and hash sums of both sides by vnode, and where they differ."""
 
-    source_version: Count
-    """Version of the source that was compared."""
+    source_version: Count | None = None
+    """Version of the source that was compared; absent: the source has no versions."""
+
+    source_position: Message = ""
+    """What of the source was compared, in the source's words."""
 
     target_version: Count
     """Version of the target that was compared."""
@@ -107,6 +113,7 @@ class Receipt(Model):
         """The same in the form that a status keeps."""
         return ReceiptSummary(
             source_version=self.source_version,
+            source_position=self.source_position,
             target_version=self.target_version,
             epoch=self.epoch,
             rows=self.rows,

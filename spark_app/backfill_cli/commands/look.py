@@ -156,6 +156,7 @@ def _stored_words(found: Status) -> dict[str, Any]:
         **({} if found.rows_filtered is None else {"rowsFiltered": found.rows_filtered}),
         "changesDone": found.changes_done,
         "consumedVersion": found.consumed_version,
+        "consumedPosition": found.consumed_position,
         "targetVersion": found.target_version,
         "paused": found.paused,
         "throttleRowsPerSecond": found.throttle_rows_per_second,

@@ -251,7 +251,7 @@ def conclude(console: Console, ended: Outcome | BackfillError, receipt: Receipt 
         done = ended.progress
         message = (
             f"{done.rows_done:,} rows of the snapshot{filtered_words(done.rows_filtered)} and {done.changes_done:,} changes, "
-            f"up to source version {done.consumed_version}, in target version {done.table_version}"
+            f"up to source {done.consumed_position or f'version {done.consumed_version}'}, in target version {done.table_version}"
         )
     end = message.removeprefix(word) if message.startswith(word) else f": {message}"
     took = f" (after {show_seconds(int(elapsed_s))})"

@@ -15,8 +15,10 @@ from rich.text import Text
 from backfill.words import (
     PHASE_WORDS,
     STEP_WORDS,
+    compared_words,
     eta_words,
     filtered_words,
+    lag_words,
     show_bytes,
     show_clock,
     show_rows,
@@ -215,8 +217,8 @@ def _left(progress: Progress) -> list[tuple[int, str, str]]:
 def _right(progress: Progress) -> list[tuple[int, str, str]]:
     seals = "-" if progress.seal_ms_p50 is None else f"{progress.seal_ms_p50} ms, p99 {progress.seal_ms_p99} ms"
     sealed = "" if progress.table_version is None else f", committed as version {progress.table_version}"
-    behind = progress.lag_versions or progress.lag_seconds
-    lag = f"{progress.lag_versions} versions, {show_seconds(progress.lag_seconds)}" if behind else "none"
+    behind = progress.lag_versions or progress.lag_records or progress.lag_seconds
+    lag = f"{lag_words(progress)}, {show_seconds(progress.lag_seconds)}" if behind else "none"
     return [
         (6, "barrier", f"epoch {progress.epoch}{sealed}"),
         (7, "commit", seals),
@@ -249,7 +251,7 @@ def show_receipt(receipt: Receipt) -> RenderableType:
     verdict = _verdict(receipt) if equal else f"{len(receipt.mismatches)} of {receipt.vnodes} vnodes differ"
     table.add_row("verdict", Text(verdict, style="bold green" if equal else "bold red"))
     table.add_row("rows", show_rows(receipt.rows) + filtered_words(receipt.rows_filtered))
-    table.add_row("compared", f"source version {receipt.source_version}, target version {receipt.target_version}")
+    table.add_row("compared", compared_words(receipt))
     table.add_row("proof", f"{receipt.vnodes} vnodes, digest {receipt.digest[:16]}")
     taken = f", at {show_clock(receipt.verified_at)}" if receipt.verified_at else ""
     table.add_row("took", f"{receipt.seconds:.1f} s{taken}")
@@ -271,20 +273,21 @@ def show_plan(job: str, plan: Plan, places: Sequence[tuple[str, str]] = ()) -> R
     """Return a plan as a table, with what is doubtful below it."""
     table = Table.grid(padding=(0, 2))
     low, high = plan.estimated_seconds_low, plan.estimated_seconds_high
+    feed = {None: None, True: "yes", False: "no: appends only"}[plan.change_feed]
     unique = {None: "not checked (--check-unique)", True: "yes", False: "NO"}[plan.key_unique]
     retention = "not known" if plan.retention_seconds is None else show_seconds(plan.retention_seconds)
     resumes = "" if plan.resumes_attempt is None else f"; goes on after attempt {plan.resumes_attempt}"
     for name, value in (
         *places,
-        ("rows", f"{show_rows(plan.rows)} in {plan.files} files, {show_bytes(plan.bytes)}"),
-        ("version", str(plan.version)),
+        ("rows", show_rows(plan.rows) + (f" in {plan.files} files, {show_bytes(plan.bytes)}" if plan.files else "")),
+        *([] if plan.version is None else [("version", str(plan.version))]),
         ("time", f"about {show_seconds(plan.estimated_seconds)} ({show_seconds(low)} to {show_seconds(high)})"),
         *(("", f"{STEP_WORDS.get(one.name, one.name)} {show_seconds(one.seconds)}") for one in plan.steps),
         ("splits", f"about {plan.splits}"),
         *(() if plan.order is None else (("order", _order_words(plan.order)),)),
         ("key", f"{', '.join(plan.key_columns) or 'none'}; unique: {unique}"),
         ("transform", "row-wise and deterministic" if plan.deterministic else "NOT deterministic"),
-        ("change feed", "yes" if plan.change_feed else "no: appends only"),
+        *([] if feed is None else [("change feed", feed)]),
         ("retention", retention),
         ("", ("the target is there" if plan.target_exists else "the target will be made") + resumes),
     ):

@@ -140,7 +140,7 @@ class CommitLog:
         more = f" and {len(receipt.mismatches) - 10} more" if len(receipt.mismatches) > 10 else ""
         others = f" Others committed {self.others_words}." if self.others else ""
         return VerificationFailedError(
-            f"source version {receipt.source_version} and target version {receipt.target_version} differ "
+            f"source {receipt.source_position} and target version {receipt.target_version} differ "
             f"in vnode {vnodes}{more} of {receipt.vnodes}.{others}",
             hint="Another writer changed the target: find the rows with `backfill verify --explain`, "
             "mend them, or fill a new target.",

@@ -168,6 +168,8 @@ def receipt_to_json(receipt: Receipt) -> dict[str, Any]:
         "complete": receipt.complete,
         "rowsFiltered": receipt.rows_filtered,
         "rowsTotal": receipt.rows_total,
+        # A version says itself.
+        **({"source": receipt.source_position} if receipt.source_version is None else {}),
     }
 
 
@@ -186,4 +188,5 @@ def receipt_from_json(value: dict[str, Any]) -> Receipt:
         complete=value.get("complete", True),
         rows_filtered=value.get("rowsFiltered"),
         rows_total=value.get("rowsTotal"),
+        source_position=value.get("source", f"version {value['sourceVersion']}"),
     )

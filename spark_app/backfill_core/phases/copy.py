@@ -16,12 +16,13 @@ from backfill_core.pacing.throttle import TokenBucket
 from backfill_core.phases.prefetch import RATE_MIN, ChargePolicy
 from backfill_core.phases.split_tracker import Splits
 from backfill_core.positions.done_files import SPANS_MAX, Done, bounded
+from backfill_core.positions.file_order import FileOrder, Watermark
 from backfill_core.positions.intervals import IntervalSet
 from backfill_core.positions.reading_order import ReadingOrder
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
 from backfill_core.protocol.events import LimitSet
-from backfill_core.protocol.strategy import FileOrder, Permits, Watermark
+from backfill_core.protocol.strategy import Permits
 from backfill_core.protocol.work import ReadSplit, SplitStaged, StagedFile
 
 FIRST_SPLIT_ROWS = 300_000

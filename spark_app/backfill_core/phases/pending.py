@@ -72,8 +72,8 @@ class Pending:
 
     def poll(self, head: Head) -> None:
         """Learn of the newest version."""
-        self._newest = max(self._newest, head.version)
-        self._times = self._times.forget_before(self._taken).learn(head.version, head.timestamp_ms)
+        self._newest = max(self._newest, head.position)
+        self._times = self._times.forget_before(self._taken).learn(head.position, head.timestamp_ms)
 
     def begin(self) -> None:
         """The catch-up begins with what is pending now; later calls change nothing."""

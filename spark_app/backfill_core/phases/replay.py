@@ -159,7 +159,7 @@ class Replay:
     @property
     def lag_versions(self) -> int:
         """Versions that are known and not consumed."""
-        return 0 if self.head is None else max(0, self.head.version - self.consumed)
+        return 0 if self.head is None else max(0, self.head.position - self.consumed)
 
     def consumed_ms(self) -> int | None:
         """Commit time of what is consumed, as far as a poll showed it."""
@@ -175,7 +175,7 @@ class Replay:
         """How fast the source makes new versions."""
         first, head = self._first_head, self.head
         seconds = 0.0 if first is None or head is None else (head.timestamp_ms - first.timestamp_ms) / 1000
-        return (head.version - first.version) / seconds if first and head and seconds > 0 else 0.0
+        return (head.position - first.position) / seconds if first and head and seconds > 0 else 0.0
 
     # -------------------------------------------------------------- events
     def poll(self, event: SourcePolled) -> None:
@@ -188,12 +188,12 @@ class Replay:
             self.pending.begin()
         self._times = {version: ms for version, ms in self._times.items() if version >= self.consumed}
         if len(self._times) < TIMES_MAX:
-            self._times[head.version] = head.timestamp_ms
+            self._times[head.position] = head.timestamp_ms
 
     def skip_to_head(self) -> None:
         """Begin after the newest version that was seen: the target holds no row that an older one could have changed."""
         if self.head is not None and self.batch is None:
-            self.resume(max(self.consumed, self.head.version))
+            self.resume(max(self.consumed, self.head.position))
             self.pending.poll(self.head)
 
     def forget_polls(self) -> None:
@@ -245,13 +245,13 @@ class Replay:
         head = self.head
         if head is None or self._owes_finish or (self.caught_up and not self._follow):
             return None
-        if head.version <= self.consumed:
+        if head.position <= self.consumed:
             if self._fresh and not self.caught_up:
                 self._catch_up()
             return None
-        upto = min(head.version, self.consumed + self._sizer.versions)
-        whole = upto == head.version and self._fresh
-        return Batch(self.consumed, upto, txn, whole=whole, left=head.version - upto)
+        upto = min(head.position, self.consumed + self._sizer.versions)
+        whole = upto == head.position and self._fresh
+        return Batch(self.consumed, upto, txn, whole=whole, left=head.position - upto)
 
     def _catch_up(self) -> None:
         self.caught_up = True
@@ -290,13 +290,13 @@ class Replay:
         batch, self._committing = self._committing, None
         if batch is None or self.head is None:
             return
-        newest = batch.upto + batch.left if self.caught_up or self.in_rounds else self.head.version
+        newest = batch.upto + batch.left if self.caught_up or self.in_rounds else self.head.position
         self.trend = self.trend.observe(self.pending.between(batch.upto, newest))
         self.pending.seal()
         if self._owes_finish:
             self._owes_finish = False
             self._catch_up()
-        self._steps = (*self._steps[-STEPS_WATCHED:], _Step(now.mono_s, batch.upto, self.head.version))
+        self._steps = (*self._steps[-STEPS_WATCHED:], _Step(now.mono_s, batch.upto, self.head.position))
 
     def divergence(self) -> tuple[JobWarning, ...]:
         """Name both rates when the lag does not fall."""

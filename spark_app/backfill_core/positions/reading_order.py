@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
 
+from backfill_core.positions.file_order import FileOrder, Watermark
 from backfill_core.positions.file_ranges import file_ranges
 from backfill_core.positions.intervals import IntervalSet
-from backfill_core.protocol.strategy import FileOrder, Watermark
 from backfill_core.protocol.work import FileRange
 
 GAPS_MAX = 64

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from backfill_core.errors import BackfillError
-from backfill_core.protocol.work import StagedFile, Work
+from backfill_core.protocol.work import Position, StagedFile, Work
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +52,8 @@ class Acknowledge:
 class PollSource:
     """Look at the upstream; answer with SourcePolled."""
 
-    kept_after: int | None = None
-    """Also look whether the version after this one is still there; gone is PollFailed with ChangeFeedExpired."""
+    kept_after: Position | None = None
+    """Also look whether what comes after this position is still there; gone is PollFailed with the source's own reason."""
 
 
 @dataclass(frozen=True, slots=True)

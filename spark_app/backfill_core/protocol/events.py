@@ -7,20 +7,24 @@ from dataclasses import dataclass
 from backfill_core.errors import BackfillError, ForeignCommit
 from backfill_core.protocol.commands import Command
 from backfill_core.protocol.epochs import Epoch
-from backfill_core.protocol.work import Result
+from backfill_core.protocol.work import Position, Result
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The newest version of the upstream, as last seen."""
+    """The newest position of the source, as last seen."""
 
-    version: int
+    position: Position
+    """A version, or an offset per partition."""
+
     timestamp_ms: int
-    table_id: str = ""
-    """Identity of the table; another one at the same place is another upstream."""
+    """When it was made; where the source does not say, when it was seen."""
+
+    source_id: str = ""
+    """Identity of the source; another one at the same place has other rows at the same positions."""
 
     kept_s: int | None = None
-    """How long it keeps what is not of the newest version, seconds; None: not known."""
+    """How long the source keeps what is not the newest, seconds; None: not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,9 @@ class VnodeMismatch:
 class Receipt:
     """The proof: per-vnode counts and hash sums of both sides, and where they differ."""
 
-    source_version: int
+    source_version: int | None
+    """None: the source has no versions."""
+
     target_version: int
     epoch: int
     rows: int
@@ -39,6 +41,9 @@ class Receipt:
 
     rows_total: int | None = None
     """Rows of the source in all, with those that are filtered out; None: not known."""
+
+    source_position: str = ""
+    """What of the source was compared, in the source's words."""
 
     @property
     def equal(self) -> bool:

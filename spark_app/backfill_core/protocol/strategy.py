@@ -15,7 +15,9 @@ from backfill_api.spec.spec import BackfillSpec
 from backfill_api.status.progress import WarningCode
 from backfill_core.errors import BackfillError
 from backfill_core.pacing.eta import Eta
+from backfill_core.positions.file_order import FileOrder, Watermark
 from backfill_core.positions.key_order import KeyPosition
+from backfill_core.positions.offsets import Subscribed
 from backfill_core.positions.vnode_positions import KeySpace
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
@@ -87,37 +89,6 @@ class KeyLine:
 
 
 @dataclass(frozen=True, slots=True)
-class FileOrder:
-    """In which order the files of a pinned version are read: by what the log says of a column's values in them."""
-
-    column: str
-    direction: str
-    """Ascending or Descending."""
-
-    files: tuple[int, ...]
-    """Indexes in path order, each of them once; files of which the log says nothing come last, in path order."""
-
-    marks: tuple[str | None, ...]
-    """Of each of `files`: no row of it, or of a file behind it, has a value that comes before this one; None: not known."""
-
-    overlap_percent: int = 0
-    """Of all pairs of files, those whose values overlap: 0 where the files separate the values perfectly."""
-
-    files_unknown: int = 0
-    """Files of which the log says nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class Watermark:
-    """Every row of the pinned version whose value comes before this one, in the order of reading, is in the target."""
-
-    column: str
-    direction: str
-    value: str
-    """In the column's own form."""
-
-
-@dataclass(frozen=True, slots=True)
 class Pinned:
     """The pinned version of a source as a strategy needs it."""
 
@@ -141,7 +112,9 @@ class Pinned:
 class Opened:
     """What was found when the job was opened."""
 
-    pinned: Pinned
+    found: Pinned | Subscribed
+    """By what the strategy asked for."""
+
     last_txn: int | None = None
     """Newest transaction version of the job in the target: an announced MERGE with this number happened."""
 
@@ -153,6 +126,18 @@ class Opened:
 
     line: KeyLine | None = None
     """The rows in the order of the strategy's key; of a source that was opened with `ReadNewest`."""
+
+    @property
+    def pinned(self) -> Pinned:
+        """The version; of a strategy that asked for one."""
+        assert isinstance(self.found, Pinned)
+        return self.found
+
+    @property
+    def subscribed(self) -> Subscribed:
+        """The offsets; of a strategy that asked for them."""
+        assert isinstance(self.found, Subscribed)
+        return self.found
 
 
 # ------------------------------------------------------------------ running
@@ -281,11 +266,13 @@ class StrategyView:
     rows_done: int
     splits_done: int
     splits_left: int
-    consumed: int | None
+    consumed: Position | None
     """None while history is incomplete."""
 
     head: Head | None
     lag_versions: int
+    """0 of a source that has none."""
+
     lag_ms: int
     rows_per_s: float
     eta_s: float | None
@@ -305,6 +292,9 @@ class StrategyView:
 
     watermark: Watermark | None = None
     """None: no order was asked for, nothing can be told yet, or all of it is there."""
+
+    lag_records: int | None = None
+    """Offsets that are known and not in the target; None: the source has versions."""
 
     warnings: tuple[JobWarning, ...] = ()
     """What will end the job unless the user acts."""

@@ -45,6 +45,7 @@ _GAUGES: tuple[tuple[str, str, Callable[[Progress], float | None]], ...] = (
     ),
     ("backfill_eta_seconds", "Estimated time left of the whole job.", lambda it: it.eta_seconds),
     ("backfill_lag_versions", "Versions that the target is behind.", lambda it: it.lag_versions),
+    ("backfill_lag_records", "Offsets that the target is behind.", lambda it: it.lag_records),
     ("backfill_lag_seconds", "Seconds that the target is behind.", lambda it: it.lag_seconds),
     ("backfill_throttled", "1 while a limit is in force.", lambda it: it.throttle_rows_per_second is not None),
     ("backfill_throttle_rows_per_second", "Limit in force.", lambda it: it.throttle_rows_per_second),

@@ -45,6 +45,7 @@ def receipt_words(receipt: Receipt) -> words.Receipt:
     """Return the core's receipt in the words of the contract."""
     return words.Receipt(
         source_version=receipt.source_version,
+        source_position=receipt.source_position,
         target_version=receipt.target_version,
         epoch=receipt.epoch,
         rows=receipt.rows,

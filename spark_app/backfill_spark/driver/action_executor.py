@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from backfill_core.errors import BackfillError, ForeignCommit, InvalidSpecError
 from backfill_core.protocol.actions import Seal
 from backfill_core.protocol.events import Event, Head, WorkCancelled, WorkFailed, WorkFinished
-from backfill_core.protocol.work import Result, Work, WorkKind
+from backfill_core.protocol.work import Position, Result, Work, WorkKind
 from backfill_spark.jvm.gateway import java_context
 from backfill_spark.jvm.java_process import java_died
 from backfill_spark.jvm.thread_priority import CopyPriority
@@ -180,11 +180,11 @@ class SparkActionExecutor:
             for commit in committer.commits_of_others(one, two - 1, shared=shared)
         )
 
-    def head(self, kept_after: int | None) -> Head:
-        """Look at the source's newest version, and whether the one after `kept_after` is still there."""
+    def head(self, kept_after: Position | None) -> Head:
+        """Look at the source's newest position, and whether what comes after `kept_after` is still there."""
         head = self._job.source.head()
-        if kept_after is not None and kept_after < head.version:
-            self._job.source.check_kept(kept_after + 1)
+        if kept_after is not None:
+            self._job.source.check_kept(kept_after, head)
         return head
 
     def explain(self, error: Exception) -> BackfillError:

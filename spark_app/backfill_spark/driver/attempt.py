@@ -157,8 +157,8 @@ def _check_keys(job: OpenedJob, settings: DriverSettings) -> bool:
         return False
     unique = settings.check_unique
     if unique is None:
-        unique = job.pinned.live_rows <= CHECK_UNIQUE_ROWS_MAX
-    job.source.check_no_null_key(spec.transform.where)
+        unique = job.opened.rows <= CHECK_UNIQUE_ROWS_MAX
+    job.opened.check_no_null_key(spec.transform.where)
     if unique:
         job.check_one_row_a_key()
     return unique
@@ -190,7 +190,8 @@ class _Attempt:
         meter = LoopMeter(self._job_id, self._metrics)
         self._loop = Loop(job, self._executor, acknowledge=self._acknowledge, observe=self._on_view, watch=meter)
         self._view: JobView = job.view(moment)
-        self._progress: Progress = progress_of(self._view, moment)
+        self._say = opened.words
+        self._progress: Progress = progress_of(self._view, moment, self._say)
 
     def run(self) -> RunOutcome:
         """Run the loop with a control server beside it."""
@@ -229,7 +230,7 @@ class _Attempt:
 
     def _on_view(self, view: JobView) -> None:
         self._view = view
-        self._progress = progress_of(view, now())
+        self._progress = progress_of(view, now(), self._say)
         self._orphans.look(view)
         self._caller.observe(self._progress)
 

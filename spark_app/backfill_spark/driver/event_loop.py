@@ -27,7 +27,7 @@ from backfill_core.protocol.events import (
     SourcePolled,
     Tick,
 )
-from backfill_core.protocol.work import Work
+from backfill_core.protocol.work import Position, Work
 from backfill_spark.crash_points import crash_point
 
 OBSERVE_EVERY_S = 0.25
@@ -48,8 +48,8 @@ class ActionExecutor(Protocol):
     def after_seal(self) -> tuple[ForeignCommit, ...]:
         """Do the work after a commit that no barrier waits for (checkpoints); return what others committed before it."""
 
-    def head(self, kept_after: int | None) -> Head:
-        """Look at the source's newest version, and whether the one after `kept_after` is still there."""
+    def head(self, kept_after: Position | None) -> Head:
+        """Look at the source's newest position, and whether what comes after `kept_after` is still there."""
 
     def explain(self, error: Exception) -> BackfillError:
         """Say in our words what went wrong."""
@@ -130,8 +130,8 @@ class Loop:
                 case Acknowledge():
                     crash_point("before_ack")
                     self._acknowledge(action)
-                case PollSource(kept_after=version):
-                    self._side.submit(self._look, version)
+                case PollSource(kept_after=position):
+                    self._side.submit(self._look, position)
                 case Finish():
                     crash_point("before_finish")
                     return action
@@ -158,7 +158,7 @@ class Loop:
         except Exception as error:  # noqa: BLE001 - a missed checkpoint costs readers time, never the job
             self._executor.explain(error)
 
-    def _look(self, kept_after: int | None) -> None:
+    def _look(self, kept_after: Position | None) -> None:
         # An answer must come, good or bad: the core waits for it before it looks again.
         try:
             self.put(SourcePolled(self._executor.head(kept_after)))

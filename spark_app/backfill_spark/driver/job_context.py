@@ -12,6 +12,7 @@ from backfill_api.spec.spec import Backfill
 from backfill_core import strategies
 from backfill_core.errors import (
     BackfillError,
+    InvalidSpecError,
     StateMismatchError,
     StateMovedError,
 )
@@ -20,22 +21,20 @@ from backfill_core.job.state import JobState, check_same_spec
 from backfill_core.plugins import choose
 from backfill_core.protocol.epochs import txn_version
 from backfill_core.protocol.strategy import (
-    FileOrder,
     Opened,
-    Pinned,
     StartOver,
     StoredProgress,
     Strategy,
     StrategyPlugin,
 )
-from backfill_core.protocol.work import FileRange
+from backfill_core.protocol.work import Covered, Position
 from backfill_spark import sinks, sources
 from backfill_spark.jvm.failures import unexplained
 from backfill_spark.jvm.java_process import death, java_died
 from backfill_spark.jvm.session_scope import session_scope
-from backfill_spark.ports.abilities import ability
+from backfill_spark.opening.source import OpenSource, PinnedSource, in_order, open_source
+from backfill_spark.ports.abilities import ability, check_promises
 from backfill_spark.ports.committer import Committer, StoredState
-from backfill_spark.ports.opening import file_order, pin
 from backfill_spark.ports.sink import Sink, SupportsStartOver
 from backfill_spark.ports.source import PinnedTable, Source
 from backfill_spark.rows.comparison import Comparison
@@ -43,6 +42,7 @@ from backfill_spark.rows.transform import Transform
 from backfill_spark.rows.verification import check_one_row_a_key
 from backfill_spark.rows.write_modes import WriteMode, write_mode
 from backfill_spark.settings import DriverSettings
+from backfill_spark.sources import version_of
 from backfill_spark.stop_signal import StoppedEarly, StopSignal
 
 if TYPE_CHECKING:
@@ -133,6 +133,10 @@ class JobContext:
                 context = _look(session, backfill, plugins)
             yield context
 
+    def words(self, position: Position | None) -> str:
+        """Return a position of the source in its own words; empty for none."""
+        return "" if position is None else self.plugins.source.words(position)
+
     @property
     def progress(self) -> StoredProgress | None:
         """What the strategy stored, read by its own codec; None before the first commit."""
@@ -156,19 +160,17 @@ class JobContext:
             start_over = request if isinstance(request, StartOver) else None
             if start_over is not None:
                 request = self.plugins.strategy.open_request(None)
-            pinned = pin(source, request, spec.source.params.start_version)
-            _check_transform(source, transform, self.backfill)
+            opened = open_source(source, request, asked=spec.source.params.start_version)
+            _check_transform(opened, transform, self.backfill)
             if self.state is None or start_over is not None:
-                transform.check_sample(source.read(_some_file(pinned)))
-            schema = transform.output_schema(self.spark, pinned.schema)
-            order = file_order(source, spec.strategy)
+                transform.check_sample(opened.some())
+            opened = in_order(opened, spec.strategy)
+            schema = transform.output_schema(self.spark, opened.schema)
         with self.explained("the look at the target", self.sink):
             self.sink.check(schema, source_path=source.path, has_state=self.state is not None)
             if self.stored.table_version >= 0:
                 self.committer.check()
-        return OpenedJob(
-            **vars(self), source=source, transform=transform, pinned=pinned, order=order, start_over=start_over
-        )
+        return OpenedJob(**vars(self), source=source, transform=transform, opened=opened, start_over=start_over)
 
     @contextmanager
     def explained(self, doing: str, *sides: _Side) -> Iterator[None]:
@@ -179,13 +181,11 @@ class JobContext:
 
 @dataclass(frozen=True)
 class OpenedJob(JobContext):
-    """A job whose source, transform and pinned version are open and checked too."""
+    """A job whose source and transform are open and checked too."""
 
     source: Source
     transform: Transform
-    pinned: PinnedTable
-    order: FileOrder | None
-    """In which its files are read; None: in path order."""
+    opened: OpenSource
     start_over: StartOver | None = None
     """The stored state is not continued."""
 
@@ -220,6 +220,17 @@ class OpenedJob(JobContext):
         return self.backfill.spec.key
 
     @property
+    def pinned(self) -> PinnedTable:
+        """The pinned version.
+
+        Raises:
+            InvalidSpecError: the strategy asked for offsets; a runner of work of versions does not fit it.
+        """
+        if not isinstance(self.opened, PinnedSource):
+            raise InvalidSpecError("the strategy pins no version of the source.", hint="Use another strategy.")
+        return self.opened.table
+
+    @property
     def row_offsets(self) -> tuple[int, ...]:
         """Row index at which each file of the pinned version begins; the number of all rows comes last."""
         return tuple(accumulate(self.pinned.rows, initial=0))
@@ -227,7 +238,7 @@ class OpenedJob(JobContext):
     def make_target(self) -> None:
         """Make the target when it is missing."""
         with self.explained("making the target ready", self.sink):
-            self.sink.prepare(self.transform.output_schema(self.spark, self.pinned.schema))
+            self.sink.prepare(self.transform.output_schema(self.spark, self.opened.schema))
 
     def emptied(self) -> OpenedJob:
         """Take the rows of the unfinished job out of the target, where they must go; return the job with what is there then.
@@ -249,55 +260,44 @@ class OpenedJob(JobContext):
 
     def strategy(self, *, proves_key: bool = False, key_proven: bool = False) -> Strategy:
         """Return the job's strategy, as far as the target says it is; see `Opened`."""
-        table = self.pinned
-        pinned = Pinned(
-            version=table.version,
-            timestamp_ms=table.timestamp_ms,
-            table_id=table.table_id,
-            fingerprint=table.fingerprint,
-            rows=tuple(table.rows),
-            rows_live=table.live_rows,
-            order=self.order,
-        )
-        opened = Opened(pinned, self.stored.txn_version, proves_key=proves_key, key_proven=key_proven)
+        last_txn = self.stored.txn_version
+        opened = Opened(self.opened.found, last_txn, proves_key=proves_key, key_proven=key_proven)
         return self.plugins.strategy.resume(self.backfill.spec, self.resumes, opened)
 
-    def comparison(
-        self, *, source_version: int, target_version: int, done: tuple[tuple[int, int], ...] | None
-    ) -> Comparison:
-        """Return the two sides of a receipt; `done` as `Comparison` has it."""
+    def comparison(self, position: Position, *, target_version: int, covered: Covered) -> Comparison:
+        """Return the two sides of a receipt: the source at a position, as far as it is covered, and the target."""
+        prefix = self.row_offsets if isinstance(self.opened, PinnedSource) else ()
         return Comparison(
-            source=self.source,
+            source=self.opened.compared(position, covered, prefix),
             sink=self.sink,
             transform=self.transform,
             key=self.key,
             vnodes=self.backfill.spec.strategy.params.vnodes,
-            prefix=self.row_offsets,
             mode=self.mode,
-            source_version=source_version,
+            source_version=version_of(position),
+            source_position=self.words(position),
             target_version=target_version,
-            done=done,
+            complete=covered is None,
         )
 
     def check_one_row_a_key(self) -> None:
-        """Prove the key unique in the pinned version, as the target will hold it.
+        """Prove the key unique in the history of the source, as the target will hold it.
 
         A key that the transform drops (no Upsert's) is looked for in the source.
 
         Raises:
             DuplicateKeyError: two rows share a key.
         """
-        key = self.key
-        source = self.source.read(tuple(FileRange(index, 0, rows, rows) for index, rows in enumerate(self.pinned.rows)))
+        key, source = self.key, self.opened.all()
         view = self.transform.apply(source)
-        rows = view if set(key) <= set(view.columns) else source
-        check_one_row_a_key(rows, key, what=f"version {self.pinned.version} of the source")
+        check_one_row_a_key(view if set(key) <= set(view.columns) else source, key, what=self.opened.words)
 
 
 def _look(spark: SparkSession, backfill: Backfill, plugins: Plugins) -> JobContext:
     """Look at the target and the state in it."""
     with _explained(spark, "the look at the target"):
         sink = plugins.sink.open(spark, backfill)
+        check_promises(sink, backfill.spec.target.variant.abilities, field="spec.target.type")
         domain = f"{PREFIX}{sink.job_hash}"
         committer = sink.committer(app_id=f"backfill-{sink.job_hash}", domain=domain)
         stored = committer.read_state()
@@ -320,24 +320,24 @@ def _check_spec(spark: SparkSession, backfill: Backfill, plugins: Plugins, state
     except StateMismatchError:
         # The change may be a typing error that could never run: that is reported first.
         source, transform = _source(spark, backfill, plugins)
-        source.pin(None)
-        _check_transform(source, transform, backfill)
+        opened = open_source(source, plugins.strategy.open_request(None), asked=None)
+        _check_transform(opened, transform, backfill)
         raise
 
 
 def _source(spark: SparkSession, backfill: Backfill, plugins: Plugins) -> tuple[Source, Transform]:
     spec = backfill.spec
-    return plugins.source.open(spark, spec.source), Transform(
-        tuple(spec.transform.select) or None, spec.transform.where
-    )
+    source = plugins.source.open(spark, spec.source)
+    check_promises(source, spec.source.variant.abilities, field="spec.source.type")
+    return source, Transform(tuple(spec.transform.select) or None, spec.transform.where)
 
 
 def _mode(backfill: Backfill) -> WriteMode:
     return write_mode(backfill.spec.target.params.write_mode)
 
 
-def _check_transform(source: Source, transform: Transform, backfill: Backfill) -> None:
-    transform.check(source.read(()), reserved=_mode(backfill).columns)
+def _check_transform(opened: OpenSource, transform: Transform, backfill: Backfill) -> None:
+    transform.check(opened.nothing(), reserved=_mode(backfill).columns)
 
 
 @contextmanager
@@ -358,8 +358,3 @@ def explain(error: Exception, spark: SparkSession, doing: str, *sides: _Side) ->
         return death(error)
     known = (side.explain_failure(error) for side in sides)
     return next((one for one in known if one is not None), None) or unexplained(error, doing=doing)
-
-
-def _some_file(pinned: PinnedTable) -> tuple[FileRange, ...]:
-    """Return the first file with rows, whole; nothing of an empty table."""
-    return next(((FileRange(index, 0, rows, rows),) for index, rows in enumerate(pinned.rows) if rows), ())

@@ -47,11 +47,7 @@ def verify_offline(
                 hint="Run it to its end.",
             )
         status = job.strategy().status
-        compared = job.comparison(
-            source_version=status.position,
-            target_version=context.stored.table_version,
-            done=status.covered,
-        )
+        compared = job.comparison(status.position, target_version=context.stored.table_version, covered=status.covered)
         with job.jobs_explained():
             receipt = compared.receipt(epoch=state.epoch)
             examples = compared.examples(receipt) if explain and not receipt.equal else []

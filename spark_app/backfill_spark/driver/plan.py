@@ -28,9 +28,10 @@ from backfill_core.job.steps import (
     slower,
 )
 from backfill_core.pacing.retention import SHORT
-from backfill_core.protocol.strategy import FileOrder
-from backfill_core.protocol.work import FileRange
+from backfill_core.positions.file_order import FileOrder
 from backfill_spark.driver.job_context import CHECK_UNIQUE_ROWS_MAX, JobContext, OpenedJob
+from backfill_spark.opening.source import PinnedSource
+from backfill_spark.ports.source import PinnedTable
 from backfill_spark.settings import DriverSettings
 from backfill_spark.stop_signal import StopSignal
 
@@ -85,36 +86,38 @@ def _plan(
 ) -> Plan:
     # A run opens the same things, so it needs the same time.
     start_s = time.monotonic() - began_s + FENCE_SECONDS
-    pinned, spec = opened.pinned, backfill.spec
+    source, spec = opened.opened, backfill.spec
+    table, order = (source.table, source.order) if isinstance(source, PinnedSource) else (None, None)
     rate = _calibrate(opened, settings.cores)
     limit = spec.throttle.rows_per_second
     steps = _steps(opened, backfill, settings, start_s, rate)
     seconds = sum(one.seconds for one in steps)
-    opened.source.check_no_null_key(spec.transform.where)
+    source.check_no_null_key(spec.transform.where)
     unique = _is_unique(opened) if check_unique and spec.source.params.key else None
     retention = opened.source.kept_seconds()
     per_split = spec.strategy.params.rows_per_split(rate)
     return Plan(
-        rows=pinned.live_rows,
-        bytes=sum(pinned.bytes),
-        files=len(pinned.rows),
-        splits=-(-pinned.live_rows // per_split),
-        version=pinned.version,
+        rows=source.rows,
+        bytes=0 if table is None else sum(table.bytes),
+        files=0 if table is None else len(table.rows),
+        splits=-(-source.rows // per_split),
+        version=None if table is None else table.version,
         estimated_seconds=whole(seconds),
         estimated_seconds_low=whole(seconds * (1 - SPREAD)),
         estimated_seconds_high=whole(seconds * (1 + SPREAD) + 1),
         key_columns=spec.source.params.key,
         key_unique=unique,
         key_nulls=0 if spec.source.params.key else None,
-        change_feed=pinned.change_feed,
+        change_feed=None if table is None else table.change_feed,
         retention_seconds=retention,
         target_exists=opened.sink.exists(),
         resumes_attempt=None if opened.state is None or opened.start_over is not None else opened.state.attempt,
         steps=steps,
-        order=_planned_order(opened.order),
+        order=_planned_order(order),
         warnings=(
-            *_order_warnings(opened.order),
-            *_warnings(opened, limit, seconds, retention, unique=unique),
+            *_order_warnings(order),
+            *_warnings(limit, seconds, retention, unique=unique),
+            *([] if table is None else _table_warnings(table)),
             *_key_unproven(opened, settings, unique=unique),
             *_starts_over(opened),
         ),
@@ -125,13 +128,13 @@ def _steps(
     opened: OpenedJob, backfill: Backfill, settings: DriverSettings, start_s: float, rate: float
 ) -> tuple[PlannedStep, ...]:
     """Return the steps of a whole job from its start, each with the time it takes at the rate of the sample."""
-    spec, rows, per_s = backfill.spec, opened.pinned.live_rows, rate or ROWS_PER_S
+    spec, rows, per_s = backfill.spec, opened.opened.rows, rate or ROWS_PER_S
     # The sample measures rows on this machine; the start measures the rest.
     fixed_s = SCAN_S * (slower(start_s) - 1)
     times = {START: start_s, COPY: copy_s(rows, per_s, spec.throttle.rows_per_second)}
     if opened.mode.merges and settings.check_unique is not False:
         times[KEY_PROOF] = scan_s(KEY_PROOF, rows, per_s) + fixed_s
-    times[CATCH_UP] = catch_up_s(opened.source.head().version - opened.pinned.version, None)
+    times[CATCH_UP] = catch_up_s(opened.opened.newer(opened.source.head()), None)
     if spec.verify == "Final" and spec.after == "Exit":
         times[RECEIPT] = scan_s(RECEIPT, rows, per_s) + fixed_s
     return tuple(PlannedStep(name=name, seconds=round(seconds)) for name, seconds in times.items())
@@ -139,17 +142,10 @@ def _steps(
 
 def _calibrate(opened: OpenedJob, cores: int) -> float:
     """Return rows a second that this machine reads, transforms and writes; 0 for an empty source."""
-    rows = 0
-    sample: list[FileRange] = []
-    for index, count in enumerate(opened.pinned.rows):
-        if sample and rows + count > SAMPLE_ROWS_MAX:
-            break
-        if count:
-            sample.append(FileRange(index, 0, min(count, SAMPLE_ROWS_MAX), count))
-            rows += min(count, SAMPLE_ROWS_MAX)
-    if not rows:
+    sample = opened.opened.sample(SAMPLE_ROWS_MAX)
+    if not sample.count:
         return 0.0
-    frame = opened.transform.apply(opened.source.read(sample))
+    frame = opened.transform.apply(sample.rows)
     with tempfile.TemporaryDirectory(prefix="backfill-plan-") as folder:
         seconds = 0.0
         for attempt in range(2):
@@ -157,8 +153,8 @@ def _calibrate(opened: OpenedJob, cores: int) -> float:
             frame.write.parquet(f"{folder}/{attempt}")
             seconds = time.monotonic() - began_s
     # A sample of one file keeps one core busy, a job all of them.
-    busy = min(cores, len(sample))
-    return rows / seconds * cores / busy
+    busy = min(cores, sample.parts)
+    return sample.count / seconds * cores / busy
 
 
 def _key_unproven(opened: OpenedJob, settings: DriverSettings, *, unique: bool | None) -> tuple[PlanWarning, ...]:
@@ -170,7 +166,7 @@ def _key_unproven(opened: OpenedJob, settings: DriverSettings, *, unique: bool |
             "the key is not checked for uniqueness: duplicate keys stay duplicated.",
             "Unset BACKFILL_CHECK_UNIQUE.",
         )
-    elif opened.pinned.live_rows > CHECK_UNIQUE_ROWS_MAX:
+    elif opened.opened.rows > CHECK_UNIQUE_ROWS_MAX:
         words = f"the key of more than {CHECK_UNIQUE_ROWS_MAX:,} rows is proven unique after all of them were copied."
         hint = "Prove it before with `backfill plan --check-unique`."
     else:
@@ -225,38 +221,36 @@ def _is_unique(opened: OpenedJob) -> bool:
     return True
 
 
-def _warnings(
-    opened: OpenedJob, limit: int | None, seconds: float, retention: int, *, unique: bool | None
-) -> list[PlanWarning]:
-    pinned = opened.pinned
-    files, size_bytes = len(pinned.rows), sum(pinned.bytes)
+def _warnings(limit: int | None, seconds: float, retention: int | None, *, unique: bool | None) -> list[PlanWarning]:
+    """Return the doubts about any source."""
     found: list[PlanWarning] = []
-
-    def warn(reason: str, message: str, hint: str) -> None:
-        found.append(PlanWarning(reason=reason, message=message, hint=hint))
-
-    if not pinned.change_feed:
-        warn(
-            "NoChangeFeed",
-            "the source has no change feed: an update or delete will end the job.",
-            "Set delta.enableChangeDataFeed = true on the source before the start.",
-        )
-    if retention < SHORT * seconds:
-        warn(
-            "RetentionShort",
-            f"the source keeps what the job needs for {retention} s, it may take {seconds:.0f} s.",
-            "Raise delta.deletedFileRetentionDuration and delta.logRetentionDuration.",
-        )
+    if retention is not None and retention < SHORT * seconds:
+        words = f"the source keeps what the job needs for {retention} s, it may take {seconds:.0f} s."
+        hint = "Raise delta.deletedFileRetentionDuration and delta.logRetentionDuration."
+        found.append(PlanWarning(reason="RetentionShort", message=words, hint=hint))
     if unique is False:
-        warn("KeyNotUnique", "the key is not unique: the job will refuse to start.", "Choose another key.")
+        words = "the key is not unique: the job will refuse to start."
+        found.append(PlanWarning(reason="KeyNotUnique", message=words, hint="Choose another key."))
     if limit == 0:
-        warn("HistoryHeld", "throttle.rowsPerSecond is 0: the snapshot will not be read.", "Raise it.")
+        words = "throttle.rowsPerSecond is 0: the snapshot will not be read."
+        found.append(PlanWarning(reason="HistoryHeld", message=words, hint="Raise it."))
+    return found
+
+
+def _table_warnings(table: PinnedTable) -> list[PlanWarning]:
+    """Return the doubts about a table."""
+    files, size_bytes = len(table.rows), sum(table.bytes)
+    found: list[PlanWarning] = []
+    if not table.change_feed:
+        words = "the source has no change feed: an update or delete will end the job."
+        hint = "Set delta.enableChangeDataFeed = true on the source before the start."
+        found.append(PlanWarning(reason="NoChangeFeed", message=words, hint=hint))
     if files > 100 and size_bytes / files < TINY_FILE_BYTES:
         words = f"{files} files of {size_bytes / files / 1e3:.0f} kB each read slowly."
-        warn("TinyFiles", words, "OPTIMIZE the source first.")
-    if pinned.bytes and max(pinned.bytes) > HUGE_FILE_BYTES:
+        found.append(PlanWarning(reason="TinyFiles", message=words, hint="OPTIMIZE the source first."))
+    if table.bytes and max(table.bytes) > HUGE_FILE_BYTES:
         words = (
-            f"a file of {max(pinned.bytes) / 1e9:.1f} GB is one split, and is read again for each slice under a limit."
+            f"a file of {max(table.bytes) / 1e9:.1f} GB is one split, and is read again for each slice under a limit."
         )
-        warn("HugeFile", words, "Rewrite the source in files of about 1 GB.")
+        found.append(PlanWarning(reason="HugeFile", message=words, hint="Rewrite the source in files of about 1 GB."))
     return found

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from backfill_api.spec.bounds import MESSAGE_MAX, count
 from backfill_api.status import progress as api
 from backfill_api.status.progress import Progress, StepProgress
 from backfill_core.job.steps import Step
 from backfill_core.job.view import JobView
+from backfill_core.positions.file_order import Watermark
 from backfill_core.protocol.clock import Now
-from backfill_core.protocol.strategy import Watermark
+from backfill_core.protocol.work import Position
 from backfill_spark.control.wire import moment_words
+from backfill_spark.sources import version_of
 
 
-def progress_of(view: JobView, moment: Now) -> Progress:
-    """Return what people and the operator see; rounds down, so that 100 percent means all."""
+def progress_of(view: JobView, moment: Now, say: Callable[[Position | None], str] = lambda _: "") -> Progress:
+    """Return what people and the operator see; rounds down, so that 100 percent means all.
+
+    Args:
+        view: One look at the job.
+        moment: Of the look.
+        say: Returns a position in the source's words.
+    """
     strategy, controls = view.strategy, view.controls
-    grid = strategy.grid
+    grid, head = strategy.grid, None if strategy.head is None else strategy.head.position
     course = view.course
     eta = course.eta
     seals = sorted(view.seal_seconds)
@@ -35,9 +45,12 @@ def progress_of(view: JobView, moment: Now) -> Progress:
         splits_total=strategy.splits_done + strategy.splits_left,
         splits_done=strategy.splits_done,
         rows_per_second=count(strategy.rows_per_s),
-        consumed_version=strategy.consumed,
-        head_version=None if strategy.head is None else strategy.head.version,
+        consumed_version=version_of(strategy.consumed),
+        head_version=version_of(head),
+        consumed_position=say(strategy.consumed)[:MESSAGE_MAX],
+        head_position=say(head)[:MESSAGE_MAX],
         lag_versions=strategy.lag_versions,
+        lag_records=strategy.lag_records,
         lag_seconds=count(strategy.lag_ms // 1000),
         eta_seconds=None if eta is None else count(eta.seconds),
         eta_seconds_low=None if eta is None else count(eta.low),

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from backfill_core.errors import BackfillError
+from backfill_core.positions.file_order import FileOrder
 from backfill_core.positions.key_order import KeyOrder, KeyPosition
+from backfill_core.positions.offsets import OffsetRange, Subscribed
 from backfill_core.positions.vnode_positions import KeySpace
 from backfill_core.protocol.events import Head
-from backfill_core.protocol.strategy import FileOrder, KeyLine
-from backfill_core.protocol.work import FileRange
+from backfill_core.protocol.strategy import KeyLine
+from backfill_core.protocol.work import FileRange, Position
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -43,25 +45,32 @@ class PinnedTable:
 
 
 class Source(Protocol):
-    """Something that keeps changing, with versions. `pin` comes first; the rest may be called from several threads."""
+    """Something that keeps changing: what every source can do. The rest are abilities; a strategy names those that it needs.
+
+    An ability opens the source: `pin` or `subscribe` come first. Everything else may be called from several threads.
+    """
 
     path: str
 
-    @property
-    def version(self) -> int:
-        """Number of the pinned version."""
-
     def head(self) -> Head:
-        """Return the newest version; milliseconds."""
+        """Return the newest position."""
+
+    def check_kept(self, after: Position, head: Head) -> None:
+        """Refuse to go on when something that comes after a position, and up to the newest, is gone."""
+
+    def kept_seconds(self) -> int | None:
+        """Return how long the source keeps what is not the newest; None: it does not say."""
+
+    def explain_failure(self, error: Exception) -> BackfillError | None:
+        """Say in our words why a job on this source failed, or None when it is unknown."""
+
+
+@runtime_checkable
+class SupportsPin(Protocol):
+    """A source of which one version can be read again and again, by file."""
 
     def pin(self, version: int | None) -> PinnedTable:
         """Fix the version that the snapshot is read from; None is the newest."""
-
-    def file_order(self, column: str, direction: str, *, field: str) -> FileOrder:
-        """Return the order of the pinned version's files by the values of a column; `field` of the spec names both."""
-
-    def kept_seconds(self) -> int:
-        """Return how long the source keeps data and history of older versions."""
 
     def check_no_null_key(self, where: str | None = None) -> None:
         """Refuse null keys among the rows of the pinned version that pass a condition."""
@@ -78,9 +87,8 @@ class Source(Protocol):
         Each file is read once, and each part (0, 1, …) has exactly the rows that `read` gives of it alone.
         """
 
-    @property
-    def pinned_rows(self) -> int:
-        """Rows of the pinned version that a reader sees."""
+    def file_order(self, column: str, direction: str, *, field: str) -> FileOrder:
+        """Return the order of the pinned version's files by the values of a column; `field` of the spec names both."""
 
     def rows_at(self, version: int) -> int:
         """Return how many rows a version has; from its metadata, where that says so."""
@@ -88,8 +96,10 @@ class Source(Protocol):
     def at(self, version: int) -> DataFrame:
         """Return all rows as of a version, with the pinned columns; lazy."""
 
-    def check_kept(self, version: int) -> None:
-        """Refuse to go on when a version that is not consumed yet is gone."""
+
+@runtime_checkable
+class SupportsChanges(Protocol):
+    """A source that gives the row changes between two versions."""
 
     def check_versions(self, after: int, upto: int) -> None:
         """Refuse versions that cannot be applied."""
@@ -97,8 +107,20 @@ class Source(Protocol):
     def changes(self, after: int, upto: int) -> DataFrame:
         """Return the row changes of the versions `(after, upto]`; lazy."""
 
-    def explain_failure(self, error: Exception) -> BackfillError | None:
-        """Say in our words why a job on this source failed, or None when it is unknown."""
+
+@runtime_checkable
+class SupportsOffsets(Protocol):
+    """A source whose rows have a partition and an offset. A position is `{partition: offset after the last row}`, as JSON."""
+
+    def subscribe(self, after: Position | None) -> Subscribed:
+        """Look at the offsets; `after`: what is consumed, None: nothing is.
+
+        Raises:
+            BackfillError: what comes after is gone, or the source is another one.
+        """
+
+    def read_offsets(self, ranges: Sequence[OffsetRange]) -> DataFrame:
+        """Return the rows of ranges, each of them once; lazy. Without ranges: no row, and the columns."""
 
 
 @runtime_checkable

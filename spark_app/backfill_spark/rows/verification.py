@@ -38,7 +38,7 @@ def take_receipt(
     *,
     key: tuple[str, ...],
     vnodes: int,
-    source_version: int,
+    source_version: int | None,
     target_version: int,
     epoch: int,
     mode: WriteMode = APPEND,

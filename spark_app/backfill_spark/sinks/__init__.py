@@ -27,6 +27,9 @@ class SinkPlugin:
     open: Callable[[SparkSession, Backfill], Sink]
     """Make the sink of a job; writes nothing."""
 
+    code: Callable[[], type[Sink]]
+    """Load the class that `open` makes: it has what the `VARIANT` promises."""
+
 
 def discover() -> Mapping[str, SinkPlugin]:
     """Return every kind of target there is, by `spec.target.type`."""

@@ -6,7 +6,7 @@ import pytest
 from prometheus_client import generate_latest
 from support.repository import ROOT
 
-from backfill_api.status.progress import Progress
+from backfill_api.status.progress import Progress, Watermark
 from backfill_core.errors import TransientError
 from backfill_core.protocol.actions import Acknowledge, Seal, StartWork
 from backfill_core.protocol.clock import Now
@@ -28,7 +28,8 @@ from backfill_spark.control.metrics import LoopMeter, progress_registry
 PAGE = (ROOT / "docs" / "driver-metrics.md").read_text()
 KNOWN = Progress(
     attempt=2, epoch=7, rows_total=100, rows_done=40, throttle_rows_per_second=50, eta_seconds=3, table_version=9,
-    last_seal_time="2026-01-01T00:00:10Z", stopping=True,
+    last_seal_time="2026-01-01T00:00:10Z", stopping=True, lag_records=0,
+    watermark=Watermark(column="id", direction="Ascending", value="3"),
 )  # fmt: skip
 AWAY = TransientError("away")
 

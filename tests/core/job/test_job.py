@@ -317,7 +317,7 @@ class TestASourceThatIsFasterThanTheJob:
         job.let_pass(2.0)
         batch = job.batches[-1]
         seconds = each_s * (batch.upto - batch.after)
-        job.head = Head(job.head.version + round(made_per_s * seconds), job.now.wall_ms + round(1000 * seconds))
+        job.head = Head(job.head.position + round(made_per_s * seconds), job.now.wall_ms + round(1000 * seconds))
         job.let_pass(seconds)
         job.send(WorkFinished(ChangesApplied(batch.work_id, 5)))
 

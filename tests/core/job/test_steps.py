@@ -101,9 +101,9 @@ class TestPercentCoversTheWholeJob:
                 job.send(
                     CommandReceived(1, revision, command if revision < 30 else (Resume(), Throttle(None))[revision % 2])
                 )
-                job.head = Head(job.head.version + rng.randint(0, 3), job.head.timestamp_ms + 3000)
+                job.head = Head(job.head.position + rng.randint(0, 3), job.head.timestamp_ms + 3000)
                 percents += [one.percent for one in through(job, seconds=rng.randint(1, 6))]
-            job.head = Head(job.head.version, job.head.timestamp_ms)
+            job.head = Head(job.head.position, job.head.timestamp_ms)
             percents += [one.percent for one in through(job, seconds=400)]
 
             assert percents == sorted(percents)

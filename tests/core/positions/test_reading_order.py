@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from backfill_core.errors import StateMismatchError
 from backfill_core.positions.done_files import FILES_MAX, DoneFiles, bounded, from_json, in_row_index
+from backfill_core.positions.file_order import FileOrder, Watermark
 from backfill_core.positions.file_ranges import file_ranges
 from backfill_core.positions.intervals import IntervalSet
 from backfill_core.positions.reading_order import GAPS_MAX, ReadingOrder
-from backfill_core.protocol.strategy import FileOrder, Watermark
 from backfill_core.protocol.work import ReadSplit
 
 

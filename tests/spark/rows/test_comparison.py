@@ -5,6 +5,7 @@ from itertools import accumulate
 import pytest
 from support.tables.jobs import make_kind
 
+from backfill_spark.opening.source import PinnedSource
 from backfill_spark.rows.comparison import Comparison
 from backfill_spark.rows.transform import Transform
 from backfill_spark.rows.write_modes import APPEND
@@ -21,7 +22,7 @@ def sides(spark, tmp_path):
     prefix = list(accumulate(source.pinned.rows, initial=0))
 
     def compare(done, where=None):
-        rows = source.at(source.version) if done is None else source.read(compared(done, where).ranges())
+        rows = PinnedSource(source, source.pinned).compared(source.version, done, prefix).rows
         (rows if where is None else rows.where(where)).write.format("delta").mode("overwrite").save(str(tmp_path / "t"))
         return compared(done, where).receipt(epoch=3)
 
@@ -33,8 +34,9 @@ def sides(spark, tmp_path):
             else 0
         )
         return Comparison(
-            source=source, sink=sink, transform=Transform(None, where), key=("id",), vnodes=16, prefix=prefix,
-            mode=APPEND, source_version=source.version, target_version=version, done=done,
+            source=PinnedSource(source, source.pinned).compared(source.version, done, prefix), sink=sink,
+            transform=Transform(None, where), key=("id",), vnodes=16, mode=APPEND, source_version=source.version,
+            source_position="version 1", target_version=version, complete=done is None,
         )  # fmt: skip
 
     return compare, prefix, source

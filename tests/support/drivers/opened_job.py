@@ -3,6 +3,7 @@
 from backfill_api.load import load_backfill
 from backfill_core.job.owner import Claim
 from backfill_spark.driver.job_context import JobContext, OpenedJob, Plugins
+from backfill_spark.opening.source import PinnedSource
 from backfill_spark.ports.committer import StoredState
 from backfill_spark.rows.transform import Transform
 from backfill_spark.rows.write_modes import APPEND
@@ -40,5 +41,5 @@ def opened_job(spark, source, sink, committer, *, mode=APPEND, key=(), transform
         claim=Claim("backfill.parts", backfill.job_id, shares=False, begins=True),
         source=source,
         transform=transform or Transform(),
-        pinned=source.pinned,
+        opened=PinnedSource(source, source.pinned),
     )

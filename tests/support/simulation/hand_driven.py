@@ -9,10 +9,11 @@ from backfill_core.job.job import Job
 from backfill_core.job.phase import JobSettings
 from backfill_core.job.state import JobState
 from backfill_core.job.view import JobView
+from backfill_core.positions.file_order import FileOrder
 from backfill_core.protocol.actions import Acknowledge, Action, CancelWork, Finish, PollSource, Seal, StartWork
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.events import Event, Head, Sealed, SourcePolled, Tick, WorkCancelled, WorkFinished
-from backfill_core.protocol.strategy import FileOrder, Opened, Pinned
+from backfill_core.protocol.strategy import Opened, Pinned
 from backfill_core.protocol.work import ApplyChanges, ProveKey, ReadSplit, SplitStaged, StagedFile
 from backfill_core.strategies.snapshot.params import SnapshotSettings
 from backfill_core.strategies.snapshot.stored import SnapshotStored

@@ -63,7 +63,7 @@ def _warnings(copy: KeyCopy, replay: Replay, now: Now) -> tuple[JobWarning, ...]
     since_ms, head = replay.consumed_ms(), replay.head
     if head is None or since_ms is None or not copy.sealed.started:
         return ()
-    message = warn(replay.consumed, since_ms, head.version, head.kept_s, now.wall_ms)
+    message = warn(replay.consumed, since_ms, head.position, head.kept_s, now.wall_ms)
     return () if message is None else (JobWarning("RetentionEnding", message),)
 
 

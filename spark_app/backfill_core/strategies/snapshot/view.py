@@ -82,7 +82,7 @@ def _warnings(
         since_ms = pinned.timestamp_ms
     if head is None or since_ms is None:
         return ()
-    message = warn(replay.consumed, since_ms, head.version, head.kept_s, now.wall_ms)
+    message = warn(replay.consumed, since_ms, head.position, head.kept_s, now.wall_ms)
     if message is not None:
         return (JobWarning("RetentionEnding", message),)
     if phase == SNAPSHOT:

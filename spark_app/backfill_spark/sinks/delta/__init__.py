@@ -35,4 +35,10 @@ def _open(spark: SparkSession, backfill: Backfill) -> DeltaSink:
     )
 
 
-SINK = SinkPlugin(name="Delta", open=_open)
+def _code() -> type[DeltaSink]:
+    from backfill_spark.sinks.delta.sink import DeltaSink
+
+    return DeltaSink
+
+
+SINK = SinkPlugin(name="Delta", open=_open, code=_code)

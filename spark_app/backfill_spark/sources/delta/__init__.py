@@ -23,4 +23,10 @@ def _open(spark: SparkSession, spec: Source) -> DeltaSource:
     return DeltaSource(spark, path, key=params.key, schema_change=params.schema_change)
 
 
-SOURCE = SourcePlugin(name="Delta", open=_open)
+def _code() -> type[DeltaSource]:
+    from backfill_spark.sources.delta.source import DeltaSource
+
+    return DeltaSource
+
+
+SOURCE = SourcePlugin(name="Delta", open=_open, code=_code)

@@ -35,7 +35,7 @@ from pyspark.sql.types import (
 
 from backfill_core.errors import InvalidSpecError
 from backfill_core.positions.done_files import FILES_MAX
-from backfill_core.protocol.strategy import FileOrder
+from backfill_core.positions.file_order import FileOrder
 from backfill_spark.delta.log import LoggedValues
 from backfill_spark.rows.columns import instead
 

@@ -24,8 +24,8 @@ from backfill_core.errors import (
     SourceReplacedError,
     UnsupportedSourceFeatureError,
 )
+from backfill_core.positions.file_order import FileOrder
 from backfill_core.protocol.events import Head
-from backfill_core.protocol.strategy import FileOrder
 from backfill_core.protocol.work import FileRange
 from backfill_spark.delta.log import LOG_ERRORS, files_at, newest_version, values_at
 from backfill_spark.delta.properties import CHANGE_FEED, is_on, physical_name
@@ -83,7 +83,7 @@ class DeltaSource:
         except LOG_ERRORS as error:
             raise explain_look(error, path=self.path) from error
         pinned = self._pinned
-        if pinned is not None and (head.table_id != pinned.table_id or head.version < pinned.version):
+        if pinned is not None and (head.source_id != pinned.table_id or head.position < pinned.version):
             raise SourceReplacedError(
                 f"{self.path} is another table than when version {pinned.version} was pinned.",
                 hint="It was dropped and made again: give the job another jobId and another target.",
@@ -102,15 +102,15 @@ class DeltaSource:
             KeyInvalidError: a key column is missing.
         """
         head = self.head()
-        wanted = head.version if version is None else version
-        if wanted > head.version:
+        wanted = head.position if version is None else version
+        if wanted > head.position:
             raise SnapshotExpiredError(
-                f"version {wanted} of {self.path} does not exist, the newest is {head.version}.",
+                f"version {wanted} of {self.path} does not exist, the newest is {head.position}.",
                 hint="Set spec.source.delta.version to an existing one, or leave it out.",
             )
         try:
             self._opened = SparkDeltaLog(self._spark, self.path)
-            newest = self._delta_log.newest(known=head.version, table_id=head.table_id)
+            newest = self._delta_log.newest(known=head.position, table_id=head.source_id)
             if version is None:
                 wanted = int(newest.version())
             self._snapshot = self._delta_log.at(wanted)
@@ -118,7 +118,7 @@ class DeltaSource:
         except BackfillError:
             raise
         except Exception as error:
-            raise explain_version(error, path=self.path, version=wanted, newest=head.version) from error
+            raise explain_version(error, path=self.path, version=wanted, newest=head.position) from error
         self._check_names(self._pinned.schema)
         self._check_key(self._pinned.schema)
         self._log = VersionLog(self._spark, self.path, self._pinned, self._schema_change, feed_at=self._feed_at)
@@ -289,11 +289,6 @@ class DeltaSource:
         frame = self._frame(file_range.file, file_range.file + 1)
         return frame.where(within(residue(frame, self._key, file_range.of), file_range))
 
-    @property
-    def pinned_rows(self) -> int:
-        """Rows of the pinned version that a reader sees."""
-        return self.pinned.live_rows
-
     def rows_at(self, version: int) -> int:
         """Return how many rows a version has; from its metadata, where that says so."""
         return self._load(version).count()
@@ -307,14 +302,15 @@ class DeltaSource:
         return frame.select(*(F.col(quoted(name)) for name in self.pinned.schema.names))
 
     # ------------------------------------------------------------------ changes
-    def check_kept(self, version: int) -> None:
-        """Refuse to go on when a version that is not consumed yet is gone; no Spark job.
+    def check_kept(self, after: int, head: Head) -> None:
+        """Refuse to go on when the version after `after` is gone; no Spark job.
 
         Raises:
             ChangeFeedExpiredError: it is gone.
         """
         assert self._log is not None
-        self._log.check_kept(version)
+        if after < head.position:
+            self._log.check_kept(after + 1)
 
     def check_versions(self, after: int, upto: int) -> None:
         """Refuse versions that cannot be applied; no Spark job. See `log.VersionLog.check`."""

@@ -9,6 +9,7 @@ from backfill_core.protocol.work import ApplyChanges, ChangesApplied
 from backfill_spark.crash_points import crash_point
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.sink import SupportsMerge
+from backfill_spark.ports.source import SupportsChanges
 from backfill_spark.ports.work import WorkContext
 from backfill_spark.rows.changes import check_net_changes
 from backfill_spark.rows.key_ranges import within
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
 
 
 def _run(work: ApplyChanges, context: WorkContext) -> ChangesApplied:
-    job = context.job
-    job.source.check_versions(work.after, work.upto)
-    changes = job.source.changes(work.after, work.upto)
+    job, source = context.job, ability(context.job.source, SupportsChanges)
+    source.check_versions(work.after, work.upto)
+    changes = source.changes(work.after, work.upto)
     bound = None if work.bound is None else within(work.bound)
     rows = job.mode.change_rows(changes, job.transform, key=job.key, epoch=work.epoch, within=bound)
     if job.mode.merges:

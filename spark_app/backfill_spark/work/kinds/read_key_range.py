@@ -62,7 +62,7 @@ def _rows(work: ReadKeyRange, context: WorkContext) -> tuple[DataFrame, KeyPosit
 def _passed_over(work: ReadKeyRange, context: WorkContext, error: Exception) -> bool:
     """Did a VACUUM take files of a version that is not the newest any more?"""
     job = context.job
-    return isinstance(job.explain(error), SnapshotExpiredError) and work.version < job.source.head().version
+    return isinstance(job.explain(error), SnapshotExpiredError) and work.version < job.source.head().position
 
 
 RUNNER = WorkRunner("ReadKeyRange", ReadKeyRange, _run)

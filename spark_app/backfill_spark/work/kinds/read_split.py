@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from backfill_core.phases.accounting import check_read
 from backfill_core.protocol.work import ReadSplit, SplitStaged, StagedFile
 from backfill_spark.crash_points import crash_point
+from backfill_spark.ports.abilities import ability
+from backfill_spark.ports.source import SupportsPin
 from backfill_spark.ports.work import WorkContext
 from backfill_spark.work.runner import WorkRunner
 
@@ -15,29 +17,29 @@ if TYPE_CHECKING:
 
 
 def _run(work: ReadSplit, context: WorkContext) -> SplitStaged:
-    job = context.job
+    job, source = context.job, ability(context.job.source, SupportsPin)
     crash_point("before_stage")
     if work.boundaries:
         files = _stage_segments(work, context)
     else:
-        files = context.stage(_history(work, context, job.source.read(work.ranges)), what=_words(work))
+        files = context.stage(_history(work, context, source.read(work.ranges)), what=_words(work))
     crash_point("after_stage")
     if not job.transform.where and all(one.whole for one in work.ranges):
         read = sum(file.rows for file in files)
-        check_read(_words(work), read=read, promised=job.source.live_rows(work.ranges))
+        check_read(_words(work), read=read, promised=source.live_rows(work.ranges))
     return SplitStaged(work.work_id, files)
 
 
 def _stage_segments(work: ReadSplit, context: WorkContext) -> tuple[StagedFile, ...]:
     """Stage all segments of a split in one job, as each would be staged alone."""
     job = context.job
-    read, label = job.source.read_segments(work.segment_ranges)
+    read, label = ability(job.source, SupportsPin).read_segments(work.segment_ranges)
     return context.stage_segments(_history(work, context, read, label), label=label, what=_words(work))
 
 
 def _history(work: ReadSplit, context: WorkContext, rows: DataFrame, *labels: str) -> DataFrame:
     job = context.job
-    return job.mode.history_rows(job.transform.apply(rows, *labels), epoch=work.epoch, version=job.source.version)
+    return job.mode.history_rows(job.transform.apply(rows, *labels), epoch=work.epoch, version=job.pinned.version)
 
 
 def _words(work: ReadSplit) -> str:

@@ -8,9 +8,7 @@ from backfill_spark.work.runner import WorkRunner
 
 
 def _run(work: Verify, context: WorkContext) -> Verified:
-    compared = context.job.comparison(
-        source_version=work.position, target_version=work.target_version, done=work.covered
-    )
+    compared = context.job.comparison(work.position, target_version=work.target_version, covered=work.covered)
     return Verified(work.work_id, compared.receipt(epoch=work.epoch))
 
 

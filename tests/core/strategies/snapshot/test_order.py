@@ -5,7 +5,7 @@ import json
 from support.simulation.hand_driven import HandDriven
 
 from backfill_core.job.controls import Controls
-from backfill_core.protocol.strategy import FileOrder
+from backfill_core.positions.file_order import FileOrder
 from backfill_core.strategies.snapshot.stored import decode
 
 ROWS = (300_000,) * 4

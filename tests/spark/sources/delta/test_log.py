@@ -38,7 +38,7 @@ class TestAnyText:
         writer.option("userMetadata", "".join(ODD)).partitionBy("p").save(path)
         source = opened(spark, path)
         DeltaTable(path).update(updates={"text": "text || 'é\u2028'"}, predicate="id < 3")
-        upto = source.head().version
+        upto = source.head().position
         source.check_versions(0, upto)
 
         assert any(one in commit(path, 0).read_text() for one in "\u0085\u2028\u2029")
@@ -72,11 +72,11 @@ class TestWordsAboutColumns:
         source = opened(spark, path)
         spark.sql(f"ALTER TABLE delta.`{path}` ALTER COLUMN st.x COMMENT 'of x'")
         spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
-        source.check_versions(0, source.head().version)
+        source.check_versions(0, source.head().position)
 
         spark.sql(f"ALTER TABLE delta.`{path}` RENAME COLUMN st.x TO w")
         with pytest.raises(SchemaChangedError, match=r"'st' changed its type: struct<x:.* became struct<w:"):
-            source.check_versions(0, source.head().version)
+            source.check_versions(0, source.head().position)
 
     def test_a_column_that_was_dropped_and_added_again_is_another_one(self, spark, tmp_path):
         """Its values are gone, and no row changed."""
@@ -109,7 +109,7 @@ class TestProperties:
             if first == "false":
                 spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'True')")
             spark.sql(f"DELETE FROM delta.`{path}` WHERE id = 1")
-            upto = source.head().version
+            upto = source.head().position
 
             assert [row["id"] for row in source.changes(source.version, upto).collect()] == [1]
 

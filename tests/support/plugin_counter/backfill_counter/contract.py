@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, StrictInt
@@ -26,17 +27,33 @@ class CounterSource(SourceParams):
     """Columns that identify a row."""
 
     partitions: Annotated[StrictInt, Field(ge=1, le=64)]
-    """How many partitions there are at the start."""
+    """How many partitions there are at the start, of ten numbers each."""
+
+    path: str = ""
+    """File that says how many numbers each partition has; it may grow."""
+
+    @property
+    def paths(self) -> Mapping[str, str]:
+        """See `TableParams`."""
+        return {"path": self.path} if self.path else {}
 
 
 class ListTarget(TargetParams):
-    """A list in memory, which cannot be merged into."""
+    """A list in a file, which cannot be merged into."""
 
     write_mode: Literal["Append"] = "Append"
     """`Append`: every row once."""
 
     existing_rows: Literal["Refuse"] = "Refuse"
     """A list that has rows and no state is refused."""
+
+    path: str = ""
+    """The file."""
+
+    @property
+    def paths(self) -> Mapping[str, str]:
+        """See `TableParams`."""
+        return {"path": self.path} if self.path else {}
 
 
 STRATEGY = Variant("Counter", CounterParams, needs=frozenset({SourceAbility.OFFSETS}))

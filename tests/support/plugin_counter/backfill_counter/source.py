@@ -1,28 +1,70 @@
-"""Partitions of numbers: the number at an offset is the offset."""
+"""Partitions of numbers: the number at an offset is the offset. A file says how many there are, and may grow."""
 
 from __future__ import annotations
 
-from backfill_counter.contract import CounterSource
+import json
+import time
+from collections.abc import Sequence
+from functools import reduce
+from pathlib import Path
+
+from backfill_core.errors import SourceNotFoundError
+from backfill_core.positions.offsets import OffsetRange, Offsets, Subscribed
+from backfill_core.protocol.events import Head
 from backfill_spark.sources import SourcePlugin
+
+from .contract import CounterSource
 
 
 class Counter:
     """The partitions of one job; they only grow."""
 
-    path = "counter:"
+    def __init__(self, spark, path: str) -> None:
+        """Take the place of the file."""
+        self._spark = spark
+        self.path = path
 
-    def __init__(self, partitions: int) -> None:
-        """Begin with ten numbers in each partition."""
-        self.highs = dict.fromkeys(range(partitions), 10)
+    @property
+    def _highs(self) -> dict[str, int]:
+        try:
+            return json.loads(Path(self.path).read_text())
+        except FileNotFoundError:
+            raise SourceNotFoundError(f"there is no counter at {self.path}.", hint="Make it.") from None
 
-    def read(self, partition: int, start: int, stop: int) -> list[tuple[int, int]]:
-        """Return (partition, number) at the offsets `[start, stop)`, in their order."""
-        return [(partition, number) for number in range(start, min(stop, self.highs[partition]))]
+    def head(self) -> Head:
+        """See `Source`."""
+        return Head(self._highs, time.time_ns() // 1_000_000)
+
+    def check_kept(self, after: Offsets, head: Head) -> None:
+        """Refuse nothing: it keeps all numbers."""
+
+    def kept_seconds(self) -> int | None:
+        """Return None: it keeps all numbers."""
+        return None
+
+    def subscribe(self, after: Offsets | None) -> Subscribed:
+        """See `SupportsOffsets`."""
+        return Subscribed(dict.fromkeys(self._highs, 0), self._highs)
+
+    def read_offsets(self, ranges: Sequence[OffsetRange]):
+        """See `SupportsOffsets`; the columns are `partition` and `number`."""
+        frames = [
+            self._spark.range(one.start, one.stop, 1, 1).selectExpr(f"'{one.partition}' AS partition", "id AS number")
+            for one in [*ranges, OffsetRange("none", 0, 0)]
+        ]
+        return reduce(lambda one, other: one.unionAll(other), frames)
+
+    def explain_failure(self, error: Exception) -> None:
+        """Return None: it has no failures of its own."""
 
 
 def _open(spark, spec):
     assert isinstance(spec.params, CounterSource)
-    return Counter(spec.params.partitions)
+    return Counter(spark, spec.params.path)
 
 
-SOURCE = SourcePlugin(name="Counter", open=_open)
+def _words(position: Offsets) -> str:
+    return "offsets " + " ".join(f"{name}:{offset}" for name, offset in sorted(position.items()))[:200]
+
+
+SOURCE = SourcePlugin(name="Counter", open=_open, code=lambda: Counter, words=_words)

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from backfill_core.errors import StateMismatchError
+from backfill_core.positions.offsets import Offsets
 from backfill_core.protocol.strategy import StoredSummary, Subscribe
-
-from .work import Offsets
 
 
 @dataclass(frozen=True, slots=True)

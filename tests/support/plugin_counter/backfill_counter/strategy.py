@@ -17,9 +17,11 @@ from dataclasses import dataclass, replace
 from backfill_api.spec.spec import BackfillSpec
 from backfill_core.job.steps import CATCH_UP, COPY
 from backfill_core.pacing.throttle import TokenBucket
+from backfill_core.positions.offsets import Offsets
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
 from backfill_core.protocol.events import (
+    Head,
     LimitSet,
     Sealed,
     SourcePolled,
@@ -40,7 +42,7 @@ from backfill_core.protocol.work import StagedFile, WorkKind
 
 from .contract import CounterParams
 from .stored import CounterStored, decode, open_request, summarize
-from .work import Offsets, OffsetsRead, ReadOffsets
+from .work import OffsetsRead, ReadOffsets
 
 HISTORY_MAX = 2
 """Partitions whose history is read at the same time."""
@@ -71,7 +73,7 @@ class CounterStrategy:
         self._range_max = range_max
         ends = start if stored is None else stored.ends
         self._at = {name: Partition(end) for name, end in ends.items()}
-        self._highs: dict[str, int] | None = None
+        self._head: Head | None = None
         """As polled; None: not polled by this attempt."""
 
         self._bucket = TokenBucket.full(None, 0.0)
@@ -105,7 +107,7 @@ class CounterStrategy:
         position = {name: one.sealed for name, one in self._at.items()}
         ended = self._caught_up and not self._running
         return StrategyStatus(
-            covered=None,
+            covered=None if copied else position,
             consumed=position if copied else None,
             position=position,
             history_complete=copied,
@@ -129,8 +131,8 @@ class CounterStrategy:
         match event:
             case LimitSet(rows_per_s=rows_per_s, burst_s=burst_s):
                 self._bucket = replace(self._bucket, burst_s=burst_s).with_rate(rows_per_s, now.mono_s)
-            case SourcePolled(head=highs):
-                self._discover(highs)
+            case SourcePolled(head=head):
+                self._discover(head)
             case WorkFinished(result=OffsetsRead() as result) if result.work_id in self._running:
                 work = self._running.pop(result.work_id)
                 one = self._at[work.partition]
@@ -143,12 +145,16 @@ class CounterStrategy:
             case _:
                 pass
 
-    def _discover(self, highs: Offsets) -> None:
+    @property
+    def _highs(self) -> Offsets:
+        return {} if self._head is None else self._head.position
+
+    def _discover(self, head: Head) -> None:
         """Learn of new records, and of new partitions: those have no history."""
-        for name in highs.keys() - self._at.keys():
+        self._head = head
+        for name in self._highs.keys() - self._at.keys():
             self._at[name] = Partition(end=0)
             self._revision += 1
-        self._highs = dict(highs)
 
     def _lose(self, work: ReadOffsets) -> None:
         """Read the same offsets again."""
@@ -173,7 +179,7 @@ class CounterStrategy:
         """Return what of a partition is next, and charge its history."""
         one = self._at[name]
         if one.taken >= one.end:
-            stop = min((self._highs or {}).get(name, 0), one.taken + self._range_max)
+            stop = min(self._highs.get(name, 0), one.taken + self._range_max)
             return (WorkKind.CHANGES, one.taken, stop) if permits.changes and stop > one.taken else None
         quota = int(min(self._range_max, one.end - one.taken, self._bucket.available(now.mono_s)))
         if not permits.history or quota < 1 or self._histories >= HISTORY_MAX:
@@ -203,9 +209,8 @@ class CounterStrategy:
     @property
     def _at_the_end(self) -> bool:
         """Is all that was polled handed over, history too?"""
-        highs = self._highs
-        return highs is not None and all(
-            one.handed >= max(one.end, highs.get(name, 0)) for name, one in self._at.items()
+        return self._head is not None and all(
+            one.handed >= max(one.end, self._highs.get(name, 0)) for name, one in self._at.items()
         )
 
     # -------------------------------------------------------------- view
@@ -213,16 +218,16 @@ class CounterStrategy:
         """See `Strategy`."""
         total = sum(one.end for one in self._at.values())
         left = sum(max(0, one.end - one.sealed) for one in self._at.values())
-        lag = sum((self._highs or {}).get(name, 0) - one.sealed for name, one in self._at.items())
+        lag = sum(self._highs.get(name, 0) - one.sealed for name, one in self._at.items())
         return StrategyView(
             phase="Copy" if left else "Follow",
             rows_total=total,
-            rows_done=self._rows_sealed,
+            rows_done=min(total, total - left),
             splits_done=0,
             splits_left=0,
-            consumed=None,
-            head=None,
-            lag_versions=max(0, lag),
+            consumed=self.status.consumed,
+            head=self._head,
+            lag_versions=0,
             lag_ms=0,
             rows_per_s=0.0,
             eta_s=None,
@@ -233,13 +238,14 @@ class CounterStrategy:
             grid=(),
             reason="",
             facts=Facts(total, left),
+            lag_records=max(0, lag),
         )
 
 
 def resume(spec: BackfillSpec, stored: CounterStored | None, opened: Opened) -> CounterStrategy:
     """Make the machine of an attempt; what was opened is the offset after the last one of each partition."""
     params = spec.strategy.params
-    return CounterStrategy(opened.pinned, stored, getattr(params, "range_max", CounterParams().range_max))
+    return CounterStrategy(opened.subscribed.newest, stored, getattr(params, "range_max", CounterParams().range_max))
 
 
 STRATEGY = StrategyPlugin("Counter", CounterParams, decode, open_request, resume, summarize)

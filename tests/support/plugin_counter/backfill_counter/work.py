@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from backfill_core.protocol.work import StagedFile, WorkKind
-
-Offsets = Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)

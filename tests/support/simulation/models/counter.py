@@ -18,7 +18,8 @@ from support.tables.jobs import job
 
 from backfill_api.spec.spec import BackfillSpec
 from backfill_core.job.state import JobState
-from backfill_core.protocol.events import Event, SourcePolled
+from backfill_core.positions.offsets import Subscribed
+from backfill_core.protocol.events import Event, Head, SourcePolled
 from backfill_core.protocol.strategy import Opened, Strategy
 from backfill_core.protocol.work import Verify, Work, WorkKind
 
@@ -74,7 +75,7 @@ class CounterModel:
 
     def poll(self, wall_ms: int) -> Event:
         """See `Model`."""
-        return SourcePolled(self.offsets)
+        return SourcePolled(Head(self.offsets, wall_ms))
 
     @property
     def offsets(self) -> dict[str, int]:
@@ -84,7 +85,7 @@ class CounterModel:
     def open(self, spec: BackfillSpec, stored: JobState | None, txn: int | None, wall_ms: int) -> OpenedCounter:
         """Subscribe; of a stored partition the state says what its history is."""
         progress = None if stored is None else STRATEGY.decode(stored.progress)
-        return OpenedCounter(self, self.RESUME(spec, progress, Opened(self.offsets, txn)))
+        return OpenedCounter(self, self.RESUME(spec, progress, Opened(Subscribed({}, self.offsets), txn)))
 
     # -------------------------------------------------------------- a stored state
     @staticmethod

@@ -1,0 +1,43 @@
+"""Positions in a source of partitions with offsets: of each partition, the offset after the last row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+Offsets = Mapping[str, int]
+"""By the name of the partition, as JSON has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """The rows of a partition at the offsets `[start, stop)`."""
+
+    partition: str
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribed:
+    """The offsets of a source when it was opened."""
+
+    first: Offsets
+    """Of the oldest row that the source keeps, by partition."""
+
+    newest: Offsets
+    """After the last row, by partition: what is before it is history, of a job that begins."""
+
+    source_id: str = ""
+    """Identity of the source; another one at the same place has other rows at the same offsets."""
+
+
+def between(start: Offsets, stop: Offsets) -> tuple[OffsetRange, ...]:
+    """Return what lies between two positions, by partition; a partition that `start` does not know begins at 0."""
+    ranges = (OffsetRange(name, start.get(name, 0), end) for name, end in sorted(stop.items()))
+    return tuple(one for one in ranges if one.start < one.stop)
+
+
+def count(ranges: tuple[OffsetRange, ...]) -> int:
+    """Return how many offsets some ranges have; there may be fewer rows, where a source leaves offsets out."""
+    return sum(one.stop - one.start for one in ranges)

@@ -1,0 +1,1 @@
+"""Opening a source as a strategy asks for it: at a version, or at offsets."""
