@@ -31,21 +31,47 @@ FLOATS = ("float", "double")
 _EPOCH_DAY = date(1970, 1, 1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-Prefix = tuple[Any, ...]
-"""What the first columns of positions are compared by (`KeyColumn.sort_value`)."""
+SortKey = tuple[Any, ...]
+"""What positions, or the first columns of them, are compared by (`KeyColumn.sort_value`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRange:
+    """Rows after one position, up to and with another one; None: no bound."""
+
+    low: SortKey | None
+    high: SortKey | None
+    exhausted: int
+    """After so many columns `low` is the last row: NULL is the largest value in all that follow."""
+
+    @classmethod
+    def of(cls, order: KeyOrder, low: KeyPosition | None, high: KeyPosition | None) -> KeyRange:
+        """Return the range of two positions."""
+        exhausted = len(order.columns)
+        while (
+            low is not None and exhausted and low[exhausted - 1] is None and not order.columns[exhausted - 1].descending
+        ):
+            exhausted -= 1
+        low_key, high_key = (None if one is None else order.sort_key(one) for one in (low, high))
+        return cls(low_key, high_key, exhausted)
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Rows whose first columns lie between two prefixes of the same length, both included."""
+    """Rows whose first columns lie between two sort keys of the same length, both included."""
 
-    first: Prefix
-    last: Prefix
+    first: SortKey
+    last: SortKey
 
-    def meets(self, low: Prefix | None, high: Prefix | None) -> bool:
-        """May it have a row after `low`, up to and with `high`? Both are whole; None: no bound."""
+    def meets(self, wanted: KeyRange) -> bool:
+        """May it have a row of a range?"""
         columns = len(self.first)
-        return (low is None or low[:columns] <= self.last) and (high is None or high[:columns] >= self.first)
+        if wanted.high is not None and wanted.high[:columns] < self.first:
+            return False
+        if wanted.low is None:
+            return True
+        low = wanted.low[:columns]
+        return low < self.last or (low == self.last and columns < wanted.exhausted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +98,8 @@ class RangeFiles:
             Whatever Kernel, Delta or the storage say (`LOG_ERRORS`).
         """
         snapshot, files = self._at(version, order)
-        low_key, high_key = (None if one is None else order.sort_key(one) for one in (low, high))
-        actions = [file.action for file in files if any(one.meets(low_key, high_key) for one in file.spans)]
+        wanted = KeyRange.of(order, low, high)
+        actions = [file.action for file in files if any(one.meets(wanted) for one in file.spans)]
         return self._log.frame(delta_actions(self._spark, actions), snapshot)
 
     def _at(self, version: int, order: KeyOrder) -> tuple[Any, list[RangedFile]]:
@@ -107,31 +133,36 @@ def _nullable(file: LoggedValues, order: KeyOrder) -> tuple[bool, ...]:
 
 
 def spans_of(order: KeyOrder, bounds: Sequence[FileBounds], nullable: Sequence[bool]) -> tuple[Span, ...]:
-    """Return where the rows of a file may be: by its first columns, as far as each of them has one value only.
+    """Return where the rows of a file may be, by its first columns up to one of which nothing is known.
+
+    A row lies between the first values of all columns and the last values of all columns. NULL and NaN of the first column, which may
+    be far from its other values, have a span of their own.
 
     Args:
         order: The order.
         bounds: Of each column.
         nullable: May the column have nulls beside these values?
     """
-    prefix: Prefix = ()
-    for column, known, nulls in zip(order.columns, bounds, nullable, strict=True):
+    first: SortKey = ()
+    last: SortKey = ()
+    beside: list[Any] = []
+    for at, (column, known, nulls) in enumerate(zip(order.columns, bounds, nullable, strict=True)):
         match known:
             case OnlyNulls():
-                low = high = column.sort_value(None)
-                beside: list[Any] = []
+                values, others = [column.sort_value(None)], []
             case Bounds():
-                low, high = sorted(column.sort_value(key_value(column, one)) for one in (known.low, known.high))
+                values = [column.sort_value(key_value(column, one)) for one in (known.low, known.high)]
                 # Statistics tell of no NaN.
-                beside = [column.sort_value(float("nan"))] if column.type in FLOATS else []
-                beside += [column.sort_value(None)] if nulls else []
+                others = [column.sort_value(float("nan"))] if column.type in FLOATS else []
+                others += [column.sort_value(None)] if nulls else []
             case _:
                 break
-        if low != high or beside:
-            spans = [(low, high), *((one, one) for one in beside)]
-            return tuple(Span((*prefix, first), (*prefix, last)) for first, last in spans)
-        prefix = (*prefix, low)
-    return (Span(prefix, prefix),)
+        if at == 0:
+            beside = others
+        else:
+            values += others
+        first, last = (*first, min(values)), (*last, max(values))
+    return (Span(first, last), *(Span((one, *first[1:]), (one, *last[1:])) for one in beside))
 
 
 def key_value(column: KeyColumn, value: Any) -> KeyValue:
