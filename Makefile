@@ -52,6 +52,9 @@ attack: setup ## let three suites look for holes for MINUTES (60) in all: odd ta
 e2e-smoke: setup ## one run on a real node: images, operator, driver and executor pods, control through the CR; needs a cluster (see docs/kubernetes.md)
 	@$(TESTS) e2e -- -s $(ARGS)
 
+mutants: setup ## plant known bugs in a scratch copy, one by one: each must be caught by the test named beside it (docs/planted-bugs.md)
+	@$(BIN)/python build-tools/mutants.py $(ARGS)
+
 check: lint types contracts generated ## everything that needs no test run
 
 lint: setup ## ruff: rules and format
@@ -94,4 +97,4 @@ clean: ## remove what tests and tools leave behind; .venv and the jars stay
 	@rm -rf build dist spark-warehouse metastore_db derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	@find crds operator spark_app tests build-tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help setup demo test test-core test-spark test-control-plane test-cli crash crash-operator attack e2e-smoke check lint types contracts generated docs crds bench bench-operator lock image chart clean
+.PHONY: help setup demo test test-core test-spark test-control-plane test-cli crash crash-operator attack e2e-smoke mutants check lint types contracts generated docs crds bench bench-operator lock image chart clean

@@ -6,6 +6,7 @@ from pathlib import Path
 import driver_page
 import errors_page
 import lifecycle_page
+import mutants_page
 import rules_page
 
 from backfill_api.crd import fields, schema
@@ -21,6 +22,7 @@ GENERATED = (
     (lifecycle_page.LIFECYCLE_FILE, lifecycle_page.render),
     (driver_page.DRIVER_FILE, driver_page.render),
     (rules_page.RULES_FILE, rules_page.render),
+    (mutants_page.PAGE_FILE, mutants_page.render),
 )
 
 

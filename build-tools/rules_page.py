@@ -32,7 +32,7 @@ This page names, for each rule, the code that follows it, the tests that hold th
 a row-by-row model that shares no code with what it is compared with. A rule that cannot apply here has its reason.
 
 A rule of a strategy that is offered has a test or a reason, and no file cites a rule that is not listed
-(`tests/architecture/test_rules.py`).
+(`tests/architecture/pages/test_rules.py`).
 """
 
 

@@ -40,6 +40,8 @@ LAST_IN_LINE = {"spark", "jobs", "tables"}
 """Lanes that wait minutes for Spark step back for those that promise something within ten seconds."""
 AGAIN_MAX = 3
 """So many failed tests of a run are run once more; more than that have one cause, and it is no bad hour."""
+ONCE = {"crash", "e2e"} | ATTACKS
+"""Lanes that meet chance: what they found once counts, even if it is not found again."""
 
 
 def folders(lane: str) -> list[str]:
@@ -175,7 +177,9 @@ class Lane:
     @property
     def may_run_again(self) -> bool:
         """Did it end with a few failed tests, and nothing worse? An interrupted one did not."""
-        return self.process.poll() == TESTS_FAILED and 0 < read(self.report).failed <= AGAIN_MAX
+        return (
+            self.name not in ONCE and self.process.poll() == TESTS_FAILED and 0 < read(self.report).failed <= AGAIN_MAX
+        )
 
     def poll(self) -> int | None:
         """Return the exit code, None while it runs; a lane without tests has not failed."""

@@ -168,6 +168,16 @@ class TestATestThatFails:
         assert run_tests.main(["nowhere"]) == 1
         assert "once more" not in capsys.readouterr().out
 
+    def test_is_not_run_again_where_chance_found_it(self, run_tests, tmp_path, monkeypatch, capsys):
+        """A row that one kill of many lost is lost, however the next kills end."""
+        folder = tmp_path / "tests" / "crash"
+        folder.mkdir(parents=True)
+        monkeypatch.setattr(run_tests, "ROOT", tmp_path)
+        (folder / "test_one.py").write_text("def test_one(): assert 0\n")
+
+        assert run_tests.main(["crash"]) == 1
+        assert "once more" not in capsys.readouterr().out
+
     def test_is_not_needed_for_a_lane_to_fail(self, run_tests, suite, capsys):
         """Pytest may end badly after its last test."""
         (suite / "conftest.py").write_text("def pytest_unconfigure():\n    raise RuntimeError('at the end')\n")

@@ -310,6 +310,12 @@ class TestTryingAgain:
         assert checked(failed).status.failures == 0
         assert checked(complete).status.phase == "Succeeded"
 
+    def test_a_later_attempt_looks_at_the_pods_themselves(self) -> None:
+        """The cache may not show yet that the driver before it still runs."""
+        failed = observed(status=STATUSES["failed"], generation=2, live=False)
+
+        assert checked(failed).actions == (RefetchPods("orders-2-driver"),)
+
     @pytest.mark.parametrize(("retain", "kept"), [("Always", (0, 40, 137)), ("OnFailure", (40, 137)), ("Never", ())])
     def test_pods_are_kept_as_the_spec_says(self, retain: str, kept: tuple[int, ...]) -> None:
         """Once their end is on record, not before."""

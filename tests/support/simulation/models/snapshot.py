@@ -91,6 +91,10 @@ class SnapshotModel:
         """Commits that a source which offers back-pressure has not made yet, and how often one had to wait."""
         self._orders, self._ordered, self.ordered = Random(given.seed), given.seed % 3 > 0, 0
         self._pinned_version = 0
+
+        self._pending_upto = 0
+        """Newest version when the last row of the snapshot was sealed: catching up goes that far, at least."""
+
         self.table = VersionedTable(
             given.seed,
             rows=given.rows,
@@ -202,10 +206,14 @@ class SnapshotModel:
         old, new = Stored.of(before), Stored.of(after)
         demand(new.version == old.version, "the pinned version changed (R-SNAP-8)")
         demand(PHASES[new.phase] >= PHASES[old.phase], "the phase went back")
+        if old.copying and not new.copying:
+            self._pending_upto = self.table.version
 
     def check_end(self, progress: Progress) -> None:
         """The job had caught up."""
-        demand(Stored.of(progress).phase == LAST, "complete before it had caught up")
+        stored = Stored.of(progress)
+        demand(stored.phase == LAST, "complete before it had caught up")
+        demand(stored.consumed >= self._pending_upto, "complete without versions that were pending (R-SNAP-29)")
 
     def check_key_proof(self, progress: Progress, merges: int) -> None:
         """The proof is about the snapshot alone: a MERGE before it may have hidden two rows with one key."""

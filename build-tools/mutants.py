@@ -1,0 +1,163 @@
+"""Plant known bugs one by one, each in a scratch copy, and see that the test named beside it fails.
+
+    python build-tools/mutants.py              every bug of tests/mutants, after the named tests passed without one
+    python build-tools/mutants.py --cheap      those that a merge is judged by: no Spark, a minute for all
+    python build-tools/mutants.py late-merge   some, by name
+
+A bug that is not caught is a missing test. A bug whose place has moved fails before anything runs: see `mutants_page.Mutant.misfits`.
+"""
+
+import argparse
+import contextlib
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import hypothesis  # noqa: F401 - loaded once, before the forks
+import pydantic  # noqa: F401
+import pytest
+from mutants_page import ROOT, Mutant, load
+
+SOURCE_ROOTS = ("crds", "operator", "spark_app")
+COPIED = ("build-tools", "charts", "crds", "docs", "examples", "operator", "requirements", "spark_app", "tests")
+SECONDS_MAX = 300
+"""A planted bug may make its test hang; then it is not caught."""
+
+FAILED = 1
+"""What pytest ends with when tests ran and some failed."""
+
+
+def copy_to(folder: Path) -> Path:
+    """Copy what tests need; without compiled files, which Python takes for fresh when a file changed within a second."""
+    for name in COPIED:
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copyfile(ROOT / "pyproject.toml", folder / "pyproject.toml")
+    return folder
+
+
+class Run:
+    """Tests of a copy in a process of their own, made by a fork: what they import of others is there already."""
+
+    def __init__(self, root: Path, tests: list[str], only: str) -> None:
+        """Start."""
+        self.started = time.monotonic()
+        self._log = root / "said.log"
+        self.pid = os.fork()
+        if self.pid == 0:
+            os._exit(_test(root, tests, only, self._log))
+
+    def poll(self) -> int | None:
+        """Return pytest's exit code; None while it runs, a negative number when it took too long."""
+        done, status = os.waitpid(self.pid, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        if time.monotonic() - self.started > SECONDS_MAX:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+            return -signal.SIGKILL
+        return None
+
+    @property
+    def said(self) -> str:
+        """What it printed."""
+        return self._log.read_text()
+
+
+def _test(root: Path, tests: list[str], only: str, log: Path) -> int:
+    """Be the process that runs the tests."""
+    said = log.open("wb")
+    os.dup2(said.fileno(), 1)
+    os.dup2(said.fileno(), 2)
+    os.chdir(root)
+    paths = [str(root / name) for name in SOURCE_ROOTS]
+    sys.path[:0] = paths
+    # For the processes that tests start.
+    os.environ["PYTHONPATH"] = os.pathsep.join(paths)
+    sys.dont_write_bytecode = True
+    options = ["-q", "-x", "-rf", "--no-header", "-p", "no:cacheprovider", *(("-k", only) if only else ())]
+    try:
+        return int(pytest.main([*options, *tests]))
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+
+
+def seen(run: Run, code: int) -> str | None:
+    """Return None when a test failed as it should, else what was seen."""
+    if code == FAILED and "\nFAILED " in run.said:
+        return None
+    return f"NOT CAUGHT (pytest ended with {code}):\n{run.said[-1500:]}"
+
+
+def judge(chosen: list[Mutant], jobs: int) -> int:
+    """Plant each bug in one of so many copies, and run its test there; return how many were caught."""
+    waiting, caught = list(chosen), 0
+    with contextlib.ExitStack() as scratch:
+        free = [
+            copy_to(Path(scratch.enter_context(tempfile.TemporaryDirectory(prefix="mutants-")))) for _ in range(jobs)
+        ]
+        running: list[tuple[Mutant, Path, Run]] = []
+        while waiting or running:
+            while waiting and free:
+                mutant, root = waiting.pop(0), free.pop()
+                mutant.plant(root)
+                running.append((mutant, root, Run(root, [mutant.test], mutant.only)))
+            time.sleep(0.05)
+            for mutant, root, run in list(running):
+                code = run.poll()
+                if code is None:
+                    continue
+                missed = seen(run, code)
+                caught += missed is None
+                print(f"{mutant.name}: {missed or f'caught in {time.monotonic() - run.started:.1f} s'}", flush=True)
+                mutant.heal(root)
+                running.remove((mutant, root, run))
+                free.append(root)
+    return caught
+
+
+def untouched_pass(chosen: list[Mutant]) -> bool:
+    """Do the named tests pass without a bug? One that fails anyway catches nothing."""
+    with tempfile.TemporaryDirectory(prefix="mutants-") as scratch:
+        root = copy_to(Path(scratch))
+        for only in sorted({one.only for one in chosen}):
+            run = Run(root, sorted({one.test for one in chosen if one.only == only}), only)
+            while (code := run.poll()) is None:
+                time.sleep(0.05)
+            if code != 0:
+                print(f"without a planted bug:\n{run.said[-3000:]}")
+                return False
+    return True
+
+
+def main(arguments: list[str]) -> int:
+    """Return 0 when every chosen bug was caught."""
+    parser = argparse.ArgumentParser(description="Plant known bugs, and see that their tests fail.")
+    parser.add_argument("names", nargs="*", help="some of them")
+    parser.add_argument("--cheap", action="store_true", help="those that a merge is judged by")
+    parser.add_argument("--jobs", type=int, default=2, help="how many side by side")
+    given = parser.parse_args(arguments)
+    everything = load()
+    unknown = set(given.names) - {one.name for one in everything}
+    misfits = [words for one in everything if (words := one.misfits(ROOT))] + [f"{name}: unknown" for name in unknown]
+    if misfits:
+        print("\n".join(misfits))
+        return 1
+    chosen = [
+        one for one in everything if (one.name in given.names or not given.names) and (one.cheap or not given.cheap)
+    ]
+    os.nice(10)
+    started = time.monotonic()
+    if not given.cheap and not untouched_pass(chosen):
+        return 1
+    caught = judge(chosen, given.jobs)
+    print(f"{caught} of {len(chosen)} planted bugs caught in {time.monotonic() - started:.0f} s")
+    return 0 if caught == len(chosen) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

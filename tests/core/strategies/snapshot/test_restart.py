@@ -1,0 +1,64 @@
+"""What an attempt checks before it goes on, and before it calls a copy complete."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from backfill_core.errors import AccountingError, StateMismatchError
+from backfill_core.protocol.clock import Now
+from backfill_core.protocol.epochs import Epoch
+from backfill_core.protocol.events import LimitSet, WorkFinished
+from backfill_core.protocol.strategy import Opened, Permits, Pinned
+from backfill_core.protocol.work import SplitStaged, StagedFile
+from backfill_core.strategies.snapshot.params import SnapshotSettings
+from backfill_core.strategies.snapshot.stored import SnapshotStored
+from backfill_core.strategies.snapshot.strategy import SnapshotStrategy
+
+PINNED = Pinned(3, 0, "table", "files", (100, 100), 200)
+SETTINGS = SnapshotSettings(merges=True, filtered=False)
+NOW = Now(1.0, 1000)
+PERMITS = Permits(history=True, changes=True, checks=True, epoch=Epoch(1, 1), first_id=1)
+
+
+def copied(rows: int) -> SnapshotStrategy:
+    """Return a strategy that has handed over all splits, in which so many rows were found."""
+    strategy = SnapshotStrategy(Opened(PINNED), SETTINGS)
+    strategy.on(LimitSet(None, 1.0), NOW)
+    (work,) = strategy.propose(PERMITS, NOW)
+    strategy.on(WorkFinished(SplitStaged(work.work_id, (StagedFile("a", 1, rows),))), NOW)
+    strategy.prepare_commit(Epoch(1, 1), PERMITS, NOW)
+    return strategy
+
+
+class TestAPinnedVersion:
+    """R-SNAP-8: every row of history is one of it."""
+
+    def stored(self) -> SnapshotStored:
+        """Return what an attempt at the same files stored."""
+        return SnapshotStrategy(Opened(PINNED), SETTINGS).stored
+
+    def test_of_the_same_files_is_gone_on_with(self) -> None:
+        """A restart is nothing to complain about."""
+        SnapshotStrategy(Opened(PINNED), SETTINGS, self.stored())
+
+    def test_that_is_made_of_other_files_is_refused(self) -> None:
+        """A table was made anew under the same path: its rows have other numbers in the row index."""
+        other = replace(PINNED, fingerprint="others")
+
+        with pytest.raises(StateMismatchError, match="not made of the same files"):
+            SnapshotStrategy(Opened(other), SETTINGS, self.stored())
+
+
+class TestACompleteCopy:
+    """Complete is what the source's own metadata says, not what was read."""
+
+    def test_with_all_its_rows_goes_on(self) -> None:
+        """As it should be."""
+        assert copied(200).status.failure is None
+
+    @pytest.mark.parametrize("rows", [199, 201])
+    def test_with_fewer_or_more_rows_than_the_version_has_ends_the_job(self, rows: int) -> None:
+        """A reader that skipped a file, or read one twice, must not be followed by a receipt that passes."""
+        assert isinstance(copied(rows).status.failure, AccountingError)
