@@ -10,6 +10,7 @@ from support.tables.oracle import ALL, rows_in, seals, violations
 from support.tables.other_engine import delete, update
 
 from backfill_core.errors import EXIT_COMPLETE
+from backfill_spark.control.local_registry import control_file
 from backfill_spark.delta.location import target_location
 from backfill_spark.driver.attempt import run_driver
 from backfill_spark.rows.write_modes import UPSERT
@@ -179,6 +180,23 @@ class TestBadInput:
         update(world.source, "id = 7", id="null")
 
         assert (world.run().reason, world.untouched) == ("KeyInvalid", True)
+
+    def test_a_state_folder_that_takes_no_address(self, world):
+        """Commands would not find the driver; its control server must not stay behind either."""
+        blocked = control_file(world.settings.state_dir, "default/job").with_suffix(".new")
+        blocked.mkdir(parents=True)
+        before = {thread.ident for thread in threading.enumerate()}
+
+        outcome = world.run()
+        servers = [one for one in threading.enumerate() if one.name == "control" and one.ident not in before]
+        for one in servers:
+            one.join(10)
+
+        assert (outcome.reason, outcome.exit_code) == ("InvalidSetting", 2)
+        assert "BACKFILL_STATE_DIR" in outcome.message
+        assert not any(one.is_alive() for one in servers)
+        blocked.rmdir()
+        assert world.run().reason == "Complete"
 
     def test_source_and_target_are_one_table(self, spark, world):
         """The job would read what it writes."""

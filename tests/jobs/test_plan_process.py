@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 from support.tables.jobs import make_orders, write_yaml
 
@@ -12,46 +13,53 @@ from backfill_operator.informer.parse import pod_of
 ROWS = 500
 
 
-def planned(tmp_path, file, **environ):
-    """Run the process; return its exit code and the pod as the operator would see it."""
-    log = tmp_path / "termination-log"
+EACH = """
+import os, sys
+from backfill_spark.__main__ import main
+for file in sys.argv[1:]:
+    sys.argv, os.environ["BACKFILL_TERMINATION_LOG"] = ["backfill-driver", "-f", file], file + ".log"
+    code = main()
+    print("exit code", code)
+sys.exit(code)
+"""
+
+
+def planned(tmp_path, *files):
+    """Plan each in one process, whose Java starts once; return exit codes, and the pods as the operator would see them."""
     given = {
         "BACKFILL_MODE": "plan",
-        "BACKFILL_TERMINATION_LOG": str(log),
         "BACKFILL_CORES": "1",
         "BACKFILL_MEMORY": "1g",
+        "BACKFILL_STATE_DIR": str(tmp_path / "state"),
     }
-    given |= {"BACKFILL_STATE_DIR": str(tmp_path / "state")}
     done = subprocess.run(
-        [sys.executable, "-m", "backfill_spark", "-f", str(file)],
-        env=os.environ | given | environ, capture_output=True, text=True, check=False, timeout=240,
+        [sys.executable, "-c", EACH, *map(str, files)],
+        env=os.environ | given, capture_output=True, text=True, check=False, timeout=240,
     )  # fmt: skip
-    assert log.is_file(), done.stderr
-    terminated = {"exitCode": done.returncode, "message": log.read_text()}
-    return done.returncode, pod_of(
-        {"status": {"containerStatuses": [{"name": "driver", "state": {"terminated": terminated}}]}}
-    )
+    codes = [int(line.split()[-1]) for line in done.stdout.splitlines() if line.startswith("exit code ")]
+    assert codes[-1:] == [done.returncode], done.stderr
+    pods = []
+    for file, code in zip(files, codes, strict=True):
+        terminated = {"exitCode": code, "message": Path(f"{file}.log").read_text()}
+        statuses = [{"name": "driver", "state": {"terminated": terminated}}]
+        pods.append(pod_of({"status": {"containerStatuses": statuses}}))
+    return codes, pods
 
 
 class TestAPlanProcess:
-    def test_leaves_a_plan_that_the_operator_reads(self, spark, tmp_path):
-        """Between the two there is nothing but this text."""
+    def test_leaves_what_the_operator_reads(self, spark, tmp_path):
+        """Between the two there is nothing but this text: a plan, or a reason to show and an exit code to judge."""
         source = str(tmp_path / "source")
         make_orders(spark, source, ROWS, files=2)
         file = write_yaml(tmp_path / "job.yaml", source, str(tmp_path / "target"), approval="Manual")
 
-        code, pod = planned(tmp_path, file)
+        without = write_yaml(tmp_path / "without.yaml", str(tmp_path / "nothing"), str(tmp_path / "target"))
 
-        assert (code, pod.phase, pod.ending.outcome) == (EXIT_COMPLETE, "Succeeded", "Planned")
+        codes, (pod, failed) = planned(tmp_path, file, without)
+
+        assert (codes[0], pod.phase, pod.ending.outcome) == (EXIT_COMPLETE, "Succeeded", "Planned")
         assert (pod.ending.plan.rows, pod.ending.plan.files, pod.ending.plan.change_feed) == (ROWS, 2, True)
         assert not (tmp_path / "target").exists()
-
-    def test_that_finds_no_source_says_so(self, spark, tmp_path):
-        """The reason is the operator's to show, and the exit code its to judge."""
-        file = write_yaml(tmp_path / "job.yaml", str(tmp_path / "nothing"), str(tmp_path / "target"))
-
-        code, pod = planned(tmp_path, file)
-
-        assert (pod.phase, pod.exit_code, pod.ending.outcome) == ("Failed", code, "Failed")
-        assert pod.ending.reason == "SourceNotFound"
-        assert code not in (EXIT_COMPLETE, EXIT_USAGE)
+        assert (failed.phase, failed.exit_code, failed.ending.outcome) == ("Failed", codes[1], "Failed")
+        assert failed.ending.reason == "SourceNotFound"
+        assert codes[1] not in (EXIT_COMPLETE, EXIT_USAGE)

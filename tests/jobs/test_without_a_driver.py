@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -22,8 +23,19 @@ INTERPRETED = ("--conf", "spark.sql.codegen.wholeStage=false", "--conf", "spark.
 """Most of a receipt of so few rows is compiling for them: 20 seconds of a core, and minutes beside other work."""
 
 
+EACH = """
+import json, sys
+from backfill_cli.__main__ import cli
+for words in json.loads(sys.argv[1]):
+    try:
+        cli(words, prog_name="backfill")
+    except SystemExit as end:
+        print(f"--- {end.code or 0}", flush=True)
+"""
+
+
 class Place:
-    """One source, one target, one file; commands run in processes of their own, as people run them."""
+    """One source, one target, one file; commands run in a process of their own, as people run them."""
 
     def __init__(self, spark, folder):
         self.spark, self.folder = spark, folder
@@ -31,12 +43,17 @@ class Place:
         self.file = write_yaml(folder / "job.yaml", self.source, self.target)
         make_orders(spark, self.source, ROWS, files=2)
 
-    def backfill(self, *words):
+    def backfill(self, *commands):
+        """Carry out commands in one process, whose Java starts once; return code and output of each, and all errors."""
+        each = [[*words, "-f", str(self.file)] for words in commands]
         environ = {"BACKFILL_STATE_DIR": str(self.state), "BACKFILL_CORES": "1", "BACKFILL_MEMORY": "1g"}
-        return subprocess.run(
-            [sys.executable, "-m", "backfill_cli", *words, "-f", str(self.file)],
+        done = subprocess.run(
+            [sys.executable, "-c", EACH, json.dumps(each)],
             env={**os.environ, **environ}, capture_output=True, text=True, check=False, timeout=280,
         )  # fmt: skip
+        parts = re.split(r"^--- (\d+)\n", done.stdout, flags=re.MULTILINE)
+        assert len(parts) == 2 * len(commands) + 1, done.stderr
+        return [(int(parts[at + 1]), parts[at]) for at in range(0, len(parts) - 1, 2)], done.stderr
 
     def run(self, stop=None, **settings):
         """Run the job in this process, on the session of the tests."""
@@ -63,6 +80,14 @@ def filled(place):
     """The same after one complete run."""
     assert place.run().outcome == "Complete"
     return place
+
+
+@pytest.fixture(scope="module")
+def asked(filled):
+    """A row is lost; then the target is asked for its status, and for a receipt."""
+    filled.spark.sql(f"DELETE FROM delta.`{filled.target}` WHERE id = 7")
+    with filled.ended():
+        return filled.backfill(("status", "-o", "json"), ("verify", "--explain", "-o", "json", *INTERPRETED))
 
 
 class TestASignal:
@@ -100,22 +125,19 @@ class TestASignal:
 class TestADriverThatIsJustEnding:
     """Its address is still there without an answer, so the tables are read."""
 
-    def test_status_is_that_of_the_target(self, filled):
+    def test_status_is_that_of_the_target(self, asked):
         """`connection refused` is no answer to a look at the target."""
-        with filled.ended():
-            done = filled.backfill("status", "-o", "json")
-        words = json.loads(done.stdout)
+        code, text = asked[0][0]
+        words = json.loads(text)
 
-        assert (done.returncode, words["state"], words["rowsDone"], words["attempt"]) == (0, "finished", ROWS, 1)
+        assert (code, words["state"], words["rowsDone"], words["attempt"]) == (0, "finished", ROWS, 1)
 
-    def test_verify_ends_with_what_the_receipt_says(self, filled):
+    def test_verify_ends_with_what_the_receipt_says(self, asked):
         """The exit code is that of the difference; that the driver ended is said beside it."""
-        filled.spark.sql(f"DELETE FROM delta.`{filled.target}` WHERE id = 7")
-        with filled.ended():
-            done = filled.backfill("verify", "--explain", "-o", "json", *INTERPRETED)
-        receipt = json.loads(done.stdout)
+        (_, (code, text)), errors = asked
+        receipt = json.loads(text)
 
-        assert (done.returncode, len(receipt["mismatches"])) == (48, 1), done.stderr
+        assert (code, len(receipt["mismatches"])) == (48, 1), errors
         assert receipt["verifiedAt"] > "2024"
-        assert "only in the source: {'id': 7" in done.stderr
-        assert "the tables are compared without it" in done.stderr
+        assert "only in the source: {'id': 7" in errors
+        assert "the tables are compared without it" in errors

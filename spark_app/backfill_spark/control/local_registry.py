@@ -65,13 +65,20 @@ class LocalRegistry:
         return self
 
     def publish(self, *, url: str, token: str, attempt: int) -> None:
-        """Say where this driver is."""
+        """Say where this driver is.
+
+        Raises:
+            InvalidSettingError: the folder cannot be written.
+        """
         fresh = self._file.with_suffix(".new")
-        fresh.unlink(missing_ok=True)
-        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "w") as out:
-            json.dump(asdict(Address(self._job_id, url, token, attempt, os.getpid())), out)
-        fresh.replace(self._file)
+        try:
+            fresh.unlink(missing_ok=True)
+            handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(handle, "w") as out:
+                json.dump(asdict(Address(self._job_id, url, token, attempt, os.getpid())), out)
+            fresh.replace(self._file)
+        except OSError as error:
+            raise _unwritable(self._folder, error) from error
 
     def withdraw(self) -> None:
         """Take the address away, before the server stops answering; the lock stays."""

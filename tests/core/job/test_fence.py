@@ -56,6 +56,15 @@ class TestTheFence:
 
         assert isinstance(job.on(SealFailed(fence.epoch, FencedError("newer")), Now(0.1, 100))[-1], Finish)
 
+    def test_is_the_step_that_is_shown_when_the_attempt_ends_in_it(self):
+        """The last look says how far the attempt came: a copy that never began must not be shown."""
+        job = new_job()
+        fence = seals_of(job.start(START))[0]
+        before = job.view(Now(0.1, 100)).course.at
+        job.on(SealFailed(fence.epoch, FencedError("newer")), Now(0.1, 100))
+
+        assert job.view(Now(0.1, 100)).course.at == before == "Start"
+
     @pytest.mark.parametrize("times", [1, 3])
     def test_is_tried_again_when_the_storage_was_away(self, times):
         """An outage at the start is no reason to lose the attempt."""

@@ -29,9 +29,13 @@ def spec(**fields: Any) -> BackfillSpec:
     return BackfillSpec.model_validate(TABLES | fields)
 
 
+PLAIN = spec()
+"""It is frozen, and thousands of observations share it."""
+
+
 def observed(**fields: Any) -> Observation:
     """Return an observation of a new Backfill, with these fields in place of its own."""
-    given: dict[str, Any] = {"namespace": "shop", "name": NAME, "uid": UID, "generation": 1, "spec": spec()}
+    given: dict[str, Any] = {"namespace": "shop", "name": NAME, "uid": UID, "generation": 1, "spec": PLAIN}
     return Observation(**(given | fields))
 
 
