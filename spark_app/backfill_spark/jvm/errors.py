@@ -95,13 +95,3 @@ def first_line(error: Exception) -> str:
         return without_values(said[0] if len(said) == 1 else f"{said[0]}; caused by {said[-1]}")[:400]
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return without_values(lines[0] if lines else type(error).__name__)[:400]
-
-
-def is_no_room(text: str) -> bool:
-    """Is the storage full, by the text of an exception?"""
-    return any(words in text for words in NO_ROOM)
-
-
-def is_no_access(text: str) -> bool:
-    """Is the access denied, by the text of an exception?"""
-    return any(words in text for words in NO_ACCESS)
