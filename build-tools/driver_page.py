@@ -14,7 +14,7 @@ from backfill_core.job import commands, commit, phase, source_watch
 from backfill_core.job.job import Job
 from backfill_core.job.phase import JobSettings
 from backfill_core.job.state import JobState
-from backfill_core.phases import replay
+from backfill_core.phases import key_proof, replay
 from backfill_core.phases.replay import Replay
 from backfill_core.protocol.actions import Action, CancelWork, PollSource, StartWork
 from backfill_core.protocol.clock import Now
@@ -47,6 +47,7 @@ from backfill_core.protocol.work import (
     Verify,
     Work,
 )
+from backfill_core.strategies.rearranged_chain import strategy as rearranged_chain
 from backfill_core.strategies.snapshot import strategy
 from backfill_core.strategies.snapshot.params import SnapshotSettings
 from backfill_core.strategies.snapshot.strategy import SnapshotStrategy
@@ -273,6 +274,9 @@ def render() -> str:
         tables(source_watch),
         "## Snapshot: its phases and the proof of the key\n",
         tables(strategy),
+        tables(key_proof),
+        "## RearrangedChain: its phases\n",
+        tables(rearranged_chain),
         "## The batch of changes\n\nWhere changes are merged (`Upsert`):\n",
         _picture(batches, "Idle"),
         tables(replay),

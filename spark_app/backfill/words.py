@@ -7,7 +7,14 @@ from datetime import datetime
 from backfill_api.status.progress import Progress, Watermark
 from backfill_api.status.receipt import Receipt
 
-PHASE_WORDS = {"Snapshot": "reading the snapshot", "CatchUp": "replaying changes", "Live": "following changes"}
+PHASE_WORDS = {
+    "Snapshot": "reading the snapshot",
+    "CatchUp": "replaying changes",
+    "Live": "following changes",
+    "Rearranging": "copying, overtaken by barriers",
+    "Draining": "replaying changes",
+    "Forwarding": "following changes",
+}
 STEP_WORDS = {"Start": "start", "Copy": "copy", "KeyProof": "key proof", "CatchUp": "catch-up", "Receipt": "receipt"}
 
 

@@ -13,6 +13,8 @@ import pytest
 from support.repository import ROOT, SOURCE_ROOTS
 
 from backfill_api.crd.schema import open_api_schema
+from backfill_api.model import member_of
+from backfill_api.spec.strategies import Strategy
 
 DISTRIBUTION = ROOT / "tests" / "support" / "plugin_counter"
 
@@ -76,7 +78,7 @@ class TestADistributionOfPlugins:
 
     def test_is_found(self, answer):
         """By both halves: what a spec may say, and what runs it."""
-        assert answer["found"] == [["Counter", "Snapshot"], ["Counter", "Delta"], ["Delta", "List"]]
+        assert answer["found"] == [["Counter", *Strategy.VARIANTS], ["Counter", "Delta"], ["Delta", "List"]]
 
     def test_is_found_without_spark(self, answer):
         """The command line asks what there is before it starts anything."""
@@ -85,7 +87,7 @@ class TestADistributionOfPlugins:
     @pytest.mark.parametrize(
         ("end", "types", "members"),
         [
-            ("strategy", ["Counter", "Snapshot"], ["counter", "snapshot"]),
+            ("strategy", ["Counter", *Strategy.VARIANTS], ["counter", *map(member_of, Strategy.VARIANTS)]),
             ("source", ["Counter", "Delta"], ["counter", "delta"]),
             ("target", ["Delta", "List"], ["delta", "list"]),
         ],
@@ -122,7 +124,8 @@ class TestADistributionOfPlugins:
         assert answer["same hash"]
         assert answer["other hash"]
         assert {"spec.source.counter.partitions", "spec.target.type"} <= set(answer["hashed"])
-        words = "strategy is immutable, except rangeMax, catchUp, changeBatchSeconds, maxInFlight, order, splitTargetSeconds"
+        ours = dict.fromkeys(path.rpartition(".")[2] for path in Strategy.changeable())
+        words = f"strategy is immutable, except {', '.join(['rangeMax', *ours])}"
         assert any(
             words in one["message"] for one in answer["schema"]["properties"]["strategy"]["x-kubernetes-validations"]
         )

@@ -4,6 +4,7 @@ import ast
 import re
 
 import pytest
+from pydantic.alias_generators import to_camel
 from support.repository import ROOT, docstrings, name, packaged
 
 from backfill_api.model import member_of
@@ -28,7 +29,12 @@ OTHER_MEANINGS = {
 
 def is_own(path):
     """Is a file the plug-in's own, or of the storage that is named for it?"""
-    return bool(MEMBERS & {part.removesuffix(".py") for part in path.parts})
+    return bool(members_of(part.removesuffix(".py") for part in path.parts))
+
+
+def members_of(modules):
+    """Return the members that modules are named for: `source_splits` is that of `sourceSplits`."""
+    return MEMBERS & {to_camel(one) for one in modules}
 
 
 def mentions(text):
@@ -43,9 +49,9 @@ def mentions(text):
             case ast.Attribute():
                 hit = FIELD.search(ast.unparse(node))
             case ast.ImportFrom(names=names):
-                hit = any(MEMBERS & set(PACKAGE.findall(f"{node.module}.{one.name}")) for one in names)
+                hit = any(members_of(PACKAGE.findall(f"{node.module}.{one.name}")) for one in names)
             case ast.Import(names=names):
-                hit = any(MEMBERS & set(PACKAGE.findall(one.name)) for one in names)
+                hit = any(members_of(PACKAGE.findall(one.name)) for one in names)
             case _:
                 continue
         if hit:
@@ -78,6 +84,7 @@ class TestNoCodeNamesAPlugin:
             "from backfill_api.spec.strategies.snapshot import SnapshotParams",
             "from backfill_spark.sources import delta",
             "import backfill_spark.sinks.delta.sink",
+            "from backfill_core.strategies.rearranged_chain.stored import decode",
         ],
     )
     def test_a_planted_name_is_seen(self, planted):

@@ -2,6 +2,7 @@
 
     python tests/benchmarks/run.py --rows 20000000 --runs 5 --out build/bench/latest.json [--only copies,streams]
     python tests/benchmarks/run.py --only growth                10^7 and 10^8 rows, once
+    python tests/benchmarks/run.py --only strategies            Snapshot and the baseline, undisturbed and killed once
 
 Writes the JSON, prints a table, and draws docs/images/bench.svg. Figures of different runs do not compare: look at
 the ratios.
@@ -281,6 +282,26 @@ class Bench:
         self.extra[f"throttle_worst_second_{rate}_percent"] = round(max(by_second), 2)
         return abs((last - first) / ((last_s - first_s) * rate) - 1) * 100
 
+    # ------------------------------------------------------------ strategies
+    def strategies(self):
+        """Snapshot beside the baseline, by driver processes: undisturbed, and killed once. Not part of `make bench`."""
+        for kind in ("Snapshot", "RearrangedChain"):
+            for kills in (0, 1):
+                name = f"{kind.lower()}-{kills}"
+                self.timed(f"{kind}{'_killed_at_half' * kills}", lambda name=name, kind=kind, kills=kills: self.through(
+                    name, kills, strategy={"type": kind}
+                ))  # fmt: skip
+
+    def through(self, name, kills, **spec):
+        """Run a job to its end, and kill its driver so often once half of the rows are there."""
+        target = self.fresh(name)
+        for _ in range(kills):
+            process = self.driver(name, target, **spec)
+            self.until(lambda: self.client(name).progress().rows_done > self.rows / 2, limit_s=900)
+            self.end(process)
+        assert self.driver(name, target, **spec).wait() == 0
+        assert seals(target)[-1].state["rowsDone"] == self.rows
+
     # ------------------------------------------------------------ growth
     def growth(self):
         """Ten times the rows, ten times the files: seconds, and the state in the target. Not part of `make bench`."""
@@ -340,8 +361,8 @@ def main():
             bench.make()
         for part in args.only.split(","):
             print(part, flush=True)
-            if part in {"control", "throttle"}:
-                bench.spark.stop()  # control and throttle run the real driver process, alone
+            if part in {"control", "throttle", "strategies"}:
+                bench.spark.stop()  # these run the real driver process, alone
             getattr(bench, part)()
         bench.report(args.out)
     finally:

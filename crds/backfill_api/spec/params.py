@@ -68,6 +68,11 @@ class StrategyParams(Params):
         """The order in which history is read, where a user asks for one."""
         return None
 
+    @property
+    def doubts(self) -> Mapping[str, str]:
+        """What a plan warns of with this strategy, whatever the tables are: the message by its reason."""
+        return {}
+
     def rows_per_split(self, rows_per_s: float) -> int:
         """Return how many rows a plan expects in one split, where rows come at this rate: at least 1."""
         return max(1, int(rows_per_s))

@@ -80,7 +80,7 @@ class TaggedUnion(Model):
     @classmethod
     def _immutable(cls) -> Rule:
         """Return the rule that nothing changes but the fields that may; `self == oldSelf` where none may."""
-        free = [path.rpartition(".")[2] for path in cls.changeable()]
+        free = list(dict.fromkeys(path.rpartition(".")[2] for path in cls.changeable()))
         noun = cls.__name__.lower()
         if not free:
             return "self == oldSelf", f"{noun} is immutable: make a new Backfill"

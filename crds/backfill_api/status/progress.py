@@ -51,7 +51,7 @@ class ProgressSummary(Model):
     """How far a job is, short enough for a status; counts are those of the newest commit, never ahead of it."""
 
     phase: Annotated[str, Field(max_length=64)] = ""
-    """Phase of the strategy: Snapshot, CatchUp or Live."""
+    """Phase of the strategy, such as Snapshot, CatchUp or Live."""
 
     step: Annotated[str, Field(max_length=64)] = ""
     """The step of `steps` that is running; empty: none."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from backfill_core.errors import StateMismatchError
 from backfill_core.job.controls import Controls
+from backfill_core.protocol.epochs import txn_version
 from backfill_core.protocol.receipt import Receipt, VnodeMismatch
 from backfill_core.protocol.work import Position
 
@@ -83,10 +84,25 @@ class JobState:
             raise ValueError(f"the state has {len(text.encode())} bytes, more than {SIZE_MAX_BYTES}")
         return text
 
+    def dropped(self, txn: int | None) -> bool:
+        """Is the newest transaction the one that took its rows out? Then it is past, whatever it says.
+
+        A driver that was thought dead may commit its state, even that it has finished, just before its rows go.
+        """
+        return txn == txn_version(self.attempt + 1, 0)
+
     def begun_anew(self) -> JobState:
         """Return the state of the same job with nothing done: its attempts, epochs and controls go on."""
         return replace(
-            self, progress={}, consumed=None, rows_done=0, changes_done=0, bytes_done=0, receipt=None, percent=0
+            self,
+            progress={},
+            consumed=None,
+            rows_done=0,
+            changes_done=0,
+            bytes_done=0,
+            receipt=None,
+            finished=False,
+            percent=0,
         )
 
     @classmethod

@@ -87,6 +87,8 @@ class CatchUpEnd(Enum):
 
     WITH_ITS_COMMIT = auto()
     AFTER_ITS_COMMIT = auto()
+    BY_ITS_OWNER = auto()
+    """None by itself: the strategy has a rule of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,14 @@ class Replay:
     """The changes of a versioned source, from their choice to their commit."""
 
     def __init__(
-        self, consumed: int, *, merges: bool, follow: bool, batch_target_s: float, limit: LimitRule = "EpochTime"
+        self,
+        consumed: int,
+        *,
+        merges: bool,
+        follow: bool,
+        batch_target_s: float,
+        limit: LimitRule = "EpochTime",
+        end: CatchUpEnd = CatchUpEnd.WITH_ITS_COMMIT,
     ) -> None:
         """Begin after a version; `merges`: changes are merged, else staged like splits."""
         self.consumed = consumed
@@ -115,7 +124,7 @@ class Replay:
 
         self.pending = Pending(limit, consumed)
         self.trend = LagTrend()
-        self._end = CatchUpEnd.WITH_ITS_COMMIT if limit == "EpochTime" else CatchUpEnd.AFTER_ITS_COMMIT
+        self._end = end
         self._owes_finish = False
         """Did a commit take all that was pending, which the next one says?"""
 
@@ -154,7 +163,8 @@ class Replay:
 
     def wants_announcement(self, *, dirty: bool) -> bool:
         """Would a commit begin the next batch, or end the catching up?"""
-        return not self.caught_up and self.batch is None and self._fresh and (self._merges or dirty)
+        ends = self.lag_versions > 0 or self._end is not CatchUpEnd.BY_ITS_OWNER
+        return not self.caught_up and self.batch is None and self._fresh and ends and (self._merges or dirty)
 
     @property
     def lag_versions(self) -> int:
@@ -254,6 +264,11 @@ class Replay:
         return Batch(self.consumed, upto, txn, whole=whole, left=head.position - upto)
 
     def _catch_up(self) -> None:
+        if self._end is not CatchUpEnd.BY_ITS_OWNER:
+            self.catch_up()
+
+    def catch_up(self) -> None:
+        """The target has reached the newest version once."""
         self.caught_up = True
         self.revision += 1
 
@@ -265,10 +280,9 @@ class Replay:
         batch, result = self.batch.batch, self.batch.result
         self.batch, self._committing, self.consumed = None, batch, batch.upto
         if batch.whole and not self.caught_up:
-            if self._end is CatchUpEnd.WITH_ITS_COMMIT:
+            self._owes_finish = self._end is CatchUpEnd.AFTER_ITS_COMMIT
+            if not self._owes_finish:
                 self._catch_up()
-            else:
-                self._owes_finish = True
         return result
 
     def announce(self, epoch: Epoch | None) -> bool:

@@ -128,9 +128,10 @@ def _run_until_fenced(context: JobContext, caller: _Caller, began_s: float) -> R
 
 
 def _run_attempt(context: JobContext, caller: _Caller, began_s: float) -> RunOutcome:
-    if context.state is not None and context.state.finished:
+    state = context.state
+    if state is not None and state.finished and not state.dropped(context.stored.txn_version):
         words = "the target says that this job is finished"
-        return RunOutcome("Complete", EXIT_COMPLETE, "AlreadyComplete", words, "", None, context.state.receipt)
+        return RunOutcome("Complete", EXIT_COMPLETE, "AlreadyComplete", words, "", None, state.receipt)
     with caller.stop.cancels_jobs_of(context.spark):
         job = context.open_job()
         caller.stop.check()

@@ -158,6 +158,8 @@ class JobContext:
         with self.explained("the look at the source", source, transform):
             request = self.plugins.strategy.open_request(self.progress)
             start_over = request if isinstance(request, StartOver) else None
+            if self.state is not None and self.state.dropped(self.stored.txn_version):
+                start_over = StartOver(drop_rows=True)
             if start_over is not None:
                 request = self.plugins.strategy.open_request(None)
             opened = open_source(source, request, asked=spec.source.params.start_version)

@@ -120,6 +120,7 @@ def _plan(
             *([] if table is None else _table_warnings(table)),
             *_key_unproven(opened, settings, unique=unique),
             *_starts_over(opened),
+            *_doubts(opened),
         ),
     )
 
@@ -211,6 +212,13 @@ def _order_warnings(order: FileOrder | None) -> tuple[PlanWarning, ...]:
         hint = f"Cluster the source by {order.column}, or leave the order out."
         found.append(PlanWarning(reason="OrderWeak", message=words, hint=hint))
     return tuple(found)
+
+
+def _doubts(opened: OpenedJob) -> tuple[PlanWarning, ...]:
+    """Say what the strategy itself cannot promise."""
+    doubts = opened.backfill.spec.strategy.params.doubts
+    hint = "Use the default strategy for a table that matters."
+    return tuple(PlanWarning(reason=reason, message=words, hint=hint) for reason, words in doubts.items())
 
 
 def _is_unique(opened: OpenedJob) -> bool:

@@ -99,6 +99,13 @@ class TestTheRowsThatGo:
         with pytest.raises(FencedError):
             old.committer.seal(txn_version(1, 999), (), "late")
 
+    def test_stay_gone_whatever_the_state_says(self, place, monkeypatch):
+        """A driver that was thought dead may commit that it has caught up just before its rows go: who believes it has no row."""
+        place.opened().emptied()
+        monkeypatch.setattr(job_context.strategies, "discover", lambda: {STRATEGY.name: STRATEGY})
+
+        assert place.opened().start_over == StartOver(drop_rows=True)
+
     def test_are_kept_when_others_wrote_too(self, place):
         """Theirs would go with them, and no source brings those back."""
         place.spark.sql(f"INSERT INTO delta.`{place.target}` VALUES (999, 1, 1.0, 'theirs', 'new')")

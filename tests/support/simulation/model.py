@@ -141,6 +141,9 @@ class Model(Protocol):
         """Open an attempt; `txn` is the newest transaction version in the target."""
 
     # -------------------------------------------------------------- a stored state
+    def starts_over(self, progress: Progress) -> bool:
+        """Does an attempt that finds this state take its rows out, and begin anew?"""
+
     def expected(self, progress: Progress) -> Promise:
         """Return the rows that a target with this state must hold: the core invariant."""
 

@@ -77,6 +77,12 @@ class Oracle:
         self._paused = self._held_by_spec
         self._rate: _Rate | None = None
         self.seals = self.merges = self.acks = self.splits = self.batches = self.receipts = self.proofs = 0
+        self.anew = self._merges_before = 0
+        """Attempts that took the rows of the one before out, and the MERGEs until then."""
+
+        self._dropped = False
+        """Were the rows taken out since the last seal?"""
+
         self._ahead: set[tuple[int, int]] = set()
         """History work that may have been read ahead."""
 
@@ -97,7 +103,7 @@ class Oracle:
         demand(not self._sealed_paths.intersection(paths), "a file was sealed twice")
         self._sealed_paths.update(paths)
         if self._last is not None:
-            self._forward(self._last, state)
+            self._follow(self._last, state)
         self._last = state
         self._fenced.add(attempt)
         held = self._model.held(state.progress)
@@ -108,17 +114,24 @@ class Oracle:
             self.commands |= {one: command for one, command in lost.items() if one <= revision}
         self._check_controls(state.job)
 
-    def _forward(self, before: StoredState, after: StoredState) -> None:
+    def _follow(self, before: StoredState, after: StoredState) -> None:
         old, new = before.job, after.job
         demand(new.epoch > old.epoch, "an epoch came twice")
         demand(new.attempt >= old.attempt, "an old attempt sealed after a newer one")
+        demand(new.controls.revision >= old.controls.revision, "a command was forgotten")
+        if self._dropped:
+            self.anew, self._merges_before, self._dropped = self.anew + 1, self.merges, False
+            return
+        demand(not old.finished, "a finished job sealed again")
         self._model.check_forward(before.progress, after.progress)
         held = self._model.held(after.progress)
         demand(self._model.held(before.progress).within(held), "sealed positions were forgotten (R-SNAP-38)")
         for name in COUNTS:
             demand(after.counts[name] >= before.counts[name], f"{name} went back (R-SNAP-44)")
-        demand(not old.finished, "a finished job sealed again")
-        demand(new.controls.revision >= old.controls.revision, "a command was forgotten")
+
+    def on_drop(self) -> None:
+        """All rows were taken out: what was sealed counts no more."""
+        self._dropped = True
 
     def on_merge(self, commit: Commit, work: Work) -> None:
         """A MERGE: it was announced by the newest seal, and brings the target to where it said."""
@@ -291,7 +304,7 @@ class Oracle:
     def on_key_proven(self, target_version: int) -> None:
         """The key of a version of the target was proven unique."""
         progress = StoredState.read(self._target.commits[target_version].state).progress
-        self._model.check_key_proof(progress, self.merges)
+        self._model.check_key_proof(progress, self.merges - self._merges_before)
         self.proofs += 1
 
     def on_complete(self) -> None:

@@ -16,6 +16,7 @@ from backfill_core.job.state import JobState
 from backfill_core.protocol.actions import Acknowledge, Action, CancelWork, Finish, PollSource, Seal, StartWork
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.commands import Pause
+from backfill_core.protocol.epochs import txn_version
 from backfill_core.protocol.events import (
     Event,
     PollFailed,
@@ -38,14 +39,15 @@ TRANSIENT = TransientError("the simulated storage is away")
 class Shell:
     """One process: executes the core's actions, and answers after a while."""
 
-    def __init__(self, world: World, stored: JobState | None, txn: int | None) -> None:
-        """Open from the stored state; nothing is written before `begin`."""
+    def __init__(self, world: World, stored: JobState | None, txn: int | None, *, anew: bool) -> None:
+        """Open from the stored state; nothing is written before `begin`. `anew`: what is there is taken out first."""
         self._world = world
         self.begun = self.stubborn = False
-        state = world.attempt_state(stored)
+        self._anew = anew
+        state = world.attempt_state(stored, anew=anew)
         self.attempt = state.attempt
         self._mono_s = self.attempt * 1000.0 - world.now_s
-        self._opened = world.model.open(world.spec, stored, txn, world.wall_ms)
+        self._opened = world.model.open(world.spec, None if anew else stored, txn, world.wall_ms)
         self._job = Job(state, self._opened.strategy, world.settings, self._now())
         self._running: dict[int, Work] = {}
         self._cancelled: set[int] = set()
@@ -61,8 +63,28 @@ class Shell:
     # ------------------------------------------------------------------ the loop
     def begin(self) -> None:
         """Start the core."""
+        if self._anew and not self._take_out():
+            return
         self.begun = True
         self._execute(self._job.start(self._now()))
+
+    def _take_out(self) -> bool:
+        """Take the rows of the unfinished attempt out; return whether the state that was read is still the newest one.
+
+        What a process that was believed dead has sealed meanwhile goes too, and the next attempt begins anew for that.
+        """
+        world, first = self._world, txn_version(self.attempt, 0)
+        moved = world.target.txn not in (self._txn_read, first)
+        if world.target.drop_rows(first):
+            world.oracle.on_drop()
+            world.note(f"rows dropped under {first}")
+        if not self._over:
+            world.step()
+        self._txn_read = world.target.txn
+        if moved and not self._fenced:
+            self._over = True
+            world.on_finish(Finish("Failed", TransientError("the target was sealed after its state was read")))
+        return not self._over
 
     def wake_at_s(self) -> float:
         """Return when the core wants a tick, in the world's time."""

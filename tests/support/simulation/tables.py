@@ -64,6 +64,13 @@ class Target:
         kept.update((key, value) for key, value in net.items() if value is not None)
         return self._add("merge", txn, kept, self.newest.state)
 
+    def drop_rows(self, txn: int) -> bool:
+        """Take out every row under a transaction, once; the state stays, until the next seal says what is there."""
+        new = self.txn is None or txn > self.txn
+        if new:
+            self._add("drop", txn, Counter(), self.newest.state)
+        return new
+
     def rewrite(self) -> None:
         """Let another writer change a row and change it back: the rows are the same, and a receipt does not know."""
         self._add("foreign", -1, self.newest.rows, self.newest.state)

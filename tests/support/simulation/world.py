@@ -15,7 +15,7 @@ from random import Random
 
 from support.simulation.law import demand
 from support.simulation.model import Model, model_of
-from support.simulation.oracle import Oracle
+from support.simulation.oracle import Oracle, StoredState
 from support.simulation.scenario import Scenario
 from support.simulation.shell import Shell
 from support.simulation.tables import Target
@@ -164,11 +164,14 @@ class World:
         """Open an attempt from what the target holds; the time until its fence is another process's chance."""
         stored = self.target.newest
         state = None if stored.state is None else JobState.decode(stored.state)
-        if state is not None and state.finished:
+        # Rows were taken out and no seal came after: what the state says of them is past, whatever it is.
+        dropped = state is not None and self.target.txn == (state.attempt + 1) << 32
+        if state is not None and state.finished and not dropped:
             self._end()
             return
+        anew = dropped or (state is not None and self._starts_over(stored.state))
         self._delivered = 0 if state is None else state.controls.revision
-        shell = Shell(self, state, self.target.txn)
+        shell = Shell(self, state, self.target.txn, anew=anew)
         self.oracle.on_reopen(shell.attempt, self.now_s)
         self._shell = shell
         self.note(f"open attempt {shell.attempt}")
@@ -176,6 +179,10 @@ class World:
         for revision, command in sorted(self._unanswered.items()):
             if self.calm or self.rng.random() < 0.7:
                 self.after(self.rng.uniform(0.1, 4.0), self._delivery(revision, command))
+
+    def _starts_over(self, text: str | None) -> bool:
+        """Must the rows of the last attempt go?"""
+        return self.model.starts_over(StoredState.read(text).progress)
 
     def on_finish(self, finish: Finish) -> None:
         """An attempt is over."""
@@ -257,8 +264,9 @@ class World:
         self._send(Resume())
         self._send(Throttle(None))
 
-    def attempt_state(self, state: JobState | None) -> JobState:
-        """Return the state a new attempt begins with, as the driver makes it."""
+    def attempt_state(self, state: JobState | None, *, anew: bool) -> JobState:
+        """Return the state a new attempt begins with, as the driver makes it; `anew`: nothing is done any more."""
         before = state or JobState("job", "spec", attempt=0, epoch=0, strategy=self.given.strategy)
+        before = before.begun_anew() if anew else before
         controls = before.controls.under_spec(self.given.paused, self.given.rows_per_s).at(self.wall_ms)
         return replace(before, attempt=before.attempt + 1, controls=controls)

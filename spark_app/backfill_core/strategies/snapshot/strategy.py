@@ -7,26 +7,22 @@ CatchUp    the proof of the key, where it    a batch took all that was pending a
            is due, then batches of changes   start, or nothing was pending
 Live       batches of changes                never; `complete` says when Exit may exit
 
-The proof waits for the commit of the last split and holds all changes: a MERGE would hide two rows with one key (ADR 0013).
-
-key proof      event                                      then
-------------   ----------------------------------------   ------------
-Due            the snapshot is committed, checks may run  ProofRunning
-ProofRunning   it found no two rows with one key          Proven
-ProofRunning   it is lost                                 Due
+The proof (`phases/key_proof.py`) waits for the commit of the last split and holds all changes: a MERGE would hide two rows with one
+key (ADR 0013).
 """
 
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 
 from backfill_api.spec.spec import BackfillSpec
 from backfill_core.errors import AccountingError, BackfillError, StateMismatchError
 from backfill_core.job.steps import CATCH_UP as CATCH_UP_STEP
 from backfill_core.job.steps import COPY, KEY_PROOF
+from backfill_core.phases import view
 from backfill_core.phases.copy import Copy
-from backfill_core.phases.replay import Replay
+from backfill_core.phases.key_proof import Due, KeyProof, ProofRunning, Proven
+from backfill_core.phases.replay import CatchUpEnd, Replay
 from backfill_core.positions.done_files import in_row_index
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
@@ -47,31 +43,8 @@ from backfill_core.protocol.strategy import (
     StrategyView,
 )
 from backfill_core.protocol.work import ChangesApplied, KeyProven, ProveKey, Result, SplitStaged, Work
-from backfill_core.strategies.snapshot import view
 from backfill_core.strategies.snapshot.params import SnapshotSettings
 from backfill_core.strategies.snapshot.stored import CATCH_UP, LIVE, SNAPSHOT, AnnouncedMerge, SnapshotStored
-
-
-@dataclass(frozen=True, slots=True)
-class Due:
-    """The target may hold two rows with one key."""
-
-
-@dataclass(frozen=True, slots=True)
-class ProofRunning:
-    """The proof is under way."""
-
-    work_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class Proven:
-    """Changes need not wait; `stored` says whether a proof was made, or none is wanted."""
-
-    stored: bool
-
-
-KeyProof = Due | ProofRunning | Proven
 
 
 class SnapshotStrategy:
@@ -92,6 +65,7 @@ class SnapshotStrategy:
             follow=settings.follow,
             batch_target_s=settings.batch_target_s,
             limit=settings.limit,
+            end=CatchUpEnd.WITH_ITS_COMMIT if settings.limit == "EpochTime" else CatchUpEnd.AFTER_ITS_COMMIT,
         )
         self._was_live = stored is not None and stored.phase == LIVE
         proven = opened.key_proven or (stored is not None and stored.key_proven)
@@ -268,8 +242,11 @@ class SnapshotStrategy:
     # -------------------------------------------------------------- view
     def view(self, now: Now) -> StrategyView:
         """See `Strategy`."""
-        proving = isinstance(self._key, ProofRunning)
-        return view.of(self._pinned, self._copy, self._replay, self._settings, self.phase, now, proving=proving)
+        copying = not self._copy.complete
+        doing = "" if copying else view.doing(self._replay, self._key, merges=self._settings.merges)
+        filtered = self._settings.filtered
+        look = view.Look(self._pinned, self._copy, self._replay, self.phase, doing, copying=copying, filtered=filtered)
+        return look.at(now)
 
 
 def resume(spec: BackfillSpec, stored: SnapshotStored | None, opened: Opened) -> SnapshotStrategy:

@@ -93,6 +93,10 @@ class CounterModel:
         """Return the offset before which the target holds each partition."""
         return {int(number): one["next"] for number, one in progress["partitions"].items()}
 
+    def starts_over(self, progress: Progress) -> bool:
+        """Each state is continued."""
+        return False
+
     def expected(self, progress: Progress) -> Promise:
         """See `Model`."""
         return self.before(self.positions(progress))

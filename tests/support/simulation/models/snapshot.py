@@ -173,6 +173,10 @@ class SnapshotModel:
         return FileOrder("at", "Descending", indexes, tuple(str(file) for file in indexes))
 
     # -------------------------------------------------------------- a stored state
+    def starts_over(self, progress: Progress) -> bool:
+        """Each state is continued."""
+        return False
+
     def expected(self, progress: Progress) -> Promise:
         """See `Model`."""
         stored = Stored.of(progress)

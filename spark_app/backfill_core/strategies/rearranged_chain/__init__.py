@@ -1,0 +1,8 @@
+"""The rearranged chain: one pinned version, then its changes, while barriers overtake the data. Not resumable; a baseline."""
+
+from backfill_api.spec.strategies.rearranged_chain import RearrangedChainParams
+from backfill_core.protocol.strategy import StrategyPlugin
+from backfill_core.strategies.rearranged_chain.stored import decode, open_request, summarize
+from backfill_core.strategies.rearranged_chain.strategy import resume
+
+STRATEGY = StrategyPlugin("RearrangedChain", RearrangedChainParams, decode, open_request, resume, summarize)
