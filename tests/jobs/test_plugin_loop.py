@@ -51,15 +51,18 @@ in_pause = rows()
 job.throttle(None)
 job.resume()
 outcome = run.wait(200)
+ended = [job.status(spark).state, job.status(spark).consumed_position]
+at_end = rows()
+released = job.release(spark)
 print(json.dumps({
-    "before": before, "paused": paused, "in pause": in_pause, "rows": rows(),
+    "before": before, "paused": paused, "in pause": in_pause, "rows": at_end,
     "plan": plan.model_dump(mode="json", by_alias=True), "stopped": [stopped.state, stopped.consumed_version, stopped.rows_done],
     "state": outcome.state, "message": outcome.message,
     "early receipt": receipt.model_dump(mode="json", by_alias=True),
     "receipt": outcome.receipt.model_dump(mode="json", by_alias=True),
     "progress": seen[-1].model_dump(mode="json", by_alias=True),
     "lag": max((one.lag_records or 0) for one in seen),
-    "status": [job.status(spark).state, job.status(spark).consumed_position],
+    "status": ended, "released": [list(released.features), job.status(spark).state, rows() == at_end],
 }))
 """
 
@@ -149,6 +152,10 @@ class TestAJobOfPlugins:
         assert said["stopped"] == ["Stopped", None, len(said["before"])]
         plan = said["plan"]
         assert (plan["rows"], plan["version"], plan["changeFeed"], plan["resumesAttempt"]) == (20, None, None, 1)
+
+    def test_is_released(self, said):
+        """A list has no features that only a job needed; its rows stay."""
+        assert said["released"] == [[], "NotStarted", True]
 
 
 class TestWithoutTheSeam:

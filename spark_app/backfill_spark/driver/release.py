@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,13 +10,12 @@ from backfill_core.errors import NotFinishedError, StateMismatchError
 from backfill_core.protocol.epochs import txn_version
 from backfill_spark.control.local_registry import LocalRegistry
 from backfill_spark.driver.job_context import JobContext
+from backfill_spark.ports.sink import KeepsFeatures
 from backfill_spark.settings import DriverSettings
 from backfill_spark.stop_signal import StopSignal
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-DOMAIN_FEATURE = "domainMetadata"
 
 
 @dataclass(frozen=True)
@@ -60,10 +58,13 @@ def release(
     ):
         attempt = _attempt_after(target, force=force)
         version = target.committer.release(txn_version(attempt, 0), target.stored).version
+        table = target.sink
+        if not isinstance(table, KeepsFeatures):
+            return Released(table.path, version, ())
         # Dropping the feature would take the state of every other job along.
         if not target.committer.domains():
-            _drop_feature(target.spark, target.sink.path)
-        return Released(target.sink.path, version, _features(target.spark, target.sink.path))
+            table.drop_feature()
+        return Released(table.path, version, table.features())
 
 
 def _attempt_after(target: JobContext, *, force: bool) -> int:
@@ -79,18 +80,3 @@ def _attempt_after(target: JobContext, *, force: bool) -> int:
             "and its rows stay in the target.",
         )
     return target.state.attempt + 1
-
-
-def _drop_feature(spark: SparkSession, path: str) -> None:
-    """Drop the feature that domains need, where no other feature needs it."""
-    from pyspark.errors import PySparkException
-
-    # Row tracking and clustering need it too: then Delta refuses, and the table is as good as before.
-    with suppress(PySparkException):
-        spark.sql(f"ALTER TABLE delta.`{path}` DROP FEATURE {DOMAIN_FEATURE}")
-
-
-def _features(spark: SparkSession, path: str) -> tuple[str, ...]:
-    detail = spark.sql(f"DESCRIBE DETAIL delta.`{path}`").first()
-    assert detail is not None
-    return tuple(sorted(detail["tableFeatures"] or ()))

@@ -87,3 +87,14 @@ class SupportsStartOver(Protocol):
             UnsupportedTargetFeatureError: the target lets no row go.
             StateMovedError: another commit was quicker; look again.
         """
+
+
+@runtime_checkable
+class KeepsFeatures(Protocol):
+    """A sink whose table has features that its jobs needed. No strategy needs it; `release` tidies up by it."""
+
+    def drop_feature(self) -> None:
+        """Drop the feature that only the states of jobs need, where nothing else needs it."""
+
+    def features(self) -> tuple[str, ...]:
+        """Return the features that a writer of the table must know."""

@@ -9,12 +9,14 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from backfill_core.errors import (
     BackfillError,
@@ -28,7 +30,6 @@ from backfill_core.phases.accounting import GONE_HINT
 from backfill_core.protocol.work import StagedFile
 from backfill_spark.delta.location import in_one_store
 from backfill_spark.delta.log import LOG_ERRORS
-from backfill_spark.delta.properties import PHYSICAL_NAME
 from backfill_spark.delta.spark_internals import named_files
 from backfill_spark.jvm.errors import JAVA_ERRORS, first_line, whole_text
 from backfill_spark.jvm.failures import Trouble, is_about, trouble_of
@@ -43,8 +44,9 @@ from backfill_spark.sinks.delta.failures import BEGIN_ANEW, explain_job, explain
 from backfill_spark.sinks.delta.folder import TargetFolder
 from backfill_spark.sinks.delta.staging import PART, StagingFolder, part_of
 from backfill_spark.sinks.delta.start_over import drop_rows, transaction_session
-from backfill_spark.sinks.delta.table import TargetTable, read_table
+from backfill_spark.sinks.delta.table import TargetTable, physical_type, read_table
 
+DOMAIN_FEATURE = "domainMetadata"
 NULL_FOUND = "backfill: null in column "
 WIDE_COLUMNS = 200
 """Above it Spark plans a MERGE without constraints that it infers: with 1,000 columns they took most of a minute."""
@@ -264,7 +266,7 @@ class DeltaSink:
         column = F.lit(None) if name is None else self._stored(field, F.col(quoted(name)))
         if not field.nullable or (self._mode.merges and field.name in self._key):
             column = F.when(column.isNull(), F.raise_error(F.lit(f"{NULL_FOUND}{index}"))).otherwise(column)
-        physical = _physical_type(field.dataType) if self._table.mapped else nullable(field.dataType)
+        physical = physical_type(field.dataType) if self._table.mapped else nullable(field.dataType)
         return column.cast(physical).alias(self._table.physical(field))
 
     def as_stored(self, rows: DataFrame) -> DataFrame:
@@ -353,6 +355,19 @@ class DeltaSink:
         """Return the rows of the target as of one of its versions; lazy."""
         return self._spark.read.format("delta").option("versionAsOf", version).load(self.path)
 
+    # ------------------------------------------------------------------ releasing
+    def drop_feature(self) -> None:
+        """See `ports.sink.KeepsFeatures`."""
+        # Row tracking and clustering need it too: then Delta refuses, and the table is as good as before.
+        with suppress(PySparkException):
+            self._spark.sql(f"ALTER TABLE delta.{quoted(self.path)} DROP FEATURE {DOMAIN_FEATURE}")
+
+    def features(self) -> tuple[str, ...]:
+        """See `ports.sink.KeepsFeatures`."""
+        detail = self._spark.sql(f"DESCRIBE DETAIL delta.{quoted(self.path)}").first()
+        assert detail is not None
+        return tuple(sorted(detail["tableFeatures"] or ()))
+
     # ------------------------------------------------------------------ failures
     def explain_failure(self, error: Exception) -> BackfillError | None:
         """Say in our words why a row does not fit the target, or None when that was not the matter."""
@@ -383,18 +398,3 @@ def _may_be_others(error: Exception) -> bool:
 
 
 NOT_NULL_HINT = "Give it a value in spec.transform.select, for example with coalesce, or leave such rows out."
-
-
-def _physical_type(data_type: DataType) -> DataType:
-    """Return a type with the physical names of its nested fields."""
-    if isinstance(data_type, StructType):
-        result = StructType()
-        for field in data_type:
-            name = field.metadata.get(PHYSICAL_NAME, field.name)
-            result.add(name, _physical_type(field.dataType), True)
-        return result
-    if isinstance(data_type, ArrayType):
-        return ArrayType(_physical_type(data_type.elementType), True)
-    if isinstance(data_type, MapType):
-        return MapType(_physical_type(data_type.keyType), _physical_type(data_type.valueType), True)
-    return data_type
