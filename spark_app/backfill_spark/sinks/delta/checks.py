@@ -97,7 +97,7 @@ def check_layout(wanted: StructType, *, partition_by: tuple[str, ...], cluster_b
 
 
 def check_partitions(what: str, schema: StructType, partitions: tuple[str, ...]) -> None:
-    """Refuse partition columns whose values a folder's name cannot hold.
+    """Refuse partition columns whose values a folder's name cannot hold, or whose name Delta's filters do not find.
 
     Raises:
         TargetSchemaMismatchError: names the column.
@@ -108,6 +108,12 @@ def check_partitions(what: str, schema: StructType, partitions: tuple[str, ...])
                 f"{what}: column {column!r} is {schema[column].dataType.simpleString()}, "
                 "and a partition is a folder with the value as its name.",
                 hint="Partition by another column, or by a text made of this one.",
+            )
+        if column.strip("`") != column:
+            raise TargetSchemaMismatchError(
+                f"{what}: the name {column!r} begins or ends with a backtick, and Delta's filters lose the rows of such a "
+                "partition column.",
+                hint="Name the column otherwise with AS in spec.transform.select.",
             )
 
 

@@ -28,7 +28,7 @@ from backfill_core.positions.file_order import FileOrder
 from backfill_core.protocol.events import Head
 from backfill_core.protocol.work import FileRange
 from backfill_spark.delta.log import LOG_ERRORS, files_at, newest_version, values_at
-from backfill_spark.delta.properties import CHANGE_FEED, is_on, physical_name
+from backfill_spark.delta.properties import CHANGE_FEED, PHYSICAL_NAME, is_on, physical_name
 from backfill_spark.delta.retention import kept_seconds
 from backfill_spark.delta.spark_internals import SparkDeltaLog, delta_actions
 from backfill_spark.jvm.gateway import java
@@ -120,6 +120,7 @@ class DeltaSource:
         except Exception as error:
             raise explain_version(error, path=self.path, version=wanted, newest=head.position) from error
         self._check_names(self._pinned.schema)
+        self._check_partitions(self._pinned.schema)
         self._check_key(self._pinned.schema)
         self._log = VersionLog(self._spark, self.path, self._pinned, self._schema_change, feed_at=self._feed_at)
         return self._pinned
@@ -179,6 +180,17 @@ class DeltaSource:
             if name.lower() in RESERVED:
                 raise UnsupportedSourceFeatureError(
                     f"the source {self.path} has a column {name!r}, which is a name of the change feed.",
+                    hint="Rename the column in the source.",
+                )
+
+    def _check_partitions(self, schema: StructType) -> None:
+        """Refuse a partition column that Delta's filters do not find under its name: they would drop its files."""
+        columns = self._snapshot.metadata().partitionColumns()
+        for name in (columns.apply(index) for index in range(columns.size())):
+            if name.strip("`") != name and PHYSICAL_NAME in schema[name].metadata:
+                raise UnsupportedSourceFeatureError(
+                    f"the source {self.path} is partitioned by {name!r}, and Delta's filters lose the rows of such a name: "
+                    "it begins or ends with a backtick, in a table with column mapping.",
                     hint="Rename the column in the source.",
                 )
 

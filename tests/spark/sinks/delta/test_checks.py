@@ -106,6 +106,21 @@ class TestAChangeFeedOfTheTarget:
         checks.check_change_feed("/t", ["id", name], properties)
 
 
+class TestAPartitionColumnThatDeltaDoesNotFind:
+    """Its filters take the backticks at the ends of a name for quotes, and drop every file."""
+
+    @pytest.mark.parametrize("name", ["`a`", "`a", "a`"])
+    def test_is_refused(self, name):
+        """A MERGE by such a key would add each row once more."""
+        with pytest.raises(TargetSchemaMismatchError, match=r"begins or ends with a backtick"):
+            checks.check_partitions("/t", StructType([StructField(name, LongType())]), (name,))
+
+    def test_others_are_taken(self):
+        """A backtick inside is found, and so is an odd column that is no partition."""
+        schema = StructType([StructField("a`b", LongType()), StructField("`c`", LongType())])
+        checks.check_partitions("/t", schema, ("a`b",))
+
+
 class TestPropertiesThatASealCannotHonour:
     """Of a table that exists, and of one that the spec wants made."""
 

@@ -95,3 +95,14 @@ class TestALookAtTheSource:
 
         with pytest.raises(UnsupportedSourceFeatureError, match=name):
             DeltaSource(spark, str(tmp_path / "s"), key=()).pin(None)
+
+    def test_partitioned_by_a_name_that_delta_does_not_find(self, spark, tmp_path):
+        """Its filters drop every file: a `where` on such a column yields no row, and no error."""
+        path = str(tmp_path / "s")
+        spark.sql(
+            f"CREATE TABLE delta.`{path}` (id BIGINT, ```t``` STRING) USING delta PARTITIONED BY (```t```) "
+            "TBLPROPERTIES ('delta.columnMapping.mode' = 'name')"
+        )
+
+        with pytest.raises(UnsupportedSourceFeatureError, match="begins or ends with a backtick"):
+            DeltaSource(spark, path, key=()).pin(None)
