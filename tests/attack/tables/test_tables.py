@@ -14,7 +14,8 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from support import attack
 from support.tables.jobs import job
-from support.tables.odd_tables import NoExampleError, OddTable, badly_skipped, draw_target, draw_transform, held
+from support.tables.odd_tables import NoExampleError, OddTable
+from support.tables.odd_transforms import badly_skipped, draw_target, draw_transform, held
 
 from backfill_core.errors import EXIT_COMPLETE, EXIT_STOPPED
 from backfill_spark.driver.attempt import run_driver
