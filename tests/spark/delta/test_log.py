@@ -54,13 +54,18 @@ def delta_says(spark, path, version):
     return {row["path"]: row.asDict(recursive=True) for row in rows}, json.loads(snapshot.schema().json())
 
 
+@pytest.fixture(scope="module")
+def said(spark, table):
+    """What Delta's own state says of two versions of it."""
+    return {version: delta_says(spark, table, version) for version in (1, LAST)}
+
+
 class TestFilesOfAVersion:
     """What a job counts, and what it reads, is what the version has."""
 
-    def test_are_those_of_deltas_own_state(self, spark, table):
+    def test_are_those_of_deltas_own_state(self, spark, table, said):
         """A file that one of the two does not list is lost or copied twice."""
-        for version in (1, LAST):
-            wanted, schema = delta_says(spark, table, version)
+        for version, (wanted, schema) in said.items():
             key = schema["fields"][0]["metadata"].get("delta.columnMapping.physicalName", "id")
 
             found = files_at(spark, table, version, nulls_of=[key, "no_such_column"])
@@ -73,9 +78,9 @@ class TestFilesOfAVersion:
                 assert file.nulls == (statistics["nullCount"][key], None)
                 assert file.bytes == wanted[file.path]["size"]
 
-    def test_are_handed_to_delta_as_it_knows_them(self, spark, table):
+    def test_are_handed_to_delta_as_it_knows_them(self, spark, table, said):
         """A file without its deletion vector or its partition would give other rows."""
-        wanted, _ = delta_says(spark, table, LAST)
+        wanted, _ = said[LAST]
         actions = delta_actions(spark, [file.action for file in files_at(spark, table, LAST, nulls_of=[])])
 
         assert actions.size() == len(wanted)
