@@ -49,7 +49,7 @@ class Place:
         environ = {"BACKFILL_STATE_DIR": str(self.state), "BACKFILL_CORES": "1", "BACKFILL_MEMORY": "1g"}
         done = subprocess.run(
             [sys.executable, "-c", EACH, json.dumps(each)],
-            env={**os.environ, **environ}, capture_output=True, text=True, check=False, timeout=280,
+            env={**os.environ, **environ}, capture_output=True, text=True, check=False, timeout=280, cwd=self.folder,
         )  # fmt: skip
         parts = re.split(r"^--- (\d+)\n", done.stdout, flags=re.MULTILINE)
         assert len(parts) == 2 * len(commands) + 1, done.stderr
@@ -132,8 +132,8 @@ class TestADriverThatIsJustEnding:
 
         assert (code, words["state"], words["rowsDone"], words["attempt"]) == (0, "finished", ROWS, 1)
 
-    def test_verify_ends_with_what_the_receipt_says(self, asked):
-        """The exit code is that of the difference; that the driver ended is said beside it."""
+    def test_verify_ends_with_what_the_receipt_says(self, filled, asked):
+        """The exit code is that of the difference; that the driver ended is said beside it. Spark leaves no folder behind."""
         (_, (code, text)), errors = asked
         receipt = json.loads(text)
 
@@ -141,3 +141,4 @@ class TestADriverThatIsJustEnding:
         assert receipt["verifiedAt"] > "2024"
         assert "only in the source: {'id': 7" in errors
         assert "the tables are compared without it" in errors
+        assert not (filled.folder / "spark-warehouse").exists()

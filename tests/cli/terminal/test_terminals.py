@@ -1,12 +1,19 @@
 """What a terminal of some kind is sent: no escapes where it knows none, no colours where they are switched off."""
 
+import fcntl
 import os
 import re
+import struct
 import sys
+import termios
 
 import pytest
+from rich.console import Console
 from support.console.terminal import Terminal
 from support.tables.jobs import write_yaml
+
+from backfill_cli.terminal.screen import CLEAR, Screen
+from backfill_cli.terminal.streams import Out
 
 COLOUR = re.compile(r"\x1b\[(?:\d+;)*(?:3|4|9|10)\d(?:;\d+)*m")
 SCRIPT = """
@@ -57,3 +64,17 @@ def test_colours_are_left_out_where_they_are_not_wanted(shown):
     plain = shown(NO_COLOR="1").raw
     assert COLOUR.search(plain) is None
     assert "\x1b[?25l" in plain
+
+
+def test_one_that_was_resized_is_cleared():
+    """What it made of the lines before is unknown: the border stood twice."""
+    seen, terminal = os.openpty()
+    screen, sent = Screen(Out(terminal), Console()), []
+    for columns in (80, 80, 60, 60):
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        screen.draw("+------+")
+        sent.append(os.read(seen, 65536).decode())
+    os.close(seen)
+    os.close(terminal)
+
+    assert [CLEAR in one for one in sent] == [False, False, True, False]

@@ -69,7 +69,7 @@ class TestANamespaceThatCannotBeRead:
             await rig.until(lambda: (OTHER, "orders-1-driver") in rig.store.objects["pods"])
 
     async def test_what_was_known_of_it_is_not_gone(self):
-        """Unreadable is not deleted: its driver is commanded on when the Role is back."""
+        """Unreadable is not deleted: its driver still takes a place, and is commanded on when the Role is back."""
         async with Rig(namespaces=(NAMESPACE, OTHER)) as rig:
             await rig.until(lambda: rig.api.open_watches == 4)
             rig.store.create("backfills", OTHER, backfill())
@@ -79,6 +79,7 @@ class TestANamespaceThatCannotBeRead:
             rig.api.faults += forbidden("list", "watch", "get")
             rig.api.break_watches()
             await rig.until(lambda: asked_in_vain(rig)["list"] >= 6)
+            assert rig.operator.cache.backfill((OTHER, "orders")) is not None
             rig.api.faults.clear()
             rig.store.patch("backfills", OTHER, "orders", {"spec": {"desiredState": "Paused"}})
             await rig.until(lambda: rig.store.get("backfills", OTHER, "orders")["status"]["phase"] == "Paused")

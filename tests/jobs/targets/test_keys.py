@@ -102,6 +102,13 @@ class TestAKeyThatIsUnique:
         proven = [seal.state["snapshot"]["keyProven"] for seal in seals(place.target)]
         assert (proven[0], proven[-1]) == (False, True)
 
+    def test_is_proven_once_where_columns_are_chosen(self, place):
+        """A third of such a run was a second proof, although the key passes through."""
+        outcome = place.run(transform={"select": ["id", "amount * 2 AS twice"]})
+
+        assert outcome.reason == "Complete"
+        assert {seal.state["snapshot"]["keyProven"] for seal in seals(place.target)} == {True}
+
 
 class TestAPlan:
     """Says when a doubled key would be found late, or never."""
