@@ -327,8 +327,9 @@ class Backfill(Commands):
         """Yield a session beside the caller's, or None for an embedded one; paths are relative to the job's folder."""
         from backfill_spark.delta.location import relative_to
         from backfill_spark.jvm.callers_session import check_no_session, session_beside
+        from backfill_spark.jvm.java_process import deaths_named
 
-        with relative_to(self._folder or Path()):
+        with relative_to(self._folder or Path()), deaths_named(spark):
             if spark is None:
                 check_no_session()
             yield None if spark is None else session_beside(spark, self.spec.spark.conf)

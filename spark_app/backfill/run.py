@@ -250,7 +250,7 @@ def on_own_thread(do: Callable[[], T], spark: SparkSession | None, stop: StopSig
     def run() -> None:
         try:
             if spark is not None:
-                spark.sparkContext.addJobTag(tag)
+                _tag(spark, tag)
             results.append(do())
         except BaseException as error:  # noqa: BLE001 - a thread's border: it is raised again below
             errors.append(error)
@@ -270,6 +270,14 @@ def on_own_thread(do: Callable[[], T], spark: SparkSession | None, stop: StopSig
     if errors:
         raise errors[0]
     return results[0]
+
+
+def _tag(spark: SparkSession, tag: str) -> None:
+    """Tag the Spark jobs of this thread."""
+    from backfill_spark.jvm.java_process import deaths_named
+
+    with deaths_named(spark):
+        spark.sparkContext.addJobTag(tag)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ SESSION = """
 import json, os, signal, sys, threading
 from pathlib import Path
 from pyspark.sql import SparkSession
-from backfill_spark.jvm.gateway import java_session
+from backfill_spark.jvm.gateway import hadoop_conf, java_session, python_gateway
 
 def say(**words):
     print(json.dumps(words), flush=True)
@@ -127,6 +127,26 @@ try:
     copy.run()
 except Exception as error:
     say(case="none given", reason=error.reason)
+
+def said_of(call):
+    try:
+        return call()
+    except Exception as error:
+        return [type(error).__name__, getattr(error, "message", "")]
+
+def stores(size):
+    return job("follow", after="Follow", spark={"conf": {"spark.hadoop.io.file.buffer.size": size}})
+
+size = hadoop_conf(spark).getRaw("io.file.buffer.size")
+say(case="stores", same=said_of(lambda: stores(size).status(spark).state), other=said_of(lambda: stores("1024").status(spark)))
+
+run = follow.start(spark)
+run.until_reachable()
+os.kill(python_gateway(spark).proc.pid, signal.SIGKILL)
+dead = {"wait": said_of(lambda: run.wait(120))[0]}
+for name in ("plan", "run", "status", "compare"):
+    dead[name] = said_of(lambda: getattr(copy, name)(spark))[0]
+say(case="dead", **dead)
 """
 )
 
@@ -192,3 +212,13 @@ class TestACallersSession:
     def test_a_session_that_runs_must_be_given(self, said):
         """An embedded one would take it over, and stop it."""
         assert said["none given"] == {"reason": "SessionUnfit"}
+
+    def test_a_setting_of_hadoop_is_there_already_or_refused_by_name(self, said):
+        """Neither Spark nor Kernel takes it from a session: a job would read another store than its spec says."""
+        refused = "the Spark session lacks spark.hadoop.io.file.buffer.size of spec.spark.conf."
+
+        assert said["stores"] == {"same": "Stopped", "other": ["SessionUnfitError", refused]}
+
+    def test_a_java_that_died_is_named(self, said):
+        """Errors of sockets came instead, from whatever was called first."""
+        assert said["dead"] == dict.fromkeys(("wait", "plan", "run", "status", "compare"), "JavaDiedError")

@@ -12,7 +12,7 @@ from pyspark.errors import AnalysisException
 from backfill_api.spec import session_conf as meaning
 from backfill_core.errors import SessionUnfitError
 from backfill_spark.jvm.errors import JAVA_ERRORS, is_a
-from backfill_spark.jvm.gateway import java, java_context
+from backfill_spark.jvm.gateway import hadoop_conf, java, java_context
 from backfill_spark.jvm.jars import DELTA_PACKAGE
 from backfill_spark.jvm.session import OF_A_SESSION, settled, tasks_for
 from backfill_spark.jvm.session_scope import EMBEDDED
@@ -24,6 +24,7 @@ EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 KERNEL = "io.delta.kernel.defaults.engine.DefaultEngine"
 NEEDED = {"spark.sql.extensions": EXTENSION, "spark.sql.catalog.spark_catalog": CATALOG}
+HADOOP = "spark.hadoop."
 JAR_LINE = f'.config("spark.jars.packages", "{DELTA_PACKAGE}")'
 DELTA_VERSION = DELTA_PACKAGE.rsplit(":", 1)[1]
 LEFT_OUT = ("spark.databricks.delta.write.",)
@@ -35,12 +36,15 @@ def session_beside(spark: SparkSession, spec_conf: Mapping[str, str]) -> SparkSe
 
     Args:
         spark: The caller's session; nothing of it is changed.
-        spec_conf: `spec.spark.conf`; what only a new Spark can have (jars, memory) is not in force.
+        spec_conf: `spec.spark.conf`; what only a new Spark can have (jars, memory) is not in force, but for settings of
+            Hadoop, which must be there already.
 
     Raises:
-        SessionUnfitError: it is stopped, is a client of Spark Connect, or lacks Delta; the hint has the lines to add.
+        SessionUnfitError: it is stopped, is a client of Spark Connect, or lacks Delta or a setting of Hadoop; the hint has
+            the lines to add.
     """
     _check(spark)
+    _check_stores(spark, spec_conf)
     session = spark.newSession()
     inherited: Mapping[str, str] = session.conf.getAll
     for name in inherited:
@@ -101,6 +105,22 @@ def _check(spark: SparkSession) -> None:
         lacks = "the jars of Delta" if lines[0] == JAR_LINE else "the settings of Delta"
         raise SessionUnfitError(
             f"the Spark session lacks {lacks}.",
+            hint="Add to its builder, and build it anew:\n    " + "\n    ".join(lines),
+        )
+
+
+def _check_stores(spark: SparkSession, spec_conf: Mapping[str, str]) -> None:
+    """Refuse settings of Hadoop that are not in force: a store is opened once for the process, by the settings of the first."""
+    there = hadoop_conf(spark)
+    lacks = {
+        name: value
+        for name, value in sorted(spec_conf.items())
+        if name.startswith(HADOOP) and there.getRaw(name.removeprefix(HADOOP)) != value
+    }
+    if lacks:
+        lines = (f'.config("{name}", "{value}")' for name, value in lacks.items())
+        raise SessionUnfitError(
+            f"the Spark session lacks {', '.join(lacks)} of spec.spark.conf.",
             hint="Add to its builder, and build it anew:\n    " + "\n    ".join(lines),
         )
 

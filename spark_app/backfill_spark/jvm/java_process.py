@@ -73,5 +73,17 @@ def death(error: Exception) -> JavaDiedError:
     """Return the error for a Java that ended."""
     return JavaDiedError(
         f"the Java process of Spark ended ({type(error).__name__}).",
-        hint="Most often it is killed for want of memory: give it more (BACKFILL_MEMORY), then run the job again.",
+        hint="Most often it is killed for want of memory: give it more (BACKFILL_MEMORY; spark.driver.memory of a session of "
+        "your own, in a new process), then run the job again.",
     )
+
+
+@contextmanager
+def deaths_named(spark: SparkSession | None) -> Iterator[None]:
+    """Raise `JavaDiedError` for whatever the block raises because the Java of a session is gone."""
+    try:
+        yield
+    except (Py4JError, ConnectionError) as error:
+        if java_died(spark, error):
+            raise death(error) from error
+        raise

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JError
 
 from backfill_core.errors import SessionUnfitError
-from backfill_spark.jvm.java_process import death, java_died
+from backfill_spark.jvm.java_process import deaths_named, java_died
 from backfill_spark.jvm.session import open_session
 from backfill_spark.settings import DriverSettings
 from backfill_spark.stop_signal import StoppedEarly, StopSignal
@@ -69,9 +69,8 @@ def session_scope(
         EMBEDDED.release()
         raise
     try:
-        yield session
-    except (Py4JError, ConnectionError) as error:
-        raise (death(error) if java_died(session, error) else error) from error
+        with deaths_named(session):
+            yield session
     finally:
         try:
             session.stop()
