@@ -297,10 +297,14 @@ class Bench:
         target = self.fresh(name)
         for _ in range(kills):
             process = self.driver(name, target, **spec)
-            self.until(lambda: self.client(name).progress().rows_done > self.rows / 2, limit_s=900)
+            self.until(lambda process=process: process.poll() is not None or self.half_done(name), limit_s=900)
+            assert process.poll() is None, "it was done before it could be killed: take more ROWS"
             self.end(process)
         assert self.driver(name, target, **spec).wait() == 0
         assert seals(target)[-1].state["rowsDone"] == self.rows
+
+    def half_done(self, name):
+        return self.client(name).progress().rows_done > self.rows / 2
 
     # ------------------------------------------------------------ growth
     def growth(self):

@@ -38,7 +38,8 @@ class TestACompleteJobWithAFilter:
 class TestAStoredReceipt:
     def test_comes_back_with_what_it_did_not_compare(self):
         """A partial receipt must stay partial after a restart."""
-        receipt = Receipt(3, 7, 5, 90, 8, "ab", (), 0.1, 1, complete=False, rows_filtered=10, rows_total=1000)
+        counts = {"rows_filtered": 10, "rows_total": 1000}
+        receipt = Receipt(3, 7, 5, 90, 8, "ab", (), 0.1, 1, complete=False, source_position="version 3", **counts)
 
         assert receipt_from_json(receipt_to_json(receipt)) == receipt
 
