@@ -11,6 +11,8 @@ import yaml
 from support.operators.rig import SPEC
 from support.repository import ROOT
 
+from backfill_api.model import member_of
+
 CRD = yaml.safe_load((ROOT / "crds" / "backfills.yaml").read_text())
 SCHEMA = CRD["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
 
@@ -108,6 +110,7 @@ ACCEPTED = {
     "no backoff": spec(backoff=None),
     "a backoff by half": spec(backoff={"maxSeconds": 20}),
     "a job id": spec(jobId="orders-2026"),
+    "an order without a direction": spec(strategy={"type": "Snapshot", "snapshot": {"order": {"column": "at"}}}),
     "suspended": spec(suspend=True),
     "with approval": spec(approval="Manual"),
     "an end and what follows": spec(
@@ -175,6 +178,24 @@ CONF_RESERVED = [name for name in re.findall(r"'([^']+)'", CONF_RULE) if name no
 ]
 """Settings that belong to the operator: as the CRD says them, one of each prefix."""
 
+STRATEGIES = SCHEMA["properties"]["strategy"]["properties"]["type"]["enum"]
+TAKES_OUT = "takes all rows out when it begins anew: existingRows cannot be Keep"
+
+ACCEPTED |= {f"strategy {name}": spec(strategy={"type": name, member_of(name): {}}) for name in STRATEGIES}
+REFUSED |= {
+    f"{name}'s fields under another type": Refused(
+        spec(strategy={"type": other, member_of(name): {}}), "spec.strategy", f"{member_of(name)} must be left out, unless type is {name}"
+    )
+    for name, other in zip(STRATEGIES, [*STRATEGIES[1:], STRATEGIES[0]], strict=True)
+    if name != other
+}  # fmt: skip
+REFUSED |= {
+    f"kept rows and {words.split()[1]}": Refused(
+        spec(strategy={"type": words.split()[1]}, target=target(writeMode="Append", existingRows="Keep")), "spec", words
+    )
+    for _, _, words in rules()
+    if words.endswith(TAKES_OUT)
+}
 REFUSED |= {
     f"the operator's {name}": Refused(spec(spark={"conf": {"spark.a": "b", name: "x"}}), "spec.spark", "conf holds a setting that belongs to the operator")
     for name in CONF_RESERVED
@@ -197,9 +218,7 @@ class Change:
 
 
 SAME_SOURCE = "source is immutable, except schemaChange: make a new Backfill"
-SAME_STRATEGY = (
-    "strategy is immutable, except changeBatchSeconds, maxInFlight, order, splitTargetSeconds: make a new Backfill"
-)
+SAME_STRATEGY = next(words for path, _, words in rules() if path == "spec.strategy" and "immutable" in words)
 
 CHANGES = {
     "the source": Change({"source": {"delta": {"path": "/data/other"}}}, "spec.source", SAME_SOURCE),
