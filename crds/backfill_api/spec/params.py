@@ -20,6 +20,9 @@ class SourceAbility(StrEnum):
     CHANGES = "SupportsChanges"
     """The row changes between two versions can be read."""
 
+    KEY_RANGES = "SupportsKeyRanges"
+    """Rows between two values of a key can be read, of any version that is still there."""
+
     OFFSETS = "SupportsOffsets"
     """Rows have a partition and an offset, and can be read from an offset on."""
 
@@ -72,6 +75,21 @@ class StrategyParams(Params):
     def doubts(self) -> Mapping[str, str]:
         """What a plan warns of with this strategy, whatever the tables are: the message by its reason."""
         return {}
+
+    @property
+    def read_order(self) -> tuple[tuple[str, bool], ...]:
+        """The columns by which rows are read one range after the other, each with: is it descending? Empty: by the key."""
+        return ()
+
+    @property
+    def rows_per_cut(self) -> int:
+        """Rows between two places at which ranges may be cut, about."""
+        return 1
+
+    @property
+    def read_amplification_max(self) -> int | None:
+        """How often a file may be read, in the mean; None: however often."""
+        return None
 
     def rows_per_split(self, rows_per_s: float) -> int:
         """Return how many rows a plan expects in one split, where rows come at this rate: at least 1."""

@@ -103,6 +103,9 @@ class Plan(Model):
     steps: Annotated[tuple[PlannedStep, ...], Field(max_length=8)] = ()
     """The steps of the job in their order, with the time of each."""
 
+    read_amplification_percent: Count | None = None
+    """How often a file of the source is read, in the mean: 100 is once; absent: rows are not read in the order of a key."""
+
     order: PlannedOrder | None = None
     """The order of the snapshot; absent: none was asked for."""
 

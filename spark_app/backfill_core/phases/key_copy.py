@@ -1,7 +1,7 @@
 """Copying in the order of a key: ranges of one version after the other, several side by side, committed as a prefix.
 
 Chunks wait in a queue in the order of their keys. A commit takes them from its front as long as they are staged, so that what the
-target holds is always all rows up to one position of each vnode.
+target holds is always all rows up to one position of each vnode (R-ARR-7, R-ARR-42).
 
 chunk     event                                                       then
 -------   ---------------------------------------------------------   ---------------------------------------------------
@@ -91,7 +91,7 @@ class Chunk:
 
     @property
     def reached(self) -> Reached:
-        """How far its vnodes are once it is committed."""
+        """How far its vnodes are once it is committed; without a position where no row is left (R-ARR-20, R-ARR-30)."""
         return Completed() if self.high is None else UpTo(self.high)
 
 
@@ -100,7 +100,7 @@ class KeyCopy:
 
     def __init__(self, line: KeyLine, settings: KeyCopySettings) -> None:
         """Begin before the first row."""
-        self._settings, self._space, self._order = settings, line.space, line.space.order
+        self._settings, self.space, self._order = settings, line.space, line.space.order
         self._cuts = [cut.position for cut in line.cuts]
         self._sort_keys = [self._order.sort_key(position) for position in self._cuts]
         self._prefix = [*accumulate((*(cut.rows for cut in line.cuts), line.rows_after), initial=0)]
@@ -128,7 +128,7 @@ class KeyCopy:
         self._sizer = SplitSizer(settings.chunk_target_s, FIRST_CHUNK_ROWS, CHUNK_ROWS_MIN, CHUNK_ROWS_MAX)
 
     def resume(self, positions: VnodePositions, *, rows: int, rows_read: int, chunks: int) -> None:
-        """Go on from what an earlier attempt committed."""
+        """Go on from what an earlier attempt committed: no row twice, and the counts go on (R-ARR-32, R-ARR-38, R-ARR-39)."""
         self.sealed = self.prepared = positions
         self.rows, self.rows_read, self.chunks = rows, rows_read, chunks
         self.rows_sealed, self.rows_read_sealed = rows, rows_read
@@ -192,7 +192,7 @@ class KeyCopy:
 
     # -------------------------------------------------------------- events
     def set_limit(self, limit: LimitSet, now: Now) -> None:
-        """Limit the rows per second; the first limit begins with one second's rows."""
+        """Limit the rows per second; the first limit begins with one second's rows. Changes have none (R-ARR-35, R-ARR-37)."""
         if self._bucket_set:
             self._bucket = self._bucket.with_rate(limit.rows_per_s, now.mono_s)
         else:
@@ -235,13 +235,14 @@ class KeyCopy:
         left = max(1, chunk.rows - rows_read)
         return [replace(chunk, high=last), replace(chunk, low=last, rows=left, state=Waiting())]
 
-    def lose(self, work_id: int) -> bool:
-        """Forget work: its rows are read again; return whether it was that of a chunk."""
+    def lose(self, work_id: int) -> int | None:
+        """Forget work: its rows are read again; return the version that it read, None for other work."""
         self._dropped.discard(work_id)
         at = self._find(work_id)
-        if at is not None:
-            self._queue[at] = replace(self._queue[at], state=Waiting())
-        return at is not None
+        if at is None:
+            return None
+        self._queue[at] = replace(self._queue[at], state=Waiting())
+        return self._queue[at].version
 
     def throw_away(self) -> None:
         """Pass over the version: what is read or staged of it, and not handed to a commit, is read again at a later one."""
@@ -288,8 +289,7 @@ class KeyCopy:
         quota = None if self.rate_limit is None else int(self._bucket.available(now.mono_s))
         if quota == 0 or any(one.cut_off for one in self._running):
             return None
-        waiting = (at for at, one in enumerate(self._queue) if isinstance(one.state, Waiting))
-        at = next(waiting, None)
+        at = next((at for at, one in enumerate(self._queue) if isinstance(one.state, Waiting)), None)
         if at is None:
             planned = self._plan(version, quota) if len(self._queue) < QUEUED_MAX else None
             if planned is None:
@@ -297,7 +297,7 @@ class KeyCopy:
             at = len(self._queue)
             self._queue.append(planned)
         chunk, most = self._queue[at], self._settings.chunk_rows
-        # Of a range that was read in part the estimate says little.
+        # No more rows than the chunk's size and the limit (R-ARR-9). Of a range that was read in part the estimate says little.
         rows = chunk.rows if self._at_cut(chunk.low) else CHUNK_ROWS_MAX
         bounds = [one for one in (quota, most) if one is not None and one < rows]
         rows_max = min(bounds, default=None)
@@ -309,7 +309,7 @@ class KeyCopy:
         return ReadKeyRange(
             work_id=work_id,
             version=chunk.version,
-            space=self._space,
+            space=self.space,
             low=chunk.low,
             high=chunk.high,
             vnodes=chunk.spans,
@@ -319,7 +319,10 @@ class KeyCopy:
         )
 
     def _plan(self, version: int, quota: int | None) -> Chunk | None:
-        """Return the next chunk: of the vnodes that are least far, up to where others are, or up to a good cut."""
+        """Return the next chunk: of the vnodes that are least far, up to where others are, or up to a good cut.
+
+        Completed ones are never read again (R-ARR-23), others strictly behind their position (R-ARR-25).
+        """
         groups = {one: spans for one, spans in self._planned.groups().items() if not isinstance(one, Completed)}
         if not groups:
             return None
@@ -327,7 +330,7 @@ class KeyCopy:
         low = least.position if isinstance(least, UpTo) else None
         first = self._cell(low)
         share = sum(stop - start for start, stop in groups[least])
-        last = self._last_cell(first, self._wanted(quota) * self._space.vnodes // share)
+        last = self._last_cell(first, self._wanted(quota) * self.space.vnodes // share)
         high = self._cuts[last] if last < len(self._cuts) else None
         nearest = others[0] if others else None
         if isinstance(nearest, UpTo) and (high is None or self._sort_key(nearest) < self._order.sort_key(high)):
@@ -361,7 +364,7 @@ class KeyCopy:
     def _share(self, spans: tuple[Span, ...], first: int, behind: int) -> int:
         """Estimate the rows of some vnodes in some cells."""
         rows = self._prefix[behind] - self._prefix[first]
-        return rows * sum(stop - start for start, stop in spans) // self._space.vnodes
+        return rows * sum(stop - start for start, stop in spans) // self.space.vnodes
 
     def _rows_after(self, positions: VnodePositions) -> int:
         """Estimate the rows behind some positions; of a range that is read in part, what was read is known."""
@@ -375,7 +378,7 @@ class KeyCopy:
 
     # -------------------------------------------------------------- committing
     def prepare_commit(self, version: int) -> tuple[StagedFile, ...]:
-        """Hand over the chunks of a version that are staged, from the front up to the first that is not."""
+        """Hand over the chunks of a version that are staged, from the front up to the first that is not (R-ARR-28)."""
         files: list[StagedFile] = []
         while self.ready(version):
             chunk = self._queue.pop(0)

@@ -87,6 +87,9 @@ class KeyLine:
     rows_after: int
     """Estimate: rows behind the last cut."""
 
+    read_amplification: float = 1.0
+    """How often a file of the source is read in all, in the mean, where chunks have about a million rows."""
+
 
 @dataclass(frozen=True, slots=True)
 class Pinned:

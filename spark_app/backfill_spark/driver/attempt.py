@@ -158,7 +158,7 @@ def _check_keys(job: OpenedJob, settings: DriverSettings) -> bool:
         return False
     unique = settings.check_unique
     if unique is None:
-        unique = job.opened.rows <= CHECK_UNIQUE_ROWS_MAX
+        unique = job.opened.rows <= CHECK_UNIQUE_ROWS_MAX or job.proves_key_first
     job.opened.check_no_null_key(spec.transform.where)
     if unique:
         job.check_one_row_a_key()

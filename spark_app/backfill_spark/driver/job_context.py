@@ -21,7 +21,9 @@ from backfill_core.job.state import JobState, check_same_spec
 from backfill_core.plugins import choose
 from backfill_core.protocol.epochs import txn_version
 from backfill_core.protocol.strategy import (
+    KeyLine,
     Opened,
+    ReadNewest,
     StartOver,
     StoredProgress,
     Strategy,
@@ -32,6 +34,7 @@ from backfill_spark import sinks, sources
 from backfill_spark.jvm.failures import unexplained
 from backfill_spark.jvm.java_process import death, java_died
 from backfill_spark.jvm.session_scope import session_scope
+from backfill_spark.opening.key_line import key_line
 from backfill_spark.opening.source import OpenSource, PinnedSource, in_order, open_source
 from backfill_spark.ports.abilities import ability, check_promises
 from backfill_spark.ports.committer import Committer, StoredState
@@ -167,6 +170,8 @@ class JobContext:
             if self.state is None or start_over is not None:
                 transform.check_sample(opened.some())
             opened = in_order(opened, spec.strategy)
+            newest = isinstance(request, ReadNewest)
+            line = key_line(source, spec, begins=self.state is None) if newest else None
             schema = transform.output_schema(self.spark, opened.schema)
         with self.explained("the look at the target", self.sink):
             if start_over is not None and start_over.drop_rows:
@@ -174,7 +179,9 @@ class JobContext:
             self.sink.check(schema, source_path=source.path, has_state=self.state is not None)
             if self.stored.table_version >= 0:
                 self.committer.check()
-        return OpenedJob(**vars(self), source=source, transform=transform, opened=opened, start_over=start_over)
+        return OpenedJob(
+            **vars(self), source=source, transform=transform, opened=opened, start_over=start_over, line=line
+        )
 
     @contextmanager
     def explained(self, doing: str, *sides: _Side) -> Iterator[None]:
@@ -192,6 +199,9 @@ class OpenedJob(JobContext):
     opened: OpenSource
     start_over: StartOver | None = None
     """The stored state is not continued."""
+
+    line: KeyLine | None = None
+    """The source's rows in the order of a key; None: they are not read by one."""
 
     @property
     def resumes(self) -> StoredProgress | None:
@@ -239,6 +249,13 @@ class OpenedJob(JobContext):
         """Row index at which each file of the pinned version begins; the number of all rows comes last."""
         return tuple(accumulate(self.pinned.rows, initial=0))
 
+    @property
+    def proves_key_first(self) -> bool:
+        """Must the key be proven in the source, whatever its size, because rows with one key may be in two ranges?"""
+        if self.line is None:
+            return False
+        return not {one.name for one in self.line.space.order.columns} <= set(self.backfill.spec.source.params.key)
+
     def make_target(self) -> None:
         """Make the target when it is missing."""
         with self.explained("making the target ready", self.sink):
@@ -265,7 +282,7 @@ class OpenedJob(JobContext):
     def strategy(self, *, proves_key: bool = False, key_proven: bool = False) -> Strategy:
         """Return the job's strategy, as far as the target says it is; see `Opened`."""
         last_txn = self.stored.txn_version
-        opened = Opened(self.opened.found, last_txn, proves_key=proves_key, key_proven=key_proven)
+        opened = Opened(self.opened.found, last_txn, proves_key=proves_key, key_proven=key_proven, line=self.line)
         return self.plugins.strategy.resume(self.backfill.spec, self.resumes, opened)
 
     def comparison(self, position: Position, *, target_version: int, covered: Covered) -> Comparison:

@@ -94,7 +94,8 @@ def _plan(
     seconds = sum(one.seconds for one in steps)
     source.check_no_null_key(spec.transform.where)
     unique = _is_unique(opened) if check_unique and spec.source.params.key else None
-    retention = opened.source.kept_seconds()
+    # Where the newest version is read, none must be kept.
+    retention = opened.source.kept_seconds() if opened.line is None else None
     per_split = spec.strategy.params.rows_per_split(rate)
     return Plan(
         rows=source.rows,
@@ -113,6 +114,7 @@ def _plan(
         target_exists=opened.sink.exists(),
         resumes_attempt=None if opened.state is None or opened.start_over is not None else opened.state.attempt,
         steps=steps,
+        read_amplification_percent=None if opened.line is None else round(100 * opened.line.read_amplification),
         order=_planned_order(order),
         warnings=(
             *_order_warnings(order),
@@ -162,6 +164,8 @@ def _key_unproven(opened: OpenedJob, settings: DriverSettings, *, unique: bool |
     """Warn that two rows with one key would be found late, or never."""
     if not opened.mode.merges or unique is not None or settings.check_unique:
         return ()
+    if opened.line is not None and settings.check_unique is None:
+        return ()  # proven before the start, or range by range
     if settings.check_unique is False:
         words, hint = (
             "the key is not checked for uniqueness: duplicate keys stay duplicated.",

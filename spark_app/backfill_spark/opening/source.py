@@ -20,11 +20,13 @@ from backfill_core.positions import offsets
 from backfill_core.positions.file_order import FileOrder
 from backfill_core.positions.file_ranges import file_ranges
 from backfill_core.positions.offsets import Subscribed
+from backfill_core.positions.vnode_positions import KeyBound
 from backfill_core.protocol.events import Head
 from backfill_core.protocol.strategy import OpenRequest, Pinned, PinVersion, ReadNewest, Subscribe
 from backfill_core.protocol.work import Covered, FileRange, Position
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.source import PinnedTable, Source, SupportsOffsets, SupportsPin
+from backfill_spark.rows.key_ranges import within
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -124,9 +126,12 @@ class PinnedSource:
         self.source.check_no_null_key(where)
 
     def compared(self, position: Position, covered: Covered, row_offsets: Sequence[int]) -> ComparedRows:
-        """Return the rows of a version, or those of the intervals of the row index that are covered."""
+        """Return the rows of a version, or those that are covered: of intervals of the row index, or up to positions of a key."""
         if covered is None:
             return ComparedRows(self.source.at(position), lambda: self.source.rows_at(position), None)
+        if isinstance(covered, KeyBound):
+            rows = self.source.at(position).where(within(covered))
+            return ComparedRows(rows, rows.count, self.rows)
         ranges = tuple(one for start, stop in covered for one in file_ranges(row_offsets, start, stop))
         return ComparedRows(self.source.read(ranges), lambda: self._count(ranges), self.rows)
 

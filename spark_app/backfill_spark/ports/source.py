@@ -127,15 +127,15 @@ class SupportsOffsets(Protocol):
 class SupportsKeyRanges(Protocol):
     """A source whose rows can be read in the order of a key, at any version that it still has."""
 
-    def key_order(self, columns: Sequence[tuple[str, bool]]) -> KeyOrder:
+    def key_order(self, columns: Sequence[tuple[str, bool]], *, field: str) -> KeyOrder:
         """Return an order by columns of the pinned version, each with: is it descending?
 
         Raises:
-            InvalidSpecError: there is no such column, or its type has no order that engines agree on.
+            InvalidSpecError: there is no such column, or its type has no order that engines agree on; names the `field`.
         """
 
-    def key_line(self, space: KeySpace) -> KeyLine:
-        """Return places at which the rows of the pinned version may be cut, by statistics of files or by a sample."""
+    def key_line(self, space: KeySpace, *, cut_rows: int) -> KeyLine:
+        """Return places to cut the rows of the pinned version, so many rows apart, by statistics of files or by a sample."""
 
     def key_range(self, version: int, order: KeyOrder, low: KeyPosition | None, high: KeyPosition | None) -> DataFrame:
         """Return the rows of a version after `low`, up to and with `high`: the pinned columns, no order, lazy.

@@ -134,7 +134,7 @@ def of_vnodes(space: KeySpace, spans: Iterable[Span]) -> Column:
 
 
 def within(bound: KeyBound) -> Column:
-    """Is a row at the position of its vnode or before it (R-ARR-13)?"""
+    """Is a row at the position of its vnode or before it (R-ARR-13)? All of a completed one are (R-ARR-21)."""
     space = bound.space
     condition = F.lit(False)
     for reached, spans in bound.positions.groups().items():

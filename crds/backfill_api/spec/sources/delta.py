@@ -36,4 +36,8 @@ class DeltaSource(SourceParams, LocatedTable):
         return self
 
 
-VARIANT = Variant("Delta", DeltaSource, abilities=frozenset({SourceAbility.PIN, SourceAbility.CHANGES}))
+VARIANT = Variant(
+    "Delta",
+    DeltaSource,
+    abilities=frozenset({SourceAbility.PIN, SourceAbility.CHANGES, SourceAbility.KEY_RANGES}),
+)

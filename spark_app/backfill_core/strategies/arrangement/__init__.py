@@ -1,3 +1,8 @@
 """Arrangement backfill: the newest rows in the order of a key, with the changes of what is read merged in between."""
 
-NOT_OFFERED = "no source reads in the order of a key yet"
+from backfill_api.spec.strategies.arrangement import ArrangementParams
+from backfill_core.protocol.strategy import StrategyPlugin
+from backfill_core.strategies.arrangement.stored import decode, open_request, summarize
+from backfill_core.strategies.arrangement.strategy import resume
+
+STRATEGY = StrategyPlugin("Arrangement", ArrangementParams, decode, open_request, resume, summarize)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from backfill_api.spec.spec import BackfillSpec
+from backfill_api.spec.strategies.arrangement import ArrangementParams
 from backfill_core.phases.key_copy import KeyCopySettings
 
 
@@ -26,3 +28,17 @@ class ArrangementSettings:
     def copy(self, *, proves_key: bool) -> KeyCopySettings:
         """Return what of it the copy needs."""
         return KeyCopySettings(self.in_flight_max, self.chunk_target_s, self.chunk_rows, proves_key)
+
+    @classmethod
+    def of(cls, spec: BackfillSpec) -> ArrangementSettings:
+        """Read them from a spec."""
+        params = spec.strategy.params
+        assert isinstance(params, ArrangementParams)
+        return cls(
+            merges=spec.target.params.write_mode == "Upsert",
+            filtered=spec.transform.where is not None,
+            in_flight_max=params.max_in_flight,
+            chunk_rows=params.chunk_rows,
+            batch_target_s=params.change_batch_seconds,
+            follow=spec.after == "Follow",
+        )

@@ -28,6 +28,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
+from backfill_api.spec.spec import BackfillSpec
 from backfill_core.job.steps import CATCH_UP as CATCH_UP_STEP
 from backfill_core.job.steps import COPY
 from backfill_core.phases.key_copy import KeyCopy
@@ -57,8 +58,8 @@ from backfill_core.strategies.arrangement.stored import (
     check_same_space,
 )
 
-LOST_MAX = 3
-"""Chunks lost in a row after which a newer version is tried."""
+LOST_VERSIONS_MAX = 8
+"""Versions in a row of which no chunk could be read; then no newer one is tried, and the failures end the attempt."""
 
 
 class ArrangementStrategy:
@@ -87,8 +88,8 @@ class ArrangementStrategy:
         self._closed = False
         """Is the batch of this round chosen? Until it is applied no chunk of the consumed version is read."""
 
-        self._lost = 0
-        """Chunks that were lost since the last one was read."""
+        self._lost: set[int] = set()
+        """Versions of which a chunk was lost, since the last chunk was read."""
 
         self._may_read = True
         """Could a chunk start, when it was last asked?"""
@@ -183,7 +184,8 @@ class ArrangementStrategy:
     @property
     def _ends_round(self) -> bool:
         """Is it the changes' turn: are versions pending, and did the round make the progress that it can?"""
-        progressed = self._closed or self._progressed or self._copy.ready(self._replay.consumed)
+        consumed = self._replay.consumed
+        progressed = self._closed or self._progressed or self._copy.ready(consumed) or self._is_lost(consumed)
         return self._replay.lag_versions > 0 and (progressed or not self._may_read)
 
     @property
@@ -216,14 +218,21 @@ class ArrangementStrategy:
             case WorkFinished(result=result):
                 self._finish(result, now)
             case WorkLost(work_id=work_id):
-                self._lost += self._copy.lose(work_id)
-                # Where a newer version fails as well, the attempt must end with it.
-                self._progressed = self._progressed or 0 < self._lost <= LOST_MAX
-                self._replay.lose(work_id)
+                self._lose(work_id)
             case Sealed():
                 self._sealed_at, self._consumed_sealed = self._prepared_at, self._consumed_prepared
                 self._replay.seal(now)
                 self._copy.seal(now)
+
+    def _lose(self, work_id: int) -> None:
+        """Read rows again; those of a chunk at a newer version if there is one, because files of this one may be gone."""
+        version = self._copy.lose(work_id)
+        self._lost |= set() if version is None else {version}
+        self._replay.lose(work_id)
+
+    def _is_lost(self, version: int) -> bool:
+        """Is a version better passed over? Not for ever: the failures of a source that cannot be read must end the attempt."""
+        return version in self._lost and len(self._lost) <= LOST_VERSIONS_MAX
 
     def _skip(self) -> None:
         """Move on to the newest version while nothing is read: the target is empty as of any (R-ARR-34)."""
@@ -234,7 +243,7 @@ class ArrangementStrategy:
     def _finish(self, result: Result, now: Now) -> None:
         match result:
             case KeyRangeStaged():
-                self._lost = 0
+                self._lost.clear()
                 self._copy.finish(result, now)
             case ChangesApplied():
                 self._replay.finish(result, now)
@@ -243,7 +252,7 @@ class ArrangementStrategy:
 
     # -------------------------------------------------------------- choosing work
     def propose(self, permits: Permits, now: Now) -> tuple[Work, ...]:
-        """See `Strategy`."""
+        """See `Strategy`; a chunk is of a version that is consumed before the chunk is committed (R-ARR-24)."""
         ids = itertools.count(permits.first_id)
         replay = self._replay
         if self._copy.complete:
@@ -257,14 +266,17 @@ class ArrangementStrategy:
                 self._close_round()
         match replay.batch:
             case Running(batch=batch) | Applied(batch=batch):
-                version, opens = batch.upto, True
+                version, opens = batch.upto, not self._is_lost(batch.upto)
             case batch:
                 version, opens = replay.consumed, batch is None and not self._ends_round
         return (*work, *self._copy.propose(permits, ids, now, version, opens=opens))
 
     # -------------------------------------------------------------- committing
     def prepare_commit(self, epoch: Epoch, permits: Permits, now: Now) -> CommitRequest:
-        """See `Strategy`."""
+        """See `Strategy`; chunks come first, and the changes after them are judged by their position (R-ARR-12, R-ARR-14).
+
+        Once the last chunk is handed over, all changes pass (R-ARR-20, R-ARR-22, R-ARR-29).
+        """
         copy, replay = self._copy, self._replay
         copied, rows, chunks = copy.complete, copy.rows, copy.chunks
         self._may_read = permits.history and copy.may_read(now)
@@ -297,3 +309,9 @@ class ArrangementStrategy:
     def view(self, now: Now) -> StrategyView:
         """See `Strategy`."""
         return view.of(self._pinned, self._copy, self._replay, self._settings, self.phase, now)
+
+
+def resume(spec: BackfillSpec, stored: ArrangementStored | None, opened: Opened) -> ArrangementStrategy:
+    """Make the machine of an attempt."""
+    assert opened.line is not None  # the source was opened as `open_request` asks
+    return ArrangementStrategy(opened, opened.line, ArrangementSettings.of(spec), stored)

@@ -6,12 +6,16 @@ from backfill_core.pacing.eta import estimate
 from backfill_core.pacing.retention import warn
 from backfill_core.phases.key_copy import KeyCopy
 from backfill_core.phases.replay import Replay, Running
+from backfill_core.positions.file_order import Watermark
+from backfill_core.positions.vnode_positions import NotStarted, UpTo
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.strategy import Facts, JobWarning, Pinned, StrategyView
 from backfill_core.strategies.arrangement.params import ArrangementSettings
 from backfill_core.strategies.arrangement.stored import READING
 
 GRID_CELLS_MAX = 64
+WATERMARK_MAX = 200
+"""Characters of a value that people see."""
 
 
 def of(
@@ -54,8 +58,24 @@ def of(
             version_s=replay.version_s,
             versions_per_s=replay.versions_per_s,
         ),
+        watermark=_watermark(copy),
         warnings=(*_warnings(copy, replay, now), *replay.divergence()),
     )
+
+
+def _watermark(copy: KeyCopy) -> Watermark | None:
+    """Return the value of the first column behind which rows may be missing; None: all are there, or none.
+
+    Ties of it may be missing too, so that what is beyond it is there, and it itself may not be.
+    """
+    order, reached = copy.space.order, [*copy.sealed.groups()]
+    positions = [one.position for one in reached if isinstance(one, UpTo)]
+    if not positions or any(isinstance(one, NotStarted) for one in reached):
+        return None
+    least = min(positions, key=order.sort_key)
+    column = order.columns[0]
+    value = column.words(least[0])
+    return Watermark(column.name, "Descending" if column.descending else "Ascending", value[:WATERMARK_MAX])
 
 
 def _warnings(copy: KeyCopy, replay: Replay, now: Now) -> tuple[JobWarning, ...]:

@@ -14,7 +14,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperati
 from math import isfinite
 from struct import error as StructError
 from struct import pack, unpack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import (
     BooleanType,
@@ -28,6 +28,7 @@ from pyspark.sql.types import (
     LongType,
     ShortType,
     StringType,
+    StructField,
     StructType,
     TimestampNTZType,
     TimestampType,
@@ -36,8 +37,12 @@ from pyspark.sql.types import (
 from backfill_core.errors import InvalidSpecError
 from backfill_core.positions.done_files import FILES_MAX
 from backfill_core.positions.file_order import FileOrder
-from backfill_spark.delta.log import LoggedValues
+from backfill_spark.delta.log import LoggedValues, values_at
+from backfill_spark.delta.properties import physical_name
 from backfill_spark.rows.columns import instead
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 TRUNCATED_TO = timedelta(milliseconds=1)
 """Delta cuts moments in statistics down to milliseconds, the largest one too."""
@@ -71,6 +76,19 @@ FileBounds = Bounds | OnlyNulls | Unknown
 
 
 # ------------------------------------------------------------------ reading the log
+def logged_bounds(
+    spark: SparkSession, path: str, version: int, field: StructField, *, partitioned: bool
+) -> list[FileBounds]:
+    """Return the bounds of a column in each file of a version; one listing, no Spark job.
+
+    Raises:
+        Whatever Kernel or the storage say (`LOG_ERRORS`).
+    """
+    name = physical_name(field)
+    files = values_at(spark, path, version, columns=[name])
+    return bounds_of(files, 0, field.dataType, partition=name if partitioned else None)
+
+
 def bounds_of(files: Iterable[LoggedValues], column: int, kind: DataType, *, partition: str | None) -> list[FileBounds]:
     """Return the bounds of a column in each file.
 

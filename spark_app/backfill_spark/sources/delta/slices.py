@@ -59,3 +59,14 @@ def _has_map(data_type: Any) -> bool:
     if isinstance(data_type, StructType):
         return any(_has_map(field.dataType) for field in data_type)
     return hasattr(data_type, "elementType") and _has_map(data_type.elementType)
+
+
+def runs(indexes: Sequence[int]) -> list[tuple[int, int]]:
+    """Join ascending indexes into `[first, behind)` runs."""
+    found: list[tuple[int, int]] = []
+    for index in indexes:
+        if found and found[-1][1] == index:
+            found[-1] = (found[-1][0], index + 1)
+        else:
+            found.append((index, index + 1))
+    return found

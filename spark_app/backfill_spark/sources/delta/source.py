@@ -25,19 +25,25 @@ from backfill_core.errors import (
     UnsupportedSourceFeatureError,
 )
 from backfill_core.positions.file_order import FileOrder
+from backfill_core.positions.key_order import KeyOrder, KeyPosition
+from backfill_core.positions.vnode_positions import KeySpace
 from backfill_core.protocol.events import Head
+from backfill_core.protocol.strategy import KeyLine
 from backfill_core.protocol.work import FileRange
-from backfill_spark.delta.log import LOG_ERRORS, files_at, newest_version, values_at
+from backfill_spark.delta.log import LOG_ERRORS, files_at, newest_version
 from backfill_spark.delta.properties import CHANGE_FEED, PHYSICAL_NAME, is_on, physical_name
 from backfill_spark.delta.retention import kept_seconds
 from backfill_spark.delta.spark_internals import SparkDeltaLog, delta_actions
 from backfill_spark.jvm.gateway import java
 from backfill_spark.ports.source import PinnedTable
 from backfill_spark.rows.columns import instead, quoted, unused
+from backfill_spark.rows.key_ranges import between
 from backfill_spark.sources.delta.failures import explain, explain_look, explain_version
-from backfill_spark.sources.delta.file_bounds import bounds_of, check_order_column, file_order
+from backfill_spark.sources.delta.file_bounds import FileBounds, check_order_column, file_order, logged_bounds
+from backfill_spark.sources.delta.key_ranges import key_line, key_order
 from backfill_spark.sources.delta.log import VersionLog
-from backfill_spark.sources.delta.slices import LABEL, labelled, residue, within
+from backfill_spark.sources.delta.range_files import RangeFiles
+from backfill_spark.sources.delta.slices import LABEL, labelled, residue, runs, within
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,6 +75,7 @@ class DeltaSource:
         self._nulls: dict[str, list[int | None]] = {}
         self._opened: SparkDeltaLog | None = None
         self._log: VersionLog | None = None
+        self._ranges: RangeFiles | None = None
 
     # ------------------------------------------------------------------ pinning
     def head(self) -> Head:
@@ -123,6 +130,7 @@ class DeltaSource:
         self._check_partitions(self._pinned.schema)
         self._check_key(self._pinned.schema)
         self._log = VersionLog(self._spark, self.path, self._pinned, self._schema_change, feed_at=self._feed_at)
+        self._ranges = RangeFiles(self._spark, self.path, self._delta_log, self._pinned.schema)
         return self._pinned
 
     def _feed_at(self, version: int) -> bool:
@@ -252,23 +260,41 @@ class DeltaSource:
         Raises:
             InvalidSpecError: there is no such column, or its type has no order; names the field of the spec.
         """
-        schema = self.pinned.schema
-        kind = check_order_column(column, schema, field=field)
-        physical = physical_name(schema[column])
+        check_order_column(column, self.pinned.schema, field=field)
+        return file_order(column, direction, self._bounds(column), field=field)
+
+    def _bounds(self, column: str) -> list[FileBounds]:
+        field, partitions = self.pinned.schema[column], self._delta_log.partitions(self._snapshot)
         try:
-            files = values_at(self._spark, self.path, self.version, columns=[physical])
-            partitioned = column in self._delta_log.partitions(self._snapshot)
+            return logged_bounds(self._spark, self.path, self.version, field, partitioned=column in partitions)
         except LOG_ERRORS as error:
             raise explain_version(error, path=self.path, version=self.version, newest=self.version) from error
-        bounds = bounds_of(files, 0, kind, partition=physical if partitioned else None)
-        return file_order(column, direction, bounds, field=field)
+
+    def key_order(self, columns: Sequence[tuple[str, bool]], *, field: str) -> KeyOrder:
+        """See `SupportsKeyRanges`."""
+        return key_order(self.pinned.schema, columns, field=field)
+
+    def key_line(self, space: KeySpace, *, cut_rows: int) -> KeyLine:
+        """See `SupportsKeyRanges`; a Spark job only where the log says too little."""
+        bounds = self._bounds(space.order.columns[0].name)
+        return key_line(space, self.pinned, bounds, lambda: self.at(self.version), cut_rows=cut_rows)
+
+    def key_range(self, version: int, order: KeyOrder, low: KeyPosition | None, high: KeyPosition | None) -> DataFrame:
+        """See `SupportsKeyRanges`; the files are found in the log."""
+        assert self._ranges is not None
+        try:
+            frame = self._ranges.frame(version, order, low, high)
+        except LOG_ERRORS as error:
+            raise explain_version(error, path=self.path, version=version, newest=int(self.head().position)) from error
+        pinned = frame.select(*(F.col(quoted(name)) for name in self.pinned.schema.names))
+        return pinned.where(between(order, low, high))
 
     # ------------------------------------------------------------------ reading
     def read(self, ranges: Sequence[FileRange]) -> DataFrame:
         """Return the rows of ranges of the pinned version: its columns, no order, lazy."""
         frames: list[DataFrame] = []
         whole = [one.file for one in ranges if one.whole]
-        for first, behind in _runs(whole):
+        for first, behind in runs(whole):
             frames.append(self._frame(first, behind))
         frames += [self._part(one) for one in ranges if not one.whole]
         return reduce(DataFrame.unionAll, frames) if frames else self._frame(0, 0)
@@ -290,7 +316,7 @@ class DeltaSource:
         frames = [
             self._frame(first, behind).withColumn(label, F.lit(part))
             for part, files in whole.items()
-            for first, behind in _runs(files)
+            for first, behind in runs(files)
         ]
         for file, cut in shares.items():
             frame = self._frame(file, file + 1)
@@ -372,14 +398,3 @@ class DeltaSource:
         """Say in our words why a job on this source failed, or None when it is unknown."""
         version = -1 if self._pinned is None else self._pinned.version
         return explain(error, path=self.path, version=version)
-
-
-def _runs(indexes: Sequence[int]) -> list[tuple[int, int]]:
-    """Join ascending indexes into `[first, behind)` runs."""
-    runs: list[tuple[int, int]] = []
-    for index in indexes:
-        if runs and runs[-1][1] == index:
-            runs[-1] = (runs[-1][0], index + 1)
-        else:
-            runs.append((index, index + 1))
-    return runs

@@ -201,12 +201,30 @@ class TestARound:
 
         assert one.commit().announces
 
+    def test_reads_no_lost_version_again_while_it_merges(self) -> None:
+        """A MERGE takes longer than the retries: they would end the attempt for a version that is passed over anyway."""
+        one = begun()
+        one.round()
+        one.change(*TEN)
+        one.commit()
+        merge, first, second = one.start()
+        one.lose(first)
+        one.lose(second)
+        assert one.start() == []
+
+        one.change(*TEN)
+        one.finish(merge)
+
+        assert one.commit().announces
+        one.run()
+        assert sorted(one.target) == list(range(10))
+
     def test_of_a_source_that_cannot_be_read_at_all_is_not(self) -> None:
         """Else one MERGE after the other would hide that no chunk succeeds."""
         one = begun()
         announced = []
         one.round()
-        for _ in range(4):
+        for _ in range(12):
             one.change(*TEN)
             chunks = [work for work in one.start() if isinstance(work, ReadKeyRange)]
             for chunk in chunks:

@@ -152,6 +152,10 @@ class ArrangementModel:
             return NOTHING
         return EVERYTHING if reached[0] == "Completed" else self.arranged.coordinate(reached[0])
 
+    def starts_over(self, progress: Progress) -> bool:
+        """Every state is gone on from (R-ARR-38)."""
+        return False
+
     def expected(self, progress: Progress) -> Promise:
         """Return exactly the rows at or before the positions, as of the consumed version (R-ARR-42)."""
         stored = self.stored(progress)

@@ -1,0 +1,70 @@
+"""Parameters of the arrangement strategy."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field, StrictInt, model_validator
+
+from backfill_api.model import Model
+from backfill_api.spec.bounds import Column
+from backfill_api.spec.params import SourceAbility, StrategyParams, Variant
+from backfill_api.spec.tables import check_no_repeats
+
+CUT_ROWS = 50_000
+
+
+class OrderBy(Model):
+    """One column by which rows are read."""
+
+    column: Column
+    """Column of the source, not a nested one."""
+
+    direction: Literal["Ascending", "Descending"] = "Ascending"
+    """NULL is the largest value: the last one of `Ascending`, the first one of `Descending`."""
+
+
+class ArrangementParams(StrategyParams):
+    """The newest rows in the order of a key; changes of what is read are merged in between."""
+
+    MAY_CHANGE: ClassVar[frozenset[str]] = frozenset(
+        {"chunk_rows", "max_read_amplification", "max_in_flight", "change_batch_seconds"}
+    )
+
+    order_by: Annotated[tuple[OrderBy, ...], Field(max_length=16)] = ()
+    """Columns by which rows are read, the first one first; those of the key follow. Default: the key."""
+
+    chunk_rows: Annotated[StrictInt, Field(ge=1, le=1_000_000_000)] | None = None
+    """Rows that are read at once, at most; default: as many as take about four seconds. A change counts from the next attempt."""
+
+    max_read_amplification: Annotated[StrictInt, Field(ge=1, le=1_000_000)] = 4
+    """How often a file of the source may be read, in the mean; a source that needs more is refused before the start."""
+
+    max_in_flight: Annotated[StrictInt, Field(ge=1, le=64)] = 2
+    """Chunks that are read at the same time; a change counts from the next attempt."""
+
+    change_batch_seconds: Annotated[StrictInt, Field(ge=1, le=3600)] = 10
+    """How long one batch of changes should take; a change counts from the next attempt."""
+
+    @property
+    def read_order(self) -> tuple[tuple[str, bool], ...]:
+        """See `orderBy`."""
+        return tuple((one.column, one.direction == "Descending") for one in self.order_by)
+
+    @property
+    def rows_per_cut(self) -> int:
+        """Chunks are made of whole steps from cut to cut."""
+        return min(CUT_ROWS, self.chunk_rows or CUT_ROWS)
+
+    @property
+    def read_amplification_max(self) -> int | None:
+        """See `maxReadAmplification`."""
+        return self.max_read_amplification
+
+    @model_validator(mode="after")
+    def _checked(self) -> Self:
+        check_no_repeats("orderBy", tuple(one.column for one in self.order_by))
+        return self
+
+
+VARIANT = Variant("Arrangement", ArrangementParams, needs=frozenset({SourceAbility.CHANGES, SourceAbility.KEY_RANGES}))

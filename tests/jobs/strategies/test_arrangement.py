@@ -1,0 +1,238 @@
+"""Arrangement on real tables: at each commit the target holds the rows up to the position as of the consumed version, read by delta-rs."""
+
+import datetime as dt
+import math
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable, QueryBuilder
+from support.reference.arrangement import Key
+from support.tables import other_engine
+from support.tables.jobs import job, make_kind, make_orders
+from support.tables.oracle import seals, violations
+
+from backfill_core.errors import InvalidSpecError
+from backfill_spark.driver.attempt import run_driver
+from backfill_spark.driver.plan import plan_job
+from backfill_spark.settings import DriverSettings
+from backfill_spark.stop_signal import StopSignal
+
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+def rows_of(table, version=None):
+    """Return the rows of a version, as tuples of values that Python compares."""
+    found = QueryBuilder().register("t", DeltaTable(table, version=version)).execute("SELECT * FROM t").read_all()
+    return [*zip(*(found[name].to_pylist() for name in found.column_names), strict=True)]
+
+
+def plain(value):
+    """Return a value of a column as a state stores it."""
+    match value:
+        case dt.datetime():
+            return round((value - EPOCH).total_seconds() * 1_000_000)
+        case dt.date():
+            return (value - EPOCH.date()).days
+        case Decimal():
+            return str(value)
+        case bytes():
+            return value.hex()
+        case float():
+            return math.inf if math.isnan(value) else value
+        case "nan":
+            return math.inf
+        case _:
+            return value
+
+
+def wrong_seals(source, target, key):
+    """Return the commits at which the target is not what its state says (R-ARR-42); all vnodes share one position here."""
+    wrong = []
+    for seal in seals(target):
+        state = seal.progress
+        (run,) = state["positions"]
+        rows = rows_of(source, state["consumed"])
+        if len(run) == 1:
+            rows = []
+        elif run[1] != "Completed":
+            columns = key.columns
+            at = key.order(tuple(map(plain, run[1])))
+            rows = [row for row in rows if key.order(tuple(plain(row[column]) for column in columns)) <= at]
+        if sorted(map(str, rows_of(target, seal.version))) != sorted(map(str, rows)):
+            wrong.append((seal.version, state["consumed"], run))
+    return wrong
+
+
+@pytest.fixture
+def run(spark, tmp_path):
+    """Run a job on `s` to its end; a writer changes the source as soon as a chunk is there, statement by statement."""
+
+    def go(*changes, chunk_rows=20, stop=None, target=None, transform=None, limit=None, **arrangement):
+        waiting, seen = list(changes), set()
+
+        def look(progress):
+            if waiting and progress.rows_done and progress.table_version not in seen:
+                seen.add(progress.table_version)
+                waiting.pop(0)()
+
+        backfill = job(
+            str(tmp_path / "s"), str(tmp_path / "t"), verify="Final", barrier={"intervalMs": 200},
+            strategy={"type": "Arrangement", "arrangement": {"chunkRows": chunk_rows, **arrangement}},
+            target=target or {}, transform=transform or {}, throttle={"rowsPerSecond": limit} if limit else {},
+        )  # fmt: skip
+        settings = DriverSettings(cores=2, state_dir=tmp_path / "state")
+        outcome = run_driver(backfill, settings=settings, spark=spark, observe=look, stop=stop)
+        assert not waiting
+        return outcome
+
+    return go
+
+
+class TestALiveTable:
+    """Rows are there while history is being read, and stay right."""
+
+    def test_is_right_at_every_commit(self, spark, tmp_path, run):
+        """R-ARR-13, 17, 18, 24, 42: inserts, updates and deletes on both sides of the position; the receipt is equal."""
+        source, target = str(tmp_path / "s"), str(tmp_path / "t")
+        make_orders(spark, source, 100, files=5)
+
+        outcome = run(
+            lambda: other_engine.update(source, "id IN (1, 90)", amount="amount + 1"),
+            lambda: (other_engine.delete(source, "id IN (2, 91)"),),
+            lambda: other_engine.insert(source, "SELECT * REPLACE (id + 1000 AS id) FROM now WHERE id < 3"),
+        )
+
+        assert (outcome.outcome, outcome.message) == ("Complete", "")
+        assert outcome.receipt.equal
+        assert wrong_seals(source, target, Key((0,))) == []
+        states = [seal.progress for seal in seals(target)]
+        rounds = [one for one in states if one["merging"] and one["phase"] == "Reading"]
+        assert rounds
+        assert max(one["chunks"] for one in states) >= 5
+        assert sorted(map(str, rows_of(target))) == sorted(map(str, rows_of(source)))
+
+    def test_by_a_column_that_changes(self, spark, tmp_path, run):
+        """R-ARR-7, 17: an update moves a row across the position; the largest are read first, ties by the key."""
+        source, target = str(tmp_path / "s"), str(tmp_path / "t")
+        make_orders(spark, source, 100, files=2)
+        key = Key((2, 0), (True, False))
+
+        outcome = run(
+            lambda: other_engine.update(source, "id IN (1, 98)", amount="100 - amount"),
+            lambda: other_engine.update(source, "id IN (50, 99)", amount="99 - amount"),
+            orderBy=[{"column": "amount", "direction": "Descending"}], chunk_rows=30, maxReadAmplification=100,
+        )  # fmt: skip
+
+        assert (outcome.outcome, outcome.message) == ("Complete", "")
+        assert outcome.receipt.equal
+        assert wrong_seals(source, target, key) == []
+        assert sorted(map(str, rows_of(target))) == sorted(map(str, rows_of(source)))
+
+
+class TestKinds:
+    """Whatever the columns and the table are made of."""
+
+    def test_of_columns_by_which_rows_are_read(self, spark, tmp_path, run):
+        """R-ARR-7, 28: NULL, NaN, bytes, dates, decimals and moments, up and down; each commit shows a position of all columns."""
+        source, target = str(tmp_path / "s"), str(tmp_path / "t")
+        spark.range(0, 40, 1, 3).selectExpr(
+            "id",
+            "element_at(array(0.5D, double('nan'), -0.0D, null), cast(id % 4 + 1 AS int)) AS ratio",
+            "if(id % 5 = 0, null, unhex(if(id % 3 = 0, '80', '7f'))) AS code",
+            "if(id % 7 = 0, null, timestamp_micros(1772323200000000 + id % 3)) AS at",
+            "cast(if(id % 6 = 0, null, id % 2) + 0.25 AS decimal(20,2)) AS price",
+            "date_add(date'1969-12-31', cast(id % 2 AS int)) AS day",
+            "element_at(array('Z', 'a', 'é'), cast(id % 3 + 1 AS int)) AS name",
+        ).write.format("delta").save(source)
+        down = {"ratio": True, "code": False, "at": True, "price": False, "day": True, "name": False}
+        order = [{"column": name, "direction": "Descending" if desc else "Ascending"} for name, desc in down.items()]
+
+        outcome = run(chunk_rows=7, orderBy=order)
+
+        assert (outcome.outcome, outcome.message) == ("Complete", "")
+        assert wrong_seals(source, target, Key((1, 2, 3, 4, 5, 6, 0), (*down.values(), False))) == []
+        assert len({str(seal.progress["positions"]) for seal in seals(target)}) >= 5
+
+    def test_of_tables_with_deleted_rows_in_two_attempts(self, spark, tmp_path, run):
+        """R-ARR-9, 35, 38: stopped under a limit, it goes on behind the last row."""
+        source, target = str(tmp_path / "s"), str(tmp_path / "t")
+        make_kind(spark, source, "deleted")
+        stop = StopSignal()
+
+        first = run(lambda: stop.ask(force=False), stop=stop, chunk_rows=1000, limit=150)
+        second = run(chunk_rows=500)
+
+        assert (first.outcome, second.outcome, second.message) == ("Stopped", "Complete", "")
+        assert wrong_seals(source, target, Key((0,))) == []
+        assert 0 < seals(target)[-1].progress["rowsRead"] == 800
+
+    def test_of_targets_that_keep_every_change(self, spark, tmp_path, run):
+        """R-ARR-17: a changelog, of a partitioned source, under a filter; replayed it is the filtered source."""
+        source, target = str(tmp_path / "s"), str(tmp_path / "t")
+        make_kind(spark, source, "partitioned")
+        spark.sql(f"ALTER TABLE delta.`{source}` SET TBLPROPERTIES (delta.enableChangeDataFeed = true)")
+
+        outcome = run(
+            lambda: spark.sql(f"UPDATE delta.`{source}` SET part = 3 - part WHERE id % 300 < 3"),
+            chunk_rows=300, orderBy=[{"column": "part", "direction": "Descending"}], maxReadAmplification=100,
+            target={"writeMode": "Changelog"}, transform={"where": "id % 2 = 0"},
+        )  # fmt: skip
+
+        assert (outcome.outcome, outcome.message) == ("Complete", "")
+        assert outcome.receipt.equal
+        (last,) = [seal for seal in seals(target) if seal.state["finished"]]
+        assert violations(source, target, last, "SELECT * FROM source WHERE id % 2 = 0") == []
+
+
+class TestOldFiles:
+    """No old version of the source is kept for the job."""
+
+    def test_may_go_during_the_run(self, spark, tmp_path, run):
+        """The data files of every version but the newest are removed as soon as there is one; the change feed stays."""
+        source, target = str(tmp_path / "s"), str(tmp_path / "t")
+        make_orders(spark, source, 100, files=5)
+
+        def rewrite():
+            other_engine.update(source, "id % 3 = 1", amount="amount + 1")
+            kept = {Path(one).name for one in DeltaTable(source).file_uris()}
+            for file in Path(source).glob("*.parquet"):
+                if file.name not in kept:
+                    file.unlink()
+
+        outcome = run(rewrite, rewrite)
+
+        assert (outcome.outcome, outcome.message) == ("Complete", "")
+        assert sorted(map(str, rows_of(target))) == sorted(map(str, rows_of(source)))
+
+
+class TestBeforeTheStart:
+    """What would be slow or wrong is said before anything is written."""
+
+    @pytest.fixture
+    def plan(self, spark, tmp_path):
+        make_orders(
+            spark, str(tmp_path / "s"), 100, files=5, **{"delta.deletedFileRetentionDuration": "interval 1 seconds"}
+        )
+
+        def go(source=None, **arrangement):
+            strategy = {"type": "Arrangement", "arrangement": arrangement}
+            spec = job(str(tmp_path / "s"), str(tmp_path / "t"), source=source or {}, strategy=strategy)
+            return plan_job(spec, settings=DriverSettings(cores=2), spark=spark)
+
+        return go
+
+    def test_a_plan_tells_what_it_costs(self, plan):
+        """A user picks it because no version is kept: the plan does not ask for retention."""
+        found = plan()
+
+        assert found.read_amplification_percent == 100
+        assert {one.reason for one in found.warnings} & {"RetentionShort", "KeyUnproven"} == set()
+
+    def test_bad_input_is_refused_by_name(self, plan):
+        """With the field and a hint."""
+        with pytest.raises(InvalidSpecError, match=r"spec\.strategy\.arrangement\.orderBy names 'amout'") as refused:
+            plan(orderBy=[{"column": "amout"}])
+        assert "amount" in refused.value.hint
+        with pytest.raises(InvalidSpecError, match="names version 0"):
+            plan(source={"version": 0})
