@@ -10,12 +10,16 @@ MINUTES ?= 60
 OPERATOR_KILLS = $(if $(filter file,$(origin KILLS)),500,$(KILLS))
 ROWS ?= 20000000
 RUNS ?= 5
+SEEDS ?= 10000
+STRATEGY ?=
+SEED ?=
+WITH ?=
 IMAGE_BUILD ?= build-tools/image_build.sh
 LOCK = $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-header
 
 help: ## this list
-	@echo "usage: make TARGET [ARGS='further pytest arguments'] [KILLS=n] [MINUTES=n] [ROWS=n] [RUNS=n]"
+	@echo "usage: make TARGET [ARGS='further pytest arguments'] [KILLS=n] [MINUTES=n] [SEEDS=n] [ROWS=n] [RUNS=n]"
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
 
 setup: ## .venv and Delta's jars from locked, hashed inputs; says what is missing; safe to run again
@@ -51,6 +55,9 @@ attack: setup ## let three suites look for holes for MINUTES (60) in all: odd ta
 
 e2e-smoke: setup ## one run on a real node: images, operator, driver and executor pods, control through the CR; needs a cluster (see docs/kubernetes.md)
 	@$(TESTS) e2e -- -s $(ARGS)
+
+simulate: setup ## live SEEDS (10000) simulated worlds of each strategy, or of STRATEGY; a failing one is told as a story; SEED: only this one
+	@$(BIN)/python build-tools/simulate.py --seeds $(SEEDS) $(if $(STRATEGY),--strategy $(STRATEGY)) $(if $(SEED),--seed $(SEED)) --with '$(WITH)'
 
 mutants: setup ## plant known bugs in a scratch copy, one by one: each must be caught by the test named beside it (docs/planted-bugs.md)
 	@$(BIN)/python build-tools/mutants.py $(ARGS)
@@ -97,4 +104,4 @@ clean: ## remove what tests and tools leave behind; .venv and the jars stay
 	@rm -rf build dist spark-warehouse metastore_db derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	@find crds operator spark_app tests build-tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help setup demo test test-core test-spark test-control-plane test-cli crash crash-operator attack e2e-smoke mutants check lint types contracts generated docs crds bench bench-operator lock image chart clean
+.PHONY: help setup demo test test-core test-spark test-control-plane test-cli crash crash-operator attack e2e-smoke simulate mutants check lint types contracts generated docs crds bench bench-operator lock image chart clean

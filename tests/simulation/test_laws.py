@@ -1,7 +1,7 @@
 """The laws of a strategy, in simulated worlds: they hold for every strategy that is discovered.
 
 Every seal of every world is compared with the source, row by row. What a stored state promises is told by the strategy's
-model (support/simulation/models). To look at a failing seed: `drawn(strategy, seed)`, `run()`, then read `history`.
+model (support/simulation/models). A failing seed is told as a story by `make simulate STRATEGY=… SEED=…`, which also lives many.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import pytest
 from support.simulation.law import Broken
 from support.simulation.model import model_of, modelled
 from support.simulation.scenario import Scenario, scenario
+from support.simulation.seeds.sweep import AHEAD as READ_AHEAD
+from support.simulation.seeds.sweep import HIGH, KILLED, OTHERS, STUBBORN
 from support.simulation.world import World
 
 from backfill_core import strategies
@@ -115,12 +117,9 @@ class TestACrashAtAnyStep:
     @pytest.mark.parametrize("seed", range(20))
     def test_again_and_again(self, strategy: str, seed: int) -> None:
         """A node that kills its pods every few seconds is slow, not wrong."""
-        world = drawn(strategy, seed, crashes=0.08, rows=40, sparse=True, rows_per_s=None)
+        world = drawn(strategy, seed, **KILLED)
         assert world.run().crashes > 0
 
-
-HIGH = {"sparse": True, "filtered": True, "rows_per_s": 100_000}
-"""A limit at which whole files are read ahead; under a filter a part is charged for the rows it reads, dead ones too."""
 
 AHEAD = sorted({strategy for strategy, _ in READING_AHEAD})
 
@@ -131,7 +130,7 @@ class TestPartsOfASplit:
     @pytest.mark.parametrize(("strategy", "mode"), [one for one in READING_AHEAD if one[1] != "Changelog"])
     def test_a_crash_between_them_loses_and_doubles_nothing(self, strategy: str, mode: str) -> None:
         """At every step: what was not sealed is read again, cut by the same rule."""
-        given = small(strategy, mode, rows=30, trouble_s=12.0, **HIGH)
+        given = small(strategy, mode, seed=2, rows=30, trouble_s=12.0, **HIGH)
         first = World(given).run()
         assert first.oracle.halves > 3
         die_at_each_step(given, first.steps)
@@ -140,7 +139,7 @@ class TestPartsOfASplit:
     @pytest.mark.parametrize("seed", range(60))
     def test_in_any_world(self, strategy: str, seed: int) -> None:
         """With faults, pauses, stops, and limits that go from one way of charging to the other."""
-        drawn(strategy, seed, rows=150, commands=12, **HIGH).run()
+        drawn(strategy, seed, **READ_AHEAD).run()
 
     @pytest.mark.parametrize("strategy", AHEAD)
     def test_worlds_are_worth_it(self, strategy: str) -> None:
@@ -159,7 +158,7 @@ class TestAProcessThatWillNotDie:
     @pytest.mark.parametrize("seed", range(30))
     def test_disturbs_no_other(self, strategy: str, seed: int) -> None:
         """The fence is refused if the state it continues is not the newest any more."""
-        drawn(strategy, seed, crashes=0.04, stubborn=True, commits=20).run()
+        drawn(strategy, seed, **STUBBORN).run()
 
     def test_is_why_the_fence_looks_at_the_last_transaction(self, strategy: str) -> None:
         """A fence that only raises the number lets a late commit land between reading the state and fencing."""
@@ -179,11 +178,11 @@ class TestOthersInTheTarget:
     @pytest.mark.parametrize("seed", range(40))
     def test_the_last_receipt_is_about_all_that_the_target_holds(self, strategy: str, seed: int) -> None:
         """What is gone is staged again, and what came after a receipt is compared too."""
-        drawn(strategy, seed, verify_final=True, others=0.7, vacuums=0.4).run()
+        drawn(strategy, seed, **OTHERS).run()
 
     def test_worlds_are_worth_it(self, strategy: str) -> None:
         """They meet others, and lose files."""
-        worlds = [drawn(strategy, seed, verify_final=True, others=0.7, vacuums=0.4).run() for seed in range(30)]
+        worlds = [drawn(strategy, seed, **OTHERS).run() for seed in range(30)]
 
         assert sum(world.others for world in worlds) > 20
         assert sum(world.vacuums for world in worlds) > 10

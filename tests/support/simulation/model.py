@@ -131,8 +131,8 @@ class Model(Protocol):
     def met(self) -> Mapping[str, int]:
         """Return how often the source came into which situation; `WORTH` counts them."""
 
-    def change_source(self) -> None:
-        """Commit something to the source."""
+    def change_source(self) -> str | None:
+        """Commit something to the source; say what, for a reader of the story."""
 
     def poll(self, wall_ms: int) -> Event:
         """Look at the source."""

@@ -12,6 +12,22 @@ from backfill_core.job.controls import ALL, HISTORY
 
 
 @dataclass(frozen=True, slots=True)
+class Script:
+    """What happens in a world, one by one, instead of by chance: so that a part of it can be left out."""
+
+    commits: tuple[int, ...] = ()
+    """Which of the planned commits to the source are made."""
+
+    commands: tuple[int, ...] = ()
+    signals: tuple[int, ...] = ()
+    crashes: tuple[int, ...] = ()
+    """After which steps the process dies."""
+
+    faults: tuple[int, ...] = ()
+    """Which acts fail, of those that may."""
+
+
+@dataclass(frozen=True, slots=True)
 class Scenario:
     """What a world is like; everything else follows from the seed."""
 
@@ -59,6 +75,9 @@ class Scenario:
 
     checked_fence: bool = True
     """The first seal of an attempt is refused when the target was sealed after the attempt had read its state."""
+
+    script: Script | None = None
+    """What happens, where it is not left to chance."""
 
     @property
     def filters(self) -> bool:

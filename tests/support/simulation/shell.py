@@ -112,7 +112,7 @@ class Shell:
     def _execute(self, actions: tuple[Action, ...]) -> None:
         for action in actions:
             self._world.step()
-            self._world.note(str(action)[:160])
+            self._world.note(action)
             match action:
                 case StartWork(work=work):
                     self._start(work)
@@ -157,7 +157,9 @@ class Shell:
         if self._world.unlucky():
             self.deliver(PollFailed(TRANSIENT))
             return
-        self.deliver(self._world.model.poll(self._world.wall_ms))
+        event = self._world.model.poll(self._world.wall_ms)
+        self._world.note(event)
+        self.deliver(event)
 
     def _seal(self, action: Seal) -> None:
         merging = any(self._world.model.txn_of(work) is not None for work in self._running.values())
@@ -181,6 +183,7 @@ class Shell:
                 self._later(0.01, 0.2, lambda: self._seal_failed(action, refused))
                 return
             newest, self._fenced = commit, True
+            self._world.note(commit)
             paths = [file.path for file in action.files]
             self._world.oracle.on_seal(commit, self.attempt, paths, late=self._over)
         if self._world.unlucky():
@@ -246,6 +249,7 @@ class Shell:
             assert isinstance(effect, Merging)
             event = WorkFinished(effect.answer(0))
         if isinstance(event, WorkFailed | WorkCancelled):
+            self._world.note(event)
             self._world.oracle.on_lost(self.attempt, work.work_id)
         self.deliver(event)
 
@@ -257,6 +261,7 @@ class Shell:
                 return
         result = self._result(work)
         if work.kind is WorkKind.HISTORY:
+            self._world.note(f"work {work.work_id} has staged its rows")
             self._world.oracle.on_staged(work.work_id)
         answer: Event = WorkFinished(result)
         if self._world.unlucky():
@@ -281,6 +286,7 @@ class Shell:
             case Merging(txn=txn, net=net, answer=answer):
                 commit = world.target.merge(txn, net) if net else None
                 if commit is not None:
+                    world.note(commit)
                     world.oracle.on_merge(commit, work)
                 return answer(len(net))
 

@@ -67,8 +67,8 @@ class VersionedTable:
         """Return the newest version."""
         return len(self._versions) - 1
 
-    def commit(self) -> None:
-        """Commit something: inserts, updates, deletes, a changed key, or an OPTIMIZE that changes no row."""
+    def commit(self) -> str:
+        """Commit something: inserts, updates, deletes, a changed key, or an OPTIMIZE that changes no row; say what."""
         rng, state = self._rng, dict(self._versions[-1])
         made: list[Change] = []
         kinds = [INSERT] if self._append_only else [INSERT, UPDATE, UPDATE, DELETE, "key"]
@@ -76,6 +76,7 @@ class VersionedTable:
             made += self._change(kind, state)
         self._versions.append(state)
         self.changes.append(tuple(made))
+        return f"version {self.version}: {', '.join(f'{one.op} ({one.key}, {one.value})' for one in made) or 'no row changes'}"
 
     def _change(self, kind: str, state: dict[int, int]) -> list[Change]:
         version, stamp = len(self._versions), next(self._stamp)

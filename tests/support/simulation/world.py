@@ -11,12 +11,14 @@ import heapq
 import itertools
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from random import Random
 
 from support.simulation.law import demand
 from support.simulation.model import Model, model_of
 from support.simulation.oracle import Oracle, StoredState
 from support.simulation.scenario import Scenario
+from support.simulation.seeds.story import told
 from support.simulation.shell import Shell
 from support.simulation.tables import Target
 
@@ -49,7 +51,12 @@ class World:
         self.spec = self.model.spec(given)
         self.now_s = 0.0
         self.steps = self.crashes = self.stops = self.vacuums = self.others = 0
-        self.history: list[str] = []
+        self.acts = 0
+        """Acts that could have failed."""
+
+        self.crashed_at: list[int] = []
+        self.failed_at: list[int] = []
+        self._noted: list[tuple[float, object]] = []
         self._heap: list[tuple[float, float, int, Shell | None, Callable[[], None]]] = []
         self._order = itertools.count()
         self._shell: Shell | None = None
@@ -78,9 +85,29 @@ class World:
         entry = (self.now_s + delay_s, self.rng.random(), next(self._order), shell, act)
         heapq.heappush(self._heap, entry)
 
+    def _chance(self, what: str, number: int) -> Random:
+        """Return the chance of one planned event: to leave it out changes no other one."""
+        return Random(f"{self.given.seed}/{what}/{number}")
+
+    def _plan(self, what: str, count: int, act: Callable[[int], None]) -> None:
+        """Let events happen at any time of the trouble, those that the script keeps."""
+        script = self.given.script
+        kept = range(count) if script is None else getattr(script, what)
+        for number in kept:
+            rng = self._chance(what, number)
+            at_s = rng.uniform(0, self.given.trouble_s)
+            heapq.heappush(self._heap, (at_s, rng.random(), next(self._order), None, partial(act, number)))
+
     def unlucky(self) -> bool:
         """Does this act fail?"""
-        return not self.calm and self.rng.random() < self.given.faults
+        if self.calm:
+            return False
+        script, fails = self.given.script, self.rng.random() < self.given.faults
+        self.acts += 1
+        if self.acts in script.faults if script is not None else fails:
+            self.failed_at.append(self.acts)
+            return True
+        return False
 
     def vacuumed(self) -> bool:
         """Are the staged files of a seal gone?"""
@@ -102,23 +129,29 @@ class World:
         """
         self.steps += 1
         demand(self.steps < STEPS_MAX, "the job does not come to an end (steps)")
-        fated = self.steps == self.given.crash_at
-        if fated or (not self.calm and self.rng.random() < self.given.crashes):
+        script, dies = self.given.script, self.steps == self.given.crash_at
+        if not dies and not self.calm:
+            drawn = self.rng.random() < self.given.crashes
+            dies = drawn if script is None else self.steps in script.crashes
+        if dies:
+            self.crashed_at.append(self.steps)
             raise Crashed
 
-    def note(self, words: str) -> None:
-        """Keep a line of what happened, for a reader who must understand a seed."""
-        self.history.append(f"{self.now_s:8.3f} {words}")
+    def note(self, what: object) -> None:
+        """Keep what happened, words or an action, for a reader who must understand a seed."""
+        self._noted.append((self.now_s, what))
+
+    @property
+    def history(self) -> list[str]:
+        """What happened, a line each."""
+        return [f"{at_s:8.3f} {words}" for at_s, what in self._noted if (words := told(what))]
 
     # ------------------------------------------------------------------ running
     def run(self) -> World:
         """Go on until the job is complete."""
-        for _ in range(self.given.commits):
-            self.after(self.rng.uniform(0, self.given.trouble_s), self.model.change_source)
-        for _ in range(self.given.commands):
-            self.after(self.rng.uniform(0, self.given.trouble_s), self._command)
-        for _ in range(self.given.signals):
-            self.after(self.rng.uniform(0, self.given.trouble_s), self._signal)
+        self._plan("commits", self.given.commits, self._change_source)
+        self._plan("commands", self.given.commands, self._command)
+        self._plan("signals", self.given.signals, self._signal)
         self.after(self.given.trouble_s, self._calm_down)
         self._open()
         ticks, ticked_s = 0, -1.0
@@ -149,7 +182,7 @@ class World:
             act()
         except Crashed:
             self.crashes += 1
-            self.note("crash")
+            self.note(f"CRASH after step {self.steps}: the process is gone")
             self._lose_shell()
 
     def _lose_shell(self) -> None:
@@ -174,7 +207,7 @@ class World:
         shell = Shell(self, state, self.target.txn, anew=anew)
         self.oracle.on_reopen(shell.attempt, self.now_s)
         self._shell = shell
-        self.note(f"open attempt {shell.attempt}")
+        self.note(f"attempt {shell.attempt} opens from {'nothing' if state is None else f'epoch {state.epoch}'}")
         self.after(self.rng.choice([0.0, 2.0]), shell.begin, shell)
         for revision, command in sorted(self._unanswered.items()):
             if self.calm or self.rng.random() < 0.7:
@@ -186,7 +219,6 @@ class World:
 
     def on_finish(self, finish: Finish) -> None:
         """An attempt is over."""
-        self.note(f"finish {finish.outcome} {finish.error or ''}")
         shell = self._shell
         assert shell is not None
         if finish.outcome == "Complete":
@@ -205,8 +237,11 @@ class World:
         self._complete, self._shell = True, None
 
     # ------------------------------------------------------------------ commands
-    def _command(self) -> None:
-        rng = self.rng
+    def _change_source(self, _: int) -> None:
+        self.note(f"source: {self.model.change_source() or 'it changes'}")
+
+    def _command(self, number: int) -> None:
+        rng = self._chance("command", number)
         commands: list[Command] = [
             Pause(everything=rng.random() < 0.4, force=rng.random() < 0.4),
             Resume(),
@@ -222,11 +257,11 @@ class World:
         high: list[int | None] = [100_000, 150_000, 400_000]
         return [None, 0, 1, 5, 50, *(high if (self.given.rows_per_s or 0) >= high[0] else [])]
 
-    def _signal(self) -> None:
+    def _signal(self, number: int) -> None:
         """Ask the process to end, whatever it is doing; before it has begun it has no ears."""
         if self._shell is not None and self._shell.begun:
-            self.note("signal")
-            self._shell.deliver(StopRequested(force=self.rng.random() < 0.5))
+            self.note("user: a signal asks the process to end")
+            self._shell.deliver(StopRequested(force=self._chance("signal", number).random() < 0.5))
 
     def _send(self, command: Command) -> None:
         revision = next(self._revision)
@@ -246,7 +281,7 @@ class World:
             accepted = attempt_off == 0 and revision > self._delivered
             self._delivered = revision if accepted else self._delivered
             self.oracle.on_command(revision, command, accepted=accepted)
-            self.note(f"command {revision} {command}{'' if accepted else ' (late)'}")
+            self.note(f"user: command {revision} is {command}{'' if accepted else ', and comes too late'}")
             shell.deliver(CommandReceived(shell.attempt + attempt_off, revision, command))
 
         return deliver

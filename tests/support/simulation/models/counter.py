@@ -69,9 +69,10 @@ class CounterModel:
         """Return how many records were compacted away, and how many partitions came later."""
         return {"compacted": self.topic.compacted, "partitions": len(self.topic.partitions)}
 
-    def change_source(self) -> None:
+    def change_source(self) -> str:
         """See `Model`."""
         self.topic.commit()
+        return f"the partitions end at {self.offsets}"
 
     def poll(self, wall_ms: int) -> Event:
         """See `Model`."""

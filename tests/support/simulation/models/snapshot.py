@@ -128,12 +128,12 @@ class SnapshotModel:
         """Must the source make no version now (R-SNAP-26)?"""
         return self._slowable and self._opened is not None and self._opened.status.holds_source
 
-    def change_source(self) -> None:
+    def change_source(self) -> str:
         """Commit, or wait until the job lets it."""
-        if self._holds:
-            self._waiting, self._held = self._waiting + 1, self._held + 1
-        else:
-            self.table.commit()
+        if not self._holds:
+            return self.table.commit()
+        self._waiting, self._held = self._waiting + 1, self._held + 1
+        return "a commit waits, because the job holds the source back"
 
     def poll(self, wall_ms: int) -> Event:
         """Look at the source; one that waited may make one version for each look."""

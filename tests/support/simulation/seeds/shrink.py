@@ -1,0 +1,136 @@
+"""Making a failing world small: fewer rows, fewer events, fewer faults, as long as the same law breaks.
+
+First the chances of the world (crashes, faults) become a script of those that happened. Then knobs are turned down and
+events are left out, one after the other; what still breaks the same law is kept. A knob that moves all later chances gets
+some other seeds too, because the old script means nothing there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from support.simulation.law import Broken
+from support.simulation.scenario import Scenario, Script
+from support.simulation.world import World
+
+RUNS_MAX = 600
+OTHER_SEEDS = 6
+LISTS = ("crashes", "faults", "signals", "commands", "commits")
+
+Live = Callable[[Scenario], World]
+"""Makes the world of a scenario; the shrinker runs it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A scenario with the law that it breaks."""
+
+    given: Scenario
+    """With a script of what happened in it."""
+
+    law: str
+    """As the oracle said it."""
+
+    history: tuple[str, ...]
+
+    @property
+    def kind(self) -> str:
+        """The law without the numbers and rows of this world."""
+        return kind_of(self.law)
+
+    @property
+    def size(self) -> tuple[int, ...]:
+        """What is made smaller: events first, then what a reader has to read."""
+        script = self.given.script or Script()
+        events = sum(len(getattr(script, name)) for name in LISTS)
+        return (events, self.given.rows, len(self.history))
+
+
+def kind_of(law: str) -> str:
+    """Return a law's words without the numbers and rows of one world."""
+    without_rows = re.sub(r"\[\]", "none", law)
+    without_rows = re.sub(r"\[.*?\](?=,|$|:)", "some", without_rows)
+    return re.sub(r"\d+(\.\d+)?", "#", without_rows.split("(")[0] if "MERGE of" not in law else without_rows)
+
+
+def try_out(given: Scenario, live: Live) -> Failure | None:
+    """Live a scenario; return its failure with a script of what happened, None when no law breaks."""
+    world = live(given)
+    try:
+        world.run()
+    except Broken as broken:
+        script = given.script or Script(
+            commits=tuple(range(given.commits)),
+            commands=tuple(range(given.commands)),
+            signals=tuple(range(given.signals)),
+        )
+        met = replace(script, crashes=tuple(world.crashed_at), faults=tuple(world.failed_at))
+        return Failure(replace(given, script=met, crash_at=None), str(broken), tuple(world.history))
+    return None
+
+
+def shrink(found: Failure, live: Live, *, runs_max: int = RUNS_MAX) -> Failure:
+    """Return a failure of the same law that has nothing left to leave out, or as small as so many runs make it."""
+    best, runs, moved = found, 0, True
+    while moved:
+        moved = False
+        for given in candidates(best.given):
+            if runs >= runs_max:
+                return best
+            runs += 1
+            one = try_out(given, live)
+            if one is not None and one.kind == found.kind and one.size < best.size:
+                best, moved = one, True
+                break
+    return best
+
+
+def candidates(given: Scenario) -> Iterator[Scenario]:
+    """Yield simpler scenarios, those that leave out most first."""
+    script = given.script or Script()
+    yield from _simpler_knobs(given)
+    for name in LISTS:
+        kept = getattr(script, name)
+        for fewer in parts(kept):
+            yield replace(given, script=replace(script, **{name: fewer}))
+    for rows in dict.fromkeys((0, 1, 2, 4, given.rows // 2, given.rows - 1)):
+        if 0 <= rows < given.rows:
+            smaller = replace(given, rows=rows)
+            yield smaller
+            # Other rows are other chances: the script may miss what it was about, another seed may have it.
+            for seed in range(OTHER_SEEDS):
+                yield replace(smaller, seed=seed)
+                yield replace(smaller, seed=seed, script=None)
+
+
+def _simpler_knobs(given: Scenario) -> Iterator[Scenario]:
+    plain = {
+        "sparse": False,
+        "filtered": False,
+        "rows_per_s": None,
+        "verify_final": False,
+        "seal_every": 1,
+        "paused": None,
+        "others": 0.0,
+        "vacuums": 0.0,
+        "stubborn": False,
+    }
+    changed = {name: value for name, value in plain.items() if getattr(given, name) != value}
+    if changed:
+        yield replace(given, **changed)
+    for name, value in changed.items():
+        yield replace(given, **{name: value})
+    for trouble_s in (4.0, 10.0):
+        if trouble_s < given.trouble_s:
+            yield replace(given, trouble_s=trouble_s)
+
+
+def parts(kept: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """Yield a list without all of it, without either half, without each quarter, then without each one."""
+    size = len(kept)
+    while size:
+        for start in range(0, len(kept), size):
+            yield kept[:start] + kept[start + size :]
+        size //= 2

@@ -1,0 +1,74 @@
+"""A world as a story: numbered lines of what the source, the user and the driver did, and what the oracle saw."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import fields
+
+from support.simulation.tables import Commit
+
+from backfill_core.protocol.actions import Acknowledge, CancelWork, Finish, PollSource, Seal, StartWork
+from backfill_core.protocol.events import SourcePolled, WorkCancelled, WorkFailed
+
+ROWS_SHOWN_MAX = 8
+LOOKS = "driver: sees the source"
+TIME_WIDTH = 9
+SHORT = 60
+"""Characters of a field that are worth showing."""
+
+
+def told(what: object) -> str:
+    """Say what happened; empty: nothing that a reader asks for."""
+    match what:
+        case str():
+            return what
+        case StartWork(work=work):
+            return f"driver: work {work.work_id} starts: {shown(work)}"
+        case CancelWork(work_id=work_id):
+            return f"driver: work {work_id} is cancelled"
+        case Seal(epoch=epoch, files=files, fences=fences):
+            held = f"{sum(file.rows for file in files)} rows" if files else "no rows"
+            return f"driver: commits epoch {epoch} with {held}{', as its fence' if fences else ''}"
+        case Acknowledge(revision=revision, outcome=outcome):
+            return f"driver: answers command {revision}: {outcome}"
+        case PollSource():
+            return ""
+        case Finish(outcome=outcome, error=error):
+            return f"driver: ends, {outcome}{'' if error is None else f': {error}'}"
+        case SourcePolled(head=head):
+            return f"{LOOKS} at {shown(head)}"
+        case WorkFailed(work_id=work_id, error=error):
+            return f"work {work_id} fails: {error}"
+        case WorkCancelled(work_id=work_id):
+            return f"work {work_id} has ended before its end"
+        case Commit(version=version, kind=kind, rows=rows):
+            return f"target: version {version} ({kind}) holds {rows.total()} rows{_some(rows.elements())}"
+        case _:
+            return shown(what)
+
+
+def shown(value: object) -> str:
+    """Return the name of a value with those of its fields that are short."""
+    if not hasattr(value, "__dataclass_fields__"):
+        return str(value)
+    named = [(one.name, str(getattr(value, one.name))) for one in fields(value) if one.name != "work_id"]
+    return f"{type(value).__name__}({', '.join(f'{name} {text}' for name, text in named if len(text) <= SHORT)})"
+
+
+def _some(rows: Iterable[object]) -> str:
+    """Return the rows, if they are few."""
+    listed = sorted(rows, key=str)
+    return f": {', '.join(map(str, listed))}" if 0 < len(listed) <= ROWS_SHOWN_MAX else ""
+
+
+def story(history: Iterable[str], law: str) -> list[str]:
+    """Return numbered lines that end with what the oracle saw; a look at the source that shows nothing new is left out."""
+    kept: list[str] = []
+    seen = ""
+    for line in history:
+        words = line[TIME_WIDTH:]
+        if words.startswith(LOOKS) and words == seen:
+            continue
+        seen = words if words.startswith(LOOKS) else seen
+        kept.append(line.strip())
+    return [f"{number:4d}. {line}" for number, line in enumerate([*kept, f"oracle: {law}"], start=1)]

@@ -1,0 +1,96 @@
+"""Many seeds of a strategy: every seed lives two worlds, one as it is drawn and one that is worse in one way."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from support.simulation.model import Model, model_of
+from support.simulation.scenario import Scenario, scenario
+from support.simulation.seeds.shrink import Failure, try_out
+from support.simulation.world import World
+
+KILLED = {"crashes": 0.08, "rows": 40, "sparse": True, "rows_per_s": None}
+"""A node that kills its pods every few seconds."""
+
+HIGH = {"sparse": True, "filtered": True, "rows_per_s": 100_000}
+"""A limit at which whole files are read ahead; under a filter a part is charged for the rows it reads, dead ones too."""
+
+AHEAD = {"rows": 150, "commands": 12, **HIGH}
+STUBBORN = {"crashes": 0.04, "stubborn": True, "commits": 20}
+"""What a killed process had handed to the storage may still land."""
+
+OTHERS = {"verify_final": True, "others": 0.7, "vacuums": 0.4}
+"""Another writer commits while the target is compared, and a VACUUM takes what is staged."""
+
+
+def worse(model: type[Model]) -> list[dict[str, Any]]:
+    """Return the ways to make a world worse that mean something to a strategy."""
+    ahead = [] if model.AHEAD_RATE is None else [AHEAD]
+    return [KILLED, STUBBORN, OTHERS, *ahead]
+
+
+def scenarios(strategy: str, seed: int) -> tuple[Scenario, Scenario]:
+    """Return the two worlds of a seed."""
+    model = model_of(strategy)
+    drawn, ways = scenario(strategy, model.MODES, seed), worse(model)
+    return drawn, replace(drawn, **ways[seed % len(ways)])
+
+
+@dataclass
+class Lived:
+    """What some seeds lived through."""
+
+    worlds: int = 0
+    met: Counter[str] = field(default_factory=Counter)
+    failure: Failure | None = None
+    """The first one; later seeds are not lived."""
+
+    def add(self, other: Lived) -> None:
+        """Count another part of the seeds."""
+        self.worlds += other.worlds
+        self.met.update(other.met)
+        self.failure = self.failure or other.failure
+
+    def __str__(self) -> str:
+        """One line."""
+        return f"{self.worlds:,} worlds: " + ", ".join(f"{count:,} {name}" for name, count in self.met.items())
+
+
+def lived_in(world: World) -> Counter[str]:
+    """Count what a world lived through."""
+    oracle = world.oracle
+    counts = {
+        "crashes": world.crashes,
+        "stops": world.stops,
+        "commits": oracle.seals,
+        "pieces of history": oracle.splits,
+        "merges": oracle.merges,
+        "receipts": oracle.receipts,
+        "answers to commands": oracle.acks,
+        "faults": len(world.failed_at),
+        "commits of others": world.others,
+        "files lost": world.vacuums,
+    }
+    return Counter(counts | {name: count for name, count in world.model.met.items() if name not in counts})
+
+
+def sweep(strategy: str, seeds: Iterable[int], live: Callable[[Scenario], World] = World) -> Lived:
+    """Live the worlds of some seeds, up to the first that breaks a law."""
+    lived = Lived()
+    for seed in seeds:
+        for given in scenarios(strategy, seed):
+            worlds: list[World] = []
+
+            def kept(one: Scenario, worlds: list[World] = worlds) -> World:
+                worlds.append(live(one))
+                return worlds[-1]
+
+            lived.failure = try_out(given, kept)
+            lived.worlds += 1
+            lived.met.update(lived_in(worlds[-1]))
+            if lived.failure is not None:
+                return lived
+    return lived
