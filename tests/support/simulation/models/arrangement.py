@@ -108,9 +108,9 @@ class ArrangementModel:
             "cut_off": self.cut_off,
         }
 
-    def change_source(self) -> None:
+    def change_source(self) -> str:
         """See `Model`."""
-        self.table.commit()
+        return self.table.commit()
 
     def poll(self, wall_ms: int) -> Event:
         """See `Model`."""
