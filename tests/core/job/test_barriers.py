@@ -48,7 +48,7 @@ class TestAPauseOfHistory:
         job.let_pass(1.1)
         assert job.view.controls.paused == HISTORY
 
-        job.head = replace(job.head, version=job.head.version + 1)
+        job.head = replace(job.head, position=job.head.position + 1)
         job.let_pass(2.2)
         job.send(Tick())
 
