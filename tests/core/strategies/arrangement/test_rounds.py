@@ -190,6 +190,19 @@ class TestARound:
 
         assert sorted(one.target) == [1]
 
+    def test_goes_on_as_long_as_a_pause_lasts(self) -> None:
+        """R-ARR-19, R-ARR-34: a round of which nothing could be read is followed by another one."""
+        one = begun()
+        one.round()
+        for rows in (TEN[1:], [*TEN[1:], (10,)], TEN[2:]):
+            one.change(*rows)
+            one.commit(history=False)
+            (merge,) = one.start(history=False)
+            one.finish(merge)
+            one.commit(history=False)
+
+        assert sorted(one.target) == []
+
     def test_of_an_unreadable_version_is_ended(self) -> None:
         """A VACUUM may take files of a version that is not the newest any more: no old version is needed."""
         one = begun()
