@@ -18,7 +18,7 @@ from support.simulation.law import demand
 from support.simulation.model import Model, model_of
 from support.simulation.oracle import Oracle, StoredState
 from support.simulation.scenario import Scenario
-from support.simulation.seeds.story import told
+from support.simulation.seeds.story import describe
 from support.simulation.shell import Shell
 from support.simulation.tables import Target
 
@@ -144,7 +144,7 @@ class World:
     @property
     def history(self) -> list[str]:
         """What happened, a line each."""
-        return [f"{at_s:8.3f} {words}" for at_s, what in self._noted if (words := told(what))]
+        return [f"{at_s:8.3f} {words}" for at_s, what in self._noted if (words := describe(what))]
 
     # ------------------------------------------------------------------ running
     def run(self) -> World:

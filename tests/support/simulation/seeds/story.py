@@ -17,7 +17,7 @@ SHORT = 60
 """Characters of a field that are worth showing."""
 
 
-def told(what: object) -> str:
+def describe(what: object) -> str:
     """Say what happened; empty: nothing that a reader asks for."""
     match what:
         case str():
