@@ -34,7 +34,7 @@ class TestThePlantedBugs:
         areas = {mutant.area for mutant in MUTANTS}
 
         assert len(MUTANTS) >= 25
-        assert {"arrangement", "job", "operator", "pacing", "rows", "snapshot"} <= areas
+        assert {"arrangement", "job", "operator", "pacing", "rearranged_chain", "rows", "snapshot"} <= areas
 
     @pytest.mark.parametrize(
         ("change", "words"),
