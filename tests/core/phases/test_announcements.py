@@ -1,0 +1,22 @@
+"""An announced MERGE always has the number of the transaction that comes next."""
+
+from __future__ import annotations
+
+from backfill_core.phases.replay import Replay
+from backfill_core.protocol.epochs import Epoch
+from backfill_core.protocol.events import Head, SourcePolled
+
+
+class TestAnAnnouncement:
+    """The target skips in silence a MERGE whose number a later commit has outrun."""
+
+    def test_is_made_anew_under_a_later_epoch(self) -> None:
+        """A commit came between: its number is above the one that was announced."""
+        replay = Replay(3, merges=True, follow=False, batch_target_s=1.0)
+        replay.poll(SourcePolled(Head(5, 0), fresh=True))
+        replay.announce(Epoch(1, 4))
+
+        replay.announce(Epoch(1, 6))
+
+        assert replay.announced is not None
+        assert replay.announced.txn == Epoch(1, 6).txn_version
