@@ -79,7 +79,16 @@ class RangedFile:
     """A file of a version: where its rows may be, and its `add` action."""
 
     spans: tuple[Span, ...]
+    """The first one has its rows but for NULL and NaN of the first column."""
+
+    last: KeyPosition | None
+    """No row of the first span is behind it; None: the log does not say."""
+
     action: str
+
+    def is_read(self, wanted: KeyRange) -> bool:
+        """May it have a row of a range?"""
+        return any(one.meets(wanted) for one in self.spans)
 
 
 class RangeFiles:
@@ -99,8 +108,16 @@ class RangeFiles:
         """
         snapshot, files = self._at(version, order)
         wanted = KeyRange.of(order, low, high)
-        actions = [file.action for file in files if any(one.meets(wanted) for one in file.spans)]
+        actions = [file.action for file in files if file.is_read(wanted)]
         return self._log.frame(delta_actions(self._spark, actions), snapshot)
+
+    def files(self, version: int, order: KeyOrder) -> list[RangedFile]:
+        """Return the files of a version in the order of their paths.
+
+        Raises:
+            Whatever Kernel, Delta or the storage say (`LOG_ERRORS`).
+        """
+        return self._at(version, order)[1]
 
     def _at(self, version: int, order: KeyOrder) -> tuple[Any, list[RangedFile]]:
         with self._lock:
@@ -120,9 +137,7 @@ class RangeFiles:
             for at, field in enumerate(fields)
         ]
         return [
-            RangedFile(
-                spans_of(order, [of_column[number] for of_column in bounds], _nullable(file, order)), file.action
-            )
+            ranged_file(order, [of_column[number] for of_column in bounds], _nullable(file, order), file.action)
             for number, file in enumerate(files)
         ]
 
@@ -132,7 +147,7 @@ def _nullable(file: LoggedValues, order: KeyOrder) -> tuple[bool, ...]:
     return tuple(file.nulls[at] != 0 for at in range(len(order.columns)))
 
 
-def spans_of(order: KeyOrder, bounds: Sequence[FileBounds], nullable: Sequence[bool]) -> tuple[Span, ...]:
+def ranged_file(order: KeyOrder, bounds: Sequence[FileBounds], nullable: Sequence[bool], action: str) -> RangedFile:
     """Return where the rows of a file may be, by its first columns up to one of which nothing is known.
 
     A row lies between the first values of all columns and the last values of all columns. NULL and NaN of the first column, which may
@@ -142,27 +157,40 @@ def spans_of(order: KeyOrder, bounds: Sequence[FileBounds], nullable: Sequence[b
         order: The order.
         bounds: Of each column.
         nullable: May the column have nulls beside these values?
+        action: Of the file.
     """
     first: SortKey = ()
     last: SortKey = ()
+    position: KeyPosition | None = ()
     beside: list[Any] = []
     for at, (column, known, nulls) in enumerate(zip(order.columns, bounds, nullable, strict=True)):
-        match known:
-            case OnlyNulls():
-                values, others = [column.sort_value(None)], []
-            case Bounds():
-                values = [column.sort_value(key_value(column, one)) for one in (known.low, known.high)]
-                # Statistics tell of no NaN.
-                others = [column.sort_value(float("nan"))] if column.type in FLOATS else []
-                others += [column.sort_value(None)] if nulls else []
-            case _:
-                break
-        if at == 0:
-            beside = others
-        else:
-            values += others
-        first, last = (*first, min(values)), (*last, max(values))
-    return (Span(first, last), *(Span((one, *first[1:]), (one, *last[1:])) for one in beside))
+        values, others = _values(column, known, nulls)
+        if not values:
+            # NULL is behind every value, where the column goes up.
+            rest = order.columns[at:]
+            position = None if any(one.descending for one in rest) else (*(position or ()), *(None for _ in rest))
+            break
+        beside, values = (others, values) if at == 0 else (beside, [*values, *others])
+        keys = {column.sort_value(one): one for one in values}
+        first, last = (*first, min(keys)), (*last, max(keys))
+        position = (*(position or ()), keys[max(keys)])
+    apart = (order.columns[0].sort_value(one) for one in beside)
+    spans = (Span(first, last), *(Span((one, *first[1:]), (one, *last[1:])) for one in apart))
+    return RangedFile(spans, position, action)
+
+
+def _values(column: KeyColumn, known: FileBounds, nulls: bool) -> tuple[list[KeyValue], list[KeyValue]]:
+    """Return the values that bound those of a column, and those that may be beside; none where nothing is known."""
+    match known:
+        case OnlyNulls():
+            return [None], []
+        case Bounds():
+            # Statistics tell of no NaN.
+            beside: list[KeyValue] = [float("nan")] if column.type in FLOATS else []
+            beside += [None] if nulls else []
+            return [key_value(column, known.low), key_value(column, known.high)], beside
+        case _:
+            return [], []
 
 
 def key_value(column: KeyColumn, value: Any) -> KeyValue:

@@ -39,8 +39,8 @@ from backfill_spark.ports.source import PinnedTable
 from backfill_spark.rows.columns import instead, quoted, unused
 from backfill_spark.rows.key_ranges import between
 from backfill_spark.sources.delta.failures import explain, explain_look, explain_version
-from backfill_spark.sources.delta.file_bounds import FileBounds, check_order_column, file_order, logged_bounds
-from backfill_spark.sources.delta.key_ranges import key_line, key_order
+from backfill_spark.sources.delta.file_bounds import check_order_column, file_order, logged_bounds
+from backfill_spark.sources.delta.key_line import key_line, key_order
 from backfill_spark.sources.delta.log import VersionLog
 from backfill_spark.sources.delta.range_files import RangeFiles
 from backfill_spark.sources.delta.slices import LABEL, labelled, residue, runs, within
@@ -261,14 +261,12 @@ class DeltaSource:
             InvalidSpecError: there is no such column, or its type has no order; names the field of the spec.
         """
         check_order_column(column, self.pinned.schema, field=field)
-        return file_order(column, direction, self._bounds(column), field=field)
-
-    def _bounds(self, column: str) -> list[FileBounds]:
-        field, partitions = self.pinned.schema[column], self._delta_log.partitions(self._snapshot)
+        named, partitions = self.pinned.schema[column], self._delta_log.partitions(self._snapshot)
         try:
-            return logged_bounds(self._spark, self.path, self.version, field, partitioned=column in partitions)
+            bounds = logged_bounds(self._spark, self.path, self.version, named, partitioned=column in partitions)
         except LOG_ERRORS as error:
             raise explain_version(error, path=self.path, version=self.version, newest=self.version) from error
+        return file_order(column, direction, bounds, field=field)
 
     def key_order(self, columns: Sequence[tuple[str, bool]], *, field: str) -> KeyOrder:
         """See `SupportsKeyRanges`."""
@@ -276,8 +274,12 @@ class DeltaSource:
 
     def key_line(self, space: KeySpace, *, cut_rows: int) -> KeyLine:
         """See `SupportsKeyRanges`; a Spark job only where the log says too little."""
-        bounds = self._bounds(space.order.columns[0].name)
-        return key_line(space, self.pinned, bounds, lambda: self.at(self.version), cut_rows=cut_rows)
+        assert self._ranges is not None
+        try:
+            files = self._ranges.files(self.version, space.order)
+        except LOG_ERRORS as error:
+            raise explain_version(error, path=self.path, version=self.version, newest=self.version) from error
+        return key_line(space, self.pinned, files, lambda: self.at(self.version), cut_rows=cut_rows)
 
     def key_range(self, version: int, order: KeyOrder, low: KeyPosition | None, high: KeyPosition | None) -> DataFrame:
         """See `SupportsKeyRanges`; the files are found in the log."""
@@ -286,8 +288,7 @@ class DeltaSource:
             frame = self._ranges.frame(version, order, low, high)
         except LOG_ERRORS as error:
             raise explain_version(error, path=self.path, version=version, newest=int(self.head().position)) from error
-        pinned = frame.select(*(F.col(quoted(name)) for name in self.pinned.schema.names))
-        return pinned.where(between(order, low, high))
+        return frame.select(*map(quoted, self.pinned.schema.names)).where(between(order, low, high))
 
     # ------------------------------------------------------------------ reading
     def read(self, ranges: Sequence[FileRange]) -> DataFrame:
@@ -336,8 +337,7 @@ class DeltaSource:
 
     def at(self, version: int) -> DataFrame:
         """Return all rows as of a version, with the pinned columns; lazy."""
-        frame = self._load(version)
-        return frame.select(*(F.col(quoted(name)) for name in self.pinned.schema.names))
+        return self._load(version).select(*map(quoted, self.pinned.schema.names))
 
     # ------------------------------------------------------------------ changes
     def check_kept(self, after: int, head: Head) -> None:

@@ -14,7 +14,7 @@ from backfill_core.positions.key_order import KeyColumn, KeyOrder
 from backfill_spark.delta.spark_internals import SparkDeltaLog
 from backfill_spark.rows.key_ranges import between, stored_value, value_of
 from backfill_spark.sources.delta.file_bounds import Bounds, OnlyNulls, Unknown
-from backfill_spark.sources.delta.range_files import KeyRange, RangeFiles, spans_of
+from backfill_spark.sources.delta.range_files import KeyRange, RangeFiles, ranged_file
 
 TYPES = {
     "long": lambda rng: rng.choice([None, *range(5)]),
@@ -54,9 +54,8 @@ class TestAFile:
         if rng.random() < 0.5:
             rows = [(rows[0][0], *one[1:]) for one in rows]
         by_column = list(zip(*rows, strict=True))
-        spans = spans_of(
-            order, [said_of(values, rng) for values in by_column], [None in values for values in by_column]
-        )
+        said = [said_of(values, rng) for values in by_column]
+        spans = ranged_file(order, said, [None in values for values in by_column], "").spans
         for _ in range(20):
             bounds = [rng.choice([None, row(), row()]) for _ in range(2)]
             low, high = (None if one is None else order.sort_key(one) for one in bounds)
@@ -68,7 +67,7 @@ class TestAFile:
     def test_is_told_from_others_by_all_columns(self):
         """Of one tenant each file has a part of the times."""
         order = KeyOrder((KeyColumn("tenant", "string"), KeyColumn("at", "long", descending=True)))
-        (span,) = spans_of(order, [Bounds("t", "t"), Bounds(10, 20)], [False, False])
+        (span,) = ranged_file(order, [Bounds("t", "t"), Bounds(10, 20)], [False, False], "").spans
 
         def meets(low, high):
             return span.meets(KeyRange.of(order, low, high))
@@ -86,16 +85,16 @@ class TestAFile:
             ([Bounds(1, 9), Bounds("a", "z")], (9, None)),
             ([Bounds(1, 9), Unknown()], (9, None)),
         ):
-            (span,) = spans_of(order, bounds, [False, False])
+            (span,) = ranged_file(order, bounds, [False, False], "").spans
             assert not span.meets(KeyRange.of(order, cut, None))
             assert span.meets(KeyRange.of(order, None, cut))
-        (span,) = spans_of(order, [Bounds(1, 9), Unknown()], [False, False])
+        (span,) = ranged_file(order, [Bounds(1, 9), Unknown()], [False, False], "").spans
         assert span.meets(KeyRange.of(order, (9, "z"), None))
 
     def test_of_floats_may_have_nan(self):
         """Of which no log tells: only the last range reads it."""
         order = KeyOrder((KeyColumn("x", "double"),))
-        spans = spans_of(order, [Bounds(1.0, 2.0)], [False])
+        spans = ranged_file(order, [Bounds(1.0, 2.0)], [False], "").spans
 
         assert not any(one.meets(KeyRange.of(order, (3.0,), (math.inf,))) for one in spans)
         assert any(one.meets(KeyRange.of(order, (3.0,), None)) for one in spans)
