@@ -75,6 +75,7 @@ class Example:
             "verify": self.rng.choice(("Final", "None")),
             **limit,
         }
+        self.transform = self.transform.into(self.spec["target"].get("partitionBy", ()))
         self.left = self.rng.randrange(3)
         self.stops = self.rng.randrange(2)
         self.table.story += [

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
@@ -40,6 +40,14 @@ class OddTransform:
         """Return it as `spec.transform`."""
         chosen: dict[str, Any] = {"select": [one.sql for one in self.outputs]} if self.selects else {}
         return chosen | ({"where": self.where} if self.where else {})
+
+    def into(self, folders: Collection[str]) -> OddTransform:
+        """Return it for a target that is partitioned by these outputs: an empty text is null there, as Delta has it."""
+        outputs = (
+            replace(one, of=lambda row, of=one.of: None if of(row) == "" else of(row)) if one.name in folders else one
+            for one in self.outputs
+        )
+        return replace(self, outputs=tuple(outputs))
 
     def expected(self, rows: list[Row]) -> Counter[tuple[Any, ...]]:
         """Return what a target must hold, as a multiset of comparable tuples in the order of `outputs`."""
