@@ -21,7 +21,7 @@ from backfill_core.strategies.snapshot.params import SnapshotSettings
 from backfill_core.strategies.snapshot.stored import decode
 from backfill_core.strategies.snapshot.strategy import SnapshotStrategy
 
-RECEIPT = Receipt(3, 9, 12, 100, 256, "ab", (VnodeMismatch(7, 5, 4),), 1.5, verified_ms=7)
+RECEIPT = Receipt(3, 9, 12, 100, 256, "ab", (VnodeMismatch(7, 5, 4),), 1.5, verified_ms=7, source_position="version 3")
 
 
 class TestTheStateComesBackAsItWas:
@@ -31,13 +31,16 @@ class TestTheStateComesBackAsItWas:
     also one without a row (R-SNAP-22).
     """
 
-    @given(some.integers(1, 100), some.integers(0, 2**31), some.integers(0, 10**12), some.booleans())
-    def test_every_field_survives(self, attempt, epoch, rows, finished):
+    @given(
+        some.integers(1, 100), some.integers(0, 2**31), some.integers(0, 10**12), some.booleans(),
+        some.sampled_from((RECEIPT, replace(RECEIPT, source_version=None, source_position="partition 0: 7"))),
+    )  # fmt: skip
+    def test_every_field_survives(self, attempt, epoch, rows, finished, receipt):
         """A field that is lost comes back as its default, unseen until the next crash."""
         state = JobState(
             "a/b", "h", attempt, epoch, "Snapshot", {"done": [[0, 4]]}, 5, rows, 2, 3,
             Controls(HISTORY, 5, 9, None, 4, paused_by=3, limited_by=4, after_limited_by=2),
-            RECEIPT, finished,
+            receipt, finished,
         )  # fmt: skip
 
         assert JobState.decode(state.encode()) == state
