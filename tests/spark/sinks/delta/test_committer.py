@@ -290,7 +290,7 @@ class TestCheckpoints:
 
         assert list(Path(target.path, "_delta_log").glob("*.checkpoint*.parquet"))
         assert sorted(row["id"] for row in target.read().collect()) == [5, 10]
-        assert newest_version(spark, target.path).version == 12
+        assert newest_version(spark, target.path).position == 12
 
     def test_one_that_fails_keeps_no_other_and_is_tried_again(self, spark, table):
         """The checkpoint of the tenth version, when the storage comes back after it."""
