@@ -20,7 +20,7 @@ DISTRIBUTION = ROOT / "tests" / "support" / "plugin_counter"
 WAITS_S = 240
 
 THE_REST = """
-import json, sys
+import json, sys, threading
 from pathlib import Path
 from backfill import Backfill, Settings
 from backfill_spark.jvm.session import open_session
@@ -29,7 +29,12 @@ folder, jars = Path(sys.argv[1]), Path(sys.argv[2])
 conf = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 spark = open_session(app_name="plugin", cores=2, memory="1g", jars_dir=jars if jars.is_dir() else None, conf=conf)
 job = Backfill.load(str(folder / "job.yaml"), settings=Settings(state_dir=folder / "state", cores=2))
-seen = []
+seen, told = [], threading.Condition()
+
+def see(progress):
+    with told:
+        seen.append(progress)
+        told.notify_all()
 
 def rows():
     return [tuple(row) for commit in json.loads((folder / "list").read_text())["commits"] for row in commit]
@@ -41,9 +46,12 @@ def grown(**highs):
 before = rows()
 plan = job.plan(spark)
 stopped = job.status(spark)
-run = job.start(spark, on_progress=seen.append)
+run = job.start(spark, on_progress=see)
 run.until_reachable()
 job.pause(scope="All")
+with told:
+    assert told.wait_for(lambda: seen and seen[-1].paused and seen[-1].quiet, 100)
+job.verify()  # what was being read when the pause came is committed before
 paused = rows()
 grown(**{"0": 25, "1": 18, "2": 5})
 receipt = job.verify()
