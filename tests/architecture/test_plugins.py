@@ -25,7 +25,7 @@ from backfill_spark.ports.abilities import PROTOCOLS, ability, broken_promises, 
 from backfill_spark.ports.sink import Sink as SinkPort
 from backfill_spark.ports.sink import SupportsMerge
 from backfill_spark.ports.source import Source as SourcePort
-from backfill_spark.work import runner
+from backfill_spark.runners import runner
 
 KINDS = {CORE / "strategies": strategies, SPARK / "sources": sources, SPARK / "sinks": sinks}
 LAWS = "tests/simulation/test_laws.py"

@@ -19,8 +19,8 @@ from backfill_spark.jvm.gateway import java_context
 from backfill_spark.jvm.java_process import java_died
 from backfill_spark.jvm.thread_priority import CopyPriority
 from backfill_spark.jvm.workers import Workers
-from backfill_spark.work import runner as runners
-from backfill_spark.work.context import SparkWorkContext, WorkLedger
+from backfill_spark.runners.context import SparkWorkContext, WorkLedger
+from backfill_spark.runners.runner import WorkRunner, discover
 
 if TYPE_CHECKING:
     from backfill_spark.driver.job_context import OpenedJob
@@ -42,7 +42,7 @@ class SparkActionExecutor:
         """Where the answer of each running work goes, by its id."""
 
         self._ledger = WorkLedger()
-        self._runners = runners.discover()
+        self._runners = discover()
         self._copies = CopyPriority(job.spark)
         self._lock = threading.Lock()
         self._sealed: list[int] = []
@@ -108,7 +108,7 @@ class SparkActionExecutor:
     def _do(self, work: Work) -> Result:
         return self._runner(work).run(work, self._context(work))
 
-    def _runner(self, work: Work) -> runners.WorkRunner:
+    def _runner(self, work: Work) -> WorkRunner:
         """Return what does a piece of work.
 
         Raises:

@@ -6,7 +6,7 @@ from backfill_core.positions.offsets import OffsetRange
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.source import SupportsOffsets
 from backfill_spark.ports.work import WorkContext
-from backfill_spark.work.runner import WorkRunner
+from backfill_spark.runners.runner import WorkRunner
 
 from .work import OffsetsRead, ReadOffsets
 

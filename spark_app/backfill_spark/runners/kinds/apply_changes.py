@@ -13,7 +13,7 @@ from backfill_spark.ports.source import SupportsChanges
 from backfill_spark.ports.work import WorkContext
 from backfill_spark.rows.changes import check_net_changes
 from backfill_spark.rows.key_ranges import within
-from backfill_spark.work.runner import WorkRunner
+from backfill_spark.runners.runner import WorkRunner
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

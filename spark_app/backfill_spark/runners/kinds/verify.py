@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from backfill_core.protocol.work import Verified, Verify
 from backfill_spark.ports.work import WorkContext
-from backfill_spark.work.runner import WorkRunner
+from backfill_spark.runners.runner import WorkRunner
 
 
 def _run(work: Verify, context: WorkContext) -> Verified:

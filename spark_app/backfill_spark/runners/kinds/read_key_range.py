@@ -14,7 +14,7 @@ from backfill_spark.ports.work import WorkContext
 from backfill_spark.rows.counted_rows import CountedRows
 from backfill_spark.rows.key_ranges import nth_position, of_vnodes, upto
 from backfill_spark.rows.verification import check_one_row_a_key
-from backfill_spark.work.runner import WorkRunner
+from backfill_spark.runners.runner import WorkRunner
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

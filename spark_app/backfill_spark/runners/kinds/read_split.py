@@ -10,7 +10,7 @@ from backfill_spark.crash_points import crash_point
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.source import SupportsPin
 from backfill_spark.ports.work import WorkContext
-from backfill_spark.work.runner import WorkRunner
+from backfill_spark.runners.runner import WorkRunner
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
