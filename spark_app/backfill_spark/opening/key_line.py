@@ -22,10 +22,10 @@ def key_line(source: Source, spec: BackfillSpec, *, begins: bool) -> KeyLine:
         InvalidSpecError: names the field; or ranges would read the files too often.
     """
     params, key = spec.strategy.params, spec.source.params.key
-    member = f"spec.strategy.{spec.strategy.member}"
+    member, source_member = f"spec.strategy.{spec.strategy.member}", f"spec.source.{spec.source.member}"
     if begins and spec.source.params.start_version is not None:
         raise InvalidSpecError(
-            f"spec.source names version {spec.source.params.start_version}, and the strategy reads the newest one.",
+            f"{source_member} names version {spec.source.params.start_version}, and the strategy reads the newest one.",
             hint="Leave the version out, or use another strategy.",
         )
     named = {column for column, _ in params.read_order}
@@ -35,7 +35,7 @@ def key_line(source: Source, spec: BackfillSpec, *, begins: bool) -> KeyLine:
             f"{member}.orderBy is empty, and the source has no key.", hint="Name the columns to order by."
         )
     ranges = ability(source, SupportsKeyRanges)
-    order = ranges.key_order(columns, field=f"{member}.orderBy" if params.read_order else "spec.source.key")
+    order = ranges.key_order(columns, field=f"{member}.orderBy" if params.read_order else f"{source_member}.key")
     distribution = key or tuple(column for column, _ in columns)
     line = ranges.key_line(KeySpace(order, tuple(distribution), params.vnodes), cut_rows=params.rows_per_cut)
     most = params.read_amplification_max

@@ -31,9 +31,6 @@ class WorkContext(Protocol):
     def stage_segments(self, rows: DataFrame, *, label: str, what: str) -> tuple[StagedFile, ...]:
         """Write as `stage`, the rows of each value of column `label` into files of their own; a file tells its segment."""
 
-    def stop_if_cancelled(self) -> None:
-        """End the work here if its end was asked for: to be called between steps that are no Spark job."""
-
     def begin_effect(self) -> None:
         """Say that the next step changes the target itself: from here on a cancellation waits for the work's own answer.
 

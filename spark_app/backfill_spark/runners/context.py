@@ -75,11 +75,6 @@ class SparkWorkContext:
         check_staged(what, written=counted.rows(), found=sum(file.rows for file in files))
         return files
 
-    def stop_if_cancelled(self) -> None:
-        """See `WorkContext`."""
-        if self.ledger.is_cancelled(self.work_id):
-            raise WorkCancelledError
-
     def begin_effect(self) -> None:
         """See `WorkContext`."""
         with self.ledger.lock:

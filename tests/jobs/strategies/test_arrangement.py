@@ -234,5 +234,5 @@ class TestBeforeTheStart:
         with pytest.raises(InvalidSpecError, match=r"spec\.strategy\.arrangement\.orderBy names 'amout'") as refused:
             plan(orderBy=[{"column": "amout"}])
         assert "amount" in refused.value.hint
-        with pytest.raises(InvalidSpecError, match="names version 0"):
+        with pytest.raises(InvalidSpecError, match=r"spec\.source\.delta names version 0"):
             plan(source={"version": 0})
