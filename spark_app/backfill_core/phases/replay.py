@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import Any
 
 from backfill_core.pacing.convergence import STEPS_WATCHED, LagTrend
 from backfill_core.pacing.sizing import BatchSizer
@@ -30,6 +31,7 @@ from backfill_core.positions.vnode_positions import KeyBound
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
 from backfill_core.protocol.events import Head, SourcePolled
+from backfill_core.protocol.stored_fields import StoredFields
 from backfill_core.protocol.strategy import JobWarning, Permits
 from backfill_core.protocol.work import ApplyChanges, ChangesApplied
 
@@ -53,6 +55,25 @@ class Batch:
 
     left: int = 0
     """Versions that were pending then and are not in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnnouncedMerge:
+    """What a commit stores of a MERGE that it announces: it happened if the target knows its transaction version."""
+
+    upto: int
+    txn: int
+    whole: bool = False
+    """Does it take everything that was pending? Snapshot stores it."""
+
+    @classmethod
+    def of(cls, stored: StoredFields) -> AnnouncedMerge:
+        """Read it from a stored state."""
+        return cls(stored.typed("upto", int), stored.typed("txn", int), stored.value.get("whole") is True)
+
+    def encode(self) -> dict[str, Any]:
+        """Return the JSON value; without `whole`."""
+        return {"upto": self.upto, "txn": self.txn}
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,9 +178,12 @@ class Replay:
         return isinstance(self.batch, Applied)
 
     @property
-    def announced(self) -> Batch | None:
-        """The batch that the next commit must announce."""
-        return self.batch.batch if isinstance(self.batch, Announced | Running) and self._merges else None
+    def announced(self) -> AnnouncedMerge | None:
+        """The MERGE that the next commit must announce."""
+        if not self._merges or not isinstance(self.batch, Announced | Running):
+            return None
+        batch = self.batch.batch
+        return AnnouncedMerge(batch.upto, batch.txn, batch.whole)
 
     def wants_announcement(self, *, dirty: bool) -> bool:
         """Would a commit begin the next batch, or end the catching up?"""
@@ -203,7 +227,7 @@ class Replay:
     def skip_to_head(self) -> None:
         """Begin after the newest version that was seen: the target holds no row that an older one could have changed."""
         if self.head is not None and self.batch is None:
-            self.resume(max(self.consumed, self.head.position))
+            self._begin_after(max(self.consumed, self.head.position))
             self.pending.poll(self.head)
 
     def forget_polls(self) -> None:
@@ -211,8 +235,12 @@ class Replay:
         self._fresh = False
         self.pending.wait()
 
-    def resume(self, consumed: int) -> None:
-        """Go on after what an earlier attempt committed."""
+    def resume(self, consumed: int, merging: AnnouncedMerge | None, last_txn: int | None) -> None:
+        """Go on after what an earlier attempt committed, and after the MERGE that it announced, if that is in the target."""
+        merged = merging is not None and last_txn == merging.txn
+        self._begin_after(merging.upto if merging is not None and merged else consumed)
+
+    def _begin_after(self, consumed: int) -> None:
         self.consumed, self.pending = consumed, Pending(self.pending.rule, consumed)
 
     def finish(self, result: ChangesApplied, now: Now) -> None:

@@ -11,20 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from backfill_core.errors import StateMismatchError
+from backfill_core.phases.replay import AnnouncedMerge
 from backfill_core.positions.key_order import KeyOrder
 from backfill_core.positions.vnode_positions import KeySpace, VnodePositions
+from backfill_core.protocol.stored_fields import StoredFields
 from backfill_core.protocol.strategy import OpenRequest, ReadNewest, StoredSummary
 
 READING, CATCH_UP, LIVE = "Reading", "CatchUp", "Live"
 PHASES = (READING, CATCH_UP, LIVE)
-
-
-@dataclass(frozen=True, slots=True)
-class AnnouncedMerge:
-    """A MERGE that the commit announced: it happened if the target knows its transaction version."""
-
-    upto: int
-    txn: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +52,7 @@ class ArrangementStored:
             "rows": self.rows,
             "rowsRead": self.rows_read,
             "chunks": self.chunks,
-            "merging": None if merging is None else {"upto": merging.upto, "txn": merging.txn},
+            "merging": None if merging is None else merging.encode(),
         }
 
 
@@ -68,52 +62,23 @@ def decode(value: Mapping[str, Any]) -> ArrangementStored:
     Raises:
         StateMismatchError: names the first field that does not fit.
     """
-    phase = _field(value, "phase", str)
-    if phase not in PHASES:
-        raise _unfit("phase", phase)
-    order = _parsed("order", value, KeyOrder.from_json)
-    positions = _parsed("positions", value, lambda found: VnodePositions.from_json(found, order))
-    distribution = _field(value, "distribution", list)
+    fields = StoredFields("arrangement", value)
+    order = fields.parsed("order", KeyOrder.from_json)
+    positions = fields.parsed("positions", lambda found: VnodePositions.from_json(found, order))
+    distribution = fields.typed("distribution", list)
     if not all(type(one) is str for one in distribution):
-        raise _unfit("distribution", distribution)
-    merging = value.get("merging")
+        raise fields.unfit("distribution")
+    merging = fields.part("merging")
     return ArrangementStored(
-        table_id=_field(value, "tableId", str),
-        consumed=_field(value, "consumed", int),
-        phase=phase,
+        table_id=fields.typed("tableId", str),
+        consumed=fields.typed("consumed", int),
+        phase=fields.one_of("phase", PHASES),
         space=KeySpace(order, tuple(distribution), positions.vnodes),
         positions=positions,
-        rows=_field(value, "rows", int),
-        rows_read=_field(value, "rowsRead", int),
-        chunks=_field(value, "chunks", int),
-        merging=None if merging is None else _merging(merging),
-    )
-
-
-def _parsed(name: str, value: Mapping[str, Any], parse: Any) -> Any:
-    try:
-        return parse(value.get(name))
-    except ValueError:
-        raise _unfit(name, value.get(name)) from None
-
-
-def _merging(value: Any) -> AnnouncedMerge:
-    if not isinstance(value, dict):
-        raise _unfit("merging", value)
-    return AnnouncedMerge(_field(value, "upto", int, "merging."), _field(value, "txn", int, "merging."))
-
-
-def _field(value: Mapping[str, Any], name: str, kind: type, inside: str = "") -> Any:
-    found = value.get(name)
-    if type(found) is not kind:
-        raise _unfit(inside + name, found)
-    return found
-
-
-def _unfit(name: str, found: object) -> StateMismatchError:
-    return StateMismatchError(
-        f"the target's state does not fit this release: arrangement.{name} is {str(found)[:80]!r}.",
-        hint="Use the release that wrote it, or another target.",
+        rows=fields.typed("rows", int),
+        rows_read=fields.typed("rowsRead", int),
+        chunks=fields.typed("chunks", int),
+        merging=None if merging is None else AnnouncedMerge.of(merging),
     )
 
 

@@ -53,7 +53,6 @@ from backfill_core.strategies.arrangement.stored import (
     CATCH_UP,
     LIVE,
     READING,
-    AnnouncedMerge,
     ArrangementStored,
     check_same_space,
 )
@@ -107,8 +106,7 @@ class ArrangementStrategy:
         check_same_space(stored, self._space)
         self._copy.resume(stored.positions, rows=stored.rows, rows_read=stored.rows_read, chunks=stored.chunks)
         if stored.positions.started:
-            merged = stored.merging is not None and last_txn == stored.merging.txn
-            self._replay.resume(stored.merging.upto if stored.merging is not None and merged else stored.consumed)
+            self._replay.resume(stored.consumed, stored.merging, last_txn)
             # Files of that version may be gone by now: changes come first, and need none of them.
             self._progressed = True
 
@@ -132,7 +130,7 @@ class ArrangementStrategy:
     @property
     def stored(self) -> ArrangementStored:
         """See `Strategy`."""
-        copy, announced = self._copy, self._replay.announced
+        copy = self._copy
         return ArrangementStored(
             table_id=self._pinned.table_id,
             consumed=self._replay.consumed,
@@ -142,7 +140,7 @@ class ArrangementStrategy:
             rows=copy.rows,
             rows_read=copy.rows_read,
             chunks=copy.chunks,
-            merging=None if announced is None else AnnouncedMerge(announced.upto, announced.txn),
+            merging=self._replay.announced,
         )
 
     @property

@@ -10,20 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from backfill_core.errors import StateMismatchError
+from backfill_core.phases.replay import AnnouncedMerge
 from backfill_core.positions.intervals import IntervalSet
+from backfill_core.protocol.stored_fields import StoredFields
 from backfill_core.protocol.strategy import OpenRequest, Pinned, PinVersion, StartOver, StoredSummary
 
 REARRANGING, DRAINING, FORWARDING = "Rearranging", "Draining", "Forwarding"
 PHASES = (REARRANGING, DRAINING, FORWARDING)
-
-
-@dataclass(frozen=True, slots=True)
-class AnnouncedMerge:
-    """A MERGE that the commit announced: it happened if the target knows its transaction version."""
-
-    upto: int
-    txn: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +53,7 @@ class ChainStored:
             "phase": self.phase,
             "done": self.done.to_json(),
             "consumed": self.consumed,
-            "merging": None if self.merging is None else {"upto": self.merging.upto, "txn": self.merging.txn},
+            "merging": None if self.merging is None else self.merging.encode(),
             "keyProven": self.key_proven,
         }
 
@@ -87,42 +80,21 @@ def decode(value: Mapping[str, Any]) -> ChainStored:
     Raises:
         StateMismatchError: names the first field that does not fit.
     """
-    phase, merging = _field(value, "phase", str), value.get("merging")
-    if phase not in PHASES:
-        raise _unfit("phase", phase)
-    if not isinstance(merging, dict | None):
-        raise _unfit("merging", merging)
-    try:
-        done = IntervalSet.from_json(value.get("done"))
-    except ValueError:
-        raise _unfit("done", value.get("done")) from None
+    fields = StoredFields("rearrangedChain", value)
+    merging = fields.part("merging")
     return ChainStored(
-        version=_field(value, "version", int),
-        table_id=_field(value, "tableId", str),
-        fingerprint=_field(value, "fingerprint", str),
-        rows=_field(value, "rows", int),
-        rows_read=_field(value, "rowsRead", int),
-        rows_live=_field(value, "rowsLive", int),
-        splits=_field(value, "splits", int),
-        phase=phase,
-        done=done,
-        consumed=_field(value, "consumed", int),
-        merging=None if merging is None else AnnouncedMerge(_field(merging, "upto", int), _field(merging, "txn", int)),
-        key_proven=_field(value, "keyProven", bool),
-    )
-
-
-def _field(value: Mapping[str, Any], name: str, kind: type) -> Any:
-    found = value.get(name)
-    if type(found) is not kind:
-        raise _unfit(name, found)
-    return found
-
-
-def _unfit(name: str, found: object) -> StateMismatchError:
-    return StateMismatchError(
-        f"the target's state does not fit this release: rearrangedChain.{name} is {str(found)[:80]!r}.",
-        hint="Use the release that wrote it, or another target.",
+        version=fields.typed("version", int),
+        table_id=fields.typed("tableId", str),
+        fingerprint=fields.typed("fingerprint", str),
+        rows=fields.typed("rows", int),
+        rows_read=fields.typed("rowsRead", int),
+        rows_live=fields.typed("rowsLive", int),
+        splits=fields.typed("splits", int),
+        phase=fields.one_of("phase", PHASES),
+        done=fields.parsed("done", IntervalSet.from_json),
+        consumed=fields.typed("consumed", int),
+        merging=None if merging is None else AnnouncedMerge.of(merging),
+        key_proven=fields.typed("keyProven", bool),
     )
 
 

@@ -44,7 +44,6 @@ from backfill_core.strategies.rearranged_chain.stored import (
     DRAINING,
     FORWARDING,
     REARRANGING,
-    AnnouncedMerge,
     ChainStored,
 )
 from backfill_core.strategies.rearranged_chain.view import overtaken
@@ -105,8 +104,7 @@ class RearrangedChain:
 
     def _go_on(self, stored: ChainStored, last_txn: int | None) -> None:
         self._copy.resume(stored.done, stored.rows_read, stored.splits)
-        merged = stored.merging is not None and last_txn == stored.merging.txn
-        self._replay.resume(stored.merging.upto if stored.merging is not None and merged else stored.consumed)
+        self._replay.resume(stored.consumed, stored.merging, last_txn)
         self._forward()
 
     def _forward(self) -> None:
@@ -133,7 +131,7 @@ class RearrangedChain:
     @property
     def stored(self) -> ChainStored:
         """See `Strategy`."""
-        copy, pinned, announced = self._copy, self._pinned, self._replay.announced
+        copy, pinned = self._copy, self._pinned
         return ChainStored(
             version=pinned.version,
             table_id=pinned.table_id,
@@ -145,7 +143,7 @@ class RearrangedChain:
             phase=self.phase,
             done=copy.prepared,
             consumed=self._replay.consumed,
-            merging=None if announced is None else AnnouncedMerge(announced.upto, announced.txn),
+            merging=self._replay.announced,
             key_proven=isinstance(self._key, Proven) and self._key.stored,
         )
 

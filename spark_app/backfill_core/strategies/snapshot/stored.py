@@ -9,21 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from backfill_core.errors import StateMismatchError
+from backfill_core.phases.replay import AnnouncedMerge
 from backfill_core.positions.done_files import Done, from_json
+from backfill_core.protocol.stored_fields import StoredFields
 from backfill_core.protocol.strategy import OpenRequest, Pinned, PinVersion, StoredSummary
 
 SNAPSHOT, CATCH_UP, LIVE = "Snapshot", "CatchUp", "Live"
 PHASES = {name: name for name in (SNAPSHOT, CATCH_UP, LIVE)} | {"LogStore": CATCH_UP}
-
-
-@dataclass(frozen=True, slots=True)
-class AnnouncedMerge:
-    """A MERGE that the commit announced: it happened if the target knows its transaction version."""
-
-    upto: int
-    txn: int
-    whole: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +56,7 @@ class SnapshotStored:
             "phase": self.phase,
             "done": self.done.to_json(),
             "consumed": self.consumed,
-            "merging": None if merging is None else {"upto": merging.upto, "txn": merging.txn, "whole": merging.whole},
+            "merging": None if merging is None else {**merging.encode(), "whole": merging.whole},
             "keyProven": self.key_proven,
         }
 
@@ -95,50 +87,22 @@ def decode(value: Mapping[str, Any]) -> SnapshotStored:
     Raises:
         StateMismatchError: names the first field that does not fit.
     """
-    merging = value.get("merging")
-    phase = _field(value, "phase", str)
-    if phase not in PHASES:
-        raise _unfit("phase", phase)
-    try:
-        done = from_json(value.get("done"))
-    except ValueError:
-        raise _unfit("done", value.get("done")) from None
+    fields = StoredFields("snapshot", value)
+    merging = fields.part("merging")
     return SnapshotStored(
-        version=_field(value, "version", int),
-        table_id=_field(value, "tableId", str),
-        fingerprint=_field(value, "fingerprint", str),
-        rows=_field(value, "rows", int),
-        rows_read=_field(value, "rowsRead", int),
-        rows_live=_field(value, "rowsLive", int) if value.get("rowsLive") is not None else None,
-        splits=_field(value, "splits", int),
-        files=_field(value, "files", int),
-        phase=PHASES[phase],
-        done=done,
-        consumed=_field(value, "consumed", int),
-        merging=None if merging is None else _merging(merging),
+        version=fields.typed("version", int),
+        table_id=fields.typed("tableId", str),
+        fingerprint=fields.typed("fingerprint", str),
+        rows=fields.typed("rows", int),
+        rows_read=fields.typed("rowsRead", int),
+        rows_live=fields.typed("rowsLive", int) if value.get("rowsLive") is not None else None,
+        splits=fields.typed("splits", int),
+        files=fields.typed("files", int),
+        phase=PHASES[fields.one_of("phase", PHASES)],
+        done=fields.parsed("done", from_json),
+        consumed=fields.typed("consumed", int),
+        merging=None if merging is None else AnnouncedMerge.of(merging),
         key_proven=value.get("keyProven") is True,
-    )
-
-
-def _merging(value: Any) -> AnnouncedMerge:
-    if not isinstance(value, dict):
-        raise _unfit("merging", value)
-    return AnnouncedMerge(
-        _field(value, "upto", int, "merging."), _field(value, "txn", int, "merging."), value.get("whole") is True
-    )
-
-
-def _field(value: Mapping[str, Any], name: str, kind: type, inside: str = "") -> Any:
-    found = value.get(name)
-    if type(found) is not kind:
-        raise _unfit(inside + name, found)
-    return found
-
-
-def _unfit(name: str, found: object) -> StateMismatchError:
-    return StateMismatchError(
-        f"the target's state does not fit this release: snapshot.{name} is {str(found)[:80]!r}.",
-        hint="Use the release that wrote it, or another target.",
     )
 
 

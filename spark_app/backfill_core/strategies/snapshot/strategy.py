@@ -44,7 +44,7 @@ from backfill_core.protocol.strategy import (
 )
 from backfill_core.protocol.work import ChangesApplied, KeyProven, ProveKey, Result, SplitStaged, Work
 from backfill_core.strategies.snapshot.params import SnapshotSettings
-from backfill_core.strategies.snapshot.stored import CATCH_UP, LIVE, SNAPSHOT, AnnouncedMerge, SnapshotStored
+from backfill_core.strategies.snapshot.stored import CATCH_UP, LIVE, SNAPSHOT, SnapshotStored
 
 
 class SnapshotStrategy:
@@ -89,8 +89,7 @@ class SnapshotStrategy:
                 hint="The source was replaced: give the job another jobId and another target.",
             )
         self._copy.resume(in_row_index(stored.done, pinned.rows), stored.rows_read, stored.splits)
-        merged = stored.merging is not None and last_txn == stored.merging.txn
-        self._replay.resume(stored.merging.upto if stored.merging is not None and merged else stored.consumed)
+        self._replay.resume(stored.consumed, stored.merging, last_txn)
 
     # -------------------------------------------------------------- what the job asks
     @property
@@ -112,7 +111,7 @@ class SnapshotStrategy:
     @property
     def stored(self) -> SnapshotStored:
         """See `Strategy`."""
-        copy, pinned, announced = self._copy, self._pinned, self._replay.announced
+        copy, pinned = self._copy, self._pinned
         return SnapshotStored(
             version=pinned.version,
             table_id=pinned.table_id,
@@ -125,7 +124,7 @@ class SnapshotStrategy:
             phase=self.phase,
             done=copy.done,
             consumed=self._replay.consumed,
-            merging=None if announced is None else AnnouncedMerge(announced.upto, announced.txn, announced.whole),
+            merging=self._replay.announced,
             key_proven=isinstance(self._key, Proven) and self._key.stored,
         )
 
