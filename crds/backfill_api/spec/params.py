@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, StrictInt
 
 from backfill_api.model import Model
 from backfill_api.spec.bounds import Column, Columns, Vnodes
@@ -94,6 +96,25 @@ class StrategyParams(Params):
     def rows_per_split(self, rows_per_s: float) -> int:
         """Return how many rows a plan expects in one split, where rows come at this rate: at least 1."""
         return max(1, int(rows_per_s))
+
+
+class SplitParams(StrategyParams):
+    """Base of the parameters of strategies that read a pinned version in splits, and then its changes in batches."""
+
+    MAY_CHANGE: ClassVar[frozenset[str]] = frozenset({"split_target_seconds", "max_in_flight", "change_batch_seconds"})
+
+    split_target_seconds: Annotated[StrictInt, Field(ge=1, le=600)] = 4
+    """How long one split should take at full speed; a change counts from the next attempt."""
+
+    max_in_flight: Annotated[StrictInt, Field(ge=1, le=64)] = 2
+    """Splits that are read at the same time; a change counts from the next attempt."""
+
+    change_batch_seconds: Annotated[StrictInt, Field(ge=1, le=3600)] = 10
+    """How long one batch of changes should take; a change counts from the next attempt."""
+
+    def rows_per_split(self, rows_per_s: float) -> int:
+        """As `maxInFlight` splits share the rate."""
+        return max(1, int(rows_per_s * self.split_target_seconds / self.max_in_flight))
 
 
 class TableParams(Params):

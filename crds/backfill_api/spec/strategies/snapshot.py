@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
-
-from pydantic import Field, StrictInt
+from typing import ClassVar, Literal
 
 from backfill_api.model import Model
-from backfill_api.spec.params import HistoryOrder, SourceAbility, StrategyParams, TargetAbility, Variant
+from backfill_api.spec.params import HistoryOrder, SourceAbility, SplitParams, TargetAbility, Variant
 
 
 class CatchUp(Model):
@@ -17,21 +15,10 @@ class CatchUp(Model):
     """What may be pending: `EpochTime` counts the time between commits of the source, `Barriers` its versions."""
 
 
-class SnapshotParams(StrategyParams):
+class SnapshotParams(SplitParams):
     """One pinned version in splits, then its changes."""
 
-    MAY_CHANGE: ClassVar[frozenset[str]] = frozenset(
-        {"split_target_seconds", "max_in_flight", "change_batch_seconds", "catch_up", "order"}
-    )
-
-    split_target_seconds: Annotated[StrictInt, Field(ge=1, le=600)] = 4
-    """How long one split should take at full speed; a change counts from the next attempt."""
-
-    max_in_flight: Annotated[StrictInt, Field(ge=1, le=64)] = 2
-    """Splits that are read at the same time; a change counts from the next attempt."""
-
-    change_batch_seconds: Annotated[StrictInt, Field(ge=1, le=3600)] = 10
-    """How long one batch of changes should take; a change counts from the next attempt."""
+    MAY_CHANGE: ClassVar[frozenset[str]] = SplitParams.MAY_CHANGE | {"catch_up", "order"}
 
     catch_up: CatchUp = CatchUp()
     """Limit of what may be pending; it only shrinks. A change counts from the next attempt."""
@@ -43,10 +30,6 @@ class SnapshotParams(StrategyParams):
     def history_order(self) -> HistoryOrder | None:
         """See `order`."""
         return self.order
-
-    def rows_per_split(self, rows_per_s: float) -> int:
-        """As `maxInFlight` splits share the rate."""
-        return max(1, int(rows_per_s * self.split_target_seconds / self.max_in_flight))
 
 
 VARIANT = Variant(

@@ -15,37 +15,19 @@ that changes faster than batches are applied keeps the newest phantom ahead for 
 
 from __future__ import annotations
 
-import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from backfill_api.spec.spec import BackfillSpec
-from backfill_core.errors import AccountingError, BackfillError
-from backfill_core.job.steps import CATCH_UP, COPY, KEY_PROOF
-from backfill_core.phases import view
-from backfill_core.phases.copy import Copy
-from backfill_core.phases.key_proof import Due, KeyProof, ProofRunning, Proven
-from backfill_core.phases.replay import CatchUpEnd, Replay
+from backfill_core.phases.copy_replay import CopyReplay
+from backfill_core.phases.replay import CatchUpEnd
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
-from backfill_core.protocol.events import (
-    BarrierPassed,
-    LimitSet,
-    Sealed,
-    SourcePolled,
-    StrategyEvent,
-    WorkFinished,
-    WorkLost,
-)
+from backfill_core.protocol.events import BarrierPassed, Sealed, SourcePolled, StrategyEvent
 from backfill_core.protocol.strategy import CommitRequest, Opened, Permits, StrategyStatus, StrategyView
-from backfill_core.protocol.work import ChangesApplied, KeyProven, ProveKey, SplitStaged, Work
+from backfill_core.protocol.work import Work
 from backfill_core.strategies.rearranged_chain.params import ChainSettings
 from backfill_core.strategies.rearranged_chain.phantoms import Phantom, PhantomQueue
-from backfill_core.strategies.rearranged_chain.stored import (
-    DRAINING,
-    FORWARDING,
-    REARRANGING,
-    ChainStored,
-)
+from backfill_core.strategies.rearranged_chain.stored import DRAINING, FORWARDING, REARRANGING, ChainStored
 from backfill_core.strategies.rearranged_chain.view import overtaken
 
 
@@ -76,27 +58,23 @@ class RearrangedChain:
 
     def __init__(self, opened: Opened, settings: ChainSettings, stored: ChainStored | None = None) -> None:
         """Begin at the pinned version (R-CHAIN-3), or go on behind the end of catching up, and read no snapshot (R-CHAIN-2)."""
-        self._settings = settings
-        self._pinned = pinned = opened.pinned if stored is None else stored.recall(opened.pinned)
-        self._copy = Copy(pinned.rows, settings.copy)
-        self._replay = Replay(
-            pinned.version,
-            merges=settings.merges,
-            follow=settings.follow,
-            batch_target_s=settings.batch_target_s,
+        # Files are read in path order: this strategy has no order of its own.
+        self._pinned = pinned = replace(opened.pinned if stored is None else stored.recall(opened.pinned), order=None)
+        self._machine = CopyReplay(
+            opened,
+            pinned,
+            settings,
             limit="Barriers",
             end=CatchUpEnd.BY_ITS_OWNER,
+            key_proven=stored is not None and stored.key_proven,
         )
+        self._copy, self._replay = self._machine.copy, self._machine.replay
         self._barrier = 0
         """Epoch of the newest barrier."""
 
         self._reached: Phantom | None = None
         # The fence leaves first (R-CHAIN-1). With a quiet source its phantom is the only one, right behind the snapshot (R-CHAIN-9).
         self._way: Way = Rearranging(PhantomQueue(settings.queue_max, (Phantom(0, pinned.version),)))
-        proven = opened.key_proven or (stored is not None and stored.key_proven)
-        self._key: KeyProof = Due() if opened.proves_key and not proven else Proven(proven)
-        self._steps = (COPY, *((KEY_PROOF,) if isinstance(self._key, Due) else ()), CATCH_UP)
-        self._prepared_at = self._sealed_at = self._table_version = -1
         if stored is not None:
             self._go_on(stored, opened.last_txn)
         self._there = self._replay.consumed
@@ -124,11 +102,6 @@ class RearrangedChain:
                 return FORWARDING
 
     @property
-    def _dirty(self) -> bool:
-        """Does the newest durable commit not say everything?"""
-        return self._copy.revision + self._replay.revision != self._sealed_at
-
-    @property
     def stored(self) -> ChainStored:
         """See `Strategy`."""
         copy, pinned = self._copy, self._pinned
@@ -144,71 +117,25 @@ class RearrangedChain:
             done=copy.prepared,
             consumed=self._replay.consumed,
             merging=self._replay.announced,
-            key_proven=isinstance(self._key, Proven) and self._key.stored,
+            key_proven=self._machine.key_proven,
         )
 
     @property
     def status(self) -> StrategyStatus:
         """See `Strategy`."""
-        copy, replay, dirty = self._copy, self._replay, self._dirty
-        follow, copied, due = self._settings.follow, copy.complete, not isinstance(self._key, Proven)
-        ends = replay.caught_up and dirty and not follow
         way = self._way
-        return StrategyStatus(
-            covered=None if copied else copy.sealed.spans,
-            consumed=replay.consumed if copied else None,
-            position=replay.consumed,
-            history_complete=copied,
-            caught_up=replay.caught_up,
-            complete=replay.caught_up and replay.idle and not dirty and not follow,
-            step=COPY if not copied else KEY_PROOF if due else CATCH_UP,
-            steps=self._steps,
-            # A finished MERGE is committed at once: the target is ahead of its state.
-            wants_commit=replay.applied or (ends if copied else copy.all_staged),
-            wants_announcement=copied and not due and replay.wants_announcement(dirty=dirty),
-            blocks_commit=replay.merging,
-            failure=self._failure(),
-            holds_source=isinstance(way, Rearranging) and way.queue.full,
-        )
-
-    def _failure(self) -> BackfillError | None:
-        """Return the error of a complete snapshot with another number of rows than the source has."""
-        copy, pinned = self._copy, self._pinned
-        if not copy.complete or self._settings.filtered or copy.rows == pinned.rows_live:
-            return None
-        return AccountingError(
-            f"the snapshot of version {pinned.version} committed {copy.rows} rows, the source has {pinned.rows_live}.",
-            hint="The target is incomplete: do not use it, and report this as a bug.",
-        )
+        return self._machine.status(holds_source=isinstance(way, Rearranging) and way.queue.full)
 
     # -------------------------------------------------------------- events
     def on(self, event: StrategyEvent, now: Now) -> None:
         """See `Strategy`."""
+        self._machine.on(event, now)
         match event:
-            case LimitSet():
-                self._copy.set_limit(event, now)
-            case BarrierPassed(epoch=epoch, scheduled=scheduled):
-                if scheduled:
-                    self._copy.pass_barrier()
-                    self._barrier = epoch.number
+            case BarrierPassed(epoch=epoch, scheduled=True):
+                self._barrier = epoch.number
             case SourcePolled(head=head):
-                self._replay.poll(event)
                 self._leave_phantom(head.position)
-            case WorkFinished(result=SplitStaged() as result):
-                self._copy.finish(result, now)
-            case WorkFinished(result=ChangesApplied() as result):
-                self._replay.finish(result, now)
-            case WorkFinished(result=KeyProven()):
-                self._key = Proven(stored=True)
-            case WorkLost(work_id=work_id):
-                self._copy.lose(work_id)
-                self._replay.lose(work_id)
-                if isinstance(self._key, ProofRunning) and self._key.work_id == work_id:
-                    self._key = Due()
-            case Sealed(table_version=version):
-                self._table_version, self._sealed_at = version, self._prepared_at
-                self._replay.seal(now)
-                self._copy.seal(now)
+            case Sealed():
                 self._there = self._replay.consumed
             case _:
                 pass
@@ -232,52 +159,22 @@ class RearrangedChain:
     # -------------------------------------------------------------- choosing work
     def propose(self, permits: Permits, now: Now) -> tuple[Work, ...]:
         """See `Strategy`."""
-        ids = itertools.count(permits.first_id)
-        if not self._copy.complete:
-            return self._copy.propose(permits, ids, now)
-        match self._key:
-            case Proven():
-                return self._replay.propose(permits, ids, now, dirty=self._dirty)
-            case Due() if permits.checks:
-                self._key = ProofRunning(next(ids))
-                return (ProveKey(self._key.work_id, self._table_version),)
-            case _:
-                return ()
+        return self._machine.propose(permits, now)
 
     # -------------------------------------------------------------- committing
     def prepare_commit(self, epoch: Epoch, permits: Permits, now: Now) -> CommitRequest:
         """See `Strategy`; the first barrier behind what was to be drained says that the job has caught up (R-CHAIN-10)."""
-        copy, replay, rows = self._copy, self._replay, self._copy.rows
         if isinstance(self._way, Draining) and self._there >= self._way.upto:
             self._forward()
-        files = copy.prepare_commit(epoch, permits, now)
-        applied = replay.take_applied()
-        announces = False
-        if copy.complete:
-            may_merge = permits.changes and isinstance(self._key, Proven)
-            announces = replay.announce(epoch.after() if may_merge else None)
-        self._prepared_at = copy.revision + replay.revision
-        files += () if applied is None else applied.files
-        return CommitRequest(
-            files=files,
-            rows=copy.rows - rows,
-            changes=0 if applied is None else applied.changes,
-            bytes=sum(file.size_bytes for file in files),
-            changed=self._dirty,
-            announces=announces,
-            polls=False,
-        )
+        return self._machine.prepare_commit(epoch, permits, now, forgets_polls=False)
 
     # -------------------------------------------------------------- view
     def view(self, now: Now) -> StrategyView:
         """See `Strategy`."""
-        copying = not self._copy.complete
-        doing = "" if copying else view.doing(self._replay, self._key, merges=self._settings.merges)
+        doing = self._machine.doing()
         if isinstance(self._way, Rearranging):
             doing = "; ".join(filter(None, (doing, overtaken(self._reached, self._barrier, self._way.queue))))
-        filtered = self._settings.filtered
-        look = view.Look(self._pinned, self._copy, self._replay, self.phase, doing, copying=copying, filtered=filtered)
-        return look.at(now)
+        return self._machine.view(self.phase, doing, now)
 
 
 def resume(spec: BackfillSpec, stored: ChainStored | None, opened: Opened) -> RearrangedChain:

@@ -7,42 +7,21 @@ CatchUp    the proof of the key, where it    a batch took all that was pending a
            is due, then batches of changes   start, or nothing was pending
 Live       batches of changes                never; `complete` says when Exit may exit
 
-The proof (`phases/key_proof.py`) waits for the commit of the last split and holds all changes: a MERGE would hide two rows with one
-key (ADR 0013).
+How splits, proof and batches follow each other is `phases/copy_replay.py`.
 """
 
 from __future__ import annotations
 
-import itertools
-
 from backfill_api.spec.spec import BackfillSpec
-from backfill_core.errors import AccountingError, BackfillError, StateMismatchError
-from backfill_core.job.steps import CATCH_UP as CATCH_UP_STEP
-from backfill_core.job.steps import COPY, KEY_PROOF
-from backfill_core.phases import view
-from backfill_core.phases.copy import Copy
-from backfill_core.phases.key_proof import Due, KeyProof, ProofRunning, Proven
-from backfill_core.phases.replay import CatchUpEnd, Replay
+from backfill_core.errors import StateMismatchError
+from backfill_core.phases.copy_replay import CopyReplay
+from backfill_core.phases.replay import CatchUpEnd
 from backfill_core.positions.done_files import in_row_index
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
-from backfill_core.protocol.events import (
-    BarrierPassed,
-    LimitSet,
-    Sealed,
-    SourcePolled,
-    StrategyEvent,
-    WorkFinished,
-    WorkLost,
-)
-from backfill_core.protocol.strategy import (
-    CommitRequest,
-    Opened,
-    Permits,
-    StrategyStatus,
-    StrategyView,
-)
-from backfill_core.protocol.work import ChangesApplied, KeyProven, ProveKey, Result, SplitStaged, Work
+from backfill_core.protocol.events import SourcePolled, StrategyEvent
+from backfill_core.protocol.strategy import CommitRequest, Opened, Permits, StrategyStatus, StrategyView
+from backfill_core.protocol.work import Work
 from backfill_core.strategies.snapshot.params import SnapshotSettings
 from backfill_core.strategies.snapshot.stored import CATCH_UP, LIVE, SNAPSHOT, SnapshotStored
 
@@ -56,25 +35,17 @@ class SnapshotStrategy:
         Raises:
             StateMismatchError: the pinned version is not made of the same files any more.
         """
-        self._settings = settings
-        self._pinned = pinned = opened.pinned if stored is None else stored.recall(opened.pinned)
-        self._copy = Copy(pinned.rows, settings.copy, pinned.order)
-        self._replay = Replay(
-            pinned.version,
-            merges=settings.merges,
-            follow=settings.follow,
-            batch_target_s=settings.batch_target_s,
+        self._pinned = opened.pinned if stored is None else stored.recall(opened.pinned)
+        self._machine = CopyReplay(
+            opened,
+            self._pinned,
+            settings,
             limit=settings.limit,
             end=CatchUpEnd.WITH_ITS_COMMIT if settings.limit == "EpochTime" else CatchUpEnd.AFTER_ITS_COMMIT,
+            key_proven=stored is not None and stored.key_proven,
         )
+        self._copy, self._replay = self._machine.copy, self._machine.replay
         self._was_live = stored is not None and stored.phase == LIVE
-        proven = opened.key_proven or (stored is not None and stored.key_proven)
-        self._key: KeyProof = Due() if opened.proves_key and not proven else Proven(proven)
-        self._steps = (COPY, *((KEY_PROOF,) if isinstance(self._key, Due) else ()), CATCH_UP_STEP)
-        self._prepared_at = self._sealed_at = -1
-        """Revisions of what is stored: of the newest commit, and of the newest durable one."""
-
-        self._table_version = -1
         if stored is not None:
             self._resume(stored, opened.last_txn)
         self._replay.pending.know(opened.pinned.version, opened.pinned.timestamp_ms)
@@ -100,15 +71,6 @@ class SnapshotStrategy:
         return LIVE if self._was_live or self._replay.caught_up else CATCH_UP
 
     @property
-    def _revision(self) -> int:
-        return self._copy.revision + self._replay.revision
-
-    @property
-    def _dirty(self) -> bool:
-        """Does the newest durable commit not say everything?"""
-        return self._revision != self._sealed_at
-
-    @property
     def stored(self) -> SnapshotStored:
         """See `Strategy`."""
         copy, pinned = self._copy, self._pinned
@@ -125,127 +87,34 @@ class SnapshotStrategy:
             done=copy.done,
             consumed=self._replay.consumed,
             merging=self._replay.announced,
-            key_proven=isinstance(self._key, Proven) and self._key.stored,
+            key_proven=self._machine.key_proven,
         )
 
     @property
     def status(self) -> StrategyStatus:
         """See `Strategy`."""
-        copy, replay, dirty = self._copy, self._replay, self._dirty
-        follow, copied, due = self._settings.follow, copy.complete, not isinstance(self._key, Proven)
-        ends = replay.caught_up and dirty and not follow
-        return StrategyStatus(
-            covered=None if copied else copy.covered.spans,
-            consumed=replay.consumed if copied else None,
-            position=replay.consumed,
-            history_complete=copied,
-            caught_up=replay.caught_up,
-            complete=replay.caught_up and replay.idle and not dirty and not follow,
-            step=COPY if not copied else KEY_PROOF if due else CATCH_UP_STEP,
-            steps=self._steps,
-            # A finished MERGE is committed at once: the target is ahead of its state.
-            wants_commit=replay.applied or (ends if copied else copy.all_staged),
-            wants_announcement=copied and not due and replay.wants_announcement(dirty=dirty),
-            blocks_commit=replay.merging,
-            failure=self._failure(),
-            # The copy keeps no writer waiting (R-SNAP-10), and what follows the source goes at its pace.
-            holds_source=copied and not replay.caught_up and not replay.pending.admits,
-        )
+        # The copy keeps no writer waiting (R-SNAP-10), and what follows the source goes at its pace.
+        waits = self._copy.complete and not self._replay.caught_up and not self._replay.pending.admits
+        return self._machine.status(holds_source=waits)
 
-    def _failure(self) -> BackfillError | None:
-        """Return the error of a complete snapshot with another number of rows than the source has."""
-        if not self._copy.complete or self._settings.filtered or self._copy.rows == self._pinned.rows_live:
-            return None
-        return AccountingError(
-            f"the snapshot of version {self._pinned.version} committed {self._copy.rows} rows, "
-            f"the source has {self._pinned.rows_live}.",
-            hint="The target is incomplete: do not use it, and report this as a bug.",
-        )
-
-    # -------------------------------------------------------------- events
+    # -------------------------------------------------------------- what the job tells
     def on(self, event: StrategyEvent, now: Now) -> None:
         """See `Strategy`."""
         if not isinstance(event, SourcePolled):
             self._replay.pending.settle()
-        match event:
-            case LimitSet():
-                self._copy.set_limit(event, now)
-            case BarrierPassed(scheduled=scheduled):
-                if scheduled:
-                    self._copy.pass_barrier()
-            case SourcePolled():
-                self._replay.poll(event)
-            case WorkFinished(result=result):
-                self._finish(result, now)
-            case WorkLost(work_id=work_id):
-                self._copy.lose(work_id)
-                self._replay.lose(work_id)
-                if isinstance(self._key, ProofRunning) and self._key.work_id == work_id:
-                    self._key = Due()
-            case Sealed(table_version=version):
-                self._table_version, self._sealed_at = version, self._prepared_at
-                self._replay.seal(now)
-                self._copy.seal(now)
+        self._machine.on(event, now)
 
-    def _finish(self, result: Result, now: Now) -> None:
-        match result:
-            case SplitStaged():
-                self._copy.finish(result, now)
-            case ChangesApplied():
-                self._replay.finish(result, now)
-            case KeyProven():
-                self._key = Proven(stored=True)
-            case _:
-                pass
-
-    # -------------------------------------------------------------- choosing work
     def propose(self, permits: Permits, now: Now) -> tuple[Work, ...]:
         """See `Strategy`."""
-        ids = itertools.count(permits.first_id)
-        if not self._copy.complete:
-            return self._copy.propose(permits, ids, now)
-        match self._key:
-            case Proven():
-                return self._replay.propose(permits, ids, now, dirty=self._dirty)
-            case Due() if permits.checks:
-                self._key = ProofRunning(next(ids))
-                return (ProveKey(self._key.work_id, self._table_version),)
-            case _:
-                return ()
+        return self._machine.propose(permits, now)
 
-    # -------------------------------------------------------------- committing
     def prepare_commit(self, epoch: Epoch, permits: Permits, now: Now) -> CommitRequest:
         """See `Strategy`."""
-        copied, rows = self._copy.complete, self._copy.rows
-        files = self._copy.prepare_commit(epoch, permits, now)
-        applied = self._replay.take_applied()
-        polls = self._copy.complete and not copied
-        if polls:
-            self._replay.forget_polls()
-        announces = False
-        if self._copy.complete:
-            may_merge = permits.changes and isinstance(self._key, Proven)
-            announces = self._replay.announce(epoch.after() if may_merge else None)
-        self._prepared_at = self._revision
-        files += () if applied is None else applied.files
-        return CommitRequest(
-            files=files,
-            rows=self._copy.rows - rows,
-            changes=0 if applied is None else applied.changes,
-            bytes=sum(file.size_bytes for file in files),
-            changed=self._dirty,
-            announces=announces,
-            polls=polls,
-        )
+        return self._machine.prepare_commit(epoch, permits, now, forgets_polls=True)
 
-    # -------------------------------------------------------------- view
     def view(self, now: Now) -> StrategyView:
         """See `Strategy`."""
-        copying = not self._copy.complete
-        doing = "" if copying else view.doing(self._replay, self._key, merges=self._settings.merges)
-        filtered = self._settings.filtered
-        look = view.Look(self._pinned, self._copy, self._replay, self.phase, doing, copying=copying, filtered=filtered)
-        return look.at(now)
+        return self._machine.view(self.phase, self._machine.doing(), now)
 
 
 def resume(spec: BackfillSpec, stored: SnapshotStored | None, opened: Opened) -> SnapshotStrategy:
