@@ -66,7 +66,7 @@ class TestAValidDocument:
 
         spec = backfill.spec
         assert backfill.job_id == "default/orders"
-        assert (spec.barrier.interval_ms, spec.barrier.seal_every) == (1000, 1)
+        assert (spec.barrier.interval_ms, spec.barrier.commit_every) == (1000, 1)
         assert (spec.strategy.type, spec.strategy.params.vnodes) == ("Snapshot", 256)
         assert spec.strategy.params.split_target_seconds == 4
         assert spec.strategy.params.max_in_flight == 2

@@ -119,7 +119,7 @@ class TestASignal:
         outcome = driver.run_driver(spec, settings=settings, observe=observe, spark=spark, stop=stop)
 
         assert (outcome.outcome, outcome.progress.revision) == ("Stopped", 0)
-        assert outcome.progress.last_seal_time is not None
+        assert outcome.progress.last_commit_time is not None
 
 
 class TestADriverThatIsJustEnding:

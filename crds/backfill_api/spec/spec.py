@@ -28,7 +28,7 @@ class Barrier(Model):
     interval_ms: Annotated[StrictInt, Field(ge=100, le=60_000)] = 1000
     """Milliseconds between barriers."""
 
-    seal_every: Annotated[StrictInt, Field(ge=1, le=3600)] = 1
+    commit_every: Annotated[StrictInt, Field(ge=1, le=3600)] = 1
     """Commit at every n-th barrier only; for targets where a commit at each barrier is too many."""
 
 

@@ -98,7 +98,7 @@ class ProgressSummary(Model):
     reason: Message = ""
     """What limits the speed of the job."""
 
-    last_seal_time: Moment | None = None
+    last_commit_time: Moment | None = None
     """When the newest commit was durable, RFC 3339."""
 
     epoch: Count = 0

@@ -227,7 +227,7 @@ class Job(Attempt):
         if not self._commits.idle or self._strategy.status.blocks_commit:
             self._epoch = self._epoch.after(1 if due and self._commits.idle else 0)
             return []
-        scheduled = due and self._times.barriers % self._settings.seal_every == 0
+        scheduled = due and self._times.barriers % self._settings.commit_every == 0
         asked = bool(self._inbox.applied) or changed or self._times.hurried
         wanted = asked or stop_in(self.phase) is not None
         if not (scheduled or wanted or self._may_conclude() or self._wants_commit()):

@@ -27,7 +27,7 @@ class JobSettings:
     """The pace of a job."""
 
     interval_s: float = 1.0
-    seal_every: int = 1
+    commit_every: int = 1
     verify_final: bool = False
     follows: bool = False
     """Does the job go on once it has caught up?"""

@@ -59,7 +59,7 @@ _GAUGES: tuple[tuple[str, str, Callable[[Progress], float | None]], ...] = (
     (
         "backfill_last_commit_timestamp_seconds",
         "When the newest commit was durable.",
-        lambda it: _unix(it.last_seal_time),
+        lambda it: _unix(it.last_commit_time),
     ),
 )
 _STEP_GAUGES: tuple[tuple[str, str, Callable[[StepProgress], float | None]], ...] = (

@@ -178,7 +178,7 @@ class _Attempt:
         proves_key = caller.settings.check_unique is not False and opened.mode.merges
         pace = JobSettings(
             interval_s=spec.barrier.interval_ms / 1000,
-            seal_every=spec.barrier.seal_every,
+            commit_every=spec.barrier.commit_every,
             verify_final=spec.verify == "Final",
             follows=spec.after == "Follow",
         )

@@ -59,7 +59,7 @@ def progress_of(view: JobView, moment: Now, say: Callable[[Position | None], str
         reason=view.reason[:MESSAGE_MAX],
         warnings=tuple(one.message[:MESSAGE_MAX] for one in view.warnings),
         warning_codes=tuple(one.code for one in view.warnings),
-        last_seal_time=None if view.sealed_ms is None else moment_words(view.sealed_ms),
+        last_commit_time=None if view.sealed_ms is None else moment_words(view.sealed_ms),
         stopping=view.stopping,
         caught_up=strategy.caught_up,
         non_convergent=strategy.non_convergent,

@@ -34,7 +34,7 @@ DEEPEST = 250
 """As deep as the test's own tools can say it; tests/control_plane/faults/test_hostile_objects.py goes on to 4,000."""
 
 RICH = SPEC | {
-    "jobId": "a", "transform": {"select": ["id"], "where": "id > 5"}, "barrier": {"intervalMs": 1000, "sealEvery": 1},
+    "jobId": "a", "transform": {"select": ["id"], "where": "id > 5"}, "barrier": {"intervalMs": 1000, "commitEvery": 1},
     "throttle": {"rowsPerSecond": 5}, "pause": {"scope": "All"}, "desiredState": "Running", "suspend": False, "after": "Follow",
     "verify": "None", "approval": "Automatic", "backoffLimit": 3, "activeDeadlineSeconds": 600, "startupTimeoutSeconds": 60,
     "ttlSecondsAfterFinished": 60, "deletionPolicy": "Drain", "drainTimeoutSeconds": 5, "retainDriver": "OnFailure",

@@ -26,7 +26,7 @@ class TestWhatIsShown:
         job.finish_split()
         job.let_pass(1.0)
 
-        assert shown(job).last_seal_time == "2023-11-14T22:13:22Z"
+        assert shown(job).last_commit_time == "2023-11-14T22:13:22Z"
 
     def test_stopping_is_a_field(self):
         """A program must not read the reason's words."""

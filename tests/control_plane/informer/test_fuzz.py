@@ -32,7 +32,7 @@ CREDENTIALS = Credentials("key", "certificate", "token", "rpc")
 BUILD = manifests_of(Installation("backfill-spark:test", limits=Limits(images=("*",), conf=("*",))))
 
 RICH = SPEC | {
-    "jobId": "a", "transform": {"select": ["id"], "where": "id > 5"}, "barrier": {"intervalMs": 1000, "sealEvery": 1},
+    "jobId": "a", "transform": {"select": ["id"], "where": "id > 5"}, "barrier": {"intervalMs": 1000, "commitEvery": 1},
     "throttle": {"rowsPerSecond": 5}, "pause": {"scope": "All"}, "desiredState": "Paused", "suspend": False, "after": "Follow",
     "spark": {"image": "a:b", "conf": {"spark.a": "b"}}, "executor": {"instances": 2, "resources": {"limits": {"memory": "2Gi"}}},
     "driver": {"template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "driver", "env": []}]}}},

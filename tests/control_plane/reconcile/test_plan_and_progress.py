@@ -16,7 +16,7 @@ PLANNED = Ending(outcome="Planned", reason="Planned", plan=PLAN)
 
 SAID = ProgressSummary(
     phase="Snapshot", step="Copy", percent=40, rows_total=4000, rows_done=1600, rows_filtered=60, splits_total=10, splits_done=4, rows_per_second=321,
-    lag_versions=3, lag_records=5, lag_seconds=17, eta="2030-01-01T00:00:00Z", reason="held back by the limit", last_seal_time="2026-01-01T00:00:00Z",
+    lag_versions=3, lag_records=5, lag_seconds=17, eta="2030-01-01T00:00:00Z", reason="held back by the limit", last_commit_time="2026-01-01T00:00:00Z",
     epoch=77, steps=(StepProgress(name="Copy", state="Running", seconds=4, seconds_left=6),),
     watermark=Watermark(column="at", direction="Descending", value="2026-03-01"),
 )  # fmt: skip

@@ -103,7 +103,7 @@ class TestACommand:
         [
             ({}, 30),
             ({"intervalMs": 60_000}, 180),
-            ({"intervalMs": 1000, "sealEvery": 60}, 180),
+            ({"intervalMs": 1000, "commitEvery": 60}, 180),
             ({"intervalMs": 100}, 30),
         ],
     )

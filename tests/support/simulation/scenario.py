@@ -43,7 +43,7 @@ class Scenario:
 
     rows_per_s: int | None = None
     verify_final: bool = False
-    seal_every: int = 1
+    commit_every: int = 1
     faults: float = 0.0
     """Probability that work, a seal or a look fails in a way that may pass."""
 
@@ -103,7 +103,7 @@ def scenario(strategy: str, modes: Sequence[str], seed: int) -> Scenario:
         filtered=rng.random() < 0.3,
         rows_per_s=rng.choice([0, 1, 2, 7, 40]) if limited else None,
         verify_final=rng.random() < 0.4,
-        seal_every=rng.choice([1, 1, 1, 2, 5]),
+        commit_every=rng.choice([1, 1, 1, 2, 5]),
         faults=rng.choice([0.0, 0.02, 0.15]),
         crashes=rng.choice([0.0, 0.005, 0.03]),
         commands=rng.choice([0, 3, 12]),

@@ -65,7 +65,7 @@ class World:
         self._unanswered: dict[int, Command] = {}
         self._delivered = 0
         self.settings = JobSettings(
-            seal_every=given.seal_every,
+            commit_every=given.commit_every,
             verify_final=given.verify_final,
         )
 

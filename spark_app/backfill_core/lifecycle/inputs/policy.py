@@ -51,6 +51,6 @@ class Policy:
             ttl_s=spec.ttl_seconds_after_finished,
             drains=spec.deletion_policy == "Drain",
             retain=spec.retain_driver,
-            ack_timeout_ms=max(ACK_TIMEOUT_MS, COMMITS_WAITED * spec.barrier.interval_ms * spec.barrier.seal_every),
+            ack_timeout_ms=max(ACK_TIMEOUT_MS, COMMITS_WAITED * spec.barrier.interval_ms * spec.barrier.commit_every),
             plan_first=spec.approval == "Manual" and not spec.approved,
         )

@@ -136,7 +136,7 @@ class TestTheRateIsExact:
 
     def test_a_barrier_that_cannot_seal_loses_nothing(self):
         """Sealing every third barrier only, or behind a slow commit: the bucket holds one second's rows."""
-        _, reader = limited(500_000, seal_every=3)
+        _, reader = limited(500_000, commit_every=3)
         reader.let_pass(30.0)
 
         assert reader.seals[:9] == [pytest.approx(1_500_000, rel=0.02)] * 9

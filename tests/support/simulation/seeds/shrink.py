@@ -111,7 +111,7 @@ def _simpler_knobs(given: Scenario) -> Iterator[Scenario]:
         "filtered": False,
         "rows_per_s": None,
         "verify_final": False,
-        "seal_every": 1,
+        "commit_every": 1,
         "paused": None,
         "others": 0.0,
         "vacuums": 0.0,
