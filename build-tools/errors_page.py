@@ -62,6 +62,7 @@ HINTS = {
     "StateMismatch": "Run the spec that the target was started with, or choose a new target; source, transform, target and strategy of a started job are fixed.",
     "SnapshotExpired": "Start again with a new target, and keep removed files of the source longer than a run takes (`delta.deletedFileRetentionDuration`).",
     "ChangeFeedExpired": "Start again with a new target, and keep the log of the source longer than a run takes (`delta.logRetentionDuration`).",
+    "OffsetsExpired": "Start again with a new target, and keep the records of the topic longer than a run takes (`retention.ms`, `retention.bytes`).",
     "ChangeFeedMissing": "Set `delta.enableChangeDataFeed` on the source, then start again with a new target: changes made before that left no feed.",
     "SourceReplaced": "Start again with a new target: the table under this path is not the one that was pinned.",
     "SchemaChanged": "Undo the change of the column that the message names, or start again with a new target; `schemaChange: Ignore` permits added columns only.",

@@ -252,6 +252,13 @@ class TargetChangedError(BackfillError):
         self.newest = newest
 
 
+class OffsetsExpiredError(BackfillError):
+    """Records that were not read yet are gone; the message names the partition and the first offset that is there."""
+
+    reason = "OffsetsExpired"
+    exit_code = 52
+
+
 class SourceDamagedError(BackfillError):
     """A file of the source is there and cannot be read: cut off, overwritten or not what the log says."""
 

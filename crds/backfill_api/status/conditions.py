@@ -104,6 +104,7 @@ REASONS: Final = {
     "StateMismatch": "The target holds the state of another spec.",
     "SnapshotExpired": "A file of the pinned source version is gone.",
     "ChangeFeedExpired": "A version that was not consumed yet is gone.",
+    "OffsetsExpired": "Records that were not read yet are gone.",
     "ChangeFeedMissing": "The source has no change feed and rows were updated or deleted.",
     "SourceReplaced": "The source table was dropped and made again, or restored.",
     "SchemaChanged": "The source's schema changed in a way that schemaChange does not allow.",

@@ -23,10 +23,10 @@ class Subscribed:
     """The offsets of a source when it was opened."""
 
     first: Offsets
-    """Of the oldest row that the source keeps, by partition."""
+    """Where history begins, by partition: at the oldest row that the source keeps, or later, where a spec says so."""
 
     newest: Offsets
-    """After the last row, by partition: what is before it is history, of a job that begins."""
+    """After the last row that may be read, by partition: what is before it is history, of a job that begins."""
 
     source_id: str = ""
     """Identity of the source; another one at the same place has other rows at the same offsets."""

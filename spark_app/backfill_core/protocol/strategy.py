@@ -47,6 +47,12 @@ class Subscribe:
     after: Position | None = None
     """What was consumed; None: nothing was."""
 
+    first: Position | None = None
+    """Where history began, of a job that goes on; None: the source says."""
+
+    source_id: str = ""
+    """Identity of the source that was read before; empty: none was."""
+
 
 @dataclass(frozen=True, slots=True)
 class StartOver:

@@ -5,12 +5,14 @@ Work ids are unique within an attempt and never reused.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from itertools import pairwise
 from typing import Any, ClassVar, Protocol
 
 from backfill_core.positions.key_order import KeyPosition
+from backfill_core.positions.offsets import OffsetRange
 from backfill_core.positions.vnode_positions import KeyBound, KeySpace, Span
 from backfill_core.protocol.receipt import Receipt
 
@@ -155,6 +157,25 @@ class ReadKeyRange:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadOffsetRanges:
+    """Read offsets of some partitions, transform, and stage them as files.
+
+    It is answered once everything before each `stop` was read: by the position of the reader, for the last offsets may have no
+    record (markers of transactions, compaction).
+    """
+
+    work_id: int
+    kind: WorkKind
+    """`HISTORY`, or `CHANGES`: what came after the job began."""
+
+    ranges: tuple[OffsetRange, ...]
+    """At most one of each partition; none is empty."""
+
+    epoch: int
+    """The epoch that was open when the work started (the `_epoch` of `Changelog` rows)."""
+
+
+@dataclass(frozen=True, slots=True)
 class ApplyChanges:
     """Bring the versions `(after, upto]` into the target: MERGE, or stage for append/changelog."""
 
@@ -211,6 +232,19 @@ class KeyRangeStaged:
 
     last: KeyPosition | None = None
     """Position of the last row, where `rows_max` may have ended the read before `high`; None: all up to `high` is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRangesStaged:
+    """`ReadOffsetRanges` is finished: a commit takes all of its files, or none."""
+
+    work_id: int
+    files: tuple[StagedFile, ...]
+    records: Mapping[str, int]
+    """Records of the source by partition, with those that the filter left out; one without records may be missing."""
+
+    bad_records: int = 0
+    """Of them, those that could not be parsed and wait for the same commit in quarantine."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -200,9 +200,9 @@ class SubscribedSource:
         del where
 
     def compared(self, position: Position, covered: Covered, row_offsets: Sequence[int]) -> ComparedRows:
-        """Return the rows before a position, by partition, or before what is covered."""
+        """Return the rows before a position, by partition, or the ranges that are covered."""
         del row_offsets
-        ranges = offsets.between(self.found.first, position if covered is None else covered)
+        ranges = offsets.between(self.found.first, position) if covered is None else covered
         return ComparedRows(
             self.source.read_offsets(ranges), lambda: offsets.count(ranges), None if covered is None else self.rows
         )
@@ -238,8 +238,8 @@ def open_source(source: Source, request: OpenRequest, *, asked: int | None) -> O
             if known and found.table.table_id != known:
                 raise _replaced(source, "an earlier attempt read it")
             return found
-        case Subscribe(after=after):
-            return SubscribedSource(has := ability(source, SupportsOffsets), has.subscribe(after))
+        case Subscribe():
+            return _subscribed(source, ability(source, SupportsOffsets), request)
         case _:
             raise InvalidSpecError(
                 "spec.strategy: the strategy begins anew, and then again.", hint="Use another strategy."
@@ -261,6 +261,14 @@ def in_order(opened: OpenSource, strategy: Strategy) -> OpenSource:
     return replace(opened, order=opened.source.file_order(order.column, order.direction, field=field))
 
 
+def _subscribed(source: Source, has: SupportsOffsets, request: Subscribe) -> SubscribedSource:
+    """Look at the offsets of the source that was read before; where history began is the strategy's to say."""
+    found = has.subscribe(request.after)
+    if request.source_id and found.source_id != request.source_id:
+        raise _replaced(source, "an earlier attempt read it")
+    return SubscribedSource(has, replace(found, first={**found.first, **(request.first or {})}))
+
+
 def _pinned(source: Source, pins: SupportsPin, request: PinVersion, asked: int | None) -> PinnedSource:
     """Pin the version that the strategy asks for; the spec's, or the newest, when it asks for none."""
     if request.version is None:
@@ -278,6 +286,6 @@ def _pinned(source: Source, pins: SupportsPin, request: PinVersion, asked: int |
 
 def _replaced(source: Source, when: str) -> SourceReplacedError:
     return SourceReplacedError(
-        f"{source.path} is another table than when {when}.",
+        f"{source.path} is another one than when {when}.",
         hint="It was dropped and made again: give the job another jobId and another target.",
     )

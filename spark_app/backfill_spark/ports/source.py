@@ -110,17 +110,24 @@ class SupportsChanges(Protocol):
 
 @runtime_checkable
 class SupportsOffsets(Protocol):
-    """A source whose rows have a partition and an offset. A position is `{partition: offset after the last row}`, as JSON."""
+    """A source whose rows have a partition and an offset. A position is `{partition: offset after the last row}`, as JSON.
+
+    A row has its partition in the column `partition`. `head` gives the offset after the last row that may be read: an open
+    transaction ends there. An offset needs no row.
+    """
 
     def subscribe(self, after: Position | None) -> Subscribed:
-        """Look at the offsets; `after`: what is consumed, None: nothing is.
+        """Look at the offsets; `after`: what is consumed, None: nothing is. A partition that it does not know begins at 0.
 
         Raises:
-            BackfillError: what comes after is gone, or the source is another one.
+            OffsetsExpiredError: what comes after is gone.
         """
 
     def read_offsets(self, ranges: Sequence[OffsetRange]) -> DataFrame:
-        """Return the rows of ranges, each of them once; lazy. Without ranges: no row, and the columns."""
+        """Return the rows of ranges, each of them once; lazy. Without ranges: no row, and the columns.
+
+        What is gone is an error when the rows are read, never a hole.
+        """
 
 
 @runtime_checkable

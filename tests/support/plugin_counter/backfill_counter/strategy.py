@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from backfill_api.spec.spec import BackfillSpec
 from backfill_core.job.steps import CATCH_UP, COPY
 from backfill_core.pacing.throttle import TokenBucket
-from backfill_core.positions.offsets import Offsets
+from backfill_core.positions.offsets import Offsets, between
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
 from backfill_core.protocol.events import (
@@ -107,7 +107,7 @@ class CounterStrategy:
         position = {name: one.sealed for name, one in self._at.items()}
         ended = self._caught_up and not self._running
         return StrategyStatus(
-            covered=None if copied else position,
+            covered=None if copied else between({}, position),
             consumed=position if copied else None,
             position=position,
             history_complete=copied,
