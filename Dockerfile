@@ -1,6 +1,6 @@
 # Two images of one version: `operator` decides, `spark` copies (driver and executors).
 #
-# Nothing is fetched here but Debian packages: build-tools/image_parts.sh puts wheels and Delta's jars, all checked by
+# Nothing is fetched here but Debian packages: build-tools/image_parts.sh puts wheels and jars, all checked by
 # their hashes, into build/image first. `make image` does both; wheels are for the Python of this Debian (3.11).
 
 FROM debian:bookworm-slim AS java

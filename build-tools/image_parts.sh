@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Puts what the images are made of into build/image: wheels by requirements/image.txt, our own wheel, Delta's jars.
+# Puts what the images are made of into build/image: wheels by requirements/image.txt, our own wheel, the jars of Delta and Kafka.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -69,10 +69,10 @@ if [ ! -f "$project" ]; then
     touch "$project"
 fi
 
-# Delta's jars --------------------------------------------------------------------------------------------------------
+# Jars ---------------------------------------------------------------------------------------------------------------
 verified=.cache/jars/.verified-$(digest requirements/jars.sha256)
 if [ ! -f "$verified" ]; then
-    say "setup: fetching Delta's jars"
+    say "setup: fetching the jars of Delta and Kafka"
     .venv/bin/python -m backfill_spark.jvm.jars .cache/jars
     rm -f .cache/jars/.verified-*
     touch "$verified"

@@ -68,6 +68,15 @@ def spark(tmp_path_factory):
     session.stop()
 
 
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory):
+    """One Kafka broker for all tests that ask for one; a test makes topics of its own."""
+    from support.kafka.broker import running_broker
+
+    with running_broker(tmp_path_factory.mktemp("broker")) as running:
+        yield running
+
+
 # How long an example takes says something about the machine, not about the promise. A merge is judged by the same examples
 # on every machine; `--hypothesis-profile=search` looks for new ones.
 settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -19,33 +19,12 @@ from pyspark.sql import SparkSession
 from backfill_api.spec import session_conf as meaning
 from backfill_core.errors import JavaMissingError
 from backfill_spark.jvm import class_archive
-from backfill_spark.jvm.gateway import know_packages
-from backfill_spark.jvm.jars import DELTA_PACKAGE, OF_THE_CLONE, fill, missing
+from backfill_spark.jvm.gateway import java_context, know_packages
+from backfill_spark.jvm.jars import DELTA_PACKAGE, OF_THE_CLONE, SHIPPED
 from backfill_spark.jvm.java_process import signals_stay_ours
 from backfill_spark.settings import default_jars_dir
 from backfill_spark.stop_signal import StopSignal
 
-SHIPPED_BY_PYSPARK = ",".join(
-    f"{group}:*"
-    for group in [
-        "org.apache.hadoop",
-        "com.fasterxml.jackson.core",
-        "com.fasterxml.jackson.datatype",
-        "org.slf4j",
-        "org.apache.parquet",
-        "org.apache.logging.log4j",
-        "org.roaringbitmap",
-        "org.xerial.snappy",
-        "com.github.luben",
-        "io.airlift",
-        "commons-logging",
-        "commons-pool",
-        "javax.annotation",
-        "com.google.code.findbugs",
-        "org.scala-lang",
-        "org.locationtech.jts",
-    ]
-)
 JAVA_VERSIONS = (17, 21)
 WAREHOUSE = "spark-warehouse"
 LISTS = {"spark.driver.extraJavaOptions": " ", "spark.driver.extraClassPath": ":", "spark.sql.extensions": ","}
@@ -125,17 +104,24 @@ def _jars(jars_dir: Path | None, conf: Mapping[str, str]) -> Path | None:
         return jars_dir
     if any(class_archive.SPARK_JARS.glob("*delta-spark*.jar")) or DELTA_PACKAGE in conf.values():
         return None
-    if not missing(OF_THE_CLONE):
+    if not SHIPPED.missing(OF_THE_CLONE):
         return OF_THE_CLONE
     folder = default_jars_dir()
-    fill(folder)
+    SHIPPED.fill(folder)
     return folder
 
 
-def resolve_packages(cache: str) -> None:
-    """Let Spark's package resolver put Delta's jars, without what pyspark ships, into a cache folder."""
-    conf = {"spark.jars.ivy": cache, "spark.jars.packages": DELTA_PACKAGE, "spark.jars.excludes": SHIPPED_BY_PYSPARK}
-    open_session(app_name="fetch jars", cores=1, memory="512m", conf=conf).stop()
+def resolve_packages(cache: str, packages: Sequence[str]) -> None:
+    """Let Spark's package resolver put jars into a cache folder; packages are `group:name:version`, without what they need."""
+    # With Spark's own jars: it would fetch ours in order to fetch them.
+    conf = {"spark.jars.ivy": cache}
+    spark = open_session(app_name="fetch", cores=1, memory="512m", jars_dir=class_archive.SPARK_JARS, conf=conf)
+    try:
+        for one in packages:
+            # Not `spark.jars.packages`: it fetches what a package needs too, most of which pyspark ships.
+            java_context(spark).addJar(f"ivy://{one}?transitive=false")
+    finally:
+        spark.stop()
 
 
 def tasks_for(cores: int) -> dict[str, str]:

@@ -11,12 +11,17 @@ WORDS = {"one.jar": b"one", "two.jar": b"two"}
 
 
 @pytest.fixture
-def cache(tmp_path, monkeypatch):
-    """A package cache that has what is wanted, and a folder to fill."""
+def wanted(tmp_path, monkeypatch):
+    """Two jars with their checksums, and a resolver that finds none."""
     sums = tmp_path / "jars.sha256"
     sums.write_text("".join(f"{hashlib.sha256(text).hexdigest()}  {name}\n" for name, text in WORDS.items()))
-    monkeypatch.setattr(jars, "CHECKSUMS", sums)
-    monkeypatch.setattr(jars, "_resolve", lambda cache: "line of a resolver\n" * 31)
+    monkeypatch.setattr(jars, "_resolve", lambda cache, names: "line of a resolver\n" * 31)
+    return jars.JarList("two jars", sums)
+
+
+@pytest.fixture
+def cache(tmp_path):
+    """A package cache that has what is wanted."""
     folder = tmp_path / "ivy"
     folder.mkdir()
     for name, text in WORDS.items():
@@ -25,40 +30,49 @@ def cache(tmp_path, monkeypatch):
 
 
 class TestAFolderOfJars:
-    def test_is_filled_from_a_cache_and_then_left_alone(self, cache, tmp_path, capfd):
+    def test_is_filled_from_a_cache_and_then_left_alone(self, wanted, cache, tmp_path, capfd):
         """A second start looks at the checksums, and at nothing else."""
         folder = tmp_path / "user" / "jars"
-        jars.fill(folder, [cache])
-        jars.fill(folder, [])
+        wanted.fill(folder, [cache])
+        wanted.fill(folder, [])
 
         assert {one.name: one.read_bytes() for one in folder.iterdir()} == WORDS
         assert capfd.readouterr() == ("", "")
 
-    def test_takes_no_jar_of_another_content(self, cache, tmp_path, capfd):
+    def test_takes_no_jar_of_another_content(self, wanted, cache, tmp_path, capfd):
         """A cache may hold anything; what is not what was tested is not used."""
         (cache / "two.jar").write_bytes(b"other")
         folder = tmp_path / "jars"
 
         with pytest.raises(JarsMissingError, match=r"two\.jar with the checksums of jars\.sha256") as refused:
-            jars.fill(folder, [cache])
+            wanted.fill(folder, [cache])
         assert str(folder / "fetch.log") in refused.value.message
         assert (folder / "fetch.log").read_text().count("resolver") == 31
-        assert capfd.readouterr().err == f"fetching Delta's jars into {folder}, once\n"
+        assert capfd.readouterr().err == f"fetching two jars into {folder}, once\n"
 
-    def test_mends_a_jar_that_was_cut_off(self, cache, tmp_path):
+    def test_mends_a_jar_that_was_cut_off(self, wanted, cache, tmp_path):
         """A download that broke off must not break each later start."""
         folder = tmp_path / "jars"
-        jars.fill(folder, [cache])
+        wanted.fill(folder, [cache])
         (folder / "one.jar").write_bytes(b"o")
         (folder / "old.jar").write_bytes(b"another release's")
-        jars.fill(folder, [cache])
+        wanted.fill(folder, [cache])
 
         assert {one.name for one in folder.iterdir()} == set(WORDS)
-        assert jars.missing(folder) == []
+        assert wanted.missing(folder) == []
 
-    def test_that_cannot_be_made_is_said(self, cache, tmp_path):
+    def test_that_cannot_be_made_is_said(self, wanted, cache, tmp_path):
         """The user must learn which folder is at fault."""
         (tmp_path / "file").write_text("")
 
         with pytest.raises(JarsMissingError, match="cannot be put into"):
-            jars.fill(tmp_path / "file" / "jars", [cache])
+            wanted.fill(tmp_path / "file" / "jars", [cache])
+
+
+def test_a_jar_s_name_says_what_to_fetch():
+    """The list of checksums is the only list: what is fetched is what is checked."""
+    fetched = {jars.coordinates(name) for name in jars.SHIPPED.wanted()}
+
+    assert jars.DELTA_PACKAGE in fetched
+    assert "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0" in fetched
+    assert jars.coordinates("io.netty_netty-buffer-4.1.105.Final.jar") == "io.netty:netty-buffer:4.1.105.Final"

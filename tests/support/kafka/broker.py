@@ -1,0 +1,191 @@
+"""A real broker for tests: one process that is broker and controller, on loopback, with free ports; up in seconds.
+
+Its jars are fetched by checksum when the first test asks for one. Beside the plain door it has one that wants a password and
+one that wants TLS, so that the same broker serves the tests of clients that are refused.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from support.cluster.certificates import certificate
+
+from backfill_spark.jvm.jars import JarList
+
+ROOT = Path(__file__).parent.parent.parent.parent
+JARS = JarList("the jars of a Kafka broker", Path(__file__).with_name("broker.sha256"))
+FOLDER = ROOT / ".cache" / "kafka-broker"
+UP_S = 90
+HOST = "127.0.0.1"
+USER, PASSWORD = "reader", "the password of a reader"
+MESSAGE_MAX = 16 * 1024 * 1024
+JAVA = ("java", "-Xmx320m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true")
+SETTINGS = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "inter.broker.listener.name": "PLAIN",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAIN:PLAINTEXT,PASSWORD:SASL_PLAINTEXT,TLS:SSL",
+    "auto.create.topics.enable": "false",
+    "message.max.bytes": MESSAGE_MAX,
+    "replica.fetch.max.bytes": MESSAGE_MAX,
+    # A cluster of one broker.
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    # A record of long ago stays, unless a topic says otherwise.
+    "log.retention.ms": "-1",
+    # Compaction and retention within a test's patience.
+    "log.cleaner.backoff.ms": "100",
+    "log.cleaner.dedupe.buffer.size": "4194304",
+    "log.cleaner.io.buffer.size": "524288",
+    "log.initial.task.delay.ms": "100",
+    "log.retention.check.interval.ms": "500",
+    "log.segment.delete.delay.ms": "100",
+    "log.index.size.max.bytes": "65536",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.password.plain.sasl.jaas.config": (
+        "org.apache.kafka.common.security.plain.PlainLoginModule required "
+        f'user_{USER}="{PASSWORD}";'
+    ),
+    "ssl.keystore.type": "PEM",
+}  # fmt: skip
+
+
+class Broker:
+    """One broker with one folder; it may be stopped and started, at the same ports, with what it had."""
+
+    def __init__(self, folder: Path) -> None:
+        """Lay out the folder of a new broker; starts nothing."""
+        JARS.fill(FOLDER)
+        self.folder = folder
+        self.certificate, key = certificate(folder, "broker")
+        self._ports = dict(zip(("PLAIN", "PASSWORD", "TLS", "CONTROLLER"), _free_ports(4), strict=True))
+        self._process: subprocess.Popen[bytes] | None = None
+        self._settings = folder / "server.properties"
+        places = {name: f"{name}://{HOST}:{port}" for name, port in self._ports.items()}
+        found = {
+            **SETTINGS,
+            "log.dirs": folder / "log",
+            "listeners": ",".join(places.values()),
+            "advertised.listeners": ",".join(text for name, text in places.items() if name != "CONTROLLER"),
+            "controller.quorum.voters": f"1@{HOST}:{self._ports['CONTROLLER']}",
+            "ssl.keystore.key": _one_line(key.read_text()),
+            "ssl.keystore.certificate.chain": _one_line(self.certificate.read_text()),
+        }
+        self._settings.write_text("".join(f"{name}={value}\n" for name, value in found.items()))
+        done = self._java("kafka.tools.StorageTool", "format", "-t", "ZmlyLWEtYnJva2VyLW9mLQ", "-c", self._settings)
+        said, _ = done.communicate(timeout=UP_S)
+        assert done.returncode == 0, said.decode()
+
+    @property
+    def address(self) -> str:
+        """Where a plain client connects to."""
+        return f"{HOST}:{self._ports['PLAIN']}"
+
+    @property
+    def password_address(self) -> str:
+        """Where a client needs the name `USER` and the `PASSWORD`, by SASL/PLAIN."""
+        return f"{HOST}:{self._ports['PASSWORD']}"
+
+    @property
+    def tls_address(self) -> str:
+        """Where a client needs to trust `certificate`, which is good for this address alone."""
+        return f"{HOST}:{self._ports['TLS']}"
+
+    @property
+    def misnamed_tls_address(self) -> str:
+        """The same door, by a name that the certificate does not have."""
+        return f"localhost:{self._ports['TLS']}"
+
+    @property
+    def pid(self) -> int:
+        """The process, while it runs."""
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start it, and return when it answers."""
+        self._process = self._java("kafka.Kafka", self._settings)
+        deadline = time.monotonic() + UP_S
+        admin = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
+        while True:
+            assert self._process.poll() is None, self._said()
+            try:
+                admin.list_topics(timeout=1)
+                return
+            except KafkaException:
+                assert time.monotonic() < deadline, self._said()
+
+    def stop(self) -> None:
+        """End it in order."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it as a power cut does."""
+        self._end(signal.SIGKILL)
+
+    @contextmanager
+    def stopped(self):
+        """While this lasts it does not run."""
+        self.stop()
+        try:
+            yield
+        finally:
+            self.start()
+
+    def _end(self, how: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send_signal(how)
+            self._process.wait(timeout=UP_S)
+            self._process = None
+
+    def _java(self, *arguments: object) -> subprocess.Popen[bytes]:
+        classes = ":".join(map(str, sorted(FOLDER.glob("*.jar"))))
+        kept = {name: value for name, value in os.environ.items() if name != "JAVA_TOOL_OPTIONS"}
+        log = (self.folder / "said.log").open("ab")
+        return subprocess.Popen(
+            [*JAVA, "-cp", classes, *map(str, arguments)],
+            stdout=log, stderr=subprocess.STDOUT, env=kept, start_new_session=True,
+        )  # fmt: skip
+
+    def _said(self) -> str:
+        return (self.folder / "said.log").read_text()[-4000:]
+
+
+@contextmanager
+def running_broker(folder: Path):
+    """Yield a broker that runs; it is gone afterwards."""
+    broker = Broker(folder)
+    try:
+        broker.start()
+        yield broker
+    finally:
+        broker.kill()
+
+
+def _free_ports(count: int) -> list[int]:
+    held = [socket.socket() for _ in range(count)]
+    try:
+        for one in held:
+            one.bind((HOST, 0))
+        return [one.getsockname()[1] for one in held]
+    finally:
+        for one in held:
+            one.close()
+
+
+def _one_line(pem: str) -> str:
+    """Return a PEM text as a file of properties has it."""
+    return pem.strip().replace("\n", "\\n")
