@@ -76,15 +76,15 @@ def nested(chance, levels):
     return value
 
 
-def odd(chance):
-    """Return anything."""
+def odd(chance, room=DEEPEST):
+    """Return anything, nested at most `room` levels deep."""
     match chance.randrange(8):
         case 0:
             return chance.choice(NUMBERS)
         case 1 | 2:
             return chance.choice(TEXTS)
         case 3:
-            return nested(chance, chance.choice([5, 60, 70, 130, 190, DEEPEST]))
+            return nested(chance, min(room, chance.choice([5, 60, 70, 130, 190, DEEPEST])))
         case 4:
             return [chance.choice(TEXTS) for _ in range(chance.choice([0, 3, 700]))]
         case 5:
@@ -106,10 +106,9 @@ def mutated(chance, document):
         node = made
         for step in where[:-1]:
             node = node[step]
-        if chance.random() < 0.3 and isinstance(node, dict):
-            node[chance.choice(["later", "spark.plugins", "hostPath", "verfy", *TEXTS])] = odd(chance)
-        else:
-            node[where[-1]] = odd(chance)
+        named = chance.random() < 0.3 and isinstance(node, dict)
+        name = chance.choice(["later", "spark.plugins", "hostPath", "verfy", *TEXTS]) if named else where[-1]
+        node[name] = odd(chance, max(0, DEEPEST - len(where)))
     return made
 
 

@@ -28,6 +28,9 @@ STARTS_MAX = 6
 FINAL = range(20, 60)
 """Exit codes of a spec, a table or a world that no further try would change."""
 
+UNFIT = ("TargetSchemaMismatch", "InvalidSpec")
+"""Reasons that may be given for a row whose partition no folder can be named after."""
+
 TOLD = 1_500
 """Letters of what is wrong with one example."""
 
@@ -75,7 +78,8 @@ class Example:
             "verify": self.rng.choice(("Final", "None")),
             **limit,
         }
-        self.transform = self.transform.into(self.spec["target"].get("partitionBy", ()))
+        self.partitions = self.spec["target"].get("partitionBy", ())
+        self.transform = self.transform.into(self.partitions)
         self.left = self.rng.randrange(3)
         self.stops = self.rng.randrange(2)
         self.table.story += [
@@ -117,7 +121,8 @@ class Example:
             if outcome.exit_code != EXIT_STOPPED:
                 break
         if outcome.exit_code != EXIT_COMPLETE:
-            refused = outcome.exit_code in FINAL and not self.readable()
+            unfit = outcome.reason in UNFIT and self.transform.unfit(self.table.ever, self.partitions)
+            refused = outcome.exit_code in FINAL and (unfit or not self.readable())
             return "" if refused else f"ended with {outcome.reason}: {outcome.message}"
         # A commit after the job had caught up is none of its business.
         rows = list(self.table.rows_at(outcome.progress.consumed_version).values())

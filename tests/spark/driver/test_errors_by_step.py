@@ -105,7 +105,7 @@ class World:
 
     def merge(self, sink, *columns):
         net = self.spark.range(1).selectExpr("id", *(columns or ("id AS n",)), f"false AS `{DELETE}`")
-        sink.merge(net, app_id="a", txn_version=2)
+        sink.merge(sink.as_stored(net).localCheckpoint(), app_id="a", txn_version=2)
 
     def copy(self, source):
         """Read a pinned version, all of it."""
@@ -223,17 +223,17 @@ def column_dropped(world):
     world.sink(mode="Upsert", key=("id",)).prepare(StructType.fromDDL("id LONG"))
 
 
-def long_partition(mode):
-    """A file of a partition has the value in the name of its folder."""
+def bad_partition(mode, value):
+    """A file of a partition has the value in the name of its folder; `value` is SQL."""
 
     def provoke(world):
         sink = world.sink(mode=mode, key=("id",), partition_by=("p",))
         sink.prepare(StructType.fromDDL("id LONG, p STRING"))
-        rows = world.spark.range(1).selectExpr("id", f"'{LONG}' AS p")
+        rows = world.spark.range(1).selectExpr("id", f"{value} AS p")
         if mode == "Append":
             world.job(lambda: sink.stage(rows, attempt=1, work_id=1))
         else:
-            world.job(lambda: world.merge(sink, "id", f"'{LONG}' AS p"))
+            world.job(lambda: world.merge(sink, f"{value} AS p"))
 
     return provoke
 
@@ -314,7 +314,9 @@ PROVOKE = {
     "stage: row": lambda w: w.job(lambda: w.spark.range(1).selectExpr("1 / id").collect()),
     "stage: no-room": job_raises(IO, FULL),
     "stage: read-only": job_raises(IO, READ_ONLY),
-    "stage: long-partition": long_partition("Append"),
+    "stage: long-partition": bad_partition("Append", f"'{LONG}'"),
+    "stage: null-s-name": bad_partition("Append", "'__HIVE_DEFAULT_PARTITION__'"),
+    "stage: nul": bad_partition("Append", "decode(unhex('006e'), 'UTF-8')"),
     "stage: long-key": job_raises(
         IO, "Your key is too long (Service: S3, Status Code: 400, Error Code: KeyTooLongError)"
     ),
@@ -335,7 +337,9 @@ PROVOKE = {
     "merge: file-gone": merged(lambda w: [file.unlink() for file in w.data(w.to)]),
     "merge: file-cut": merged(lambda w: [cut(file) for file in w.data(w.to)]),
     "merge: column-dropped": merged(column_dropped),
-    "merge: long-partition": long_partition("Upsert"),
+    "merge: long-partition": bad_partition("Upsert", f"'{LONG}'"),
+    "merge: null-s-name": bad_partition("Upsert", "'__HIVE_DEFAULT_PARTITION__'"),
+    "merge: nul": bad_partition("Upsert", "decode(unhex('006e'), 'UTF-8')"),
     "merge: quicker": job_raises("io.delta.exceptions.ConcurrentAppendException", "no"),
     "verify: file-gone": verified_target,
     "verify: source-gone": verified_source,

@@ -203,7 +203,7 @@ class Rig:
             await one.stop()
         await self._stack.aclose()
         if kind is None:
-            assert self.oracle.violations == []
+            assert self.oracle.violations == [], self.oracle.violations
             assert [one.error for one in self.operators if one.error] == []
 
     # ------------------------------------------------------------ operators

@@ -143,6 +143,11 @@ class OddTable:
         """Return the rows of a version that was the newest before a `change`, or is."""
         return self.rows if version == self._version else self._before[version]
 
+    @property
+    def ever(self) -> list[Row]:
+        """Return the rows of all versions that were the newest once."""
+        return [row for rows in (*self._before.values(), self.rows) for row in rows.values()]
+
     def append(self, count: int | None = None) -> None:
         """Append rows with new ids, in one commit."""
         count = self._rng.randrange(1, 12) if count is None else count

@@ -14,6 +14,8 @@ from support.tables.odd_values import BINARY, DOUBLE, FLOAT, FOLDERS, LONG, STRI
 
 OP = "_op"
 REMOVALS = ("delete", "update_preimage")
+LONG_NAME = 200
+"""Bytes of a text from which on the folder `column=text` may have a longer name than a file system takes."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +51,18 @@ class OddTransform:
         )
         return replace(self, outputs=tuple(outputs))
 
+    def unfit(self, rows: list[Row], folders: Collection[str]) -> bool:
+        """May a job be refused for these rows: has a text no folder of its name, in an output that is a partition?"""
+        values = [one.of(row) for row in rows if self.passes(row) for one in self.outputs if one.name in folders]
+        return any(isinstance(value, str) and not _names_a_folder(value) for value in values)
+
     def expected(self, rows: list[Row]) -> Counter[tuple[Any, ...]]:
         """Return what a target must hold, as a multiset of comparable tuples in the order of `outputs`."""
         return Counter(tuple(one.type.meant(one.of(row)) for one in self.outputs) for row in rows if self.passes(row))
+
+
+def _names_a_folder(text: str) -> bool:
+    return text != "__HIVE_DEFAULT_PARTITION__" and "\0" not in text and len(text.encode()) < LONG_NAME
 
 
 def draw_transform(rng: Random, table: OddTable) -> OddTransform:

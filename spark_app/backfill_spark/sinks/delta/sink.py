@@ -7,7 +7,6 @@ Staged files are plain Parquet: what Delta would enforce or convert on its way i
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -16,11 +15,10 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import StructField, StructType
 
 from backfill_core.errors import (
     BackfillError,
-    KeyInvalidError,
     StagedFilesGoneError,
     TargetGoneError,
     TargetNotEmptyError,
@@ -31,6 +29,7 @@ from backfill_core.protocol.work import StagedFile
 from backfill_spark.delta.location import in_one_store
 from backfill_spark.delta.log import LOG_ERRORS
 from backfill_spark.delta.spark_internals import named_files
+from backfill_spark.delta.stored_values import NOT_NULL_HINT, StoredValues
 from backfill_spark.jvm.errors import JAVA_ERRORS, first_line, whole_text
 from backfill_spark.jvm.failures import Trouble, is_about, trouble_of
 from backfill_spark.jvm.gateway import hadoop_conf, java, java_frame, java_session
@@ -47,14 +46,11 @@ from backfill_spark.sinks.delta.start_over import drop_rows, transaction_session
 from backfill_spark.sinks.delta.table import TargetTable, physical_type, read_table
 
 DOMAIN_FEATURE = "domainMetadata"
-NULL_FOUND = "backfill: null in column "
 WIDE_COLUMNS = 200
 """Above it Spark plans a MERGE without constraints that it infers: with 1,000 columns they took most of a minute."""
 
 MADE_MAX = 3
 """Times that a table is made or looked for, when others make it too."""
-
-_NULL_FOUND = re.compile(re.escape(NULL_FOUND) + r"(\d+)")
 
 
 class DeltaSink:
@@ -243,7 +239,7 @@ class DeltaSink:
     def _write(self, rows: DataFrame, above: list[Column], folder: str) -> list[str]:
         """Write the columns of the target, in folders by `above` (its aliases) and by the target's partitions."""
         table = self._table
-        columns = [self._column(index, field, rows) for index, field in enumerate(table.schema)]
+        columns = [self._column(field, rows) for field in table.schema]
         chosen = rows.select(*above, *columns)
         folders = chosen.columns[: len(above)] + [table.physical(table.schema[name]) for name in table.partitions]
         spared = self._dictionaries.next_write()
@@ -261,31 +257,28 @@ class DeltaSink:
             raise
         return files
 
-    def _column(self, index: int, field: StructField, rows: DataFrame) -> Column:
+    def _column(self, field: StructField, rows: DataFrame) -> Column:
+        values = self._values
         name = {one.lower(): one for one in rows.columns}.get(field.name.lower())
-        column = F.lit(None) if name is None else self._stored(field, F.col(quoted(name)))
-        if not field.nullable or (self._mode.merges and field.name in self._key):
-            column = F.when(column.isNull(), F.raise_error(F.lit(f"{NULL_FOUND}{index}"))).otherwise(column)
+        column = values.guarded(field, F.lit(None) if name is None else values.stored(field, F.col(quoted(name))))
         physical = physical_type(field.dataType) if self._table.mapped else nullable(field.dataType)
         return column.cast(physical).alias(self._table.physical(field))
 
     def as_stored(self, rows: DataFrame) -> DataFrame:
         """Return rows as the target keeps them: an empty text in a partition column is null in Delta. Lazy."""
-        fields = {field.name.lower(): field for field in self._table.schema}
+        values, fields = self._values, {field.name.lower(): field for field in self._table.schema}
         changed = {
-            name: self._stored(fields[name.lower()], F.col(quoted(name)))
+            name: values.stored(fields[name.lower()], F.col(quoted(name)))
             for name in rows.columns
-            if name.lower() in fields and self._is_partition_text(fields[name.lower()])
+            if name.lower() in fields and values.is_partition_text(fields[name.lower()])
         }
         if not changed:
             return rows
         return rows.select(*(changed.get(name, F.col(quoted(name))).alias(name) for name in rows.columns))
 
-    def _stored(self, field: StructField, column: Column) -> Column:
-        return F.nullif(column, F.lit("")) if self._is_partition_text(field) else column
-
-    def _is_partition_text(self, field: StructField) -> bool:
-        return field.name in self._table.partitions and isinstance(field.dataType, StringType)
+    @property
+    def _values(self) -> StoredValues:
+        return StoredValues(self._table.schema, self._table.partitions, self._key if self._mode.merges else ())
 
     def check_staged(self, files: Sequence[StagedFile]) -> None:
         """Refuse staged files that are gone or changed: a commit that names them would lose their rows."""
@@ -376,25 +369,9 @@ class DeltaSink:
             return TargetSchemaMismatchError(
                 f"the transform yields a null where the target takes none: {first_line(error)}", hint=NOT_NULL_HINT
             )
-        found = _NULL_FOUND.search(text)
-        if found is None:
-            return explain_job(error, path=self.path)
-        field = self._table.schema[int(found[1])]
-        if field.nullable:
-            return KeyInvalidError(
-                f"the key column {field.name!r} is null in a row of the source"
-                f"{' (an empty text, in a partition column)' if self._is_partition_text(field) else ''}.",
-                hint="Choose another key, or leave such rows out with spec.transform.where.",
-            )
-        return TargetSchemaMismatchError(
-            f"column {field.name!r} of the target must not be null, and the transform yields a null.",
-            hint=NOT_NULL_HINT,
-        )
+        return self._values.explain(text) if StoredValues.raised(text) else explain_job(error, path=self.path)
 
 
 def _may_be_others(error: Exception) -> bool:
     """May another driver, which makes the same table, be the reason?"""
     return trouble_of(error) in (Trouble.CONFLICT, Trouble.NO_TABLE, Trouble.GONE, Trouble.UNKNOWN)
-
-
-NOT_NULL_HINT = "Give it a value in spec.transform.select, for example with coalesce, or leave such rows out."

@@ -1,0 +1,78 @@
+"""Values as a Delta table stores them: what an ordinary write of Delta would change or refuse, for files that are staged (ADR 0011).
+
+A partition is a folder with the value as its name. An empty text has no such name, so Delta stores null. Two other texts have
+none either: Spark's own name for null, and a text with a NUL. Spark would store null for the one and fail at the other.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
+
+from backfill_core.errors import BackfillError, KeyInvalidError, TargetSchemaMismatchError
+from backfill_spark.delta.partition_values import NULL_PARTITION
+
+NULL_FOUND = "backfill: null in column "
+NO_FOLDER = "backfill: no folder for column "
+NOT_NULL_HINT = "Give it a value in spec.transform.select, for example with coalesce, or leave such rows out."
+
+_RAISED = re.compile(f"({re.escape(NULL_FOUND)}|{re.escape(NO_FOLDER)})" + r"(\d+)")
+
+
+@dataclass(frozen=True)
+class StoredValues:
+    """Guards of the columns of one table; `key`: columns that must not be null, although the table takes null."""
+
+    schema: StructType
+    partitions: tuple[str, ...]
+    key: tuple[str, ...] = ()
+
+    def is_partition_text(self, field: StructField) -> bool:
+        """Is it a partition column of text?"""
+        return field.name in self.partitions and isinstance(field.dataType, StringType)
+
+    def stored(self, field: StructField, column: Column) -> Column:
+        """Return a column as the table keeps it: an empty text in a partition is null; what no folder holds raises."""
+        if not self.is_partition_text(field):
+            return column
+        unfit = (column == NULL_PARTITION) | column.contains("\0")
+        raised = F.raise_error(F.lit(f"{NO_FOLDER}{self.schema.names.index(field.name)}"))
+        return F.when(unfit, raised).otherwise(F.nullif(column, F.lit("")))
+
+    def guarded(self, field: StructField, column: Column) -> Column:
+        """Return a stored column that raises at a null where the table, or its key, takes none."""
+        if field.nullable and field.name not in self.key:
+            return column
+        raised = F.raise_error(F.lit(f"{NULL_FOUND}{self.schema.names.index(field.name)}"))
+        return F.when(column.isNull(), raised).otherwise(column)
+
+    @staticmethod
+    def raised(text: str) -> bool:
+        """Has a guard raised the exception of this text?"""
+        return _RAISED.search(text) is not None
+
+    def explain(self, text: str) -> BackfillError:
+        """Return the error for the text of an exception that a guard `raised`."""
+        found = _RAISED.search(text)
+        assert found is not None
+        field = self.schema[int(found[2])]
+        if found[1] == NO_FOLDER:
+            return TargetSchemaMismatchError(
+                f"a value of the partition column {field.name!r} cannot be the name of a folder: {NULL_PARTITION}, or a text "
+                "with a NUL.",
+                hint=f"Replace such values in spec.transform.select, or leave {field.name!r} out of spec.target.delta.partitionBy.",
+            )
+        if field.nullable:
+            return KeyInvalidError(
+                f"the key column {field.name!r} is null in a row of the source"
+                f"{' (an empty text, in a partition column)' if self.is_partition_text(field) else ''}.",
+                hint="Choose another key, or leave such rows out with spec.transform.where.",
+            )
+        return TargetSchemaMismatchError(
+            f"column {field.name!r} of the target must not be null, and the transform yields a null.",
+            hint=NOT_NULL_HINT,
+        )
