@@ -79,7 +79,7 @@ class TestInAnyWorld:
             world, oracle = finished(strategy, seed), finished(strategy, seed).oracle
             met.update(crashes=world.crashes, stops=world.stops, merges=oracle.merges, receipts=oracle.receipts)
             met.update(began_paused=world.given.paused is not None, batches=oracle.batches)
-            met.update(seals=oracle.seals, splits=oracle.splits, acks=oracle.acks)
+            met.update(seals=oracle.seals, splits=oracle.splits, acks=oracle.acks, quarantined=oracle.quarantined)
             met.update(world.model.met)
         wanted = model_of(strategy).WORTH
         assert {name: met[name] for name, least in wanted.items() if met[name] < least} == {}

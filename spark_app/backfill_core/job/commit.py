@@ -190,7 +190,9 @@ class Commits:
         """Commit a state with what a strategy hands over; `final`: a finished job was compared before."""
         receipt = state.receipt if state.finished and final else None
         compared = None if receipt is None else receipt.target_version
-        action = Seal(epoch.number, epoch.txn_version, request.files, state.encode(), fences, compared)
+        files = tuple(file for file in request.files if file.quarantined_by is None)
+        announced = state.quarantine.announced
+        action = Seal(epoch.number, epoch.txn_version, files, state.encode(), fences, compared, announced)
         self.in_flight = Committing(action, commands, verify, request.polls, state, self._failures_before)
         return action
 

@@ -305,10 +305,12 @@ class Job(Attempt):
 
     # ------------------------------------------------------------------ actions
     def _seal(self, request: CommitRequest, *, verify: bool, fences: bool = False) -> Seal:
-        epoch = self._epoch
+        epoch, quarantine = self._epoch, self._state.quarantine
         self._state = replace(
             self._state,
             epoch=epoch.number,
+            # An attempt before this one may have died between its two commits.
+            quarantine=quarantine if fences else quarantine.after(request.files, epoch.txn_version),
             progress=self._strategy.stored.encode(),
             consumed=self._strategy.status.consumed,
             controls=self._controls,

@@ -14,6 +14,7 @@ from typing import Any
 from backfill_core.errors import StateMismatchError
 from backfill_core.job.controls import Controls
 from backfill_core.protocol.epochs import txn_version
+from backfill_core.protocol.quarantine import Quarantine
 from backfill_core.protocol.receipt import Receipt, VnodeMismatch
 from backfill_core.protocol.work import Position
 
@@ -54,6 +55,9 @@ class JobState:
     driver: str = ""
     """Random name of the process: two that took the same attempt number do not take each other's seal for theirs."""
 
+    quarantine: Quarantine = Quarantine()
+    """Bad records that went into a table of their own."""
+
     def encode(self) -> str:
         """Return the JSON text.
 
@@ -78,6 +82,7 @@ class JobState:
             "percent": self.percent,
             "specFields": dict(self.spec_fields),
             "driver": self.driver,
+            **({"quarantine": self.quarantine.encode()} if self.quarantine.rows else {}),
         }
         text = json.dumps(document, separators=(",", ":"))
         if len(text.encode()) > SIZE_MAX_BYTES:
@@ -103,6 +108,7 @@ class JobState:
             receipt=None,
             finished=False,
             percent=0,
+            quarantine=Quarantine(),
         )
 
     @classmethod
@@ -138,6 +144,7 @@ class JobState:
             percent=document.get("percent", 0),
             spec_fields=document.get("specFields", {}),
             driver=document.get("driver", ""),
+            quarantine=Quarantine.decode(document.get("quarantine")),
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from backfill_core.errors import BackfillError
+from backfill_core.protocol.quarantine import AnnouncedRecords
 from backfill_core.protocol.work import Position, StagedFile, Work
 
 
@@ -24,7 +25,10 @@ class CancelWork:
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """One commit: files + state + transaction id. Answer with Sealed or SealFailed."""
+    """One commit: files + state + transaction id. Answer with Sealed or SealFailed.
+
+    Where bad records are announced, a second commit to their own table follows, before the answer; it may be there already.
+    """
 
     epoch: int
     txn_version: int
@@ -35,6 +39,9 @@ class Seal:
 
     compared: int | None = None
     """Of the last seal of a job: the target version of its receipt; refused with TargetChangedError when others came after it."""
+
+    quarantine: AnnouncedRecords | None = None
+    """Bad records that must be in their own table once it is answered."""
 
 
 @dataclass(frozen=True, slots=True)

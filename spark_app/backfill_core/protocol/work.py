@@ -85,6 +85,9 @@ class StagedFile:
     segment: int = 0
     """Of its split, the index in `ReadSplit.segments`."""
 
+    quarantined_by: int | None = None
+    """Number of the work that found these bad records, which no reader of the target ever sees; None: rows of the target."""
+
 
 @dataclass(frozen=True, slots=True)
 class ReadSplit:

@@ -36,6 +36,8 @@ class Staging:
 
     segments: tuple[list[Row], ...]
     answer: Callable[[tuple[StagedFile, ...]], Result]
+    bad: list[Row] = field(default_factory=list)
+    """Records that cannot be parsed; they are staged for a table of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +148,9 @@ class Model(Protocol):
 
     def expected(self, progress: Progress) -> Promise:
         """Return the rows that a target with this state must hold: the core invariant."""
+
+    def quarantined(self, progress: Progress) -> Promise:
+        """Return the bad records that must be in their own table once a commit with this state is answered."""
 
     def held(self, progress: Progress) -> Region:
         """Return the positions of the source that the target holds; a later state has them all."""

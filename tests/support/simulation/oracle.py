@@ -89,6 +89,9 @@ class Oracle:
         self._held_back = False
         """Was there a command by which the newest attempt may give up what it read ahead?"""
 
+        self.quarantined = 0
+        """Bad records in their own table."""
+
         self.halves = 0
         """Seals that left parts of a piece of work for a later one."""
 
@@ -113,6 +116,14 @@ class Oracle:
             lost, revision = self._lost.get(attempt, {}), state.job.controls.revision
             self.commands |= {one: command for one, command in lost.items() if one <= revision}
         self._check_controls(state.job)
+
+    def on_sealed(self, text: str, quarantine: Target) -> None:
+        """A commit was answered: its bad records are in their own table, each once, and the state says how many."""
+        state = StoredState.read(text)
+        rows = quarantine.newest.rows
+        self._compare(rows, self._model.quarantined(state.progress), f"bad records of epoch {state.job.epoch}")
+        demand(rows.total() == state.job.quarantine.rows, "the state does not say how many bad records there are")
+        self.quarantined = rows.total()
 
     def _follow(self, before: StoredState, after: StoredState) -> None:
         old, new = before.job, after.job

@@ -189,7 +189,24 @@ class Shell:
         if self._world.unlucky():
             self._later(0.01, 0.2, lambda: self._seal_failed(action, TRANSIENT))
             return
-        self._later(0.0, 0.1, lambda: self._sealed(action, newest.version))
+        if action.quarantine is None:
+            self._later(0.0, 0.1, lambda: self._sealed(action, newest.version))
+        else:
+            self._later(0.0, 0.2, lambda: self._quarantine(action, newest.version))
+
+    def _quarantine(self, action: Seal, version: int) -> None:
+        """Make the second commit, if it is not there; another process may do so at any moment too."""
+        assert action.quarantine is not None
+        if not self._over:
+            self._world.step()
+        if self._world.unlucky():
+            self._later(0.01, 0.2, lambda: self._seal_failed(action, TRANSIENT))
+            return
+        self._world.quarantine_records(action.quarantine)
+        if self._world.unlucky():
+            self._later(0.01, 0.2, lambda: self._seal_failed(action, TRANSIENT))
+            return
+        self._later(0.0, 0.1, lambda: self._sealed(action, version))
 
     def _check_fence(self) -> None:
         """Refuse the first seal when the state that it continues is not the newest any more.
@@ -220,6 +237,8 @@ class Shell:
 
     def _sealed(self, action: Seal, version: int) -> None:
         self._sealing = None
+        if not self._over:
+            self._world.oracle.on_sealed(action.state, self._world.quarantine)
         self.deliver(Sealed(action.epoch, version, 0.1))
 
     # ------------------------------------------------------------------ work
@@ -280,9 +299,9 @@ class Shell:
                 world.oracle.on_key_proven(work.target_version)
                 return KeyProven(work.work_id)
         match self._opened.effect(work):
-            case Staging(segments=segments, answer=answer):
+            case Staging(segments=segments, answer=answer, bad=bad):
                 staged = (self._stage(work.work_id, rows, segment) for segment, rows in enumerate(segments))
-                return answer(tuple(itertools.chain.from_iterable(staged)))
+                return answer((*itertools.chain.from_iterable(staged), *self._stage_bad(work.work_id, bad)))
             case Merging(txn=txn, net=net, answer=answer):
                 commit = world.target.merge(txn, net) if net else None
                 if commit is not None:
@@ -299,6 +318,13 @@ class Shell:
             StagedFile(f"{name}/{number}", 10 * len(half), len(half), tuple(half), segment)
             for number, half in enumerate(halves)
         )
+
+    def _stage_bad(self, work_id: int, rows: list[Row]) -> tuple[StagedFile, ...]:
+        """Stage bad records where whoever commits them finds them again by attempt and work."""
+        if not rows:
+            return ()
+        self._world.staged_bad[self.attempt, work_id] = rows
+        return (StagedFile(f"bad/a{self.attempt}/s{work_id}", 10 * len(rows), len(rows), quarantined_by=work_id),)
 
     def _verify(self, work: Verify) -> Verified:
         wanted, found = self._opened.wanted(work), self._world.target.commits[work.target_version].rows

@@ -1,7 +1,7 @@
 """A source with offsets: a topic whose partitions only grow, in which compaction leaves holes and partitions appear.
 
 Rows are `(partition, offset, value)`. An offset may hold no record from the beginning (a marker of a transaction), or
-lose it later: compaction removes a record that a newer one of its key has replaced.
+lose it later: compaction removes a record that a newer one of its key has replaced. Some records can be read and not parsed.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ KEYS = 4
 """Few, so that compaction finds records to remove."""
 
 PARTITIONS_MAX = 6
+BAD_EVERY = 5
+"""One record of so many cannot be parsed."""
 
 
 @dataclass
@@ -96,18 +98,20 @@ class Topic:
         """Return the transformed records at the offsets `[start, stop)`, as they are now."""
         return self._rows(partition, self.partitions[partition].values, start, stop)
 
-    def removed(self, partition: int, start: int, stop: int) -> list[Row]:
-        """Return the transformed records that these offsets held before compaction."""
-        return self._rows(partition, self.partitions[partition].removed, start, stop)
-
-    def _rows(self, partition: int, values: dict[int, int], start: int, stop: int) -> list[Row]:
+    def _rows(self, partition: int, values: dict[int, int], start: int, stop: int, *, bad: bool = False) -> list[Row]:
+        values = {offset: value for offset, value in values.items() if (value % BAD_EVERY == 0) is bad}
         found = ((offset, value) for offset, value in sorted(values.items()) if start <= offset < stop)
         return [(partition, offset, value) for offset, value in found if not self._filtered or value % 3 != 0]
 
-    def view(self, positions: dict[int, int]) -> tuple[Counter[Row], Counter[Row]]:
+    def bad(self, partition: int, start: int, stop: int) -> list[Row]:
+        """Return the records at the offsets `[start, stop)` that cannot be parsed, as they are now."""
+        return self._rows(partition, self.partitions[partition].values, start, stop, bad=True)
+
+    def view(self, positions: dict[int, int], *, bad: bool = False) -> tuple[Counter[Row], Counter[Row]]:
         """Return the rows before some offset of each partition: those that are there, and those that were once."""
         there, once = Counter[Row](), Counter[Row]()
-        for partition, stop in positions.items():
-            there.update(self.read(partition, 0, stop))
-            once.update(self.removed(partition, 0, stop))
+        for number, stop in positions.items():
+            partition = self.partitions[number]
+            there.update(self._rows(number, partition.values, 0, stop, bad=bad))
+            once.update(self._rows(number, partition.removed, 0, stop, bad=bad))
         return there, once

@@ -20,13 +20,14 @@ from support.simulation.oracle import Oracle, StoredState
 from support.simulation.scenario import Scenario
 from support.simulation.seeds.story import describe
 from support.simulation.shell import Shell
-from support.simulation.tables import Target
+from support.simulation.tables import Row, Target
 
 from backfill_core.job.phase import JobSettings
 from backfill_core.job.state import JobState
 from backfill_core.protocol.actions import Finish
 from backfill_core.protocol.commands import Command, Pause, Resume, Stop, Throttle, VerifyNow
 from backfill_core.protocol.events import CommandReceived, StopRequested
+from backfill_core.protocol.quarantine import AnnouncedRecords
 
 WALL_MS = 1_700_000_000_000
 STEPS_MAX = 60_000
@@ -47,6 +48,12 @@ class World:
         self.rng = Random(given.seed)
         self.model = (model or model_of(given.strategy))(given)
         self.target = Target()
+        self.quarantine = Target()
+        """The table of the bad records; its commits have no state."""
+
+        self.staged_bad: dict[tuple[int, int], list[Row]] = {}
+        """Bad records by attempt and work."""
+
         self.oracle = Oracle(self.model, self.target, given)
         self.spec = self.model.spec(given)
         self.now_s = 0.0
@@ -114,6 +121,15 @@ class World:
         gone = not self.calm and bool(self.given.vacuums) and self.rng.random() < self.given.vacuums
         self.vacuums += gone
         return gone
+
+    def quarantine_records(self, announced: AnnouncedRecords) -> None:
+        """Commit bad records to their own table, unless this transaction is in it already."""
+        if (self.quarantine.txn or -1) >= announced.txn:
+            return
+        rows = [row for work_id in announced.works for row in self.staged_bad[announced.attempt, work_id]]
+        demand(len(rows) == announced.rows, f"{announced.rows} bad records were announced, and {len(rows)} are staged")
+        self.quarantine.seal(announced.txn, rows, "")
+        self.note(f"bad records: {len(rows)} more in their own table, under {announced.txn}")
 
     def meet_others(self, shell: Shell) -> None:
         """Let another writer change the target, now or in a moment."""
@@ -234,6 +250,7 @@ class World:
 
     def _end(self) -> None:
         self.oracle.on_complete()
+        self.oracle.on_sealed(self.target.newest.state or "", self.quarantine)
         self._complete, self._shell = True, None
 
     # ------------------------------------------------------------------ commands

@@ -41,6 +41,7 @@ class CounterModel:
         "began_paused": 40,
         "compacted": 100,
         "partitions": 400,
+        "quarantined": 400,
     }
     IN_FLIGHT_MAX: ClassVar[int] = 2
     RESUME: ClassVar[Resume] = staticmethod(STRATEGY.resume)
@@ -102,6 +103,10 @@ class CounterModel:
         """See `Model`."""
         return self.before(self.positions(progress))
 
+    def quarantined(self, progress: Progress) -> Promise:
+        """See `Model`."""
+        return Promise(*self.topic.view(self.positions(progress), bad=True))
+
     def before(self, positions: dict[int, int]) -> Promise:
         """Return the records before some offsets; compaction may have come before the reader or after it."""
         return Promise(*self.topic.view(positions))
@@ -162,7 +167,8 @@ class OpenedCounter:
 
     def effect(self, work: ReadOffsets) -> Effect:
         """See `Opened`."""
-        return Staging((self._model.read(work),), lambda files: OffsetsRead(work.work_id, files))
+        bad = self._model.topic.bad(int(work.partition), work.start, work.stop)
+        return Staging((self._model.read(work),), lambda files: OffsetsRead(work.work_id, files), bad)
 
     def wanted(self, work: Verify) -> Promise:
         """See `Opened`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -93,6 +94,10 @@ class RearrangedChainModel(SnapshotModel):
         """See `Model`."""
         stored = Stored.of(progress)
         return Promise(self.rows_of(stored.version, stored.done if stored.copying else None, stored.consumed))
+
+    def quarantined(self, progress: Progress) -> Promise:
+        """A table has no bad records."""
+        return Promise(Counter())
 
     def held(self, progress: Progress) -> Region:
         """Return the sealed rows of the pinned version, and the versions after it."""

@@ -199,6 +199,10 @@ class SnapshotModel:
     def _first_image(self, version: int, row: Row) -> Row:
         return (INSERT, version, *row) if self.mode == CHANGELOG else row
 
+    def quarantined(self, progress: Progress) -> Promise:
+        """A table has no bad records."""
+        return Promise(Counter())
+
     def held(self, progress: Progress) -> Region:
         """Return the sealed rows of the pinned version, and the versions after it."""
         stored = Stored.of(progress)
