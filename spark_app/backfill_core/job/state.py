@@ -55,7 +55,7 @@ class JobState:
     driver: str = ""
     """Random name of the process: two that took the same attempt number do not take each other's seal for theirs."""
 
-    quarantine: Quarantine = Quarantine()
+    quarantine: Quarantine = field(default_factory=Quarantine)
     """Bad records that went into a table of their own."""
 
     def encode(self) -> str:
