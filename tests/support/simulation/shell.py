@@ -320,7 +320,7 @@ class Shell:
         )
 
     def _stage_bad(self, work_id: int, rows: list[Row]) -> tuple[StagedFile, ...]:
-        """Stage bad records where whoever commits them finds them again by attempt and work."""
+        """Stage bad records to be found again by attempt and work."""
         if not rows:
             return ()
         self._world.staged_bad[self.attempt, work_id] = rows
