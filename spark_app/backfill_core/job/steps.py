@@ -8,8 +8,10 @@ KeyProof   one look at the key of every row of the target         rows, and what
 CatchUp    the versions after the pinned one                      versions, and what a version cost so far
 Receipt    one look at every row of both sides                    rows, and what copying a row costs here
 
-An estimate begins as a guess from rows, and each step that was measured corrects those to come. Percent never falls, also
-over a restart (R-PROG-4): an estimate that grew shows as a percent that stands still. 100 is the end (R-PROG-1).
+An estimate begins as a guess from rows, and each step that was measured corrects those to come. Percent begins as the part of the
+time that is spent. From then on it moves through what is missing to 100 by the part of the time left that was worked off: an estimate
+that changes, as by a limit, changes how fast percent moves and not where it is. So it never falls, also over a restart (R-PROG-4), and
+does not stand still while rows are committed. 100 is the end (R-PROG-1).
 """
 
 from __future__ import annotations
@@ -83,16 +85,24 @@ class Course:
     at: str = START
     """The step that it is in; empty: all are done."""
 
-    percent: int = 0
-    """Of the whole job, rounded down; it never falls."""
+    reached: float = 0.0
+    """Percent of the whole job; it never falls."""
 
     steps: tuple[Step, ...] = ()
+    known: tuple[Step, ...] = ()
+    """The same, as they were when the time left of each was known last; what was done since then is taken from it."""
+
     spent: Mapping[str, float] = field(default_factory=dict)
     """Seconds by step, of those that this attempt was in."""
 
     seen_s: float = 0.0
     speed: float = 1.0
     """How much faster than guessed this machine looks at rows, as far as it was measured."""
+
+    @property
+    def percent(self) -> int:
+        """Of the whole job, rounded down; 100 is the end."""
+        return int(self.reached) if self.steps and _all_done(self.steps) else min(99, int(self.reached))
 
     @property
     def eta(self) -> Eta | None:
@@ -120,8 +130,26 @@ class Course:
         for name in self.names:
             before_s = sum(one.left.seconds for one in steps if one.left is not None)
             steps.append(self._step(name, at, facts.later(before_s), spent, speed))
-        moved = replace(self, at=at, spent=spent, seen_s=now_s, speed=speed, steps=tuple(steps))
-        return replace(moved, percent=max(min(self.percent, 99), _percent(moved.steps)))
+        reached, known = self._reached(tuple(steps)), self._known(tuple(steps))
+        return replace(
+            self, at=at, reached=reached, steps=tuple(steps), known=known, spent=spent, seen_s=now_s, speed=speed
+        )
+
+    def _reached(self, steps: tuple[Step, ...]) -> float:
+        """Return the percent with what was done since the last look."""
+        if _all_done(steps):
+            return 100.0
+        left_s = sum(_left_s(one) for one in self.known)
+        if not left_s:
+            return max(self.reached, 0.0 if self.known else _percent(steps))
+        worked_off_s = sum(_left_s(was) * _gain(was, now) for was, now in zip(self.known, steps, strict=True))
+        return self.reached + (100 - self.reached) * worked_off_s / left_s
+
+    def _known(self, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+        """Return the steps with the time left that is known of each, and nothing that is done twice."""
+        if not self.known:
+            return steps if all(one.state == "Done" or one.left is not None for one in steps) else ()
+        return tuple(_behind(was, now) for was, now in zip(self.known, steps, strict=True))
 
     def _corrected(self, at: str, facts: Facts, spent: Mapping[str, float]) -> float:
         """Return the speed of this machine by the newest step that says something about it."""
@@ -158,7 +186,7 @@ def begin(names: Sequence[str], spent: Mapping[str, float], *, percent: int, now
     ordered = (START, *before, *(name for name in names if name != START))
     steps = tuple(Step(name, "Running" if name == START else "Pending", spent.get(name), None, 0.0) for name in ordered)
     speed = 1 / slower(spent.get(START, START_S))
-    return Course(ordered, percent=percent, steps=steps, spent={START: 0.0, **spent}, seen_s=now_s, speed=speed)
+    return Course(ordered, reached=float(percent), steps=steps, spent={START: 0.0, **spent}, seen_s=now_s, speed=speed)
 
 
 def slower(start_s: float) -> float:
@@ -189,7 +217,9 @@ def _left(name: str, facts: Facts, spent_s: float, speed: float) -> Eta | None:
         case "Copy" if facts.copy is not None:
             least_s = facts.rows_left / facts.limit_rows_per_s if facts.limit_rows_per_s else 0.0
             # Right after a change the rate of the last seals is that of the limit before.
-            return facts.copy if facts.copy.high >= least_s else Eta(least_s, least_s, least_s * UNSURE)
+            if facts.copy.high < least_s:
+                return Eta(least_s, least_s, least_s * UNSURE)
+            return Eta(max(facts.copy.seconds, least_s), max(facts.copy.low, least_s), facts.copy.high)
         case "Copy" if facts.limit_rows_per_s:
             seconds = facts.rows_left / facts.limit_rows_per_s
             return Eta(seconds, seconds, seconds * UNSURE)
@@ -223,18 +253,42 @@ def _unsure(seconds: float) -> Eta:
     return Eta(seconds, seconds / UNSURE, seconds * UNSURE)
 
 
-def _percent(steps: tuple[Step, ...]) -> int:
-    """Weigh each step by its seconds: those it took, or what is done of it at the pace of what is left."""
-    if all(one.state == "Done" for one in steps):
-        return 100
+def _all_done(steps: tuple[Step, ...]) -> bool:
+    return all(one.state == "Done" for one in steps)
+
+
+def _left_s(one: Step) -> float:
+    return 0.0 if one.left is None else one.left.seconds
+
+
+def _gain(was: Step, now: Step) -> float:
+    """Return how much of what was missing of a step is done by now, 0 to 1."""
+    if now.state == "Done":
+        return 1.0
+    return max(0.0, now.done - was.done) / (1 - was.done) if was.done < 1 else 0.0
+
+
+def _behind(was: Step, now: Step) -> Step:
+    """Return a step as it is now; where the time left is not known, as in a pause, it is what was known less what was done since."""
+    if now.state == "Done":
+        return now
+    left = now.left
+    if left is None and was.left is not None:
+        rest = 1 - _gain(was, now)
+        left = Eta(was.left.seconds * rest, was.left.low * rest, was.left.high * rest)
+    return replace(now, left=left, done=max(was.done, now.done))
+
+
+def _percent(steps: tuple[Step, ...]) -> float:
+    """Weigh each step by its seconds: those it took, or what is done of it at the pace of what is left; 0: not known."""
     made = whole = 0.0
     for one in steps:
         weight = _weight(one)
         if weight is None:
-            return 0
+            return 0.0
         whole += weight
         made += weight * one.done
-    return min(99, int(100 * made / whole)) if whole else 0
+    return 100 * made / whole if whole else 0.0
 
 
 def _weight(one: Step) -> float | None:

@@ -18,22 +18,33 @@ class RateMeter:
     """(seconds since the seal before, rows), newest last."""
 
     last_s: float | None = None
+    limit: int | None = None
+    """Rows a second that were allowed; None: any number."""
+
+    stale: bool = False
+    """Is the rate that of another limit? Then the next seal is the first one that counts."""
 
     def observe(self, rows: int, now_s: float) -> RateMeter:
         """Count the rows of a seal; the first one only starts the clock. Seals of one moment count as one."""
         if self.last_s is None:
             return replace(self, last_s=now_s)
         passed = now_s - self.last_s
+        if self.stale:
+            return replace(self, samples=(), stale=False).observe(rows, now_s)
         if passed < 1e-3:
             if not self.samples:
                 return self
             *earlier, (seconds, counted) = self.samples
             return replace(self, samples=(*earlier, (seconds, counted + rows)))
-        return RateMeter((*self.samples[1 - SAMPLES_MAX :], (passed, rows)), now_s)
+        return replace(self, samples=(*self.samples[1 - SAMPLES_MAX :], (passed, rows)), last_s=now_s)
 
     def restarted(self, now_s: float) -> RateMeter:
         """Forget the time of a pause."""
         return replace(self, last_s=now_s)
+
+    def under(self, limit: int | None) -> RateMeter:
+        """Keep the rate of another limit until the next seal: rates of two limits do not mix."""
+        return replace(self, limit=limit, stale=bool(self.samples) and (self.stale or limit != self.limit))
 
     @property
     def rows_per_s(self) -> float:

@@ -126,6 +126,7 @@ class Copy:
     # -------------------------------------------------------------- events
     def set_limit(self, limit: LimitSet, now: Now) -> None:
         """Limit the rows per second; the first limit begins with one second's rows."""
+        self.meter = self.meter.under(limit.rows_per_s)
         if self._bucket_set:
             self._bucket = self._bucket.with_rate(limit.rows_per_s, now.mono_s)
         else:

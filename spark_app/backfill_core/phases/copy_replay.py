@@ -20,6 +20,7 @@ from backfill_core.phases.copy import Copy, CopySettings
 from backfill_core.phases.key_proof import Due, KeyProof, ProofRunning, Proven
 from backfill_core.phases.pending import LimitRule
 from backfill_core.phases.replay import CatchUpEnd, Replay
+from backfill_core.phases.view import Copied
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
 from backfill_core.protocol.events import (
@@ -241,9 +242,34 @@ class CopyReplay:
     # -------------------------------------------------------------- view
     def doing(self) -> str:
         """Say what is under way once all rows of the pinned version are there; empty when nothing is."""
-        return view.doing(self.replay, self._key, merges=self._settings.merges) if self.copy.complete else ""
+        if not self.copy.complete:
+            return ""
+        if isinstance(self._key, ProofRunning):
+            return "proving that each key stands in one row of the target; changes wait"
+        return view.doing(self.replay, merges=self._settings.merges)
 
     def view(self, phase: str, doing: str, now: Now) -> StrategyView:
         """See `Strategy`."""
-        copying, filtered = not self.copy.complete, self._settings.filtered
-        return view.Look(self._pinned, self.copy, self.replay, phase, doing, copying=copying, filtered=filtered).at(now)
+        pinned, copied, replay, copying = self._pinned, self._copied(), self.replay, not self.copy.complete
+        warnings = view.pinned_warnings(pinned, copied, replay, now, copying=copying)
+        return view.Look(pinned, copied, replay, phase, doing, copying).at(now, warnings)
+
+    def _copied(self) -> Copied:
+        copy, rows_live, filtered = self.copy, self._pinned.rows_live, 0
+        if self._settings.filtered and copy.total:
+            # Rows of the source that were read and are not in the target, as the row index tells: each has its turn.
+            filtered = max(0, rows_live * copy.sealed.size // copy.total - copy.rows_sealed)
+        return Copied(
+            rows=copy.total,
+            rows_left=copy.rows_left,
+            rows_total=rows_live,
+            rows_done=copy.rows_sealed + filtered,
+            rows_filtered=filtered,
+            splits=copy.splits,
+            rows_per_split=copy.rows_per_split,
+            done=copy.sealed,
+            held=copy.held,
+            meter=copy.meter,
+            rate_limit=copy.rate_limit,
+            watermark=copy.watermark,
+        )

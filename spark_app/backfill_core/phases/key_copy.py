@@ -123,8 +123,7 @@ class KeyCopy:
 
         self._bucket = TokenBucket.full(None, 0.0)
         self._bucket_set = self._barrier_passed = False
-        self.held = False
-        self.meter = RateMeter()
+        self.held, self.meter = False, RateMeter()
         self._sizer = SplitSizer(settings.chunk_target_s, FIRST_CHUNK_ROWS, CHUNK_ROWS_MIN, CHUNK_ROWS_MAX)
 
     def resume(self, positions: VnodePositions, *, rows: int, rows_read: int, chunks: int) -> None:
@@ -193,6 +192,7 @@ class KeyCopy:
     # -------------------------------------------------------------- events
     def set_limit(self, limit: LimitSet, now: Now) -> None:
         """Limit the rows per second; the first limit begins with one second's rows. Changes have none (R-ARR-35, R-ARR-37)."""
+        self.meter = self.meter.under(limit.rows_per_s)
         if self._bucket_set:
             self._bucket = self._bucket.with_rate(limit.rows_per_s, now.mono_s)
         else:

@@ -302,6 +302,9 @@ class StrategyView:
     watermark: Watermark | None = None
     """None: no order was asked for, nothing can be told yet, or all of it is there."""
 
+    position: str = ""
+    """How far a key is read, in words; empty: rows are not read in the order of one, none is read, or all are there."""
+
     lag_records: int | None = None
     """Offsets that are known and not in the target; None: the source has versions."""
 
@@ -353,6 +356,9 @@ class StoredSummary:
     rows_total: int
     rows_filtered: int | None
     """Rows that the filter left out; None: not known."""
+
+    position: str = ""
+    """As `StrategyView.position`."""
 
 
 S = TypeVar("S", bound=StoredProgress)

@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from support.simulation.hand_driven import HandDriven
@@ -38,6 +39,16 @@ def through(job, *, seconds):
         seen.append(shown(job))
         if job.finish is not None:
             break
+    return seen
+
+
+def seconds_of(job, seconds):
+    """Let a job pass with four splits a second; return what people saw at the end of each second."""
+    seen = []
+    for _ in range(seconds):
+        for _ in range(2):
+            job.let_pass(0.5, split_s=0.25)
+        seen.append(shown(job))
     return seen
 
 
@@ -130,6 +141,58 @@ class TestPercentCoversTheWholeJob:
 
         assert (seen[-1].percent, seen[-1].step, seen[-1].phase) == (100, "", "Live")
         assert [one.name for one in seen[-1].steps] == [START, COPY, KEY_PROOF, CATCH_UP]
+
+
+class TestALimitChangesThePace:
+    """Not where the job is: the demo once stood at 49 percent for a minute, because a limit had made the copy look like most of the job."""
+
+    @pytest.fixture
+    def limited(self):
+        """Two fifths of a copy at 500,000 rows a second; what people saw last, and each second under a fifth of that."""
+        job = Worked(*[100_000] * 60, takes_s=8.0, settings=EVERYTHING, proves_key=True)
+        job.send(CommandReceived(1, 1, Throttle(500_000)))
+        before = seconds_of(job, 4)[-1]
+        job.send(CommandReceived(1, 2, Throttle(100_000)))
+        return job, before, seconds_of(job, 15)
+
+    def test_percent_does_not_jump(self, limited):
+        """A job that was made slower is not further."""
+        _, before, seen = limited
+
+        assert seen[1].percent - before.percent <= 2
+
+    def test_percent_moves_with_the_rows(self, limited):
+        """Under the limit, and once it ends."""
+        job, _, seen = limited
+        every_4_s = [one.percent for one in seen[1::4]]
+        job.send(CommandReceived(1, 3, Throttle(None)))
+        after = seconds_of(job, 3)[-1]
+
+        assert all(now > was for was, now in pairwise(every_4_s)), every_4_s
+        assert after.percent > seen[-1].percent
+
+    def test_no_time_left_is_shorter_than_the_limit_allows(self, limited):
+        """The rate of the last commits is that of the limit before, for as long as they are remembered."""
+        _, _, seen = limited
+
+        for one in seen:
+            assert one.eta_seconds >= (one.rows_total - one.rows_done) // 100_000
+
+    def test_what_is_committed_in_a_pause_counts(self):
+        """Work under way when a pause comes is committed by the barriers that follow."""
+        job = HandDriven(*FILES)
+        job.let_pass(12.0, split_s=2.0)
+        job.send(CommandReceived(1, 1, Pause()))
+        before = shown(job)
+        while job.running:
+            job.finish_split()
+        job.let_pass(2.5)
+        after = shown(job)
+
+        assert after.rows_done > before.rows_done
+        assert after.percent > before.percent
+        job.let_pass(5.0)
+        assert shown(job).percent == after.percent
 
 
 class TestTheTimeThatIsLeft:

@@ -47,6 +47,14 @@ class TestTheRate:
         meter = metered([(1.0, 100)] * 5).restarted(50_000.0).observe(100, 50_001.0)
         assert meter.rows_per_s == pytest.approx(100)
 
+    def test_rates_of_two_limits_do_not_mix(self) -> None:
+        """A job that was throttled is not as fast as before for the next thirty commits; until the first one nothing better is known."""
+        before = metered([(1.0, 1000)] * 9).under(100)
+        after = before.observe(100, 10.0)
+
+        assert (before.rows_per_s, after.rows_per_s) == (pytest.approx(1000), pytest.approx(100))
+        assert after.under(100).observe(300, 11.0).rows_per_s == pytest.approx(200)
+
     @given(seals)
     def test_memory_is_bounded(self, observed: list[tuple[float, int]]) -> None:
         """A job may seal for weeks."""

@@ -13,12 +13,15 @@ from typing import Any
 from backfill_core.errors import StateMismatchError
 from backfill_core.phases.replay import AnnouncedMerge
 from backfill_core.positions.key_order import KeyOrder
-from backfill_core.positions.vnode_positions import KeySpace, VnodePositions
+from backfill_core.positions.vnode_positions import Completed, KeySpace, NotStarted, Reached, UpTo, VnodePositions
 from backfill_core.protocol.stored_fields import StoredFields
 from backfill_core.protocol.strategy import OpenRequest, ReadNewest, StoredSummary
 
 READING, CATCH_UP, LIVE = "Reading", "CatchUp", "Live"
 PHASES = (READING, CATCH_UP, LIVE)
+RUNS_SHOWN_MAX = 3
+POSITION_WORDS_MAX = 200
+"""Characters of one position that people see."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,4 +110,32 @@ def open_request(stored: ArrangementStored | None) -> OpenRequest:
 
 def summarize(stored: ArrangementStored) -> StoredSummary:
     """Say how far the job is; how many rows there are in all is not known without the source."""
-    return StoredSummary(stored.phase, stored.rows_read, stored.rows_read - stored.rows)
+    position = position_words(stored.space, stored.positions)
+    return StoredSummary(stored.phase, stored.rows_read, stored.rows_read - stored.rows, position)
+
+
+def position_words(space: KeySpace, positions: VnodePositions) -> str:
+    """Return how far the rows of each vnode are in the target, as `up to ts = 2026-03-01T00:00:00Z, id = 5`.
+
+    Vnodes are named where they are not equally far, the first `RUNS_SHOWN_MAX` of their ranges. Empty: nothing is there, or all is.
+    """
+    if positions.complete or not positions.started:
+        return ""
+    words: list[str] = []
+    first = 0
+    for count, reached in positions.runs[:RUNS_SHOWN_MAX]:
+        name = "" if count == space.vnodes else f"vnodes {first} to {first + count - 1} "
+        words.append(name + _reached_words(space, reached))
+        first += count
+    more = len(positions.runs) - len(words)
+    return "; ".join([*words, *([f"{more} more ranges of vnodes"] if more > 0 else [])])
+
+
+def _reached_words(space: KeySpace, reached: Reached) -> str:
+    match reached:
+        case UpTo(position=position):
+            return f"up to {space.order.words(position)}"[:POSITION_WORDS_MAX]
+        case Completed():
+            return "all"
+        case NotStarted():
+            return "none"
