@@ -15,10 +15,10 @@ from backfill.words import (
     filtered_words,
     lag_words,
     one_line,
+    position_words,
     show_rows,
     show_seconds,
     state_words,
-    watermark_words,
 )
 from backfill_api.status.progress import Progress
 
@@ -136,7 +136,7 @@ def html(job_id: str, progress: Progress) -> str:
         "state": state,
     }
     cells = "".join(f'<span style="opacity:0.6">{name}</span> {escape(value)} &emsp;' for name, value in facts.items())
-    notes = [one for one in (watermark_words(progress.watermark), progress.reason) if one]
+    notes = [one for one in (position_words(progress), progress.reason) if one]
     notes += [f"warning: {one}" for one in progress.warnings]
     body = f"{progress.percent} % &emsp;{cells}" if progress.attempt else ""
     lines = "".join(f'<div style="color:#b58900">{escape(one)}</div>' for one in notes)

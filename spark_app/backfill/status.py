@@ -49,6 +49,9 @@ class Status:
     consumed_position: str = ""
     """What of the source the target holds, in the source's words."""
 
+    position: str = ""
+    """How far the order of a key is, as `rows up to id = 5`; empty where there is none, or before the first row, or after the last."""
+
 
 def of_running(job_id: str, progress: Progress, receipt: Receipt | None) -> Status:
     """Return the status of a job whose driver answered."""
@@ -56,7 +59,7 @@ def of_running(job_id: str, progress: Progress, receipt: Receipt | None) -> Stat
         job_id, "Running", progress.attempt, progress.epoch, progress.phase, progress.percent, progress.rows_total,
         progress.rows_done, progress.rows_filtered, progress.changes_done, progress.consumed_version,
         progress.table_version, progress.paused, progress.throttle_rows_per_second, receipt, progress,
-        progress.consumed_position,
+        progress.consumed_position, progress.position,
     )  # fmt: skip
 
 
@@ -92,6 +95,7 @@ def of_target(
         changes_done=state.changes_done,
         consumed_version=version_of(state.consumed),
         consumed_position=target.words(state.consumed),
+        position=summary.position,
         target_version=target.stored.table_version,
         paused=state.controls.paused,
         throttle_rows_per_second=state.controls.rows_per_s,

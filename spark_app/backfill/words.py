@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from backfill_api.status.progress import Progress, Watermark
+from backfill_api.status.progress import Progress
 from backfill_api.status.receipt import Receipt
 
 PHASE_WORDS = {
     "Snapshot": "reading the snapshot",
+    "Reading": "reading by key",
     "CatchUp": "replaying changes",
     "Live": "following changes",
     "Rearranging": "copying, overtaken by barriers",
@@ -74,8 +75,8 @@ def one_line(progress: Progress, *, elapsed_s: float | None = None) -> str:
             f"{progress.step or progress.phase} {progress.percent} % {rows}{filtered_words(progress.rows_filtered)}",
             f"{show_rows(progress.rows_per_second)} rows/s",
         ]
-        if progress.watermark is not None:
-            words.append(watermark_words(progress.watermark))
+        if position := position_words(progress):
+            words.append(position)
         if progress.eta_seconds is not None:
             words.append(f"ETA {eta_words(progress)}")
         words += [f"epoch {progress.epoch}", f"lag {lag_words(progress)}, {progress.lag_seconds} s"]
@@ -85,8 +86,11 @@ def one_line(progress: Progress, *, elapsed_s: float | None = None) -> str:
     return ", ".join(words) + reason + "".join(f"; warning: {one}" for one in progress.warnings)
 
 
-def watermark_words(reached: Watermark | None) -> str:
-    """Return how far the order of the snapshot is; nothing where there is none to tell."""
+def position_words(progress: Progress) -> str:
+    """Return how far the order of the rows is; nothing where there is none to tell."""
+    if progress.position:
+        return f"in the target: {progress.position}"
+    reached = progress.watermark
     if reached is None:
         return ""
     side = "before" if reached.direction == "Ascending" else "after"

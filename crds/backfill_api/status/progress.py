@@ -35,7 +35,7 @@ class StepProgress(Model):
 
 
 class Watermark(Model):
-    """How far the order of the snapshot is: all rows beyond a value of its column are in the target."""
+    """How far the order of the rows is: all rows beyond a value of its column are in the target."""
 
     column: Annotated[str, Field(max_length=255)]
     """The column of the order."""
@@ -60,7 +60,7 @@ class ProgressSummary(Model):
     """How much of the whole job is done, each step weighed by its time; rounded down, never falling."""
 
     rows_total: Count = 0
-    """Rows of the pinned version."""
+    """Rows of the pinned version; estimated, where the newest version is read."""
 
     rows_done: Count = 0
     """Rows of the source that are done: committed, or left out by the filter."""
@@ -69,7 +69,10 @@ class ProgressSummary(Model):
     """Of these, the rows that the filter left out."""
 
     watermark: Watermark | None = None
-    """How far the order of the snapshot is; absent: there is no order, it cannot be told, or all rows are there."""
+    """How far the order of the rows is; absent: there is no order, it cannot be told, or all rows are there."""
+
+    position: Message = ""
+    """How far the order of a key is, for each range of vnodes that are equally far, as `rows up to id = 5`; empty: see `watermark`."""
 
     splits_total: Count = 0
     """Splits in all, estimated."""

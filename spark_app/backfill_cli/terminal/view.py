@@ -19,12 +19,12 @@ from backfill.words import (
     eta_words,
     filtered_words,
     lag_words,
+    position_words,
     show_bytes,
     show_clock,
     show_rows,
     show_seconds,
     state_words,
-    watermark_words,
 )
 from backfill_api.status.plan import Plan, PlannedOrder
 from backfill_api.status.progress import Progress, StepProgress
@@ -84,8 +84,8 @@ class ProgressBlock:
             if progress.grid and len(progress.grid) <= columns:
                 parts.append((9, _cut(Text(show_grid(progress.grid), style="cyan"))))
             parts += _facts(self, columns, compact=not bordered)
-            if progress.watermark is not None:
-                parts.append((3, _cut(Text(watermark_words(progress.watermark)))))
+            if position := position_words(progress):
+                parts.append((3, Text(position)))
             if progress.steps:
                 parts.append((6, Text(show_steps(progress.steps), style="dim")))
         if progress.attempt and progress.reason:

@@ -40,6 +40,7 @@ def progress_of(view: JobView, moment: Now, say: Callable[[Position | None], str
         rows_done=strategy.rows_done,
         rows_filtered=strategy.rows_filtered,
         watermark=_watermark_words(strategy.watermark),
+        position=strategy.position[:MESSAGE_MAX],
         changes_done=view.changes_done,
         bytes_done=view.bytes_done,
         splits_total=strategy.splits_done + strategy.splits_left,

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from backfill.words import one_line
 from backfill_api.status.plan import Plan, PlanWarning
-from backfill_api.status.progress import Progress
+from backfill_api.status.progress import Progress, Watermark
 from backfill_api.status.receipt import Mismatch, Receipt
 from backfill_api.wire import Ack
 from backfill_cli.commands.run import STOPPING
@@ -24,6 +24,14 @@ BUSY = Progress(
     grid=(100,) * 23 + (40,) + (0,) * 40,
 )  # fmt: skip
 
+ARRANGED = BUSY.model_copy(
+    update={
+        "phase": "Reading", "reason": "merging the changes of versions 8 to 11", "throttle_rows_per_second": None,
+        "throttle_until": None, "grid": (100,) * 23 + (40,) + (0,) * 40,
+        "watermark": Watermark(column="ordered_at", direction="Descending", value="2026-03-01T04:00:00Z"),
+        "position": "rows down to ordered_at = 2026-03-01T04:00:00Z, order_id = 1089211",
+    }
+)  # fmt: skip
 
 PICTURES = Path(__file__).parent / "pictures"
 
@@ -63,18 +71,20 @@ class TestARunningJob:
             )
         )
 
+    @pytest.mark.parametrize("name", ["running", "arrangement"])
     @pytest.mark.parametrize("lines", [24, 8])
     @pytest.mark.parametrize("columns", [60, 80, 120])
-    def test_the_picture(self, columns, lines):
+    def test_the_picture(self, columns, lines, name):
         """At every size names and numbers are whole, the reason stays, and nothing wraps or is cut off at the bottom.
 
         A change of the layout is looked at, not asserted: `BACKFILL_DRAW=1` writes the pictures anew.
         """
+        progress = {"running": BUSY, "arrangement": ARRANGED}[name]
         drawn = text(
-            show_progress("demo/orders", BUSY, note=STOPPING if lines == 8 else "", elapsed_s=42.3, lines=lines),
+            show_progress("demo/orders", progress, note=STOPPING if lines == 8 else "", elapsed_s=42.3, lines=lines),
             columns,
         )
-        picture = PICTURES / f"running-{columns}x{lines}.txt"
+        picture = PICTURES / f"{name}-{columns}x{lines}.txt"
         if os.environ.get("BACKFILL_DRAW"):
             picture.write_text(drawn)
 
@@ -118,6 +128,14 @@ class TestARunningJob:
         shown = text(show_progress("[red]job[/]", BUSY.model_copy(update={"reason": "[bold]x[/] y"})))
         assert "[bold]x[/] y" in shown
         assert "[red]job[/]" in shown
+
+    def test_says_how_far_an_order_is(self):
+        """The key that is reached where rows are read by one; else the value that the files of the snapshot are known to be beyond."""
+        by_file = ARRANGED.model_copy(update={"position": ""})
+
+        assert "in the target: rows down to ordered_at = 2026-03-01T04:00:00Z, order_id = 1089211" in one_line(ARRANGED)
+        assert "everything after ordered_at 2026-03-01T04:00:00Z is there" in one_line(by_file)
+        assert "everything after ordered_at 2026-03-01T04:00:00Z is there" in text(show_progress("j", by_file))
 
     def test_one_line_says_it_for_logs(self):
         """A log has no screen."""

@@ -115,27 +115,28 @@ def summarize(stored: ArrangementStored) -> StoredSummary:
 
 
 def position_words(space: KeySpace, positions: VnodePositions) -> str:
-    """Return how far the rows of each vnode are in the target, as `up to ts = 2026-03-01T00:00:00Z, id = 5`.
+    """Return how far the rows of each vnode are in the target, as `rows up to ts = 2026-03-01T00:00:00Z, id = 5`.
 
-    Vnodes are named where they are not equally far, the first `RUNS_SHOWN_MAX` of their ranges. Empty: nothing is there, or all is.
+    Ranges of vnodes are named where they are not equally far, the first `RUNS_SHOWN_MAX` of them. Empty: nothing is there, or all is.
     """
     if positions.complete or not positions.started:
         return ""
     words: list[str] = []
     first = 0
     for count, reached in positions.runs[:RUNS_SHOWN_MAX]:
-        name = "" if count == space.vnodes else f"vnodes {first} to {first + count - 1} "
+        name = "" if count == space.vnodes else f"vnodes {first} to {first + count - 1}: "
         words.append(name + _reached_words(space, reached))
         first += count
     more = len(positions.runs) - len(words)
-    return "; ".join([*words, *([f"{more} more ranges of vnodes"] if more > 0 else [])])
+    return "; ".join([*words, *([f"and {more} more ranges of vnodes"] if more else [])])
 
 
 def _reached_words(space: KeySpace, reached: Reached) -> str:
     match reached:
         case UpTo(position=position):
-            return f"up to {space.order.words(position)}"[:POSITION_WORDS_MAX]
+            direction = "down" if space.order.columns[0].descending else "up"
+            return f"rows {direction} to {space.order.words(position)}"[:POSITION_WORDS_MAX]
         case Completed():
-            return "all"
+            return "all rows"
         case NotStarted():
-            return "none"
+            return "no row"

@@ -11,10 +11,17 @@ from support.reference.arrangement import Key, Values
 
 from backfill_core.errors import KeyInvalidError, StateMismatchError
 from backfill_core.job.state import SIZE_MAX_BYTES
-from backfill_core.positions.vnode_positions import NotStarted, UpTo, VnodePositions
+from backfill_core.positions.key_order import KeyColumn, KeyOrder
+from backfill_core.positions.vnode_positions import Completed, KeySpace, NotStarted, UpTo, VnodePositions
 from backfill_core.protocol.strategy import ReadNewest
 from backfill_core.protocol.work import ApplyChanges, ReadKeyRange
-from backfill_core.strategies.arrangement.stored import decode, open_request, summarize
+from backfill_core.strategies.arrangement.stored import (
+    POSITION_WORDS_MAX,
+    decode,
+    open_request,
+    position_words,
+    summarize,
+)
 
 
 def ids(*keys: int) -> list[Values]:
@@ -28,6 +35,40 @@ CUTS = ids(*range(9))
 def begun(**settings: Any) -> ByHand:
     """Ten rows, a cut behind each, chunks of one row, two side by side."""
     return ByHand([TEN], cuts=CUTS, **{"chunk_rows": 1, **settings})
+
+
+class TestThePositionInWords:
+    """`backfill status` says the key that is reached, with a driver and without one."""
+
+    def test_is_of_the_key_that_is_reached(self) -> None:
+        """Of the newest commit, not of what is read since."""
+        one = begun()
+        assert one.strategy.view(one.now).position == ""
+        one.round()
+
+        assert summarize(one.stored).position == one.strategy.view(one.now).position == "rows up to c0 = 1"
+        one.run()
+        assert summarize(one.stored).position == one.strategy.view(one.now).position == ""
+
+    def test_names_ranges_of_vnodes_that_are_not_equally_far(self) -> None:
+        """A few of them: a line on a terminal holds no more."""
+        space = KeySpace(KeyOrder((KeyColumn("at", "date", descending=True), KeyColumn("id", "long"))), ("id",), 256)
+        days = [UpTo((day, 7)) for day in range(6)]
+        two = VnodePositions.of([days[0]] * 128 + [Completed()] * 128)
+        six = VnodePositions.of(
+            [one for one in (*days[:2], NotStarted(), *days[3:]) for _ in range(32)] + [Completed()] * 64
+        )
+
+        assert position_words(space, two) == (
+            "vnodes 0 to 127: rows down to at = 1970-01-01, id = 7; vnodes 128 to 255: all rows"
+        )
+        assert position_words(space, six).endswith("vnodes 64 to 95: no row; and 4 more ranges of vnodes")
+
+    def test_of_a_long_key_is_cut(self) -> None:
+        """A status has a place for words, not for 8 KiB of a key."""
+        space = KeySpace(KeyOrder((KeyColumn("name", "string"),)), ("name",), 1)
+
+        assert len(position_words(space, VnodePositions.of([UpTo(("x" * 5000,))]))) == POSITION_WORDS_MAX
 
 
 class TestTheStoredForm:
