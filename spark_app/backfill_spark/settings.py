@@ -121,3 +121,9 @@ def default_jars_dir(environ: Mapping[str, str] | None = None) -> Path:
     base = (os.environ if environ is None else environ).get("XDG_CACHE_HOME")
     version = DELTA_PACKAGE.rsplit(":", 1)[1]
     return (Path(base) if base else Path.home() / ".cache") / "backfill" / f"jars-delta-{version}"
+
+
+def source_secret_dir(environ: Mapping[str, str] | None = None) -> Path | None:
+    """Return the folder with the keys of the Secret that a source names, one file each; None: there is none."""
+    folder = (os.environ if environ is None else environ).get("BACKFILL_SOURCE_SECRET_DIR")
+    return Path(folder) if folder else None

@@ -141,12 +141,16 @@ class Transactions:
         """Take the place of the producer."""
         self._producer = producer
 
+    def flush(self) -> None:
+        """Return when the broker has what was sent so far."""
+        assert self._producer.flush(WAIT_S) == 0
+
     @contextmanager
     def __call__(self, *, abort: bool = False):
         """Yield what sends one record, as `producing`; the transaction ends committed, or aborted."""
         self._producer.begin_transaction()
         yield _sender(self._producer)
-        assert self._producer.flush(WAIT_S) == 0
+        self.flush()
         if abort:
             self._producer.abort_transaction(WAIT_S)
         else:

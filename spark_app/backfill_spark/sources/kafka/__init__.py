@@ -1,0 +1,43 @@
+"""A Kafka topic as a source."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from backfill_api.spec.sources import Source, kafka
+from backfill_core.positions.offsets import Offsets
+from backfill_spark.sources import SourcePlugin
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from backfill_spark.sources.kafka.source import KafkaSource
+
+NOT_OFFERED = "no strategy reads it yet"
+WORDS_MAX = 256
+
+
+def _open(spark: SparkSession, spec: Source) -> KafkaSource:
+    from backfill_spark.settings import source_secret_dir
+    from backfill_spark.sources.kafka.client import client_settings
+    from backfill_spark.sources.kafka.source import KafkaSource
+
+    params = spec.params
+    assert isinstance(params, kafka.KafkaSource)
+    return KafkaSource(spark, params, client_settings(params, source_secret_dir()))
+
+
+def _code() -> type[KafkaSource]:
+    from backfill_spark.sources.kafka.source import KafkaSource
+
+    return KafkaSource
+
+
+def words(position: Offsets) -> str:
+    """Say a position: of each partition while there are few, else how many there are."""
+    places = [f"{name}:{offset}" for name, offset in sorted(position.items(), key=lambda one: int(one[0]))]
+    text = f"offsets {' '.join(places)}"
+    return text if len(text) <= WORDS_MAX else f"offsets of {len(places)} partitions, {sum(position.values())} in all"
+
+
+SOURCE = SourcePlugin(name="Kafka", open=_open, code=_code, words=words)

@@ -1,0 +1,154 @@
+"""What a broker says of a topic: its identity, its partitions, and the first and the last offset of each.
+
+The clients are those that Spark's connector uses, in the same JVM, with the same settings. An answer comes as one text: a call into
+the JVM costs a tenth of a millisecond, and a topic may have a thousand partitions.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from backfill_core.errors import SessionUnfitError, SourceNotFoundError
+from backfill_core.positions.offsets import Offsets
+from backfill_spark.jvm.errors import JAVA_ERRORS
+from backfill_spark.jvm.gateway import java
+from backfill_spark.sources.kafka.client import ClientSettings
+from backfill_spark.sources.kafka.failures import explain_look
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CONNECTOR = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
+CONNECTOR_PACKAGE = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
+BYTES = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
+NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+"""Kafka's identity of a topic that has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One look at a topic."""
+
+    topic_id: str
+    """Empty: the broker gives topics no identity."""
+
+    offsets: Offsets
+    """Of every partition that it has."""
+
+
+class OffsetsClient:
+    """Asks for the offsets of one topic. Safe to use from several threads; each method raises what `explain_look` makes of a failure."""
+
+    def __init__(self, spark: SparkSession, topic: str, settings: ClientSettings) -> None:
+        """Take the settings; nothing is connected before the first question."""
+        self._spark, self._topic, self._settings = spark, topic, settings
+        self._found = re.compile(rf"(?:^\{{|, ){re.escape(topic)}-(\d+)=(\d+)(?=[,}}])")
+        self._lock = threading.Lock()
+        self._admin: Any = None
+        self._consumer: Any = None
+        self._partitions: Any = None
+        """Java's list of partitions; grows with the topic."""
+
+    def first(self) -> Seen:
+        """Return the offset of the oldest record that is there, by partition.
+
+        Raises:
+            SourceNotFoundError: there is no such topic.
+        """
+        return self._look("beginningOffsets")
+
+    def newest(self) -> Seen:
+        """Return the offset after the last record that may be read, by partition: an open transaction ends there.
+
+        Raises:
+            SourceNotFoundError: there is no such topic.
+        """
+        return self._look("endOffsets")
+
+    def settings_of_topic(self) -> Mapping[str, str]:
+        """Return how the topic is configured; empty where this user may not know."""
+        with self._lock:
+            try:
+                return self._configured()
+            except JAVA_ERRORS:
+                return {}
+
+    def _look(self, question: str) -> Seen:
+        with self._lock:
+            try:
+                self._connect()
+                return self._offsets(question)
+            except JAVA_ERRORS as error:
+                self._disconnect()
+                raise explain_look(error, topic=self._topic, address=self._settings.address) from error
+
+    # ------------------------------------------------------------------ with the lock
+    def _connect(self) -> None:
+        if self._admin is not None:
+            return
+        self._check_connector()
+        jvm = java(self._spark)
+        settings = jvm.java.util.HashMap()
+        for name, value in self._settings.values.items():
+            settings.put(name, value)
+        # One reads it as a consumer's, the other as an administrator's: neither minds what is not its own.
+        self._admin = jvm.org.apache.kafka.clients.admin.Admin.create(settings)
+        settings.put("key.deserializer", BYTES)
+        settings.put("value.deserializer", BYTES)
+        settings.put("enable.auto.commit", "false")
+        self._consumer = jvm.org.apache.kafka.clients.consumer.KafkaConsumer(settings)
+        self._partitions = jvm.java.util.ArrayList()
+
+    def _disconnect(self) -> None:
+        """Close what is open: a client that lost its broker, or was refused, is made anew."""
+        for one in (self._admin, self._consumer):
+            if one is not None:
+                try:
+                    one.close(java(self._spark).java.time.Duration.ZERO)
+                except JAVA_ERRORS:
+                    continue
+        self._admin = self._consumer = self._partitions = None
+
+    def _check_connector(self) -> None:
+        """Refuse a session without Spark's Kafka connector.
+
+        Raises:
+            SessionUnfitError: the hint has the line that it lacks.
+        """
+        jvm = java(self._spark)
+        try:
+            jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(CONNECTOR)
+        except JAVA_ERRORS as error:
+            raise SessionUnfitError(
+                "the Spark session lacks the jars of the Kafka connector.",
+                hint=f'Add to its builder, and build it anew:\n    .config("spark.jars.packages", "…,{CONNECTOR_PACKAGE}")',
+            ) from error
+
+    def _offsets(self, question: str) -> Seen:
+        jvm = java(self._spark)
+        asked = jvm.java.util.Collections.singletonList(self._topic)
+        described = self._admin.describeTopics(asked).allTopicNames().get().get(self._topic)
+        topic_id, count = str(described.topicId().toString()), int(described.partitions().size())
+        for number in range(self._partitions.size(), count):
+            self._partitions.add(jvm.org.apache.kafka.common.TopicPartition(self._topic, number))
+        answer = str(getattr(self._consumer, question)(self._partitions).toString())
+        offsets = {name: int(offset) for name, offset in self._found.findall(answer)}
+        if len(offsets) < count:
+            raise SourceNotFoundError(
+                f"the topic {self._topic} at {self._settings.address} has {count} partitions, and offsets of {len(offsets)}.",
+                hint="It was deleted: give the job another topic.",
+            )
+        return Seen("" if topic_id == NO_ID else topic_id, offsets)
+
+    def _configured(self) -> dict[str, str]:
+        self._connect()
+        jvm = java(self._spark)
+        resource = jvm.org.apache.kafka.common.config.ConfigResource
+        asked = resource(resource.Type.TOPIC, self._topic)
+        config = self._admin.describeConfigs(jvm.java.util.Collections.singletonList(asked)).all().get().get(asked)
+        entries = {name: config.get(name) for name in ("cleanup.policy", "retention.ms")}
+        return {name: str(entry.value()) for name, entry in entries.items() if entry is not None}

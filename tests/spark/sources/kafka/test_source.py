@@ -1,0 +1,287 @@
+"""A topic of a real broker is read as an independent client reads it: each committed record once, by its offset."""
+
+import pytest
+from support.kafka.broker import PASSWORD, USER
+from support.kafka.topics import COMPACTED, Topics, producing, send_all, transacting
+
+from backfill_api.spec.sources.kafka import KafkaSource as Params
+from backfill_core.errors import (
+    InvalidSpecError,
+    OffsetsExpiredError,
+    PermissionDeniedError,
+    SourceDamagedError,
+    SourceNotFoundError,
+    SourceReplacedError,
+    TransientError,
+)
+from backfill_core.positions.offsets import OffsetRange
+from backfill_spark.jvm.gateway import java_frame
+from backfill_spark.sources.kafka import words
+from backfill_spark.sources.kafka.client import client_settings
+from backfill_spark.sources.kafka.source import SCHEMA, KafkaSource
+
+QUICK = {"default.api.timeout.ms": "2000", "request.timeout.ms": "1500"}
+
+
+@pytest.fixture
+def topics(broker):
+    """The topics of the broker."""
+    return Topics(broker.address)
+
+
+@pytest.fixture
+def opened(spark, broker):
+    """Make a source of a topic, as a spec says it."""
+
+    def make(topic, *, folder=None, **given):
+        params = Params.model_validate({"bootstrapServers": broker.address, "topic": topic, **given})
+        return KafkaSource(spark, params, client_settings(params, folder))
+
+    return make
+
+
+def rows(frame):
+    """Return rows of a topic as the independent reader tells them, by partition and offset."""
+    found = frame.selectExpr("*", "unix_millis(timestamp) AS ms").collect()
+    assert len({(row.partition, row.offset) for row in found}) == len(found)
+    plain = lambda value: None if value is None else bytes(value)  # noqa: E731
+    return {
+        (row.partition, row.offset): (
+            plain(row.key), plain(row.value), tuple((one.key, plain(one.value)) for one in row.headers or ()), row.ms
+        )
+        for row in found
+    }  # fmt: skip
+
+
+def told(records):
+    """Return records of the independent reader in the same form."""
+    return {at: (one.key, one.value, one.headers, one.timestamp_ms) for at, one in records.items()}
+
+
+class TestRecords:
+    """What a range holds is what a reader of committed records sees there."""
+
+    def test_are_those_that_another_client_sees(self, topics, opened, broker):
+        """Keys and values that are null, headers that are null or repeated, aborted transactions, markers at the end."""
+        topic = topics.create(partitions=3)
+        with producing(broker.address) as send:
+            send(topic, None, b"key", headers=[("h", None), ("h", b"2")], timestamp_ms=1)
+            send(topic, b"", None, timestamp_ms=4_102_444_800_000)
+        with transacting(broker.address) as transaction:
+            for number in range(6):
+                with transaction(abort=number % 2 == 0) as send:
+                    send(topic, b"%d" % number, partition=1)
+        source = opened(topic)
+
+        found = source.subscribe(None)
+        frame = source.read_offsets([OffsetRange(name, 0, end) for name, end in found.newest.items()])
+
+        assert frame.schema.names == SCHEMA.names == source.read_offsets([]).schema.names
+        assert found.newest == {"0": 2, "1": 12, "2": 0}
+        assert rows(frame) == told(topics.committed(topic))
+        assert rows(frame.where("partition = 1")).keys() == {(1, 2), (1, 6), (1, 10)}
+
+    def test_come_from_the_ranges_alone(self, topics, opened, broker):
+        """A split is a range: several of one partition, and none of another."""
+        topic = topics.create(partitions=2)
+        for partition in (0, 1):
+            send_all(broker.address, topic, [b"%d" % number for number in range(9)], partition=partition)
+        source = opened(topic)
+
+        frame = source.read_offsets([OffsetRange("0", 1, 3), OffsetRange("0", 5, 6), OffsetRange("1", 8, 9)])
+
+        assert rows(frame).keys() == {(0, 1), (0, 2), (0, 5), (1, 8)}
+        assert rows(source.read_offsets([OffsetRange("1", 4, 4)])) == {}
+
+    def test_that_compaction_left(self, topics, opened, broker):
+        """Offsets without a record are no loss."""
+        topic = topics.create(config=COMPACTED)
+        with producing(broker.address) as send:
+            for number in range(12):
+                send(topic, b"%d" % number, b"key %d" % (number % 3))
+        left = topics.compact(topic)
+        source = opened(topic)
+
+        found = rows(source.read_offsets([OffsetRange("0", 0, source.head().position["0"])]))
+
+        assert found == told(left)
+        assert (0, 0) not in found
+
+    def test_of_any_time(self, topics, opened, broker):
+        """Before 1970, before calendars changed, and none; a time that Spark has not is an error, which names the record."""
+        topic = topics.create()
+        with producing(broker.address) as send:
+            for timestamp_ms in (-1, -5, -946_080_000_001, -20_000_000_000_000, 2**62):
+                send(topic, b"value", timestamp_ms=timestamp_ms)
+        source, records = opened(topic), told(topics.committed(topic))
+        malformed = records.pop((0, 4))
+
+        assert rows(source.read_offsets([OffsetRange("0", 0, 4)])) == records
+        assert malformed[-1] == 2**62
+        with pytest.raises(Exception) as refused:
+            source.read_offsets([OffsetRange("0", 4, 5)]).collect()
+        explained = source.explain_failure(refused.value)
+        assert isinstance(explained, SourceDamagedError)
+        assert f"topic {topic} partition 0 offset 4" in explained.message
+
+    def test_of_ten_megabytes(self, topics, opened, broker):
+        """A record is read however large the broker takes it."""
+        topic = topics.create(config={"max.message.bytes": str(11 * 1024 * 1024)})
+        large = bytes(10 * 1024 * 1024)
+        send_all(broker.address, topic, [large, b"small"])
+
+        frame = opened(topic).read_offsets([OffsetRange("0", 0, 2)])
+
+        assert [row.size for row in frame.selectExpr("length(value) AS size").collect()] == [len(large), 5]
+
+
+class TestPositions:
+    """Where a topic begins and ends, and what is gone."""
+
+    def test_an_open_transaction_ends_what_may_be_read(self, topics, opened, broker):
+        """Its records may still be aborted, and what comes after them waits too."""
+        topic = topics.create()
+        source, uncommitted = opened(topic), opened(topic, isolation="ReadUncommitted")
+        with transacting(broker.address) as transaction:
+            with transaction() as send:
+                send_all(broker.address, topic, [b"before"])
+                send(topic, b"open")
+                transaction.flush()
+                send_all(broker.address, topic, [b"after"])
+                ends = source.head().position, uncommitted.head().position
+            after = source.head().position
+
+        assert (ends, after) == (({"0": 1}, {"0": 3}), {"0": 4})
+
+    def test_what_is_gone_is_named(self, topics, opened, broker, spark):
+        """A hole is never passed over: the partition and the first offset that is there are in the message."""
+        topic = topics.create(partitions=2)
+        send_all(broker.address, topic, [b"%d" % number for number in range(9)], partition=1)
+        source = opened(topic)
+        source.subscribe(None)
+        topics.delete_records(topic, {1: 4})
+        gone = rf"offset 3 of partition 1 of the topic {topic} is gone; the first one that is there is 4\."
+
+        assert source.subscribe({"0": 0, "1": 4}).first == {"0": 0, "1": 4}
+        with pytest.raises(OffsetsExpiredError, match=gone):
+            source.subscribe({"0": 0, "1": 3})
+        with pytest.raises(OffsetsExpiredError, match=gone):
+            source.check_kept({"0": 0, "1": 3}, source.head())
+        with pytest.raises(OffsetsExpiredError, match="offset 0 of partition 1"):
+            source.subscribe({"0": 0})
+        with pytest.raises(Exception) as lost:
+            source.read_offsets([OffsetRange("1", 3, 9)]).collect()
+        explained = source.explain_failure(lost.value)
+        assert isinstance(explained, OffsetsExpiredError)
+        assert "offset 3 of partition 1" in explained.message
+
+    def test_a_job_begins_where_the_spec_says(self, topics, opened, broker):
+        """At the oldest record, behind the newest, or at an offset of a partition, which must be there."""
+        topic = topics.create(partitions=2)
+        send_all(broker.address, topic, [b"a", b"b", b"c"])
+
+        def begins(**given):
+            return opened(topic, **given).subscribe(None).first
+
+        assert begins() == {"0": 0, "1": 0}
+        assert begins(startingOffsets="Latest") == {"0": 3, "1": 0}
+        assert begins(startingOffsets="Latest", partitionStartingOffsets={"0": 2}) == {"0": 2, "1": 0}
+        with pytest.raises(InvalidSpecError, match=r'partitionStartingOffsets\["2"\]: the topic \S+ has 2 partitions'):
+            begins(partitionStartingOffsets={"2": 0})
+        with pytest.raises(
+            InvalidSpecError, match=r"offset 4 is behind the end of the partition, 3\. Are these the offs"
+        ):
+            begins(partitionStartingOffsets={"0": 4})
+        topics.delete_records(topic, {0: 2})
+        with pytest.raises(OffsetsExpiredError, match="offset 1 of partition 0"):
+            begins(partitionStartingOffsets={"0": 1})
+
+    def test_partitions_are_added_and_a_topic_is_made_again(self, topics, opened, broker):
+        """New partitions show in the next look; another topic of the same name has another identity."""
+        topic = topics.create(config={"retention.ms": "86400000"})
+        send_all(broker.address, topic, [b"a", b"b"])
+        source = opened(topic)
+        first = source.subscribe(None)
+        topics.grow(topic, 3)
+
+        grown = source.head()
+        topics.delete(topic)
+        with pytest.raises(SourceNotFoundError, match=f"there is no topic {topic} at"):
+            source.head()
+        topics.create(topic)
+        again = source.head()
+
+        assert (grown.position, grown.source_id, grown.kept_s) == ({"0": 2, "1": 0, "2": 0}, first.source_id, 86400)
+        assert first.source_id not in ("", again.source_id)
+        with pytest.raises(SourceReplacedError, match=r"partition 0 of .* ends at offset 0, and 2 were consumed"):
+            source.subscribe(first.newest)
+
+    def test_are_said_in_few_words(self):
+        """A message has room for some partitions, and not for a thousand."""
+        assert words({"10": 5, "9": 1}) == "offsets 9:1 10:5"
+        assert words({str(one): 7 for one in range(1000)}) == "offsets of 1000 partitions, 7000 in all"
+
+
+class TestABrokerThatDoesNotLetUsIn:
+    """The message names the address and the field; a secret is in none."""
+
+    def test_no_broker(self, opened, broker):
+        """It may come back, so it is worth another try; the client looked for it with growing pauses before."""
+        away = opened("topic", bootstrapServers="127.0.0.1:1", options=QUICK)
+        nameless = opened("topic", bootstrapServers="no-such-host.invalid:9092", options=QUICK)
+
+        with pytest.raises(TransientError, match=r"127\.0\.0\.1:1"):
+            away.head()
+        with pytest.raises(TransientError, match=r"no-such-host\.invalid:9092"):
+            nameless.head()
+
+    def test_credentials(self, topics, opened, broker, tmp_path):
+        """A user and a password from a Secret; neither is in a plan, in a message or in the settings of Spark."""
+        topic = topics.create()
+        send_all(broker.address, topic, [b"a"])
+        options = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", **QUICK}
+        given = {
+            "bootstrapServers": broker.password_address,
+            "options": options,
+            "secretRef": "kafka",
+            "folder": tmp_path,
+        }
+        (tmp_path / "username").write_text(USER)
+        (tmp_path / "password").write_text(PASSWORD)
+        source = opened(topic, **given)
+        frame = source.read_offsets([OffsetRange("0", 0, 1)])
+
+        assert source.head().position == {"0": 1}
+        assert rows(frame).keys() == {(0, 0)}
+        assert PASSWORD not in java_frame(frame).queryExecution().toString()
+
+        (tmp_path / "password").write_text("a wrong word")
+        with pytest.raises(PermissionDeniedError, match="does not accept the credentials") as refused:
+            opened(topic, **given).head()
+        assert broker.password_address in refused.value.message
+        assert "a wrong word" not in str(refused.value)
+        (tmp_path / "sasl.jaas.config").write_text("no jaas; with a wrong word")
+        with pytest.raises(InvalidSpecError, match=r"sasl\.jaas\.config is no login configuration") as malformed:
+            opened(topic, **given).head()
+        assert "wrong word" not in str(malformed.value)
+
+    def test_tls(self, topics, opened, broker, tmp_path):
+        """A certificate that is good for another name is refused, and so is one that is not known."""
+        topic = topics.create()
+        options = {"security.protocol": "SSL", **QUICK}
+        given = {"options": options, "secretRef": "kafka", "folder": tmp_path}
+        (tmp_path / "ssl.truststore.certificates").write_text(broker.certificate.read_text())
+
+        assert opened(topic, bootstrapServers=broker.tls_address, **given).head().position == {"0": 0}
+        with pytest.raises(InvalidSpecError, match=r"no trusted connection to localhost:.*localhost found"):
+            opened(topic, bootstrapServers=broker.misnamed_tls_address, **given).head()
+        with pytest.raises(InvalidSpecError, match="no trusted connection to 127"):
+            opened(topic, bootstrapServers=broker.tls_address, options=options).head()
+
+    def test_a_secret_that_is_not_there(self, opened, tmp_path):
+        """Whoever starts a driver by hand learns where the keys are looked for, and which there may be."""
+        with pytest.raises(InvalidSpecError, match=r"Secret kafka.*Set BACKFILL_SOURCE_SECRET_DIR"):
+            opened("topic", secretRef="kafka")
+        (tmp_path / "passwrd").write_text("secret")
+        with pytest.raises(InvalidSpecError, match="the key passwrd is unknown"):
+            opened("topic", secretRef="kafka", folder=tmp_path)
