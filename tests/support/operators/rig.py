@@ -117,6 +117,9 @@ class Oracle:
         self._alive = {}
         """Names of live pods by the UID of their owner."""
 
+        self.sound = None
+        """Names of pods of which never two may live; None: of all. Forged pods count for the owners that they claim."""
+
         store.listeners.append(self._look)
 
     def _look(self, plural, kind, one):
@@ -133,7 +136,7 @@ class Oracle:
                 # A mirror tells what is new before what is gone: the store knows.
                 alive.intersection_update(self._really_alive(owner_of(one)))
             self.most = max(self.most, len(alive))
-            if len(alive) > 1:
+            if len(alive) > 1 and (self.sound is None or alive & self.sound):
                 self.violations.append(sorted(alive))
 
     def _really_alive(self, owner):
