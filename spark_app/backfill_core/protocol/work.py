@@ -246,9 +246,6 @@ class OffsetRangesStaged:
     records: Mapping[str, int]
     """Records of the source by partition, with those that the filter left out; one without records may be missing."""
 
-    bad_records: int = 0
-    """Of them, those that could not be parsed and wait for the same commit in quarantine."""
-
 
 @dataclass(frozen=True, slots=True)
 class ChangesApplied:

@@ -20,6 +20,7 @@ from support.simulation.scenario import Scenario
 from support.simulation.tables import Row
 
 from backfill_api.spec.spec import BackfillSpec
+from backfill_core.errors import BackfillError
 from backfill_core.job.state import JobState
 from backfill_core.protocol.events import Event
 from backfill_core.protocol.strategy import Strategy
@@ -95,7 +96,11 @@ class Opened(Protocol):
     strategy: Strategy
 
     def effect(self, work: Work) -> Effect:
-        """Return what a piece of history or change work does."""
+        """Return what a piece of history or change work does.
+
+        Raises:
+            BackfillError: the source lost what it reads.
+        """
 
     def wanted(self, work: Verify) -> Promise:
         """Return what a receipt compares the target with."""
@@ -139,8 +144,15 @@ class Model(Protocol):
     def poll(self, wall_ms: int) -> Event:
         """Look at the source."""
 
+    def lost(self, error: BackfillError) -> bool:
+        """May a job end with this, because the source lost what it had not read?"""
+
     def open(self, spec: BackfillSpec, stored: JobState | None, txn: int | None, wall_ms: int) -> Opened:
-        """Open an attempt; `txn` is the newest transaction version in the target."""
+        """Open an attempt; `txn` is the newest transaction version in the target.
+
+        Raises:
+            BackfillError: the source lost what the job has not read.
+        """
 
     # -------------------------------------------------------------- a stored state
     def starts_over(self, progress: Progress) -> bool:

@@ -73,6 +73,9 @@ class Scenario:
     vacuums: float = 0.0
     """Probability that files which a seal names are gone when it comes to them."""
 
+    loses: str | None = None
+    """What a topic may do besides growing: None, `expire` or `recreate`; a job may end with that, and must not pass over it."""
+
     checked_fence: bool = True
     """The first seal of an attempt is refused when the target was sealed after the attempt had read its state."""
 
@@ -110,4 +113,5 @@ def scenario(strategy: str, modes: Sequence[str], seed: int) -> Scenario:
         commits=rng.choice([0, 3, 15, 40]),
         signals=rng.choice([0, 0, 2]),
         paused=rng.choice([None, None, None, HISTORY, ALL]),
+        loses=rng.choice([None, None, None, None, "expire", "recreate"]),
     )

@@ -278,7 +278,11 @@ class Shell:
             self._world.step()
             if work.work_id not in self._running:
                 return
-        result = self._result(work)
+        try:
+            result = self._result(work)
+        except BackfillError as error:
+            self._end_work(work, WorkFailed(work.work_id, error))
+            return
         if work.kind is WorkKind.HISTORY:
             self._world.note(f"work {work.work_id} has staged its rows")
             self._world.oracle.on_staged(work.work_id)

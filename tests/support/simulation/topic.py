@@ -2,11 +2,13 @@
 
 Rows are `(partition, offset, value)`. An offset may hold no record from the beginning (a marker of a transaction), or
 lose it later: compaction removes a record that a newer one of its key has replaced. Some records can be read and not parsed.
+A topic that loses things may also expire records, which a reader must not pass over, or be deleted and made again.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from random import Random
 
@@ -16,6 +18,9 @@ KEYS = 4
 """Few, so that compaction finds records to remove."""
 
 PARTITIONS_MAX = 6
+Span = tuple[int, int, int]
+"""Partition, first offset, offset after the last one."""
+
 BAD_EVERY = 5
 """One record of so many cannot be parsed."""
 
@@ -29,6 +34,9 @@ class Partition:
     values: dict[int, int] = field(default_factory=dict)
     removed: dict[int, int] = field(default_factory=dict)
     """Values that compaction took away, by offset: a reader has them only if it came before."""
+
+    expired: dict[int, int] = field(default_factory=dict)
+    """Values below `low`: a target that holds their offsets must have them."""
 
     def append(self, value: int) -> None:
         """Add a record."""
@@ -48,6 +56,12 @@ class Partition:
                 self.removed[offset] = self.values.pop(offset)
             kept.add(key)
 
+    def expire(self, low: int) -> None:
+        """Remove all records below an offset, at most the end."""
+        self.low = max(self.low, min(low, self.high))
+        for offset in [one for one in self.values if one < self.low]:
+            self.expired[offset] = self.values.pop(offset)
+
 
 class Topic:
     """A topic of the simulated world; `commit` changes it."""
@@ -57,6 +71,12 @@ class Topic:
         self._rng = Random(seed)
         self._filtered, self._sparse = filtered, sparse
         self._value = 0
+        self.made = 0
+        """How often it was deleted and made again."""
+
+        self.former: dict[int, Partition] = {}
+        """The partitions of the first topic of this name, once there is another."""
+
         self.partitions = {number: Partition() for number in range(self._rng.choice([1, 2, 3]))}
         for _ in range(rows):
             self._append(self._rng.choice(sorted(self.partitions)))
@@ -83,6 +103,23 @@ class Topic:
                 for _ in range(rng.choice([1, 2, 5])):
                     self._append(rng.choice(sorted(self.partitions)))
 
+    def lose(self, what: str) -> None:
+        """Expire some records, or be deleted and made again; the new topic has other records at the same offsets."""
+        if what == "expire":
+            partition = self.partitions[self._rng.choice(sorted(self.partitions))]
+            partition.expire(self._rng.randint(partition.low, partition.high))
+            return
+        self.made += 1
+        self.former = self.former or self.partitions
+        self.partitions = {number: Partition() for number in self.partitions}
+        for _ in range(20):
+            self._append(self._rng.choice(sorted(self.partitions)))
+
+    @property
+    def first(self) -> dict[int, Partition]:
+        """Return the partitions of the first topic of this name, the only one that a job may read."""
+        return self.former or self.partitions
+
     # ------------------------------------------------------------------ reading
     @property
     def highs(self) -> dict[int, int]:
@@ -92,7 +129,7 @@ class Topic:
     @property
     def compacted(self) -> int:
         """Return how many records compaction removed so far."""
-        return sum(len(partition.removed) for partition in self.partitions.values())
+        return sum(len(partition.removed) for partition in self.first.values())
 
     def read(self, partition: int, start: int, stop: int) -> list[Row]:
         """Return the transformed records at the offsets `[start, stop)`, as they are now."""
@@ -107,11 +144,11 @@ class Topic:
         """Return the records at the offsets `[start, stop)` that cannot be parsed, as they are now."""
         return self._rows(partition, self.partitions[partition].values, start, stop, bad=True)
 
-    def view(self, positions: dict[int, int], *, bad: bool = False) -> tuple[Counter[Row], Counter[Row]]:
-        """Return the rows before some offset of each partition: those that are there, and those that were once."""
-        there, once = Counter[Row](), Counter[Row]()
-        for number, stop in positions.items():
-            partition = self.partitions[number]
-            there.update(self._rows(number, partition.values, 0, stop, bad=bad))
-            once.update(self._rows(number, partition.removed, 0, stop, bad=bad))
-        return there, once
+    def view(self, spans: Iterable[Span], *, bad: bool = False) -> tuple[Counter[Row], Counter[Row]]:
+        """Return the rows at some offsets: those that a target with them must have, expired ones too, and those that it may."""
+        must, may = Counter[Row](), Counter[Row]()
+        for number, start, stop in spans:
+            partition = self.first[number]
+            must.update(self._rows(number, partition.values | partition.expired, start, stop, bad=bad))
+            may.update(self._rows(number, partition.removed, start, stop, bad=bad))
+        return must, may

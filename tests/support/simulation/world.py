@@ -22,6 +22,7 @@ from support.simulation.seeds.story import describe
 from support.simulation.shell import Shell
 from support.simulation.tables import Row, Target
 
+from backfill_core.errors import BackfillError
 from backfill_core.job.phase import JobSettings
 from backfill_core.job.state import JobState
 from backfill_core.protocol.actions import Finish
@@ -68,6 +69,9 @@ class World:
         self._order = itertools.count()
         self._shell: Shell | None = None
         self._complete = False
+        self.lost: BackfillError | None = None
+        """What the job ended with, where its source lost what it had not read."""
+
         self._revision = itertools.count(1)
         self._unanswered: dict[int, Command] = {}
         self._delivered = 0
@@ -220,7 +224,11 @@ class World:
             return
         anew = dropped or (state is not None and self._starts_over(stored.state))
         self._delivered = 0 if state is None else state.controls.revision
-        shell = Shell(self, state, self.target.txn, anew=anew)
+        try:
+            shell = Shell(self, state, self.target.txn, anew=anew)
+        except BackfillError as error:
+            self._end_for_good(error)
+            return
         self.oracle.on_reopen(shell.attempt, self.now_s)
         self._shell = shell
         self.note(f"attempt {shell.attempt} opens from {'nothing' if state is None else f'epoch {state.epoch}'}")
@@ -244,9 +252,17 @@ class World:
         if finish.outcome == "Stopped":
             self.stops += 1
             demand(not shell.busy, "stopped with work under way")
-        else:
-            demand(finish.error is not None and finish.error.retryable, f"failed for good: {finish.error!r}")
+        elif finish.error is None or not finish.error.retryable:
+            self._end_for_good(finish.error)
+            return
         self._lose_shell()
+
+    def _end_for_good(self, error: BackfillError | None) -> None:
+        """A job that cannot go on ends with what the source lost, and with nothing else; the target is what its state says."""
+        demand(error is not None and self.model.lost(error), f"failed for good: {error!r}")
+        self.note(f"the job ends: {error}")
+        self.lost = error
+        self._complete, self._shell = True, None
 
     def _end(self) -> None:
         self.oracle.on_complete()

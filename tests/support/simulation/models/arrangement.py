@@ -18,6 +18,7 @@ from support.simulation.versions import DELETE, INSERT, UPDATE, Change, Versione
 from support.tables.jobs import job
 
 from backfill_api.spec.spec import BackfillSpec
+from backfill_core.errors import BackfillError
 from backfill_core.job.state import JobState
 from backfill_core.protocol.events import Event, Head, SourcePolled
 from backfill_core.protocol.strategy import KeyCut, KeyLine, Opened, Pinned, ReadNewest, Strategy
@@ -115,6 +116,10 @@ class ArrangementModel:
     def poll(self, wall_ms: int) -> Event:
         """See `Model`."""
         return SourcePolled(Head(self.table.version, wall_ms))
+
+    def lost(self, error: BackfillError) -> bool:
+        """A table loses nothing here."""
+        return False
 
     def open(self, spec: BackfillSpec, stored: JobState | None, txn: int | None, wall_ms: int) -> OpenedArrangement:
         """Open the newest version; its rows say where to cut."""

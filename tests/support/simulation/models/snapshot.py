@@ -19,6 +19,7 @@ from support.tables.jobs import job
 
 from backfill_api.spec.spec import BackfillSpec
 from backfill_core import strategies
+from backfill_core.errors import BackfillError
 from backfill_core.job.state import JobState
 from backfill_core.positions.file_order import FileOrder
 from backfill_core.protocol.events import Event, Head, SourcePolled
@@ -141,6 +142,10 @@ class SnapshotModel:
             self._waiting -= 1
             self.table.commit()
         return SourcePolled(Head(self.table.version, wall_ms))
+
+    def lost(self, error: BackfillError) -> bool:
+        """A table loses nothing here."""
+        return False
 
     def open(self, spec: BackfillSpec, stored: JobState | None, txn: int | None, wall_ms: int) -> OpenedSnapshot:
         """Pin the newest version, or the one that the state names."""

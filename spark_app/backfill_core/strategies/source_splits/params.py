@@ -1,0 +1,35 @@
+"""How SourceSplits runs; the words that a user sets are in the contract."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from backfill_api.spec.params import SplitParams
+from backfill_api.spec.spec import BackfillSpec
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSplitsSettings:
+    """How the machine runs; none of it changes the result."""
+
+    in_flight_max: int = 2
+    split_target_s: float = 4.0
+    batch_target_s: float = 10.0
+    follow: bool = False
+    read_max: int = 50_000_000
+    """Offsets of one read, at most."""
+
+    share_min: int = 10_000
+    """Offsets of one partition in one read, unless fewer are left: a range costs a task, however few records it has."""
+
+    @classmethod
+    def of(cls, spec: BackfillSpec) -> SourceSplitsSettings:
+        """Read them from a spec."""
+        params = spec.strategy.params
+        assert isinstance(params, SplitParams)
+        return cls(
+            in_flight_max=params.max_in_flight,
+            split_target_s=params.split_target_seconds,
+            batch_target_s=params.change_batch_seconds,
+            follow=spec.after == "Follow",
+        )

@@ -1,0 +1,107 @@
+"""How far a source backfill is, for people and for the operator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+
+from backfill_core.pacing.eta import RateMeter, estimate
+from backfill_core.positions.intervals import IntervalSet
+from backfill_core.positions.offsets import Offsets
+from backfill_core.protocol.clock import Now
+from backfill_core.protocol.events import Head
+from backfill_core.protocol.strategy import Facts, StrategyView
+from backfill_core.strategies.source_splits.split import BACKFILLING, Split
+
+GRID_CELLS_MAX = 64
+LOOKS_MAX = 64
+
+
+class LiveLag:
+    """Since when the target is behind what is new: the oldest look at the source that it does not hold all of."""
+
+    def __init__(self) -> None:
+        """Begin without a look."""
+        self._looks: list[Head] = []
+
+    @property
+    def since_ms(self) -> int | None:
+        """When that look was made; None: the target holds all that was seen."""
+        return self._looks[0].timestamp_ms if self._looks else None
+
+    def see(self, head: Head, splits: Mapping[str, Split]) -> None:
+        """Take a look; of many that are not reached the oldest ones are kept."""
+        if len(self._looks) < LOOKS_MAX and not _reached(head, splits):
+            self._looks.append(head)
+
+    def settle(self, splits: Mapping[str, Split]) -> None:
+        """Forget the looks that the target holds all of."""
+        self._looks = [head for head in self._looks if not _reached(head, splits)]
+
+
+def _reached(head: Head, splits: Mapping[str, Split]) -> bool:
+    return all(name in splits and splits[name].live >= high for name, high in head.position.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one look at the machine needs to know."""
+
+    splits: Mapping[str, Split]
+    """Durable."""
+
+    head: Head | None
+    highs: Offsets
+    phase: str
+    caught_up: bool
+    held: bool
+    """May no history be read?"""
+
+    meter: RateMeter
+    behind_since_ms: int | None
+
+
+def of(look: Look, now: Now) -> StrategyView:
+    """Return one look at the machine; offsets stand for rows, as nothing tells how many of them have a record."""
+    splits = look.splits.values()
+    total = sum(one.end - one.start for one in splits)
+    left = sum(one.end - one.next for one in splits)
+    new = sum(max(0, look.highs.get(name, 0) - one.live) for name, one in look.splits.items())
+    unfinished = sum(one.state == BACKFILLING for one in splits)
+    moving = bool(left) and not look.held
+    eta = estimate(left, look.meter) if left else None
+    shown = eta if moving else None
+    rate = look.meter.rows_per_s
+    return StrategyView(
+        phase=look.phase,
+        rows_total=total,
+        rows_done=total - left,
+        splits_done=len(look.splits) - unfinished,
+        splits_left=unfinished,
+        consumed=None if unfinished else {name: one.live for name, one in look.splits.items()},
+        head=look.head,
+        lag_versions=0,
+        lag_ms=0 if look.behind_since_ms is None else max(0, now.wall_ms - look.behind_since_ms),
+        rows_per_s=rate if moving else 0.0,
+        eta_s=None if shown is None else shown.seconds,
+        eta_low_s=None if shown is None else shown.low,
+        eta_high_s=None if shown is None else shown.high,
+        caught_up=look.caught_up,
+        non_convergent=False,
+        grid=_grid(look.splits),
+        reason="waiting for the first look at the source" if look.head is None else "",
+        facts=Facts(rows=total, rows_left=left, copy=eta, rows_per_s=rate),
+        lag_records=left + new,
+    )
+
+
+def _grid(splits: Mapping[str, Split]) -> tuple[int, ...]:
+    """Return cells of the history of all partitions, one partition after the other."""
+    ordered = [splits[name] for name in sorted(splits)]
+    starts = [0, *accumulate(one.end - one.start for one in ordered)]
+    total = starts[-1]
+    cells = min(GRID_CELLS_MAX, total)
+    done = IntervalSet.of((at, at + one.next - one.start) for at, one in zip(starts, ordered, strict=False))
+    bounds = [total * cell // cells for cell in range(cells)] + [total] if cells else []
+    return tuple(100 - 100 * done.gaps(low, high).size // (high - low) for low, high in pairwise(bounds))
