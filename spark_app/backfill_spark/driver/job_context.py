@@ -176,7 +176,8 @@ class JobContext:
         with self.explained("the look at the target", self.sink):
             if start_over is not None and start_over.drop_rows:
                 ability(self.sink, SupportsStartOver)
-            self.sink.check(schema, source_path=source.path, has_state=self.state is not None)
+            path = source.path if isinstance(opened, PinnedSource) else None
+            self.sink.check(schema, source_path=path, has_state=self.state is not None)
             if self.stored.table_version >= 0:
                 self.committer.check()
         return OpenedJob(

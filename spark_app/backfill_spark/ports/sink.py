@@ -26,8 +26,8 @@ class Sink(Protocol):
     def exists(self) -> bool:
         """Is it there?"""
 
-    def check(self, schema: StructType, *, source_path: str, has_state: bool) -> None:
-        """Refuse a target that cannot be filled, before anything is written."""
+    def check(self, schema: StructType, *, source_path: str | None, has_state: bool) -> None:
+        """Refuse a target that cannot be filled, before anything is written; `source_path` is None of a source in no folder."""
 
     def prepare(self, schema: StructType) -> None:
         """Make the target when it is missing."""

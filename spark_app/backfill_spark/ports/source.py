@@ -112,7 +112,7 @@ class SupportsChanges(Protocol):
 class SupportsOffsets(Protocol):
     """A source whose rows have a partition and an offset. A position is `{partition: offset after the last row}`, as JSON.
 
-    A row has its partition in the column `partition`. `head` gives the offset after the last row that may be read: an open
+    A row has its partition, a whole number, in the column `partition`. `head` gives the offset after the last row that may be read: an open
     transaction ends there. An offset needs no row.
     """
 

@@ -96,14 +96,15 @@ class DeltaSink:
         """Is there a Delta table?"""
         return self._look() is not None
 
-    def check(self, schema: StructType, *, source_path: str, has_state: bool) -> None:
+    def check(self, schema: StructType, *, source_path: str | None, has_state: bool) -> None:
         """Refuse a target that cannot be filled, before anything is written.
 
         Raises:
             TargetIsSourceError, KeyInvalidError, PermissionDeniedError, TargetNotEmptyError,
             TargetSchemaMismatchError, UnsupportedTargetFeatureError: see each.
         """
-        checks.check_apart(self._qualified(source_path), self._qualified(self.path))
+        if source_path is not None:
+            checks.check_apart(self._qualified(source_path), self._qualified(self.path))
         upserts = self._mode.merges
         if upserts:
             checks.check_key(schema, self._key)

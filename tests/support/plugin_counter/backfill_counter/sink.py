@@ -108,7 +108,7 @@ class ListSink:
         """See `Sink`."""
         return Path(self.path).exists()
 
-    def check(self, schema, *, source_path: str, has_state: bool) -> None:
+    def check(self, schema, *, source_path: str | None, has_state: bool) -> None:
         """See `Sink`."""
         if not has_state and any(read(self.path)["commits"]):
             raise TargetNotEmptyError(f"{self.path} has rows and no state of this job.", hint="Use an empty list.")
