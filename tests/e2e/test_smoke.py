@@ -29,6 +29,9 @@ ROWS = int(os.environ.get("BACKFILL_E2E_ROWS", "400000"))
 SLOW = float(os.environ.get("BACKFILL_E2E_SLOW", "1"))
 """On a busy machine everything takes longer; so many times."""
 
+ARRANGED_ROWS = 160_000
+"""More than a minute of reading at the limit, so that a driver can be killed in the middle of it."""
+
 QUIET_S = 3
 
 pytestmark = pytest.mark.timeout(1800)
@@ -110,6 +113,21 @@ class Job:
     def executors(self):
         return self.node.list("pods", "spark-role=executor")
 
+    def signs(self, target):
+        """Return how far the job is, seen from outside: it differs as long as a pod starts, a step ends, or rows are committed."""
+        pods = self.node.list("pods", "backfill.dev/role=driver") + self.executors()
+        progress = self.status().get("progress") or {}
+        committed = [rows for _, rows in sealed_at(target)][-1:]
+        return (
+            sorted((one["metadata"]["name"], one["status"]["phase"]) for one in pods),
+            progress.get("step"),
+            committed,
+        )
+
+    def until(self, what, true, within_s, target):
+        """Wait as long as the job moves: a node that is busy may take its time for each sign of it."""
+        return self.node.until(what, true, within_s * SLOW, signs=lambda: self.signs(target))
+
 
 def sealed_at(target):
     """Return when each seal was durable, with the rows that it holds."""
@@ -126,7 +144,7 @@ def test_a_job_from_apply_to_complete(node, lake, request):
     node.kubectl("apply", "-f", str(EXAMPLE))
 
     pod = node.until("a driver pod", job.driver, 30 * SLOW)
-    seen = node.until("the first rows", lambda: [at for at, rows in sealed_at(target) if rows], 120 * SLOW)
+    seen = job.until("the first rows", lambda: [at for at, rows in sealed_at(target) if rows], 120, target)
     created = seconds(pod["metadata"]["creationTimestamp"])
     job.figures["driver pod created -> fence s"] = round(sealed_at(target)[0][0] - created, 1)
     job.figures["driver pod created -> first seal s"] = round(seen[0] - created, 1)
@@ -160,14 +178,14 @@ def test_a_job_from_apply_to_complete(node, lake, request):
     node.until("the second attempt", lambda: (job.status().get("attempt") or {}).get("number") == 2, 60 * SLOW)
     attempt_2 = node.until("a second driver pod", lambda: _other(job.driver(), pod), 60 * SLOW)
     done = sealed_at(target)[-1][1]
-    node.until("rows of the second attempt", lambda: sealed_at(target)[-1][1] > done, 120 * SLOW)
+    job.until("rows of the second attempt", lambda: sealed_at(target)[-1][1] > done, 120, target)
     job.figures["driver killed -> next seal with rows s"] = round(time.time() - died, 1)
     alive = [one for one in node.list("pods", "backfill.dev/role=driver") if one["status"]["phase"] == "Running"]
     assert [one["metadata"]["uid"] for one in alive] == [attempt_2["metadata"]["uid"]]
 
     job.patch(throttle={"rowsPerSecond": None})
     job.acknowledged("unthrottle", "Throttled", "False")
-    node.until("Complete", lambda: job.condition("Finished")[0] == "True", 300 * SLOW)
+    job.until("Complete", lambda: job.condition("Finished")[0] == "True", 300, target)
     status = job.status()
     assert job.condition("Complete")[0] == "True", node.story()
     assert (status["phase"], status["receipt"]["mismatches"]) == ("Succeeded", 0)
@@ -182,12 +200,57 @@ def test_a_job_from_apply_to_complete(node, lake, request):
     (REPORT / "smoke.json").write_text(json.dumps(job.figures, indent=2) + "\n")
     print(json.dumps(job.figures, indent=2))
     assert writer.failure is None
-    view = yaml.safe_load(EXAMPLE.read_text())["spec"]["transform"]
+    equals_the_source(lake, status["receipt"])
+
+
+def equals_the_source(lake, receipt):
+    """The target is what the example's transform makes of the source, read by delta-rs, at the version of the receipt."""
+    view, target = yaml.safe_load(EXAMPLE.read_text())["spec"]["transform"], str(lake / "orders_copy")
     wanted = f"SELECT {', '.join(view['select'])} FROM source WHERE {view['where']}"
-    last = oracle.seals(str(target))[-1]
-    assert oracle.violations(str(lake / "orders"), str(target), last, wanted) == []
-    assert last.state["snapshot"]["consumed"] == status["receipt"]["sourceVersion"]
-    assert oracle.rows_in(str(target)) == status["receipt"]["rows"]
+    last = oracle.seals(target)[-1]
+    assert oracle.violations(str(lake / "orders"), target, last, wanted) == []
+    assert last.progress["consumed"] == receipt["sourceVersion"]
+    assert oracle.rows_in(target) == receipt["rows"]
+
+
+def arranged():
+    """Return the example with the other strategy: slow enough that the writer changes what is there while rows are still read."""
+    document = yaml.safe_load(EXAMPLE.read_text())
+    document["spec"] |= {"strategy": {"type": "Arrangement"}, "throttle": {"rowsPerSecond": 2000}}
+    return document
+
+
+def merged_while_reading(target):
+    """Return the versions of the source that seals held before all rows were read, once there is more than one."""
+    held = {one.progress["consumed"] for one in oracle.seals(str(target)) if one.state["rowsDone"]
+            and one.progress["phase"] == "Reading"}  # fmt: skip
+    return held if len(held) > 1 else None
+
+
+def test_rows_that_are_there_follow_the_source(node, lake, request):
+    """With Arrangement, before the last row is read; a driver is killed, and the target is what the source was."""
+    target = lake / "orders_copy"
+    writer = Writer(lake / "orders", ARRANGED_ROWS)
+    request.addfinalizer(writer.end)
+    job = Job(node)
+    node.kubectl("apply", "-f", "-", stdin=json.dumps(arranged()))
+
+    job.until("changes between two ranges", lambda: merged_while_reading(target), 120, target)
+    node.until("the key", lambda: "order_id = " in (job.status().get("progress") or {}).get("position", ""), 30 * SLOW)
+    pod, done = job.driver(), sealed_at(target)[-1][1]
+    node.kubectl("delete", "pod", pod["metadata"]["name"], "--grace-period=0", "--force")
+    job.until("rows of the second attempt", lambda: sealed_at(target)[-1][1] > done, 120, target)
+    assert oracle.seals(str(target))[-1].progress["phase"] == "Reading", "nothing was left to read after the kill"
+
+    job.patch(throttle={"rowsPerSecond": None})
+    job.until("Complete", lambda: job.condition("Finished")[0] == "True", 300, target)
+    status = job.status()
+    assert job.condition("Complete")[0] == "True", node.story()
+    assert (status["receipt"]["mismatches"], status["attempts"]) == (0, 2)
+    _leaves_nothing(node, job)
+    writer.end()
+    assert writer.failure is None
+    equals_the_source(lake, status["receipt"])
 
 
 def restarts(pod):

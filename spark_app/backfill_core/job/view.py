@@ -80,9 +80,19 @@ class Backoff:
 
 
 def reason_of(
-    phase: JobPhase, backoff: Backoff | None, work: WorkTable, controls: Controls, now: Now, *, history_complete: bool
-) -> str | None:
-    """Say in words why a job is not faster, the most important first; None: its strategy knows."""
+    phase: JobPhase,
+    backoff: Backoff | None,
+    work: WorkTable,
+    controls: Controls,
+    now: Now,
+    *,
+    doing: str,
+    history_complete: bool,
+) -> str:
+    """Say in words why a job is not faster, the most important first; `doing`: what its strategy says.
+
+    A strategy that merges changes while rows are held or limited says so too: they wait for the MERGE as well.
+    """
     if stop_in(phase) is not None:
         return "stopping at a barrier"
     if backoff is not None:
@@ -90,15 +100,17 @@ def reason_of(
     if isinstance(phase, Verifying) and work.verify_id is not None:
         return "verifying the target against the source"
     if work.checks:
-        return None
+        return doing
+    also = f"; {doing}" if doing else ""
     if controls.paused is not None:
         what = "everything" if controls.changes_held else "the snapshot"
-        return f"{what} is paused {_by(controls.paused_by)}" + ("; work under way is ending" if len(work) else "")
+        ending = "; work under way is ending" if len(work) and (controls.changes_held or not doing) else ""
+        return f"{what} is paused {_by(controls.paused_by)}{ending}{'' if controls.changes_held else also}"
     if controls.rows_per_s is not None and not history_complete:
         until_ms = controls.until_ms
         until = "" if until_ms is None else f", for {max(0, until_ms - now.wall_ms) // 1000} s more"
-        return f"throttled to {controls.rows_per_s:,} rows/s {_by(controls.limited_by)}{until}"
-    return None
+        return f"throttled to {controls.rows_per_s:,} rows/s {_by(controls.limited_by)}{until}{also}"
+    return doing
 
 
 def _by(revision: int) -> str:
@@ -240,7 +252,13 @@ class Attempt:
         others = (JobWarning("ForeignCommits", message),) if commits.others else ()
         complete = self._strategy.status.history_complete
         reason = reason_of(
-            self._phase_or_last, self._backoff, self._work, self._controls, now, history_complete=complete
+            self._phase_or_last,
+            self._backoff,
+            self._work,
+            self._controls,
+            now,
+            doing=strategy.reason,
+            history_complete=complete,
         )
         return JobView(
             attempt=self._state.attempt,
@@ -257,7 +275,7 @@ class Attempt:
             seal_seconds=commits.seconds,
             sealed_ms=commits.sealed_ms,
             table_version=commits.table_version,
-            reason=strategy.reason if reason is None else reason,
+            reason=reason,
             course=self._course,
             warnings=(*strategy.warnings, *others),
         )

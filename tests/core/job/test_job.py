@@ -178,6 +178,27 @@ class TestItSaysWhoSetWhatIsInForce:
         job.let_pass(1.2)
         assert job.view.reason == "the snapshot is paused by the spec"
 
+    def test_and_what_goes_on_meanwhile(self):
+        """A MERGE that runs in a pause of the snapshot is no work that ends; in a pause of everything it is."""
+        job = HandDriven(1_000_000)
+        job.head = Head(4, WALL_MS)
+        job.let_pass(1.2)
+        while job.running:
+            job.finish_split()
+            job.send(Tick())
+        job.let_pass(3.0)
+        assert len(job.batches) == 1
+        job.ends_when_cancelled = False
+        job.send(command(1, Pause()))
+        job.let_pass(1.2)
+        held = job.view.reason
+        job.send(command(2, Pause(everything=True)))
+        job.let_pass(1.2)
+
+        merging = "merging the changes of versions 4 to 4"
+        assert held == f"the snapshot is paused by command (revision 1); {merging}"
+        assert job.view.reason == "everything is paused by command (revision 2); work under way is ending"
+
 
 class TestWhenThingsHappened:
     """Ages are what an alarm is made of."""

@@ -88,14 +88,25 @@ class Node:
                 self.kubectl("patch", *words, check=False, namespace=namespace)
             self.kubectl("delete", "namespace", namespace, "--wait=false", check=False)
 
-    def until(self, what, true, within_s, every_s=0.5):
-        """Wait until a look gives something true; return it. Fails with what the cluster says."""
-        deadline = time.monotonic() + within_s
+    def until(self, what, true, within_s, every_s=0.5, signs=lambda: None):
+        """Wait until a look gives something true; return it. Fails with what the cluster says.
+
+        Args:
+            what: Is waited for, in words.
+            true: The look.
+            within_s: How long nothing may change: on a busy machine all takes longer, and goes on.
+            every_s: Between two looks.
+            signs: Returns what changes while all is well. Without it the time is a limit for the whole.
+        """
+        deadline, before = time.monotonic() + within_s, signs()
         while True:
             seen = true()
             if seen:
                 return seen
-            assert time.monotonic() < deadline, f"{what} not within {within_s} s\n{self.story()}"
+            if time.monotonic() >= deadline:
+                now = signs()
+                assert now != before, f"{what} not within {within_s} s of {now}\n{self.story()}"
+                deadline, before = time.monotonic() + within_s, now
             time.sleep(every_s)
 
     def story(self, namespace=None):
