@@ -1,0 +1,125 @@
+"""Which records of a topic are bad: those that a parser of the transform cannot read, whole or in part."""
+
+import pytest
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StructType
+
+from backfill_core.errors import InvalidTransformError
+from backfill_spark.rows.parsing import REASON, Parsing, bad
+from backfill_spark.rows.transform import Transform
+
+SCHEMA = StructType().add("partition", IntegerType()).add("offset", LongType()).add("value", BinaryType())
+JSON = "from_json(cast(value AS string), 'id BIGINT, name STRING')"
+PAYLOADS = {
+    "good": b'{"id": 1, "name": "a"}',
+    "half": b'{"id": "one", "name": "a"}',
+    "cut": b'{"id": 1, "na',
+    "other": b'{"id": 1, "more": true}',
+    "empty": b"{}",
+    "nothing": b"",
+    "null": b"null",
+    "text": b"7",
+    "tombstone": None,
+}
+
+
+@pytest.fixture(scope="module")
+def empty(spark):
+    return spark.createDataFrame([], SCHEMA)
+
+
+@pytest.fixture(scope="module")
+def topic(spark):
+    rows = [(0, at, payload) for at, payload in enumerate(PAYLOADS.values())]
+    return spark.createDataFrame([(p, o, None if v is None else bytearray(v)) for p, o, v in rows], SCHEMA)
+
+
+def found(empty, topic, *select, where=None):
+    """Return the names of the bad records, and the number of rows that the good ones make."""
+    parsing = Parsing.of(Transform(select, where), empty)
+    judged = parsing.judged(topic)
+    names = [list(PAYLOADS)[row["offset"]] for row in bad(judged).collect()]
+    return names, parsing.rows(judged).count()
+
+
+class TestARecordThatAParserCannotRead:
+    """It becomes nulls without a word, or ends the job at some row: here it is told apart, before it does either."""
+
+    def test_is_bad_in_json(self, empty, topic):
+        """Also a part that does not fit: Spark makes null of it, and keeps the rest."""
+        names, rows = found(empty, topic, f"{JSON}.id AS id", "partition", "offset")
+
+        assert names == ["half", "cut", "nothing", "null", "text"]
+        assert rows == len(PAYLOADS) - len(names)
+
+    def test_is_bad_in_a_cast(self, empty, topic):
+        """`cast` raises, and names no offset."""
+        names, rows = found(empty, topic, "cast(cast(value AS string) AS int) AS number")
+
+        assert rows == 2
+        assert "text" not in names
+        assert "tombstone" not in names
+
+    def test_is_bad_where_a_parser_raises(self, empty, topic):
+        """As `parse_json`, which has a form that makes null."""
+        names, _ = found(empty, topic, "parse_json(cast(value AS string)) AS document")
+
+        assert names == ["cut", "nothing"]
+
+    def test_is_told_by_the_filter_too(self, empty, topic):
+        """A filter makes null of it, and would leave it out without a word."""
+        names, rows = found(empty, topic, "offset", where=f"{JSON}.id > 0")
+
+        assert names == ["half", "cut", "nothing", "null", "text"]
+        assert rows == 2
+
+    def test_is_not_looked_at_where_the_filter_leaves_it_out(self, empty, topic):
+        """By what every record has."""
+        names, rows = found(empty, topic, f"{JSON}.id AS id", where="offset > 2")
+
+        assert names == ["nothing", "null", "text"]
+        assert rows == 3
+
+    def test_is_told_with_its_field(self, empty, topic):
+        """A transform may have many parsers."""
+        judged = Parsing.of(Transform(("offset", f"{JSON}.id AS id"), None), empty).judged(topic)
+
+        reasons = {row[REASON] for row in bad(judged).collect()}
+
+        assert reasons == {"spec.transform.select[1]: from_json cannot read the payload."}
+
+
+class TestWhoSaysWhatBecomesOfIt:
+    """Has said so: the record is good."""
+
+    @pytest.mark.parametrize(
+        "select",
+        [
+            "try_cast(cast(value AS string) AS int) AS number",
+            f"coalesce({JSON}.id, -1) AS id",
+            "from_json(cast(value AS string), 'id BIGINT, _corrupt_record STRING') AS record",
+            "cast(value AS string) AS text",
+        ],
+    )
+    def test_gets_all_records(self, empty, topic, select):
+        """With a null, a text or a number of its own."""
+        assert found(empty, topic, select) == ([], len(PAYLOADS))
+
+
+class TestTheUsualParsersStandInATransform:
+    """Row-wise and the same again; the plan and the target have their types."""
+
+    def test_with_their_types(self, spark, empty):
+        """A schema in the SQL is the schema of the target."""
+        transform = Transform((f"{JSON} AS record", "cast(value AS string) AS text", "offset"), None)
+        transform.check(empty)
+
+        assert transform.output_schema(spark, SCHEMA).simpleString() == (
+            "struct<record:struct<id:bigint,name:string>,text:string,offset:bigint>"
+        )
+
+    def test_or_are_refused_by_their_field(self, empty):
+        """A schema that is none, a column that is not there."""
+        for wrong, words in {"from_json(cast(value AS string), 'id BIG')": "BIG", f"{JSON}.idd": "idd"}.items():
+            with pytest.raises(InvalidTransformError, match=r"spec\.transform\.select\[1\]") as refused:
+                Transform(("offset", f"{wrong} AS x"), None).check(empty)
+            assert words in refused.value.message
