@@ -47,6 +47,7 @@ HINTS = {
     "InvalidTransform": "Use row-wise, deterministic expressions over columns of the source: no aggregates, no windows, no `rand()`, no `current_timestamp()`.",
     "SourceNotFound": "Check the path or the name in `spec.source.delta`.",
     "UnsupportedSourceFeature": "Drop the feature that the message names from the source, or rename the column; or read a copy without it.",
+    "BadRecord": "Set `onBadRecord: Quarantine` and `quarantinePath` in the source, leave such records out with `spec.transform.where`, or let `spec.transform.select` say what becomes of them (`try_cast`, `coalesce`). What is committed stays, and the next run goes on.",
     "KeyInvalid": "Name columns in `spec.source.delta.key` that are never null and unique together.",
     "KeyNotUnique": "Name further columns in `spec.source.delta.key` until they are unique, or remove the doubled rows from the source. Found after history was copied (large sources), it needs a new target too.",
     "TargetNotFound": "Make the table or its database in the catalog, or give `spec.target.delta.path`.",

@@ -125,6 +125,13 @@ class JavaMissingError(BackfillError):
     exit_code = 29
 
 
+class BadRecordError(BackfillError):
+    """A parser of the transform cannot read a record; the message names its partition, its offset and the reason."""
+
+    reason = "BadRecord"
+    exit_code = 33
+
+
 class SessionUnfitError(BackfillError):
     """The Spark session that was given cannot run a job; the hint has the lines that it lacks."""
 

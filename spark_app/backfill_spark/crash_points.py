@@ -16,6 +16,8 @@ CRASH_POINTS = (
     "after_stage",
     "before_seal",
     "after_seal_commit",
+    "before_quarantine",
+    "after_quarantine",
     "before_ack",
     "before_merge",
     "after_merge",

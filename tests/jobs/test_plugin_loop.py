@@ -5,19 +5,12 @@ plug-ins once, so each job here is in a process of its own; the first is killed 
 """
 
 import json
-import os
 import shutil
 import signal
-import subprocess
-import sys
 
 import pytest
-import yaml
 from conftest import JARS
-from support.repository import ROOT, SOURCE_ROOTS
-
-DISTRIBUTION = ROOT / "tests" / "support" / "plugin_counter"
-WAITS_S = 240
+from support.drivers.counter_place import DISTRIBUTION, Place
 
 THE_REST = """
 import json, sys, threading
@@ -75,43 +68,10 @@ print(json.dumps({
 """
 
 
-class Place:
-    """A counter, a list, and a job from one to the other."""
-
-    def __init__(self, folder, distribution=DISTRIBUTION):
-        self.folder, self.list = folder, folder / "list"
-        path = os.pathsep.join([*(str(ROOT / root) for root in SOURCE_ROOTS), str(distribution)])
-        self.environment = os.environ | {"PYTHONPATH": path, "BACKFILL_JARS_DIR": str(JARS)}
-        (folder / "counter").write_text(json.dumps({"0": 10, "1": 10}))
-        spec = {
-            "source": {"type": "Counter", "counter": {"partitions": 2, "path": str(folder / "counter")}},
-            "target": {"type": "List", "list": {"path": str(self.list)}},
-            "strategy": {"type": "Counter", "counter": {"rangeMax": 3, "vnodes": 4}},
-            "transform": {"select": ["`partition`", "number"]},
-            "barrier": {"intervalMs": 200},
-            "throttle": {"rowsPerSecond": 5},
-            "verify": "Final",
-        }
-        document = {
-            "apiVersion": "backfill.dev/v1alpha1", "kind": "Backfill", "metadata": {"name": "numbers"}, "spec": spec,
-        }  # fmt: skip
-        (folder / "job.yaml").write_text(yaml.safe_dump(document))
-
-    def command(self, **environment):
-        """Run `backfill run` in a process group of its own, as a user's shell does."""
-        return self.process("-m", "backfill_cli", "run", "-f", str(self.folder / "job.yaml"), **environment)
-
-    def process(self, *words, **environment):
-        return subprocess.run(
-            [sys.executable, *words], env=self.environment | environment, capture_output=True, text=True, cwd=self.folder,
-            timeout=WAITS_S, process_group=0, check=False,
-        )  # fmt: skip
-
-
 @pytest.fixture(scope="module")
 def said(tmp_path_factory):
     """What the second process says, after the first was killed right after a commit."""
-    place = Place(tmp_path_factory.mktemp("counter"))
+    place = Place(tmp_path_factory.mktemp("counter"), jars=JARS)
     killed = place.command(BACKFILL_CRASH_AT="after_seal_commit:3", BACKFILL_STATE_DIR=str(place.folder / "state"))
     assert killed.returncode == -signal.SIGKILL, killed.stdout[-2000:] + killed.stderr[-3000:]
     done = place.process("-c", THE_REST, str(place.folder), str(JARS))
@@ -176,7 +136,7 @@ class TestWithoutTheSeam:
         points = half / "backfill_counter-0.1.dist-info" / "entry_points.txt"
         points.write_text(points.read_text().partition("[backfill.work]")[0])
 
-        refused = Place(tmp_path, half).command()
+        refused = Place(tmp_path, half, jars=JARS).command()
 
         assert refused.returncode == 20, refused.stderr[-3000:]
         assert "nothing that is installed here does work of the kind ReadOffsets" in refused.stdout + refused.stderr

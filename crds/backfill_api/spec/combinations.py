@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from backfill_api.model import member_of, refused
 from backfill_api.spec.params import Ability, SourceAbility, TargetAbility, Variant
@@ -14,6 +14,12 @@ ENDS: tuple[tuple[str, type[Source | Target], type[Ability]], ...] = (
     ("source", Source, SourceAbility),
     ("target", Target, TargetAbility),
 )
+
+WHY_NOT_OF_OFFSETS: Mapping[str, str] = {
+    "Upsert": "live records are committed while older ones are read, so the last one that is merged need not be the last one of its key",
+    "Changelog": "records are no row changes, so there is no update or delete to tell",
+}
+"""Write modes that a source with offsets does not have, and the reason."""
 
 
 def check_combination(source: Source, target: Target, strategy: Strategy) -> None:
@@ -32,6 +38,11 @@ def check_combination(source: Source, target: Target, strategy: Strategy) -> Non
                 _use("strategy.type", others),
             )
             raise refused(f"{end}.type", words, hint=" or ".join(filter(None, hints)), value=given.type)
+    mode = target.params.write_mode
+    if SourceAbility.OFFSETS in source.variant.abilities and mode in WHY_NOT_OF_OFFSETS:
+        field, words = f"target.{member_of(target.type)}.writeMode", f"source {source.type} is appended: "
+        hint = "set it to Append; the newest record of a key is max_by(…, offset), grouped by the key and within its partition"
+        raise refused(field, words + WHY_NOT_OF_OFFSETS[mode], hint=hint, value=mode)
     if _keeps_what_must_go(target, strategy):
         words = f"strategy {strategy.type} takes all rows out when it begins anew, and these would be kept"
         raise refused(
@@ -45,7 +56,11 @@ def _keeps_what_must_go(target: Target, strategy: Strategy) -> bool:
 
 
 def rules() -> Iterator[tuple[str, str]]:
-    """Yield the CEL form of `check_combination`, for each strategy that does not work with all that there is."""
+    """Yield the CEL form of `check_combination`, for each strategy, and each source, that does not work with all that there is."""
+    for source in Source.VARIANTS.values():
+        if SourceAbility.OFFSETS in source.abilities:
+            appends = " && ".join(f"(!has({one}) || {one}.writeMode == 'Append')" for one in _targets())
+            yield f"self.source.type != '{source.name}' || ({appends})", f"source {source.name} needs writeMode: Append"
     for strategy in Strategy.VARIANTS.values():
         for end, union, kind in ENDS:
             fitting = _fitting(strategy, union.VARIANTS.values(), kind)
@@ -58,6 +73,10 @@ def rules() -> Iterator[tuple[str, str]]:
                 kept = f"has({field}) && has({field}.existingRows) && {field}.existingRows == 'Keep'"
                 words = f"strategy {strategy.name} takes all rows out when it begins anew: existingRows cannot be Keep"
                 yield f"self.strategy.type != '{strategy.name}' || !({kept})", words
+
+
+def _targets() -> list[str]:
+    return [f"self.target.{member_of(name)}" for name in Target.VARIANTS]
 
 
 def _missing(strategy: Variant, end: Variant, kind: type[Ability]) -> list[str]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, StrictInt
+from pydantic import Field, StrictInt, model_validator
 
-from backfill_api.model import Model
-from backfill_api.spec.bounds import Column, Columns, Vnodes
+from backfill_api.model import Model, refused
+from backfill_api.spec.bounds import Column, Columns, Path, Vnodes
+from backfill_api.spec.locations import PlaceError, place
 
 
 class SourceAbility(StrEnum):
@@ -141,6 +142,38 @@ class SourceParams(TableParams):
     def start_version(self) -> int | None:
         """The version that the job starts from, where a user names one; None: the newest."""
         return None
+
+
+BAD_RECORD_RULE = (
+    "!has(self.onBadRecord) || self.onBadRecord != 'Quarantine' || has(self.quarantinePath)",
+    "onBadRecord: Quarantine needs quarantinePath",
+)
+"""The CEL form of what `OffsetSourceParams` checks."""
+
+
+class OffsetSourceParams(SourceParams):
+    """Base of the parameters of sources whose rows have a partition and an offset, and are parsed by the transform."""
+
+    MAY_CHANGE: ClassVar[frozenset[str]] = frozenset({"on_bad_record", "quarantine_path"})
+
+    on_bad_record: Literal["Fail", "Quarantine"] = "Fail"
+    """What to do with a record that the transform cannot parse (`from_json`, `from_avro`, `cast` …). `Fail`: end the job, and name
+    partition and offset. `Quarantine`: keep it in a table of its own. A change counts from the next attempt."""
+
+    quarantine_path: Path | None = None
+    """Folder or URI of the Delta table of bad records, made when it is missing: the columns of the source, and `_reason`."""
+
+    @model_validator(mode="after")
+    def _has_quarantine(self) -> Self:
+        if self.on_bad_record == "Quarantine" and self.quarantine_path is None:
+            words = "is required, because onBadRecord is Quarantine"
+            raise refused("quarantinePath", words, hint="name a folder for the table of bad records")
+        try:
+            place(self.quarantine_path or "/")
+        except PlaceError as error:
+            shown = None if "@" in (self.quarantine_path or "") else self.quarantine_path
+            raise refused("quarantinePath", error.message, hint=error.hint, value=shown) from error
+        return self
 
 
 class TargetParams(TableParams):

@@ -14,11 +14,15 @@ from typing import TYPE_CHECKING
 from backfill_core.errors import BackfillError, ForeignCommit, InvalidSpecError
 from backfill_core.protocol.actions import Seal
 from backfill_core.protocol.events import Event, Head, WorkCancelled, WorkFailed, WorkFinished
+from backfill_core.protocol.quarantine import AnnouncedRecords
 from backfill_core.protocol.work import Position, Result, Work, WorkKind
+from backfill_spark.crash_points import crash_point
 from backfill_spark.jvm.gateway import java_context
 from backfill_spark.jvm.java_process import java_died
 from backfill_spark.jvm.thread_priority import CopyPriority
 from backfill_spark.jvm.workers import Workers
+from backfill_spark.opening.quarantine import no_quarantine
+from backfill_spark.ports.sink import Sink
 from backfill_spark.runners.context import SparkWorkContext, WorkLedger
 from backfill_spark.runners.runner import WorkRunner, discover
 
@@ -72,6 +76,11 @@ class SparkActionExecutor:
             answer = self._under_way.pop(work_id, None)
         if answer is not None:
             answer(event)
+
+    @property
+    def _sinks(self) -> tuple[Sink, ...]:
+        quarantine = self._job.quarantine
+        return (self._job.sink,) if quarantine is None else (self._job.sink, quarantine.sink)
 
     def close(self) -> None:
         """Wait for nothing: what still runs is cancelled by the session's end or by the caller."""
@@ -132,8 +141,9 @@ class SparkActionExecutor:
             return WorkFinished(effect)
         if work.kind is not WorkKind.CHECK:
             # No commit names what stays; a later attempt removes it.
-            with suppress(Exception):
-                self._job.sink.discard_work(self._attempt, work.work_id)
+            for sink in self._sinks:
+                with suppress(Exception):
+                    sink.discard_work(self._attempt, work.work_id)
         return WorkCancelled(work.work_id) if cancelled else WorkFailed(work.work_id, self.explain(error))
 
     def _effect(self, work: Work) -> Result | None:
@@ -142,15 +152,30 @@ class SparkActionExecutor:
         return None if took_effect is None else took_effect(work, self._context(work))
 
     # ------------------------------------------------------------------ the loop's other needs
+    def remove_orphans(self) -> None:
+        """Remove what earlier attempts staged and never committed; after the fence, so what they announced is committed."""
+        for sink in self._sinks:
+            sink.remove_orphans(self._attempt)
+
     def seal(self, action: Seal) -> int:
-        """Commit; a commit whose answer was lost is recognised by its transaction version."""
+        """Commit, and then what is announced; a commit whose answer was lost is recognised by its transaction version."""
         if action.files:
             self._job.sink.check_staged(action.files)
         version = self._commit(action)
+        if action.quarantine is not None:
+            self._commit_bad_records(action.quarantine)
         self._ledger.unsealed.difference_update(file.path for file in action.files)
         with self._lock:
             self._sealed.append(version)
         return version
+
+    def _commit_bad_records(self, announced: AnnouncedRecords) -> None:
+        quarantine = self._job.quarantine
+        if quarantine is None:
+            raise no_quarantine(announced)
+        crash_point("before_quarantine")
+        quarantine.commit(announced)
+        crash_point("after_quarantine")
 
     def _commit(self, action: Seal) -> int:
         committer = self._job.committer

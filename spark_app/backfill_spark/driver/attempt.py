@@ -186,7 +186,7 @@ class _Attempt:
         job = Job(state, strategy, pace, moment, spent)
         self._executor = SparkActionExecutor(opened, attempt=state.attempt)
         self._server: OperatorBinding | None = None
-        self._orphans = OrphanRemoval(lambda: opened.sink.remove_orphans(state.attempt))
+        self._orphans = OrphanRemoval(self._executor.remove_orphans)
         self._metrics = progress_registry(self._job_id, lambda: self._progress)
         meter = LoopMeter(self._job_id, self._metrics)
         self._loop = Loop(job, self._executor, acknowledge=self._acknowledge, observe=self._on_view, watch=meter)

@@ -35,12 +35,14 @@ from backfill_spark.jvm.failures import unexplained
 from backfill_spark.jvm.java_process import death, java_died
 from backfill_spark.jvm.session_scope import session_scope
 from backfill_spark.opening.key_line import key_line
-from backfill_spark.opening.source import OpenSource, PinnedSource, in_order, open_source
+from backfill_spark.opening.quarantine import OpenedQuarantine, open_quarantine
+from backfill_spark.opening.source import OpenSource, PinnedSource, SubscribedSource, in_order, open_source
 from backfill_spark.ports.abilities import ability, check_promises
 from backfill_spark.ports.committer import Committer, StoredState
 from backfill_spark.ports.sink import Sink, SupportsStartOver
 from backfill_spark.ports.source import PinnedTable, Source
 from backfill_spark.rows.comparison import Comparison
+from backfill_spark.rows.parsing import parsing
 from backfill_spark.rows.transform import Transform
 from backfill_spark.rows.verification import check_one_row_a_key
 from backfill_spark.rows.write_modes import WriteMode, write_mode
@@ -167,6 +169,8 @@ class JobContext:
                 request = self.plugins.strategy.open_request(None)
             opened = open_source(source, request, asked=spec.source.params.start_version)
             _check_transform(opened, transform, self.backfill)
+            if isinstance(opened, SubscribedSource):
+                transform = parsing(transform, opened.nothing())
             if self.state is None or start_over is not None:
                 transform.check_sample(opened.some())
             opened = in_order(opened, spec.strategy)
@@ -180,8 +184,17 @@ class JobContext:
             self.sink.check(schema, source_path=path, has_state=self.state is not None)
             if self.stored.table_version >= 0:
                 self.committer.check()
+            quarantine = open_quarantine(self.spark, self.backfill, self.plugins.sink, opened.schema)
+            if quarantine is not None:
+                quarantine.check(target_path=self.sink.path)
         return OpenedJob(
-            **vars(self), source=source, transform=transform, opened=opened, start_over=start_over, line=line
+            **vars(self),
+            source=source,
+            transform=transform,
+            opened=opened,
+            start_over=start_over,
+            line=line,
+            quarantine=quarantine,
         )
 
     @contextmanager
@@ -203,6 +216,9 @@ class OpenedJob(JobContext):
 
     line: KeyLine | None = None
     """The source's rows in the order of a key; None: they are not read by one."""
+
+    quarantine: OpenedQuarantine | None = None
+    """The table of bad records; None: the source names none."""
 
     @property
     def resumes(self) -> StoredProgress | None:
@@ -261,6 +277,8 @@ class OpenedJob(JobContext):
         """Make the target when it is missing."""
         with self.explained("making the target ready", self.sink):
             self.sink.prepare(self.transform.output_schema(self.spark, self.opened.schema))
+            if self.quarantine is not None:
+                self.quarantine.make()
 
     def emptied(self) -> OpenedJob:
         """Take the rows of the unfinished job out of the target, where they must go; return the job with what is there then.

@@ -57,6 +57,13 @@ class Sink(Protocol):
         """Say in our words why writing failed, or None when it is unknown."""
 
 
+class Quarantine(Sink, Protocol):
+    """A table of bad records: a target of the same job, to which rows are added, whatever is in it already."""
+
+    def staged_by(self, attempt: int, work_id: int) -> list[str]:
+        """Return the files that a piece of work staged, as `stage` returned them."""
+
+
 @runtime_checkable
 class SupportsSegments(Protocol):
     """A sink that stages several segments of a split in one job."""

@@ -28,6 +28,16 @@ class WorkContext(Protocol):
             StagedFilesGoneError, AccountingError: the files do not hold the rows that were written.
         """
 
+    def stage_records(self, records: DataFrame, *, what: str) -> tuple[StagedFile, ...]:
+        """Transform records with a partition and an offset, and write them as `stage`.
+
+        Those that the transform cannot parse are among the files too, for a table of their own (`StagedFile.quarantined_by`).
+
+        Raises:
+            BadRecordError: there are some, and the source says that they end the job.
+            StagedFilesGoneError, AccountingError: as `stage`.
+        """
+
     def stage_segments(self, rows: DataFrame, *, label: str, what: str) -> tuple[StagedFile, ...]:
         """Write as `stage`, the rows of each value of column `label` into files of their own; a file tells its segment."""
 

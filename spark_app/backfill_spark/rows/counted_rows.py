@@ -46,12 +46,12 @@ class Counted:
 class CountedRows(Counted):
     """Rows that are counted."""
 
-    def __init__(self, spark: SparkSession, rows: DataFrame) -> None:
-        """Take the frame."""
-        super().__init__(spark, rows, F.count(F.lit(1)))
+    def __init__(self, spark: SparkSession, rows: DataFrame, only: Column | None = None) -> None:
+        """Take the frame; `only`: count those that fulfil a condition."""
+        super().__init__(spark, rows, F.count(F.lit(1)) if only is None else F.count_if(only))
 
     def rows(self) -> int:
-        """Return how many rows the job that used `frame` computed.
+        """Return how many rows the job that used `frame` computed, of those that count.
 
         Raises:
             TransientError: Spark does not say.

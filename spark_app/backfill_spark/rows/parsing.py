@@ -8,8 +8,8 @@ that has the column of corrupt records.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.types import StructType
 
+from backfill_core.errors import BadRecordError
 from backfill_spark.jvm.gateway import java, java_session
 from backfill_spark.rows.transform import OURS, Transform
 
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 REASON = f"{OURS}reason"
+BAD_RECORD_HINT = (
+    "Set onBadRecord: Quarantine and quarantinePath in the source, leave such records out with spec.transform.where, or say in "
+    "spec.transform.select what becomes of them (try_cast, coalesce)."
+)
 _CORRUPT = f"{OURS}corrupt"
 _CORRUPT_OPTION = "columnNameOfCorruptRecord"
 _CORRUPT_DEFAULT = "spark.sql.columnNameOfCorruptRecord"
@@ -40,42 +45,44 @@ _AVRO_ONE = b"\x02"
 """The number 1 in Avro: a field before the record that is null only where the whole was not read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Parsing:
-    """A transform, and the records that it cannot parse."""
+@dataclass(frozen=True)
+class ParsingTransform(Transform):
+    """A transform that parses records: what it cannot parse is no row of it."""
 
-    transform: Transform
-    reason: Column | None
-    """Why a record is bad, as a text; null: it is good. None: the transform parses nothing."""
+    reason: Column = field(kw_only=True)
+    """Why a record is bad, as a text; null: it is good."""
 
-    filters_first: bool
+    filters_first: bool = field(kw_only=True)
     """Does the filter parse nothing? Then a record that it leaves out is not looked at."""
 
-    @classmethod
-    def of(cls, transform: Transform, empty: DataFrame) -> Parsing:
-        """Find the parsers of a transform; `empty` has the columns of the source. The transform is checked already."""
-        fields = [(f"spec.transform.select[{at}]", text) for at, text in enumerate(transform.select or ())]
-        chosen = [one for field, text in fields for one in _parsers(empty, field, text)]
-        where = [] if transform.where is None else _parsers(empty, "spec.transform.where", transform.where)
-        found = [*where, *chosen]
-        reason = reduce(lambda cases, one: cases.when(*one), found[1:], F.when(*found[0])) if found else None
-        return cls(transform, reason, filters_first=not where)
+    def apply(self, rows: DataFrame, *kept: str) -> DataFrame:
+        """See `Transform`, of the good records."""
+        return self.rows(self.judged(rows), *kept)
 
     def judged(self, records: DataFrame) -> DataFrame:
         """Return records, without those that the filter leaves out unparsed, and column `REASON`; lazy."""
-        reason = F.lit(None).cast("string") if self.reason is None else self.reason
-        where = self.transform.where
-        kept = records.where(where) if where is not None and self.filters_first else records
-        return kept.withColumn(REASON, reason)
+        kept = records.where(self.where) if self.where is not None and self.filters_first else records
+        return kept.withColumn(REASON, self.reason)
 
-    def rows(self, judged: DataFrame) -> DataFrame:
+    def rows(self, judged: DataFrame, *kept: str) -> DataFrame:
         """Return the good ones, transformed; lazy."""
-        return self.transform.apply(good(judged))
+        return super().apply(judged.where(F.col(REASON).isNull()).drop(REASON), *kept)
 
 
-def good(judged: DataFrame) -> DataFrame:
-    """Return the good records, as the source has them; lazy."""
-    return judged.where(F.col(REASON).isNull()).drop(REASON)
+def parsing(transform: Transform, empty: DataFrame) -> Transform:
+    """Return a transform that knows the records that it cannot parse; the same one, where it has no parsers.
+
+    Args:
+        transform: It is checked already.
+        empty: A frame with the columns of the source.
+    """
+    fields = [(f"spec.transform.select[{at}]", text) for at, text in enumerate(transform.select or ())]
+    where = [] if transform.where is None else _parsers(empty, "spec.transform.where", transform.where)
+    found = [*where, *(one for name, text in fields for one in _parsers(empty, name, text))]
+    if not found:
+        return transform
+    reason = reduce(lambda cases, one: cases.when(*one), found[1:], F.when(*found[0]))
+    return ParsingTransform(transform.select, transform.where, reason=reason, filters_first=not where)
 
 
 def bad(judged: DataFrame) -> DataFrame:
@@ -83,18 +90,28 @@ def bad(judged: DataFrame) -> DataFrame:
     return judged.where(F.col(REASON).isNotNull())
 
 
+def bad_record(records: DataFrame, rows: int, what: str) -> BadRecordError:
+    """Return the error of bad records; names the first one of the first partition. Runs a job."""
+    where = ("partition", "offset")
+    one = records.select(*where, REASON).orderBy(*where).first()
+    place = what if one is None else f"offset {one['offset']} of partition {one['partition']}"
+    reason = "" if one is None else f" {one[REASON]}"
+    more = f" {what} has {rows:,} such records." if rows > 1 else ""
+    return BadRecordError(f"the record at {place} cannot be parsed.{reason}{more}", hint=BAD_RECORD_HINT)
+
+
 Case = tuple[Column, Column]
 """A condition that a record is bad, and the reason."""
 
 
-def _parsers(empty: DataFrame, field: str, text: str) -> list[Case]:
+def _parsers(empty: DataFrame, place: str, text: str) -> list[Case]:
     """Return a case for each parser of an expression, the inner ones first: an outer one may fail on what they yield."""
     parser = java_session(empty.sparkSession).sessionState().sqlParser()
     cases = []
     for node in _inner_first(parser.parseExpression(text)):
         condition = _refuses(empty, node)
         if condition is not None:
-            cases.append((condition, F.lit(f"{field}: {_name(node)} cannot read the payload.")))
+            cases.append((condition, F.lit(f"{place}: {_name(node)} cannot read the payload.")))
     return cases
 
 
@@ -164,6 +181,7 @@ def _loses(empty: DataFrame, node: Any, payload: Column, read: Column) -> Column
 def _avro_is_null(node: Any, payload: Column) -> Column:
     """Return the condition that Avro reads no record; one in which all is null is read."""
     options = {name: value for name, value in _options(node).items() if name.lower() != "mode"}
+    options["mode"] = "PERMISSIVE"
     for name in options.keys() & {"avroSchema"}:
         options[name] = _wrapped(options[name])
     wrapped = _wrapped(str(_children(node)[1].value()))

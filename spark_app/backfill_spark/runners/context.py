@@ -6,11 +6,15 @@ import threading
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from pyspark.sql import functions as F
+
+from backfill_core.errors import TransientError
 from backfill_core.phases.accounting import check_staged
 from backfill_core.protocol.work import StagedFile
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.sink import SupportsSegments
 from backfill_spark.rows.counted_rows import CountedRows
+from backfill_spark.rows.parsing import REASON, ParsingTransform, bad, bad_record
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -73,6 +77,29 @@ class SparkWorkContext:
         with self.ledger.lock:
             self.ledger.unsealed.update(file.path for file in files)
         check_staged(what, written=counted.rows(), found=sum(file.rows for file in files))
+        return files
+
+    def stage_records(self, records: DataFrame, *, what: str) -> tuple[StagedFile, ...]:
+        """See `WorkContext`."""
+        transform = self.job.transform
+        if not isinstance(transform, ParsingTransform):
+            return self.stage(transform.apply(records), what=what)
+        is_bad = F.col(REASON).isNotNull()
+        counted = CountedRows(self.job.spark, transform.judged(records), only=is_bad)
+        files = self.stage(transform.rows(counted.frame), what=what)
+        rows = counted.rows()
+        return files if rows == 0 else (*files, *self._stage_bad(bad(transform.judged(records)), rows, what))
+
+    def _stage_bad(self, records: DataFrame, rows: int, what: str) -> tuple[StagedFile, ...]:
+        """Read the bad records once more, which there are few of, into their own table, or fail by one of them."""
+        quarantine = self.job.quarantine
+        if quarantine is None or not quarantine.keeps:
+            raise bad_record(records, rows, what)
+        files = quarantine.stage(records, attempt=self.attempt, work_id=self.work_id)
+        found = sum(file.rows for file in files)
+        if found != rows:
+            # Compaction may have taken one meanwhile.
+            raise TransientError(f"{what} had {rows:,} bad records, and then {found:,}.")
         return files
 
     def begin_effect(self) -> None:

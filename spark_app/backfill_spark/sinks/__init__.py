@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from backfill_api import plugins
 from backfill_api.spec.spec import Backfill
-from backfill_spark.ports.sink import Sink
+from backfill_spark.ports.sink import Quarantine, Sink
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,6 +29,9 @@ class SinkPlugin:
 
     code: Callable[[], type[Sink]]
     """Load the class that `open` makes: it has what the `VARIANT` promises."""
+
+    quarantine: Callable[[SparkSession, Backfill, str], Quarantine] | None = None
+    """Make the table at a path for the bad records of a job; writes nothing. None: such targets have none."""
 
 
 def discover() -> Mapping[str, SinkPlugin]:

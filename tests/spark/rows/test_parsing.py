@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructType
 
 from backfill_core.errors import InvalidTransformError
-from backfill_spark.rows.parsing import REASON, Parsing, bad
+from backfill_spark.rows.parsing import REASON, ParsingTransform, bad, parsing
 from backfill_spark.rows.transform import Transform
 
 SCHEMA = StructType().add("partition", IntegerType()).add("offset", LongType()).add("value", BinaryType())
@@ -35,10 +35,9 @@ def topic(spark):
 
 def found(empty, topic, *select, where=None):
     """Return the names of the bad records, and the number of rows that the good ones make."""
-    parsing = Parsing.of(Transform(select, where), empty)
-    judged = parsing.judged(topic)
-    names = [list(PAYLOADS)[row["offset"]] for row in bad(judged).collect()]
-    return names, parsing.rows(judged).count()
+    transform = parsing(Transform(select, where), empty)
+    found = bad(transform.judged(topic)).collect() if isinstance(transform, ParsingTransform) else []
+    return [list(PAYLOADS)[row["offset"]] for row in found], transform.apply(topic).count()
 
 
 class TestARecordThatAParserCannotRead:
@@ -81,7 +80,7 @@ class TestARecordThatAParserCannotRead:
 
     def test_is_told_with_its_field(self, empty, topic):
         """A transform may have many parsers."""
-        judged = Parsing.of(Transform(("offset", f"{JSON}.id AS id"), None), empty).judged(topic)
+        judged = parsing(Transform(("offset", f"{JSON}.id AS id"), None), empty).judged(topic)
 
         reasons = {row[REASON] for row in bad(judged).collect()}
 

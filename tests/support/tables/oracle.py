@@ -75,6 +75,16 @@ def violations(source: str, target: str, seal: SeenSeal, view: str = ALL) -> lis
     return [f"{where}: {surplus} rows too many, {missing} missing"] if surplus or missing else []
 
 
+def columns_of(table: str, *names: str, version: int | None = None) -> list[tuple[Any, ...]]:
+    """Return some columns of all rows of a table, now or as of a version; none, where there is no table."""
+    if not Path(table, "_delta_log").is_dir():
+        return []
+    chosen = ", ".join(f'"{name}"' for name in names)
+    query = QueryBuilder().register("held", DeltaTable(table, version=version))
+    found = query.execute(f"SELECT {chosen} FROM held").read_all()
+    return list(zip(*(found.column(name).to_pylist() for name in names), strict=True))
+
+
 def rows_in(table: str) -> int:
     """Return how many rows a table has now; its metadata would also count those that deletion vectors hide."""
     (rows,) = _numbers("SELECT count(*) FROM source", {"source": DeltaTable(table)})

@@ -10,7 +10,7 @@ from pydantic import Field, StrictInt, StringConstraints, model_validator
 
 from backfill_api.model import cel, refused
 from backfill_api.spec.bounds import COUNT_MAX, Name, Value
-from backfill_api.spec.params import SourceAbility, SourceParams, Variant
+from backfill_api.spec.params import BAD_RECORD_RULE, OffsetSourceParams, SourceAbility, Variant
 from backfill_api.spec.secret_settings import holds_a_secret
 
 NOT_OFFERED = "no strategy reads it yet"
@@ -37,10 +37,11 @@ Options = Annotated[dict[str, Value], Field(max_length=32)]
 StartingOffsets = Annotated[dict[str, Offset], Field(max_length=10_000)]
 
 
-class KafkaSource(SourceParams):
+class KafkaSource(OffsetSourceParams):
     """A Kafka topic: its history, and what comes."""
 
     model_config = cel(
+        BAD_RECORD_RULE,
         (f"self.bootstrapServers.matches('{_ADDRESS_RULE}')", "bootstrapServers is a list of host:port, with commas"),
         ("self.topic.matches('^[a-zA-Z0-9._-]+$')", "topic is not the name of a topic"),
         (
@@ -48,9 +49,9 @@ class KafkaSource(SourceParams):
             "options has a setting that a spec may not give; secrets come from secretRef",
         ),
     )
-    MAY_CHANGE = frozenset(
-        {"bootstrap_servers", "options", "secret_ref", "starting_offsets", "partition_starting_offsets"}
-    )
+    MAY_CHANGE = OffsetSourceParams.MAY_CHANGE | {
+        "bootstrap_servers", "options", "secret_ref", "starting_offsets", "partition_starting_offsets",
+    }  # fmt: skip
 
     bootstrap_servers: Addresses
     """Addresses of brokers, `host:port`, with commas between them; a change counts from the next attempt."""

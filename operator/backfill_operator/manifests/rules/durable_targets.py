@@ -6,8 +6,8 @@ import posixpath
 from collections.abc import Mapping
 from typing import Any, Final
 
-from backfill_api.model import member_of
 from backfill_api.spec.locations import place
+from backfill_api.spec.params import OffsetSourceParams
 from backfill_operator.manifests.attempt import Launch, ManifestRefusedError
 from backfill_operator.manifests.names import SCRATCH_DIR, TEMPORARY_DIR
 from backfill_operator.manifests.rules.shapes import entries, mapping
@@ -28,12 +28,15 @@ def check_lasting(launch: Launch, template: Mapping[str, Any], container: str) -
         container: Name of our container in it.
 
     Raises:
-        ManifestRefusedError: with the path of the target's field.
+        ManifestRefusedError: with the path of the field: of the target, or of the table of bad records.
     """
-    target = launch.spec.target
-    for field, text in target.params.paths.items():
+    target, source = launch.spec.target, launch.spec.source
+    paths = {f"spec.target.{target.member}.{field}": text for field, text in target.params.paths.items()}
+    if isinstance(source.params, OffsetSourceParams) and source.params.quarantine_path is not None:
+        paths[f"spec.source.{source.member}.quarantinePath"] = source.params.quarantine_path
+    for field, text in paths.items():
         if place(text).is_local and "spark.hadoop.fs.defaultFS" not in launch.spec.spark.conf:
-            _check_path(f"spec.target.{member_of(target.type)}.{field}", place(text).path, template, container)
+            _check_path(field, place(text).path, template, container)
 
 
 def _check_path(field: str, path: str, template: Mapping[str, Any], container: str) -> None:

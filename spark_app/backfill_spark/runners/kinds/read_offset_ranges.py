@@ -20,8 +20,7 @@ def _run(work: ReadOffsetRanges, context: WorkContext) -> OffsetRangesStaged:
     # Records of history are counted by partition; how many new ones there were is told by the files.
     history = work.kind is WorkKind.HISTORY
     counted = CountedPartitions(job.spark, rows, len(work.ranges)) if history else None
-    view = job.transform.apply(rows if counted is None else counted.frame)
-    files = context.stage(view, what=_words(work.ranges))
+    files = context.stage_records(rows if counted is None else counted.frame, what=_words(work.ranges))
     _check_same_source(context)
     crash_point("after_stage")
     return OffsetRangesStaged(work.work_id, files, {} if counted is None else counted.records())

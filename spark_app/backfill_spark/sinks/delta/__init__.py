@@ -11,6 +11,7 @@ from backfill_spark.sinks import SinkPlugin
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from backfill_spark.sinks.delta.quarantine import DeltaQuarantine
     from backfill_spark.sinks.delta.sink import DeltaSink
 
 
@@ -41,4 +42,12 @@ def _code() -> type[DeltaSink]:
     return DeltaSink
 
 
-SINK = SinkPlugin(name="Delta", open=_open, code=_code)
+def _quarantine(spark: SparkSession, backfill: Backfill, path: str) -> DeltaQuarantine:
+    from backfill_spark.delta.location import one_spelling
+    from backfill_spark.sinks.delta.quarantine import DeltaQuarantine
+
+    field = f"spec.source.{backfill.spec.source.member}.quarantinePath"
+    return DeltaQuarantine(spark, one_spelling(spark, path, field=field), job_id=backfill.job_id)
+
+
+SINK = SinkPlugin(name="Delta", open=_open, code=_code, quarantine=_quarantine)

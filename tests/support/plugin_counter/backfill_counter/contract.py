@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, StrictInt
 
 from backfill_api.spec.bounds import Columns
-from backfill_api.spec.params import SourceAbility, SourceParams, StrategyParams, TargetParams, Variant
+from backfill_api.spec.params import OffsetSourceParams, SourceAbility, StrategyParams, TargetParams, Variant
 
 
 class CounterParams(StrategyParams):
@@ -20,7 +20,7 @@ class CounterParams(StrategyParams):
     """Offsets that are read at once."""
 
 
-class CounterSource(SourceParams):
+class CounterSource(OffsetSourceParams):
     """Partitions of numbers that grow."""
 
     key: Columns = ("number",)

@@ -15,7 +15,7 @@ def _run(work: ReadOffsets, context: WorkContext) -> OffsetsRead:
     job = context.job
     rows = ability(job.source, SupportsOffsets).read_offsets((OffsetRange(work.partition, work.start, work.stop),))
     what = f"the offsets {work.start} to {work.stop} of partition {work.partition}"
-    return OffsetsRead(work.work_id, context.stage(job.transform.apply(rows), what=what))
+    return OffsetsRead(work.work_id, context.stage_records(rows, what=what))
 
 
 RUNNER = WorkRunner("ReadOffsets", ReadOffsets, _run)

@@ -47,9 +47,12 @@ class Counter:
         return Subscribed(dict.fromkeys(self._highs, 0), self._highs)
 
     def read_offsets(self, ranges: Sequence[OffsetRange]):
-        """See `SupportsOffsets`; the columns are `partition` and `number`."""
+        """See `SupportsOffsets`; the value of a record is its number as a text, and of every seventh one it is none."""
+        value = "cast(if(id % 7 = 3, concat('no ', id), cast(id AS string)) AS binary) AS value"
         frames = [
-            self._spark.range(one.start, one.stop, 1, 1).selectExpr(f"'{one.partition}' AS partition", "id AS number")
+            self._spark.range(one.start, one.stop, 1, 1).selectExpr(
+                f"'{one.partition}' AS partition", "id AS offset", "id AS number", value
+            )
             for one in [*ranges, OffsetRange("none", 0, 0)]
         ]
         return reduce(lambda one, other: one.unionAll(other), frames)
