@@ -82,6 +82,7 @@ REASONS: Final = {
     "InvalidTransform": "The transform is not row-wise or not deterministic, or names a missing column.",
     "SourceNotFound": "The source is missing, or is not a Delta table.",
     "UnsupportedSourceFeature": "The source has a table feature that cannot be read, or a column name that the change feed reserves.",
+    "BadRecord": "The transform cannot parse a record of the source.",
     "KeyInvalid": "A key column is missing or null.",
     "KeyNotUnique": "Two rows of the source have the same key.",
     "TargetNotFound": "The catalog has no table of the target's name and no place for it.",

@@ -11,7 +11,6 @@ from backfill_spark.sinks import SinkPlugin
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from backfill_spark.sinks.delta.quarantine import DeltaQuarantine
     from backfill_spark.sinks.delta.sink import DeltaSink
 
 
@@ -42,12 +41,14 @@ def _code() -> type[DeltaSink]:
     return DeltaSink
 
 
-def _quarantine(spark: SparkSession, backfill: Backfill, path: str) -> DeltaQuarantine:
+def _quarantine(spark: SparkSession, backfill: Backfill, path: str) -> DeltaSink:
     from backfill_spark.delta.location import one_spelling
-    from backfill_spark.sinks.delta.quarantine import DeltaQuarantine
+    from backfill_spark.rows.write_modes import APPEND
+    from backfill_spark.sinks.delta.sink import DeltaSink
 
-    field = f"spec.source.{backfill.spec.source.member}.quarantinePath"
-    return DeltaQuarantine(spark, one_spelling(spark, path, field=field), job_id=backfill.job_id)
+    place = one_spelling(spark, path, field=f"spec.source.{backfill.spec.source.member}.quarantinePath")
+    # Several jobs may share it.
+    return DeltaSink(spark, place, write_mode=APPEND, key=(), existing_rows="Keep", job_id=backfill.job_id)
 
 
 SINK = SinkPlugin(name="Delta", open=_open, code=_code, quarantine=_quarantine)

@@ -294,6 +294,10 @@ class DeltaSink:
                 ) from None
             raise
 
+    def staged_by(self, attempt: int, work_id: int) -> list[str]:
+        """See `ports.sink.Quarantine`."""
+        return self._staging.files(self._staging.of_work(attempt, work_id))
+
     def discard(self, paths: Sequence[str]) -> None:
         """Remove staged files; those that are gone already are fine."""
         self._staging.discard(paths)
