@@ -2,7 +2,7 @@
 
     python tests/benchmarks/run.py --rows 20000000 --runs 5 --out build/bench/latest.json [--only copies,streams]
     python tests/benchmarks/run.py --only growth                10^7 and 10^8 rows, once
-    python tests/benchmarks/run.py --only strategies            Snapshot and the baseline, undisturbed and killed once
+    python tests/benchmarks/run.py --only strategies            each beside Snapshot: the copy, live changes, a kill
 
 Writes the JSON, prints a table, and draws docs/images/bench.svg. Figures of different runs do not compare: look at
 the ratios.
@@ -25,6 +25,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
+import by_strategy  # noqa: E402
 from support.bench_report import write_report  # noqa: E402
 from support.tables.jobs import job, write_yaml  # noqa: E402
 from support.tables.oracle import seals  # noqa: E402
@@ -43,6 +44,7 @@ BARS = {
     "throttle_error_1k": ("percent", 2, "lower"), "throttle_error_50k": ("percent", 2, "lower"),
     "throttle_error_500k": ("percent", 2, "lower"), "pause_quiet": ("s", 2.5, "lower"),
     "pause_forced": ("s", 0.5, "lower"), "restart_first_seal": ("s", 15, "lower"), "receipt_share": ("ratio", 0.35, "lower"),
+    **by_strategy.BARS,
 }  # fmt: skip
 
 
@@ -284,27 +286,8 @@ class Bench:
 
     # ------------------------------------------------------------ strategies
     def strategies(self):
-        """Snapshot beside the baseline, by driver processes: undisturbed, and killed once. Not part of `make bench`."""
-        for kind in ("Snapshot", "RearrangedChain"):
-            for kills in (0, 1):
-                name = f"{kind.lower()}-{kills}"
-                self.timed(f"{kind}{'_killed_at_half' * kills}", lambda name=name, kind=kind, kills=kills: self.through(
-                    name, kills, strategy={"type": kind}
-                ))  # fmt: skip
-
-    def through(self, name, kills, **spec):
-        """Run a job to its end, and kill its driver so often once half of the rows are there."""
-        target = self.fresh(name)
-        for _ in range(kills):
-            process = self.driver(name, target, **spec)
-            self.until(lambda process=process: process.poll() is not None or self.half_done(name), limit_s=900)
-            assert process.poll() is None, "it was done before it could be killed: take more ROWS"
-            self.end(process)
-        assert self.driver(name, target, **spec).wait() == 0
-        assert seals(target)[-1].state["rowsDone"] == self.rows
-
-    def half_done(self, name):
-        return self.client(name).progress().rows_done > self.rows / 2
+        """See `by_strategy`; not part of `make bench`."""
+        by_strategy.strategies(self)
 
     # ------------------------------------------------------------ growth
     def growth(self):
@@ -365,7 +348,7 @@ def main():
             bench.make()
         for part in args.only.split(","):
             print(part, flush=True)
-            if part in {"control", "throttle", "strategies"}:
+            if part in {"control", "throttle"}:
                 bench.spark.stop()  # these run the real driver process, alone
             getattr(bench, part)()
         bench.report(args.out)

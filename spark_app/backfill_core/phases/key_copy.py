@@ -14,15 +14,14 @@ any       its version is passed over                                  thrown awa
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import accumulate
 
 from backfill_core.errors import BackfillError, KeyInvalidError
 from backfill_core.pacing.eta import RateMeter
 from backfill_core.pacing.sizing import SplitSizer, tapered
 from backfill_core.pacing.throttle import TokenBucket
+from backfill_core.phases.key_cells import KeyCells
 from backfill_core.positions.key_order import KeyPosition
 from backfill_core.positions.vnode_positions import Completed, NotStarted, Reached, Span, UpTo, VnodePositions
 from backfill_core.protocol.clock import Now
@@ -101,9 +100,7 @@ class KeyCopy:
     def __init__(self, line: KeyLine, settings: KeyCopySettings) -> None:
         """Begin before the first row."""
         self._settings, self.space, self._order = settings, line.space, line.space.order
-        self._cuts = [cut.position for cut in line.cuts]
-        self._sort_keys = [self._order.sort_key(position) for position in self._cuts]
-        self._prefix = [*accumulate((*(cut.rows for cut in line.cuts), line.rows_after), initial=0)]
+        self._cells = KeyCells(line)
         self.sealed = self.prepared = VnodePositions.at_start(line.space.vnodes)
         self.rows_read = self.rows_read_sealed = 0
         """Rows of the source: handed to a commit, and durable."""
@@ -298,7 +295,7 @@ class KeyCopy:
             self._queue.append(planned)
         chunk, most = self._queue[at], self._settings.chunk_rows
         # No more rows than the chunk's size and the limit (R-ARR-9). Of a range that was read in part the estimate says little.
-        rows = chunk.rows if self._at_cut(chunk.low) else CHUNK_ROWS_MAX
+        rows = chunk.rows if self._cells.begins_at(chunk.low) else CHUNK_ROWS_MAX
         bounds = [one for one in (quota, most) if one is not None and one < rows]
         rows_max = min(bounds, default=None)
         charged = None if quota is None else (rows_max or chunk.rows)
@@ -328,10 +325,12 @@ class KeyCopy:
             return None
         least, *others = sorted(groups, key=self._sort_key)
         low = least.position if isinstance(least, UpTo) else None
-        first = self._cell(low)
+        first = self._cells.first(low)
         share = sum(stop - start for start, stop in groups[least])
-        last = self._last_cell(first, self._wanted(quota) * self.space.vnodes // share)
-        high = self._cuts[last] if last < len(self._cuts) else None
+        # What is above a bound is cut off, by a Spark job of its own.
+        bounded = quota is not None or self._settings.chunk_rows is not None
+        last = self._cells.last(first, self._wanted(quota) * self.space.vnodes // share, at_most=bounded)
+        high = self._cells.end(last)
         nearest = others[0] if others else None
         if isinstance(nearest, UpTo) and (high is None or self._sort_key(nearest) < self._order.sort_key(high)):
             high = nearest.position
@@ -348,23 +347,9 @@ class KeyCopy:
     def _sort_key(self, reached: Reached) -> tuple[object, ...]:
         return self._order.sort_key(reached.position) if isinstance(reached, UpTo) else ()
 
-    def _cell(self, position: KeyPosition | None) -> int:
-        """Return the index of the first cut after a position; None: of the first cut at all."""
-        return 0 if position is None else bisect_right(self._sort_keys, self._order.sort_key(position))
-
-    def _at_cut(self, position: KeyPosition | None) -> bool:
-        cell = self._cell(position)
-        return position is None or (cell > 0 and self._sort_keys[cell - 1] == self._order.sort_key(position))
-
-    def _last_cell(self, first: int, wanted: int) -> int:
-        """Return the last of the cells that together come near to so many rows, `first` at least."""
-        behind = bisect_right(self._prefix, self._prefix[first] + wanted) - 1
-        return min(max(behind - 1, first), len(self._cuts))
-
     def _share(self, spans: tuple[Span, ...], first: int, behind: int) -> int:
         """Estimate the rows of some vnodes in some cells."""
-        rows = self._prefix[behind] - self._prefix[first]
-        return rows * sum(stop - start for start, stop in spans) // self.space.vnodes
+        return self._cells.rows(first, behind) * sum(stop - start for start, stop in spans) // self.space.vnodes
 
     def _rows_after(self, positions: VnodePositions) -> int:
         """Estimate the rows behind some positions; of a range that is read in part, what was read is known."""
@@ -372,8 +357,8 @@ class KeyCopy:
         for reached, spans in positions.groups().items():
             if isinstance(reached, Completed):
                 continue
-            first = self._cell(None if isinstance(reached, NotStarted) else reached.position)
-            left += self._share(spans, first, len(self._cuts) + 1)
+            first = self._cells.first(None if isinstance(reached, NotStarted) else reached.position)
+            left += self._share(spans, first, self._cells.behind)
         return max(0, left - self._read_since_cut)
 
     # -------------------------------------------------------------- committing
@@ -386,7 +371,9 @@ class KeyCopy:
             files += chunk.state.files
             self.prepared = self.prepared.moved(chunk.spans, chunk.reached)
             self.rows_read += chunk.state.rows_read
-            self._read_since_cut = 0 if self._at_cut(chunk.high) else self._read_since_cut + chunk.state.rows_read
+            self._read_since_cut = (
+                0 if self._cells.begins_at(chunk.high) else self._read_since_cut + chunk.state.rows_read
+            )
             self.chunks += 1
             self.revision += 1
         self.rows += sum(file.rows for file in files)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from functools import lru_cache
 
 from backfill_core.pacing.eta import Eta, RateMeter, estimate
 from backfill_core.pacing.retention import warn, warn_short
@@ -14,6 +15,18 @@ from backfill_core.protocol.clock import Now
 from backfill_core.protocol.strategy import Facts, JobWarning, Pinned, StrategyView
 
 GRID_CELLS_MAX = 64
+
+
+# A view is asked for at every event, and what is done changes with a commit.
+@lru_cache(maxsize=4)
+def _percent_done(rows: int, done: IntervalSet) -> tuple[int, ...]:
+    """Return how much of each part of so many rows is done, in percent."""
+    cells = min(GRID_CELLS_MAX, rows)
+    edges = [rows * cell // cells for cell in range(cells + 1)] if cells else [0]
+    return tuple(
+        100 * (stop - start - done.gaps(start, stop).size) // (stop - start)
+        for start, stop in itertools.pairwise(edges)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +66,7 @@ class Copied:
     @property
     def grid(self) -> tuple[int, ...]:
         """How much of each part is done, in percent."""
-        cells = min(GRID_CELLS_MAX, self.rows)
-        edges = [self.rows * cell // cells for cell in range(cells + 1)] if cells else [0]
-        return tuple(
-            100 * (stop - start - self.done.gaps(start, stop).size) // (stop - start)
-            for start, stop in itertools.pairwise(edges)
-        )
+        return _percent_done(self.rows, self.done)
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,15 @@ class TestRuns:
         assert each(VnodePositions.of(before).moved(disjoint, to)) == after
         assert VnodePositions.of(before).moved(disjoint, to) == VnodePositions.of(after)
 
+    def test_move_in_time_with_their_number(self) -> None:
+        """A state may hold as many runs as there are vnodes; each look at a job moves them, so no run may cost a look at all spans."""
+        vnodes = 32_768
+        before = VnodePositions.of([NotStarted(), Completed()] * (vnodes // 2))
+
+        after = before.moved(((at, at + 1) for at in range(0, vnodes, 2)), Completed())
+
+        assert after.runs == ((vnodes, Completed()),)
+
     @given(st.lists(reached, min_size=1, max_size=VNODES))
     def test_are_read_as_they_were(self, given: list[Reached]) -> None:
         """Through JSON text."""

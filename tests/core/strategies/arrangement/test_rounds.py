@@ -72,6 +72,15 @@ class TestChunks:
 
         assert (chunk.high, chunk.rows_max) == ((3,), None)
 
+    @pytest.mark.parametrize(("bound", "high"), [({}, (1,)), ({"chunk_rows": 300_000}, (0,))])
+    def test_have_the_cells_that_come_nearest_to_what_is_wanted(self, bound: dict[str, int], high: Values) -> None:
+        """Files a little larger than half a chunk are read by two; a bound of the user is never passed."""
+        one = ByHand([TEN], cuts=CUTS, rows_per_cut=160_000, in_flight_max=1, **bound)
+
+        (chunk,) = one.start()
+
+        assert (chunk.high, chunk.rows_max) == (high, None)
+
     def test_have_a_row_limit_where_cells_are_too_large(self) -> None:
         """R-ARR-9: the rest is the next chunk, and nothing behind it starts meanwhile."""
         one = ByHand([TEN], cuts=ids(4), rows_per_cut=5, chunk_rows=2)

@@ -144,6 +144,19 @@ class TestTheStoredForm:
 
         assert len(json.dumps(one.strategy.stored.encode())) < SIZE_MAX_BYTES // 4
 
+    @pytest.mark.parametrize("vnodes", [256, 32_768])
+    def test_stays_small_at_every_commit(self, vnodes: int) -> None:
+        """All vnodes move together, also while a MERGE is announced: the positions are one run, however many rounds there are."""
+        one = ByHand([TEN], cuts=CUTS, vnodes=vnodes, vnode_of=lambda row: row[0] * 7919 % vnodes, chunk_rows=1)
+        largest = 0
+        for at in range(len(TEN)):
+            one.change(*one.versions[-1], (100 + at,))
+            one.round()
+            largest = max(largest, len(json.dumps(one.strategy.stored.encode())))
+        one.run()
+
+        assert max(largest, len(json.dumps(one.strategy.stored.encode()))) < 512
+
     def test_has_no_room_for_larger_keys(self) -> None:
         """The job ends with the name of the setting, before a state is too large to be stored."""
         keys = [("x" * 9000 + str(at),) for at in range(3)]

@@ -1,0 +1,52 @@
+"""The cells of an order: its rows between two cuts, as many as were there when the attempt began."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import accumulate
+
+from backfill_core.positions.key_order import KeyPosition
+from backfill_core.protocol.strategy import KeyLine
+
+
+class KeyCells:
+    """Numbered from 0 on; the last cell has no end."""
+
+    def __init__(self, line: KeyLine) -> None:
+        """Take the cuts."""
+        self._order = line.space.order
+        self._cuts = [cut.position for cut in line.cuts]
+        self._sort_keys = [self._order.sort_key(position) for position in self._cuts]
+        self._prefix = [*accumulate((*(cut.rows for cut in line.cuts), line.rows_after), initial=0)]
+
+    @property
+    def behind(self) -> int:
+        """How many cells there are."""
+        return len(self._cuts) + 1
+
+    def end(self, cell: int) -> KeyPosition | None:
+        """Return where a cell ends."""
+        return self._cuts[cell] if cell < len(self._cuts) else None
+
+    def first(self, position: KeyPosition | None) -> int:
+        """Return the first cell that ends after a position; None: the first one at all."""
+        return 0 if position is None else bisect_right(self._sort_keys, self._order.sort_key(position))
+
+    def begins_at(self, position: KeyPosition | None) -> bool:
+        """Does a cell begin there?"""
+        cell = self.first(position)
+        return position is None or (cell > 0 and self._sort_keys[cell - 1] == self._order.sort_key(position))
+
+    def last(self, first: int, wanted: int, *, at_most: bool) -> int:
+        """Return the last of the cells that together come nearest to so many rows, from below if `at_most`; `first` at least."""
+        stop = self._prefix[first] + wanted
+        behind = bisect_right(self._prefix, stop) - 1
+        above = self._prefix[min(behind + 1, self.behind)]
+        # Not always below: of cells a little larger than half a chunk, each chunk would have one instead of two.
+        if not at_most and 0 < above - stop < stop - self._prefix[behind]:
+            behind += 1
+        return min(max(behind - 1, first), self.behind - 1)
+
+    def rows(self, first: int, behind: int) -> int:
+        """Estimate the rows of the cells `[first, behind)`."""
+        return self._prefix[behind] - self._prefix[first]
