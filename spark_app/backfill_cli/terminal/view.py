@@ -275,7 +275,10 @@ def show_plan(job: str, plan: Plan, places: Sequence[tuple[str, str]] = ()) -> R
     low, high = plan.estimated_seconds_low, plan.estimated_seconds_high
     feed = {None: None, True: "yes", False: "no: appends only"}[plan.change_feed]
     unique = {None: "not checked (--check-unique)", True: "yes", False: "NO"}[plan.key_unique]
+    amplification = plan.read_amplification_percent
     retention = "not known" if plan.retention_seconds is None else show_seconds(plan.retention_seconds)
+    if amplification is not None:
+        retention = "not needed: the newest version is read, and no old one is kept"
     resumes = "" if plan.resumes_attempt is None else f"; goes on after attempt {plan.resumes_attempt}"
     for name, value in (
         *places,
@@ -285,6 +288,11 @@ def show_plan(job: str, plan: Plan, places: Sequence[tuple[str, str]] = ()) -> R
         *(("", f"{STEP_WORDS.get(one.name, one.name)} {show_seconds(one.seconds)}") for one in plan.steps),
         ("splits", f"about {plan.splits}"),
         *(() if plan.order is None else (("order", _order_words(plan.order)),)),
+        *(
+            ()
+            if amplification is None
+            else (("reads", f"each file {amplification / 100:.1f} times, in the order of a key"),)
+        ),
         ("key", f"{', '.join(plan.key_columns) or 'none'}; unique: {unique}"),
         ("transform", "row-wise and deterministic" if plan.deterministic else "NOT deterministic"),
         *([] if feed is None else [("change feed", feed)]),

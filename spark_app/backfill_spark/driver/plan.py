@@ -135,7 +135,9 @@ def _steps(
     # The sample measures rows on this machine; the start measures the rest.
     fixed_s = SCAN_S * (slower(start_s) - 1)
     times = {START: start_s, COPY: copy_s(rows, per_s, spec.throttle.rows_per_second)}
-    if opened.mode.merges and settings.check_unique is not False:
+    # Ranges that hold all rows of a key prove it while they are read.
+    first = settings.check_unique or rows <= CHECK_UNIQUE_ROWS_MAX or opened.proves_key_first
+    if opened.mode.merges and settings.check_unique is not False and (first or opened.line is None):
         times[KEY_PROOF] = scan_s(KEY_PROOF, rows, per_s) + fixed_s
     times[CATCH_UP] = catch_up_s(opened.opened.newer(opened.source.head()), None)
     if spec.verify == "Final" and spec.after == "Exit":

@@ -211,6 +211,18 @@ class TestAReceipt:
 
 
 class TestAPlan:
+    def test_says_why_a_user_picks_arrangement_and_what_it_costs(self):
+        """No version is kept, and a file may be read more than once."""
+        plan = Plan(
+            rows=3_000_000, bytes=210_000_000, files=16, splits=20, estimated_seconds=20, estimated_seconds_low=15,
+            estimated_seconds_high=30, target_exists=False, read_amplification_percent=137,
+        )  # fmt: skip
+        shown = text(show_plan("demo/orders", plan))
+
+        assert "each file 1.4 times, in the order of a key" in shown
+        assert "not needed: the newest version is read, and no old one is kept" in shown
+        assert "not needed" not in text(show_plan("j", plan.model_copy(update={"read_amplification_percent": None})))
+
     def test_facts_and_warnings(self):
         """What is decided by it: how long, how much, and what is doubtful."""
         plan = Plan(
