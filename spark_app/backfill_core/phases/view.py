@@ -160,5 +160,7 @@ def doing(replay: Replay, *, merges: bool) -> str:
     if isinstance(replay.batch, Running):
         batch = replay.batch.batch
         verb = "merging" if merges else "reading"
-        return f"{verb} the changes of versions {batch.after + 1} to {batch.upto}"
+        first = batch.after + 1
+        versions = f"version {first}" if first == batch.upto else f"versions {first} to {batch.upto}"
+        return f"{verb} the changes of {versions}"
     return "waiting for the first look at the source" if replay.head is None else ""

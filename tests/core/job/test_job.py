@@ -195,7 +195,7 @@ class TestItSaysWhoSetWhatIsInForce:
         job.send(command(2, Pause(everything=True)))
         job.let_pass(1.2)
 
-        merging = "merging the changes of versions 4 to 4"
+        merging = "merging the changes of version 4"
         assert held == f"the snapshot is paused by command (revision 1); {merging}"
         assert job.view.reason == "everything is paused by command (revision 2); work under way is ending"
 
