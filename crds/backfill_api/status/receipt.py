@@ -11,6 +11,7 @@ from backfill_api.spec.bounds import Balance, Count, Message, Moment
 
 VNODES_MAX = 32768
 VNODES_SHOWN_MAX = 16
+PARTITIONS_MAX = 10_000
 
 
 class ReceiptSummary(Model):
@@ -66,6 +67,49 @@ class Mismatch(Model):
     """Rows of the target in it; for a changelog, additions minus removals."""
 
 
+class PartitionReceipt(Model):
+    """One partition of a topic, read again, and what the target has of it."""
+
+    partition: Annotated[str, Field(max_length=64)]
+    """Which one."""
+
+    start: Count
+    """The first offset that is compared."""
+
+    stop: Count
+    """The offset after the last one that is compared."""
+
+    records: Count
+    """Committed records of the topic there."""
+
+    first: Count | None = None
+    """Offset of the first of them."""
+
+    last: Count | None = None
+    """Offset of the last of them."""
+
+    gaps: Count = 0
+    """Offsets without a record: the broker's own markers, aborted transactions, and what compaction removed."""
+
+    bad_records: Count = 0
+    """Records that the transform cannot parse: they are in the table of bad records."""
+
+    rows: Count = 0
+    """Records that are rows of the target; the filter leaves out the rest."""
+
+    target_rows: Count | None = None
+    """Rows of the target; absent: it does not keep the columns partition and offset."""
+
+    target_first: Count | None = None
+    """Offset of the first of them."""
+
+    target_last: Count | None = None
+    """Offset of the last of them."""
+
+    missing: Balance | None = None
+    """Rows that the target lacks; below zero: it has too many."""
+
+
 class Receipt(Model):
     """Counts and hash sums of both sides by vnode, and where they differ."""
 
@@ -107,6 +151,9 @@ class Receipt(Model):
 
     rows_total: Count | None = None
     """Rows of the source in all, with those that the filter leaves out; absent: not counted."""
+
+    partitions: Annotated[tuple[PartitionReceipt, ...], Field(max_length=PARTITIONS_MAX)] = ()
+    """Each partition of a topic; empty: the source is a table, or the receipt was stored."""
 
     @property
     def summary(self) -> ReceiptSummary:

@@ -28,12 +28,12 @@ from backfill.words import (
 )
 from backfill_api.status.plan import Plan, PlannedOrder
 from backfill_api.status.progress import Progress, StepProgress
-from backfill_api.status.receipt import Receipt
+from backfill_api.status.receipt import PartitionReceipt, Receipt
 from backfill_api.wire import Ack
 
 SHADES = "·░▒▓█"
 ACKS_SHOWN_MAX = 3
-MISMATCHES_SHOWN_MAX = 10
+MISMATCHES_SHOWN_MAX = PARTITIONS_SHOWN_MAX = 10
 FRAME_LINES, FRAME_COLUMNS = 2, 4
 FRAMED_LINES_MIN = 12
 """On fewer lines a frame would take the place of facts."""
@@ -244,6 +244,25 @@ def _verdict(receipt: Receipt) -> str:
     return f"equal so far: {compared:,} of {total:,} rows ({percent} %)"
 
 
+def partition_rows(partitions: Sequence[PartitionReceipt]) -> list[tuple[str, str]]:
+    """Return a line for each partition of a topic, those first of which the target has not all; of many only the first."""
+    found = []
+    for one in sorted(partitions, key=lambda each: not each.missing)[:PARTITIONS_SHOWN_MAX]:
+        span = "no record" if one.first is None else f"{one.records:,} records at offsets {one.first} to {one.last}"
+        words = [span, f"{one.gaps:,} offsets without a record (the broker's own)" if one.gaps else ""]
+        words += [f"{one.bad_records:,} bad records" if one.bad_records else ""]
+        words += ["" if one.missing is None else _missing_words(one.missing)]
+        found.append((f"partition {one.partition}", "; ".join(filter(None, words))))
+    more = len(partitions) - PARTITIONS_SHOWN_MAX
+    return [*found, ("", f"and {more} more")] if more > 0 else found
+
+
+def _missing_words(missing: int) -> str:
+    if missing == 0:
+        return "the target has all"
+    return f"the target lacks {missing:,}" if missing > 0 else f"the target has {-missing:,} too many"
+
+
 def show_receipt(receipt: Receipt) -> RenderableType:
     """Return a receipt as something to keep."""
     table = Table.grid(padding=(0, 2))
@@ -259,6 +278,8 @@ def show_receipt(receipt: Receipt) -> RenderableType:
         table.add_row(f"vnode {one.vnode}", f"{one.source_rows} rows in the source, {one.target_rows} in the target")
     if len(receipt.mismatches) > MISMATCHES_SHOWN_MAX:
         table.add_row("", f"and {len(receipt.mismatches) - MISMATCHES_SHOWN_MAX} more")
+    for name, text in partition_rows(receipt.partitions):
+        table.add_row(name, text)
     return Panel(table, title="receipt", title_align="left", border_style="green" if equal else "red")
 
 

@@ -15,6 +15,46 @@ class VnodeMismatch:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionReceipt:
+    """One partition of a source with offsets, as it is read again, and what the target has of it."""
+
+    partition: str
+    start: int
+    stop: int
+    """The offset after the last one that is compared."""
+
+    offsets: int
+    """How many are compared; fewer than from start to stop while history is read."""
+
+    records: int
+    """Of the source, those at these offsets that a reader sees."""
+
+    first: int | None
+    last: int | None
+    bad_records: int
+    """Of the records, those that the transform cannot parse."""
+
+    rows: int
+    """Of the records, those that are rows of the target."""
+
+    target_rows: int | None
+    """None: the target does not keep partition and offset."""
+
+    target_first: int | None
+    target_last: int | None
+
+    @property
+    def gaps(self) -> int:
+        """Offsets without a record, which are the broker's own: markers, aborted transactions, compaction."""
+        return self.offsets - self.records
+
+    @property
+    def missing(self) -> int | None:
+        """Rows that the target should have and has not: a gap of ours; below zero: it has too many."""
+        return None if self.target_rows is None else self.rows - self.target_rows
+
+
+@dataclass(frozen=True, slots=True)
 class Receipt:
     """The proof: per-vnode counts and hash sums of both sides, and where they differ."""
 
@@ -44,6 +84,9 @@ class Receipt:
 
     source_position: str = ""
     """What of the source was compared, in the source's words."""
+
+    partitions: tuple[PartitionReceipt, ...] = ()
+    """Of a source with offsets; a state keeps none of them."""
 
     @property
     def equal(self) -> bool:

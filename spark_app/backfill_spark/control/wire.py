@@ -11,7 +11,7 @@ from backfill_api.wire import Command as WireCommand
 from backfill_core.protocol.actions import Acknowledge
 from backfill_core.protocol.commands import Command, Pause, Resume, Stop, Throttle, VerifyNow
 from backfill_core.protocol.events import CommandReceived
-from backfill_core.protocol.receipt import Receipt
+from backfill_core.protocol.receipt import PartitionReceipt, Receipt
 
 
 def received(request: CommandRequest) -> CommandReceived:
@@ -60,6 +60,26 @@ def receipt_words(receipt: Receipt) -> words.Receipt:
         complete=receipt.complete,
         rows_filtered=receipt.rows_filtered,
         rows_total=receipt.rows_total,
+        partitions=tuple(map(_partition_words, receipt.partitions[: words.PARTITIONS_MAX])),
+    )
+
+
+def _partition_words(one: PartitionReceipt) -> words.PartitionReceipt:
+    return words.PartitionReceipt(
+        partition=one.partition,
+        start=one.start,
+        stop=one.stop,
+        records=one.records,
+        first=one.first,
+        last=one.last,
+        # Compaction may run between the two looks.
+        gaps=max(0, one.gaps),
+        bad_records=one.bad_records,
+        rows=one.rows,
+        target_rows=one.target_rows,
+        target_first=one.target_first,
+        target_last=one.target_last,
+        missing=one.missing,
     )
 
 

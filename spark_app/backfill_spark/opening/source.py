@@ -58,6 +58,9 @@ class ComparedRows:
     total: int | None
     """Rows of the source in all; None: those that are compared."""
 
+    ranges: tuple[offsets.OffsetRange, ...] | None = None
+    """Their offsets; None: the source has none."""
+
 
 @dataclass(frozen=True)
 class PinnedSource:
@@ -202,10 +205,9 @@ class SubscribedSource:
     def compared(self, position: Position, covered: Covered, row_offsets: Sequence[int]) -> ComparedRows:
         """Return the rows before a position, by partition, or the ranges that are covered."""
         del row_offsets
-        ranges = offsets.between(self.found.first, position) if covered is None else covered
-        return ComparedRows(
-            self.source.read_offsets(ranges), lambda: offsets.count(ranges), None if covered is None else self.rows
-        )
+        ranges = offsets.between(self.found.first, position) if covered is None else tuple(covered)
+        total = None if covered is None else self.rows
+        return ComparedRows(self.source.read_offsets(ranges), lambda: offsets.count(ranges), total, ranges)
 
     def newer(self, head: Head) -> int:
         """Return 0: new records need no versions of theirs to be applied."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from backfill_core.protocol.receipt import Receipt
+from backfill_core.protocol.receipt import PartitionReceipt, Receipt
+from backfill_spark.rows.partition_sums import partition_receipts
 from backfill_spark.rows.verification import differing_rows, take_receipt
 
 if TYPE_CHECKING:
@@ -50,15 +51,28 @@ class Comparison:
             epoch=epoch,
             mode=self.mode,
         )
-        filtered = self.transform.where is not None
-        covered = self.source.count() if filtered else receipt.rows
+        filtered, partitions = self.transform.where is not None, self._partitions()
+        covered = self._covered(partitions) if filtered else receipt.rows
         return replace(
             receipt,
             source_position=self.source_position,
             complete=self.complete,
             rows_filtered=max(0, covered - receipt.rows) if filtered else None,
             rows_total=covered if self.source.total is None else self.source.total,
+            partitions=partitions,
         )
+
+    def _covered(self, partitions: tuple[PartitionReceipt, ...]) -> int:
+        """Return how many rows of the source are compared; bad records are none, nor are offsets without a record."""
+        if self.source.ranges is None:
+            return self.source.count()
+        return sum(one.records - one.bad_records for one in partitions)
+
+    def _partitions(self) -> tuple[PartitionReceipt, ...]:
+        ranges = self.source.ranges
+        if ranges is None:
+            return ()
+        return partition_receipts(self.source.rows, self.sink.at(self.target_version), self.transform, ranges)
 
     def examples(self, receipt: Receipt) -> list[tuple[str, dict[str, Any]]]:
         """Return rows that differ; reads both sides again."""

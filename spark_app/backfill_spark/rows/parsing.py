@@ -85,6 +85,16 @@ def parsing(transform: Transform, empty: DataFrame) -> Transform:
     return ParsingTransform(transform.select, transform.where, reason=reason, filters_first=not where)
 
 
+def fates(transform: Transform) -> tuple[Column, Column]:
+    """Return two conditions on records of the source: is it bad, and is it a row of the target? Neither: it is left out."""
+    passes = F.lit(True) if transform.where is None else F.coalesce(F.expr(transform.where), F.lit(False))
+    if not isinstance(transform, ParsingTransform):
+        return F.lit(False), passes
+    refused = transform.reason.isNotNull()
+    is_bad = F.when(passes, refused).otherwise(F.lit(False)) if transform.filters_first else refused
+    return is_bad, F.when(is_bad, F.lit(False)).otherwise(passes)
+
+
 def bad(judged: DataFrame) -> DataFrame:
     """Return the bad records with column `REASON`; lazy."""
     return judged.where(F.col(REASON).isNotNull())

@@ -11,10 +11,10 @@ from rich.console import Console
 from backfill.words import one_line
 from backfill_api.status.plan import Plan, PlanWarning
 from backfill_api.status.progress import Progress, Watermark
-from backfill_api.status.receipt import Mismatch, Receipt
+from backfill_api.status.receipt import Mismatch, PartitionReceipt, Receipt
 from backfill_api.wire import Ack
 from backfill_cli.commands.run import STOPPING
-from backfill_cli.terminal.view import SHADES, show_grid, show_plan, show_progress, show_receipt
+from backfill_cli.terminal.view import SHADES, partition_rows, show_grid, show_plan, show_progress, show_receipt
 
 BUSY = Progress(
     attempt=2, epoch=41, phase="Snapshot", percent=36, rows_total=3_000_000, rows_done=1_089_000, changes_done=120,
@@ -208,6 +208,31 @@ class TestAReceipt:
         shown = text(show_receipt(receipt))
         for fact in ("25 of 256 vnodes differ", "vnode 0", "5 rows in the source, 4 in the target", "and 15 more"):
             assert fact in shown
+
+    def test_of_a_topic_has_its_partitions(self):
+        """Those that lack rows come first, and a gap of the broker's own is called one."""
+        whole = PartitionReceipt(
+            partition="0", start=0, stop=1200, records=1100, first=0, last=1198, gaps=100, bad_records=3, rows=1097,
+            target_rows=1097, target_first=0, target_last=1198, missing=0,
+        )  # fmt: skip
+        torn = PartitionReceipt(
+            partition="7", start=0, stop=9, records=9, first=0, last=8, rows=9, target_rows=7, missing=2
+        )
+        found = partition_rows(
+            (
+                whole,
+                torn,
+                *(PartitionReceipt(partition=str(one), start=0, stop=0, records=0, rows=0) for one in range(9)),
+            )
+        )
+
+        assert found[0] == ("partition 7", "9 records at offsets 0 to 8; the target lacks 2")
+        assert found[1] == (
+            "partition 0",
+            "1,100 records at offsets 0 to 1198; 100 offsets without a record (the broker's own); 3 bad records; the target has all",
+        )
+        assert found[2] == ("partition 0", "no record")
+        assert found[-1] == ("", "and 1 more")
 
 
 class TestAPlan:

@@ -112,6 +112,15 @@ class TestBadRecordsAreKept:
 
         assert (receipt["mismatches"], receipt["complete"], receipt["rows"]) == ([], True, len(GOOD))
 
+    def test_the_receipt_tells_of_each_partition(self, said):
+        """Both sides are read anew: the first and the last offset, what is bad, and what the target lacks."""
+        first, second = said[3]["receipt"]["partitions"]
+
+        assert (first["partition"], second["partition"]) == ("0", "1")
+        assert (first["start"], first["stop"], first["records"], first["gaps"]) == (0, ROWS, ROWS, 0)
+        assert (first["first"], first["last"], first["badRecords"]) == (0, ROWS - 1, len(BAD) // 2)
+        assert (first["rows"], first["targetRows"], first["missing"]) == (len(GOOD) // 2, len(GOOD) // 2, 0)
+
 
 class TestABadRecordEndsTheJob:
     """`onBadRecord: Fail`, the default: a user decides."""
