@@ -90,7 +90,7 @@ class Reads:
         return not self._gaps(bounds)[0]
 
     def _gaps(self, bounds: Bounds) -> tuple[dict[str, tuple[int, int]], dict[str, tuple[int, int]]]:
-        """Return the first gap of each partition, and those of them that have a read behind them."""
+        """Return the first gap of each partition, and those with a read behind them; each is judged alone (R-SRC-19)."""
         taken: dict[str, list[OffsetRange]] = {}
         works = [*(one.work for one in self._running.values()), *(one.work for one in self._staged.values())]
         for span in chain.from_iterable(work.ranges for work in works):

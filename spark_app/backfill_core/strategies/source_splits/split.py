@@ -67,7 +67,7 @@ class Split:
         return tuple(one for one in spans if one[0] < one[1])
 
     def with_history(self, stop: int, records: int) -> Split:
-        """Return it after offsets of history were read, without a gap."""
+        """Return it after offsets of history were read, without a gap; records are counted, filtered ones too (R-SRC-17)."""
         return replace(self, next=stop, records=self.records + records)
 
     def with_live(self, stop: int) -> Split:
@@ -87,7 +87,7 @@ class Split:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any], *, start: int, live: int) -> Split:
-        """Read what `to_json` returned; where it starts and how far its live side is are stored beside it.
+        """Read what `to_json` returned, offsets as numbers (R-SRC-20); start and live side are stored beside it.
 
         Raises:
             ValueError: it is no such value, or its offsets contradict each other.

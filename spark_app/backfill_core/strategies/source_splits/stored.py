@@ -1,6 +1,6 @@
 """What SourceSplits stores in the target: a typed value, and its JSON form.
 
-The promise of a stored state: of each partition the target holds the records at the offsets that `Split.held` names, each once.
+The promise of a stored state: of each partition the target holds the records at the offsets that `Split.held` names, each once (R-SRC-40).
 """
 
 from __future__ import annotations

@@ -228,7 +228,7 @@ class SourceSplitsStrategy:
 
     # -------------------------------------------------------------- choosing work
     def propose(self, permits: Permits, now: Now) -> tuple[ReadOffsetRanges, ...]:
-        """See `Strategy`; what is new comes before history (R-SRC-21)."""
+        """See `Strategy`; what is new comes before history (R-SRC-21), and is read while that is held (R-SRC-31, R-SRC-32)."""
         ids = itertools.count(permits.first_id)
         at_barrier, self._barrier_passed = self._barrier_passed, False
         self._hold(now, held=not permits.history)

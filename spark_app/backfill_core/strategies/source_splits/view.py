@@ -63,7 +63,7 @@ class Look:
 
 
 def of(look: Look, now: Now) -> StrategyView:
-    """Return one look at the machine; offsets stand for rows, as nothing tells how many of them have a record."""
+    """Return one look at the machine; offsets stand for rows (R-SRC-25), as nothing tells how many of them have a record."""
     splits = look.splits.values()
     total = sum(one.end - one.start for one in splits)
     left = sum(one.end - one.next for one in splits)

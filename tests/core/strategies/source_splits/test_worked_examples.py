@@ -7,7 +7,7 @@ from support.source_splits.by_hand import SOURCE, ByHand, Log
 
 from backfill_core.errors import SourceReplacedError
 from backfill_core.positions.offsets import OffsetRange
-from backfill_core.strategies.source_splits.split import CATCHING_UP, FINISHED, Split
+from backfill_core.strategies.source_splits.split import BACKFILLING, CATCHING_UP, FINISHED, Split
 
 
 def spans(*given: tuple[int, int, int]) -> tuple[OffsetRange, ...]:
@@ -232,6 +232,31 @@ class TestK7PauseLayering:
         one.commit()
         assert 1 < one.splits["0"].next < 20
         assert one.start() != []
+
+
+class TestManyPartitions:
+    """One read has offsets of many of them, and each has its own state."""
+
+    def test_each_is_judged_alone(self) -> None:
+        """R-SRC-17, 19, 25: one is finished while others are not; rows that people see are offsets, what is stored are records."""
+        one = ByHand(
+            logs={"0": Log(4), "1": Log(20, holes={1, 2}), "2": Log()}, read_max=8, in_flight_max=1, follow=True
+        )
+        (work,) = one.start()
+        assert one.history([work]) == [spans((1, 0, 4), (0, 0, 4))]
+        one.finish(work)
+        one.commit()
+        assert [split.state for split in one.splits.values()] == [CATCHING_UP, BACKFILLING, FINISHED]
+        assert one.splits["1"].records == 2
+        view = one.strategy.view(one.now)
+        assert (view.rows_done, view.rows_total, view.splits_done, view.splits_left) == (8, 24, 2, 1)
+        assert (view.grid, view.lag_records) == ((100,) * 8 + (0,) * 16, 16)
+
+    def test_the_largest_rest_comes_first(self) -> None:
+        """So a skewed topic does not end with its largest partition alone."""
+        one = ByHand(100, 30, 30, read_max=40, in_flight_max=1, share_min=15)
+        (work,) = one.start()
+        assert one.history([work]) == [spans((0, 0, 15), (1, 0, 15), (2, 0, 10))]
 
 
 class TestWhatIsLost:
