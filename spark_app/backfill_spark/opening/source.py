@@ -268,7 +268,8 @@ def _subscribed(source: Source, has: SupportsOffsets, request: Subscribe) -> Sub
     found = has.subscribe(request.after)
     if request.source_id and found.source_id != request.source_id:
         raise _replaced(source, "an earlier attempt read it")
-    return SubscribedSource(has, replace(found, first={**found.first, **(request.first or {})}))
+    # A partition that the state does not know is a new one, and begins at its first offset, wherever a job would begin now.
+    return SubscribedSource(has, found if request.after is None else replace(found, first=request.first or {}))
 
 
 def _pinned(source: Source, pins: SupportsPin, request: PinVersion, asked: int | None) -> PinnedSource:

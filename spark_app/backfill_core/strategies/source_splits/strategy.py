@@ -87,8 +87,7 @@ class SourceSplitsStrategy:
         """Begin with what the source has now, or go on from what an earlier attempt committed."""
         self._settings = settings
         self._source_id = found.source_id
-        begun = {name: Split.at(found.first[name], newest) for name, newest in found.newest.items()}
-        self._splits: dict[str, Split] = begun if stored is None else dict(stored.splits)
+        self._splits: dict[str, Split] = _begun(found) if stored is None else dict(stored.splits)
         """As handed to a commit, durable or not."""
 
         self._sealing: Mapping[str, Split] = dict(self._splits)
@@ -317,6 +316,11 @@ class SourceSplitsStrategy:
             ),
             now,
         )
+
+
+def _begun(found: Subscribed) -> dict[str, Split]:
+    """Return the partitions of a job that begins (R-SRC-2, R-SRC-6)."""
+    return {name: Split.at(found.first[name], newest) for name, newest in found.newest.items()}
 
 
 def _files(reads: list[Staged]) -> tuple[StagedFile, ...]:

@@ -99,7 +99,7 @@ class SourceSplitsModel(TopicModel):
         if stored is None:
             for name, newest in self.offsets.items():
                 self._begun.setdefault(name, set()).add((first[name], newest))
-        found = Subscribed({**first, **(request.first or {})}, self.offsets, self.source_id)
+        found = Subscribed(first if stored is None else request.first or {}, self.offsets, self.source_id)
         settings = replace(SourceSplitsSettings.of(spec), **self._sizes)
         del txn
         return OpenedSource(self, found, SourceSplitsStrategy(Opened(found).subscribed, settings, progress))
