@@ -14,6 +14,9 @@ CONTROL_TLS_DIR: Final = "BACKFILL_CONTROL_TLS_DIR"
 CONTROL_TOKEN_FILE: Final = "BACKFILL_CONTROL_TOKEN_FILE"  # noqa: S105 - the name of a variable
 """File with the token that a request must carry; without it: one is made."""
 
+SOURCE_SECRET_DIR: Final = "BACKFILL_SOURCE_SECRET_DIR"  # noqa: S105 - the name of a variable
+"""Folder with the keys of the Secret that a source names, one file each; without it: there is none."""
+
 OPERATOR_ATTEMPT: Final = "BACKFILL_OPERATOR_ATTEMPT"
 """Number that commands are addressed to; without it: the number of the attempt in the target's state."""
 

@@ -9,6 +9,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from backfill_api.environment import SOURCE_SECRET_DIR
 from backfill_core.errors import EXIT_USAGE, BackfillError
 from backfill_spark import crash_points as crash
 from backfill_spark.jvm.jars import DELTA_PACKAGE
@@ -125,5 +126,5 @@ def default_jars_dir(environ: Mapping[str, str] | None = None) -> Path:
 
 def source_secret_dir(environ: Mapping[str, str] | None = None) -> Path | None:
     """Return the folder with the keys of the Secret that a source names, one file each; None: there is none."""
-    folder = (os.environ if environ is None else environ).get("BACKFILL_SOURCE_SECRET_DIR")
+    folder = (os.environ if environ is None else environ).get(SOURCE_SECRET_DIR)
     return Path(folder) if folder else None

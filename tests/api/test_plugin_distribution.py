@@ -14,6 +14,7 @@ from support.repository import ROOT, SOURCE_ROOTS
 
 from backfill_api.crd.schema import open_api_schema
 from backfill_api.model import member_of
+from backfill_api.spec.sources import Source
 from backfill_api.spec.strategies import Strategy
 
 DISTRIBUTION = ROOT / "tests" / "support" / "plugin_counter"
@@ -78,7 +79,11 @@ class TestADistributionOfPlugins:
 
     def test_is_found(self, answer):
         """By both halves: what a spec may say, and what runs it."""
-        assert answer["found"] == [sorted(["Counter", *Strategy.VARIANTS]), ["Counter", "Delta"], ["Delta", "List"]]
+        assert answer["found"] == [
+            sorted(["Counter", *Strategy.VARIANTS]),
+            sorted(["Counter", *Source.VARIANTS]),
+            ["Delta", "List"],
+        ]
 
     def test_is_found_without_spark(self, answer):
         """The command line asks what there is before it starts anything."""
@@ -88,7 +93,7 @@ class TestADistributionOfPlugins:
         ("end", "types", "members"),
         [
             ("strategy", sorted(["Counter", *Strategy.VARIANTS]), ["counter", *map(member_of, Strategy.VARIANTS)]),
-            ("source", ["Counter", "Delta"], ["counter", "delta"]),
+            ("source", sorted(["Counter", *Source.VARIANTS]), ["counter", *map(member_of, Source.VARIANTS)]),
             ("target", ["Delta", "List"], ["delta", "list"]),
         ],
     )
@@ -158,4 +163,4 @@ class TestACombinationThatCannotWork:
 
         assert "self.strategy.type != 'Snapshot' || self.source.type in ['Delta']" in rules
         assert "self.strategy.type != 'Snapshot' || self.target.type in ['Delta']" in rules
-        assert "self.strategy.type != 'Counter' || self.source.type in ['Counter']" in rules
+        assert "self.strategy.type != 'Counter' || self.source.type in ['Counter', 'Kafka']" in rules

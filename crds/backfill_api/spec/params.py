@@ -139,6 +139,11 @@ class SourceParams(TableParams):
     """Columns that identify a row; needed by `Upsert` targets."""
 
     @property
+    def secret(self) -> str | None:
+        """Name of the Secret that driver and executors need to read the source; None: they need none."""
+        return None
+
+    @property
     def start_version(self) -> int | None:
         """The version that the job starts from, where a user names one; None: the newest."""
         return None

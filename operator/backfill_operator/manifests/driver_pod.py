@@ -22,6 +22,7 @@ from backfill_operator.manifests.names import (
     DRIVER_PORT,
     EXECUTOR_CONTAINER,
     SCRATCH_DIR,
+    SOURCE_SECRET_DIR,
     SPEC_DIR,
     SPEC_FILE,
     TEMPORARY_DIR,
@@ -130,6 +131,7 @@ def _driver_required(launch: Launch) -> dict[str, Any]:
                 {"name": "backfill-control", "secret": {"secretName": object_name(launch), "defaultMode": 0o440}},
                 {"name": "backfill-scratch", "emptyDir": {}},
                 {"name": "backfill-tmp", "emptyDir": {}},
+                *_source_secret(launch),
             ],
         },
     }
@@ -181,7 +183,8 @@ def _driver_container(launch: Launch) -> dict[str, Any]:
         "volumeMounts": [
             {"name": name, "mountPath": path, "readOnly": name in ("backfill-spec", "backfill-control")}
             for name, path in MOUNTS.items()
-        ],
+        ]
+        + _source_secret_mount(launch),
     }
     return made | (_probes(launch) if launch.kind == "Run" else {})
 
@@ -204,7 +207,21 @@ def _environment(launch: Launch) -> dict[str, str]:
         # A volume in Python's start folder must not be imported as a package.
         "PYTHONSAFEPATH": "1",
     }
+    if launch.spec.source.params.secret is not None:
+        made[env.SOURCE_SECRET_DIR] = SOURCE_SECRET_DIR
     return made | ({env.MODE: "plan"} if launch.kind == "Plan" else {})
+
+
+def _source_secret(launch: Launch) -> list[dict[str, Any]]:
+    """Return the volume with the Secret that the source names; each client of the source reads its files."""
+    name = launch.spec.source.params.secret
+    volume = {"name": "backfill-source", "secret": {"secretName": name, "defaultMode": 0o440}}
+    return [] if name is None else [volume]
+
+
+def _source_secret_mount(launch: Launch) -> list[dict[str, Any]]:
+    found = _source_secret(launch)
+    return [{"name": one["name"], "mountPath": SOURCE_SECRET_DIR, "readOnly": True} for one in found]
 
 
 def _probes(launch: Launch) -> dict[str, Any]:
@@ -236,6 +253,7 @@ def _executor_required(launch: Launch) -> dict[str, Any]:
         "volumeMounts": [
             {"name": "backfill-control", "mountPath": CONTROL_DIR, "readOnly": True},
             *({"name": name, "mountPath": path} for name, path in EXECUTOR_MOUNTS.items()),
+            *_source_secret_mount(launch),
         ],
     }
     # Of the attempt's Secret nothing else: an executor sends no commands.
@@ -251,6 +269,10 @@ def _executor_required(launch: Launch) -> dict[str, Any]:
             # Executors talk to their driver, never to the API server.
             "automountServiceAccountToken": False,
             "containers": [container],
-            "volumes": [rpc_secret, *({"name": name, "emptyDir": {}} for name in EXECUTOR_MOUNTS)],
+            "volumes": [
+                rpc_secret,
+                *({"name": name, "emptyDir": {}} for name in EXECUTOR_MOUNTS),
+                *_source_secret(launch),
+            ],
         },
     }

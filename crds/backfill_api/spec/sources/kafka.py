@@ -13,8 +13,6 @@ from backfill_api.spec.bounds import COUNT_MAX, Name, Value
 from backfill_api.spec.params import BAD_RECORD_RULE, OffsetSourceParams, SourceAbility, Variant
 from backfill_api.spec.secret_settings import holds_a_secret
 
-NOT_OFFERED = "no strategy reads it yet"
-
 OPTIONS: Final = frozenset(
     {
         "client.dns.lookup", "client.id", "client.rack", "connections.max.idle.ms", "default.api.timeout.ms", "fetch.max.bytes",
@@ -84,6 +82,11 @@ class KafkaSource(OffsetSourceParams):
     def label(self) -> str:
         """The topic."""
         return f"topic {self.topic}"
+
+    @property
+    def secret(self) -> str | None:
+        """The Secret of `secretRef`."""
+        return self.secret_ref
 
     @model_validator(mode="after")
     def _checked(self) -> Self:

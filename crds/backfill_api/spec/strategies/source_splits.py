@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from backfill_api.spec.params import SourceAbility, SplitParams, Variant
 
-NOT_OFFERED = "no source with offsets is offered yet"
-
 
 class SourceSplitsParams(SplitParams):
     """The history of each partition of a topic, and its new records side by side."""

@@ -5,6 +5,4 @@ from backfill_core.protocol.strategy import StrategyPlugin
 from backfill_core.strategies.source_splits.stored import decode, open_request, summarize
 from backfill_core.strategies.source_splits.strategy import resume
 
-NOT_OFFERED = "no source with offsets is offered yet"
-
 STRATEGY = StrategyPlugin("SourceSplits", SourceSplitsParams, decode, open_request, resume, summarize)

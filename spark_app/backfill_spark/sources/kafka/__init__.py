@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from backfill_spark.sources.kafka.source import KafkaSource
 
-NOT_OFFERED = "no strategy reads it yet"
 WORDS_MAX = 256
 
 

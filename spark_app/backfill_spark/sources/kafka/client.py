@@ -40,6 +40,8 @@ DEFAULTS = {
     "default.api.timeout.ms": "20000",
     "request.timeout.ms": "10000",
     "reconnect.backoff.max.ms": "2000",
+    # A consumer that read up to the newest record has asked for more, and reads nothing else until that is answered.
+    "fetch.max.wait.ms": "10",
 }
 ISOLATION = {"ReadCommitted": "read_committed", "ReadUncommitted": "read_uncommitted"}
 FIELD = "spec.source.kafka"
@@ -87,7 +89,8 @@ def _files(name: str, folder: Path | None) -> dict[str, Path]:
             f"{FIELD}.secretRef names the Secret {name}, and this process has no folder with its keys.",
             hint="Set BACKFILL_SOURCE_SECRET_DIR to a folder with one file for each key.",
         )
-    files = {one.name: one.resolve() for one in sorted(folder.glob("*")) if one.is_file()}
+    # Not resolved: the files of a Secret are links into a folder whose name differs from pod to pod.
+    files = {one.name: one.absolute() for one in sorted(folder.glob("*")) if one.is_file()}
     if not files:
         raise InvalidSpecError(
             f"{FIELD}.secretRef: the folder {folder} has no files.",
