@@ -13,14 +13,13 @@ from support.simulation.law import demand
 from support.simulation.model import Compared, Cost, Effect, Merging, Progress, Promise, Staging
 from support.simulation.region import Region, Span
 from support.simulation.scenario import Scenario
+from support.simulation.table_model import TableModel
 from support.simulation.tables import APPEND, CHANGELOG, UPSERT, Row
-from support.simulation.versions import DELETE, INSERT, UPDATE, Change, VersionedTable
+from support.simulation.versions import DELETE, INSERT, UPDATE, Change
 from support.tables.jobs import job
 
 from backfill_api.spec.spec import BackfillSpec
-from backfill_core.errors import BackfillError
 from backfill_core.job.state import JobState
-from backfill_core.protocol.events import Event, Head, SourcePolled
 from backfill_core.protocol.strategy import KeyCut, KeyLine, Opened, Pinned, ReadNewest, Strategy
 from backfill_core.protocol.work import ApplyChanges, ChangesApplied, KeyRangeStaged, ReadKeyRange, Verify, Work
 from backfill_core.strategies.arrangement.params import ArrangementSettings
@@ -50,10 +49,9 @@ class Stored:
         return all(one == EVERYTHING for one in self.reach)
 
 
-class ArrangementModel:
+class ArrangementModel(TableModel):
     """The promises in one world; see the module."""
 
-    MODES: ClassVar[tuple[str, ...]] = (UPSERT, UPSERT, APPEND, CHANGELOG)
     WORTH: ClassVar[Mapping[str, int]] = {
         "crashes": 100,
         "stops": 30,
@@ -73,13 +71,10 @@ class ArrangementModel:
 
     def __init__(self, given: Scenario) -> None:
         """Make the source, and draw how it is read."""
-        self.mode, self.filtered, self._proves_key = given.mode, given.filters, given.proves_key
+        super().__init__(given, sparse=False)
         self._rng = Random(given.seed)
         self.arranged = Arranged.drawn(self._rng)
         self._chunk_rows = self._rng.choice([2, 3, 5, None])
-        self.table = VersionedTable(
-            given.seed, rows=given.rows, append_only=given.mode == APPEND, sparse=False, filtered=self.filtered
-        )
         self.rounds = self.straddles = self.cut_off = 0
         self._cells: list[tuple[int, int]] = []
         """Coordinate and estimated rows of each cut of the newest attempt; the last one is behind everything."""
@@ -109,18 +104,6 @@ class ArrangementModel:
             "cut_off": self.cut_off,
         }
 
-    def change_source(self) -> str:
-        """See `Model`."""
-        return self.table.commit()
-
-    def poll(self, wall_ms: int) -> Event:
-        """See `Model`."""
-        return SourcePolled(Head(self.table.version, wall_ms))
-
-    def lost(self, error: BackfillError) -> bool:
-        """A table loses nothing here."""
-        return False
-
     def open(self, spec: BackfillSpec, stored: JobState | None, txn: int | None, wall_ms: int) -> OpenedArrangement:
         """Open the newest version; its rows say where to cut."""
         progress = None if stored is None else decode(stored.progress)
@@ -128,7 +111,7 @@ class ArrangementModel:
         pinned = Pinned(self.table.version, wall_ms, "upstream", "", (), len(self.table.rows(self.table.version)))
         settings = ArrangementSettings(merges=self.mode == UPSERT, filtered=self.filtered, chunk_rows=self._chunk_rows)
         line = self._line()
-        opened = Opened(pinned, txn, proves_key=self._proves_key, line=line)
+        opened = Opened(pinned, txn, proves_key=self.proves_key, line=line)
         return OpenedArrangement(self, ArrangementStrategy(opened, line, settings, progress))
 
     def _line(self) -> KeyLine:
@@ -203,10 +186,6 @@ class ArrangementModel:
             case _:
                 return []
 
-    def quarantined(self, progress: Progress) -> Promise:
-        """A table has no bad records."""
-        return Promise(Counter())
-
     def held(self, progress: Progress) -> Region:
         """Return the rows up to the positions, at whatever version they might be read again, and the versions consumed."""
         stored = self.stored(progress)
@@ -273,10 +252,6 @@ class ArrangementModel:
         cells = sum(rows for at, rows in self._cells if start <= at < stop) * vnodes // self.arranged.vnodes
         return Cost(max(1, cells) if work.rows_max is None else work.rows_max, len(self.in_range(work)))
 
-    def txn_of(self, work: Work) -> int | None:
-        """See `Model`."""
-        return work.txn_version if isinstance(work, ApplyChanges) and self.mode == UPSERT else None
-
     def check_start(self, progress: Progress, work: Work) -> None:
         """A chunk is read at the version that the state or its announced MERGE names: no old version is needed (R-ARR-24)."""
         stored = self.stored(progress)
@@ -293,13 +268,8 @@ class ArrangementModel:
 
     def check_merge(self, progress: Progress, work: Work, txn: int) -> Promise:
         """It was announced by the newest seal, and brings the rows of that state to its last version."""
-        assert isinstance(work, ApplyChanges)
         stored = self.stored(progress)
-        demand(stored.merging is not None, "a MERGE was not announced")
-        assert stored.merging is not None
-        demand(stored.merging["txn"] == work.txn_version == txn, "a MERGE ran under another number")
-        demand((stored.consumed, stored.merging["upto"]) == (work.after, work.upto), "not the announced MERGE")
-        return self.rows_of(stored.reach, work.upto)
+        return self.rows_of(stored.reach, self.announced(stored, work, txn))
 
 
 class OpenedArrangement:

@@ -13,16 +13,16 @@ from support.simulation.law import demand
 from support.simulation.model import Compared, Cost, Effect, Merging, Progress, Promise, Staging
 from support.simulation.region import Region, Span
 from support.simulation.scenario import Scenario
+from support.simulation.table_model import TableModel
 from support.simulation.tables import APPEND, CHANGELOG, UPSERT, Row
-from support.simulation.versions import INSERT, VersionedTable
+from support.simulation.versions import INSERT
 from support.tables.jobs import job
 
 from backfill_api.spec.spec import BackfillSpec
 from backfill_core import strategies
-from backfill_core.errors import BackfillError
 from backfill_core.job.state import JobState
 from backfill_core.positions.file_order import FileOrder
-from backfill_core.protocol.events import Event, Head, SourcePolled
+from backfill_core.protocol.events import Event
 from backfill_core.protocol.strategy import Opened, Pinned, PinVersion, Strategy
 from backfill_core.protocol.work import (
     ApplyChanges,
@@ -49,23 +49,19 @@ class Stored:
     done: tuple[tuple[int, int], ...]
     consumed: int
     merging: Mapping[str, Any] | None
+    copying: bool
+    """Is a part of the pinned version missing?"""
 
     @classmethod
-    def of(cls, progress: Progress) -> Stored:
-        """Read it."""
+    def of(cls, progress: Progress, *, copying: bool) -> Stored:
+        """Read it; from what a part is missing is the strategy's to say."""
         done = tuple((start, stop) for start, stop in progress["done"])
-        return cls(progress["version"], progress["phase"], done, progress["consumed"], progress["merging"])
-
-    @property
-    def copying(self) -> bool:
-        """Is a part of the pinned version missing?"""
-        return self.phase == COPYING
+        return cls(progress["version"], progress["phase"], done, progress["consumed"], progress["merging"], copying)
 
 
-class SnapshotModel:
+class SnapshotModel(TableModel):
     """The promises in one world; see the module."""
 
-    MODES: ClassVar[tuple[str, ...]] = (UPSERT, UPSERT, APPEND, CHANGELOG)
     WORTH: ClassVar[Mapping[str, int]] = {
         "crashes": 100,
         "stops": 30,
@@ -84,7 +80,7 @@ class SnapshotModel:
 
     def __init__(self, given: Scenario) -> None:
         """Make the source."""
-        self.mode, self.filtered, self._proves_key = given.mode, given.filters, given.proves_key
+        super().__init__(given, sparse=given.sparse)
         self._strategy = given.strategy
         self._slowable = given.seed % 4 < 2
         self._opened: Strategy | None = None
@@ -96,14 +92,6 @@ class SnapshotModel:
         self._pending_upto = 0
         """Newest version when the last row of the snapshot was sealed: catching up goes that far, at least."""
 
-        self.table = VersionedTable(
-            given.seed,
-            rows=given.rows,
-            append_only=given.mode == APPEND,
-            sparse=given.sparse,
-            filtered=self.filtered,
-        )
-
     @staticmethod
     def spec(given: Scenario) -> BackfillSpec:
         """See `Model`."""
@@ -113,9 +101,14 @@ class SnapshotModel:
         return job("/source", "/target", target={"writeMode": given.mode}, strategy=strategy, **where).spec
 
     @staticmethod
-    def compared(progress: Progress) -> Compared:
+    def stored(progress: Progress) -> Stored:
+        """Read the stored form."""
+        return Stored.of(progress, copying=progress["phase"] == COPYING)
+
+    @classmethod
+    def compared(cls, progress: Progress) -> Compared:
         """See `Model`."""
-        stored = Stored.of(progress)
+        stored = cls.stored(progress)
         return Compared(stored.version if stored.copying else stored.consumed, complete=not stored.copying)
 
     # -------------------------------------------------------------- the source
@@ -132,7 +125,7 @@ class SnapshotModel:
     def change_source(self) -> str:
         """Commit, or wait until the job lets it."""
         if not self._holds:
-            return self.table.commit()
+            return super().change_source()
         self._waiting, self._held = self._waiting + 1, self._held + 1
         return "a commit waits, because the job holds the source back"
 
@@ -141,11 +134,7 @@ class SnapshotModel:
         if self._waiting and not self._holds:
             self._waiting -= 1
             self.table.commit()
-        return SourcePolled(Head(self.table.version, wall_ms))
-
-    def lost(self, error: BackfillError) -> bool:
-        """A table loses nothing here."""
-        return False
+        return super().poll(wall_ms)
 
     def open(self, spec: BackfillSpec, stored: JobState | None, txn: int | None, wall_ms: int) -> OpenedSnapshot:
         """Pin the newest version, or the one that the state names."""
@@ -165,7 +154,7 @@ class SnapshotModel:
             rows_live=sum(len(file.rows) for file in files),
             order=self._order(len(files)),
         )
-        opened = Opened(pinned, txn, proves_key=self._proves_key)
+        opened = Opened(pinned, txn, proves_key=self.proves_key)
         self._opened = plugin.resume(spec, progress, opened)
         return OpenedSnapshot(self, version, self._opened)
 
@@ -184,7 +173,7 @@ class SnapshotModel:
 
     def expected(self, progress: Progress) -> Promise:
         """See `Model`."""
-        stored = Stored.of(progress)
+        stored = self.stored(progress)
         return Promise(self.rows_of(stored.version, stored.done if stored.copying else None, stored.consumed))
 
     def rows_of(self, version: int, done: tuple[tuple[int, int], ...] | None, consumed: int) -> Counter[Row]:
@@ -204,19 +193,15 @@ class SnapshotModel:
     def _first_image(self, version: int, row: Row) -> Row:
         return (INSERT, version, *row) if self.mode == CHANGELOG else row
 
-    def quarantined(self, progress: Progress) -> Promise:
-        """A table has no bad records."""
-        return Promise(Counter())
-
     def held(self, progress: Progress) -> Region:
         """Return the sealed rows of the pinned version, and the versions after it."""
-        stored = Stored.of(progress)
+        stored = self.stored(progress)
         done: list[Span] = [("rows", start, stop) for start, stop in stored.done]
         return Region.of(*done, ("versions", stored.version, stored.consumed))
 
     def check_forward(self, before: Progress, after: Progress) -> None:
         """The pinned version stays, and the phase does not go back."""
-        old, new = Stored.of(before), Stored.of(after)
+        old, new = self.stored(before), self.stored(after)
         demand(new.version == old.version, "the pinned version changed (R-SNAP-8)")
         demand(PHASES[new.phase] >= PHASES[old.phase], "the phase went back")
         if old.copying and not new.copying:
@@ -224,14 +209,14 @@ class SnapshotModel:
 
     def check_end(self, progress: Progress) -> None:
         """The job had caught up."""
-        stored = Stored.of(progress)
+        stored = self.stored(progress)
         demand(stored.phase == LAST, "complete before it had caught up")
         demand(stored.consumed >= self._pending_upto, "complete without versions that were pending (R-SNAP-29)")
 
     def check_key_proof(self, progress: Progress, merges: int) -> None:
         """The proof is about the snapshot alone: a MERGE before it may have hidden two rows with one key."""
         demand(merges == 0, "the key was proven after a MERGE")
-        demand(not Stored.of(progress).copying, "the key was proven before all of the snapshot was there")
+        demand(not self.stored(progress).copying, "the key was proven before all of the snapshot was there")
 
     # -------------------------------------------------------------- work
     def taken(self, work: Work) -> Region:
@@ -248,27 +233,17 @@ class SnapshotModel:
         """See `Model`; under a filter the rows that pass are unknown, and the charge counts."""
         assert isinstance(work, ReadSplit)
         charged = work.stop - work.start
-        version = Stored.of(progress).version
+        version = self.stored(progress).version
         return Cost(charged, charged if self.filtered else len(self.table.read(version, work.ranges)))
-
-    def txn_of(self, work: Work) -> int | None:
-        """See `Model`."""
-        return work.txn_version if isinstance(work, ApplyChanges) and self.mode == UPSERT else None
 
     def check_start(self, progress: Progress, work: Work) -> None:
         """A MERGE waits for the last row of the pinned version."""
         if self.txn_of(work) is not None:
-            demand(not Stored.of(progress).copying, "changes before the snapshot is sealed (R-SNAP-9)")
+            demand(not self.stored(progress).copying, "changes before the snapshot is sealed (R-SNAP-9)")
 
     def check_merge(self, progress: Progress, work: Work, txn: int) -> Promise:
         """It was announced by the newest seal, and brings the target to its last version."""
-        assert isinstance(work, ApplyChanges)
-        stored = Stored.of(progress)
-        demand(stored.merging is not None, "a MERGE was not announced")
-        assert stored.merging is not None
-        demand(stored.merging["txn"] == work.txn_version == txn, "a MERGE ran under another number")
-        demand((stored.consumed, stored.merging["upto"]) == (work.after, work.upto), "not the announced MERGE")
-        return Promise(self.table.view(work.upto))
+        return Promise(self.table.view(self.announced(self.stored(progress), work, txn)))
 
 
 class OpenedSnapshot:
