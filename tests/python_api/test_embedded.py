@@ -69,14 +69,24 @@ class TestAStartThatIsGivenUp:
 class TestTwoAtOnce:
     """They would share one Spark, and the first to end would stop it under the other."""
 
-    def test_the_second_is_refused_when_the_first_does_not_end(self, monkeypatch, tmp_path):
+    @pytest.fixture
+    def other(self, tmp_path):
+        stop = StopSignal()
+        conf = load_backfill(document("/s", "/t")).spec.spark.conf
+        return stop, scope.session_scope(conf, DriverSettings(state_dir=tmp_path), app_name="x", given=None, stop=stop)
+
+    def test_the_second_is_refused_when_the_first_does_not_end(self, monkeypatch, other):
         """With what to do instead."""
         monkeypatch.setattr(scope, "EMBEDDED_WAIT_S", 0.01)
-        conf = load_backfill(document("/s", "/t")).spec.spark.conf
-        other = scope.session_scope(
-            conf, DriverSettings(state_dir=tmp_path), app_name="x", given=None, stop=StopSignal()
-        )
-        with scope.EMBEDDED, pytest.raises(SessionUnfitError, match="another job") as refused, other:
+        with scope.EMBEDDED, pytest.raises(SessionUnfitError, match="another job") as refused, other[1]:
             pass
         assert "job.run(spark)" in refused.value.hint
+        assert not scope.EMBEDDED.locked()
+
+    def test_the_second_hears_a_stop_while_it_waits(self, other):
+        """Ctrl-C ends it at once, not when the first has ended."""
+        stop, second = other
+        stop.ask(force=False)
+        with scope.EMBEDDED, pytest.raises(StoppedEarly), second:
+            pass
         assert not scope.EMBEDDED.locked()

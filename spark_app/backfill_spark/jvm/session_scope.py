@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from backfill_core.errors import SessionUnfitError
 from backfill_spark.jvm.java_process import deaths_named, java_died
 from backfill_spark.jvm.session import open_session
 from backfill_spark.settings import DriverSettings
-from backfill_spark.stop_signal import StoppedEarly, StopSignal
+from backfill_spark.stop_signal import LOOK_EVERY_S, StoppedEarly, StopSignal
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,17 +40,13 @@ def session_scope(
     Raises:
         SessionUnfitError: another job of this process has its embedded Spark.
         JavaDiedError: the Java of our own session ended.
-        StoppedEarly: a stop was asked for while Spark started.
+        StoppedEarly: a stop was asked for while Spark started, or while the other job ended.
     """
     if given is not None:
         yield given
         return
     cluster = settings.master == "cluster"
-    if not EMBEDDED.acquire(timeout=EMBEDDED_WAIT_S):
-        raise SessionUnfitError(
-            "another job of this process runs in an embedded Spark.",
-            hint="Wait for its end, or build a session and give it to both: job.run(spark).",
-        )
+    _wait_for_room(stop)
     try:
         session = open_session(
             app_name=app_name,
@@ -80,3 +77,15 @@ def session_scope(
                 raise
         finally:
             EMBEDDED.release()
+
+
+def _wait_for_room(stop: StopSignal) -> None:
+    """Take `EMBEDDED`."""
+    last_s = time.monotonic() + EMBEDDED_WAIT_S
+    while not EMBEDDED.acquire(timeout=min(LOOK_EVERY_S, EMBEDDED_WAIT_S)):
+        stop.check()
+        if time.monotonic() >= last_s:
+            raise SessionUnfitError(
+                "another job of this process runs in an embedded Spark.",
+                hint="Wait for its end, or build a session and give it to both: job.run(spark).",
+            )

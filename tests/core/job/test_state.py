@@ -25,11 +25,7 @@ RECEIPT = Receipt(3, 9, 12, 100, 256, "ab", (VnodeMismatch(7, 5, 4),), 1.5, veri
 
 
 class TestTheStateComesBackAsItWas:
-    """R-SNAP-35, R-SNAP-44: a restart knows all that was sealed, counts included.
-
-    So one after the snapshot skips it and goes on after `consumed` (R-SNAP-7), which a sealed batch always raises,
-    also one without a row (R-SNAP-22).
-    """
+    """R-SNAP-44: a restart knows all that was sealed, counts included."""
 
     @given(
         some.integers(1, 100), some.integers(0, 2**31), some.integers(0, 10**12), some.booleans(),

@@ -157,7 +157,7 @@ class Oracle:
 
     # ------------------------------------------------------------------ work
     def on_start(self, attempt: int, work: Work, now_s: float, in_flight: int) -> None:
-        """Work starts: after the fence, against no command, and for positions that are neither held nor under way."""
+        """Work starts: after the fence (R-CHAIN-1), against no command, and for positions that are neither held nor under way."""
         demand(attempt in self._fenced, "work started before the fence was durable")
         demand((attempt, work.work_id) not in self._begun, "a work id was used twice")
         self._begun.add((attempt, work.work_id))
@@ -232,7 +232,7 @@ class Oracle:
             self._rate = None
 
     def on_ack(self, ack: Acknowledge, now_s: float) -> None:
-        """An acknowledgement leaves: what it says must be durable already."""
+        """An acknowledgement leaves: what it says must be durable already (R-SNAP-35)."""
         self.acks += 1
         if ack.outcome != "Applied":
             return

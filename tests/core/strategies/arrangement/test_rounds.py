@@ -334,7 +334,7 @@ class TestOrders:
 
 
 class TestALimit:
-    """R-ARR-9, 35, 37: rows of history, not of changes."""
+    """R-ARR-9, 35: rows of history, not of changes."""
 
     def test_takes_so_many_rows_a_second(self) -> None:
         """One read a second, cut off at the quota; the position is that of the last row."""
@@ -359,6 +359,20 @@ class TestALimit:
 
         assert isinstance(one.start()[0], ReadKeyRange)
         assert one.chunks[-2] == ((1,), (2,), 0)
+
+    def test_of_zero_lets_changes_pass(self) -> None:
+        """R-ARR-37: what is read stays fresh, commit after commit."""
+        one = begun()
+        one.round()
+        one.limit(0)
+        for rows in (TEN[1:], [*TEN[2:], (0,)]):
+            one.change(*rows)
+            one.second()
+            one.commit()
+            (merge,) = one.start()
+            one.finish(merge)
+            one.commit()
+            assert sorted(one.target) == sorted(key for (key,) in rows if key < 2)
 
     def test_that_was_charged_too_much_gives_back(self) -> None:
         """Estimates of the source are not what there is."""

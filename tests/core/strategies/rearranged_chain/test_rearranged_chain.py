@@ -107,7 +107,7 @@ class TestTheWorkedExamples:
     """They are held against the row-by-row machine too (tests/simulation/reference)."""
 
     def test_c1_overtaking(self) -> None:
-        """R-CHAIN-1, 4, 5, 6, 8, 10, 11: B1 does not wait for u1, and B2 comes behind u2."""
+        """R-CHAIN-4, 5, 6, 8, 10, 11: B1 does not wait for u1, and B2 comes behind u2."""
         chain = Chain()
         split = chain.start()
         chain.barrier(seen=4)

@@ -9,9 +9,9 @@ import pytest
 from backfill_core.errors import AccountingError, StateMismatchError
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
-from backfill_core.protocol.events import LimitSet, WorkFinished
+from backfill_core.protocol.events import Head, LimitSet, Sealed, SourcePolled, WorkFinished
 from backfill_core.protocol.strategy import Opened, Permits, Pinned
-from backfill_core.protocol.work import SplitStaged, StagedFile
+from backfill_core.protocol.work import ApplyChanges, SplitStaged, StagedFile
 from backfill_core.strategies.snapshot.params import SnapshotSettings
 from backfill_core.strategies.snapshot.stored import SnapshotStored
 from backfill_core.strategies.snapshot.strategy import SnapshotStrategy
@@ -42,6 +42,20 @@ class TestAPinnedVersion:
     def test_of_the_same_files_is_gone_on_with(self) -> None:
         """A restart is nothing to complain about."""
         SnapshotStrategy(Opened(PINNED), SETTINGS, self.stored())
+
+    def test_of_which_all_is_there_is_not_read_again(self) -> None:
+        """R-SNAP-7: the first version that is not consumed comes next, whatever the job had pinned."""
+        behind = replace(copied(200).stored, consumed=5)
+        strategy = SnapshotStrategy(Opened(replace(PINNED, version=5)), SETTINGS, behind)
+        strategy.on(LimitSet(None, 1.0), NOW)
+        strategy.on(SourcePolled(Head(7, 0)), NOW)
+
+        assert strategy.propose(PERMITS, NOW) == ()
+        assert strategy.prepare_commit(Epoch(1, 1), PERMITS, NOW).announces
+        strategy.on(Sealed(1, 1, 0.1), NOW)
+        (work,) = strategy.propose(PERMITS, NOW)
+        assert isinstance(work, ApplyChanges)
+        assert (work.after, work.upto) == (5, 7)
 
     def test_that_is_made_of_other_files_is_refused(self) -> None:
         """A table was made anew under the same path: its rows have other numbers in the row index."""

@@ -211,7 +211,7 @@ class SnapshotModel(TableModel):
         """The job had caught up."""
         stored = self.stored(progress)
         demand(stored.phase == LAST, "complete before it had caught up")
-        demand(stored.consumed >= self._pending_upto, "complete without versions that were pending (R-SNAP-29)")
+        demand(stored.consumed >= self._pending_upto, "complete without versions that were pending (R-SNAP-22, 29)")
 
     def check_key_proof(self, progress: Progress, merges: int) -> None:
         """The proof is about the snapshot alone: a MERGE before it may have hidden two rows with one key."""
