@@ -1,4 +1,4 @@
-"""A source with versions: a table with files, a history and a change feed.
+"""A source with versions: a table with files, a history and a change feed; and what the models of strategies that read one share.
 
 Rows are `(key, value)`. A file has a number of physical rows `of`, of which only some are alive (deletion vectors). A
 part of it is cut by hash residue, as Spark does it: so slices have their rows only in the mean, and a few rows can stand
@@ -9,15 +9,21 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from random import Random
+from typing import Any, ClassVar, Protocol
 from zlib import crc32
 
-from support.simulation.tables import Row
+from support.simulation.law import demand
+from support.simulation.model import Progress, Promise
+from support.simulation.scenario import Scenario
+from support.simulation.tables import APPEND, CHANGELOG, UPSERT, Row
 
+from backfill_core.errors import BackfillError
 from backfill_core.positions.file_ranges import file_ranges
-from backfill_core.protocol.work import FileRange
+from backfill_core.protocol.events import Event, Head, SourcePolled
+from backfill_core.protocol.work import ApplyChanges, FileRange, Work
 
 INSERT, UPDATE, DELETE = "insert", "update", "delete"
 
@@ -150,3 +156,61 @@ class VersionedTable:
     def logged(self, after: int, upto: int) -> list[Row]:
         """Return the rows a `Changelog` target gets for the versions `(after, upto]`."""
         return [(change.op, change.version, change.key, change.value) for change in self.between(after, upto)]
+
+
+# ------------------------------------------------------------------ what its models have in common
+class Announcing(Protocol):
+    """A stored form that says which MERGE comes next."""
+
+    @property
+    def consumed(self) -> int:
+        """Return the version whose rows the target holds."""
+
+    @property
+    def merging(self) -> Mapping[str, Any] | None:
+        """Return the announced MERGE."""
+
+
+class TableModel:
+    """A model whose source is a table with versions; what a stored state promises is its subclass's to say."""
+
+    MODES: ClassVar[tuple[str, ...]] = (UPSERT, UPSERT, APPEND, CHANGELOG)
+
+    def __init__(self, given: Scenario, *, sparse: bool) -> None:
+        """Make the source; `sparse`: see `VersionedTable`."""
+        self.mode, self.filtered, self.proves_key = given.mode, given.filters, given.proves_key
+        self.table = VersionedTable(
+            given.seed, rows=given.rows, append_only=given.mode == APPEND, sparse=sparse, filtered=self.filtered
+        )
+
+    # -------------------------------------------------------------- the source
+    def change_source(self) -> str:
+        """See `Model`."""
+        return self.table.commit()
+
+    def poll(self, wall_ms: int) -> Event:
+        """See `Model`."""
+        return SourcePolled(Head(self.table.version, wall_ms))
+
+    def lost(self, error: BackfillError) -> bool:
+        """A table loses nothing here."""
+        return False
+
+    def quarantined(self, progress: Progress) -> Promise:
+        """A table has no bad records."""
+        return Promise(Counter())
+
+    # -------------------------------------------------------------- work
+    def txn_of(self, work: Work) -> int | None:
+        """See `Model`."""
+        return work.txn_version if isinstance(work, ApplyChanges) and self.mode == UPSERT else None
+
+    @staticmethod
+    def announced(stored: Announcing, work: Work, txn: int) -> int:
+        """Hold a MERGE to the state that announced it; return the version that it brings the target to."""
+        assert isinstance(work, ApplyChanges)
+        demand(stored.merging is not None, "a MERGE was not announced")
+        assert stored.merging is not None
+        demand(stored.merging["txn"] == work.txn_version == txn, "a MERGE ran under another number")
+        demand((stored.consumed, stored.merging["upto"]) == (work.after, work.upto), "not the announced MERGE")
+        return work.upto

@@ -13,9 +13,8 @@ from support.simulation.law import demand
 from support.simulation.model import Compared, Cost, Effect, Merging, Progress, Promise, Staging
 from support.simulation.region import Region, Span
 from support.simulation.scenario import Scenario
-from support.simulation.table_model import TableModel
 from support.simulation.tables import APPEND, CHANGELOG, UPSERT, Row
-from support.simulation.versions import INSERT
+from support.simulation.versions import INSERT, TableModel
 from support.tables.jobs import job
 
 from backfill_api.spec.spec import BackfillSpec
