@@ -52,6 +52,9 @@ class Status:
     position: str = ""
     """How far the order of a key is, as `rows up to id = 5`; empty where there is none, or before the first row, or after the last."""
 
+    bad_records: int = 0
+    """Records that the transform cannot parse: they are in a table of their own."""
+
 
 def of_running(job_id: str, progress: Progress, receipt: Receipt | None) -> Status:
     """Return the status of a job whose driver answered."""
@@ -59,7 +62,7 @@ def of_running(job_id: str, progress: Progress, receipt: Receipt | None) -> Stat
         job_id, "Running", progress.attempt, progress.epoch, progress.phase, progress.percent, progress.rows_total,
         progress.rows_done, progress.rows_filtered, progress.changes_done, progress.consumed_version,
         progress.table_version, progress.paused, progress.throttle_rows_per_second, receipt, progress,
-        progress.consumed_position, progress.position,
+        progress.consumed_position, progress.position, progress.bad_records,
     )  # fmt: skip
 
 
@@ -100,4 +103,5 @@ def of_target(
         paused=state.controls.paused,
         throttle_rows_per_second=state.controls.rows_per_s,
         receipt=None if state.receipt is None else receipt_words(state.receipt),
+        bad_records=state.quarantine.rows,
     )

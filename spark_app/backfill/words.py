@@ -77,6 +77,8 @@ def one_line(progress: Progress, *, elapsed_s: float | None = None) -> str:
         ]
         if position := position_words(progress):
             words.append(position)
+        if progress.bad_records:
+            words.append(f"{progress.bad_records:,} bad records")
         if progress.eta_seconds is not None:
             words.append(f"ETA {eta_words(progress)}")
         words += [f"epoch {progress.epoch}", f"lag {lag_words(progress)}, {progress.lag_seconds} s"]
@@ -107,6 +109,11 @@ def compared_words(receipt: Receipt) -> str:
     """Return what a receipt compared; drivers of earlier releases say only the version of the source."""
     source = receipt.source_position or f"version {receipt.source_version}"
     return f"source {source}, target version {receipt.target_version}"
+
+
+def bad_words(records: int) -> str:
+    """Return how many records no parser takes, to be put behind those that are rows; nothing where there are none."""
+    return f", {records:,} bad records" if records else ""
 
 
 def filtered_words(rows: int | None) -> str:

@@ -68,6 +68,9 @@ class ProgressSummary(Model):
     rows_filtered: Count = 0
     """Of these, the rows that the filter left out."""
 
+    bad_records: Count = 0
+    """Records that the transform cannot parse: they are in the table of bad records."""
+
     watermark: Watermark | None = None
     """How far the order of the rows is; absent: there is no order, it cannot be told, or all rows are there."""
 

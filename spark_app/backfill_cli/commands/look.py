@@ -154,6 +154,7 @@ def _stored_words(found: Status) -> dict[str, Any]:
         "rowsTotal": found.rows_total,
         "rowsDone": found.rows_done,
         **({} if found.rows_filtered is None else {"rowsFiltered": found.rows_filtered}),
+        **({"badRecords": found.bad_records} if found.bad_records else {}),
         **({"position": found.position} if found.position else {}),
         "changesDone": found.changes_done,
         "consumedVersion": found.consumed_version,

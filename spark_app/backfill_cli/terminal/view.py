@@ -15,6 +15,7 @@ from rich.text import Text
 from backfill.words import (
     PHASE_WORDS,
     STEP_WORDS,
+    bad_words,
     compared_words,
     eta_words,
     filtered_words,
@@ -223,7 +224,7 @@ def _right(progress: Progress) -> list[tuple[int, str, str]]:
         (6, "barrier", f"epoch {progress.epoch}{sealed}"),
         (7, "commit", seals),
         (3, "lag", lag),
-        (5, "changes", f"{show_rows(progress.changes_done)} applied"),
+        (5, "changes", f"{show_rows(progress.changes_done)} applied{bad_words(progress.bad_records)}"),
     ]
 
 

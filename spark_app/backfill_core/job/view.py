@@ -46,6 +46,9 @@ class JobView:
     strategy: StrategyView
     changes_done: int
     bytes_done: int
+    bad_records: int
+    """In their own table, or announced by the newest commit."""
+
     running: int
     quiet: bool
     stopping: bool
@@ -267,6 +270,7 @@ class Attempt:
             strategy=strategy,
             changes_done=self._state.changes_done,
             bytes_done=self._state.bytes_done,
+            bad_records=self._state.quarantine.rows,
             running=len(self._work),
             quiet=not self._work,
             stopping=stop_in(self.phase) is not None or self._inbox.stop is not None,

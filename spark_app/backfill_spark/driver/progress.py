@@ -39,6 +39,7 @@ def progress_of(view: JobView, moment: Now, say: Callable[[Position | None], str
         rows_total=strategy.rows_total,
         rows_done=strategy.rows_done,
         rows_filtered=strategy.rows_filtered,
+        bad_records=view.bad_records,
         watermark=_watermark_words(strategy.watermark),
         position=strategy.position[:MESSAGE_MAX],
         changes_done=view.changes_done,

@@ -162,6 +162,18 @@ class TestTheGrid:
         assert len(show_grid(BUSY.grid)) == 64
 
 
+class TestBadRecords:
+    """Their user must see them: the target is complete without them."""
+
+    def test_are_told_while_a_job_runs(self):
+        """On a terminal and in a log."""
+        found = BUSY.model_copy(update={"bad_records": 1234})
+
+        assert "120 applied, 1,234 bad records" in text(show_progress("demo/orders", found))
+        assert "1,234 bad records" in one_line(found)
+        assert "bad records" not in one_line(BUSY)
+
+
 class TestAReceipt:
     def test_equal(self):
         """What is kept as a proof names both versions."""
