@@ -12,11 +12,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructType
 
 from backfill_api.crd.explain import nearest
+from backfill_spark.jvm.errors import first_line
 from backfill_spark.jvm.gateway import java, java_frame
 from backfill_spark.rows.columns import unused
 
@@ -107,6 +109,9 @@ def find_fault(empty: DataFrame, texts: Sequence[str], *, filters: bool) -> Faul
         plan: Any = java_frame(frame).queryExecution().analyzed()
     except PySparkException as error:
         return Fault(f": {_first_sentence(error)}", _hint(error, empty.columns))
+    except Py4JJavaError as error:
+        # Of a library that Spark asks: a schema that is none.
+        return Fault(f": {first_line(error)}", "Correct the expression, and the schema in it.")
     if _sees_all(empty, texts, filters=filters):
         words = " has a * inside an expression, which takes in columns that only some reads have."
         return Fault(words, "Name the columns.")

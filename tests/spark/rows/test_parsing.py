@@ -104,6 +104,32 @@ class TestWhoSaysWhatBecomesOfIt:
         assert found(empty, topic, select) == ([], len(PAYLOADS))
 
 
+class TestAvro:
+    """Spark makes a row of nulls of what it cannot read, or fails; a record in which all is null is a record."""
+
+    SCHEMA = '{"type": "record", "name": "Order", "fields": [{"name": "note", "type": ["null", "string"]}]}'
+
+    def test_a_payload_of_another_form_is_bad(self, spark, empty):
+        """Cut off, or with a branch of a union that the schema has not; a tombstone is none."""
+        payloads = [b"\x02\x02a", b"\x00", b"", b"\x06", b"\x02\x09a", None]
+        rows = [(0, at, None if one is None else bytearray(one)) for at, one in enumerate(payloads)]
+        topic, select = (
+            spark.createDataFrame(rows, SCHEMA),
+            (f"from_avro(value, '{self.SCHEMA}').note AS note", "offset"),
+        )
+        transform = parsing(Transform(select), empty)
+        Transform(select).check(empty)
+
+        assert [row["offset"] for row in bad(transform.judged(topic)).collect()] == [2, 3, 4]
+        assert [tuple(row) for row in transform.apply(topic).collect()] == [("a", 0), (None, 1), (None, 5)]
+
+    def test_a_schema_that_is_none_is_refused(self, empty):
+        """By its field: no other try can pass."""
+        with pytest.raises(InvalidTransformError, match=r"spec\.transform\.select\[0\]") as refused:
+            Transform(("from_avro(value, 'nonsense') AS x",)).check(empty)
+        assert "nonsense" in refused.value.message
+
+
 class TestTheUsualParsersStandInATransform:
     """Row-wise and the same again; the plan and the target have their types."""
 
