@@ -25,8 +25,8 @@ help: ## this list
 setup: ## .venv and Delta's jars from locked, hashed inputs; says what is missing; safe to run again
 	@build-tools/setup.sh
 
-demo: setup ## the product on real tables with real live changes, in two to three minutes
-	@$(BIN)/backfill demo
+demo: setup ## the product on real tables with real live changes, in two to three minutes; STRATEGY: Snapshot (default) or Arrangement
+	@$(BIN)/backfill demo $(if $(STRATEGY),--strategy $(STRATEGY))
 
 test: setup ## all tests but the crash suite and the run on a real node: lanes, three side by side
 	@$(TESTS) control spark jobs rules terminal tables objects -- $(ARGS)

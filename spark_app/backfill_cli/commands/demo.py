@@ -30,28 +30,19 @@ from backfill import Progress, Receipt
 from backfill.errors import EXIT_USAGE
 from backfill.lines import progress_in
 from backfill.words import one_line
+from backfill_cli.commands.demo_story import SNAPSHOT, Story, is_newer, seen_words
 from backfill_cli.terminal.view import show_progress, show_receipt
 
 STEP_TIMEOUT_S = 180.0
 DRIVER_MEMORY = "2g"
-HISTORY_SECONDS = 12
-"""History is limited by the file so that it takes about this long: else a fast machine has nothing to show."""
-
 SLOWER = 3
 THROTTLE_SECONDS = 10
 PAUSE_SECONDS = 5.0
 
 
 BARRIERS_UNTIL_STILL = 3
-STEPS = (
-    (
-        "KeyProof",
-        "all of the snapshot is there; now the proof that each key stands in one row, before changes are merged",
-    ),
-    ("CatchUp", "then the changes since the start, until the copy has caught up"),
-    ("Receipt", "then the receipt: every row of both sides is hashed and compared"),
-)
-"""What follows the copy, and takes most of the time of so small a table."""
+KEY_PROOF = "all of the snapshot is there; now the proof that each key stands in one row, before changes are merged"
+RECEIPT = "then the receipt: every row of both sides is hashed and compared"
 
 
 def copies(progress: Progress) -> bool:
@@ -138,14 +129,15 @@ class Child:
 class Demo:
     """The script, and what the screen shows meanwhile."""
 
-    def __init__(self, folder: Path, rows: int, console: Console) -> None:
+    def __init__(self, folder: Path, rows: int, console: Console, story: Story = SNAPSHOT) -> None:
         """Take the scratch folder; `play` does the rest."""
         self._folder = folder
         self._rows = rows
+        self._story = story
         self.console = console
         self._spec = folder / "orders.yaml"
         self._job = f"demo/{folder.name}"
-        self._writer: Child | None = None
+        self.writer: Child | None = None
         self.driver: Child | None = None
         self.progress = Progress(reason="starting Spark")
         self._began_s = time.monotonic()
@@ -157,8 +149,8 @@ class Demo:
         if "epoch" in newest:
             self.progress = progress_in(newest)
         parts = [show_progress(self._job, self.progress)] if self.driver is not None else []
-        if self._writer is not None and self._writer.newest:
-            words = f"the writer: version {self._writer.newest['version']}, {self._writer.newest['what']}"
+        if self.writer is not None and self.writer.newest:
+            words = f"the writer: version {self.writer.newest['version']}, {self.writer.newest['what']}"
             parts.append(Text(words, style="magenta"))
         return Group(*parts)
 
@@ -192,7 +184,7 @@ class Demo:
             self.console.print("ended")
             return 130
         finally:
-            for child in (self.driver, self._writer):
+            for child in (self.driver, self.writer):
                 if child is not None:
                     child.kill()
         return int(outcome["exitCode"])
@@ -201,8 +193,9 @@ class Demo:
         self._say(f"a table of {self._rows:,} orders in {self._folder}/lake, and a writer that keeps changing it")
         self._spec.write_text(yaml.safe_dump(self.document(), sort_keys=False))
         command = [sys.executable, "-m", "backfill_cli.commands.demo_writer", f"{self._folder}/lake/orders"]
-        self._writer = Child([*command, "--rows", str(self._rows)], self._folder / "writer.log")
-        if not self._writer.wait_for(lambda words: "version" in words):
+        reads = ["--reads", f"{self._folder}/lake/orders_copy"] if self._story.shows_changes else []
+        self.writer = Child([*command, "--rows", str(self._rows), *reads], self._folder / "writer.log")
+        if not self.writer.wait_for(lambda words: "version" in words):
             raise DemoError(f"the writer made no table; its log is {self._folder}/writer.log")
 
     def document(self) -> dict[str, Any]:
@@ -220,20 +213,21 @@ class Demo:
                     "where": "amount > 0",
                 },
                 "target": {"type": "Delta", "delta": {"path": f"{lake}/orders_copy", "writeMode": "Upsert"}},
-                "strategy": {"type": "Snapshot"},
-                "throttle": {"rowsPerSecond": self._rows // HISTORY_SECONDS},
+                "strategy": {"type": self._story.strategy},
+                "throttle": {"rowsPerSecond": self._rows // self._story.history_s},
                 "after": "Exit",
                 "verify": "Final",
             },
         }
 
     def _first_attempt(self) -> None:
-        self._start("the driver fills a copy of it; the file limits the snapshot so that you can watch")
+        self._start(self._story.begins)
         self.until("the first tenth is committed", lambda progress: progress.rows_done * 10 >= progress.rows_total > 0)
-        slower = self._rows // HISTORY_SECONDS // SLOWER
+        slower = self._rows // self._story.history_s // SLOWER
         self._type("slower, for a while", "throttle", str(slower), "--for", f"{THROTTLE_SECONDS}s")
+        self.show_changes("a reader looks into the copy for what the writer changes meanwhile")
         self.until("the limit ends by itself", lambda progress: progress.throttle_until is None)
-        self._type("nothing more of the snapshot; changes go on", "pause")
+        self._type(self._story.paused, "pause")
         self.until("nothing runs", lambda progress: progress.quiet)
         # What was read when the pause came is committed by the barriers that follow; from then on nothing moves.
         still = self.progress.epoch + BARRIERS_UNTIL_STILL
@@ -242,21 +236,37 @@ class Demo:
         self.running().pause(PAUSE_SECONDS)
         self._where()
         self._note(f"{self.progress.rows_done - held:,} rows in {PAUSE_SECONDS:g} s of pause; the writer went on")
+        self.show_changes("the reader looks again, in the pause")
         self._type("go on", "resume")
-        self.until("it copies again", lambda progress: copies(progress) and progress.rows_done > held)
+        self.until(
+            "it copies again",
+            lambda progress: progress.step != "Copy" or (copies(progress) and progress.rows_done > held),
+        )
         self._say(f"$ kill -9 {self.running().pid}   [dim]# no warning, in the middle of its work[/]")
         self.running().kill()
         self._where()
         self._note(f"last seen: {self.progress.rows_done:,} rows committed at epoch {self.progress.epoch}")
 
+    def show_changes(self, why: str) -> None:
+        """Show, where a strategy promises it, that changes come into the copy before its last row does."""
+        if not self._story.shows_changes:
+            return
+        assert self.writer is not None
+        self._say(why)
+        since = self.writer.newest["version"]
+        if not self.writer.wait_for(lambda words: is_newer(words, since)):
+            raise DemoError(f"the reader found no change in the copy; its log is {self._folder}/writer.log")
+        self._where()
+        self._note(seen_words(self.writer.newest, self.progress.rows_total - self.progress.rows_done))
+
     def _second_attempt(self) -> dict[str, Any]:
         before = self.progress
-        self._start("again: the target itself is the checkpoint")
+        self._start(self._story.again)
         self.until("the next attempt has committed", lambda progress: progress.attempt > before.attempt)
         self._note(f"attempt {self.progress.attempt} began at {self.progress.rows_done:,} rows")
-        if self.progress.phase == "Snapshot" and "outcome" not in self.running().newest:
+        if self.progress.step == "Copy" and "outcome" not in self.running().newest:
             self._type("and now as fast as it can", "throttle", "none")
-        self.until("the snapshot is complete", lambda progress: progress.step not in {"Start", "Copy"})
+        self.until("all rows are read", lambda progress: progress.step not in {"Start", "Copy"})
         self.tell_steps()
         if not self.running().wait_for(lambda words: "outcome" in words):
             raise DemoError(f"the driver ended without an outcome; its log is {self._folder}/driver.log")
@@ -267,15 +277,15 @@ class Demo:
 
     def tell_steps(self) -> None:
         """Announce each step after the copy, and wait for its end."""
-        for step, words in STEPS:
+        for step, words in (("KeyProof", KEY_PROOF), ("CatchUp", self._story.catches_up), ("Receipt", RECEIPT)):
             if not is_over(self.progress, step=step):
                 self._say(words)
                 self.until(f"{step} is done", partial(is_over, step=step))
 
     def _show_end(self, outcome: dict[str, Any]) -> None:
-        assert self._writer is not None
-        self._say(f"complete, while the writer went on to version {self._writer.newest['version']}")
-        self._writer.end()
+        assert self.writer is not None
+        self._say(f"complete, while the writer went on to version {self.writer.newest['version']}")
+        self.writer.end()
         self.console.print(show_receipt(Receipt.model_validate(outcome["receipt"])))
         self.console.print("[bold cyan]what to try next[/]")
         backfill = shlex.join(typed())
@@ -317,6 +327,7 @@ class Demo:
 
     def _type(self, why: str, *words: str) -> None:
         """Run the command that a person would type in another terminal, and show its answer."""
+        words = (*words, *self._story.patience)
         self._say(f"$ backfill {shlex.join(words)}   [dim]# {why}[/]")
         command = [sys.executable, "-m", "backfill_cli", *words, "-f", str(self._spec)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -334,7 +345,7 @@ def typed() -> list[str]:
     return [str(beside)] if beside.is_file() else [sys.executable, "-m", "backfill_cli"]
 
 
-def run_demo(folder: Path | None, rows: int) -> int:
+def run_demo(folder: Path | None, rows: int, story: Story = SNAPSHOT) -> int:
     """Play the demo and return the exit code."""
     console = Console(highlight=False)
     scratch = (folder or Path(tempfile.mkdtemp(prefix="backfill-demo-"))).resolve()
@@ -343,4 +354,4 @@ def run_demo(folder: Path | None, rows: int) -> int:
         return EXIT_USAGE
     scratch.mkdir(parents=True, exist_ok=True)
     # The folder stays: what to try next is in it.
-    return Demo(scratch, rows, console).play()
+    return Demo(scratch, rows, console, story).play()

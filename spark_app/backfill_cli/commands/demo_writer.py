@@ -1,7 +1,8 @@
 """The other side of the demo: makes a table of orders, then keeps changing it until its standard input ends.
 
-A process of its own with a Spark of its own, as in real life; it knows nothing of the backfill. Says each
-commit as a line of JSON: `{"version": …, "what": …}`.
+A process of its own with a Spark of its own, as in real life. Says each commit as a line of JSON: `{"version": …, "what": …}`.
+With `--reads COPY` it is a reader of the copy too: it looks for the rows that it changed, and once the copy has them as the source
+does, the lines say so: `{"seen": {"version": …, "rows": …, "seconds": …}}`.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ import json
 import random
 import sys
 import threading
+import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from backfill import Settings, open_session
 
@@ -26,6 +29,9 @@ OPTIMIZE_AT_COMMIT = 7
 SMALL_FILE_BYTES = 1_000_000
 """OPTIMIZE takes only what the commits made: a table of this size is not rewritten as a whole."""
 
+FIRST_SHARE = 0.1
+"""Of the table: what the demo has in the copy before it looks."""
+
 COLUMNS = (
     "{id} AS order_id",
     "concat('customer-', pmod(hash({id}), 50000)) AS customer",
@@ -36,13 +42,24 @@ COLUMNS = (
 )
 
 
+@dataclass(frozen=True)
+class Changed:
+    """1,500 orders from `low` on, as a version made them at a moment."""
+
+    low: int
+    version: int
+    at_s: float
+
+
 class Writer:
     """Inserts, updates, deletes, changes keys, and compacts once."""
 
-    def __init__(self, spark: SparkSession, path: Path, rows: int) -> None:
+    def __init__(self, spark: SparkSession, path: Path, rows: int, copy: Path | None = None) -> None:
         """Take the place; `create` makes the table."""
         self._spark = spark
         self._path = path
+        self._copy = copy
+        self._looked_for: Changed | None = None
         self._table = f"delta.`{path}`"
         self._rows = rows
         self._next_id = rows
@@ -65,11 +82,13 @@ class Writer:
             case 0:
                 return self._insert(2_000)
             case 1:
-                low = self.place(1_500)
+                # Where there is a reader the first orders change: they are the first that it can find.
+                low = self.place(1_500, within=1.0 if self._copy is None else FIRST_SHARE)
                 self._spark.sql(
                     f"UPDATE {self._table} SET status = 'sent', amount = amount + 1 "
                     f"WHERE order_id >= {low} AND order_id < {low + 1_500}"
                 )
+                self._looked_for = self._looked_for or Changed(low, self.version(), time.monotonic())
                 return "updated 1,500 orders"
             case 2:
                 low = self.place(400)
@@ -91,9 +110,27 @@ class Writer:
         new.write.format("delta").mode("append").save(str(self._path))
         return f"inserted {count:,} orders"
 
-    def place(self, width: int) -> int:
-        """Choose the first of so many rows that are all there."""
-        return self._random.randrange(0, self._rows - width)
+    def place(self, width: int, *, within: float = 1.0) -> int:
+        """Choose the first of so many rows that are all there, in the first part of the table."""
+        return self._random.randrange(0, int(self._rows * within) - width)
+
+    def look(self) -> dict[str, Any] | None:
+        """Return what a reader of the copy finds of the last update: None while the copy is not as the source is, or none is looked for."""
+        sought, copy = self._looked_for, self._copy
+        if sought is None or copy is None or not (copy / "_delta_log").is_dir():
+            return None
+        rows = "SELECT order_id, amount FROM {table} WHERE order_id >= {low} AND order_id < {stop} AND amount > 0"
+        source, target = (
+            rows.format(table=table, low=sought.low, stop=sought.low + 1_500)
+            for table in (self._table, f"delta.`{copy}`")
+        )
+        both, either = (
+            self._spark.sql(f"({source}) {operator} ({target})").count() for operator in ("INTERSECT", "UNION")
+        )
+        if not both or both < either:
+            return None
+        self._looked_for = None
+        return {"version": sought.version, "rows": both, "seconds": round(time.monotonic() - sought.at_s, 1)}
 
     def version(self) -> int:
         """Return the newest version of the table."""
@@ -110,6 +147,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("path", type=Path)
     parser.add_argument("--rows", type=int, required=True)
+    parser.add_argument("--reads", type=Path)
     given = parser.parse_args()
     over = threading.Event()
     threading.Thread(target=_set_at_end_of_input, args=(over,), daemon=True).start()
@@ -121,14 +159,16 @@ def main() -> None:
             "spark.sql.shuffle.partitions": "2",
         },
     )
-    writer = Writer(spark, given.path, given.rows)
-    what = writer.create()
+    writer = Writer(spark, given.path, given.rows, given.reads)
+    said: dict[str, Any] = {"what": writer.create()}
     number = 0
     while True:
-        print(json.dumps({"version": writer.version(), "what": what}), flush=True)
+        print(json.dumps({"version": writer.version(), **said}), flush=True)
         if over.wait(COMMIT_EVERY_S):
             break
-        what = writer.commit(number)
+        said["what"] = writer.commit(number)
+        seen = writer.look()
+        said |= {} if seen is None else {"seen": seen}
         number += 1
     spark.stop()
 

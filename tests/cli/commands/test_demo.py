@@ -3,16 +3,19 @@
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from rich.console import Console
+from support.console.command_line import backfill
 
 from backfill_api.load import load_backfill
 from backfill_api.status.progress import Progress
-from backfill_cli.commands.demo import HISTORY_SECONDS, Child, Demo, DemoError, copies, run_demo, typed
+from backfill_cli.commands.demo import Child, Demo, DemoError, copies, run_demo, typed
+from backfill_cli.commands.demo_story import STORIES
 from backfill_cli.commands.demo_writer import Writer
 
 PROGRESS = {"attempt": 1, "epoch": 4, "phase": "Snapshot", "percent": 30, "rowsDone": 300, "rowsTotal": 1000}
@@ -45,16 +48,32 @@ def says(*lines):
 class TestItsFile:
     def test_is_a_backfill(self, demo, tmp_path):
         """The same file is for kubectl apply, so it must be one."""
-        backfill = load_backfill(demo.document())
+        found = load_backfill(demo.document())
 
-        assert backfill.job_id == f"demo/{tmp_path.name}"
-        assert (backfill.spec.verify, backfill.spec.after) == ("Final", "Exit")
+        assert found.job_id == f"demo/{tmp_path.name}"
+        assert (found.spec.verify, found.spec.after) == ("Final", "Exit")
 
-    def test_history_takes_as_long_as_it_says(self, demo):
+    @pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
+    def test_history_takes_as_long_as_it_says(self, tmp_path, story):
         """On any machine that is fast enough: by its own limit."""
+        demo = Demo(tmp_path, 1_200_000, Console(file=io.StringIO()), story)
         limit = load_backfill(demo.document()).spec.throttle.rows_per_second
 
-        assert 1_200_000 / limit == pytest.approx(HISTORY_SECONDS)
+        assert 1_200_000 / limit == pytest.approx(story.history_s)
+
+    def test_has_the_strategy_that_was_asked_for(self, tmp_path):
+        """Each of those that are offered is valid with the rest of the file."""
+        for name, story in STORIES.items():
+            file = Demo(tmp_path, 1_200_000, Console(file=io.StringIO()), story).document()
+
+            assert load_backfill(file).spec.strategy.type == name
+
+    def test_offers_no_strategy_that_may_not_end(self):
+        """A rearranged chain needs a source that is quiet at times, and the demo's writer never is."""
+        done = backfill("demo", "--strategy", "RearrangedChain")
+
+        assert done.exit_code == 2
+        assert "'RearrangedChain' is not one of 'Arrangement', 'Snapshot'" in done.stderr
 
 
 class TestAProcess:
@@ -153,6 +172,43 @@ class TestWhatItSays:
         assert Path(outside[0]).is_absolute()
         assert done.returncode == 0, done.stderr
 
+    def test_a_change_is_shown_in_the_copy_before_the_last_row(self, tmp_path, start):
+        """That is what Arrangement is chosen for: a reader found it, in a version that the writer made meanwhile."""
+        said = io.StringIO()
+        demo = Demo(tmp_path, 1000, Console(file=said, width=200), STORIES["Arrangement"])
+        demo.writer = start(
+            "import itertools, json, select, sys\n"
+            "for n in itertools.count(7):\n"
+            "    seen = {'version': n, 'rows': 1421, 'seconds': 3.26}\n"
+            "    print(json.dumps({'version': n, 'what': 'updated', 'seen': seen}))\n"
+            "    select.select([sys.stdin], [], [], 0.02)"
+        )
+        demo.driver = start(says(PROGRESS) + "\ninput()")
+        demo.until("a tenth", lambda progress: progress.percent >= 10)
+        assert demo.writer.wait_for(lambda words: "seen" in words, 30)
+
+        demo.show_changes("a reader looks")
+
+        found = re.search(r"1,421 orders that the writer changed in version (\d+) are so in the copy", said.getvalue())
+        assert found is not None
+        assert int(found[1]) > 7
+        assert "3.3 s later at most; 700 rows are still to be read" in said.getvalue()
+
+    def test_a_reader_that_finds_nothing_is_an_error(self, tmp_path, start):
+        """A demo that skips what it promised has shown nothing."""
+        demo = Demo(tmp_path, 1000, Console(file=io.StringIO()), STORIES["Arrangement"])
+        demo.writer = start(says({"version": 7, "what": "updated", "seen": {"version": 7, "rows": 1, "seconds": 1.0}}))
+        demo.writer.wait_for(lambda _: False, 30)
+
+        with pytest.raises(DemoError, match="the reader found no change"):
+            demo.show_changes("a reader looks")
+
+    def test_a_strategy_without_the_promise_does_not_show_it(self, demo):
+        """With Snapshot changes come after the copy."""
+        demo.show_changes("a reader looks")
+
+        assert demo.writer is None
+
     def test_each_step_after_the_copy_is_told(self, demo, start):
         """They take most of the time; silence looks like a hang."""
         said = io.StringIO()
@@ -184,3 +240,4 @@ class TestTheWriter:
         writer = Writer(None, tmp_path, 100_000)
 
         assert all(0 <= writer.place(1_500) <= 100_000 - 1_500 for _ in range(200))
+        assert all(writer.place(1_500, within=0.1) <= 10_000 - 1_500 for _ in range(200))

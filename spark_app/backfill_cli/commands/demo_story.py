@@ -1,0 +1,68 @@
+"""What the demo says of a strategy, and what it shows of it alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Story:
+    """The words of one strategy."""
+
+    strategy: str
+    begins: str
+    paused: str
+    again: str
+    catches_up: str
+    shows_changes: bool
+    """Are changes in the copy while rows are still to be read?"""
+
+    history_s: int
+    """The file limits the copy so that it takes about this long: else a fast machine has nothing to show."""
+
+    patience: tuple[str, ...] = ()
+    """Options of commands: how long they wait for the commit that acknowledges them."""
+
+
+SNAPSHOT = Story(
+    strategy="Snapshot",
+    begins="the driver fills a copy of it; the file limits the snapshot so that you can watch",
+    paused="nothing more of the snapshot; changes go on",
+    again="again: the target itself is the checkpoint",
+    catches_up="then the changes since the start, until the copy has caught up",
+    shows_changes=False,
+    history_s=12,
+)
+ARRANGEMENT = Story(
+    strategy="Arrangement",
+    begins="the driver reads it in the order of its key, always the newest version; the file limits it so that you can watch",
+    paused="no further orders; those that are in the copy stay fresh",
+    again="again: the target itself is the checkpoint, and no old version of the source is needed",
+    catches_up="then the last changes, until the copy has caught up",
+    shows_changes=True,
+    history_s=30,
+    # A MERGE is under way every few seconds, and commits wait for it.
+    patience=("--timeout", "60"),
+)
+STORIES = {one.strategy: one for one in (SNAPSHOT, ARRANGEMENT)}
+"""RearrangedChain is not among them: a writer that commits every two seconds is one that it may never catch up with."""
+
+
+def is_newer(said: dict[str, Any], version: int) -> bool:
+    """Has a reader found a change of a later version in the copy?"""
+    return "seen" in said and said["seen"]["version"] > version
+
+
+def seen_words(said: dict[str, Any], rows_left: int) -> str:
+    """Return what the reader found, and whether rows were still to be read."""
+    seen = said["seen"]
+    left = (
+        f"{rows_left:,} rows are still to be read"
+        if rows_left
+        else "by now all rows are read, so look at a larger table"
+    )
+    return (
+        f"{seen['rows']:,} orders that the writer changed in version {seen['version']} are so in the copy, "
+        f"{seen['seconds']:.1f} s later at most; {left}"
+    )
