@@ -1,0 +1,184 @@
+"""A topic of a real broker into a Delta table: at each commit the target holds the records that its state says, each once.
+
+What the topic holds is told by an independent client, what the target holds by an independent reader of Delta.
+"""
+
+import pytest
+from deltalake import DeltaTable, QueryBuilder
+from support.kafka.topics import Topics, send_all, transacting
+from support.simulation.models.source_splits import SourceSplitsModel
+from support.tables.oracle import seals
+
+from backfill_api.load import load_backfill
+from backfill_spark.driver.attempt import run_driver
+from backfill_spark.settings import DriverSettings
+from backfill_spark.stop_signal import StopSignal
+
+
+@pytest.fixture
+def topics(broker):
+    """The topics of the broker."""
+    return Topics(broker.address)
+
+
+@pytest.fixture
+def run(spark, broker, tmp_path):
+    """Run a job of a topic to its end, or to the first commit with history; `seen` hears of each progress."""
+
+    def go(topic, *, stops=False, seen=None, limit=None, stop=None, **spec):
+        stop = stop or StopSignal()
+
+        def look(progress):
+            if stops and progress.rows_done:
+                stop.ask(force=False)
+            if seen is not None:
+                seen(progress)
+
+        backfill = load_backfill(
+            {
+                "apiVersion": "backfill.dev/v1alpha1",
+                "kind": "Backfill",
+                "metadata": {"name": "job"},
+                "spec": {
+                    "source": {"type": "Kafka", "kafka": {"bootstrapServers": broker.address, "topic": topic}},
+                    "target": {"type": "Delta", "delta": {"path": str(tmp_path / "t"), "writeMode": "Append"}},
+                    "strategy": {"type": "SourceSplits"},
+                    "barrier": {"intervalMs": 200},
+                    "throttle": {"rowsPerSecond": limit} if limit else {},
+                    **spec,
+                },
+            }
+        )
+        settings = DriverSettings(cores=2, state_dir=tmp_path / "state")
+        return run_driver(backfill, settings=settings, spark=spark, observe=look, stop=stop)
+
+    return go
+
+
+def records_in(target, version=None):
+    """Return where the records of a target are from, with their values, as often as they are there."""
+    query = 'SELECT "partition", "offset", value FROM t'
+    found = QueryBuilder().register("t", DeltaTable(target, version=version)).execute(query).read_all()
+    return sorted(zip(*(found[name].to_pylist() for name in ("partition", "offset", "value")), strict=True))
+
+
+def wrong_seals(target, committed):
+    """Return the versions at which the target is not what its state says."""
+    wrong = []
+    for seal in seals(str(target)):
+        held = [*SourceSplitsModel.spans(seal.progress)]
+        wanted = sorted(
+            (number, offset, one.value)
+            for (number, offset), one in committed.items()
+            if any(number == partition and start <= offset < stop for partition, start, stop in held)
+        )
+        if records_in(target, seal.version) != wanted:
+            wrong.append(seal.version)
+    return wrong
+
+
+class TestATopic:
+    """Its history under a limit, and what comes meanwhile."""
+
+    def test_is_right_at_every_commit(self, topics, run, tmp_path):
+        """R-SRC-2, 5, 8, 21, 31, 40, 41, 42: live beside history, markers, a new partition, and a second attempt."""
+        topic = topics.create(partitions=3)
+        send_all(topics.address, topic, (b"%d" % number for number in range(400)))
+        with transacting(topics.address) as transaction:
+            for abort in (False, True):
+                with transaction(abort=abort) as send:
+                    for number in range(20):
+                        send(topic, b"of a transaction %d" % number, partition=1)
+        waiting = [
+            lambda: send_all(topics.address, topic, [b"new"] * 5),
+            lambda: topics.grow(topic, 4),
+            lambda: send_all(topics.address, topic, [b"later"] * 5, partition=3),
+        ]
+        at = set()
+
+        def meanwhile(progress):
+            if waiting and progress.rows_done and progress.table_version not in at:
+                at.add(progress.table_version)
+                waiting.pop(0)()
+
+        stopped = run(topic, stops=True, limit=60, verify="Final")
+        first = len(seals(str(tmp_path / "t")))
+        ended = run(topic, seen=meanwhile, limit=60, verify="Final")
+
+        assert (stopped.outcome, ended.outcome, ended.message) == ("Stopped", "Complete", "")
+        assert not waiting
+        assert ended.receipt.equal
+        assert ended.receipt.rows == 430
+        committed = topics.committed(topic)
+        assert len(committed) == 430
+        assert records_in(tmp_path / "t") == sorted((*place, one.value) for place, one in committed.items())
+        assert wrong_seals(tmp_path / "t", committed) == []
+        states = [seal.progress for seal in seals(str(tmp_path / "t"))]
+        assert 0 < first < len(states)
+        assert any(isinstance(one["splits"]["0"]["state"], dict) and one["live"]["0"] > 400 for one in states)
+        # Twenty records, a marker, twenty records of an aborted transaction, a marker.
+        assert states[-1]["splits"]["1"] == {
+            "state": {"SourceCachingUp": "41"},
+            "num_consumed_rows": 20,
+            "target_offset": "41",
+        }
+        assert states[-1]["splits"]["3"]["target_offset"] is None
+
+    def test_of_which_only_what_comes_is_wanted(self, topics, run, tmp_path):
+        """R-SRC-7, #20083: nothing of before is read; the transform applies to what comes while no driver runs."""
+        topic = topics.create()
+        send_all(topics.address, topic, [b'{"n": 1}'] * 3)
+        kafka = {"bootstrapServers": topics.address, "topic": topic, "startingOffsets": "Latest"}
+        number = "cast(get_json_object(cast(value AS string), '$.n') AS int)"
+        spec = {
+            "source": {"type": "Kafka", "kafka": kafka},
+            "transform": {"select": ["`partition`", "`offset`", f"{number} AS value"], "where": f"{number} > 7"},
+            "after": "Follow",
+        }
+        waiting = [lambda: send_all(topics.address, topic, (b'{"n": %d}' % n for n in (7, 8, 9)))]
+        stop = StopSignal()
+
+        def come(progress):
+            if waiting and progress.caught_up:
+                waiting.pop()()
+            if progress.changes_done:
+                stop.ask(force=False)
+
+        run(topic, seen=come, stop=stop, **spec)
+
+        assert records_in(tmp_path / "t") == [(0, 4, 8), (0, 5, 9)]
+        state = seals(str(tmp_path / "t"))[-1].progress
+        assert state["splits"]["0"] == {"state": "Finished", "num_consumed_rows": 0, "target_offset": None}
+        assert (state["starts"], state["live"]) == ({"0": 3}, {"0": 6})
+
+
+class TestATopicThatLostRecords:
+    """What is gone is never passed over."""
+
+    def test_ends_the_job_with_the_first_offset_that_is_there(self, topics, run, tmp_path):
+        """Before the next attempt writes anything; the partition and the offset are named."""
+        topic = topics.create()
+        send_all(topics.address, topic, [b"x"] * 300)
+        run(topic, stops=True, limit=40)
+        topics.delete_records(topic, {0: 290})
+        before = len(seals(str(tmp_path / "t")))
+
+        outcome = run(topic)
+
+        assert (outcome.outcome, outcome.reason) == ("Failed", "OffsetsExpired")
+        assert "partition 0 " in outcome.message
+        assert outcome.message.endswith("the first one that is there is 290.")
+        assert len(seals(str(tmp_path / "t"))) == before
+
+    def test_and_was_made_again(self, topics, run):
+        """It has the same name, and other records at the same offsets."""
+        topic = topics.create()
+        send_all(topics.address, topic, [b"x"] * 100)
+        run(topic, stops=True, limit=40)
+        topics.delete(topic)
+        topics.create(topic)
+        send_all(topics.address, topic, [b"y"] * 200)
+
+        outcome = run(topic)
+
+        assert (outcome.outcome, outcome.reason) == ("Failed", "SourceReplaced")
