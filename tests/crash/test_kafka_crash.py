@@ -34,7 +34,7 @@ RATE = 800
 """Slow enough that some attempts die while history is read: of twelve seconds, in pieces of attempts."""
 
 BAD_EVERY = 97
-ATTEMPT_MAX_S = 180
+ATTEMPT_MAX_S, END_MAX_S = 300, 900
 LOOK_S = 0.2
 PRODUCE_EVERY_S = (0.2, 0.8)
 OPEN_S = 3.0
@@ -183,8 +183,8 @@ class Scenario:
         }
         self.file.write_text(yaml.safe_dump(document))
 
-    def attempt(self, point=None, delay_s=None):
-        """Run the driver until it dies or ends; return its exit code."""
+    def attempt(self, point=None, delay_s=None, longest_s=ATTEMPT_MAX_S):
+        """Run the driver until it dies or ends, or for so long; return its exit code."""
         env = dict(os.environ, BACKFILL_STATE_DIR=f"{self.folder}/state", BACKFILL_CORES="1", BACKFILL_MEMORY="1g")
         if point is not None:
             env["BACKFILL_CRASH_AT"] = point
@@ -193,7 +193,7 @@ class Scenario:
                 [sys.executable, "-m", "backfill_spark", "-f", str(self.file)],
                 stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=env, start_new_session=True,
             )  # fmt: skip
-        timers = [threading.Timer(ATTEMPT_MAX_S, self.kill, [driver])]
+        timers = [threading.Timer(longest_s, self.kill, [driver])]
         timers[0].start()
         while driver.poll() is None:
             if delay_s is not None and len(timers) == 1 and seals(self.target, self.checked):
@@ -269,12 +269,11 @@ class Scenario:
                     break
         finally:
             self.producers.end()
-        self.finish()
-        return self.report
+        return self.finish()
 
     def finish(self):
-        """Let the job end, and compare all that is committed before its end."""
-        code = self.attempt()
+        """Let the job end, and compare what it has then."""
+        code = self.attempt(longest_s=END_MAX_S)
         self.check()
         last = seals(self.target)[-1].state
         if code != 0 or not last["finished"] or last["receipt"]["mismatches"]:
@@ -285,6 +284,7 @@ class Scenario:
         self.report.aborted = self.producers.aborted
         if last.get("quarantine", {"rows": 0})["rows"] != self.report.bad:
             self.report.problems.append(f"{self.name}: the state does not say how many bad records there are")
+        return self.report
 
 
 def plan_of(seed):

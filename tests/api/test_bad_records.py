@@ -1,0 +1,64 @@
+"""What a spec says of records that cannot be parsed, and which write modes a source with offsets has."""
+
+import pytest
+from support.tables.jobs import document
+
+from backfill_api.load import SpecError, load_backfill
+
+KAFKA = {"bootstrapServers": "broker:9092", "topic": "orders"}
+
+
+def loaded(source=None, **target):
+    """Load a job from a topic into a table."""
+    given = document("/s", "/t")
+    given["spec"]["source"] = {"type": "Kafka", "kafka": KAFKA | (source or {})}
+    given["spec"]["target"] = {"type": "Delta", "delta": {"path": "/t", "writeMode": "Append"} | target}
+    given["spec"]["strategy"] = {"type": "SourceSplits"}
+    return load_backfill(given)
+
+
+def refusal(*given, **target):
+    """Return the message of a refusal."""
+    with pytest.raises(SpecError) as refused:
+        loaded(*given, **target)
+    return " ".join(map(str, refused.value.errors))
+
+
+class TestQuarantine:
+    """A user says where bad records go."""
+
+    def test_needs_a_place(self):
+        """One of ours would be found by nothing."""
+        said = refusal({"onBadRecord": "Quarantine"})
+
+        assert "spec.source.kafka.quarantinePath" in said
+        assert "is required, because onBadRecord is Quarantine" in said
+
+    def test_may_be_switched_on_by_the_next_attempt(self):
+        """A job that ended at a bad record goes on."""
+        failing, keeping = loaded(), loaded({"onBadRecord": "Quarantine", "quarantinePath": "/bad"})
+
+        assert failing.spec_hash == keeping.spec_hash
+        assert failing.spec.source.params.on_bad_record == "Fail"
+
+    def test_holds_no_password(self):
+        """A path is shown in status and logs."""
+        said = refusal({"quarantinePath": "s3a://key:secret@bucket/bad"})
+
+        assert "spec.source.kafka.quarantinePath" in said
+        assert "secret" not in said.replace("from a Secret", "")
+
+
+class TestAWriteModeThatATopicHasNot:
+    """Is refused when the spec is read, not after seconds of Spark."""
+
+    @pytest.mark.parametrize(
+        ("mode", "words"), [("Upsert", "the last one of its key"), ("Changelog", "no row changes")]
+    )
+    def test_is_refused_with_the_reason(self, mode, words):
+        """And with what to write."""
+        said = refusal(None, writeMode=mode, key=["id"])
+
+        assert "spec.target.delta.writeMode" in said
+        assert words in said
+        assert "set it to Append" in said
