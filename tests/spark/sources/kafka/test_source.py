@@ -122,7 +122,7 @@ class TestRecords:
             source.read_offsets([OffsetRange("0", 4, 5)]).collect()
         explained = source.explain_failure(refused.value)
         assert isinstance(explained, SourceDamagedError)
-        assert f"topic {topic} partition 0 offset 4" in explained.message
+        assert f"offset 4 of partition 0 of the topic {topic} has a time" in explained.message
 
     def test_of_ten_megabytes(self, topics, opened, broker):
         """A record is read however large the broker takes it."""
