@@ -1,4 +1,4 @@
-"""A strategy that begins anew takes all rows out of its target: rows that are to be kept there are refused with the spec."""
+"""What does not fit together in a spec is refused when it is read, by the field and with what would work."""
 
 from dataclasses import replace
 
@@ -7,7 +7,8 @@ from support.tables.jobs import job
 
 from backfill_api.load import SpecError
 from backfill_api.spec import combinations
-from backfill_api.spec.params import TargetAbility
+from backfill_api.spec.params import SourceAbility, TargetAbility
+from backfill_api.spec.sources import Source
 from backfill_api.spec.strategies import Strategy
 
 
@@ -44,3 +45,28 @@ class TestRowsThatAreKept:
     def test_are_no_matter_to_others(self):
         """A strategy that goes on takes nothing out."""
         assert job("/s", "/t", target={"writeMode": "Append", "existingRows": "Keep"})
+
+
+class TestASourceThatLacksAnAbility:
+    """Each strategy names what it needs when the spec is read, and what would work."""
+
+    @pytest.mark.parametrize(
+        ("strategy", "lacks", "hint"),
+        [
+            ("Arrangement", SourceAbility.KEY_RANGES, "use strategy.type: "),
+            ("RearrangedChain", SourceAbility.PIN, "use strategy.type: Arrangement"),
+            ("Snapshot", SourceAbility.PIN, "use strategy.type: Arrangement"),
+        ],
+    )
+    def test_is_refused(self, monkeypatch, strategy, lacks, hint):
+        """Not by its driver, an hour later."""
+        delta = Source.VARIANTS["Delta"]
+        monkeypatch.setitem(Source.VARIANTS, "Delta", replace(delta, abilities=delta.abilities - {lacks}))
+
+        with pytest.raises(SpecError) as refused:
+            job("/s", "/t", strategy={"type": strategy})
+
+        [said] = map(str, refused.value.errors)
+        assert said.startswith("spec.source.type: ")
+        assert f"needs {lacks} of the source" in said
+        assert hint in said

@@ -61,7 +61,7 @@ class TestTheOrderOfHistory:
         source, target = str(tmp_path / "s"), str(tmp_path / "t")
         make_orders(spark, source, ROWS, files=FILES)
 
-        def plan(column):
+        def plan(column, source=source):
             return plan_job(
                 job(source, target, strategy={"snapshot": {"order": {"column": column}}}),
                 settings=DriverSettings(cores=2), spark=spark,
@@ -73,5 +73,10 @@ class TestTheOrderOfHistory:
         assert "OrderWeak" not in {one.reason for one in clustered.warnings}
         assert scattered.order.overlap_percent == 100
         assert "OrderWeak" in {one.reason for one in scattered.warnings}
+        untold = str(tmp_path / "untold")
+        make_orders(spark, untold, 10, files=2, **{"delta.dataSkippingNumIndexedCols": "1"})
+        (unknown,) = [one for one in plan("customer", untold).warnings if one.reason == "OrderUnknown"]
+        assert "no smallest and largest customer of 2 of 2 files" in unknown.message
+        assert "delta.dataSkippingStatsColumns" in unknown.hint
         with pytest.raises(InvalidSpecError, match=r"spec\.strategy\.snapshot\.order\.column names 'idd'"):
             plan("idd")
