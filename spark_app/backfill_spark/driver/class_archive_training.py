@@ -15,7 +15,7 @@ from backfill_spark.jvm.gateway import python_gateway
 from backfill_spark.jvm.session import JVM_OPTIONS, open_session
 from backfill_spark.settings import DriverSettings
 
-END_S = 300
+END_S = 900
 
 
 def make(jars_dir: Path | None) -> Path:
