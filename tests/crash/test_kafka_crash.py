@@ -159,7 +159,7 @@ class Scenario:
         self.producers = Producers(address, self.topic, seed)
         self.producers.history()
         self.report = Report()
-        self.checked = -1
+        self.checked, self.given_up = -1, False
         self.file = Path(folder, "job.yaml")
         source = {
             "bootstrapServers": address,
@@ -193,7 +193,7 @@ class Scenario:
                 [sys.executable, "-m", "backfill_spark", "-f", str(self.file)],
                 stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=env, start_new_session=True,
             )  # fmt: skip
-        timers = [threading.Timer(longest_s, self.kill, [driver])]
+        timers = [threading.Timer(longest_s, self.give_up, [driver])]
         timers[0].start()
         while driver.poll() is None:
             if delay_s is not None and len(timers) == 1 and seals(self.target, self.checked):
@@ -214,6 +214,11 @@ class Scenario:
         """Kill the driver and its JVM, as the death of a container does."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(driver.pid, signal.SIGKILL)
+
+    def give_up(self, driver):
+        """Kill a driver that comes neither to its point nor to its end: that is no death that was asked for."""
+        self.given_up = True
+        self.kill(driver)
 
     def check(self):
         """Compare every commit that was not seen before, and the table of bad records as it is now."""
@@ -260,7 +265,12 @@ class Scenario:
         try:
             for point, delay_s in plan:
                 code = self.attempt(point, delay_s)
-                if code == -signal.SIGKILL:
+                if self.given_up:
+                    self.report.problems.append(
+                        f"{self.name}: {point or 'a random moment'} took more than {ATTEMPT_MAX_S} s"
+                    )
+                    self.given_up = False
+                elif code == -signal.SIGKILL:
                     self.report.kills[point.split(":")[0] if point else "random moment"] += 1
                 elif code != 0:
                     self.report.problems.append(f"{self.name}: attempt with {point or delay_s} ended with {code}")
