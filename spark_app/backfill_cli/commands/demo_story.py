@@ -36,9 +36,9 @@ SNAPSHOT = Story(
 )
 ARRANGEMENT = Story(
     strategy="Arrangement",
-    begins="the driver reads it in the order of its key, always the newest version; the file limits it so that you can watch",
+    begins="the driver reads it in the order of its key; a limit lets you watch",
     paused="no further orders; those that are in the copy stay fresh",
-    again="again: the target itself is the checkpoint, and no old version of the source is needed",
+    again="again: the target itself is the checkpoint",
     catches_up="then the last changes, until the copy has caught up",
     shows_changes=True,
     history_s=30,
@@ -57,12 +57,8 @@ def is_newer(said: dict[str, Any], version: int) -> bool:
 def seen_words(said: dict[str, Any], rows_left: int) -> str:
     """Return what the reader found, and whether rows were still to be read."""
     seen = said["seen"]
-    left = (
-        f"{rows_left:,} rows are still to be read"
-        if rows_left
-        else "by now all rows are read, so look at a larger table"
-    )
+    left = f"{rows_left:,} rows are still to be read" if rows_left else "by now all rows are read"
     return (
-        f"{seen['rows']:,} orders that the writer changed in version {seen['version']} are so in the copy, "
-        f"{seen['seconds']:.1f} s later at most; {left}"
+        f"{seen['rows']:,} orders, changed in version {seen['version']}, are so in the copy {seen['seconds']:.1f} s later "
+        f"at most; {left}"
     )
