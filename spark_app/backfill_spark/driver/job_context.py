@@ -294,7 +294,8 @@ class OpenedJob(JobContext):
         with self.explained("taking the rows of the earlier attempt out", self.sink):
             ability(self.sink, SupportsStartOver).drop_rows(app_id=self.committer.app_id, txn_version=first)
             stored = self.committer.read_state()
-        if (stored.text, stored.txn_version) != (self.stored.text, first):
+        # Without a row there was nothing to commit: then it is the fence that meets older attempts.
+        if stored.text != self.stored.text or stored.txn_version not in (first, self.stored.txn_version):
             raise StateMovedError("another attempt of this job committed just now.", hint="Start the job again.")
         return replace(self, stored=stored)
 

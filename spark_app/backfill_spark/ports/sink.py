@@ -87,7 +87,7 @@ class SupportsStartOver(Protocol):
     def drop_rows(self, *, app_id: str, txn_version: int) -> None:
         """Take out every row in one commit, under a transaction version; nothing when this transaction is in it already.
 
-        No older attempt can commit afterwards.
+        No older attempt can commit afterwards. Of an empty target there need not be a commit.
 
         Raises:
             TargetChangedError: others changed rows since the job began: theirs would go too.

@@ -106,6 +106,16 @@ class TestTheRowsThatGo:
 
         assert place.opened().start_over == StartOver(drop_rows=True)
 
+    def test_may_be_none(self, place):
+        """An attempt that ended before its first row left none: Delta makes no commit of their removal, and the next one goes on."""
+        ended = place.run(lambda progress: progress.attempt == 2, desiredState="Paused")
+        assert (ended.outcome, rows_in(place.target)) == ("Stopped", 0)
+
+        outcome = place.run(verify="Final")
+
+        assert (outcome.outcome, outcome.receipt.equal) == ("Complete", True)
+        assert rows_in(place.target) == ROWS - GONE
+
     def test_are_kept_when_others_wrote_too(self, place):
         """Theirs would go with them, and no source brings those back."""
         place.spark.sql(f"INSERT INTO delta.`{place.target}` VALUES (999, 1, 1.0, 'theirs', 'new')")

@@ -65,9 +65,12 @@ class Target:
         return self._add("merge", txn, kept, self.newest.state)
 
     def drop_rows(self, txn: int) -> bool:
-        """Take out every row under a transaction, once; the state stays, until the next seal says what is there."""
+        """Take out every row under a transaction, once; the state stays, until the next seal says what is there.
+
+        Where no row is, there is no commit, as with Delta; return whether the transaction was a new one.
+        """
         new = self.txn is None or txn > self.txn
-        if new:
+        if new and self.newest.rows:
             self._add("drop", txn, Counter(), self.newest.state)
         return new
 
