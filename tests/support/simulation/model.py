@@ -87,6 +87,8 @@ class Compared:
 
     version: int
     complete: bool
+    reached: str | None = None
+    """SQL: which rows of that version are there, all of them. None: as many as the state counts, whichever they are."""
 
 
 # ------------------------------------------------------------------ one attempt

@@ -45,17 +45,18 @@ def seals(target: str, after: int = -1) -> list[SeenSeal]:
 def violations(source: str, target: str, seal: SeenSeal, view: str = ALL) -> list[str]:
     """Return what is wrong with the target at a seal; an empty list when it is what the state says.
 
-    The strategy's model says which version of the source is compared. Before all of it is there: the sealed number of
-    rows, each a row of that version. After: exactly that version, as `view` selects from it, as a multiset. Of a
-    changelog it is what replaying it arrives at. Rows that are equal in every column are counted on both sides; a
-    column that only one side has is a violation too.
+    The strategy's model says which version of the source is compared, and which of its rows are there: exactly those, as
+    `view` selects from them, as a multiset. Where it cannot say which, it is the sealed number of rows, each a row of that
+    version. Of a changelog it is what replaying it arrives at. Rows that are equal in every column are counted on both
+    sides; a column that only one side has is a violation too.
     """
     at = model_of(seal.state["strategy"]).compared(seal.progress)
     part = "" if at.complete else "a part of "
     where = f"version {seal.version} ({part}version {at.version} of the source, epoch {seal.state['epoch']})"
-    tables = {"target": DeltaTable(target, version=seal.version), "source": DeltaTable(source, version=at.version)}
+    tables = {"target": DeltaTable(target, version=seal.version), "whole": DeltaTable(source, version=at.version)}
+    rows = f"WITH source AS (SELECT * FROM whole WHERE {at.reached or 'TRUE'})"
     names = [field.name for field in tables["target"].schema().fields]
-    wanted = QueryBuilder().register("source", tables["source"]).execute(f"{view} LIMIT 0").schema
+    wanted = QueryBuilder().register("whole", tables["whole"]).execute(f"{rows} {view} LIMIT 0").schema
     if sorted(set(names) - set(OURS)) != sorted(field.name for field in wanted):
         return [f"{where}: columns {names}, should be {[field.name for field in wanted]}"]
     columns = ", ".join(f'"{name}"' for name in names if name not in OURS)
@@ -66,11 +67,11 @@ def violations(source: str, target: str, seal: SeenSeal, view: str = ALL) -> lis
             UNION ALL SELECT {columns}, 0, 1 FROM ({view})
         ) GROUP BY {columns}"""
     surplus, missing, total = _numbers(
-        f"""SELECT sum(greatest(is_ - should, 0) + greatest(-is_, 0)), sum(greatest(should - is_, 0)), sum(is_)
+        f"""{rows} SELECT sum(greatest(is_ - should, 0) + greatest(-is_, 0)), sum(greatest(should - is_, 0)), sum(is_)
             FROM ({counted})""",  # fewer than none: a removal of nothing
         tables,
     )
-    if not at.complete:
+    if not at.complete and at.reached is None:
         missing = seal.state["rowsDone"] - total
     return [f"{where}: {surplus} rows too many, {missing} missing"] if surplus or missing else []
 

@@ -16,6 +16,7 @@ from support.simulation.scenario import Scenario
 from support.simulation.tables import APPEND, CHANGELOG, UPSERT, Row
 from support.simulation.versions import DELETE, INSERT, UPDATE, Change, TableModel
 from support.tables.jobs import job
+from support.tables.key_bound import at_or_before
 
 from backfill_api.spec.spec import BackfillSpec
 from backfill_core.job.state import JobState
@@ -89,8 +90,11 @@ class ArrangementModel(TableModel):
     @staticmethod
     def compared(progress: Progress) -> Compared:
         """See `Model`."""
-        whole = all(run[1:] == ["Completed"] for run in progress["positions"])
-        return Compared(progress["consumed"], complete=whole)
+        ((_, *reached),) = progress["positions"]  # only a state that is made by hand has several
+        if reached == ["Completed"]:
+            return Compared(progress["consumed"], complete=True)
+        bound = at_or_before(progress["order"], reached[0]) if reached else "FALSE"
+        return Compared(progress["consumed"], complete=False, reached=bound)
 
     # -------------------------------------------------------------- the source
     @property

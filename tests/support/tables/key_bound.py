@@ -1,0 +1,40 @@
+"""Which rows are at or before a position, as SQL: written from R-ARR-7 and R-ARR-13 alone."""
+
+from collections.abc import Sequence
+
+
+def at_or_before(order: Sequence[Sequence[str]], position: Sequence[object]) -> str:
+    """Return a condition on rows.
+
+    Args:
+        order: Columns, each with its type and `ASC` or `DESC`; NULL is the largest value.
+        position: A value for each column, as a state stores it.
+
+    Raises:
+        TypeError: a value of another kind than whole numbers, texts, numbers and NULL.
+    """
+    ways, same = [], []
+    for (name, data_type, direction), value in zip(order, position, strict=True):
+        column = f'"{name}"'
+        if value is None:
+            before, equal = ("FALSE" if direction == "DESC" else f"{column} IS NOT NULL"), f"{column} IS NULL"
+        else:
+            literal = _literal(data_type, value)
+            before = f"({column} > {literal} OR {column} IS NULL)" if direction == "DESC" else f"{column} < {literal}"
+            equal = f"{column} = {literal}"
+        ways.append([*same, before])
+        same.append(equal)
+    return " OR ".join(f"({' AND '.join(way)})" for way in [*ways, same])
+
+
+def _literal(data_type: str, value: object) -> str:
+    match data_type, value:
+        case (("long" | "integer"), int()):
+            return str(value)
+        case "double", (int() | float()):
+            return f"cast('{float(value)!r}' AS double)"
+        case "string", str():
+            quoted = value.replace("'", "''")
+            return f"'{quoted}'"
+        case _:
+            raise TypeError(f"no literal for {value!r} of type {data_type}")
