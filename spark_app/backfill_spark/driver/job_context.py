@@ -284,7 +284,7 @@ class OpenedJob(JobContext):
         """Take the rows of the unfinished job out of the target, where they must go; return the job with what is there then.
 
         Raises:
-            StateMovedError: another attempt was quicker; open anew.
+            StateMovedError: another attempt was quicker; open anew. Without a row no commit is made: the fence finds it.
             BackfillError: the target lets them not go, or they are not all of the job.
         """
         state = self.state
@@ -294,7 +294,6 @@ class OpenedJob(JobContext):
         with self.explained("taking the rows of the earlier attempt out", self.sink):
             ability(self.sink, SupportsStartOver).drop_rows(app_id=self.committer.app_id, txn_version=first)
             stored = self.committer.read_state()
-        # Without a row there was nothing to commit: then it is the fence that meets older attempts.
         if stored.text != self.stored.text or stored.txn_version not in (first, self.stored.txn_version):
             raise StateMovedError("another attempt of this job committed just now.", hint="Start the job again.")
         return replace(self, stored=stored)
