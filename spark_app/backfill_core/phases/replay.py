@@ -20,7 +20,7 @@ An attempt that finds an announced MERGE in the target knows that its versions a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Any
 
@@ -231,8 +231,10 @@ class Replay:
             self.pending.poll(self.head)
 
     def forget_polls(self) -> None:
-        """What was seen so far is not fresh any more."""
+        """What was seen so far is not fresh any more, nor does a batch that goes up to it end the catch-up."""
         self._fresh = False
+        if self.batch is not None:
+            self.batch = replace(self.batch, batch=replace(self.batch.batch, whole=False))
         self.pending.wait()
 
     def resume(self, consumed: int, merging: AnnouncedMerge | None, last_txn: int | None) -> None:

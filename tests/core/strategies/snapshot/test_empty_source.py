@@ -4,8 +4,9 @@ import pytest
 
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
-from backfill_core.protocol.events import BarrierPassed, Head, LimitSet, Sealed, SourcePolled
+from backfill_core.protocol.events import BarrierPassed, Head, LimitSet, Sealed, SourcePolled, WorkFinished
 from backfill_core.protocol.strategy import Opened, Permits, Pinned
+from backfill_core.protocol.work import ChangesApplied, SplitStaged, StagedFile
 from backfill_core.strategies.snapshot.params import SnapshotSettings
 from backfill_core.strategies.snapshot.strategy import SnapshotStrategy
 
@@ -15,10 +16,10 @@ NOW = Now(1.0, 1000)
 SEALED = Sealed(1, 1, 0.1)
 
 
-def strategy(*rows, rate=None):
+def strategy(*rows, rate=None, merges=True):
     """Return one at a barrier."""
     opened = Opened(Pinned(3, 0, "t", "f", rows, sum(rows)))
-    made = SnapshotStrategy(opened, SnapshotSettings(merges=True, filtered=False))
+    made = SnapshotStrategy(opened, SnapshotSettings(merges=merges, filtered=False))
     made.on(LimitSet(rate, 1.0), NOW)
     made.on(BarrierPassed(EPOCH, scheduled=True), NOW)
     return made
@@ -48,6 +49,25 @@ class TestNothingPending:
         empty.on(SEALED, NOW)
 
         assert not empty.status.complete
+
+    def test_a_batch_that_begins_before_the_last_rows_are_durable_does_not_end_the_catch_up(self):
+        """R-SNAP-29: a commit that was refused for seconds is late, and the source has newer versions by then."""
+        made = strategy(10, merges=False)
+        (split,) = made.propose(OPEN, NOW)
+        made.on(WorkFinished(SplitStaged(split.work_id, (StagedFile("a", 1, 10),))), NOW)
+        made.prepare_commit(EPOCH, OPEN, NOW)
+        made.on(SourcePolled(Head(5, 0), fresh=True), NOW)
+        (work,) = made.propose(OPEN, NOW)
+        made.on(SEALED, NOW)
+        made.on(WorkFinished(ChangesApplied(work.work_id, 1)), NOW)
+        made.prepare_commit(EPOCH.after(), OPEN, NOW)
+        made.on(SEALED, NOW)
+        early = made.status.caught_up
+        made.on(SourcePolled(Head(5, 0), fresh=True), NOW)
+        made.propose(OPEN, NOW)
+
+        assert not early
+        assert made.status.caught_up
 
 
 class TestWorkInFlightIsBounded:
