@@ -131,8 +131,8 @@ def _has_defaults(variant: Variant) -> bool:
 def _same(path: tuple[str, ...], info: FieldInfo) -> str:
     """Return the CEL expression that a field is unchanged.
 
-    A field that is left out has its default: a server evaluates rules before it fills in all defaults. `self.?a == oldSelf.?a`
-    means the same, but a server estimates its cost as unbounded.
+    A field that is left out has its default: a server evaluates rules before it fills in all defaults. A required field of a
+    member is missing where the member is. `self.?a == oldSelf.?a` means the same, but a server estimates its cost as unbounded.
     """
     here, there = (
         (
@@ -141,7 +141,7 @@ def _same(path: tuple[str, ...], info: FieldInfo) -> str:
         )
         for one in ("self", "oldSelf")
     )
-    if info.is_required():
+    if info.is_required() and len(path) == 1:
         return f"{here[1]} == {there[1]}"
     if isinstance(info.default, str | int):
         now, before = (f"({has} ? {value} : {json.dumps(info.default)})" for has, value in (here, there))

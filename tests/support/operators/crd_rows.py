@@ -35,6 +35,17 @@ def source(**fields):
     return {"type": "Delta", "delta": DELTA | fields}
 
 
+def topic(**fields):
+    """Return a Kafka source, changed."""
+    return {"type": "Kafka", "kafka": {"bootstrapServers": "broker:9092", "topic": "orders"} | fields}
+
+
+def of_a_topic(source=None, **fields):
+    """Return the least spec of a Kafka source, changed."""
+    appended = {"source": source or topic(), "target": target(writeMode="Append"), "strategy": {"type": "SourceSplits"}}
+    return spec(**(appended | fields))
+
+
 def rules(schema=SCHEMA, path="spec"):
     """Yield (path, rule, message) of every CEL rule below a schema."""
     for one in schema.get("x-kubernetes-validations", ()):
@@ -113,6 +124,13 @@ ACCEPTED = {
     "an order without a direction": spec(strategy={"type": "Snapshot", "snapshot": {"order": {"column": "at"}}}),
     "suspended": spec(suspend=True),
     "with approval": spec(approval="Manual"),
+    "a topic": of_a_topic(),
+    "a topic with everything": of_a_topic(
+        topic(
+            isolation="ReadUncommitted", startingOffsets="Latest", partitionStartingOffsets={"0": 5}, options={"client.id": "a"},
+            secretRef="kafka", onBadRecord="Quarantine", quarantinePath="/data/bad",
+        )
+    ),
     "an end and what follows": spec(
         after="Follow", verify="Final", activeDeadlineSeconds=60, ttlSecondsAfterFinished=0, retainDriver="Always"
     ),
@@ -167,6 +185,15 @@ REFUSED = {
     "a secret in the conf": Refused(spec(spark={"conf": {"spark.hadoop.fs.s3a.secret.key": "x"}}), "spec.spark", "conf holds a secret: put it into a Secret, and name that in the templates' env or envFrom"),
     "a retry below zero": Refused(spec(backoffLimit=-1), "spec.backoffLimit", "greater than or equal to 0"),
     "text for a number": Refused(spec(backoffLimit="3"), "spec.backoffLimit", "must be of type integer"),
+    "a topic and another member": Refused(of_a_topic(topic() | {"delta": DELTA}), "spec.source", f"delta {UNION} Delta"),
+    "a topic without its member": Refused(of_a_topic({"type": "Kafka"}), "spec.source", f"kafka {UNION} Kafka"),
+    "an upsert of a topic": Refused(of_a_topic(topic(key=["id"]), target=target(writeMode="Upsert")), "spec", "source Kafka needs writeMode: Append"),
+    "a quarantine without a path": Refused(of_a_topic(topic(onBadRecord="Quarantine")), "spec.source.kafka", "onBadRecord: Quarantine needs quarantinePath"),
+    "a broker without a port": Refused(of_a_topic(topic(bootstrapServers="broker")), "spec.source.kafka", "bootstrapServers is a list of host:port, with commas"),
+    "two topics": Refused(of_a_topic(topic(topic="a,b")), "spec.source.kafka", "topic is not the name of a topic"),
+    "a password in an option": Refused(
+        of_a_topic(topic(options={"sasl.jaas.config": "x"})), "spec.source.kafka", "options has a setting that a spec may not give; secrets come from secretRef"
+    ),
     "a path too long": Refused(spec(target=target(path="/" + "x" * 3000)), "spec.target.delta.path", "Too long"),
     "a blank path": Refused(spec(target=target(path="  ")), "spec.target.delta.path", "should match"),
 }  # fmt: skip
@@ -181,10 +208,27 @@ CONF_RESERVED = [name for name in re.findall(r"'([^']+)'", CONF_RULE) if name no
 STRATEGIES = SCHEMA["properties"]["strategy"]["properties"]["type"]["enum"]
 TAKES_OUT = "takes all rows out when it begins anew: existingRows cannot be Keep"
 
-ACCEPTED |= {f"strategy {name}": spec(strategy={"type": name, member_of(name): {}}) for name in STRATEGIES}
+OF_TOPICS = "SourceSplits"
+
+
+def read_by(strategy):
+    """Return the least spec whose source the strategy can read."""
+    return of_a_topic() if strategy == OF_TOPICS else spec()
+
+
+ACCEPTED |= {
+    f"strategy {name}": read_by(name) | {"strategy": {"type": name, member_of(name): {}}} for name in STRATEGIES
+}
+REFUSED |= {
+    f"{name} of another source": Refused(
+        (spec() if name == OF_TOPICS else of_a_topic()) | {"strategy": {"type": name}},
+        "spec", f"strategy {name} works with source {'Kafka' if name == OF_TOPICS else 'Delta'}",
+    )
+    for name in STRATEGIES
+}  # fmt: skip
 REFUSED |= {
     f"{name}'s fields under another type": Refused(
-        spec(strategy={"type": other, member_of(name): {}}), "spec.strategy", f"{member_of(name)} must be left out, unless type is {name}"
+        read_by(other) | {"strategy": {"type": other, member_of(name): {}}}, "spec.strategy", f"{member_of(name)} must be left out, unless type is {name}"
     )
     for name, other in zip(STRATEGIES, [*STRATEGIES[1:], STRATEGIES[0]], strict=True)
     if name != other
@@ -217,7 +261,7 @@ class Change:
         return self.before or spec()
 
 
-SAME_SOURCE = "source is immutable, except schemaChange: make a new Backfill"
+SAME_SOURCE = next(words for path, _, words in rules() if path == "spec.source" and "immutable" in words)
 SAME_STRATEGY = next(words for path, _, words in rules() if path == "spec.strategy" and "immutable" in words)
 
 CHANGES = {
@@ -227,6 +271,8 @@ CHANGES = {
     "the key": Change({"source": {"delta": {"key": ["other"]}}}, "spec.source", SAME_SOURCE),
     "the version": Change({"source": {"delta": {"version": 9}}}, "spec.source", SAME_SOURCE),
     "no version": Change({"source": {"delta": {"version": None}}}, "spec.source", SAME_SOURCE, before=spec(source=source(version=7))),
+    "the topic": Change({"source": {"kafka": {"topic": "other"}}}, "spec.source", SAME_SOURCE, before=of_a_topic()),
+    "the isolation": Change({"source": {"kafka": {"isolation": "ReadUncommitted"}}}, "spec.source", SAME_SOURCE, before=of_a_topic()),
     "the target": Change({"target": {"delta": {"path": "/data/other"}}}, "spec.target", "target is immutable: make a new Backfill"),
     "the write mode": Change({"target": {"delta": {"writeMode": "Append"}}}, "spec.target", "target is immutable: make a new Backfill"),
     "the transform": Change({"transform": {"where": "id > 5"}}, "spec.transform", "transform is immutable: make a new Backfill"),
@@ -242,6 +288,10 @@ MAY_CHANGE = {
     "the state": Change({"desiredState": "Paused"}),
     "the limit": Change({"throttle": {"rowsPerSecond": 5}}),
     "the hint of SchemaChanged": Change({"source": {"delta": {"schemaChange": "Ignore"}}}),
+    "the brokers": Change({"source": {"kafka": {"bootstrapServers": "other:9092"}}}, before=of_a_topic()),
+    "what becomes of bad records": Change(
+        {"source": {"kafka": {"onBadRecord": "Quarantine", "quarantinePath": "/data/bad"}}}, before=of_a_topic()
+    ),
     "the pace": Change({"strategy": {"snapshot": {"maxInFlight": 1, "changeBatchSeconds": 5}}}),
     "the order": Change({"strategy": {"snapshot": {"order": {"column": "at", "direction": "Ascending"}}}}),
     "the pace back": Change({"strategy": None}, before=spec(strategy={"snapshot": {"maxInFlight": 1}})),
