@@ -7,7 +7,7 @@ from support.tables.oracle import rows_in, seals, violations
 from backfill_spark.driver.attempt import run_driver
 from backfill_spark.settings import DriverSettings
 
-ROWS, FILES = 120, 24
+ROWS, FILES = 120, 12
 COLUMNS = (
     "id",
     "concat(element_at(array('a', 'A', 'é', ''), cast(id % 4 + 1 AS int)), id) AS word",
@@ -23,7 +23,7 @@ COLUMNS = (
 )
 KEY = ("word", "price", "day", "at", "code", "even", "small", "id")
 STRATEGIES = {
-    "Arrangement": {"arrangement": {"chunkRows": 25, "maxReadAmplification": 1000}},
+    "Arrangement": {"arrangement": {"chunkRows": 60, "maxReadAmplification": 1000}},
     "RearrangedChain": {},
     "Snapshot": {},
 }

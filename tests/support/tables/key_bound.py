@@ -11,7 +11,7 @@ def at_or_before(order: Sequence[Sequence[str]], position: Sequence[object]) -> 
         position: A value for each column, as a state stores it.
 
     Raises:
-        TypeError: a value of another kind than whole numbers, texts, numbers and NULL.
+        TypeError: a value that no state stores for its type.
     """
     ways, same = [], []
     for (name, data_type, direction), value in zip(order, position, strict=True):
@@ -29,8 +29,20 @@ def at_or_before(order: Sequence[Sequence[str]], position: Sequence[object]) -> 
 
 def _literal(data_type: str, value: object) -> str:
     match data_type, value:
-        case (("long" | "integer"), int()):
+        case "boolean", bool():
             return str(value)
+        case (("byte" | "short" | "integer" | "long"), int()):
+            return str(value)
+        case "date", int():
+            return f"arrow_cast(arrow_cast({value}, 'Int32'), 'Date32')"
+        case "timestamp", int():
+            return f"arrow_cast({value}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
+        case "timestamp_ntz", int():
+            return f"arrow_cast({value}, 'Timestamp(Microsecond, None)')"
+        case "binary", str():
+            return f"X'{value}'"
+        case _, str() if data_type.startswith("decimal("):
+            return f"cast('{value}' AS {data_type})"
         case "double", (int() | float()):
             return f"cast('{float(value)!r}' AS double)"
         case "string", str():
