@@ -8,7 +8,7 @@ import click
 
 from backfill import Settings
 from backfill_cli.commands.control import pause, resume, stop, throttle, verify
-from backfill_cli.commands.demo_story import STORIES
+from backfill_cli.commands.demo_story import SNAPSHOT, STORIES
 from backfill_cli.commands.look import jobs, plan, status, validate
 from backfill_cli.commands.options import FILE, Commands, beside, leave, parsed, read, spark_settings
 from backfill_cli.commands.release import release
@@ -73,7 +73,7 @@ def run(
     help="Scratch folder; default: a temporary one.",
 )
 @click.option("--rows", type=click.IntRange(min=100_000), default=3_000_000, show_default=True)
-@click.option("--strategy", type=click.Choice(sorted(STORIES)), default="Snapshot", show_default=True)
+@click.option("--strategy", type=click.Choice(sorted(STORIES)), default=SNAPSHOT.strategy, show_default=True)
 def demo(folder: Path | None, rows: int, strategy: str) -> None:
     """Show the product on real tables with real live changes, in two to three minutes."""
     from backfill_cli.commands.demo import run_demo

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby, pairwise
@@ -90,15 +91,18 @@ class VnodePositions:
     def moved(self, spans: Iterable[Span], reached: Reached) -> VnodePositions:
         """Return the positions once the vnodes of some spans are so far."""
         runs: list[tuple[int, Reached]] = []
-        moved = sorted(spans)
-        first = 0
+        moved = deque(sorted(spans))
+        at = stop = 0
         for count, before in self.runs:
-            stop = first + count
-            edges = sorted({first, stop, *(edge for span in moved for edge in span if first < edge < stop)})
-            for low, high in pairwise(edges):
-                inside = any(start <= low and high <= end for start, end in moved)
-                runs.append((high - low, reached if inside else before))
-            first = stop
+            stop += count
+            while at < stop:
+                while moved and moved[0][1] <= at:
+                    moved.popleft()
+                start, end = moved[0] if moved else (stop, stop)
+                inside = start <= at
+                edge = min(stop, end if inside else start)
+                runs.append((edge - at, reached if inside else before))
+                at = edge
         merged = ((one, [count for count, _ in run]) for one, run in groupby(runs, key=lambda run: run[1]))
         return VnodePositions(tuple((sum(counts), one) for one, counts in merged))
 
