@@ -70,6 +70,12 @@ class Oracle:
         self.commands: dict[int, Command] = {}
         """Commands accepted, by revision; those lost in a crash are taken out again."""
 
+        self._heard: set[int] = set()
+        """Revisions of those that the newest attempt accepted itself."""
+
+        self._unheard: set[int] = set()
+        """Revisions that no state has: a late commit of an older attempt, which knows nothing of them, had a later one."""
+
         self._attempt = 0
         self._lost: dict[int, dict[int, Command]] = {}
         """Commands that an attempt took and had not sealed when it was lost; its last commit may still land."""
@@ -114,6 +120,8 @@ class Oracle:
         self.halves += any(taken.common(held) for taken in self._live.values())
         if late:
             lost, revision = self._lost.get(attempt, {}), state.job.controls.revision
+            if attempt < self._attempt:
+                self._unheard |= {one for one in self._heard if one <= revision}
             self.commands |= {one: command for one, command in lost.items() if one <= revision}
         self._check_controls(state.job)
 
@@ -225,6 +233,8 @@ class Oracle:
         if not accepted:
             return
         self.commands[revision] = command
+        self._heard.add(revision)
+        self._unheard.discard(revision)
         self._held_back = self._held_back or isinstance(command, Pause | Throttle)
         if isinstance(command, Resume | Pause):
             self._paused = None
@@ -257,7 +267,8 @@ class Oracle:
         """The stored controls are the sum of the commands up to the stored revision."""
         revision = state.controls.revision
         paused = self._given.paused
-        for _, command in sorted(item for item in self.commands.items() if item[0] <= revision):
+        taken = {one for one in self.commands if one <= revision} - self._unheard
+        for command in (self.commands[one] for one in sorted(taken)):
             if isinstance(command, Pause):
                 paused = ALL if command.everything else HISTORY
             elif isinstance(command, Resume):
@@ -288,6 +299,7 @@ class Oracle:
         lost = {revision: one for revision, one in self.commands.items() if revision > stored}
         self._lost.setdefault(self._attempt, {}).update(lost)
         self.commands = {revision: one for revision, one in self.commands.items() if revision <= stored}
+        self._heard.clear()
         self._attempt = attempt
         self._live = {}
         # A command that is in force from the start, or that runs out.
