@@ -1,7 +1,7 @@
 """Objects drawn from the CRD's own schema: whatever a server lets pass that checks types, bounds and required fields."""
 
 from hypothesis import strategies as st
-from support.operators.crd_rows import CRD, SCHEMA
+from support.operators.crd_rows import CRD, OF_TOPICS, SCHEMA, topic
 
 from backfill_api.model import member_of
 
@@ -84,12 +84,17 @@ def sound_specs(draw):
     for union in ("source", "target", "strategy"):
         if union in spec:
             spec[union] = draw(_of_one_type(SCHEMA["properties"][union], spec[union]))
-    for end in ("source", "target"):
+    of_topic = spec["source"]["type"] == "Kafka"
+    if of_topic:
+        spec |= {"source": topic(), "strategy": {"type": OF_TOPICS}}
+    elif spec.get("strategy", {}).get("type") == OF_TOPICS:
+        del spec["strategy"]
+    for end in ("target",) if of_topic else ("source", "target"):
         for member in [one for one in spec[end].values() if isinstance(one, dict)]:
             member.pop("table", None)
             member["path"] = "/data/a"
     target = next(one for one in spec["target"].values() if isinstance(one, dict))
-    target |= {"key": ["id"]}
+    target |= {"writeMode": "Append"} if of_topic else {"key": ["id"]}
     target.pop("clusterBy", None)
     target.pop("existingRows", None)
     spec.pop("backoff", None)
