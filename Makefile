@@ -44,7 +44,10 @@ test-cli: setup ## the command line
 	@$(TESTS) cli -- $(ARGS)
 
 crash: setup ## kill the real driver KILLS times (1000) while the source changes
-	@BACKFILL_KILLS=$(KILLS) $(TESTS) crash -- -s $(ARGS)
+	@BACKFILL_KILLS=$(KILLS) $(TESTS) crash -- -s --ignore=tests/crash/test_kafka_crash.py $(ARGS)
+
+crash-kafka: setup ## kill the driver of a topic KILLS times (1000) while producers write; a real broker
+	@BACKFILL_KILLS=$(KILLS) $(BIN)/python -m pytest -q -s --junit-xml=build/reports/crash-kafka.xml tests/crash/test_kafka_crash.py $(ARGS)
 
 crash-operator: setup ## kill the operator KILLS times (500) around its writes, while drivers fail and specs change
 	@BACKFILL_OPERATOR_KILLS=$(OPERATOR_KILLS) $(BIN)/python -m pytest -q -s --junit-xml=build/reports/crash-operator.xml \
@@ -104,4 +107,4 @@ clean: ## remove what tests and tools leave behind; .venv and the jars stay
 	@rm -rf build dist spark-warehouse metastore_db derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	@find crds operator spark_app tests build-tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help setup demo test test-core test-spark test-control-plane test-cli crash crash-operator attack e2e-smoke simulate mutants check lint types contracts generated docs crds bench bench-operator lock image chart clean
+.PHONY: help setup demo test test-core test-spark test-control-plane test-cli crash crash-operator crash-kafka attack e2e-smoke simulate mutants check lint types contracts generated docs crds bench bench-operator lock image chart clean
