@@ -116,8 +116,6 @@ class CopyReplay:
         """Revisions of what is stored: of the newest commit, and of the newest durable one."""
 
         self._table_version = -1
-        self._ends_copy = False
-        """Is the commit of the last rows prepared, and not durable yet? Polls from before it is durable count as stale."""
 
     # -------------------------------------------------------------- what there is
     @property
@@ -186,9 +184,6 @@ class CopyReplay:
                     self._key = Due()
             case Sealed(table_version=version):
                 self._table_version, self._sealed_at = version, self._prepared_at
-                if self._ends_copy:
-                    self.replay.forget_polls()
-                    self._ends_copy = False
                 self.replay.seal(now)
                 self.copy.seal(now)
 
@@ -228,7 +223,6 @@ class CopyReplay:
         polls = forgets_polls and copy.complete and not copied
         if polls:
             replay.forget_polls()
-            self._ends_copy = True
         announces = False
         if copy.complete:
             may_merge = permits.changes and isinstance(self._key, Proven)

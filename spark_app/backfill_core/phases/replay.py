@@ -153,6 +153,9 @@ class Replay:
         self._fresh = False
         """Was the source polled since the snapshot is complete?"""
 
+        self._forgets = False
+        """Is the commit not durable yet before which polls count as stale?"""
+
         self._first_head: Head | None = None
         self._times: dict[int, int] = {}
         self._committing: Batch | None = None
@@ -231,7 +234,11 @@ class Replay:
             self.pending.poll(self.head)
 
     def forget_polls(self) -> None:
-        """What was seen so far is not fresh any more, nor does a batch that goes up to it end the catch-up."""
+        """What is seen before the next commit is durable is not fresh, nor does a batch up to it end the catch-up (R-SNAP-29)."""
+        self._forgets = True
+        self._forget()
+
+    def _forget(self) -> None:
         self._fresh = False
         if self.batch is not None:
             self.batch = replace(self.batch, batch=replace(self.batch.batch, whole=False))
@@ -331,6 +338,9 @@ class Replay:
         While the job catches up all that is pending counts. Else what came while a batch ran is no lag: the next one takes
         it. What counts then is what a batch had to leave.
         """
+        if self._forgets:
+            self._forgets = False
+            self._forget()
         batch, self._committing = self._committing, None
         if batch is None or self.head is None:
             return

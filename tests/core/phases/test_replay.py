@@ -1,0 +1,30 @@
+"""Replay by hand: which look at the source may end the catch-up."""
+
+import itertools
+
+from backfill_core.phases.replay import Replay, Running
+from backfill_core.protocol.clock import Now
+from backfill_core.protocol.epochs import Epoch
+from backfill_core.protocol.events import Head, SourcePolled
+from backfill_core.protocol.strategy import Permits
+
+NOW = Now(1.0, 1000)
+OPEN = Permits(history=True, changes=True, checks=True, epoch=Epoch(1, 1), first_id=1)
+
+
+class TestPollsThatAreForgotten:
+    """R-SNAP-29: for every strategy that replays, whatever it copied before."""
+
+    def test_are_all_until_the_commit_is_durable(self):
+        """A commit that is refused for seconds becomes durable late, and the source has newer versions by then."""
+        replay = Replay(3, merges=False, follow=False, batch_target_s=10.0)
+        replay.forget_polls()
+        replay.poll(SourcePolled(Head(5, 0), fresh=True))
+        replay.propose(OPEN, itertools.count(1), NOW, dirty=False)
+        assert isinstance(replay.batch, Running)
+        early = replay.batch.batch.whole
+
+        replay.seal(NOW)
+
+        assert early
+        assert not replay.batch.batch.whole
