@@ -19,7 +19,7 @@ GRID_CELLS_MAX = 64
 
 # A view is asked for at every event, and what is done changes with a commit.
 @lru_cache(maxsize=4)
-def _percent_done(rows: int, done: IntervalSet) -> tuple[int, ...]:
+def percent_done(rows: int, done: IntervalSet) -> tuple[int, ...]:
     """Return how much of each part of so many rows is done, in percent."""
     cells = min(GRID_CELLS_MAX, rows)
     edges = [rows * cell // cells for cell in range(cells + 1)] if cells else [0]
@@ -66,7 +66,7 @@ class Copied:
     @property
     def grid(self) -> tuple[int, ...]:
         """How much of each part is done, in percent."""
-        return _percent_done(self.rows, self.done)
+        return percent_done(self.rows, self.done)
 
 
 @dataclass(frozen=True, slots=True)

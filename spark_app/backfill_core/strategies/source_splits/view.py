@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate
 
 from backfill_core.pacing.eta import RateMeter, estimate
+from backfill_core.phases.view import percent_done
 from backfill_core.positions.intervals import IntervalSet
 from backfill_core.positions.offsets import Offsets
 from backfill_core.protocol.clock import Now
@@ -14,7 +15,6 @@ from backfill_core.protocol.events import Head
 from backfill_core.protocol.strategy import Facts, StrategyView
 from backfill_core.strategies.source_splits.split import BACKFILLING, Split
 
-GRID_CELLS_MAX = 64
 LOOKS_MAX = 64
 
 
@@ -100,8 +100,5 @@ def _grid(splits: Mapping[str, Split]) -> tuple[int, ...]:
     """Return cells of the history of all partitions, one partition after the other."""
     ordered = [splits[name] for name in sorted(splits)]
     starts = [0, *accumulate(one.end - one.start for one in ordered)]
-    total = starts[-1]
-    cells = min(GRID_CELLS_MAX, total)
     done = IntervalSet.of((at, at + one.next - one.start) for at, one in zip(starts, ordered, strict=False))
-    bounds = [total * cell // cells for cell in range(cells)] + [total] if cells else []
-    return tuple(100 - 100 * done.gaps(low, high).size // (high - low) for low, high in pairwise(bounds))
+    return percent_done(starts[-1], done)

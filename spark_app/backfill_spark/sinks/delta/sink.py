@@ -240,7 +240,8 @@ class DeltaSink:
     def _write(self, rows: DataFrame, above: list[Column], folder: str) -> list[str]:
         """Write the columns of the target, in folders by `above` (its aliases) and by the target's partitions."""
         table = self._table
-        columns = [self._column(field, rows) for field in table.schema]
+        values, names = self._values, {one.lower(): one for one in rows.columns}
+        columns = [self._column(values, field, names.get(field.name.lower())) for field in table.schema]
         chosen = rows.select(*above, *columns)
         folders = chosen.columns[: len(above)] + [table.physical(table.schema[name]) for name in table.partitions]
         spared = self._dictionaries.next_write()
@@ -258,9 +259,7 @@ class DeltaSink:
             raise
         return files
 
-    def _column(self, field: StructField, rows: DataFrame) -> Column:
-        values = self._values
-        name = {one.lower(): one for one in rows.columns}.get(field.name.lower())
+    def _column(self, values: StoredValues, field: StructField, name: str | None) -> Column:
         column = values.guarded(field, F.lit(None) if name is None else values.stored(field, F.col(quoted(name))))
         physical = physical_type(field.dataType) if self._table.mapped else nullable(field.dataType)
         return column.cast(physical).alias(self._table.physical(field))

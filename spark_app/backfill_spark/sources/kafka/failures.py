@@ -14,9 +14,9 @@ from backfill_core.errors import (
     TransientError,
 )
 from backfill_spark.jvm.errors import causes, is_a
+from backfill_spark.sources.kafka.client import FIELD
 
 KAFKA = ("org.apache.kafka.", "org.apache.spark.sql.kafka010.")
-FIELD = "spec.source.kafka"
 PLACE = re.compile(r"([a-zA-Z0-9._-]+)-(\d+)")
 LOST = (
     re.compile(r"Starting offset for (?P<at>\S+) was (?P<offset>\d+) but consumer reset to (?P<first>\d+)"),
