@@ -202,6 +202,10 @@ class SourceReplacedError(BackfillError):
     exit_code = 44
 
 
+MADE_AGAIN_HINT = "It was deleted and made again: give the job another jobId and another target."
+"""Of a source with offsets, wherever it shows."""
+
+
 class SchemaChangedError(BackfillError):
     """The source's schema changed in a way that `schemaChange` does not allow; names the column."""
 

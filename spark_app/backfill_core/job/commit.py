@@ -147,7 +147,7 @@ class CommitLog:
         )
 
 
-NOTHING = CommitRequest((), 0, 0, 0, changed=False, announces=False, polls=False)
+NOTHING = CommitRequest((), 0, 0, changed=False, announces=False, polls=False)
 """A commit of the state alone."""
 
 

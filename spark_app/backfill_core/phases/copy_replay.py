@@ -233,7 +233,6 @@ class CopyReplay:
             files=files,
             rows=copy.rows - rows,
             changes=0 if applied is None else applied.changes,
-            bytes=sum(file.size_bytes for file in files),
             changed=self._dirty,
             announces=announces,
             polls=polls,

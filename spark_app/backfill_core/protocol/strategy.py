@@ -176,7 +176,6 @@ class CommitRequest:
     files: tuple[StagedFile, ...]
     rows: int
     changes: int
-    bytes: int
     changed: bool
     """Does the newest commit not say everything?"""
 
@@ -185,6 +184,11 @@ class CommitRequest:
 
     polls: bool
     """Must the source be polled once it is durable, because what was seen before does not count any more?"""
+
+    @property
+    def bytes(self) -> int:
+        """Of its files."""
+        return sum(file.size_bytes for file in self.files)
 
 
 @dataclass(frozen=True, slots=True)

@@ -297,7 +297,6 @@ class ArrangementStrategy:
             files=files,
             rows=copy.rows - rows,
             changes=0 if applied is None else applied.changes,
-            bytes=sum(file.size_bytes for file in files),
             changed=self._dirty,
             announces=announces,
             polls=polls,

@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from backfill_api.spec.spec import BackfillSpec
-from backfill_core.errors import BackfillError, SourceReplacedError
+from backfill_core.errors import MADE_AGAIN_HINT, BackfillError, SourceReplacedError
 from backfill_core.job.steps import CATCH_UP as CATCH_UP_STEP
 from backfill_core.job.steps import COPY
 from backfill_core.pacing.eta import RateMeter
@@ -196,7 +196,7 @@ class SourceSplitsStrategy:
         if head.source_id != self._source_id:
             self._failure = SourceReplacedError(
                 f"the source was {self._source_id or 'nameless'} and is now {head.source_id or 'nameless'}.",
-                hint="It was deleted and made again: give the job another jobId and another target.",
+                hint=MADE_AGAIN_HINT,
             )
             return
         self._head = head
@@ -287,7 +287,6 @@ class SourceSplitsStrategy:
             files=(*files, *new_files),
             rows=_rows(files),
             changes=_rows(new_files),
-            bytes=sum(file.size_bytes for file in (*files, *new_files)),
             changed=self._revision != self._sealed_at,
             announces=False,
             polls=False,

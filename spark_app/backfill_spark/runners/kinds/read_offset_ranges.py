@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backfill_core.errors import SourceReplacedError
+from backfill_core.errors import MADE_AGAIN_HINT, SourceReplacedError
 from backfill_core.positions.offsets import OffsetRange, Subscribed, count
 from backfill_core.protocol.work import OffsetRangesStaged, ReadOffsetRanges, WorkKind
 from backfill_spark.crash_points import crash_point
@@ -43,7 +43,7 @@ def _check_same_source(context: WorkContext) -> None:
     if isinstance(opened, Subscribed) and source.head().source_id != opened.source_id:
         raise SourceReplacedError(
             f"{source.path} is another one than when the attempt began.",
-            hint="It was deleted and made again: give the job another jobId and another target.",
+            hint=MADE_AGAIN_HINT,
         )
 
 

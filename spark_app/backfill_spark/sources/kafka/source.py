@@ -23,7 +23,7 @@ from pyspark.sql.types import (
 )
 
 from backfill_api.spec.sources.kafka import KafkaSource as Params
-from backfill_core.errors import BackfillError, InvalidSpecError, SourceReplacedError
+from backfill_core.errors import MADE_AGAIN_HINT, BackfillError, InvalidSpecError, SourceReplacedError
 from backfill_core.positions.offsets import OffsetRange, Offsets, Subscribed, count
 from backfill_core.protocol.events import Head
 from backfill_spark.sources.kafka.client import FIELD, ClientSettings
@@ -93,7 +93,7 @@ class KafkaSource:
             name, offset = min(behind.items())
             raise SourceReplacedError(
                 f"partition {name} of {self.path} ends at offset {newest.get(name, 0)}, and {offset} were consumed.",
-                hint="The topic was deleted and made again: give the job another jobId and another target.",
+                hint=MADE_AGAIN_HINT,
             )
         return Subscribed(oldest, newest, found.topic_id)
 

@@ -203,8 +203,7 @@ class CounterStrategy:
             self._caught_up = True
             self._revision += 1
         self._prepared_at = self._revision
-        size_bytes = sum(file.size_bytes for file in files)
-        return CommitRequest(files, rows, 0, size_bytes, changed=self._dirty, announces=False, polls=False)
+        return CommitRequest(files, rows, 0, changed=self._dirty, announces=False, polls=False)
 
     @property
     def _at_the_end(self) -> bool:
