@@ -29,8 +29,8 @@ OF_THE_CLONE = _CLONE.parent.parent / ".cache" / "jars"
 """Where the setup of a clone puts them, and an archive of classes."""
 
 RESOLVE_END_S = 600
-_NAMED = re.compile(r"(?P<group>[^_]+)_(?P<name>.+)-(?P<version>\d.*)\.jar")
-"""How Spark's resolver names a jar."""
+_NAMED = re.compile(r"(?P<group>[^_]+)_(?P<name>.+?)-(?P<version>\d+\.\d[^_]*)\.jar")
+"""How Spark's resolver names a jar; the version starts at the first dotted number: `kafka-0-10_2.13-4.2.0`, `jni-1.5.6-4`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,10 +69,20 @@ class TestAFolderOfJars:
             wanted.fill(tmp_path / "file" / "jars", [cache])
 
 
-def test_a_jar_s_name_says_what_to_fetch():
-    """The list of checksums is the only list: what is fetched is what is checked."""
-    fetched = {jars.coordinates(name) for name in jars.SHIPPED.wanted()}
-
-    assert jars.DELTA_PACKAGE in fetched
-    assert "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0" in fetched
-    assert jars.coordinates("io.netty_netty-buffer-4.1.105.Final.jar") == "io.netty:netty-buffer:4.1.105.Final"
+@pytest.mark.parametrize(
+    ("name", "fetched"),
+    [
+        ("io.delta_delta-spark_4.2_2.13-4.4.0.jar", jars.DELTA_PACKAGE),
+        (
+            "org.apache.spark_spark-sql-kafka-0-10_2.13-4.2.0.jar",
+            "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
+        ),
+        ("com.github.luben_zstd-jni-1.5.6-4.jar", "com.github.luben:zstd-jni:1.5.6-4"),
+        ("io.netty_netty-buffer-4.1.105.Final.jar", "io.netty:netty-buffer:4.1.105.Final"),
+        ("commons-validator_commons-validator-1.7.jar", "commons-validator:commons-validator:1.7"),
+        ("org.apache.kafka_kafka_2.13-3.9.1.jar", "org.apache.kafka:kafka_2.13:3.9.1"),
+    ],
+)
+def test_a_jar_s_name_says_what_to_fetch(name, fetched):
+    """The list of checksums is the only list; a name read wrongly is a jar that a new machine cannot have."""
+    assert jars.coordinates(name) == fetched

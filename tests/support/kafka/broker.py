@@ -18,6 +18,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from support.cluster.certificates import certificate
 
+from backfill_spark.jvm.class_archive import SPARK_JARS
 from backfill_spark.jvm.jars import JarList
 
 ROOT = Path(__file__).parent.parent.parent.parent
@@ -152,7 +153,9 @@ class Broker:
             self._process = None
 
     def _java(self, *arguments: object) -> subprocess.Popen[bytes]:
-        classes = ":".join(map(str, sorted(FOLDER.glob("*.jar"))))
+        # Spark's resolver fetches no Scala library: it brings its own.
+        jars = [*sorted(FOLDER.glob("*.jar")), *SPARK_JARS.glob("scala-library-*.jar")]
+        classes = ":".join(map(str, jars))
         kept = {name: value for name, value in os.environ.items() if name != "JAVA_TOOL_OPTIONS"}
         log = (self.folder / "said.log").open("ab")
         return subprocess.Popen(
