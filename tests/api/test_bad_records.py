@@ -12,7 +12,7 @@ def loaded(source=None, **target):
     """Load a job from a topic into a table."""
     given = document("/s", "/t")
     given["spec"]["source"] = {"type": "Kafka", "kafka": KAFKA | (source or {})}
-    given["spec"]["target"] = {"type": "Delta", "delta": {"path": "/t", "writeMode": "Append"} | target}
+    given["spec"]["target"] = {"type": "Delta", "delta": {"path": "/t"} | target}
     given["spec"]["strategy"] = {"type": "SourceSplits"}
     return load_backfill(given)
 
@@ -47,6 +47,19 @@ class TestQuarantine:
 
         assert "spec.source.kafka.quarantinePath" in said
         assert "secret" not in said.replace("from a Secret", "")
+
+
+class TestATargetOfATopic:
+    """It is appended to without a word in the spec."""
+
+    def test_is_appended_to(self):
+        """The write mode of tables needs a key, which a topic need not have."""
+        assert loaded().spec.write_mode == "Append"
+        assert loaded(existingRows="Keep").spec.write_mode == "Append"
+
+    def test_is_the_same_job_when_it_says_so(self):
+        """The states of before the default name the mode."""
+        assert loaded().spec_hash == loaded(writeMode="Append").spec_hash
 
 
 class TestAWriteModeThatATopicHasNot:

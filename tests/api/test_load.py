@@ -74,7 +74,7 @@ class TestAValidDocument:
         assert (spec.desired_state, spec.pause.scope, spec.suspend) == ("Running", "History", False)
         assert (spec.after, spec.verify, spec.approval) == ("Exit", "None", "Automatic")
         assert spec.throttle.rows_per_second is None
-        assert (spec.target.params.write_mode, spec.target.params.existing_rows) == ("Upsert", "Refuse")
+        assert (spec.write_mode, spec.target.params.existing_rows) == ("Upsert", "Refuse")
         assert spec.source.params.schema_change == "Fail"
         assert backfill.status is None
 

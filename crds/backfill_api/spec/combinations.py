@@ -22,8 +22,12 @@ WHY_NOT_OF_OFFSETS: Mapping[str, str] = {
 """Write modes that a source with offsets does not have, and the reason."""
 
 
-def check_combination(source: Source, target: Target, strategy: Strategy) -> None:
-    """Refuse a source or a target that does not promise what the strategy needs.
+OF_OFFSETS = [one.name for one in Source.VARIANTS.values() if SourceAbility.OFFSETS in one.abilities]
+"""Sources with offsets: a target of theirs is appended to, unless it says otherwise."""
+
+
+def check_combination(source: Source, target: Target, strategy: Strategy, mode: str) -> None:
+    """Refuse a source or a target that does not promise what the strategy needs, or a write mode that the source has not.
 
     Raises:
         PydanticCustomError: with the path of `source.type` or `target.type`, and with what would work.
@@ -38,7 +42,6 @@ def check_combination(source: Source, target: Target, strategy: Strategy) -> Non
                 _use("strategy.type", others),
             )
             raise refused(f"{end}.type", words, hint=" or ".join(filter(None, hints)), value=given.type)
-    mode = target.params.write_mode
     if SourceAbility.OFFSETS in source.variant.abilities and mode in WHY_NOT_OF_OFFSETS:
         field, words = f"target.{member_of(target.type)}.writeMode", f"source {source.type} is appended: "
         hint = "set it to Append; the newest record of a key is max_by(…, offset), grouped by the key and within its partition"
@@ -59,7 +62,9 @@ def rules() -> Iterator[tuple[str, str]]:
     """Yield the CEL form of `check_combination`, for each strategy, and each source, that does not work with all that there is."""
     for source in Source.VARIANTS.values():
         if SourceAbility.OFFSETS in source.abilities:
-            appends = " && ".join(f"(!has({one}) || {one}.writeMode == 'Append')" for one in _targets())
+            appends = " && ".join(
+                f"(!has({one}) || !has({one}.writeMode) || {one}.writeMode == 'Append')" for one in _targets()
+            )
             yield f"self.source.type != '{source.name}' || ({appends})", f"source {source.name} needs writeMode: Append"
     for strategy in Strategy.VARIANTS.values():
         for end, union, kind in ENDS:

@@ -184,8 +184,9 @@ class OffsetSourceParams(SourceParams):
 class TargetParams(TableParams):
     """Base of the parameters of targets; one that cannot do all of this narrows the type of its field."""
 
-    write_mode: Literal["Upsert", "Append", "Changelog"] = "Upsert"
-    """`Upsert`: one row a key. `Append`: for sources that only append. `Changelog`: every change as a row."""
+    write_mode: Literal["Upsert", "Append", "Changelog"] | None = None
+    """`Upsert`: one row a key. `Append`: for sources that only append. `Changelog`: every change as a row. Default: `Append` for a
+    topic, `Upsert` for a table."""
 
     key: Columns = ()
     """Columns of the target that identify a row; default: the source's key."""

@@ -14,7 +14,7 @@ from backfill_api.names import API_VERSION, DEFAULT_NAMESPACE, KIND
 from backfill_api.spec import combinations
 from backfill_api.spec import session_conf as meaning
 from backfill_api.spec.bounds import DAY_S, Drain, Name, Rate, Seconds, Sql
-from backfill_api.spec.params import Params
+from backfill_api.spec.params import Params, SourceAbility
 from backfill_api.spec.pods import Backoff, DriverSpec, ExecutorSpec, SparkSpec
 from backfill_api.spec.sources import Source
 from backfill_api.spec.strategies import Strategy
@@ -58,6 +58,14 @@ class TransformSpec(Model):
     """SQL condition; a row that fails it is not in the target."""
 
 
+def _upserts() -> str:
+    """Return the CEL expression that the target holds one row a key."""
+    names = [f"self.target.{member_of(name)}" for name in Target.VARIANTS]
+    mode = "(has({one}.writeMode) ? {one}.writeMode == 'Upsert' : {other})"
+    other = f"!(self.source.type in {combinations.OF_OFFSETS})"
+    return " || ".join(f"(has({one}) && {mode.format(one=one, other=other)})" for one in names)
+
+
 def _target_with(field: str, value: str) -> str:
     """Return the CEL expression that says that the target has a value in a field that all targets have."""
     names = [f"self.target.{member_of(name)}" for name in Target.VARIANTS]
@@ -76,8 +84,12 @@ class BackfillSpec(Model):
     model_config = cel(
         (unchanged("jobId"), "jobId is immutable: make a new Backfill"),
         (
-            f"!({_target_with('writeMode', 'Upsert')}) || {_keyed('target', Target.VARIANTS)} || {_keyed('source', Source.VARIANTS)}",
+            f"!({_upserts()}) || {_keyed('target', Target.VARIANTS)} || {_keyed('source', Source.VARIANTS)}",
             "an Upsert target needs the key of the source",
+        ),
+        (
+            f"!({_target_with('existingRows', 'Keep')}) || !({_upserts()})",
+            "existingRows: Keep needs writeMode Append or Changelog: an Upsert target holds one row a key",
         ),
         (
             f"self.verify != 'Final' || !({_target_with('existingRows', 'Keep')})",
@@ -166,19 +178,33 @@ class BackfillSpec(Model):
         """Columns of the target that identify a row: `target.delta.key`, else the source's key."""
         return self.target.params.key or self.source.params.key
 
+    @property
+    def write_mode(self) -> Literal["Upsert", "Append", "Changelog"]:
+        """How the target is written: as it says, else `Append` for a source with offsets and `Upsert` for any other."""
+        offsets = SourceAbility.OFFSETS in self.source.variant.abilities
+        return self.target.params.write_mode or ("Append" if offsets else "Upsert")
+
     @model_validator(mode="after")
     def _works_together(self) -> Self:
-        combinations.check_combination(self.source, self.target, self.strategy)
+        combinations.check_combination(self.source, self.target, self.strategy, self.write_mode)
         return self
 
     @model_validator(mode="after")
     def _upsert_has_key(self) -> Self:
-        if self.target.params.write_mode == "Upsert" and not self.key:
+        if self.write_mode == "Upsert" and not self.key:
             mode = f"target.{self.target.member}.writeMode"
             hint = f"name the columns that identify a row, as [order_id], or set {mode}: Append or Changelog"
             raise refused(
                 f"source.{self.source.member}.key", "is required, because the target's writeMode is Upsert", hint=hint
             )
+        return self
+
+    @model_validator(mode="after")
+    def _keeps_no_row_of_a_key(self) -> Self:
+        if self.write_mode == "Upsert" and self.target.params.existing_rows == "Keep":
+            words = "an Upsert target holds one row a key, and a row that is kept may share its key with one that comes"
+            hint = "set writeMode: Append or Changelog, or use an empty target"
+            raise refused(f"target.{self.target.member}.existingRows", words, hint=hint, value="Keep")
         return self
 
     @model_validator(mode="after")
@@ -301,16 +327,24 @@ def _identity(spec: BackfillSpec, job_id: str, *, conf: bool = True) -> dict[str
     source, target, strategy = spec.source, spec.target, spec.strategy
     # Which parts name their type, and where a key stands, is as the first release stored it.
     target_type = {} if target.variant.default else {"type": target.type}
+    table = _lasting(target.params, "key", "write_mode") | _mode(spec)
     document: dict[str, Any] = {
         "jobId": job_id,
         "source": {"type": source.type, source.member: _lasting(source.params)},
         "transform": _written(spec.transform),
-        "target": target_type | {target.member: _lasting(target.params, "key"), "key": list(spec.key)},
+        "target": target_type | {target.member: table, "key": list(spec.key)},
         "strategy": {"type": strategy.type} | _lasting(strategy.params),
     }
     if conf and (said := meaning.given(spec.spark.conf)):
         document["conf"] = said
     return document
+
+
+def _mode(spec: BackfillSpec) -> dict[str, Any]:
+    """Return the write mode as states have it, written or not: `Upsert` is left out; the default of a target's own was, too."""
+    params = spec.target.params
+    own = type(params).model_fields["write_mode"].default
+    return {} if spec.write_mode == (own or "Upsert") else {"writeMode": spec.write_mode}
 
 
 def _canonical(part: Any) -> str:

@@ -45,7 +45,7 @@ def validate(file: Path | None) -> None:
     """Check a file without touching any table."""
     job = read(file)
     spec, unread = job.spec, job.check_sql()
-    click.echo(f"{job.job_id}: valid ({spec.strategy.type}, {spec.target.params.write_mode})")
+    click.echo(f"{job.job_id}: valid ({spec.strategy.type}, {spec.write_mode})")
     if unread and (spec.transform.select or spec.transform.where):
         click.echo(f"the SQL was not parsed: {unread}", err=True)
     with beside(file):

@@ -66,7 +66,7 @@ class CopyReplaySettings:
         params = spec.strategy.params
         assert isinstance(params, SplitParams)
         return cls(
-            merges=spec.target.params.write_mode == "Upsert",
+            merges=spec.write_mode == "Upsert",
             filtered=spec.transform.where is not None,
             in_flight_max=params.max_in_flight,
             split_target_s=params.split_target_seconds,

@@ -373,7 +373,7 @@ def _source(spark: SparkSession, backfill: Backfill, plugins: Plugins) -> tuple[
 
 
 def _mode(backfill: Backfill) -> WriteMode:
-    return write_mode(backfill.spec.target.params.write_mode)
+    return write_mode(backfill.spec.write_mode)
 
 
 def _check_transform(opened: OpenSource, transform: Transform, backfill: Backfill) -> None:

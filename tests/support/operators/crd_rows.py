@@ -42,7 +42,7 @@ def topic(**fields):
 
 def of_a_topic(source=None, **fields):
     """Return the least spec of a Kafka source, changed."""
-    appended = {"source": source or topic(), "target": target(writeMode="Append"), "strategy": {"type": "SourceSplits"}}
+    appended = {"source": source or topic(), "target": target(), "strategy": {"type": "SourceSplits"}}
     return spec(**(appended | fields))
 
 
@@ -103,6 +103,8 @@ ACCEPTED = {
     "a version": spec(source=source(version=7, schemaChange="Ignore")),
     "a transform": spec(transform={"select": ["id", "upper(name) AS name"], "where": "id > 5"}),
     "partitions": spec(target=target(partitionBy=["day"], clusterBy=[], properties={"delta.appendOnly": "false"})),
+    "an append of a topic that says so": of_a_topic(target=target(writeMode="Append")),
+    "kept rows beside those of a topic": of_a_topic(target=target(existingRows="Keep")),
     "clusters": spec(target=target(clusterBy=["id"], writeMode="Append", existingRows="Keep")),
     "the snapshot": spec(strategy={"type": "Snapshot", "snapshot": {}}),
     "a pause": spec(desiredState="Paused", pause={"scope": "All"}),
@@ -165,7 +167,7 @@ REFUSED = {
     "a target of neither": Refused(spec(target=target(path=None)), "spec.target.delta", PLACE),
     "an upsert without a key": Refused(spec(source={"type": "Delta", "delta": {"path": "/a"}}), "spec", "an Upsert target needs the key of the source"),
     "partitions and clusters": Refused(spec(target=target(partitionBy=["a"], clusterBy=["b"])), "spec.target.delta", "give at most one of partitionBy and clusterBy"),
-    "kept rows and keys": Refused(spec(target=target(existingRows="Keep")), "spec.target.delta", "existingRows: Keep needs writeMode Append or Changelog: an Upsert target holds one row a key"),
+    "kept rows and keys": Refused(spec(target=target(existingRows="Keep")), "spec", "existingRows: Keep needs writeMode Append or Changelog: an Upsert target holds one row a key"),
     "kept rows and a receipt": Refused(spec(verify="Final", target=target(writeMode="Append", existingRows="Keep")), "spec", "verify: Final compares whole tables: not with a target's existingRows: Keep"),
     "another write mode": Refused(spec(target=target(writeMode="Overwrite")), "spec.target.delta.writeMode", "Unsupported value"),
     "another strategy": Refused(spec(strategy={"type": "Guess"}), "spec.strategy.type", "Unsupported value"),

@@ -21,10 +21,6 @@ class DeltaTarget(TargetParams, LocatedTable):
             "!has(self.partitionBy) || !has(self.clusterBy) || self.partitionBy.size() == 0 || self.clusterBy.size() == 0",
             "give at most one of partitionBy and clusterBy",
         ),
-        (
-            "self.existingRows != 'Keep' || self.writeMode != 'Upsert'",
-            "existingRows: Keep needs writeMode Append or Changelog: an Upsert target holds one row a key",
-        ),
     )
 
     partition_by: Columns = ()
@@ -46,10 +42,6 @@ class DeltaTarget(TargetParams, LocatedTable):
                 "clusterBy", "a table has partitions or clusters, not both", hint="remove clusterBy or partitionBy",
                 value=self.cluster_by,
             )  # fmt: skip
-        if self.existing_rows == "Keep" and self.write_mode == "Upsert":
-            words = "an Upsert target holds one row a key, and a row that is kept may share its key with one that comes"
-            hint = "set writeMode: Append or Changelog, or use an empty target"
-            raise refused("existingRows", words, hint=hint, value=self.existing_rows)
         return self
 
 

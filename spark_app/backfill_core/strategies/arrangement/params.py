@@ -35,7 +35,7 @@ class ArrangementSettings:
         params = spec.strategy.params
         assert isinstance(params, ArrangementParams)
         return cls(
-            merges=spec.target.params.write_mode == "Upsert",
+            merges=spec.write_mode == "Upsert",
             filtered=spec.transform.where is not None,
             in_flight_max=params.max_in_flight,
             chunk_rows=params.chunk_rows,

@@ -25,7 +25,7 @@ def _open(spark: SparkSession, backfill: Backfill) -> DeltaSink:
         spark,
         target_location(spark, target.path, target.table),
         table=target.table,
-        write_mode=write_mode(target.write_mode),
+        write_mode=write_mode(backfill.spec.write_mode),
         key=backfill.spec.key,
         partition_by=tuple(target.partition_by),
         cluster_by=tuple(target.cluster_by),
