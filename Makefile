@@ -9,6 +9,7 @@ KILLS ?= 1000
 MINUTES ?= 60
 OPERATOR_KILLS = $(if $(filter file,$(origin KILLS)),500,$(KILLS))
 ROWS ?= 20000000
+TOPIC_ROWS = $(if $(filter file,$(origin ROWS)),10000000,$(ROWS))
 RUNS ?= 5
 SEEDS ?= 10000
 STRATEGY ?=
@@ -27,6 +28,9 @@ setup: ## .venv and Delta's jars from locked, hashed inputs; says what is missin
 
 demo: setup ## the product on real tables with real live changes, in two to three minutes; STRATEGY: Snapshot (default) or Arrangement
 	@$(BIN)/backfill demo $(if $(STRATEGY),--strategy $(STRATEGY))
+
+demo-kafka: setup ## a topic of a real broker into a table, with a producer that goes on writing, in about two minutes
+	@$(BIN)/python build-tools/demo_kafka.py $(ARGS)
 
 test: setup ## all tests but the crash suite and the run on a real node: lanes, three side by side
 	@$(TESTS) control spark jobs rules terminal tables objects -- $(ARGS)
@@ -88,6 +92,9 @@ crds: docs ## the same, under the name that operators know
 bench: setup ## the main job beside its baselines: ROWS (20 M), RUNS (5); build/bench/latest.json; ARGS="--only strategies"
 	@$(BIN)/python tests/benchmarks/run.py --rows $(ROWS) --runs $(RUNS) --out build/bench/latest.json $(ARGS)
 
+bench-kafka: setup ## a topic of a real broker beside a batch read and Structured Streaming: ROWS (10 M), RUNS (5); build/bench/kafka.json
+	@$(BIN)/python tests/benchmarks/run.py --only kafka --rows $(TOPIC_ROWS) --runs $(RUNS) --out build/bench/kafka.json $(ARGS)
+
 bench-operator: setup ## the operator alone on one core, against a real API server; build/bench/operator.json
 	@$(BIN)/python tests/benchmarks/control_plane.py --out build/bench/operator.json $(ARGS)
 
@@ -107,4 +114,4 @@ clean: ## remove what tests and tools leave behind; .venv and the jars stay
 	@rm -rf build dist spark-warehouse metastore_db derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	@find crds operator spark_app tests build-tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help setup demo test test-core test-spark test-control-plane test-cli crash crash-operator crash-kafka attack e2e-smoke simulate mutants check lint types contracts generated docs crds bench bench-operator lock image chart clean
+.PHONY: help setup demo demo-kafka test test-core test-spark test-control-plane test-cli crash crash-operator crash-kafka attack e2e-smoke simulate mutants check lint types contracts generated docs crds bench bench-kafka bench-operator lock image chart clean

@@ -9,6 +9,7 @@ from backfill_api.status.receipt import Receipt
 
 PHASE_WORDS = {
     "Snapshot": "reading the snapshot",
+    "History": "reading the history",
     "Reading": "reading by key",
     "CatchUp": "replaying changes",
     "Live": "following changes",

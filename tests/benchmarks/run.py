@@ -3,6 +3,7 @@
     python tests/benchmarks/run.py --rows 20000000 --runs 5 --out build/bench/latest.json [--only copies,streams]
     python tests/benchmarks/run.py --only growth                10^7 and 10^8 rows, once
     python tests/benchmarks/run.py --only strategies            each beside Snapshot: the copy, live changes, a kill
+    python tests/benchmarks/run.py --only kafka                 a topic of a real broker
 
 Writes the JSON, prints a table, and draws docs/images/bench.svg. Figures of different runs do not compare: look at
 the ratios.
@@ -26,6 +27,7 @@ ROOT = Path(__file__).parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
 import by_strategy  # noqa: E402
+import kafka_topic  # noqa: E402
 from support.bench_report import write_report  # noqa: E402
 from support.tables.jobs import job, write_yaml  # noqa: E402
 from support.tables.oracle import seals  # noqa: E402
@@ -44,7 +46,7 @@ BARS = {
     "throttle_error_1k": ("percent", 2, "lower"), "throttle_error_50k": ("percent", 2, "lower"),
     "throttle_error_500k": ("percent", 2, "lower"), "pause_quiet": ("s", 2.5, "lower"),
     "pause_forced": ("s", 0.5, "lower"), "restart_first_seal": ("s", 15, "lower"), "receipt_share": ("ratio", 0.35, "lower"),
-    **by_strategy.BARS,
+    **by_strategy.BARS, **kafka_topic.BARS,
 }  # fmt: skip
 
 
@@ -289,6 +291,11 @@ class Bench:
         """See `by_strategy`; not part of `make bench`."""
         by_strategy.strategies(self)
 
+    # ------------------------------------------------------------ a topic
+    def kafka(self):
+        """See `kafka_topic`; not part of `make bench`."""
+        kafka_topic.kafka(self)
+
     # ------------------------------------------------------------ growth
     def growth(self):
         """Ten times the rows, ten times the files: seconds, and the state in the target. Not part of `make bench`."""
@@ -344,7 +351,7 @@ def main():
     scratch = tempfile.mkdtemp(prefix="backfill-bench-")
     try:
         bench = Bench(args.rows, args.runs, scratch)
-        if args.only != "growth":
+        if args.only not in {"growth", "kafka"}:
             bench.make()
         for part in args.only.split(","):
             print(part, flush=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+RECEIPT = "then the receipt: every row of both sides is hashed and compared"
+
 
 @dataclass(frozen=True)
 class Story:

@@ -14,7 +14,8 @@ from support.console.command_line import backfill
 
 from backfill_api.load import load_backfill
 from backfill_api.status.progress import Progress
-from backfill_cli.commands.demo import Child, Demo, DemoError, copies, run_demo, typed
+from backfill_cli.commands.demo import Demo, run_demo
+from backfill_cli.commands.demo_stage import Child, DemoError, copies, typed
 from backfill_cli.commands.demo_story import STORIES
 from backfill_cli.commands.demo_writer import Writer
 
@@ -218,7 +219,7 @@ class TestWhatItSays:
         demo.progress = Progress.model_validate(PROGRESS | {"steps": steps + rest})
         demo.driver = start(says({"outcome": "Complete", "exitCode": 0}))
 
-        demo.tell_steps()
+        demo.tell_steps(demo.steps_after())
 
         assert "until the copy has caught up" in said.getvalue()
         assert "every row of both sides" in said.getvalue()

@@ -1,0 +1,302 @@
+"""What every demonstration is made of: processes that speak JSON lines, commands as a person types them, and a live view."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+import yaml
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from backfill import Progress, Receipt
+from backfill.lines import progress_in
+from backfill.words import one_line
+from backfill_cli.terminal.view import show_progress, show_receipt
+
+STEP_TIMEOUT_S = 180.0
+DRIVER_MEMORY = "2g"
+
+
+def copies(progress: Progress) -> bool:
+    """Is it at work on history, and nothing holds it?"""
+    return progress.paused is None and not progress.quiet and progress.rows_per_second > 0
+
+
+def is_over(progress: Progress, *, step: str) -> bool:
+    """Is a step done?"""
+    return all(one.state == "Done" for one in progress.steps if one.name == step)
+
+
+class DemoError(Exception):
+    """A step did not do what it must; the message says which, and where the logs are."""
+
+
+class Child:
+    """A process that speaks JSON lines: all go to a file, the newest is kept, and who waits for one is woken."""
+
+    def __init__(self, command: list[str], log_file: Path) -> None:
+        """Start it in a group of its own, so that all of it can be killed."""
+        self._log = log_file.open("ab")
+        self._lines = log_file.with_suffix(".jsonl").open("ab")
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, start_new_session=True
+        )
+        self._changed = threading.Condition()
+        self.newest: dict[str, Any] = {}
+        self.ended = False
+        assert self._process.stdout is not None
+        self._reader = threading.Thread(target=self._read, args=(self._process.stdout,), daemon=True)
+        self._reader.start()
+
+    def _read(self, out: IO[bytes]) -> None:
+        for line in out:
+            self._lines.write(line)
+            try:
+                words = json.loads(line)
+            except ValueError:
+                continue  # cut off by a kill
+            with self._changed:
+                self.newest = words
+                self._changed.notify_all()
+        self._log.close()
+        self._lines.close()
+        with self._changed:
+            self.ended = True
+            self._changed.notify_all()
+
+    def wait_for(self, found: Callable[[dict[str, Any]], bool], timeout_s: float = STEP_TIMEOUT_S) -> bool:
+        """Wait until a line fits; False: it ended or took too long before one did."""
+        with self._changed:
+            self._changed.wait_for(lambda: self.ended or found(self.newest), timeout=timeout_s)
+            return found(self.newest)
+
+    def pause(self, seconds: float) -> None:
+        """Let it run for a while."""
+        self.wait_for(lambda _: False, seconds)
+
+    def kill(self) -> None:
+        """End it as a machine's failure would: SIGKILL, the JVM too."""
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def end(self, timeout_s: float = 30.0) -> int:
+        """Close its standard input, and wait for the end; all that it said is in the files then."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            code = self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            code = -signal.SIGKILL
+        self._reader.join(timeout_s)
+        return code
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+
+class Stage(ABC):
+    """A demonstration: it writes a Backfill, starts its driver and another side, and shows both."""
+
+    def __init__(self, folder: Path, name: str, console: Console, patience: tuple[str, ...] = ()) -> None:
+        """Take the scratch folder; `play` does the rest.
+
+        Args:
+            folder: Of the demonstration alone; it stays.
+            name: Of the Backfill and its file.
+            console: Where to show it.
+            patience: Options of commands: how long they wait for the commit that acknowledges them.
+        """
+        self.folder, self.console = folder, console
+        self.spec, self.job = folder / f"{name}.yaml", f"demo/{folder.name}"
+        self._patience = patience
+        self.writer: Child | None = None
+        self.driver: Child | None = None
+        self.progress = Progress(reason="starting Spark")
+        self._began_s = time.monotonic()
+        self._step = 0
+
+    # ------------------------------------------------------------------ what each has of its own
+    @abstractmethod
+    def document(self) -> dict[str, Any]:
+        """Return the Backfill of the demo, as its file has it."""
+
+    @abstractmethod
+    def script(self) -> dict[str, Any]:
+        """Go through the steps, and return the outcome that the driver said."""
+
+    @abstractmethod
+    def writer_words(self, said: Mapping[str, Any]) -> str:
+        """Return what the other side does, from its newest line."""
+
+    @abstractmethod
+    def closing_words(self, said: Mapping[str, Any]) -> str:
+        """Return the words of the end, from the newest line of the other side."""
+
+    @abstractmethod
+    def next_commands(self) -> Iterable[tuple[str, str]]:
+        """Return arguments of `backfill` to try afterwards, each with what it is for."""
+
+    # ------------------------------------------------------------------ the screen
+    def _view(self) -> RenderableType:
+        newest = self.driver.newest if self.driver is not None else {}
+        if "epoch" in newest:
+            self.progress = progress_in(newest)
+        parts = [show_progress(self.job, self.progress)] if self.driver is not None else []
+        if self.writer is not None and self.writer.newest:
+            parts.append(Text(self.writer_words(self.writer.newest), style="magenta"))
+        return Group(*parts)
+
+    def say(self, words: str) -> None:
+        """Announce a step."""
+        self._step += 1
+        seconds = time.monotonic() - self._began_s
+        self.console.print(f"[bold cyan]{self._step:2}[/] [dim]{seconds:4.0f} s[/]  {words}", soft_wrap=True)
+
+    def note(self, words: str) -> None:
+        """Say what came of it."""
+        self.console.print(Text(f"            {words}", style="green"), soft_wrap=True)
+
+    def where(self) -> None:
+        """On something that is no terminal there is no live view: say a line instead."""
+        self._view()
+        if not self.console.is_terminal:
+            self.note(one_line(self.progress))
+
+    # ------------------------------------------------------------------ the script
+    def play(self) -> int:
+        """Go through all of it, and return the exit code."""
+        try:
+            with Live(console=self.console, get_renderable=self._view, refresh_per_second=4, transient=True):
+                self.spec.write_text(yaml.safe_dump(self.document(), sort_keys=False))
+                outcome = self.script()
+            self._show_end(outcome)
+        except DemoError as error:
+            self.console.print(f"[bold red]error[/]: {error}")
+            return 1
+        except KeyboardInterrupt:
+            self.console.print("ended")
+            return 130
+        finally:
+            for child in (self.driver, self.writer):
+                if child is not None:
+                    child.kill()
+        return int(outcome["exitCode"])
+
+    def kill(self) -> None:
+        """End the driver as a machine's failure would."""
+        self.say(f"$ kill -9 {self.running().pid}   [dim]# no warning, in the middle of its work[/]")
+        self.running().kill()
+        self.where()
+        self.note(f"last seen: {self.progress.rows_done:,} rows committed at epoch {self.progress.epoch}")
+
+    def start_again(self, why: str) -> None:
+        """Start the next attempt, and let it copy all that is left without a limit."""
+        before = self.progress
+        self.start(why)
+        self.until(
+            "the next attempt is at work",
+            lambda progress: progress.attempt > before.attempt and progress.step != "Start",
+        )
+        self.note(f"attempt {self.progress.attempt} began at {self.progress.rows_done:,} rows")
+        if self.progress.step == "Copy" and "outcome" not in self.running().newest:
+            self.type("and now as fast as it can", "throttle", "none")
+        self.until("all rows are read", lambda progress: progress.step not in {"Start", "Copy"})
+
+    def tell_steps(self, steps: Iterable[tuple[str, str]]) -> None:
+        """Announce each step after the copy with its words, and wait for its end."""
+        for step, words in steps:
+            if not is_over(self.progress, step=step):
+                self.say(words)
+                self.until(f"{step} is done", partial(is_over, step=step))
+
+    def outcome(self, steps: Iterable[tuple[str, str]]) -> dict[str, Any]:
+        """Tell the steps after the copy, and return what the driver says at its end.
+
+        Raises:
+            DemoError: the job is not complete.
+        """
+        self.tell_steps(steps)
+        if not self.running().wait_for(lambda words: "outcome" in words):
+            raise DemoError(f"the driver ended without an outcome; its log is {self.folder}/driver.log")
+        found = self.running().newest
+        if found["outcome"] != "Complete":
+            raise DemoError(f"{found['reason']}: {found['message']} {found['hint']}")
+        return found
+
+    def _show_end(self, outcome: Mapping[str, Any]) -> None:
+        assert self.writer is not None
+        self.say(self.closing_words(self.writer.newest))
+        self.writer.end()
+        self.console.print(show_receipt(Receipt.model_validate(outcome["receipt"])))
+        self.console.print("[bold cyan]what to try next[/]")
+        backfill = shlex.join(typed())
+        for command, why in (
+            *((f"{backfill} {arguments}", why) for arguments, why in self.next_commands()),
+            (f"less {self.spec}", "the same file is for kubectl apply, later"),
+            (f"rm -r {self.folder}", "take it all away"),
+        ):
+            self.console.print(f"  {command}   [dim]# {why}[/]", soft_wrap=True)
+
+    # ------------------------------------------------------------------ the driver
+    def start(self, why: str) -> None:
+        """Start a driver."""
+        self.say(f"$ backfill run -f {self.spec.name}   [dim]# {why}[/]")
+        command = [sys.executable, "-m", "backfill_cli", "run", "-f", str(self.spec), "-o", "json", "--grid"]
+        self.driver = Child([*command, "--memory", DRIVER_MEMORY], self.folder / "driver.log")
+
+    def running(self) -> Child:
+        """Return the driver, which must have been started."""
+        assert self.driver is not None
+        return self.driver
+
+    def until(self, what: str, found: Callable[[Progress], bool]) -> None:
+        """Wait for a progress of the driver.
+
+        Raises:
+            DemoError: the driver ended, or was too slow.
+        """
+        # Lines come faster than a waiter wakes: a job that is complete has passed every step.
+        if not self.running().wait_for(
+            lambda words: words.get("outcome") == "Complete" or ("epoch" in words and found(progress_in(words)))
+        ):
+            last = self.running().newest
+            words = f"{last.get('reason')}: {last.get('message')}" if "outcome" in last else "no answer"
+            raise DemoError(f"waited for “{what}”, got {words}; logs are in {self.folder}")
+        self.where()
+
+    def type(self, why: str, *words: str) -> None:
+        """Run the command that a person would type in another terminal, and show its answer."""
+        words = (*words, *self._patience)
+        self.say(f"$ backfill {shlex.join(words)}   [dim]# {why}[/]")
+        command = [sys.executable, "-m", "backfill_cli", *words, "-f", str(self.spec)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        self.note((done.stdout or done.stderr).strip())
+        if done.returncode != 0:
+            raise DemoError(f"`backfill {shlex.join(words)}` ended with {done.returncode}; logs are in {self.folder}")
+
+
+def typed() -> list[str]:
+    """Return what to type for this very command in another terminal: its name where that finds it, else where it lies."""
+    beside = Path(sys.executable).with_name("backfill")
+    found = shutil.which("backfill")
+    if found is not None and Path(found).resolve() == beside.resolve():
+        return ["backfill"]
+    return [str(beside)] if beside.is_file() else [sys.executable, "-m", "backfill_cli"]
