@@ -10,7 +10,7 @@ from py4j.java_gateway import JavaPackage
 from pyspark import SparkContext
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 PACKAGES = (
     "io.delta.kernel.data",
@@ -58,6 +58,11 @@ def java_context(spark: SparkSession) -> Any:
 def java_frame(frame: DataFrame) -> Any:
     """Return Spark's own frame."""
     return frame._jdf
+
+
+def java_column(column: Column) -> Any:
+    """Return Spark's own column."""
+    return column._jc
 
 
 def hadoop_conf(spark: SparkSession) -> Any:

@@ -6,7 +6,9 @@ pass the filter is not there, so a change whose new image fails it removes the k
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import reduce
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -22,6 +24,17 @@ CHANGE_TYPE, COMMIT_VERSION = "_change_type", "_commit_version"
 OP, EPOCH, VERSION = "_op", "_epoch", "_version"
 INSERTED, DELETED, BEFORE, AFTER = "insert", "delete", "update_preimage", "update_postimage"
 REMOVALS = (DELETED, BEFORE)
+WHOLE_NUMBERS = {"tinyint": "Y", "smallint": "S", "int": "", "bigint": "L"}
+"""How SQL spells a whole number of each type. A literal of another type would be cast, and no statistics of files would answer it."""
+
+KEYS_MAX = 1_000
+"""Changed keys that a MERGE names one by one."""
+
+INTERVALS_MAX = 16
+"""Intervals of keys by which it finds the files."""
+
+UNREADABLE = "\N{REPLACEMENT CHARACTER}"
+
 _FEED_TYPE, _FEED_AT = "__backfill_feed_type", "__backfill_feed_at"
 _TYPE, _AT, _ADD = "__backfill_type", "__backfill_at", "__backfill_add"
 _REMOVE, _ROW, _LAST, _STEPS = "__backfill_remove", "__backfill_row", "__backfill_last", "__backfill_steps"
@@ -134,6 +147,54 @@ def check_net_changes(net: DataFrame, key: tuple[str, ...]) -> int:
             hint="An Upsert target holds one row a key: choose another key in spec.source, or writeMode Changelog.",
         )
     return int(counts["rows"])
+
+
+def of_keys(net: DataFrame, key: tuple[str, ...], *, alias: str) -> Column:
+    """Return what is true of each row of a table that has the key of a change: by it a MERGE reads few files and few rows.
+
+    Only columns of whole numbers and plain texts tell: statistics answer them, and their values come through Python unchanged. With more
+    than `KEYS_MAX` changes it is always true. Runs a small job.
+
+    Args:
+        net: Net changes, computed already.
+        key: Columns of `net` and of the table.
+        alias: Name of the table in the MERGE.
+    """
+    types = {field.name.lower(): field.dataType.simpleString() for field in net.schema}
+    told = [name for name in key if types[name.lower()] in (*WHOLE_NUMBERS, "string")]
+    rows = net.select(*_columns(told)).limit(KEYS_MAX + 1).collect() if told else []
+    if not 0 < len(rows) <= KEYS_MAX:
+        return F.lit(True)
+    columns = (F.col(f"{alias}.{quoted(name)}") for name in told)
+    suffixes = (WHOLE_NUMBERS.get(types[name.lower()]) for name in told)
+    found = (sorted({row[at] for row in rows if row[at] is not None}) for at in range(len(told)))
+    return reduce(Column.__and__, map(_one_of, columns, suffixes, found))
+
+
+def _one_of(column: Column, suffix: str | None, values: list[Any]) -> Column:
+    if any(suffix is None and UNREADABLE in one for one in values):
+        # Bytes that are no text look like this one; the row that has them must be found.
+        return F.lit(True)
+    literals = {one: F.lit(one) if suffix is None else F.expr(f"{one}{suffix}") for one in values}
+    meets = ((column >= literals[low]) & (column <= literals[high]) for low, high in _intervals(values))
+    return reduce(Column.__or__, meets, F.lit(False)) & column.isin([*literals.values()])
+
+
+def _intervals(values: list[Any]) -> list[tuple[Any, Any]]:
+    """Cut ascending values at their widest gaps; return the first and the last one of each interval."""
+    places = _places(values)
+    gaps = sorted(range(1, len(values)), key=lambda at: places[at] - places[at - 1], reverse=True)
+    cuts = [0, *sorted(gaps[: INTERVALS_MAX - 1]), len(values)]
+    return [(values[first], values[behind - 1]) for first, behind in pairwise(cuts) if first < behind]
+
+
+def _places(values: list[Any]) -> list[int]:
+    """Return where ascending values stand on a line; of texts, the first bytes in which they differ tell."""
+    if not values or not isinstance(values[0], str):
+        return values
+    texts = [one.encode() for one in values]
+    same = next((at for at, (low, high) in enumerate(zip(texts[0], texts[-1], strict=False)) if low != high), 0)
+    return [int.from_bytes(one[same : same + 8].ljust(8, b"\0")) for one in texts]
 
 
 def _any_null(names: tuple[str, ...]) -> Column:

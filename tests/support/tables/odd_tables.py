@@ -63,6 +63,10 @@ def in_utc(spark: Any) -> Iterator[None]:
         spark.conf.set("spark.sql.session.timeZone", before)
 
 
+FOLDER_MAX = 40
+"""Characters of a value that a folder is named after, with all escaped: file systems have no longer names."""
+
+
 def may_be_a_folder(name: str) -> bool:
     """Does Delta find a partition column of this name? Those that begin or end with a backtick are refused."""
     return name.strip("`") == name
@@ -115,6 +119,8 @@ class OddTable:
 
     def _draw_folder(self, column: Any) -> Any:
         drawn = column.draw(self._rng)
+        while isinstance(drawn, str) and len(drawn) > FOLDER_MAX:
+            drawn = column.draw(self._rng)
         # delta-rs writes -1.10 as the folder -1.-10, which it cannot read itself.
         return abs(drawn) if isinstance(drawn, Decimal) and not self.by_spark else drawn
 

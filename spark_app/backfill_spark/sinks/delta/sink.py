@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,8 @@ from backfill_spark.delta.spark_internals import named_files
 from backfill_spark.delta.stored_values import NOT_NULL_HINT, StoredValues
 from backfill_spark.jvm.errors import JAVA_ERRORS, first_line, whole_text
 from backfill_spark.jvm.failures import Trouble, is_about, trouble_of
-from backfill_spark.jvm.gateway import hadoop_conf, java, java_frame, java_session
-from backfill_spark.rows.changes import DELETE
+from backfill_spark.jvm.gateway import hadoop_conf, java, java_column, java_frame, java_session
+from backfill_spark.rows.changes import DELETE, of_keys
 from backfill_spark.rows.columns import nullable, quoted, unused
 from backfill_spark.rows.write_modes import WriteMode
 from backfill_spark.sinks.delta import checks, dictionaries, new_table
@@ -321,7 +322,8 @@ class DeltaSink:
         if len(net.columns) > WIDE_COLUMNS:
             session.conf.set("spark.sql.constraintPropagation.enabled", "false")
         table = self._jvm.io.delta.tables.DeltaTable.forPath(java_session(session), self.path).alias("t")
-        on = " AND ".join(f"t.{quoted(column)} = s.{quoted(column)}" for column in self._key)
+        same = (F.col(f"t.{quoted(column)}") == F.col(f"s.{quoted(column)}") for column in self._key)
+        on = reduce(Column.__and__, same) & of_keys(net, self._key, alias="t")
         there = {one.lower() for one in net.columns}
         values = self._jvm.java.util.HashMap()
         for field in self._table.schema:
@@ -334,7 +336,7 @@ class DeltaSink:
             session,
         )
         (
-            table.merge(java_frame(source).alias("s"), on)
+            table.merge(java_frame(source).alias("s"), java_column(on))
             .whenMatched(f"s.`{DELETE}`")
             .delete()
             .whenMatched()

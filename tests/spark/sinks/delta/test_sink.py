@@ -1,6 +1,7 @@
 """The target: checks before the first write, and the removal of what was never sealed."""
 
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from support.tables.jobs import vacuum
@@ -15,6 +16,8 @@ from backfill_core.errors import (
     UnsupportedTargetFeatureError,
 )
 from backfill_spark.jvm.gateway import java_context
+from backfill_spark.rows.changes import KEYS_MAX, net_changes
+from backfill_spark.rows.transform import Transform
 from backfill_spark.rows.write_modes import APPEND, UPSERT, write_mode
 from backfill_spark.sinks.delta.committer import DeltaCommitter
 from backfill_spark.sinks.delta.sink import DeltaSink
@@ -137,6 +140,74 @@ class TestFoldersOfTheirOwn:
         java_context(spark).hadoopConfiguration().set("fs.viewfs.mounttable.one.link./s", f"file:{tmp_path}")
 
         self.check(spark, "viewfs://one/s", str(tmp_path / "t"))
+
+
+class TestAMerge:
+    """It brings changes of keys into the table."""
+
+    @pytest.mark.parametrize("kind", ["tinyint", "smallint", "int", "bigint", "string"])
+    def test_reads_no_file_that_its_keys_cannot_be_in(self, spark, tmp_path, kind):
+        """A target is much larger than what changes in it: the cost of a MERGE must be that of the files it touches."""
+        sink = self.target(spark, tmp_path, f"CAST(id AS {kind}) AS id, 'old' AS v")
+        far = spark.read.format("delta").load(sink.path).where("id = 30").select("_metadata.file_path").first()[0]
+        hidden = Path(urlsplit(far).path)
+        hidden.rename(tmp_path / "hidden")
+        self.merge(spark, sink, f"CAST(id AS {kind}) AS id, 'new' AS v", "(3), (47), (-5)")
+        (tmp_path / "hidden").rename(hidden)
+
+        expected = {str(at): "new" if at in {3, 47} else "old" for at in range(50)} | {"-5": "new"}
+        assert {row["id"]: row["v"] for row in self.rows(spark, sink)} == expected
+
+    @pytest.mark.parametrize(
+        "key",
+        [
+            "CAST(unhex('FF') AS STRING)",
+            "concat('a', char(0), '\u2028')",
+            "'\U0001f600'",
+            "DATE'-0044-03-15'",
+            "TIMESTAMP_NTZ'0001-01-01 00:00:00'",
+            "CAST('NaN' AS DOUBLE)",
+            "-0.0D",
+            "CAST(1.5 AS DECIMAL(38, 18))",
+            "unhex('00FF')",
+        ],
+    )
+    def test_finds_rows_of_keys_that_python_has_not(self, spark, tmp_path, key):
+        """A key that is told wrongly is a row that is there twice."""
+        sink = self.target(spark, tmp_path, f"{key} AS id, 'old' AS v", rows=1)
+        self.merge(spark, sink, f"{key} AS id, 'new' AS v", "(1)")
+
+        assert [row["v"] for row in self.rows(spark, sink)] == ["new"]
+
+    def test_of_many_keys_is_the_same(self, spark, tmp_path):
+        """More keys than are told apart: all files are looked at."""
+        sink = self.target(spark, tmp_path, "id, id % 7 AS other, 'old' AS v", rows=3000, key=("id", "other"))
+        changed = ", ".join(f"({at})" for at in range(1000, 1000 + KEYS_MAX + 1))
+        self.merge(spark, sink, "CAST(id AS BIGINT) AS id, CAST(id % 7 AS BIGINT) AS other, 'new' AS v", changed)
+
+        found = {int(row["id"]): row["v"] for row in self.rows(spark, sink)}
+        assert found == {at: "new" if 1000 <= at <= 1000 + KEYS_MAX else "old" for at in range(3000)}
+
+    def target(self, spark, tmp_path, columns, *, rows=50, key=("id",)):
+        """Return a sink whose table has rows in five files."""
+        frame = spark.sql(f"SELECT {columns} FROM range(0, {rows}, 1, {min(rows, 5)})")
+        sink = DeltaSink(spark, str(tmp_path / "t"), write_mode=UPSERT, key=key, job_id="j")
+        sink.prepare(frame.schema)
+        frame.write.format("delta").mode("append").save(sink.path)
+        return sink
+
+    def merge(self, spark, sink, columns, values):
+        """Bring new images of keys into it."""
+        changes = spark.sql(
+            f"SELECT {columns}, 'insert' AS _change_type, 1L AS _commit_version FROM VALUES {values} AS t (id)"
+        )
+        key = tuple(name for name in ("id", "other") if name in changes.columns)
+        net = sink.as_stored(net_changes(changes, Transform(), key)).localCheckpoint()
+        sink.merge(net, app_id="a", txn_version=1)
+
+    def rows(self, spark, sink):
+        """Return what is there."""
+        return spark.read.format("delta").load(sink.path).selectExpr("CAST(id AS STRING) AS id", "v").collect()
 
 
 class TestOrphans:
