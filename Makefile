@@ -47,8 +47,8 @@ test-control-plane: setup ## the operator: on a fake API server, and on a real o
 test-cli: setup ## the command line
 	@$(TESTS) cli -- $(ARGS)
 
-crash: setup ## kill the real driver KILLS times (1000) while the source changes
-	@BACKFILL_KILLS=$(KILLS) $(TESTS) crash -- -s --ignore=tests/crash/test_kafka_crash.py $(ARGS)
+crash: setup ## kill real drivers of each strategy, or of STRATEGY, KILLS times (1000) while the source changes
+	@BACKFILL_KILLS=$(KILLS) $(TESTS) crash -- -s --ignore=tests/crash/test_kafka_crash.py $(if $(STRATEGY),-k $(STRATEGY)) $(ARGS)
 
 crash-kafka: setup ## kill the driver of a topic KILLS times (1000) while producers write; a real broker
 	@BACKFILL_KILLS=$(KILLS) $(BIN)/python -m pytest -q -s --junit-xml=build/reports/crash-kafka.xml tests/crash/test_kafka_crash.py $(ARGS)

@@ -1,0 +1,102 @@
+"""Real drivers that a test may kill, freeze and wake: with a Java of their own, or with one that outlives them."""
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from backfill_api.load import load_backfill
+from backfill_spark.driver.attempt import run_driver
+from backfill_spark.jvm.gateway import know_packages, python_gateway
+from backfill_spark.settings import DriverSettings
+
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload([__name__, "backfill_spark.driver.attempt"])
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a driver is started with."""
+
+    file: Path
+    state_dir: Path
+    log: Path
+    crash_at: str | None = None
+
+
+class OwnJava:
+    """A driver and its Java in one group: they die together, as with their container."""
+
+    def __init__(self, start):
+        env = dict(os.environ, BACKFILL_STATE_DIR=str(start.state_dir), BACKFILL_CORES="1", BACKFILL_MEMORY="1g")
+        if start.crash_at:
+            env["BACKFILL_CRASH_AT"] = start.crash_at
+        with start.log.open("a") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "backfill_spark", "-f", str(start.file)],
+                stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=env, start_new_session=True,
+            )  # fmt: skip
+
+    def wait(self, seconds):
+        """Wait for its end, so long at most; return its exit code, None while it runs."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+        return self._process.returncode
+
+    def kill(self):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+
+class LastingJava:
+    """A driver in a Spark that is given: killed, it leaves a Java behind that ends what it was at, a commit or a whole MERGE.
+
+    It is forked from a Python that has its modules, and its Java is warm: it lives and dies within a second.
+    """
+
+    def __init__(self, start, spark):
+        java = python_gateway(spark).java_parameters
+        self._process = FORKS.Process(target=_drive, args=[start, java.port, java.auth_token], daemon=True)
+        self._process.start()
+
+    def wait(self, seconds):
+        """Wait for its end, so long at most; return its exit code, None while it runs."""
+        self._process.join(seconds)
+        return self._process.exitcode
+
+    def kill(self):
+        self._process.kill()
+        self._process.join()
+
+    def freeze(self):
+        """Let it stand still, as on a node that nobody can reach; its Java goes on."""
+        os.kill(self._process.pid, signal.SIGSTOP)
+
+    def wake(self):
+        os.kill(self._process.pid, signal.SIGCONT)
+
+
+def _drive(start, port, secret):
+    with start.log.open("a") as log:
+        os.dup2(log.fileno(), sys.stdout.fileno())
+        os.dup2(log.fileno(), sys.stderr.fileno())
+    os.environ |= {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
+    gateway = launch_gateway()
+    java = gateway.jvm.org.apache.spark
+    jsc = java.api.java.JavaSparkContext(java.SparkContext.getOrCreate())
+    context = SparkContext(gateway=gateway, jsc=jsc, conf=SparkConf(_jvm=gateway.jvm, _jconf=jsc.getConf()))
+    spark = SparkSession(context).newSession()
+    know_packages(spark)
+    settings = DriverSettings(cores=1, state_dir=start.state_dir, crash_at=start.crash_at)
+    outcome = run_driver(load_backfill(start.file.read_text()), settings=settings, spark=spark)
+    print(outcome.outcome, outcome.reason, outcome.message, flush=True)
+    sys.exit(outcome.exit_code)
