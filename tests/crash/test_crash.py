@@ -28,7 +28,7 @@ from support.tables.other_engine import append
 
 from backfill.control import NotRunningError, find
 from backfill_api.wire import Command, StopCommand, ThrottleCommand
-from backfill_core.errors import TransientError
+from backfill_core.errors import FencedError, TransientError
 from backfill_spark.crash_points import CRASH_POINTS
 
 KILLS = int(os.environ.get("BACKFILL_KILLS", "60"))
@@ -40,7 +40,7 @@ ORDERS = """
         md5(cast(value AS string)) AS note, CASE value % 3 WHEN 0 THEN 'new' WHEN 1 THEN 'paid' ELSE 'sent' END AS status
     FROM generate_series({first}, {last})"""
 VIEW = "SELECT id, customer, amount, upper(status) AS status FROM source WHERE amount < 900"
-SILENT_MAX_S = 150
+SILENT_MAX_S = 300
 """A driver that seals nothing for so long does not come to where it is to die."""
 
 LOOK_S = 0.05
@@ -58,6 +58,9 @@ POINTS = (
 """In an order in which one job can meet them all; the second number: at which passing."""
 
 MAKING, RANDOM, FROZEN = "while the table is made", "random moment", "frozen and woken"
+FOUND_ANOTHER = {TransientError.exit_code, FencedError.exit_code}
+"""What a woken driver may end with: its target moved, or was taken over."""
+
 MODES = ("Upsert", "Append", "Changelog")
 """Of the first three scenarios; all others are upserts, in which most can go wrong."""
 
@@ -283,7 +286,7 @@ class Scenario:
             for code in codes:
                 if code == -signal.SIGKILL:
                     self.report.kills[death.kind.split(":")[0]] += 1
-                elif code and not (death.kind == FROZEN and code == TransientError.exit_code):
+                elif code and not (death.kind == FROZEN and code in FOUND_ANOTHER):
                     self.report.problems.append(f"{self.name}: attempt with {death} ended with {code}: {self.said()}")
             self.check()
             if 0 in codes and seals(self.target)[-1].state["finished"]:
