@@ -20,7 +20,7 @@ LOCK = $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version
 	--no-emit-index-url --no-header
 
 help: ## this list
-	@echo "usage: make TARGET [ARGS='further pytest arguments'] [KILLS=n] [MINUTES=n] [SEEDS=n] [ROWS=n] [RUNS=n]"
+	@echo "usage: make TARGET [ARGS='further pytest arguments'] [KILLS=n] [STRATEGY=name] [MINUTES=n] [SEEDS=n] [ROWS=n] [RUNS=n]"
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
 
 setup: ## .venv and Delta's jars from locked, hashed inputs; says what is missing; safe to run again
@@ -47,11 +47,11 @@ test-control-plane: setup ## the operator: on a fake API server, and on a real o
 test-cli: setup ## the command line
 	@$(TESTS) cli -- $(ARGS)
 
-crash: setup ## kill real drivers of each strategy, or of STRATEGY, KILLS times (1000) while the source changes
-	@BACKFILL_KILLS=$(KILLS) $(TESTS) crash -- -s --ignore=tests/crash/test_kafka_crash.py $(if $(STRATEGY),-k $(STRATEGY)) $(ARGS)
+crash: setup ## kill real drivers of each strategy of tables, or of STRATEGY, KILLS times (1000) each while the source changes
+	@BACKFILL_KILLS=$(KILLS) $(TESTS) crash -- -s -k '$(or $(STRATEGY),not SourceSplits)' $(ARGS)
 
-crash-kafka: setup ## kill the driver of a topic KILLS times (1000) while producers write; a real broker
-	@BACKFILL_KILLS=$(KILLS) $(BIN)/python -m pytest -q -s --junit-xml=build/reports/crash-kafka.xml tests/crash/test_kafka_crash.py $(ARGS)
+crash-kafka: setup ## the same for drivers of a topic, while producers write; a real broker
+	@BACKFILL_KILLS=$(KILLS) $(BIN)/python -m pytest -q -s --junit-xml=build/reports/crash-kafka.xml tests/crash -k SourceSplits $(ARGS)
 
 crash-operator: setup ## kill the operator KILLS times (500) around its writes, while drivers fail and specs change
 	@BACKFILL_OPERATOR_KILLS=$(OPERATOR_KILLS) $(BIN)/python -m pytest -q -s --junit-xml=build/reports/crash-operator.xml \

@@ -78,7 +78,7 @@ class LastingJava:
         self._process.join()
 
     def freeze(self):
-        """Let it stand still, as on a node that nobody can reach; its Java goes on."""
+        """Let it stand still, as on a node that lost its network; its Java goes on."""
         os.kill(self._process.pid, signal.SIGSTOP)
 
     def wake(self):

@@ -1,0 +1,292 @@
+"""A job whose drivers die one after the other, until one may finish; after each death every new commit is compared.
+
+Some die with their Java; of most the Java lives on and ends what it was at; some are frozen, and wake when another driver is
+at work. What the job copies, and what its target must hold, is said by the kind of job (`table_job`, `topic_job`).
+"""
+
+import contextlib
+import itertools
+import random
+import signal
+import threading
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from support.crashes.drivers import LastingJava, OwnJava, Start
+from support.tables.oracle import seals
+
+from backfill.control import NotRunningError, find
+from backfill_api.wire import Command, StopCommand, ThrottleCommand
+from backfill_core.errors import FencedError, TransientError
+
+SILENT_MAX_S, ATTEMPT_MAX_S = 300, 900
+"""A driver that seals nothing for so long, or lives for so long, does not come to where it is to die."""
+
+LOOK_S = 0.05
+CHANGES_MAX = 5
+"""The source changes before a driver owns its target, then after its first seals: a slow machine is not flooded."""
+
+SEALS_MAX = 7
+"""A driver that dies at random dies after so many seals at most: a slow machine gives it more time."""
+
+WOKEN_S = 2.0
+"""So long a woken driver may go on beside the one that owns its target; it should find that out at its next commit."""
+
+FOUND_ANOTHER = {TransientError.exit_code, FencedError.exit_code}
+"""What it ends with then: the target moved, or was taken over."""
+
+MAKING, RANDOM, FROZEN = "while the table is made", "random moment", "frozen and woken"
+ANYWHERE = frozenset({MAKING, RANDOM, FROZEN})
+
+
+@dataclass(frozen=True)
+class Death:
+    """How an attempt is to die: at a point or so long after a number of seals, with its Java or without."""
+
+    kind: str
+    delay_s: float = 0.0
+    seals: int = 1
+    with_java: bool = False
+
+    @property
+    def point(self):
+        """Return the crash point with its passing; None for the other kinds."""
+        return self.kind if ":" in self.kind else None
+
+
+FINISHES = Death("none")
+
+
+def plan_of(seed, points):
+    """Return the deaths of a job: every named point in the first one, random moments in the others."""
+    if seed == 0:
+        return [Death(point) for point in points]
+    chance = random.Random(seed)
+
+    def moment(kind, *, with_java=False):
+        return Death(kind, chance.uniform(0, 0.4), chance.randint(1, SEALS_MAX), with_java)
+
+    moments = [moment(kind) for kind in [RANDOM] * 8 + [FROZEN] * 2]
+    chance.shuffle(moments)
+    made = Death(MAKING, chance.uniform(0, 0.2), with_java=True)
+    return [made, *moments[:4], moment(RANDOM, with_java=True), *moments[4:]]
+
+
+class Patience:
+    """How long a driver is waited for."""
+
+    def __init__(self):
+        self._seals, self._since = -1, 0.0
+        self._began = time.monotonic()
+
+    def ends(self, there):
+        """Did it seal nothing for too long, or live for too long?"""
+        now = time.monotonic()
+        if there != self._seals:
+            self._seals, self._since = there, now
+        return now > self._since + SILENT_MAX_S or now > self._began + ATTEMPT_MAX_S
+
+
+@dataclass
+class Report:
+    """What is seen of a job."""
+
+    name: str
+    mode: str = "Append"
+    kills: Counter = field(default_factory=Counter)
+    fenced: int = 0
+    """Woken drivers that ended by themselves."""
+
+    seals_checked: int = 0
+    problems: list = field(default_factory=list)
+
+    def __str__(self):
+        return f"{self.name} ({self.mode}): {self.kills.total()} kills, {self.fenced} fenced, {self.seals_checked} seals, {self.problems}"
+
+
+class MortalJob:
+    """One job, many deaths."""
+
+    POINTS: tuple = ()
+    """Crash points in an order in which one job can meet them all; the second number: at which passing."""
+
+    def __init__(self, spark, folder, strategy, seed, *, rate):
+        self.spark, self.folder, self.seed = spark, folder, seed
+        self.name = f"crash-{strategy.lower()}-{seed}"
+        self.file, self.target = folder / "job.yaml", f"{folder}/target"
+        self.report = Report(self.name)
+        self.checked = -1
+        self.commands = {
+            "before_ack:1": Command(type="Throttle", throttle=ThrottleCommand(rows_per_second=rate)),
+            # Of a job that is complete nothing is left to be resumed: it dies while it stops.
+            "after_finish:1": Command(type="Stop", stop=StopCommand(force=True)),
+        }
+        """What a driver must be told to come to a point."""
+
+    # -------------------------------------------------------------- what a kind of job says
+    def write(self, *, limited):
+        """Write the job's file: with a limit, so that many deaths fit into its copy, or without."""
+        raise NotImplementedError
+
+    def change(self):
+        """Change the source once, as some other program does."""
+
+    def changing(self):
+        """Return a context in which the source goes on changing by itself."""
+        return contextlib.nullcontext()
+
+    def wrong(self, new):
+        """Return what is wrong with the target at each of the new seals."""
+        raise NotImplementedError
+
+    # -------------------------------------------------------------- a life
+    def run(self, enough=lambda: False):
+        """Let driver after driver die, until there were enough deaths; let the last one finish. Return the report."""
+        self.write(limited=True)
+        with self.changing():
+            for death in plan_of(self.seed, self.POINTS):
+                if enough():
+                    break
+                codes = self.freeze_and_wake(death) if death.kind == FROZEN else [self.attempt(death)]
+                for code in codes:
+                    self.count(death, code)
+                self.check()
+                if 0 in codes and seals(self.target)[-1].state["finished"]:
+                    break
+        self.write(limited=False)
+        code = self.attempt(FINISHES)
+        self.check()
+        last = seals(self.target)[-1].state
+        if code != 0 or not last["finished"] or last["receipt"]["mismatches"]:
+            self.problem(f"not complete at the end: exit {code}: {self.said()}")
+        return self.report
+
+    def count(self, death, code):
+        if code == -signal.SIGKILL:
+            self.report.kills[death.kind.split(":")[0]] += 1
+        elif death.kind == FROZEN and code in FOUND_ANOTHER:
+            self.report.fenced += 1
+        elif code:
+            self.problem(f"attempt with {death} ended with {code}: {self.said()}")
+
+    def check(self):
+        """Compare every seal that was not seen before."""
+        new = seals(self.target, self.checked)
+        if new:
+            for one in self.wrong(new):
+                self.problem(one)
+            self.report.seals_checked += len(new)
+            self.checked = new[-1].version
+
+    def problem(self, words):
+        self.report.problems.append(f"{self.name}: {words}")
+
+    def said(self):
+        """Return the end of what the drivers said."""
+        return (self.folder / "driver.log").read_text()[-1500:]
+
+    # -------------------------------------------------------------- attempts
+    def start(self, death, state="state"):
+        """Start a driver."""
+        start = Start(self.file, self.folder / state, self.folder / "driver.log", death.point)
+        return OwnJava(start) if death.with_java else LastingJava(start, self.spark)
+
+    def attempt(self, death):
+        """Run a driver until it dies or ends; return its exit code."""
+        driver = self.start(death)
+        if death.kind == MAKING:
+            self.kill_while_made(driver, death.delay_s)
+        self.change()
+        changes, patience = 0, Patience()
+        while (code := driver.wait(LOOK_S)) is None:
+            there = len(seals(self.target, self.checked))
+            if death.kind == RANDOM and there >= death.seals:
+                # A random moment of its work, not of the start of a JVM: counted from the fence, which is a seal.
+                driver.wait(death.delay_s)
+                driver.kill()
+            elif patience.ends(there):
+                self.give_up(driver, death)
+            elif changes < min(there, CHANGES_MAX):
+                self.change()
+                changes += 1
+            if death.kind in self.commands:
+                self.command(self.commands[death.kind])
+        return code
+
+    def kill_while_made(self, driver, delay_s):
+        """Kill it so long after the target's folder is there; seals come seconds later."""
+        while driver.wait(0.001) is None and not Path(self.target).exists():
+            pass
+        driver.wait(delay_s)
+        driver.kill()
+
+    def freeze_and_wake(self, death):
+        """Freeze a driver, let another one take the target over, wake the first, kill both; return their exit codes."""
+        first = self.start(death)
+        self.change()
+        if not self.works(first, death):
+            return [first.wait(0)]
+        first.freeze()
+        second = self.start(death, "state-elsewhere")
+        self.works(second, death)
+        self.change()
+        first.wake()
+        self.change()
+        first.wait(WOKEN_S)
+        for driver in (first, second):
+            driver.kill()
+        return [first.wait(0), second.wait(0)]
+
+    def works(self, driver, death):
+        """Wait for the seals after which it is to die; is the driver still alive then?"""
+        before = max((seal.version for seal in seals(self.target)), default=-1)
+        patience = Patience()
+        while driver.wait(LOOK_S) is None and (there := len(seals(self.target, before))) < death.seals:
+            if patience.ends(there):
+                self.give_up(driver, death)
+        return driver.wait(death.delay_s) is None
+
+    def give_up(self, driver, death):
+        self.problem(f"{death} was not reached in {SILENT_MAX_S} s: {self.said()}")
+        driver.kill()
+
+    def command(self, command):
+        with contextlib.suppress(NotRunningError):
+            find(self.folder / "state", None).command(command, wait_s=3)
+
+
+def lives(make, kills, jobs_min):
+    """Let jobs live, two at a time, until so many drivers died, and so many jobs were begun; return the reports.
+
+    A job that finished cannot be killed any more, so the number of jobs is not known beforehand.
+
+    Args:
+        make: Makes the job of a seed.
+        kills: Deaths in all.
+        jobs_min: So many jobs meet all deaths of their plans.
+    """
+    seeds, found, lock = itertools.count(), [], threading.Lock()
+    began = time.monotonic()
+
+    def enough():
+        return sum(report.kills.total() for report in found) >= kills or len(found) >= max(kills, jobs_min)
+
+    def lane(_number):
+        while True:
+            with lock:
+                seed = next(seeds)
+                if seed >= jobs_min and enough():
+                    break
+                job = make(seed)
+                found.append(job.report)
+            job.run(enough if seed >= jobs_min else lambda: False)
+            print(f"\n{time.monotonic() - began:.0f} s: {job.report}", flush=True)
+
+    with ThreadPoolExecutor(2) as lanes:
+        list(lanes.map(lane, range(2)))
+    died = sum((report.kills for report in found), Counter())
+    print(f"\n{died.total()} kills in {time.monotonic() - began:.0f} s: {dict(died)}", flush=True)
+    return found

@@ -1,0 +1,107 @@
+"""Jobs of a table that die, by strategy: another engine changes the table meanwhile, also across the position of the job."""
+
+import random
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from deltalake import DeltaTable
+from support.crashes.deaths import MortalJob
+from support.tables.jobs import write_yaml
+from support.tables.oracle import violations
+from support.tables.other_engine import append
+
+FILES = 6
+ORDERS = """
+    SELECT value AS id, value * 7919 % 1003 AS customer, cast(value % 1000 AS double) AS amount,
+        md5(cast(value AS string)) AS note, CASE value % 3 WHEN 0 THEN 'new' WHEN 1 THEN 'paid' ELSE 'sent' END AS status
+    FROM generate_series({first}, {last})"""
+VIEW = "SELECT id, customer, amount, upper(status) AS status FROM source WHERE amount < 900"
+MODES = ("Upsert", "Append", "Changelog")
+"""Of the first three jobs; all others are upserts, in which most can go wrong."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A strategy, and a job of it that lives through many deaths: its copy takes seconds under the limit."""
+
+    rows: int
+    rate: int
+    forms: tuple = (MappingProxyType({}),)
+    """Its settings, job by job."""
+
+    def form(self, seed):
+        return dict(self.forms[seed % len(self.forms)])
+
+
+BY_AMOUNT = {"chunkRows": 400, "maxReadAmplification": 100_000}
+TRIALS = {
+    "Snapshot": Trial(12_000, 1_500),
+    # By a column that changes, rows cross the position in both directions; by the key, those do whose key changes.
+    "Arrangement": Trial(
+        12_000,
+        1_500,
+        (
+            BY_AMOUNT | {"orderBy": [{"column": "amount", "direction": "Descending"}]},
+            {"chunkRows": 400},
+            BY_AMOUNT | {"orderBy": [{"column": "amount"}]},
+        ),
+    ),
+    # Each attempt begins anew: a copy of two seconds, so that some die behind it.
+    "RearrangedChain": Trial(2_400, 1_500),
+}
+
+
+class TableJob(MortalJob):
+    """One table, one job, many deaths."""
+
+    POINTS = (
+        "after_fence:1", "after_finish:1", "before_orphan_removal:1", "after_orphan_removal:1", "before_stage:1",
+        "after_stage:2", "before_seal:3", "after_seal_commit:3", "before_ack:1", "before_merge:1", "after_merge:1",
+        "after_seal_commit:2", "before_finish:1",
+    )  # fmt: skip
+
+    def __init__(self, spark, folder, strategy, seed):
+        self.trial = TRIALS[strategy]
+        super().__init__(spark, folder, strategy, seed, rate=self.trial.rate)
+        self.strategy, self.random = strategy, random.Random(seed)
+        self.source = f"{folder}/source"
+        self.mode = self.report.mode = MODES[seed] if seed < len(MODES) else MODES[0]
+        self.fresh_id = 10_000_000  # no key from here on was ever used; a step that takes some moves it
+        for first in range(0, self.trial.rows, self.trial.rows // FILES):
+            append(self.source, ORDERS, first, self.trial.rows // FILES)
+
+    def write(self, *, limited):
+        """Without a limit it also reads as much at once as it likes."""
+        member = self.strategy[0].lower() + self.strategy[1:]
+        form = {name: value for name, value in self.trial.form(self.seed).items() if limited or name != "chunkRows"}
+        write_yaml(
+            self.file, self.source, self.target, name=self.name, verify="Final", barrier={"intervalMs": 200},
+            target={"writeMode": self.mode}, strategy={"type": self.strategy, member: form},
+            transform={"select": ["id", "customer", "amount", "upper(status) AS status"], "where": "amount < 900"},
+            **({"throttle": {"rowsPerSecond": self.trial.rate}} if limited else {}),
+        )  # fmt: skip
+
+    def change(self):
+        """Write one commit to the source, as some other engine does."""
+        table, pick = DeltaTable(self.source), self.random.randrange(1000)
+        match self.random.randrange(7) if self.mode != "Append" else self.random.choice([0, 6]):
+            case 0:
+                append(self.source, ORDERS, self.fresh_id, 50)
+                self.fresh_id += 50
+            case 1 | 2:
+                changed = {"amount": "cast((cast(amount AS bigint) + 37) % 1000 AS double)", "status": "'sent'"}
+                table.update(updates=changed, predicate=f"id % 97 = {pick % 97}")
+            case 3:
+                table.delete(f"id % 499 = {pick % 499}")
+            case 4 | 5:
+                # Behind the last key or before the first.
+                moved = self.random.choice([f"id + {self.fresh_id}", f"-{self.fresh_id} - id"])
+                part = f"id >= 0 AND id < {self.trial.rows} AND id % 97 = {pick % 97}"
+                table.update(updates={"id": moved}, predicate=part)
+                self.fresh_id += self.trial.rows
+            case _:
+                table.optimize.compact()
+
+    def wrong(self, new):
+        """Compare the target with the source, as the strategy promises it."""
+        return [one for seal in new for one in violations(self.source, self.target, seal, VIEW)]

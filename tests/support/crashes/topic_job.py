@@ -1,0 +1,186 @@
+"""Jobs of a topic that die: producers write to it meanwhile, plain records and transactions, some of which abort or stay open.
+
+Some records cannot be parsed. Another client library says what is committed, another implementation of Delta what the tables
+hold. Each commit of the target is compared: it holds exactly the records at the offsets that its state names.
+"""
+
+import itertools
+import json
+import random
+import threading
+from collections import Counter
+from contextlib import contextmanager
+
+import yaml
+from support.crashes.deaths import MortalJob
+from support.kafka.topics import Topics, producing, transacting
+from support.tables.oracle import columns_of
+
+PARTITIONS, HISTORY = 3, 12_000
+RATE = 1_500
+"""Slow enough that some drivers die while history is read: of eight seconds, in pieces of attempts."""
+
+BAD_EVERY, BAD = 97, b"no number"
+PRODUCE_EVERY_S = (0.2, 0.8)
+OPEN_S = 3.0
+"""So long one of the transactions is open: nothing behind it is committed meanwhile."""
+
+
+class Producers:
+    """What writes to one topic, on a thread, until it is told to end."""
+
+    def __init__(self, address, topic, seed):
+        self._address, self._topic, self._random = address, topic, random.Random(f"producers/{seed}")
+        self._numbers = itertools.count(1)
+        self._ended = threading.Event()
+        self._failed = None
+        self.aborted = 0
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def history(self):
+        """Write what is there before the job begins: plain records, and transactions of which every third aborts."""
+        with producing(self._address) as send:
+            self._some(send, HISTORY // 2)
+        with transacting(self._address) as transaction:
+            for number in range(6):
+                with transaction(abort=number % 3 == 2) as send:
+                    self._some(send, HISTORY // 12)
+                self.aborted += number % 3 == 2
+
+    @contextmanager
+    def writing(self):
+        """Write meanwhile; all that was begun is committed or aborted afterwards."""
+        self._thread.start()
+        try:
+            yield
+        finally:
+            self._ended.set()
+            self._thread.join()
+        if self._failed is not None:
+            raise self._failed
+
+    def _run(self):
+        try:
+            with producing(self._address) as send, transacting(self._address) as transaction:
+                while not self._ended.wait(self._random.uniform(*PRODUCE_EVERY_S)):
+                    self._turn(send, transaction)
+        except Exception as error:
+            self._failed = error
+
+    def _turn(self, send, transaction):
+        many = self._random.choice([1, 5, 40])
+        match self._random.randrange(8):
+            case 0:
+                with transaction(abort=True) as held:
+                    self._some(held, many)
+                self.aborted += 1
+            case 1:
+                with transaction() as held:
+                    self._some(held, many)
+                    self._some(send, many)
+                    self._ended.wait(OPEN_S)
+            case 2 | 3:
+                with transaction() as held:
+                    self._some(held, many)
+            case _:
+                self._some(send, many)
+
+    def _some(self, send, count):
+        for _ in range(count):
+            number = next(self._numbers)
+            value = BAD if number % BAD_EVERY == 0 else json.dumps({"number": number}).encode()
+            send(self._topic, value, str(number).encode(), partition=self._random.randrange(PARTITIONS))
+
+
+def held_by(progress):
+    """Return the offsets `[start, stop)` that a stored state names, by partition, as the rules write it (R-SRC-44)."""
+    held = {}
+    for name, one in progress["splits"].items():
+        start, live = progress["starts"][name], progress["live"][name]
+        end = start if one["target_offset"] is None else int(one["target_offset"]) + 1
+        backfilling = isinstance(one["state"], dict) and "Backfilling" in one["state"]
+        last = one["state"]["Backfilling"] if backfilling else None
+        reached = (start if last is None else int(last) + 1) if backfilling else end
+        held[int(name)] = ((start, reached), (end, live))
+    return held
+
+
+def placed(path, version=None):
+    """Return how often each record stands in a table, by partition and offset."""
+    return Counter(columns_of(path, "partition", "offset", version=version))
+
+
+class TopicJob(MortalJob):
+    """One topic, one job, many deaths."""
+
+    POINTS = (
+        "after_fence:1", "after_finish:1", "before_seal:3", "after_seal_commit:3", "before_ack:1", "before_quarantine:1",
+        "after_quarantine:2", "after_seal_commit:2", "before_orphan_removal:1", "after_orphan_removal:1",
+        "before_quarantine:2", "before_finish:1",
+    )  # fmt: skip
+
+    def __init__(self, spark, folder, strategy, seed, address):
+        super().__init__(spark, folder, strategy, seed, rate=RATE)
+        self.strategy, self.address = strategy, address
+        self.bad = f"{folder}/bad"
+        self.topics = Topics(address)
+        self.topic = self.topics.create(partitions=PARTITIONS)
+        self.producers = Producers(address, self.topic, seed)
+        self.producers.history()
+
+    def write(self, *, limited):
+        """All of it is appended; what cannot be parsed goes into a table of its own."""
+        source = {
+            "bootstrapServers": self.address, "topic": self.topic, "onBadRecord": "Quarantine", "quarantinePath": self.bad,
+        }  # fmt: skip
+        number = "from_json(cast(value AS string), 'number BIGINT').number AS number"
+        spec = {
+            "source": {"type": "Kafka", "kafka": source},
+            "target": {"type": "Delta", "delta": {"path": self.target, "writeMode": "Append"}},
+            "strategy": {"type": self.strategy},
+            "transform": {"select": ["`partition`", "offset", "cast(key AS string) AS key", number]},
+            "barrier": {"intervalMs": 200}, "verify": "Final",
+            **({"throttle": {"rowsPerSecond": RATE}} if limited else {}),
+        }  # fmt: skip
+        named = {"apiVersion": "backfill.dev/v1alpha1", "kind": "Backfill", "metadata": {"name": self.name}}
+        self.file.write_text(yaml.safe_dump(named | {"spec": spec}))
+
+    def changing(self):
+        """The producers write until the last driver starts."""
+        return self.producers.writing()
+
+    def wrong(self, new):
+        """Compare the target with the committed records, and the table of bad records, as it is now, with the last seal."""
+        committed = self.topics.committed(self.topic)
+        unparsed = {place for place, record in committed.items() if record.value == BAD}
+        for seal in new:
+            held = held_by(seal.progress)
+            wanted = {
+                (partition, offset)
+                for partition, offset in committed
+                if any(start <= offset < stop for start, stop in held.get(partition, ()))
+            }
+            yield from different(f"commit {seal.version}", placed(self.target, seal.version), wanted - unparsed)
+            counted = seal.state.get("quarantine", {"rows": 0})["rows"]
+            if counted != len(wanted & unparsed):
+                yield f"commit {seal.version}: {counted} bad records said, {len(wanted & unparsed)} are held"
+        yield from self.wrong_bad(new[-1].state, wanted & unparsed)
+
+    def wrong_bad(self, state, wanted):
+        """After a death between the two commits what is announced may be missing: all of it; at the end nothing."""
+        found = placed(self.bad)
+        announced = (state.get("quarantine") or {}).get("announced")
+        missing = sum((Counter(wanted) - found).values())
+        if missing and (announced is None or state["finished"] or missing != announced["rows"]):
+            yield f"{missing} bad records are missing, {announced} is announced"
+        if surplus := found - Counter(wanted):
+            yield f"bad records too often, or not held: {sorted(surplus)[:5]}"
+        if state["finished"] and (not found or not self.producers.aborted):
+            yield "no record was bad, or no transaction aborted: this shows nothing"
+
+
+def different(where, found, wanted):
+    """Tell which records are missing, and which are too many."""
+    missing, surplus = Counter(wanted) - found, found - Counter(wanted)
+    if missing or surplus:
+        yield f"{where}: missing {sorted(missing)[:5]} of {len(missing)}, surplus {sorted(surplus)[:5]} of {len(surplus)}"
