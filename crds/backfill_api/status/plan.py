@@ -9,6 +9,8 @@ from pydantic import Field
 from backfill_api.model import Model
 from backfill_api.spec.bounds import Columns, Count, Duration, Message, Percent
 
+PARTITIONS_MAX = 10
+
 
 class PlanWarning(Model):
     """A doubt to settle before the start."""
@@ -37,6 +39,29 @@ class PlannedOrder(Model):
 
     files_unknown: Count
     """Files of which the log has no values of the column; they are read last, in path order."""
+
+
+class PlannedPartition(Model):
+    """One partition of a topic."""
+
+    partition: Annotated[str, Field(max_length=64)]
+    """Which."""
+
+    rows: Count
+    """Offsets of its history; the topic may leave some of them out."""
+
+
+class PlannedPartitions(Model):
+    """What there is to read of each partition."""
+
+    largest: Annotated[tuple[PlannedPartition, ...], Field(max_length=PARTITIONS_MAX)]
+    """Those with most rows, the largest first."""
+
+    others: Count
+    """How many more there are."""
+
+    other_rows: Count
+    """Offsets of all of these together."""
 
 
 class PlannedStep(Model):
@@ -102,6 +127,9 @@ class Plan(Model):
 
     steps: Annotated[tuple[PlannedStep, ...], Field(max_length=8)] = ()
     """The steps of the job in their order, with the time of each."""
+
+    partitions: PlannedPartitions | None = None
+    """What there is to read of each partition; absent: the source has none."""
 
     read_amplification_percent: Count | None = None
     """How often a file of the source is read, in the mean: 100 is once; absent: rows are not read in the order of a key."""

@@ -16,6 +16,8 @@ WarningCode = Literal["NonConvergent", "RetentionEnding", "RetentionShort", "For
 
 
 STEPS_MAX = 8
+PARTITION_LAGS_MAX = 21
+OTHER_PARTITIONS = "other"
 
 
 class StepProgress(Model):
@@ -45,6 +47,16 @@ class Watermark(Model):
 
     value: Message
     """In the column's own form; a timestamp in UTC."""
+
+
+class PartitionLag(Model):
+    """How far the target is behind in one partition."""
+
+    partition: Annotated[str, Field(max_length=64)]
+    """Which; `other`: all that are not listed."""
+
+    records: Count
+    """Offsets that are known and not in the target."""
 
 
 class ProgressSummary(Model):
@@ -143,6 +155,9 @@ class Progress(ProgressSummary):
 
     eta_seconds_high: Count | None = None
     """Upper bound of nine jobs in ten."""
+
+    lag_by_partition: Annotated[tuple[PartitionLag, ...], Field(max_length=PARTITION_LAGS_MAX)] = ()
+    """The partitions with most of `lagRecords`, the largest first, and all others as one; empty: the source has none."""
 
     caught_up: bool = False
     """Has the target reached the newest version once?"""

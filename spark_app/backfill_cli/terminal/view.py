@@ -27,7 +27,7 @@ from backfill.words import (
     show_seconds,
     state_words,
 )
-from backfill_api.status.plan import Plan, PlannedOrder
+from backfill_api.status.plan import Plan, PlannedOrder, PlannedPartitions
 from backfill_api.status.progress import Progress, StepProgress
 from backfill_api.status.receipt import PartitionReceipt, Receipt
 from backfill_api.wire import Ack
@@ -291,6 +291,15 @@ def _order_words(order: PlannedOrder) -> str:
     )
 
 
+def _partition_plan(partitions: PlannedPartitions | None) -> list[tuple[str, str]]:
+    """Return the rows of the largest partitions in one line, and those of the rest in another."""
+    if partitions is None:
+        return []
+    words = " ".join(f"{one.partition}:{show_rows(one.rows)}" for one in partitions.largest) or "none"
+    more = f"{partitions.others:,} more with {show_rows(partitions.other_rows)} in all"
+    return [("partitions", words), *([("", more)] if partitions.others else [])]
+
+
 def show_plan(job: str, plan: Plan, places: Sequence[tuple[str, str]] = ()) -> RenderableType:
     """Return a plan as a table, with what is doubtful below it."""
     table = Table.grid(padding=(0, 2))
@@ -305,6 +314,7 @@ def show_plan(job: str, plan: Plan, places: Sequence[tuple[str, str]] = ()) -> R
     for name, value in (
         *places,
         ("rows", show_rows(plan.rows) + (f" in {plan.files} files, {show_bytes(plan.bytes)}" if plan.files else "")),
+        *_partition_plan(plan.partitions),
         *([] if plan.version is None else [("version", str(plan.version))]),
         ("time", f"about {show_seconds(plan.estimated_seconds)} ({show_seconds(low)} to {show_seconds(high)})"),
         *(("", f"{STEP_WORDS.get(one.name, one.name)} {show_seconds(one.seconds)}") for one in plan.steps),

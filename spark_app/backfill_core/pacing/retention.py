@@ -5,6 +5,9 @@ from __future__ import annotations
 SHORT = 3
 """Retention below so many times the estimated duration is said to be short; a plan says the same."""
 
+OF_A_TABLE = "delta.deletedFileRetentionDuration and delta.logRetentionDuration of the source"
+"""What a user raises."""
+
 NEAR = 0.8
 """Part of the retention after which it is said; the rest is the time that a user has to raise it."""
 
@@ -26,25 +29,27 @@ def warn(version: int, committed_ms: int, newest_version: int, kept_s: int | Non
     if kept_s is None or newest_version <= version or age_s <= kept_s * NEAR:
         return None
     return (
-        f"version {version} of the source is still needed, is {_hours(age_s)} old, and is kept for {_hours(kept_s)}: raise "
-        "delta.deletedFileRetentionDuration and delta.logRetentionDuration of the source before it is gone"
+        f"version {version} of the source is still needed, is {span_words(age_s)} old, and is kept for {span_words(kept_s)}: raise "
+        f"{OF_A_TABLE} before it is gone"
     )
 
 
-def warn_short(needed_s: float | None, kept_s: int | None) -> str | None:
+def warn_short(needed_s: float | None, kept_s: int | None, settings: str = OF_A_TABLE) -> str | None:
     """Return what to say when the snapshot may take longer than the source keeps it, or None.
 
     Args:
         needed_s: How long the rest of it is estimated to take; None: not known.
         kept_s: As in `warn`.
+        settings: What to raise.
     """
     if needed_s is None or kept_s is None or kept_s >= SHORT * needed_s:
         return None
     return (
-        f"the source keeps what the job needs for {_hours(kept_s)}, the snapshot may take {_hours(round(needed_s))} more: raise "
-        "delta.deletedFileRetentionDuration and delta.logRetentionDuration of the source, or the limit"
+        f"the source keeps what the job needs for {span_words(kept_s)}, the snapshot may take {span_words(round(needed_s))} more: raise "
+        f"{settings}, or the limit"
     )
 
 
-def _hours(seconds: int) -> str:
+def span_words(seconds: int) -> str:
+    """Return a time as people say how long something is kept."""
     return f"{seconds / 3600:.1f} h" if seconds < 100 * 3600 else f"{seconds / 86_400:.1f} d"

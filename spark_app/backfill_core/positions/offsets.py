@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from heapq import nlargest
 
 Offsets = Mapping[str, int]
 """By the name of the partition, as JSON has it."""
@@ -41,3 +42,22 @@ def between(start: Offsets, stop: Offsets) -> tuple[OffsetRange, ...]:
 def count(ranges: tuple[OffsetRange, ...]) -> int:
     """Return how many offsets some ranges have; there may be fewer rows, where a source leaves offsets out."""
     return sum(one.stop - one.start for one in ranges)
+
+
+@dataclass(frozen=True, slots=True)
+class Largest:
+    """The largest of some numbers by partition, and the sum of the rest: a topic may have a thousand partitions."""
+
+    shown: tuple[tuple[str, int], ...]
+    """Partition and number, the largest first; equal ones by name."""
+
+    others: int
+    """How many partitions are not shown."""
+
+    others_sum: int
+
+    @classmethod
+    def of(cls, numbers: Mapping[str, int], shown_max: int) -> Largest:
+        """Show so many at most."""
+        shown = tuple(nlargest(shown_max, sorted(numbers.items()), key=lambda one: one[1]))
+        return cls(shown, len(numbers) - len(shown), sum(numbers.values()) - sum(number for _, number in shown))

@@ -17,7 +17,7 @@ from backfill_core.errors import BackfillError
 from backfill_core.pacing.eta import Eta
 from backfill_core.positions.file_order import FileOrder, Watermark
 from backfill_core.positions.key_order import KeyPosition
-from backfill_core.positions.offsets import Subscribed
+from backfill_core.positions.offsets import Largest, Subscribed
 from backfill_core.positions.vnode_positions import KeySpace
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
@@ -311,6 +311,9 @@ class StrategyView:
 
     lag_records: int | None = None
     """Offsets that are known and not in the target; None: the source has versions."""
+
+    lag_by_partition: Largest | None = None
+    """The partitions with most of `lag_records`; None: the source has none."""
 
     warnings: tuple[JobWarning, ...] = ()
     """What will end the job unless the user acts."""

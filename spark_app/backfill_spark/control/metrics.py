@@ -67,6 +67,10 @@ _STEP_GAUGES: tuple[tuple[str, str, Callable[[StepProgress], float | None]], ...
     ("backfill_step_seconds", "Time that the step took so far, pauses left out.", lambda it: it.seconds),
     ("backfill_step_eta_seconds", "Estimated time left of the step.", lambda it: it.seconds_left),
 )
+_PARTITION_LAG = (
+    "backfill_partition_lag_records",
+    "Offsets that the target is behind in a partition; at most 21 series.",
+)
 _SEAL_BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1, 2.5, 5, 10, 30)
 _WORK_BUCKETS_S = (0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60, 120, 300, 900)
 _KINDS = {WorkKind.HISTORY: "split", WorkKind.CHANGES: "changes", WorkKind.CHECK: "key"}
@@ -108,6 +112,10 @@ class _Gauges(Collector):
                 family = GaugeMetricFamily(name, words, labels=["job"])
                 family.add_metric([self._job_id], float(number))
                 yield family
+        family = GaugeMetricFamily(*_PARTITION_LAG, labels=["job", "partition"])
+        for one in progress.lag_by_partition:
+            family.add_metric([self._job_id, one.partition], float(one.records))
+        yield family
         for name, words, of_step in _STEP_GAUGES:
             known = [(one.name, of_step(one)) for one in progress.steps]
             family = GaugeMetricFamily(name, words, labels=["job", "step"])

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING
 
 from backfill_api.spec.bounds import count as whole
 from backfill_api.spec.spec import Backfill
-from backfill_api.status.plan import Plan, PlannedOrder, PlannedStep, PlanWarning
+from backfill_api.status.plan import (
+    PARTITIONS_MAX,
+    Plan,
+    PlannedOrder,
+    PlannedPartition,
+    PlannedPartitions,
+    PlannedStep,
+    PlanWarning,
+)
 from backfill_core.errors import DuplicateKeyError
 from backfill_core.job.steps import (
     CATCH_UP,
@@ -27,10 +35,12 @@ from backfill_core.job.steps import (
     scan_s,
     slower,
 )
-from backfill_core.pacing.retention import SHORT
+from backfill_core.pacing.retention import OF_A_TABLE, SHORT
 from backfill_core.positions.file_order import FileOrder
+from backfill_core.positions.offsets import Largest
 from backfill_spark.driver.job_context import CHECK_UNIQUE_ROWS_MAX, JobContext, OpenedJob
-from backfill_spark.opening.source import PinnedSource
+from backfill_spark.opening.outlook import outlook
+from backfill_spark.opening.source import OpenSource, PinnedSource, SubscribedSource
 from backfill_spark.ports.source import PinnedTable
 from backfill_spark.settings import DriverSettings
 from backfill_spark.stop_signal import StopSignal
@@ -48,6 +58,10 @@ FENCE_SECONDS = 3
 TINY_FILE_BYTES = 1 << 20
 HUGE_FILE_BYTES = 4 << 30
 OVERLAP_WEAK_PERCENT = 50
+TOPIC_HINTS = {
+    "RetentionEnding": "Let the source keep its records for longer until the job is done, or begin at later offsets.",
+    "NonConvergent": "Give the driver more cores, or let the producers write less.",
+}
 
 
 def plan_job(
@@ -116,9 +130,11 @@ def _plan(
         steps=steps,
         read_amplification_percent=None if opened.line is None else round(100 * opened.line.read_amplification),
         order=_planned_order(order),
+        partitions=_partitions(source),
         warnings=(
             *_order_warnings(order),
-            *_warnings(limit, seconds, retention, unique=unique),
+            *_warnings(limit, unique=unique),
+            *_source_warnings(opened, seconds, rate, retention),
             *([] if table is None else _table_warnings(table)),
             *_key_unproven(opened, settings, unique=unique),
             *_starts_over(opened),
@@ -235,13 +251,33 @@ def _is_unique(opened: OpenedJob) -> bool:
     return True
 
 
-def _warnings(limit: int | None, seconds: float, retention: int | None, *, unique: bool | None) -> list[PlanWarning]:
+def _partitions(source: OpenSource) -> PlannedPartitions | None:
+    if not isinstance(source, SubscribedSource):
+        return None
+    rows = {name: end - source.found.first.get(name, 0) for name, end in source.found.newest.items()}
+    largest = Largest.of(rows, PARTITIONS_MAX)
+    return PlannedPartitions(
+        largest=tuple(PlannedPartition(partition=name, rows=count) for name, count in largest.shown),
+        others=largest.others,
+        other_rows=largest.others_sum,
+    )
+
+
+def _source_warnings(opened: OpenedJob, seconds: float, rate: float, retention: int | None) -> tuple[PlanWarning, ...]:
+    """Return the doubts about what a source keeps, and how fast it grows, while a job takes so many seconds."""
+    source = opened.opened
+    if isinstance(source, SubscribedSource):
+        found = outlook(source, needed_s=seconds * (1 + SPREAD), read_per_s=rate, kept_s=retention)
+        return tuple(PlanWarning(reason=one.code, message=one.message, hint=TOPIC_HINTS[one.code]) for one in found)
+    if retention is None or retention >= SHORT * seconds:
+        return ()
+    words = f"the source keeps what the job needs for {retention} s, it may take {seconds:.0f} s."
+    return (PlanWarning(reason="RetentionShort", message=words, hint=f"Raise {OF_A_TABLE}."),)
+
+
+def _warnings(limit: int | None, *, unique: bool | None) -> list[PlanWarning]:
     """Return the doubts about any source."""
     found: list[PlanWarning] = []
-    if retention is not None and retention < SHORT * seconds:
-        words = f"the source keeps what the job needs for {retention} s, it may take {seconds:.0f} s."
-        hint = "Raise delta.deletedFileRetentionDuration and delta.logRetentionDuration."
-        found.append(PlanWarning(reason="RetentionShort", message=words, hint=hint))
     if unique is False:
         words = "the key is not unique: the job will refuse to start."
         found.append(PlanWarning(reason="KeyNotUnique", message=words, hint="Choose another key."))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from backfill_api.spec.bounds import MESSAGE_MAX, count
 from backfill_api.status import progress as api
-from backfill_api.status.progress import Progress, StepProgress
+from backfill_api.status.progress import OTHER_PARTITIONS, PartitionLag, Progress, StepProgress
 from backfill_core.job.steps import Step
 from backfill_core.job.view import JobView
 from backfill_core.positions.file_order import Watermark
+from backfill_core.positions.offsets import Largest
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.work import Position
 from backfill_spark.control.wire import moment_words
@@ -53,6 +54,7 @@ def progress_of(view: JobView, moment: Now, say: Callable[[Position | None], str
         head_position=say(head)[:MESSAGE_MAX],
         lag_versions=strategy.lag_versions,
         lag_records=strategy.lag_records,
+        lag_by_partition=() if strategy.lag_by_partition is None else tuple(_lags(strategy.lag_by_partition)),
         lag_seconds=count(strategy.lag_ms // 1000),
         eta_seconds=None if eta is None else count(eta.seconds),
         eta_seconds_low=None if eta is None else count(eta.low),
@@ -75,6 +77,13 @@ def progress_of(view: JobView, moment: Now, say: Callable[[Position | None], str
         seal_ms_p99=count(seals[min(len(seals) - 1, len(seals) * 99 // 100)] * 1000) if seals else None,
         grid=grid,
     )
+
+
+def _lags(lags: Largest) -> Iterator[PartitionLag]:
+    for name, records in lags.shown:
+        yield PartitionLag(partition=name, records=records)
+    if lags.others:
+        yield PartitionLag(partition=OTHER_PARTITIONS, records=lags.others_sum)
 
 
 def _watermark_words(reached: Watermark | None) -> api.Watermark | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from backfill_core.errors import BackfillError
 from backfill_core.positions.file_order import FileOrder
 from backfill_core.positions.key_order import KeyOrder, KeyPosition
-from backfill_core.positions.offsets import OffsetRange, Subscribed
+from backfill_core.positions.offsets import OffsetRange, Offsets, Subscribed
 from backfill_core.positions.vnode_positions import KeySpace
 from backfill_core.protocol.events import Head
 from backfill_core.protocol.strategy import KeyLine
@@ -128,6 +128,14 @@ class SupportsOffsets(Protocol):
 
         What is gone is an error when the rows are read, never a hole.
         """
+
+
+@runtime_checkable
+class SupportsMoments(Protocol):
+    """A source with offsets that knows how old its rows are."""
+
+    def offsets_at(self, moment_ms: int) -> Offsets:
+        """Return the first offset of each partition whose row is no older than a moment; the one after the last where all are older."""
 
 
 @runtime_checkable

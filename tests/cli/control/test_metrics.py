@@ -6,7 +6,7 @@ import pytest
 from prometheus_client import generate_latest
 from support.repository import ROOT
 
-from backfill_api.status.progress import Progress, Watermark
+from backfill_api.status.progress import PartitionLag, Progress, Watermark
 from backfill_core.errors import TransientError
 from backfill_core.protocol.actions import Acknowledge, Seal, StartWork
 from backfill_core.protocol.clock import Now
@@ -30,6 +30,7 @@ KNOWN = Progress(
     attempt=2, epoch=7, rows_total=100, rows_done=40, throttle_rows_per_second=50, eta_seconds=3, table_version=9,
     last_commit_time="2026-01-01T00:00:10Z", stopping=True, lag_records=0,
     watermark=Watermark(column="id", direction="Ascending", value="3"),
+    lag_by_partition=(PartitionLag(partition="3", records=12), PartitionLag(partition="other", records=5)),
 )  # fmt: skip
 AWAY = TransientError("away")
 
@@ -76,6 +77,7 @@ class TestGauges:
 
         wanted = {
             "backfill_rows_done": 40, "backfill_throttled": 1, "backfill_throttle_rows_per_second": 50,
+            'backfill_partition_lag_records{partition="3"}': 12, 'backfill_partition_lag_records{partition="other"}': 5,
             "backfill_stopping": 1, "backfill_paused": 0, "backfill_last_commit_timestamp_seconds": 1767225610,
         }  # fmt: skip
         assert {name: shown[name] for name in wanted} == wanted

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from backfill.words import one_line
-from backfill_api.status.plan import Plan, PlanWarning
+from backfill_api.status.plan import Plan, PlannedPartition, PlannedPartitions, PlanWarning
 from backfill_api.status.progress import Progress, Watermark
 from backfill_api.status.receipt import Mismatch, PartitionReceipt, Receipt
 from backfill_api.wire import Ack
@@ -259,6 +259,27 @@ class TestAPlan:
         assert "each file 1.4 times, in the order of a key" in shown
         assert "not needed: the newest version is read, and no old one is kept" in shown
         assert "not needed" not in text(show_plan("j", plan.model_copy(update={"read_amplification_percent": None})))
+
+    def test_of_a_topic(self):
+        """What there is to read of the largest partitions, and of all others as one; nothing is cut off at 80 columns."""
+        largest = tuple(PlannedPartition(partition=str(900 + one), rows=123_456_789_012 - one) for one in range(10))
+        plan = Plan(
+            rows=10**12, bytes=0, files=0, splits=20, estimated_seconds=20, estimated_seconds_low=15, estimated_seconds_high=30,
+            partitions=PlannedPartitions(largest=largest, others=990, other_rows=765_432_109),
+            warnings=(PlanWarning(reason="RetentionEnding", message="510 of 900 offsets may be gone.", hint="Keep them."),),
+        )  # fmt: skip
+        shown = text(show_plan("demo/events", plan), width=80)
+
+        for fact in (*(f"{one.partition}:{one.rows:,}" for one in largest), "990 more with 765,432,109 in all",
+                     "RetentionEnding: 510 of 900 offsets may be gone."):  # fmt: skip
+            assert fact in shown
+        assert all(len(line) <= 80 for line in shown.splitlines())
+        few = text(
+            show_plan(
+                "j", plan.model_copy(update={"partitions": PlannedPartitions(largest=(), others=0, other_rows=0)})
+            )
+        )
+        assert "more with" not in few
 
     def test_facts_and_warnings(self):
         """What is decided by it: how long, how much, and what is doubtful."""

@@ -5,12 +5,13 @@ What the topic holds is told by an independent client, what the target holds by 
 
 import pytest
 from deltalake import DeltaTable, QueryBuilder
-from support.kafka.topics import Topics, send_all, transacting
+from support.kafka.topics import Topics, producing, send_all, transacting
 from support.simulation.models.source_splits import SourceSplitsModel
 from support.tables.oracle import seals
 
 from backfill_api.load import load_backfill
 from backfill_spark.driver.attempt import run_driver
+from backfill_spark.driver.plan import plan_job
 from backfill_spark.settings import DriverSettings
 from backfill_spark.stop_signal import StopSignal
 
@@ -75,6 +76,41 @@ def wrong_seals(target, committed):
         if records_in(target, seal.version) != wanted:
             wrong.append(seal.version)
     return wrong
+
+
+class TestAPlanOfATopic:
+    """What there is to read, and what may be gone before it is read."""
+
+    def test_tells_of_partitions_and_of_their_end(self, topics, spark, broker, tmp_path):
+        """A minute of retention against two minutes of a limit; after the job is begun it is too late."""
+        topic = topics.create(partitions=12, config={"retention.ms": "60000"})
+        with producing(broker.address) as send:
+            for partition in range(12):
+                for number in range(20 if partition == 7 else 10):
+                    send(topic, b"%d" % number, partition=partition)
+        backfill = load_backfill(
+            {
+                "apiVersion": "backfill.dev/v1alpha1",
+                "kind": "Backfill",
+                "metadata": {"name": "job"},
+                "spec": {
+                    "source": {"type": "Kafka", "kafka": {"bootstrapServers": broker.address, "topic": topic}},
+                    "target": {"type": "Delta", "delta": {"path": str(tmp_path / "t"), "writeMode": "Append"}},
+                    "strategy": {"type": "SourceSplits"},
+                    "throttle": {"rowsPerSecond": 1},
+                },
+            }
+        )
+        found = plan_job(backfill, settings=DriverSettings(cores=2, state_dir=tmp_path / "state"), spark=spark)
+
+        assert (found.rows, found.retention_seconds) == (130, 60)
+        assert (found.partitions.largest[0].partition, found.partitions.largest[0].rows) == ("7", 20)
+        assert (len(found.partitions.largest), found.partitions.others, found.partitions.other_rows) == (10, 2, 20)
+        assert found.estimated_seconds >= 130
+        (warning,) = found.warnings
+        assert warning.reason == "RetentionEnding"
+        assert "130 of 130 offsets, in 12 of 12 partitions, may be gone before they are read" in warning.message
+        assert not (tmp_path / "t").exists()
 
 
 class TestATopic:

@@ -44,6 +44,7 @@ from backfill_core.protocol.events import (
 from backfill_core.protocol.strategy import CommitRequest, Opened, Permits, StrategyStatus, StrategyView
 from backfill_core.protocol.work import OffsetRangesStaged, ReadOffsetRanges, StagedFile, WorkKind
 from backfill_core.strategies.source_splits import view
+from backfill_core.strategies.source_splits.backlog import Backlog
 from backfill_core.strategies.source_splits.params import SourceSplitsSettings
 from backfill_core.strategies.source_splits.reads import Bounds, Reads, Staged
 from backfill_core.strategies.source_splits.split import BACKFILLING, Split
@@ -102,6 +103,7 @@ class SourceSplitsStrategy:
         """As polled by this attempt; a partition that a look left out is as it was."""
 
         self._lag = view.LiveLag()
+        self._backlog = Backlog()
         self._failure: BackfillError | None = None
         self._bucket = TokenBucket.full(None, 0.0)
         self._bucket_set = self._barrier_passed = False
@@ -249,6 +251,8 @@ class SourceSplitsStrategy:
         if self._live.may_start(bounds):
             ranges = self._live.next_ranges(bounds, self._live.offsets_per_read)
             if ranges:
+                left = sum(stop - start for start, stop in bounds.values()) - count(ranges)
+                self._backlog = self._backlog.observe(sum(self._highs.values()), left, now)
                 work = ReadOffsetRanges(next(ids), WorkKind.CHANGES, ranges, permits.epoch.number)
                 yield self._live.begin(work, None, now)
 
@@ -312,6 +316,8 @@ class SourceSplitsStrategy:
                 held=self._held,
                 meter=self._meter,
                 behind_since_ms=self._lag.since_ms,
+                backlog=self._backlog,
+                rate_limit=self._bucket.rate_per_s,
             ),
             now,
         )

@@ -7,15 +7,19 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from backfill_core.pacing.eta import RateMeter, estimate
+from backfill_core.pacing.retention import warn_short
 from backfill_core.phases.view import percent_done
 from backfill_core.positions.intervals import IntervalSet
-from backfill_core.positions.offsets import Offsets
+from backfill_core.positions.offsets import Largest, Offsets
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.events import Head
-from backfill_core.protocol.strategy import Facts, StrategyView
+from backfill_core.protocol.strategy import Facts, JobWarning, StrategyView
+from backfill_core.strategies.source_splits.backlog import Backlog
 from backfill_core.strategies.source_splits.split import BACKFILLING, Split
 
 LOOKS_MAX = 64
+PARTITIONS_SHOWN_MAX = 20
+RETENTION = "the retention of the source"
 
 
 class LiveLag:
@@ -60,6 +64,8 @@ class Look:
 
     meter: RateMeter
     behind_since_ms: int | None
+    backlog: Backlog
+    rate_limit: float | None
 
 
 def of(look: Look, now: Now) -> StrategyView:
@@ -67,7 +73,7 @@ def of(look: Look, now: Now) -> StrategyView:
     splits = look.splits.values()
     total = sum(one.end - one.start for one in splits)
     left = sum(one.end - one.next for one in splits)
-    new = sum(max(0, look.highs.get(name, 0) - one.live) for name, one in look.splits.items())
+    lags = {name: one.end - one.next + max(0, look.highs.get(name, 0) - one.live) for name, one in look.splits.items()}
     unfinished = sum(one.state == BACKFILLING for one in splits)
     moving = bool(left) and not look.held
     eta = estimate(left, look.meter) if left else None
@@ -88,12 +94,23 @@ def of(look: Look, now: Now) -> StrategyView:
         eta_low_s=None if shown is None else shown.low,
         eta_high_s=None if shown is None else shown.high,
         caught_up=look.caught_up,
-        non_convergent=False,
+        non_convergent=look.backlog.trend.non_convergent,
         grid=_grid(look.splits),
         reason="waiting for the first look at the source" if look.head is None else "",
         facts=Facts(rows=total, rows_left=left, copy=eta, rows_per_s=rate),
-        lag_records=left + new,
+        lag_records=sum(lags.values()),
+        lag_by_partition=Largest.of(lags, PARTITIONS_SHOWN_MAX),
+        warnings=(*_retention_warnings(look, left, None if shown is None else shown.seconds), *look.backlog.warnings),
     )
+
+
+def _retention_warnings(look: Look, left: int, eta_s: float | None) -> tuple[JobWarning, ...]:
+    """Say in time that history may go before it is read: at the pace of the last commits, or at the limit."""
+    if look.head is None or not left:
+        return ()
+    paces = ([left / look.rate_limit] if look.rate_limit else []) + ([] if eta_s is None else [eta_s])
+    message = warn_short(max(paces, default=None), look.head.kept_s, RETENTION)
+    return () if message is None else (JobWarning("RetentionShort", message),)
 
 
 def _grid(splits: Mapping[str, Split]) -> tuple[int, ...]:

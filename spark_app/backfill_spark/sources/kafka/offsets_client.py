@@ -47,6 +47,7 @@ class OffsetsClient:
         """Take the settings; nothing is connected before the first question."""
         self._spark, self._topic, self._settings = spark, topic, settings
         self._found = re.compile(rf"(?:^\{{|, ){re.escape(topic)}-(\d+)=(\d+)(?=[,}}])")
+        self._found_at = re.compile(rf"(?:^\{{|, ){re.escape(topic)}-(\d+)=\([^)]*offset=(\d+)\)")
         self._lock = threading.Lock()
         self._admin: Any = None
         self._consumer: Any = None
@@ -68,6 +69,21 @@ class OffsetsClient:
             SourceNotFoundError: there is no such topic.
         """
         return self._look("endOffsets")
+
+    def at(self, moment_ms: int) -> Offsets:
+        """Return the first offset of each partition whose record is no older than a moment; no partition where all are older.
+
+        Raises:
+            SourceNotFoundError: there is no such topic.
+        """
+        with self._lock:
+            try:
+                self._connect()
+                self._offsets("endOffsets")
+                return self._offsets_at(moment_ms)
+            except JAVA_ERRORS as error:
+                self._disconnect()
+                raise explain_look(error, topic=self._topic, address=self._settings.address) from error
 
     def settings_of_topic(self) -> Mapping[str, str]:
         """Return how the topic is configured; empty where this user may not know."""
@@ -143,6 +159,14 @@ class OffsetsClient:
                 hint="It was deleted: give the job another topic.",
             )
         return Seen("" if topic_id == NO_ID else topic_id, offsets)
+
+    def _offsets_at(self, moment_ms: int) -> Offsets:
+        moments = java(self._spark).java.util.HashMap()
+        for partition in self._partitions:
+            # A number below 2 ** 31 would be another class in Java; no record is as old as that.
+            moments.put(partition, max(moment_ms, 1 << 32))
+        answer = str(self._consumer.offsetsForTimes(moments).toString())
+        return {name: int(offset) for name, offset in self._found_at.findall(answer)}
 
     def _configured(self) -> dict[str, str]:
         self._connect()

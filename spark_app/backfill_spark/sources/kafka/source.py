@@ -54,9 +54,13 @@ POLL_MS = 30_000
 TASK_OFFSETS_MIN = 50_000
 """Offsets of a task that is worth a consumer of its own."""
 
+TASK_OFFSETS = 250_000
+TASK_RANGES = 32
+"""What a task of many small ranges reads: it costs a file, and each range a question to the broker."""
+
 
 class KafkaSource:
-    """The topic of one job; satisfies `Source` and `SupportsOffsets`."""
+    """The topic of one job; satisfies `Source`, `SupportsOffsets` and `SupportsMoments`."""
 
     def __init__(self, spark: SparkSession, params: Params, settings: ClientSettings) -> None:
         """Take the place of the topic; nothing is asked yet."""
@@ -140,6 +144,11 @@ class KafkaSource:
         kept_ms = int(found.get("retention.ms", "-1"))
         return None if kept_ms < 0 or "delete" not in found.get("cleanup.policy", "") else kept_ms // 1000
 
+    def offsets_at(self, moment_ms: int) -> Offsets:
+        """See `SupportsMoments`; two questions to the broker for all partitions."""
+        newest = self._client.newest().offsets
+        return {**newest, **self._client.at(moment_ms)}
+
     # ------------------------------------------------------------------ records
     def read_offsets(self, ranges: Sequence[OffsetRange]) -> DataFrame:
         """See `SupportsOffsets`; the columns are `SCHEMA`'s, in no order."""
@@ -156,7 +165,8 @@ class KafkaSource:
 
     def _frame(self, ranges: Sequence[OffsetRange]) -> DataFrame:
         cores = self._spark.sparkContext.defaultParallelism
-        tasks = min(cores, count(tuple(ranges)) // TASK_OFFSETS_MIN)
+        offsets = count(tuple(ranges))
+        tasks = min(cores, max(1, offsets // TASK_OFFSETS_MIN, len(ranges) // TASK_RANGES))
         options = {
             **self._settings.of_spark,
             "kafka.group.id": self._group,
@@ -169,7 +179,10 @@ class KafkaSource:
         }
         if tasks > len(ranges):
             options["minPartitions"] = str(tasks)
-        return self._spark.read.format("kafka").options(**options).load().select(*SCHEMA.names)
+        records = self._spark.read.format("kafka").options(**options).load().select(*SCHEMA.names)
+        # The connector makes a task of each range, and a task of a write makes a file.
+        few = max(tasks, offsets // TASK_OFFSETS)
+        return records.coalesce(few) if few < len(ranges) else records
 
     def explain_failure(self, error: Exception) -> BackfillError | None:
         """See `Source`."""

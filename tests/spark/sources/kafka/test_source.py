@@ -93,6 +93,18 @@ class TestRecords:
         assert rows(frame).keys() == {(0, 1), (0, 2), (0, 5), (1, 8)}
         assert rows(source.read_offsets([OffsetRange("1", 4, 4)])) == {}
 
+    def test_of_many_small_ranges_are_few_tasks(self, topics, opened, broker):
+        """A task is a file of the target: a topic of a thousand partitions would make a thousand small files a second."""
+        topic = topics.create(partitions=40)
+        with producing(broker.address) as send:
+            for number in range(80):
+                send(topic, b"%d" % number, partition=number % 40)
+
+        frame = opened(topic).read_offsets([OffsetRange(str(one), 0, 2) for one in range(40)])
+
+        assert frame.rdd.getNumPartitions() <= 2
+        assert rows(frame) == as_seen(topics.committed(topic))
+
     def test_that_compaction_left(self, topics, opened, broker):
         """Offsets without a record are no loss."""
         topic = topics.create(config=COMPACTED)
@@ -195,6 +207,18 @@ class TestPositions:
         topics.delete_records(topic, {0: 2})
         with pytest.raises(OffsetsExpiredError, match="offset 1 of partition 0"):
             begins(partitionStartingOffsets={"0": 1})
+
+    def test_by_the_age_of_records(self, topics, opened, broker):
+        """A plan tells by it what goes before it is read; of a partition without such a record all is older."""
+        topic = topics.create(partitions=3)
+        with producing(broker.address) as send:
+            for offset, moment_ms in enumerate((5_000_000_000_000, 6_000_000_000_000, 7_000_000_000_000)):
+                send(topic, b"%d" % offset, timestamp_ms=moment_ms)
+                send(topic, b"old", partition=1, timestamp_ms=1_000_000_000_000)
+        source = opened(topic)
+
+        assert source.offsets_at(6_000_000_000_000) == {"0": 1, "1": 3, "2": 0}
+        assert source.offsets_at(-5) == {"0": 0, "1": 0, "2": 0}
 
     def test_partitions_are_added_and_a_topic_is_made_again(self, topics, opened, broker):
         """New partitions show in the next look; another topic of the same name has another identity."""

@@ -1,0 +1,89 @@
+"""What needs a user while a topic is read: producers that are faster than the job, and records that go before they are read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from support.source_splits.by_hand import ByHand
+
+from backfill_core.pacing.convergence import STEPS_WATCHED
+from backfill_core.protocol.events import Head, SourcePolled
+from backfill_core.protocol.strategy import StrategyView
+
+DAY_S = 86_400
+
+
+def turns(one: ByHand, count: int, *, written: int) -> StrategyView:
+    """So many reads of what is new, a second each; before each so many records come."""
+    for _ in range(count):
+        one.produce("0", written)
+        one.poll()
+        (work,) = one.start()
+        one.now_s += 1
+        one.finish(work)
+        one.commit()
+    return one.strategy.view(one.now)
+
+
+class TestProducersThatAreFasterThanTheRead:
+    """R-SRC-21: what is new has no limit, so only the pace of the reads can be too slow."""
+
+    def test_are_said_with_both_rates(self) -> None:
+        """Ten records a second come, and a read takes four."""
+        found = turns(ByHand(0, read_max=4, follow=True), STEPS_WATCHED + 2, written=10)
+
+        assert found.non_convergent
+        (warning,) = found.warnings
+        assert warning.code == "NonConvergent"
+        assert "10 records/s are written, 4 are read" in warning.message
+
+    def test_a_read_that_takes_all_that_came_is_fast_enough(self) -> None:
+        """However much comes in each turn: the next one takes it."""
+        found = turns(ByHand(0, read_max=100, follow=True), 3 * STEPS_WATCHED, written=90)
+
+        assert (found.non_convergent, found.warnings) == (False, ())
+
+    def test_what_waited_for_a_driver_is_no_fault_while_it_gets_less(self) -> None:
+        """After hours without a driver there is much to read."""
+        one = ByHand(0, read_max=10, follow=True)
+        one.produce("0", 1000)
+
+        assert not turns(one, 2 * STEPS_WATCHED, written=1).non_convergent
+
+
+class TestHistoryThatIsKeptForTooShort:
+    """What is gone before it is read ends the job for good."""
+
+    def test_is_said_while_there_is_time(self) -> None:
+        """A day for a thousand records at one in a hundred seconds; and no word once history is read."""
+        one = ByHand(1000, follow=True)
+        head = Head({"0": 1000}, one.now.wall_ms, "topic-1", kept_s=DAY_S)
+        one.strategy.on(SourcePolled(head), one.now)
+        before = one.strategy.view(one.now).warnings
+        one.strategy.on(SourcePolled(replace(head, kept_s=100)), one.now)
+        one.limit(1)
+        (warning,) = one.strategy.view(one.now).warnings
+        one.limit(None)
+        one.run()
+        one.strategy.on(SourcePolled(replace(head, kept_s=100)), one.now)
+
+        assert before == ()
+        assert warning.code == "RetentionShort"
+        assert "raise the retention of the source, or the limit" in warning.message
+        assert one.strategy.view(one.now).warnings == ()
+
+
+class TestLagByPartition:
+    """R-SRC-42: offsets of history and new ones, of the partitions that are furthest behind."""
+
+    def test_is_bounded(self) -> None:
+        """A topic of many partitions is not as many series."""
+        one = ByHand(*range(1, 31))
+        one.produce("0", 500)
+        one.poll()
+        found = one.strategy.view(one.now)
+
+        assert found.lag_by_partition is not None
+        assert found.lag_by_partition.shown[:2] == (("0", 501), ("29", 30))
+        assert (len(found.lag_by_partition.shown), found.lag_by_partition.others) == (20, 10)
+        assert found.lag_records == sum(n for _, n in found.lag_by_partition.shown) + found.lag_by_partition.others_sum
