@@ -63,6 +63,9 @@ def in_utc(spark: Any) -> Iterator[None]:
         spark.conf.set("spark.sql.session.timeZone", before)
 
 
+NULL_FOLDERS = ("", "__HIVE_DEFAULT_PARTITION__")
+"""Texts that are null once a folder is named after them: the empty one to every engine, the other one to Spark."""
+
 FOLDER_MAX = 40
 """Characters of a value that a folder is named after, with all escaped: file systems have no longer names."""
 
@@ -173,8 +176,8 @@ class OddTable:
         row: Row = {ID: self._next, "k\u00e9y": f"{self._rng.choice(TEXTS)}{self._next}"}
         for name in [name for name in self.columns if name not in row]:
             drawn = self._rng.choice(self._pools[name]) if name in self._pools else self.columns[name].draw(self._rng)
-            # Delta's folders know no empty text: it is null to every engine.
-            row[name] = None if self._rng.random() < 0.2 or (name in self.folders and drawn == "") else drawn
+            is_null = self._rng.random() < 0.2 or (name in self.folders and drawn in NULL_FOLDERS)
+            row[name] = None if is_null else drawn
         return row
 
     def _append_by_spark(self, new: list[Row]) -> None:
