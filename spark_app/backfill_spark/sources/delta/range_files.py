@@ -18,6 +18,7 @@ from backfill_core.positions.key_order import KeyColumn, KeyOrder, KeyPosition, 
 from backfill_spark.delta.log import LoggedValues, values_at
 from backfill_spark.delta.properties import physical_name
 from backfill_spark.delta.spark_internals import SparkDeltaLog, delta_actions
+from backfill_spark.rows.key_ranges import between
 from backfill_spark.sources.delta.file_bounds import Bounds, FileBounds, OnlyNulls, bounds_of
 
 if TYPE_CHECKING:
@@ -73,6 +74,16 @@ class Span:
         low = wanted.low[:columns]
         return low < self.last or (low == self.last and columns < wanted.exhausted)
 
+    def lies_in(self, wanted: KeyRange) -> bool:
+        """Is every row of it in a range?"""
+        columns = len(self.first)
+        if wanted.low is not None and not wanted.low[:columns] < self.first:
+            return False
+        if wanted.high is None:
+            return True
+        high = wanted.high[:columns]
+        return self.last < high or (self.last == high and columns == len(wanted.high))
+
 
 @dataclass(frozen=True, slots=True)
 class RangedFile:
@@ -90,6 +101,10 @@ class RangedFile:
         """May it have a row of a range?"""
         return any(one.meets(wanted) for one in self.spans)
 
+    def lies_in(self, wanted: KeyRange) -> bool:
+        """Is every row of it in a range?"""
+        return all(one.lies_in(wanted) for one in self.spans)
+
 
 class RangeFiles:
     """The files of a table, by version; several threads may ask."""
@@ -101,15 +116,21 @@ class RangeFiles:
         self._versions: dict[tuple[int, KeyOrder], tuple[Any, list[RangedFile]]] = {}
 
     def frame(self, version: int, order: KeyOrder, low: KeyPosition | None, high: KeyPosition | None) -> DataFrame:
-        """Return the rows of the files of a version that may have rows after `low`, up to and with `high`; lazy.
+        """Return the rows of a version after `low`, up to and with `high`; lazy.
 
         Raises:
             Whatever Kernel, Delta or the storage say (`LOG_ERRORS`).
         """
         snapshot, files = self._at(version, order)
         wanted = KeyRange.of(order, low, high)
-        actions = [file.action for file in files if file.is_read(wanted)]
-        return self._log.frame(delta_actions(self._spark, actions), snapshot)
+        read = [file for file in files if file.is_read(wanted)]
+        # Most files lie in a range as a whole: their rows need not be looked at.
+        whole, cut = ([file.action for file in read if file.lies_in(wanted) is whole] for whole in (True, False))
+        frames = [self._log.frame(delta_actions(self._spark, one), snapshot) for one in (whole, cut)]
+        if not cut:
+            return frames[0]
+        some = frames[1].where(between(order, low, high))
+        return frames[0].unionAll(some) if whole else some
 
     def files(self, version: int, order: KeyOrder) -> list[RangedFile]:
         """Return the files of a version in the order of their paths.

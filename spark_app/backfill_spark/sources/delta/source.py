@@ -37,7 +37,6 @@ from backfill_spark.delta.spark_internals import SparkDeltaLog, delta_actions
 from backfill_spark.jvm.gateway import java
 from backfill_spark.ports.source import PinnedTable
 from backfill_spark.rows.columns import instead, quoted, unused
-from backfill_spark.rows.key_ranges import between
 from backfill_spark.sources.delta.failures import explain, explain_look, explain_version
 from backfill_spark.sources.delta.file_bounds import check_order_column, file_order, logged_bounds
 from backfill_spark.sources.delta.key_line import key_line, key_order
@@ -288,7 +287,7 @@ class DeltaSource:
             frame = self._ranges.frame(version, order, low, high)
         except LOG_ERRORS as error:
             raise explain_version(error, path=self.path, version=version, newest=int(self.head().position)) from error
-        return frame.select(*map(quoted, self.pinned.schema.names)).where(between(order, low, high))
+        return frame.select(*map(quoted, self.pinned.schema.names))
 
     # ------------------------------------------------------------------ reading
     def read(self, ranges: Sequence[FileRange]) -> DataFrame:

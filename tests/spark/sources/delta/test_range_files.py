@@ -12,7 +12,8 @@ from support.tables.jobs import make_kind
 
 from backfill_core.positions.key_order import KeyColumn, KeyOrder
 from backfill_spark.delta.spark_internals import SparkDeltaLog
-from backfill_spark.rows.key_ranges import between, stored_value, value_of
+from backfill_spark.jvm.gateway import java_frame
+from backfill_spark.rows.key_ranges import stored_value, value_of
 from backfill_spark.sources.delta.file_bounds import Bounds, OnlyNulls, Unknown
 from backfill_spark.sources.delta.range_files import KeyRange, RangeFiles, ranged_file
 
@@ -62,7 +63,9 @@ class TestAFile:
             inside = [
                 one for one in map(order.sort_key, rows) if (low is None or one > low) and (high is None or one <= high)
             ]
-            assert not inside or any(one.meets(KeyRange.of(order, *bounds)) for one in spans)
+            wanted = KeyRange.of(order, *bounds)
+            assert not inside or any(one.meets(wanted) for one in spans)
+            assert len(inside) == len(rows) or not all(one.lies_in(wanted) for one in spans)
 
     def test_is_told_from_others_by_all_columns(self):
         """Of one tenant each file has a part of the times."""
@@ -112,8 +115,12 @@ def ranged(spark):
     return read
 
 
+def plan_of(frame):
+    return java_frame(frame).queryExecution().optimizedPlan().toString()
+
+
 def files_of(frame):
-    return frame.select(F.col("_metadata.file_path").alias("file")).distinct().count()
+    return frame.select(F.input_file_name()).distinct().count()
 
 
 class TestRangesOfATable:
@@ -137,10 +144,7 @@ class TestRangesOfATable:
         positions = sorted((tuple(map(value_of, row)) for row in stored), key=order.sort_key)
         edges = [None, *positions[100::300], None]
 
-        parts = [
-            ranged(path, version, order, low, high).where(between(order, low, high)).select("id")
-            for low, high in pairwise(edges)
-        ]
+        parts = [ranged(path, version, order, low, high).select("id") for low, high in pairwise(edges)]
         found = parts[0]
         for part in parts[1:]:
             found = found.unionAll(part)
@@ -170,3 +174,21 @@ class TestRangesOfATable:
         assert files_of(ranged(path, 2, by_id, None, None)) == 3
         assert files_of(ranged(path, 3, by_word, word(19), word(29))) == 1
         assert files_of(ranged(path, 3, by_word, word(39), None)) == 0
+
+    def test_that_are_whole_files_are_read_without_a_condition(self, spark, tmp_path, ranged):
+        """A table that is clustered by its key is copied as it is; a condition for each row costs, and says nothing."""
+        path = str(tmp_path / "t")
+        for first in (0, 10, 20):
+            rows = f"SELECT value AS id FROM generate_series({first}, {first + 9}) AS t(value)"
+            write_deltalake(path, QueryBuilder().execute(rows).read_all(), mode="append")
+        order = KeyOrder((KeyColumn("id", "long"),))
+
+        def filters(low, high):
+            """Return whether there is a condition, and the rows."""
+            frame = ranged(path, 2, order, low, high)
+            return "Filter" in plan_of(frame), sorted(row["id"] for row in frame.collect())
+
+        assert filters((9,), (29,)) == (False, [*range(10, 30)])
+        assert filters(None, None) == (False, [*range(30)])
+        assert filters((8,), (19,)) == (True, [*range(9, 20)])
+        assert filters((9,), (28,)) == (True, [*range(10, 29)])
