@@ -38,6 +38,7 @@ from backfill_spark.driver.event_loop import Loop, now
 from backfill_spark.driver.job_context import CHECK_UNIQUE_ROWS_MAX, LOOKING, JobContext, OpenedJob
 from backfill_spark.driver.orphan_cleanup import OrphanRemoval
 from backfill_spark.driver.progress import progress_of
+from backfill_spark.ports.abilities import closing
 from backfill_spark.settings import DriverSettings
 from backfill_spark.stop_signal import StoppedEarly, StopSignal
 
@@ -145,7 +146,8 @@ def _run_attempt(context: JobContext, caller: _Caller, began_s: float) -> RunOut
     job = job.emptied()
     # A proof before the first write is a step of its own, not part of the start.
     spent = {START: now().mono_s - began_s - proof_s} | ({KEY_PROOF: proof_s} if proof_s else {})
-    return _Attempt(job, caller, key_proven=key_proven, spent=spent).run()
+    with closing(job.source):
+        return _Attempt(job, caller, key_proven=key_proven, spent=spent).run()
 
 
 def _check_keys(job: OpenedJob, settings: DriverSettings) -> bool:

@@ -11,6 +11,7 @@ from backfill_core.errors import NotFinishedError, StateMismatchError
 from backfill_spark.control.wire import receipt_words
 from backfill_spark.driver.event_loop import now
 from backfill_spark.driver.job_context import JobContext
+from backfill_spark.ports.abilities import closing
 from backfill_spark.settings import DriverSettings
 from backfill_spark.stop_signal import StopSignal
 
@@ -48,7 +49,7 @@ def verify_offline(
             )
         status = job.strategy().status
         compared = job.comparison(status.position, target_version=context.stored.table_version, covered=status.covered)
-        with job.jobs_explained():
+        with closing(job.source), job.jobs_explained():
             receipt = compared.receipt(epoch=state.epoch)
             examples = compared.examples(receipt) if explain and not receipt.equal else []
         return receipt_words(replace(receipt, verified_ms=now().wall_ms)), examples

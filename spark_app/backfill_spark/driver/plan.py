@@ -41,6 +41,7 @@ from backfill_core.positions.offsets import Largest
 from backfill_spark.driver.job_context import CHECK_UNIQUE_ROWS_MAX, JobContext, OpenedJob
 from backfill_spark.opening.outlook import outlook
 from backfill_spark.opening.source import OpenSource, PinnedSource, SubscribedSource
+from backfill_spark.ports.abilities import closing
 from backfill_spark.ports.source import PinnedTable
 from backfill_spark.settings import DriverSettings
 from backfill_spark.stop_signal import StopSignal
@@ -91,7 +92,7 @@ def plan_job(
         stop.cancels_jobs_of(context.spark),
     ):
         opened = context.open_job()
-        with opened.jobs_explained():
+        with closing(opened.source), opened.jobs_explained():
             return _plan(opened, backfill, settings, began_s, check_unique=check_unique)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from backfill_api.spec.params import Ability
 from backfill_core.errors import InvalidSpecError
 from backfill_spark.ports.sink import SupportsMerge, SupportsSegments, SupportsStartOver
-from backfill_spark.ports.source import SupportsChanges, SupportsKeyRanges, SupportsOffsets, SupportsPin
+from backfill_spark.ports.source import SupportsChanges, SupportsClose, SupportsKeyRanges, SupportsOffsets, SupportsPin
 
 A = TypeVar("A")
 
@@ -25,6 +26,16 @@ PROTOCOLS: dict[str, type] = {
     )
 }
 """By the name that a `VARIANT` promises; the methods of each are what the promise means."""
+
+
+@contextmanager
+def closing(source: object) -> Iterator[None]:
+    """Close what a source keeps open after the block: a session of a caller's own lives on."""
+    try:
+        yield
+    finally:
+        if isinstance(source, SupportsClose):
+            source.close()
 
 
 def ability(side: object, kind: type[A]) -> A:

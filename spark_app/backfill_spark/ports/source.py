@@ -139,6 +139,14 @@ class SupportsMoments(Protocol):
 
 
 @runtime_checkable
+class SupportsClose(Protocol):
+    """A source that keeps connections open between two questions."""
+
+    def close(self) -> None:
+        """Close them; a question that comes later opens them anew."""
+
+
+@runtime_checkable
 class SupportsKeyRanges(Protocol):
     """A source whose rows can be read in the order of a key, at any version that it still has."""
 

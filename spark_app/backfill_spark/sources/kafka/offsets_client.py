@@ -93,6 +93,11 @@ class OffsetsClient:
             except JAVA_ERRORS:
                 return {}
 
+    def close(self) -> None:
+        """Close the clients; the next question opens others."""
+        with self._lock:
+            self._disconnect()
+
     def _look(self, question: str) -> Seen:
         with self._lock:
             try:

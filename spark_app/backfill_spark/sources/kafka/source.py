@@ -184,6 +184,10 @@ class KafkaSource:
         few = max(tasks, offsets // TASK_OFFSETS)
         return records.coalesce(few) if few < len(ranges) else records
 
+    def close(self) -> None:
+        """See `SupportsClose`; the consumers of tasks are Spark's, which closes them after some minutes."""
+        self._client.close()
+
     def explain_failure(self, error: Exception) -> BackfillError | None:
         """See `Source`."""
         return explain(error, topic=self._topic, address=self._settings.address)

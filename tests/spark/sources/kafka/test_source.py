@@ -15,7 +15,7 @@ from backfill_core.errors import (
     TransientError,
 )
 from backfill_core.positions.offsets import OffsetRange
-from backfill_spark.jvm.gateway import java_frame
+from backfill_spark.jvm.gateway import java, java_frame
 from backfill_spark.sources.kafka import words
 from backfill_spark.sources.kafka.client import client_settings
 from backfill_spark.sources.kafka.source import SCHEMA, KafkaSource
@@ -56,6 +56,12 @@ def rows(frame):
 def as_seen(records):
     """Return records of the independent reader in the same form."""
     return {at: (one.key, one.value, one.headers, one.timestamp_ms) for at, one in records.items()}
+
+
+def clients(spark):
+    """The threads of Kafka's administrators in the JVM, by number."""
+    threads = java(spark).java.lang.Thread.getAllStackTraces().keySet().toArray()
+    return {one.getId(): one for one in threads if one.getName().startswith("kafka-admin-client-thread")}
 
 
 class TestRecords:
@@ -219,6 +225,19 @@ class TestPositions:
 
         assert source.offsets_at(6_000_000_000_000) == {"0": 1, "1": 3, "2": 0}
         assert source.offsets_at(-5) == {"0": 0, "1": 0, "2": 0}
+
+    def test_a_closed_source_leaves_no_client_and_can_be_asked_again(self, topics, opened, spark):
+        """The session may be a caller's, and live for weeks."""
+        source, others = opened(topics.create()), clients(spark).keys()
+        source.head()
+        ours = [thread for number, thread in clients(spark).items() if number not in others]
+        source.close()
+        for thread in ours:
+            thread.join(10_000)
+
+        assert [thread.isAlive() for thread in ours] == [False]
+        assert source.head().position == {"0": 0}
+        source.close()
 
     def test_partitions_are_added_and_a_topic_is_made_again(self, topics, opened, broker):
         """New partitions show in the next look; another topic of the same name has another identity."""
