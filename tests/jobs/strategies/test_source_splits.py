@@ -3,6 +3,8 @@
 What the topic holds is told by an independent client, what the target holds by an independent reader of Delta.
 """
 
+import time
+
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 from support.kafka.topics import Topics, producing, send_all, transacting
@@ -14,6 +16,8 @@ from backfill_spark.driver.attempt import run_driver
 from backfill_spark.driver.plan import plan_job
 from backfill_spark.settings import DriverSettings
 from backfill_spark.stop_signal import StopSignal
+
+DAY_S = 86_400
 
 
 @pytest.fixture
@@ -82,12 +86,13 @@ class TestAPlanOfATopic:
     """What there is to read, and what may be gone before it is read."""
 
     def test_tells_of_partitions_and_of_their_end(self, topics, spark, broker, tmp_path):
-        """A minute of retention against two minutes of a limit; after the job is begun it is too late."""
-        topic = topics.create(partitions=12, config={"retention.ms": "60000"})
+        """Records that are kept for a quarter of an hour more against half an hour of a limit: once the job is begun it is too late."""
+        topic = topics.create(partitions=12, config={"retention.ms": str(DAY_S * 1000)})
+        ends_soon_ms = int((time.time() - DAY_S + 900) * 1000)
         with producing(broker.address) as send:
             for partition in range(12):
-                for number in range(20 if partition == 7 else 10):
-                    send(topic, b"%d" % number, partition=partition)
+                for number in range(320 if partition == 7 else 160):
+                    send(topic, b"%d" % number, partition=partition, timestamp_ms=ends_soon_ms)
         backfill = load_backfill(
             {
                 "apiVersion": "backfill.dev/v1alpha1",
@@ -103,13 +108,13 @@ class TestAPlanOfATopic:
         )
         found = plan_job(backfill, settings=DriverSettings(cores=2, state_dir=tmp_path / "state"), spark=spark)
 
-        assert (found.rows, found.retention_seconds) == (130, 60)
-        assert (found.partitions.largest[0].partition, found.partitions.largest[0].rows) == ("7", 20)
-        assert (len(found.partitions.largest), found.partitions.others, found.partitions.other_rows) == (10, 2, 20)
-        assert found.estimated_seconds >= 130
+        assert (found.rows, found.retention_seconds) == (2080, DAY_S)
+        assert (found.partitions.largest[0].partition, found.partitions.largest[0].rows) == ("7", 320)
+        assert (len(found.partitions.largest), found.partitions.others, found.partitions.other_rows) == (10, 2, 320)
+        assert found.estimated_seconds >= 2080
         (warning,) = found.warnings
         assert warning.reason == "RetentionEnding"
-        assert "130 of 130 offsets, in 12 of 12 partitions, may be gone before they are read" in warning.message
+        assert "2,080 of 2,080 offsets, in 12 of 12 partitions, may be gone before they are read" in warning.message
         assert not (tmp_path / "t").exists()
 
 
