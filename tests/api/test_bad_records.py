@@ -61,17 +61,23 @@ class TestATargetOfATopic:
         """The states of before the default name the mode."""
         assert loaded().spec_hash == loaded(writeMode="Append").spec_hash
 
+    def test_holds_one_row_a_key_where_a_user_says_so(self):
+        """The key is one of the target: what a record has is bytes."""
+        made = loaded(writeMode="Upsert", key=["id"])
 
-class TestAWriteModeThatATopicHasNot:
-    """Is refused when the spec is read, not after seconds of Spark."""
+        assert (made.spec.write_mode, made.spec.key) == ("Upsert", ("id",))
+        assert made.spec_hash != loaded().spec_hash
 
-    @pytest.mark.parametrize(
-        ("mode", "words"), [("Upsert", "the last one of its key"), ("Changelog", "no row changes")]
-    )
-    def test_is_refused_with_the_reason(self, mode, words):
-        """And with what to write."""
-        said = refusal(None, writeMode=mode, key=["id"])
+    def test_needs_a_key_for_that(self):
+        """The message names the field."""
+        said = refusal(None, writeMode="Upsert")
+
+        assert "spec.source.kafka.key: is required, because the target's writeMode is Upsert" in said
+
+    def test_is_no_changelog(self):
+        """Refused when the spec is read, not after seconds of Spark; with the reason, and with what to write."""
+        said = refusal(None, writeMode="Changelog")
 
         assert "spec.target.delta.writeMode" in said
-        assert words in said
-        assert "set it to Append" in said
+        assert "no row changes" in said
+        assert "use Upsert or Append" in said

@@ -9,6 +9,7 @@ from collections import Counter
 import pytest
 from support.crashes.deaths import ANYWHERE, lives
 from support.crashes.table_job import MODES, TRIALS, TableJob
+from support.crashes.topic_job import MODES as OF_TOPICS
 from support.crashes.topic_job import TopicJob
 
 from backfill_core import strategies
@@ -47,7 +48,7 @@ class TestDeathChangesNothing:
     def test_each_named_point_was_died_at(self, reports, strategy):
         """A crash point that is never reached proves nothing."""
         died = sum((report.kills for report in reports), Counter())
-        points = TopicJob.POINTS if strategy == TOPIC else TableJob.POINTS
+        points = (*TopicJob.POINTS, *TopicJob.OF_MERGES) if strategy == TOPIC else TableJob.POINTS
 
         assert ANYWHERE | {point.split(":")[0] for point in points} <= set(died)
 
@@ -57,7 +58,7 @@ class TestDeathChangesNothing:
 
     def test_each_way_of_writing_died(self, reports, strategy):
         """What a MERGE forgives, an append does not."""
-        modes = {"Append"} if strategy == TOPIC else set(MODES)
+        modes = set(OF_TOPICS if strategy == TOPIC else MODES)
 
         assert {report.mode for report in reports if report.kills} == modes
 
@@ -74,5 +75,6 @@ class TestNothingIsLeftOut:
         assert {*TRIALS, TOPIC} == set(strategies.discover())
 
     def test_each_crash_point_is_one_of_tables_or_of_topics(self):
-        """A table has no bad records; a topic has no MERGE of changes."""
-        assert {point.split(":")[0] for kind in (TableJob, TopicJob) for point in kind.POINTS} == set(CRASH_POINTS)
+        """A table has no bad records."""
+        points = (*TableJob.POINTS, *TopicJob.POINTS, *TopicJob.OF_MERGES)
+        assert {point.split(":")[0] for point in points} == set(CRASH_POINTS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from backfill_api.model import member_of, refused
 from backfill_api.spec.params import Ability, SourceAbility, TargetAbility, Variant
@@ -10,17 +10,12 @@ from backfill_api.spec.sources import Source
 from backfill_api.spec.strategies import Strategy
 from backfill_api.spec.targets import Target
 
+MODES = ("Upsert", "Append", "Changelog")
+
 ENDS: tuple[tuple[str, type[Source | Target], type[Ability]], ...] = (
     ("source", Source, SourceAbility),
     ("target", Target, TargetAbility),
 )
-
-WHY_NOT_OF_OFFSETS: Mapping[str, str] = {
-    "Upsert": "live records are committed while older ones are read, so the last one that is merged need not be the last one of its key",
-    "Changelog": "records are no row changes, so there is no update or delete to tell",
-}
-"""Write modes that a source with offsets does not have, and the reason."""
-
 
 OF_OFFSETS = [one.name for one in Source.VARIANTS.values() if SourceAbility.OFFSETS in one.abilities]
 """Sources with offsets: a target of theirs is appended to, unless it says otherwise."""
@@ -42,10 +37,11 @@ def check_combination(source: Source, target: Target, strategy: Strategy, mode: 
                 _use("strategy.type", others),
             )
             raise refused(f"{end}.type", words, hint=" or ".join(filter(None, hints)), value=given.type)
-    if SourceAbility.OFFSETS in source.variant.abilities and mode in WHY_NOT_OF_OFFSETS:
-        field, words = f"target.{member_of(target.type)}.writeMode", f"source {source.type} is appended: "
-        hint = "set it to Append; the newest record of a key is max_by(…, offset), grouped by the key and within its partition"
-        raise refused(field, words + WHY_NOT_OF_OFFSETS[mode], hint=hint, value=mode)
+    why = strategy.params.WRITES_NOT.get(mode)
+    if why is not None:
+        left = [one for one in MODES if one not in strategy.params.WRITES_NOT]
+        words = f"strategy {strategy.type} does not write in this mode: {why}"
+        raise refused(f"target.{member_of(target.type)}.writeMode", words, hint=f"use {' or '.join(left)}", value=mode)
     if _keeps_what_must_go(target, strategy):
         words = f"strategy {strategy.type} takes all rows out when it begins anew, and these would be kept"
         raise refused(
@@ -60,18 +56,20 @@ def _keeps_what_must_go(target: Target, strategy: Strategy) -> bool:
 
 def rules() -> Iterator[tuple[str, str]]:
     """Yield the CEL form of `check_combination`, for each strategy, and each source, that does not work with all that there is."""
-    for source in Source.VARIANTS.values():
-        if SourceAbility.OFFSETS in source.abilities:
-            appends = " && ".join(
-                f"(!has({one}) || !has({one}.writeMode) || {one}.writeMode == 'Append')" for one in _targets()
-            )
-            yield f"self.source.type != '{source.name}' || ({appends})", f"source {source.name} needs writeMode: Append"
     for strategy in Strategy.VARIANTS.values():
         for end, union, kind in ENDS:
             fitting = _fitting(strategy, union.VARIANTS.values(), kind)
             if len(fitting) < len(union.VARIANTS):
                 words = f"strategy {strategy.name} works with {end} {' or '.join(fitting) or 'none of these'}"
                 yield f"self.strategy.type != '{strategy.name}' || self.{end}.type in {fitting}", words
+        for mode in getattr(strategy.params, "WRITES_NOT", ()):
+            written = " || ".join(
+                f"(has({one}) && has({one}.writeMode) && {one}.writeMode == '{mode}')" for one in _targets()
+            )
+            yield (
+                f"self.strategy.type != '{strategy.name}' || !({written})",
+                f"strategy {strategy.name} does not write {mode}",
+            )
         if TargetAbility.START_OVER in strategy.needs:
             for target in _fitting(strategy, Target.VARIANTS.values(), TargetAbility):
                 field = f"self.target.{member_of(target)}"

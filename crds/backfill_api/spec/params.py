@@ -66,6 +66,9 @@ class HistoryOrder(Model):
 class StrategyParams(Params):
     """Base of the parameters of strategies."""
 
+    WRITES_NOT: ClassVar[Mapping[str, str]] = {}
+    """Write modes that it cannot do, each with the reason."""
+
     vnodes: Vnodes = 256
     """Hash partitions of the key space; the unit of verification."""
 

@@ -32,6 +32,9 @@ class Subscribed:
     source_id: str = ""
     """Identity of the source; another one at the same place has other rows at the same offsets."""
 
+    compacts: bool = False
+    """Does it remove a row that a newer one of its key has replaced?"""
+
 
 def between(start: Offsets, stop: Offsets) -> tuple[OffsetRange, ...]:
     """Return what lies between two positions, by partition; a partition that `start` does not know begins at 0."""

@@ -194,6 +194,30 @@ class ApplyChanges:
 
 
 @dataclass(frozen=True, slots=True)
+class SetBadRecordsAside:
+    """Read offsets of some partitions, and stage the records that the transform cannot parse for their own table."""
+
+    kind: WorkKind
+    work_id: int
+    ranges: tuple[OffsetRange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MergeOffsetRanges:
+    """Read offsets of some partitions, and bring the last record of each key into the target, in one commit of its own.
+
+    A partition is in it once; all that came before in the partition is in the target.
+    """
+
+    kind: WorkKind
+    work_id: int
+    ranges: tuple[OffsetRange, ...]
+    txn_version: int
+    skips_bad: bool
+    """Are its bad records in their own table already? Else one of them ends the job."""
+
+
+@dataclass(frozen=True, slots=True)
 class Verify:
     """Compare the view of the source at `position` with `target_version` of the target, by vnode, as far as `covered`."""
 
@@ -245,6 +269,26 @@ class OffsetRangesStaged:
     files: tuple[StagedFile, ...]
     records: Mapping[str, int]
     """Records of the source by partition, with those that the filter left out; one without records may be missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class BadRecordsAside:
+    """`SetBadRecordsAside` is finished: a commit takes all of its files."""
+
+    work_id: int
+    files: tuple[StagedFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRangesMerged:
+    """`MergeOffsetRanges` is finished: what it changed is durable."""
+
+    work_id: int
+    changes: int
+    """Rows that were added, replaced or removed."""
+
+    records: Mapping[str, int]
+    """Records of the source by partition; empty where the answer was lost and the commit was found."""
 
 
 @dataclass(frozen=True, slots=True)

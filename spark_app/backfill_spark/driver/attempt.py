@@ -156,7 +156,7 @@ def _check_keys(job: OpenedJob, settings: DriverSettings) -> bool:
     A resumed job was looked at then.
     """
     spec = job.backfill.spec
-    if job.resumes is not None or not job.mode.merges:
+    if job.resumes is not None or not job.proves_key:
         return False
     unique = settings.check_unique
     if unique is None:
@@ -177,7 +177,7 @@ class _Attempt:
         spec, moment = opened.backfill.spec, now()
         state = _next_state(opened, moment)
         self._attempt = state.attempt
-        proves_key = caller.settings.check_unique is not False and opened.mode.merges
+        proves_key = caller.settings.check_unique is not False and opened.proves_key
         pace = JobSettings(
             interval_s=spec.barrier.interval_ms / 1000,
             commit_every=spec.barrier.commit_every,

@@ -36,13 +36,13 @@ from backfill_spark.jvm.java_process import death, java_died
 from backfill_spark.jvm.session_scope import session_scope
 from backfill_spark.opening.key_line import key_line
 from backfill_spark.opening.quarantine import OpenedQuarantine, open_quarantine
-from backfill_spark.opening.source import OpenSource, PinnedSource, SubscribedSource, in_order, open_source
+from backfill_spark.opening.source import OpenSource, PinnedSource, in_order, open_source
+from backfill_spark.opening.transform import transform_of
 from backfill_spark.ports.abilities import ability, check_promises
 from backfill_spark.ports.committer import Committer, StoredState
 from backfill_spark.ports.sink import Sink, SupportsStartOver
 from backfill_spark.ports.source import PinnedTable, Source
 from backfill_spark.rows.comparison import Comparison
-from backfill_spark.rows.parsing import parsing
 from backfill_spark.rows.transform import Transform
 from backfill_spark.rows.verification import check_one_row_a_key
 from backfill_spark.rows.write_modes import WriteMode, write_mode
@@ -168,11 +168,8 @@ class JobContext:
             if start_over is not None:
                 request = self.plugins.strategy.open_request(None)
             opened = open_source(source, request, asked=spec.source.params.start_version)
-            _check_transform(opened, transform, self.backfill)
-            if isinstance(opened, SubscribedSource):
-                transform = parsing(transform, opened.nothing())
-            if self.state is None or start_over is not None:
-                transform.check_sample(opened.some())
+            begins = self.state is None or start_over is not None
+            transform = transform_of(transform, opened, _mode(self.backfill), spec.key, begins=begins)
             opened = in_order(opened, spec.strategy)
             newest = isinstance(request, ReadNewest)
             line = key_line(source, spec, begins=self.state is None) if newest else None
@@ -267,6 +264,11 @@ class OpenedJob(JobContext):
         return tuple(accumulate(self.pinned.rows, initial=0))
 
     @property
+    def proves_key(self) -> bool:
+        """Might two rows of the source have one key, which a target must not have? Of records the last one decides."""
+        return self.mode.merges and isinstance(self.opened, PinnedSource)
+
+    @property
     def proves_key_first(self) -> bool:
         """Must the key be proven in the source, whatever its size, because rows with one key may be in two ranges?"""
         if self.line is None:
@@ -318,6 +320,7 @@ class OpenedJob(JobContext):
             source_position=self.words(position),
             target_version=target_version,
             complete=covered is None,
+            head=lambda: self.source.head().position,
         )
 
     def check_one_row_a_key(self) -> None:
@@ -361,7 +364,7 @@ def _check_spec(spark: SparkSession, backfill: Backfill, plugins: Plugins, state
         # The change may be a typing error that could never run: that is reported first.
         source, transform = _source(spark, backfill, plugins)
         opened = open_source(source, plugins.strategy.open_request(None), asked=None)
-        _check_transform(opened, transform, backfill)
+        transform.check(opened.nothing(), reserved=_mode(backfill).columns)
         raise
 
 
@@ -374,10 +377,6 @@ def _source(spark: SparkSession, backfill: Backfill, plugins: Plugins) -> tuple[
 
 def _mode(backfill: Backfill) -> WriteMode:
     return write_mode(backfill.spec.write_mode)
-
-
-def _check_transform(opened: OpenSource, transform: Transform, backfill: Backfill) -> None:
-    transform.check(opened.nothing(), reserved=_mode(backfill).columns)
 
 
 @contextmanager

@@ -108,7 +108,7 @@ def _plan(
     steps = _steps(opened, backfill, settings, start_s, rate)
     seconds = sum(one.seconds for one in steps)
     source.check_no_null_key(spec.transform.where)
-    unique = _is_unique(opened) if check_unique and spec.source.params.key else None
+    unique = _is_unique(opened) if check_unique and spec.source.params.key and table is not None else None
     # Where the newest version is read, none must be kept.
     retention = opened.source.kept_seconds() if opened.line is None else None
     per_split = spec.strategy.params.rows_per_split(rate)
@@ -140,6 +140,7 @@ def _plan(
             *_key_unproven(opened, settings, unique=unique),
             *_starts_over(opened),
             *_doubts(opened),
+            *_merged_in_order(opened),
         ),
     )
 
@@ -154,7 +155,7 @@ def _steps(
     times = {START: start_s, COPY: copy_s(rows, per_s, spec.throttle.rows_per_second)}
     # Ranges that hold all rows of a key prove it while they are read.
     first = settings.check_unique or rows <= CHECK_UNIQUE_ROWS_MAX or opened.proves_key_first
-    if opened.mode.merges and settings.check_unique is not False and (first or opened.line is None):
+    if opened.proves_key and settings.check_unique is not False and (first or opened.line is None):
         times[KEY_PROOF] = scan_s(KEY_PROOF, rows, per_s) + fixed_s
     times[CATCH_UP] = catch_up_s(opened.opened.newer(opened.source.head()), None)
     if spec.verify == "Final" and spec.after == "Exit":
@@ -181,7 +182,7 @@ def _calibrate(opened: OpenedJob, cores: int) -> float:
 
 def _key_unproven(opened: OpenedJob, settings: DriverSettings, *, unique: bool | None) -> tuple[PlanWarning, ...]:
     """Warn that two rows with one key would be found late, or never."""
-    if not opened.mode.merges or unique is not None or settings.check_unique:
+    if not opened.proves_key or unique is not None or settings.check_unique:
         return ()
     if opened.line is not None and settings.check_unique is None:
         return ()  # proven before the start, or range by range
@@ -242,6 +243,16 @@ def _doubts(opened: OpenedJob) -> tuple[PlanWarning, ...]:
     doubts = opened.backfill.spec.strategy.params.doubts
     hint = "Use the default strategy for a table that matters."
     return tuple(PlanWarning(reason=reason, message=words, hint=hint) for reason, words in doubts.items())
+
+
+def _merged_in_order(opened: OpenedJob) -> tuple[PlanWarning, ...]:
+    """Say what a target with one row a key costs, where the source has offsets."""
+    if not opened.mode.merges or isinstance(opened.opened, PinnedSource):
+        return ()
+    words = "the records of a partition are merged in their order: new ones are visible once the history of their partition is there. "
+    words += "The estimate has no time for the MERGEs, one for each batch (changeBatchSeconds)."
+    hint = "Use writeMode: Append to see new records while history is read."
+    return (PlanWarning(reason="NewAfterHistory", message=words, hint=hint),)
 
 
 def _is_unique(opened: OpenedJob) -> bool:

@@ -19,7 +19,7 @@ from backfill_core.protocol.quarantine import AnnouncedRecords
 from backfill_core.protocol.work import StagedFile
 from backfill_spark.ports.committer import Committer
 from backfill_spark.ports.sink import Quarantine
-from backfill_spark.rows.parsing import REASON
+from backfill_spark.rows.records.parsing import REASON
 from backfill_spark.sinks import SinkPlugin
 
 if TYPE_CHECKING:

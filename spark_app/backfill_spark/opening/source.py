@@ -61,6 +61,9 @@ class ComparedRows:
     ranges: tuple[offsets.OffsetRange, ...] | None = None
     """Their offsets; None: the source has none."""
 
+    later: Callable[[Position], DataFrame | None] = lambda _: None
+    """The newer rows up to a position, of a source that removes a row which a newer one has replaced."""
+
 
 @dataclass(frozen=True)
 class PinnedSource:
@@ -207,7 +210,22 @@ class SubscribedSource:
         del row_offsets
         ranges = offsets.between(self.found.first, position) if covered is None else tuple(covered)
         total = None if covered is None else self.rows
-        return ComparedRows(self.source.read_offsets(ranges), lambda: offsets.count(ranges), total, ranges)
+        return ComparedRows(
+            self.source.read_offsets(ranges),
+            lambda: offsets.count(ranges),
+            total,
+            ranges,
+            lambda upto: self._after(ranges, upto),
+        )
+
+    def _after(self, ranges: Sequence[offsets.OffsetRange], upto: Position) -> DataFrame | None:
+        """Return what came behind some ranges."""
+        if not self.found.compacts:
+            return None
+        ends = {**self.found.first}
+        for one in ranges:
+            ends[one.partition] = max(one.stop, ends.get(one.partition, 0))
+        return self.source.read_offsets(offsets.between(ends, upto))
 
     def newer(self, head: Head) -> int:
         """Return 0: new records need no versions of theirs to be applied."""

@@ -38,6 +38,9 @@ class WorkContext(Protocol):
             StagedFilesGoneError, AccountingError: as `stage`.
         """
 
+    def stage_bad_records(self, records: DataFrame, *, what: str) -> tuple[StagedFile, ...]:
+        """Write those of some records that the transform cannot parse as files for their own table; none, where there is none."""
+
     def stage_segments(self, rows: DataFrame, *, label: str, what: str) -> tuple[StagedFile, ...]:
         """Write as `stage`, the rows of each value of column `label` into files of their own; a file tells its segment."""
 

@@ -19,7 +19,7 @@ from backfill_spark.rows.columns import key_hash, quoted, said_key
 if TYPE_CHECKING:
     from backfill_spark.rows.transform import Transform
 
-DELETE = "__backfill_delete"
+DELETE, ADD = "__backfill_delete", "__backfill_add"
 CHANGE_TYPE, COMMIT_VERSION = "_change_type", "_commit_version"
 OP, EPOCH, VERSION = "_op", "_epoch", "_version"
 INSERTED, DELETED, BEFORE, AFTER = "insert", "delete", "update_preimage", "update_postimage"
@@ -36,7 +36,7 @@ INTERVALS_MAX = 16
 UNREADABLE = "\N{REPLACEMENT CHARACTER}"
 
 _FEED_TYPE, _FEED_AT = "__backfill_feed_type", "__backfill_feed_at"
-_TYPE, _AT, _ADD = "__backfill_type", "__backfill_at", "__backfill_add"
+_TYPE, _AT = "__backfill_type", "__backfill_at"
 _REMOVE, _ROW, _LAST, _STEPS = "__backfill_remove", "__backfill_row", "__backfill_last", "__backfill_steps"
 
 
@@ -78,27 +78,27 @@ def net_changes(
     images = _images(changes, transform, within)
     output = [name for name in images.columns if name not in {_TYPE, _AT}]
     removal = F.col(_TYPE).isin(*REMOVALS)
-    ranked = images.select(*_columns(output), _AT, (~removal).alias(_ADD), removal.alias(_REMOVE))
+    ranked = images.select(*_columns(output), _AT, (~removal).alias(ADD), removal.alias(_REMOVE))
     # Placed by key once: both groupings find their rows where they are.
     by_version = (
         ranked.repartition(*_columns(key))
         .groupBy(*_columns(key), _AT)
         .agg(
-            F.max_by(F.struct(*_columns(output)), F.col(_ADD)).alias(_ROW),
-            F.count_if(F.col(_ADD)).alias(_ADD),
+            F.max_by(F.struct(*_columns(output)), F.col(ADD)).alias(_ROW),
+            F.count_if(F.col(ADD)).alias(ADD),
             F.count_if(F.col(_REMOVE)).alias(_REMOVE),
         )
     )
     grouped = by_version.groupBy(*_columns(key)).agg(
-        F.max_by(F.struct(F.col(_ROW).alias("row"), (F.col(_ADD) == 0).alias("gone")), F.col(_AT)).alias(_LAST),
-        F.max(F.greatest(_ADD, _REMOVE)).alias(_ADD),
-        F.array_sort(F.collect_list(F.struct(_AT, (F.col(_ADD) - F.col(_REMOVE)).alias("step")))).alias(_STEPS),
+        F.max_by(F.struct(F.col(_ROW).alias("row"), (F.col(ADD) == 0).alias("gone")), F.col(_AT)).alias(_LAST),
+        F.max(F.greatest(ADD, _REMOVE)).alias(ADD),
+        F.array_sort(F.collect_list(F.struct(_AT, (F.col(ADD) - F.col(_REMOVE)).alias("step")))).alias(_STEPS),
     )
-    unique = (F.col(_ADD) <= 1) & (_swing(F.col(_STEPS)) <= 1)
+    unique = (F.col(ADD) <= 1) & (_swing(F.col(_STEPS)) <= 1)
     return grouped.select(
         *(F.col(_LAST)["row"][name].alias(name) for name in output),
         F.col(_LAST)["gone"].alias(DELETE),
-        F.when(unique, 1).otherwise(2).alias(_ADD),
+        F.when(unique, 1).otherwise(2).alias(ADD),
     )
 
 
@@ -116,7 +116,11 @@ def _swing(steps: Column) -> Column:
     return F.aggregate(steps, start, step, lambda seen: seen["high"] - seen["low"])
 
 
-def check_net_changes(net: DataFrame, key: tuple[str, ...]) -> int:
+DOUBLED = "is not unique in the source"
+DOUBLED_HINT = "An Upsert target holds one row a key: choose another key in spec.source, or writeMode Changelog."
+
+
+def check_net_changes(net: DataFrame, key: tuple[str, ...], *, doubled: str = DOUBLED, hint: str = DOUBLED_HINT) -> int:
     """Return the number of net changes. Runs a job; give it a frame that is computed already.
 
     Found is what the changes themselves prove; what happened before them is the receipt's to find.
@@ -128,7 +132,7 @@ def check_net_changes(net: DataFrame, key: tuple[str, ...]) -> int:
     nameless = _any_null(key) & ~F.col(DELETE)
     counts = net.agg(
         F.count(F.lit(1)).alias("rows"),
-        F.count_if(F.col(_ADD) > 1).alias("doubled"),
+        F.count_if(F.col(ADD) > 1).alias("doubled"),
         *(
             F.count_if(F.col(quoted(name)).isNull() & ~F.col(DELETE)).alias(f"{index}")
             for index, name in enumerate(key)
@@ -143,8 +147,7 @@ def check_net_changes(net: DataFrame, key: tuple[str, ...]) -> int:
             )
     if counts["doubled"]:
         raise DuplicateKeyError(
-            f"key ({', '.join(key)}) is not unique in the source, as where {_example(net.where(F.col(_ADD) > 1), key)}.",
-            hint="An Upsert target holds one row a key: choose another key in spec.source, or writeMode Changelog.",
+            f"key ({', '.join(key)}) {doubled}, as where {_example(net.where(F.col(ADD) > 1), key)}.", hint=hint
         )
     return int(counts["rows"])
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from backfill_core.protocol.receipt import PartitionReceipt, Receipt
-from backfill_spark.rows.partition_sums import partition_receipts
+from backfill_core.protocol.work import Position
+from backfill_spark.rows.columns import quoted
+from backfill_spark.rows.records.folding import FoldingTransform
+from backfill_spark.rows.records.partition_sums import partition_receipts
 from backfill_spark.rows.verification import differing_rows, take_receipt
 
 if TYPE_CHECKING:
@@ -38,20 +42,20 @@ class Comparison:
     complete: bool
     """Is that all of the source?"""
 
+    head: Callable[[], Position]
+    """Looks at the newest position of the source."""
+
     def receipt(self, *, epoch: int) -> Receipt:
         """Compare; reads both sides once."""
         source, target = self._sides()
-        receipt = take_receipt(
-            source,
-            target,
-            key=self.key,
-            vnodes=self.vnodes,
-            source_version=self.source_version,
-            target_version=self.target_version,
-            epoch=epoch,
-            mode=self.mode,
-        )
-        filtered, partitions = self.transform.where is not None, self._partitions()
+        receipt = self._taken(source, target, epoch)
+        replaced = None if receipt.equal else self._replaced()
+        if replaced is not None:
+            source, target = (one.join(replaced, list(self.key), "left_anti") for one in (source, target))
+            receipt = self._taken(source, target, epoch)
+        # Where the last record of a key decides, a record that is no row need not have met the filter.
+        filtered = self.transform.where is not None and not isinstance(self.transform, FoldingTransform)
+        partitions = self._partitions()
         covered = self._covered(partitions) if filtered else receipt.rows
         return replace(
             receipt,
@@ -61,6 +65,28 @@ class Comparison:
             rows_total=covered if self.source.total is None else self.source.total,
             partitions=partitions,
         )
+
+    def _taken(self, source: DataFrame, target: DataFrame, epoch: int) -> Receipt:
+        return take_receipt(
+            source,
+            target,
+            key=self.key,
+            vnodes=self.vnodes,
+            source_version=self.source_version,
+            target_version=self.target_version,
+            epoch=epoch,
+            mode=self.mode,
+        )
+
+    def _replaced(self) -> DataFrame | None:
+        """Return the keys that have newer records by now, where the source removes a record that a newer one has replaced.
+
+        What the target was made of may be gone, so such a key tells nothing. None: the source keeps what is compared.
+        """
+        later = self.source.later(self.head())
+        if later is None or not isinstance(self.transform, FoldingTransform):
+            return None
+        return self.transform.folded(later).select(*map(quoted, self.key))
 
     def _covered(self, partitions: tuple[PartitionReceipt, ...]) -> int:
         """Return how many rows of the source are compared; bad records are none, nor are offsets without a record."""

@@ -14,7 +14,7 @@ from backfill_core.protocol.work import StagedFile
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.sink import SupportsSegments
 from backfill_spark.rows.counted_rows import CountedRows
-from backfill_spark.rows.parsing import REASON, ParsingTransform, bad, bad_record
+from backfill_spark.rows.records.parsing import REASON, ParsingTransform, bad, bad_record
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -89,6 +89,16 @@ class SparkWorkContext:
         files = self.stage(transform.rows(counted.frame), what=what)
         rows = counted.rows()
         return files if rows == 0 else (*files, *self._stage_bad(bad(transform.judged(records)), rows, what))
+
+    def stage_bad_records(self, records: DataFrame, *, what: str) -> tuple[StagedFile, ...]:
+        """See `WorkContext`."""
+        transform, quarantine = self.job.transform, self.job.quarantine
+        if quarantine is None or not quarantine.keeps or not isinstance(transform, ParsingTransform):
+            return ()
+        counted = CountedRows(self.job.spark, bad(transform.judged(records)))
+        files = quarantine.stage(counted.frame, attempt=self.attempt, work_id=self.work_id)
+        check_staged(what, written=counted.rows(), found=sum(file.rows for file in files))
+        return files
 
     def _stage_bad(self, records: DataFrame, rows: int, what: str) -> tuple[StagedFile, ...]:
         """Read the bad records once more, which there are few of, into their own table, or fail by one of them."""

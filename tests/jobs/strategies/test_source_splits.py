@@ -7,12 +7,12 @@ import time
 
 import pytest
 from deltalake import DeltaTable, QueryBuilder
+from support.kafka.jobs import job_of
 from support.kafka.topics import Topics, producing, send_all, transacting
 from support.simulation.models.source_splits import SourceSplitsModel
 from support.tables.oracle import seals
 
 from backfill_api.load import load_backfill
-from backfill_spark.driver.attempt import run_driver
 from backfill_spark.driver.plan import plan_job
 from backfill_spark.settings import DriverSettings
 from backfill_spark.stop_signal import StopSignal
@@ -28,36 +28,8 @@ def topics(broker):
 
 @pytest.fixture
 def run(spark, broker, tmp_path):
-    """Run a job of a topic to its end, or to the first commit with history; `seen` hears of each progress."""
-
-    def go(topic, *, stops=False, seen=None, limit=None, stop=None, **spec):
-        stop = stop or StopSignal()
-
-        def look(progress):
-            if stops and progress.rows_done:
-                stop.ask(force=False)
-            if seen is not None:
-                seen(progress)
-
-        backfill = load_backfill(
-            {
-                "apiVersion": "backfill.dev/v1alpha1",
-                "kind": "Backfill",
-                "metadata": {"name": "job"},
-                "spec": {
-                    "source": {"type": "Kafka", "kafka": {"bootstrapServers": broker.address, "topic": topic}},
-                    "target": {"type": "Delta", "delta": {"path": str(tmp_path / "t"), "writeMode": "Append"}},
-                    "strategy": {"type": "SourceSplits"},
-                    "barrier": {"intervalMs": 200},
-                    "throttle": {"rowsPerSecond": limit} if limit else {},
-                    **spec,
-                },
-            }
-        )
-        settings = DriverSettings(cores=2, state_dir=tmp_path / "state")
-        return run_driver(backfill, settings=settings, spark=spark, observe=look, stop=stop)
-
-    return go
+    """Run a job of a topic, as `job_of`."""
+    return job_of(spark, broker.address, tmp_path)
 
 
 def records_in(target, version=None):
@@ -169,10 +141,9 @@ class TestATopic:
         """R-SRC-7, #20083: nothing of before is read; the transform applies to what comes while no driver runs."""
         topic = topics.create()
         send_all(topics.address, topic, [b'{"n": 1}'] * 3)
-        kafka = {"bootstrapServers": topics.address, "topic": topic, "startingOffsets": "Latest"}
         number = "cast(get_json_object(cast(value AS string), '$.n') AS int)"
         spec = {
-            "source": {"type": "Kafka", "kafka": kafka},
+            "kafka": {"startingOffsets": "Latest"},
             "transform": {"select": ["`partition`", "`offset`", f"{number} AS value"], "where": f"{number} > 7"},
             "after": "Follow",
         }

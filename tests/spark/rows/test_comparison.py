@@ -5,10 +5,12 @@ from itertools import accumulate
 import pytest
 from support.tables.jobs import make_kind
 
-from backfill_spark.opening.source import PinnedSource
+from backfill_core.positions.offsets import OffsetRange
+from backfill_spark.opening.source import ComparedRows, PinnedSource
 from backfill_spark.rows.comparison import Comparison
+from backfill_spark.rows.records.folding import folding
 from backfill_spark.rows.transform import Transform
-from backfill_spark.rows.write_modes import APPEND
+from backfill_spark.rows.write_modes import APPEND, UPSERT
 from backfill_spark.sinks.delta.sink import DeltaSink
 from backfill_spark.sources.delta.source import DeltaSource
 
@@ -37,6 +39,7 @@ def sides(spark, tmp_path):
             source=PinnedSource(source, source.pinned).compared(source.version, done, prefix), sink=sink,
             transform=Transform(None, where), key=("id",), vnodes=16, mode=APPEND, source_version=source.version,
             source_position="version 1", target_version=version, complete=done is None,
+            head=lambda: source.head().position,
         )  # fmt: skip
 
     return compare, prefix, source
@@ -70,3 +73,27 @@ class TestAReceiptOnTheWay:
         found = compare(None, "id % 10 = 3")
 
         assert (found.equal, found.complete, found.rows + found.rows_filtered) == (True, True, whole)
+
+
+class TestAReceiptOfATopicThatIsCompacted:
+    """A record that a newer one has replaced may be gone, though the target was made of it."""
+
+    @pytest.mark.parametrize(("later", "equal"), [(True, True), (False, False)])
+    def test_leaves_out_what_newer_records_replaced(self, spark, tmp_path, later, equal):
+        """Its key tells nothing, unless no newer record is there; all other keys are compared."""
+        shape = "partition int, offset bigint, key string, value string"
+        records = spark.createDataFrame([(0, 1, "b", "1"), (0, 2, "c", "2")], shape)
+        newer = spark.createDataFrame([(0, 9, "a", None)], shape)
+        spark.createDataFrame([("a", "0"), ("b", "1"), ("c", "2")], "key string, value string").write.format(
+            "delta"
+        ).save(str(tmp_path / "t"))
+        compared = Comparison(
+            source=ComparedRows(records, lambda: 2, None, (OffsetRange("0", 0, 3),), lambda _: newer if later else None),
+            sink=DeltaSink(spark, str(tmp_path / "t"), write_mode=UPSERT, key=("key",), job_id="j"),
+            transform=folding(Transform(("key", "value")), records.limit(0), ("key",)), key=("key",), vnodes=4, mode=UPSERT,
+            source_version=None, source_position="3", target_version=0, complete=True, head=lambda: {"0": 10},
+        )  # fmt: skip
+
+        found = compared.receipt(epoch=1)
+
+        assert (found.equal, found.rows) == (equal, 2)

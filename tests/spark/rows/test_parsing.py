@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructType
 
 from backfill_core.errors import InvalidTransformError
-from backfill_spark.rows.parsing import REASON, ParsingTransform, bad, parsing
+from backfill_spark.rows.records.parsing import REASON, ParsingTransform, bad, parsing
 from backfill_spark.rows.transform import Transform
 
 SCHEMA = StructType().add("partition", IntegerType()).add("offset", LongType()).add("value", BinaryType())

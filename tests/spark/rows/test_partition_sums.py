@@ -3,8 +3,8 @@
 import pytest
 
 from backfill_core.positions.offsets import OffsetRange
-from backfill_spark.rows.parsing import parsing
-from backfill_spark.rows.partition_sums import PlaceColumns, partition_receipts, place_columns
+from backfill_spark.rows.records.parsing import parsing
+from backfill_spark.rows.records.partition_sums import PlaceColumns, partition_receipts, place_columns
 from backfill_spark.rows.transform import Transform
 
 RANGES = (OffsetRange("0", 0, 10), OffsetRange("10", 0, 5), OffsetRange("2", 5, 9), OffsetRange("0", 20, 22))

@@ -127,6 +127,10 @@ class MortalJob:
         """What a driver must be told to come to a point."""
 
     # -------------------------------------------------------------- what a kind of job says
+    def deaths(self):
+        """Return how its drivers are to die."""
+        return plan_of(self.seed, self.POINTS)
+
     def write(self, *, limited):
         """Write the job's file: with a limit, so that many deaths fit into its copy, or without."""
         raise NotImplementedError
@@ -147,7 +151,7 @@ class MortalJob:
         """Let driver after driver die, until there were enough deaths; let the last one finish. Return the report."""
         self.write(limited=True)
         with self.changing():
-            for death in plan_of(self.seed, self.POINTS):
+            for death in self.deaths():
                 if enough():
                     break
                 codes = self.freeze_and_wake(death) if death.kind == FROZEN else [self.attempt(death)]

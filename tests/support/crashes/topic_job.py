@@ -12,7 +12,7 @@ from collections import Counter
 from contextlib import contextmanager
 
 import yaml
-from support.crashes.deaths import MortalJob
+from support.crashes.deaths import Death, MortalJob, plan_of
 from support.kafka.topics import Topics, producing, transacting
 from support.tables.oracle import columns_of
 
@@ -21,6 +21,12 @@ RATE = 1_500
 """Slow enough that some drivers die while history is read: of eight seconds, in pieces of attempts."""
 
 BAD_EVERY, BAD = 97, b"no number"
+KEYS, REMOVED_EVERY = 700, 11
+"""Keys of a partition, and how often a record removes its own."""
+
+MODES = ("Append", "Upsert")
+"""Of the first two jobs, and by turns of all others."""
+
 PRODUCE_EVERY_S = (0.2, 0.8)
 OPEN_S = 3.0
 """So long one of the transactions is open: nothing behind it is committed meanwhile."""
@@ -89,7 +95,9 @@ class Producers:
         for _ in range(count):
             number = next(self._numbers)
             value = BAD if number % BAD_EVERY == 0 else json.dumps({"number": number}).encode()
-            send(self._topic, value, str(number).encode(), partition=self._random.randrange(PARTITIONS))
+            partition = self._random.randrange(PARTITIONS)
+            key = f"{partition}-{self._random.randrange(KEYS)}".encode()
+            send(self._topic, None if number % REMOVED_EVERY == 0 else value, key, partition=partition)
 
 
 def held_by(progress):
@@ -103,6 +111,15 @@ def held_by(progress):
         reached = (start if last is None else int(last) + 1) if backfilling else end
         held[int(name)] = ((start, reached), (end, live))
     return held
+
+
+def folded(committed):
+    """Return the places of the records that are rows of a target with one row a key: of each key the last one, where it has a value."""
+    last = {}
+    for place, record in sorted(committed.items()):
+        if record.value != BAD:
+            last[record.key] = None if record.value is None else place
+    return {place for place in last.values() if place is not None}
 
 
 def placed(path, version=None):
@@ -119,24 +136,35 @@ class TopicJob(MortalJob):
         "before_quarantine:2", "before_finish:1",
     )  # fmt: skip
 
+    OF_MERGES = (
+        "before_merge:1", "after_merge:2", "before_quarantine:1", "after_quarantine:2", "after_merge:1", "before_seal:4",
+        "before_merge:2",
+    )  # fmt: skip
+    """The same for a target with one row a key."""
+
     def __init__(self, spark, folder, strategy, seed, address):
         super().__init__(spark, folder, strategy, seed, rate=RATE)
         self.strategy, self.address = strategy, address
+        self.mode = self.report.mode = MODES[seed % len(MODES)]
         self.bad = f"{folder}/bad"
         self.topics = Topics(address)
         self.topic = self.topics.create(partitions=PARTITIONS)
         self.producers = Producers(address, self.topic, seed)
         self.producers.history()
 
+    def deaths(self):
+        """Every named point in the first job of each mode, random moments in the others."""
+        return [Death(point) for point in self.OF_MERGES] if self.seed == 1 else plan_of(self.seed, self.POINTS)
+
     def write(self, *, limited):
-        """All of it is appended; what cannot be parsed goes into a table of its own."""
+        """All of it is appended, or merged by key; what cannot be parsed goes into a table of its own."""
         source = {
             "bootstrapServers": self.address, "topic": self.topic, "onBadRecord": "Quarantine", "quarantinePath": self.bad,
         }  # fmt: skip
         number = "from_json(cast(value AS string), 'number BIGINT').number AS number"
         spec = {
             "source": {"type": "Kafka", "kafka": source},
-            "target": {"type": "Delta", "delta": {"path": self.target, "writeMode": "Append"}},
+            "target": {"type": "Delta", "delta": {"path": self.target, "writeMode": self.mode, "key": ["key"]}},
             "strategy": {"type": self.strategy},
             "transform": {"select": ["`partition`", "offset", "cast(key AS string) AS key", number]},
             "barrier": {"intervalMs": 200}, "verify": "Final",
@@ -155,12 +183,12 @@ class TopicJob(MortalJob):
         unparsed = {place for place, record in committed.items() if record.value == BAD}
         for seal in new:
             held = held_by(seal.progress)
-            wanted = {
-                (partition, offset)
-                for partition, offset in committed
-                if any(start <= offset < stop for start, stop in held.get(partition, ()))
-            }
-            yield from different(f"commit {seal.version}", placed(self.target, seal.version), wanted - unparsed)
+            wanted = within(committed, held)
+            rows = folded({place: committed[place] for place in wanted}) if self.mode == "Upsert" else wanted - unparsed
+            yield from different(f"commit {seal.version}", placed(self.target, seal.version), rows)
+            # Those before a MERGE are in their own table before its rows are in the target.
+            aside = {int(name): ((0, stop),) for name, stop in seal.progress.get("aside", {}).items()}
+            wanted |= within(committed, aside)
             counted = seal.state.get("quarantine", {"rows": 0})["rows"]
             if counted != len(wanted & unparsed):
                 yield f"commit {seal.version}: {counted} bad records said, {len(wanted & unparsed)} are held"
@@ -177,6 +205,15 @@ class TopicJob(MortalJob):
             yield f"bad records too often, or not held: {sorted(surplus)[:5]}"
         if state["finished"] and (not found or not self.producers.aborted):
             yield "no record was bad, or no transaction aborted: this shows nothing"
+
+
+def within(committed, held):
+    """Return the places of the records at some offsets."""
+    return {
+        (partition, offset)
+        for partition, offset in committed
+        if any(start <= offset < stop for start, stop in held.get(partition, ()))
+    }
 
 
 def different(where, found, wanted):

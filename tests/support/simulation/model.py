@@ -46,7 +46,7 @@ class Merging:
     """The work commits the last image of each key itself; None removes the key."""
 
     txn: int
-    net: dict[int, int | None]
+    net: Mapping[Any, Any]
     answer: Callable[[int], Result]
 
 

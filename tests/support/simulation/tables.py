@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,7 +56,7 @@ class Target:
             raise FencedError(f"transaction {txn} is not above {self.txn}")
         return self._add("seal", txn, self.newest.rows + Counter(rows), state)
 
-    def merge(self, txn: int, net: dict[int, int | None]) -> Commit | None:
+    def merge(self, txn: int, net: Mapping[Any, Any]) -> Commit | None:
         """Upsert and delete by key; a transaction that is known is skipped, as Delta does it."""
         if self.txn is not None and txn <= self.txn:
             return None

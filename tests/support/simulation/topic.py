@@ -24,6 +24,14 @@ Span = tuple[int, int, int]
 BAD_EVERY = 5
 """One record of so many cannot be parsed."""
 
+TOMBSTONE_EVERY = 7
+"""One record of so many removes its key, where the target has one row a key."""
+
+Key = tuple[int, int]
+Image = tuple[int, int] | None
+Change = tuple[Key, Image]
+"""A key, which is in one partition, and its row; None: it is removed."""
+
 
 @dataclass
 class Partition:
@@ -139,6 +147,40 @@ class Topic:
         values = {offset: value for offset, value in values.items() if (value % BAD_EVERY == 0) is bad}
         found = ((offset, value) for offset, value in sorted(values.items()) if start <= offset < stop)
         return [(partition, offset, value) for offset, value in found if not self._filtered or value % 3 != 0]
+
+    def changes(self, partition: int, start: int, stop: int) -> list[Change]:
+        """Return what the records at the offsets `[start, stop)` do to a target with one row a key, as they are now."""
+        return [
+            self._change(partition, offset, value)
+            for offset, value in self._good(self.partitions[partition].values, start, stop)
+        ]
+
+    def _good(self, values: dict[int, int], start: int, stop: int) -> list[tuple[int, int]]:
+        """Return offsets and values of the records that can be parsed; one that the filter leaves out is not looked at."""
+        found = ((offset, value) for offset, value in sorted(values.items()) if start <= offset < stop)
+        return [(offset, value) for offset, value in found if value % BAD_EVERY or not self._passes(value)]
+
+    def _passes(self, value: int) -> bool:
+        return not self._filtered or value % 3 != 0
+
+    def _change(self, partition: int, offset: int, value: int) -> Change:
+        key = (partition, value % KEYS)
+        return key, None if value % TOMBSTONE_EVERY == 0 or not self._passes(value) else (offset, value)
+
+    def folds(self, spans: Iterable[Span]) -> dict[Key, set[Image]]:
+        """Return what a target with one row a key may hold of each key, whose reader was at each offset once, in their order.
+
+        It may have come before a compaction or after it: a record that was removed may decide, or the one before it. None: no row.
+        """
+        found: dict[Key, set[Image]] = {}
+        for number, start, stop in spans:
+            partition = self.first[number]
+            kept = partition.values | partition.expired
+            for offset, value in self._good(kept | partition.removed, start, stop):
+                key, image = self._change(number, offset, value)
+                before = found.get(key, {None}) if offset in partition.removed else set()
+                found[key] = before | {image}
+        return found
 
     def bad(self, partition: int, start: int, stop: int) -> list[Row]:
         """Return the records at the offsets `[start, stop)` that cannot be parsed, as they are now."""

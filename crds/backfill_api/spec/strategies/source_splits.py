@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 from backfill_api.spec.params import SourceAbility, SplitParams, Variant
 
 
 class SourceSplitsParams(SplitParams):
     """The history of each partition of a topic, and its new records side by side."""
+
+    WRITES_NOT: ClassVar[Mapping[str, str]] = {
+        "Changelog": "records are no row changes, so there is no update or delete to tell"
+    }
 
 
 VARIANT = Variant("SourceSplits", SourceSplitsParams, needs=frozenset({SourceAbility.OFFSETS}))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Iterator, Mapping
 
+from backfill_core.positions.offsets import Offsets
 from backfill_core.strategies.source_splits.split import Split
 
 
@@ -16,10 +17,9 @@ def pack(splits: Mapping[str, Split]) -> str:
     """Return partitions as text, in the order of their names."""
     packed = bytearray()
     for name in sorted(splits):
-        one, word = splits[name], name.encode()
+        one = splits[name]
         done = one.next - one.start
-        _write(packed, (len(word),))
-        packed += word
+        _name(packed, name)
         # More records than offsets there are not; else the number would be negative.
         _write(packed, (one.start, done, one.end - one.next, one.live - one.end, done - one.records))
     return base64.b64encode(bytes(packed)).decode()
@@ -42,6 +42,31 @@ def unpack(text: object) -> dict[str, Split]:
         found[name] = Split(start, start + done, end, end + new, done - without)
         found[name].check()
     return found
+
+
+def pack_offsets(offsets: Offsets) -> str:
+    """Return an offset of each partition as text, in the order of their names."""
+    packed = bytearray()
+    for name in sorted(offsets):
+        _name(packed, name)
+        _write(packed, (offsets[name],))
+    return base64.b64encode(bytes(packed)).decode()
+
+
+def unpack_offsets(text: str) -> Offsets:
+    """Read what `pack_offsets` returned.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    octets = iter(base64.b64decode(text, validate=True))
+    return {bytes(_take(octets, length)).decode(): _read(octets) for length in _lengths(octets)}
+
+
+def _name(packed: bytearray, name: str) -> None:
+    word = name.encode()
+    _write(packed, (len(word),))
+    packed += word
 
 
 def _write(packed: bytearray, numbers: Iterable[int]) -> None:

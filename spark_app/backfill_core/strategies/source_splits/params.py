@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from backfill_api.spec.params import SplitParams
+from backfill_api.spec.params import OffsetSourceParams, SplitParams
 from backfill_api.spec.spec import BackfillSpec
 
 
@@ -16,6 +16,9 @@ class SourceSplitsSettings:
     split_target_s: float = 4.0
     batch_target_s: float = 10.0
     follow: bool = False
+    sets_aside: bool = False
+    """Do bad records go into a table of their own? A MERGE has no place for them, so each read of them comes before it."""
+
     read_max: int = 50_000_000
     """Offsets of one read, at most."""
 
@@ -25,11 +28,12 @@ class SourceSplitsSettings:
     @classmethod
     def of(cls, spec: BackfillSpec) -> SourceSplitsSettings:
         """Read them from a spec."""
-        params = spec.strategy.params
+        params, source = spec.strategy.params, spec.source.params
         assert isinstance(params, SplitParams)
         return cls(
             in_flight_max=params.max_in_flight,
             split_target_s=params.split_target_seconds,
             batch_target_s=params.change_batch_seconds,
             follow=spec.after == "Follow",
+            sets_aside=isinstance(source, OffsetSourceParams) and source.on_bad_record == "Quarantine",
         )

@@ -6,7 +6,7 @@ import json
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -88,9 +88,12 @@ class KafkaSource:
         """
         oldest, found = self._client.first().offsets, self._client.newest()
         newest = found.offsets
-        self._kept = self._kept_seconds()
+        configured = self._client.settings_of_topic()
+        self._kept = _kept_seconds(configured)
+        # Of one that may not be looked at, nothing is sure.
+        compacts = "compact" in configured.get("cleanup.policy", "compact")
         if after is None:
-            return Subscribed(self._begin(oldest, newest), newest, found.topic_id)
+            return Subscribed(self._begin(oldest, newest), newest, found.topic_id, compacts)
         self._check(after, oldest, newest)
         behind = {name: offset for name, offset in after.items() if offset > newest.get(name, 0)}
         if behind:
@@ -99,7 +102,7 @@ class KafkaSource:
                 f"partition {name} of {self.path} ends at offset {newest.get(name, 0)}, and {offset} were consumed.",
                 hint=MADE_AGAIN_HINT,
             )
-        return Subscribed(oldest, newest, found.topic_id)
+        return Subscribed(oldest, newest, found.topic_id, compacts)
 
     def _begin(self, oldest: Offsets, newest: Offsets) -> dict[str, int]:
         """Return where history begins by the spec."""
@@ -137,12 +140,7 @@ class KafkaSource:
 
     def kept_seconds(self) -> int | None:
         """Return how long the topic keeps a record; None: for ever, by the size of the topic, or it does not say."""
-        return self._kept_seconds() if self._kept is None else self._kept
-
-    def _kept_seconds(self) -> int | None:
-        found = self._client.settings_of_topic()
-        kept_ms = int(found.get("retention.ms", "-1"))
-        return None if kept_ms < 0 or "delete" not in found.get("cleanup.policy", "") else kept_ms // 1000
+        return _kept_seconds(self._client.settings_of_topic()) if self._kept is None else self._kept
 
     def offsets_at(self, moment_ms: int) -> Offsets:
         """See `SupportsMoments`; two questions to the broker for all partitions."""
@@ -191,3 +189,8 @@ class KafkaSource:
     def explain_failure(self, error: Exception) -> BackfillError | None:
         """See `Source`."""
         return explain(error, topic=self._topic, address=self._settings.address)
+
+
+def _kept_seconds(configured: Mapping[str, str]) -> int | None:
+    kept_ms = int(configured.get("retention.ms", "-1"))
+    return None if kept_ms < 0 or "delete" not in configured.get("cleanup.policy", "") else kept_ms // 1000

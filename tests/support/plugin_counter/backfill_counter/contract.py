@@ -16,6 +16,11 @@ class CounterParams(StrategyParams):
 
     MAY_CHANGE: ClassVar[frozenset[str]] = frozenset({"range_max"})
 
+    WRITES_NOT: ClassVar[Mapping[str, str]] = {
+        "Upsert": "numbers have no order beyond their partition",
+        "Changelog": "a number never changes",
+    }
+
     range_max: Annotated[StrictInt, Field(ge=1, le=1000)] = 12
     """Offsets that are read at once."""
 

@@ -5,21 +5,27 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from backfill_core.errors import DuplicateKeyError
 from backfill_core.positions.offsets import OffsetRange, count
 from backfill_core.protocol.receipt import PartitionReceipt
+from backfill_spark.rows.changes import ADD
 from backfill_spark.rows.columns import quoted
-from backfill_spark.rows.parsing import fates
+from backfill_spark.rows.records.folding import PARTITION, SPREAD_HINT, FoldingTransform
+from backfill_spark.rows.records.parsing import fates
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column
 
     from backfill_spark.rows.transform import Transform
 
-SOURCE, TARGET = 0, 1
+SOURCE, TARGET, FOLDED = 0, 1, 2
+_NO_OFFSET = "__backfill_no_offset"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,19 +63,42 @@ def partition_receipts(
 
     Returns:
         One for each partition, in the order of their numbers; without target rows where the target does not keep the places.
+        Where the last record of a key decides, a row counts for the partition of that record.
+
+    Raises:
+        DuplicateKeyError: it would have to decide, and records of a key are in several partitions.
     """
     is_bad, is_row = fates(transform)
     sides = [_sums(records, SOURCE, "partition", "offset", is_bad, is_row)]
     places = place_columns(transform)
     if places is not None:
         sides.append(_sums(target, TARGET, places.partition, places.offset, F.lit(False), F.lit(True)))
-    both = sides[0] if places is None else sides[0].unionAll(sides[1])
-    found = {(row["side"], row["partition"]): row for row in both.collect()}
+    if isinstance(transform, FoldingTransform):
+        folded, spread = transform.apply(records, PARTITION, ADD), F.col(ADD) > 1
+        sides.append(
+            _sums(folded.withColumn(_NO_OFFSET, F.lit(None)), FOLDED, PARTITION, _NO_OFFSET, spread, F.lit(True))
+        )
+    found = {(row["side"], row["partition"]): row for row in reduce(DataFrame.unionAll, sides).collect()}
+    doubled = sum(row["bad"] for (side, _), row in found.items() if side == FOLDED)
+    if doubled:
+        words = f"{doubled:,} keys have records in several partitions, whose order nothing tells"
+        raise DuplicateKeyError(f"{words}: which of them the target should hold is unknown.", hint=SPREAD_HINT)
+    if isinstance(transform, FoldingTransform):
+        rows = {name: row["rows"] for (side, name), row in found.items() if side == FOLDED}
+    else:
+        rows = {name: row["rows"] for (side, name), row in found.items() if side == SOURCE}
     by_partition: dict[str, list[OffsetRange]] = {}
     for one in ranges:
         by_partition.setdefault(one.partition, []).append(one)
     return tuple(
-        _receipt(name, spans, found.get((SOURCE, name)), found.get((TARGET, name)), kept=places is not None)
+        _receipt(
+            name,
+            spans,
+            rows.get(name, 0),
+            found.get((SOURCE, name)),
+            found.get((TARGET, name)),
+            kept=places is not None,
+        )
         for name, spans in sorted(by_partition.items(), key=lambda one: (len(one[0]), one[0]))
     )
 
@@ -86,7 +115,9 @@ def _sums(rows: DataFrame, side: int, partition: str, offset: str, is_bad: Colum
     )
 
 
-def _receipt(name: str, spans: list[OffsetRange], source: Any, target: Any, *, kept: bool) -> PartitionReceipt:
+def _receipt(
+    name: str, spans: list[OffsetRange], rows: int, source: Any, target: Any, *, kept: bool
+) -> PartitionReceipt:
     nothing: dict[str, Any] = {"records": 0, "bad": 0, "rows": 0, "first": None, "last": None}
     ours, theirs = source or nothing, target or nothing
     return PartitionReceipt(
@@ -98,7 +129,7 @@ def _receipt(name: str, spans: list[OffsetRange], source: Any, target: Any, *, k
         first=ours["first"],
         last=ours["last"],
         bad_records=ours["bad"],
-        rows=ours["rows"],
+        rows=rows,
         target_rows=theirs["rows"] if kept else None,
         target_first=theirs["first"] if kept else None,
         target_last=theirs["last"] if kept else None,

@@ -1,0 +1,283 @@
+"""What the machines of a topic have in common: the states of its partitions, what was seen of it, and what is durable.
+
+A machine reads the partitions in a way of its own: `strategy.py` in two sides, for a target that is appended to; `upsert.py` each in
+the order of its offsets, for one that holds one row a key.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from backfill_core.errors import MADE_AGAIN_HINT, BackfillError, SourceReplacedError
+from backfill_core.job.steps import CATCH_UP as CATCH_UP_STEP
+from backfill_core.job.steps import COPY
+from backfill_core.pacing.eta import RateMeter
+from backfill_core.pacing.throttle import TokenBucket
+from backfill_core.positions.offsets import OffsetRange, Offsets, Subscribed, count
+from backfill_core.protocol.clock import Now
+from backfill_core.protocol.events import (
+    BarrierPassed,
+    Head,
+    LimitSet,
+    Sealed,
+    SourcePolled,
+    StrategyEvent,
+    WorkFinished,
+    WorkLost,
+)
+from backfill_core.protocol.strategy import Permits, StrategyStatus, StrategyView
+from backfill_core.protocol.work import Result
+from backfill_core.strategies.source_splits import view
+from backfill_core.strategies.source_splits.backlog import Backlog
+from backfill_core.strategies.source_splits.params import SourceSplitsSettings
+from backfill_core.strategies.source_splits.reads import Bounds
+from backfill_core.strategies.source_splits.split import BACKFILLING, Split
+from backfill_core.strategies.source_splits.stored import (
+    CATCH_UP,
+    HISTORY,
+    LIVE,
+    SourceSplitsStored,
+    has_history_left,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Durable:
+    """What the newest durable commit holds, as the job asks for it."""
+
+    splits: Mapping[str, Split]
+    copied: bool
+    """Is all history there?"""
+
+    position: Offsets
+    """Of each partition, the offset before which all is there."""
+
+    covered: tuple[OffsetRange, ...] | None
+    """What is there while history is missing."""
+
+    @classmethod
+    def of(cls, splits: Mapping[str, Split]) -> Durable:
+        """Return the look at some partitions; made once a commit, for a topic may have a thousand."""
+        copied = not has_history_left(splits)
+        held = (OffsetRange(name, *span) for name, one in splits.items() for span in one.held)
+        return cls(splits, copied, {name: one.reached for name, one in splits.items()}, None if copied else tuple(held))
+
+
+class Splits(ABC):
+    """The partitions of one job of a topic."""
+
+    def __init__(
+        self, found: Subscribed, settings: SourceSplitsSettings, stored: SourceSplitsStored | None = None
+    ) -> None:
+        """Begin with what the source has now, or go on from what an earlier attempt committed."""
+        self._settings = settings
+        self._source_id = found.source_id
+        self._splits: dict[str, Split] = _begun(found) if stored is None else dict(stored.splits)
+        """As handed to a commit, durable or not."""
+
+        self._sealing: Mapping[str, Split] = dict(self._splits)
+        """In the newest commit, durable or not."""
+
+        self._durable = Durable.of(self._sealing)
+        self._caught_up = stored is not None and stored.phase == LIVE
+        self._head: Head | None = None
+        self._highs: dict[str, int] = {}
+        """As polled by this attempt; a partition that a look left out is as it was."""
+
+        self._lag = view.LiveLag()
+        self._backlog = Backlog()
+        self._failure: BackfillError | None = None
+        self._bucket = TokenBucket.full(None, 0.0)
+        self._bucket_set = self._barrier_passed = False
+        self._held = False
+        self._meter = RateMeter()
+        self._revision, self._prepared_at, self._sealed_at = 1, 1, 0
+
+    # -------------------------------------------------------------- what a machine adds
+    @property
+    @abstractmethod
+    def _idle(self) -> bool:
+        """Is nothing under way, and does nothing wait for a commit?"""
+
+    @property
+    @abstractmethod
+    def _new(self) -> Bounds:
+        """What is new, may be read, and is in no commit."""
+
+    @abstractmethod
+    def _finish(self, result: Result, now: Now) -> None:
+        """Take finished work."""
+
+    @abstractmethod
+    def _lose(self, work_id: int) -> None:
+        """Forget work: its offsets are read again."""
+
+    # -------------------------------------------------------------- what the job asks
+    @property
+    def phase(self) -> str:
+        """The phase of the state that the next commit stores."""
+        if has_history_left(self._splits):
+            return HISTORY
+        return LIVE if self._caught_up else CATCH_UP
+
+    @property
+    def stored(self) -> SourceSplitsStored:
+        """See `Strategy`; of each partition its own state (R-SRC-23)."""
+        return SourceSplitsStored(self._source_id, self.phase, self._splits)
+
+    def _status(self, *, wants_commit: bool, blocks_commit: bool) -> StrategyStatus:
+        durable, dirty = self._durable, self._revision != self._sealed_at
+        return StrategyStatus(
+            covered=durable.covered,
+            consumed=durable.position if durable.copied else None,
+            position=durable.position,
+            history_complete=durable.copied,
+            caught_up=self._caught_up,
+            complete=self._ends and not dirty,
+            step=CATCH_UP_STEP if durable.copied else COPY,
+            steps=(COPY, CATCH_UP_STEP),
+            wants_commit=wants_commit or (self._ends and dirty),
+            wants_announcement=False,
+            blocks_commit=blocks_commit,
+            failure=self._failure,
+        )
+
+    @property
+    def _over(self) -> bool:
+        """Is nothing to be read any more, by an attempt that exits or one that failed?"""
+        return self._failure is not None or (self._caught_up and not self._settings.follow)
+
+    @property
+    def _ends(self) -> bool:
+        """Has an attempt that exits nothing more to read?"""
+        return self._caught_up and not self._settings.follow and self._idle
+
+    @property
+    def _missing(self) -> Bounds:
+        """History that no commit has (R-SRC-3, R-SRC-4)."""
+        return {name: (one.next, one.end) for name, one in self._splits.items() if one.state == BACKFILLING}
+
+    # -------------------------------------------------------------- events
+    def on(self, event: StrategyEvent, now: Now) -> None:
+        """See `Strategy`."""
+        match event:
+            case LimitSet():
+                self._set_limit(event, now)
+            case BarrierPassed(scheduled=scheduled):
+                self._barrier_passed = self._barrier_passed or scheduled
+            case SourcePolled(head=head):
+                self._see(head)
+            case WorkFinished(result=result):
+                self._finish(result, now)
+            case WorkLost(work_id=work_id):
+                self._lose(work_id)
+            case Sealed():
+                self._seal(now)
+            case _:
+                pass
+
+    def _set_limit(self, limit: LimitSet, now: Now) -> None:
+        """Limit the history; the live side has no limit (R-SRC-33, R-SRC-41)."""
+        if self._bucket_set:
+            self._bucket = self._bucket.with_rate(limit.rows_per_s, now.mono_s)
+        else:
+            self._bucket, self._bucket_set = TokenBucket.full(limit.rows_per_s, now.mono_s, limit.burst_s), True
+
+    def _see(self, head: Head) -> None:
+        """Learn of new records, and of new partitions: the live side reads them from their first offset on (R-SRC-2)."""
+        if head.source_id != self._source_id:
+            self._failure = SourceReplacedError(
+                f"the source was {self._source_id or 'nameless'} and is now {head.source_id or 'nameless'}.",
+                hint=MADE_AGAIN_HINT,
+            )
+            return
+        self._head = head
+        for name, high in head.position.items():
+            if name not in self._splits:
+                self._splits[name] = Split.found_later()
+                self._revision += 1
+            self._highs[name] = max(high, self._highs.get(name, 0))
+        self._lag.see(head, self._durable.splits)
+
+    def _seal(self, now: Now) -> None:
+        before = self._durable
+        self._sealed_at = self._prepared_at
+        self._durable = Durable.of(self._sealing)
+        copied = sum(
+            one.next - before.splits[name].next for name, one in self._sealing.items() if name in before.splits
+        )
+        if copied:
+            self._meter = self._meter.observe(copied, now.mono_s)
+        self._lag.settle(self._durable.splits)
+
+    # -------------------------------------------------------------- choosing work
+    def _passes_barrier(self, permits: Permits, now: Now) -> bool:
+        """Look at what is permitted; return whether a limit admits history now: at barriers only."""
+        at_barrier, self._barrier_passed = self._barrier_passed, False
+        self._hold(now, held=not permits.history)
+        return permits.history and (self._bucket.rate_per_s is None or at_barrier)
+
+    def _hold(self, now: Now, *, held: bool) -> None:
+        """Stop the clock of the rate while history is held."""
+        if self._held and not held:
+            self._meter = self._meter.restarted(now.mono_s)
+        self._held = held
+
+    # -------------------------------------------------------------- committing
+    def _catch_up(self) -> None:
+        """Look whether all that was seen is handed over."""
+        if not self._caught_up and self._at_the_end:
+            self._caught_up = True
+            self._revision += 1
+
+    def _with_history(self, ranges: tuple[OffsetRange, ...], records: Mapping[str, int]) -> None:
+        for one in ranges:
+            found = min(records.get(one.partition, 0), one.stop - one.start)
+            self._splits[one.partition] = self._splits[one.partition].with_history(one.stop, found)
+
+    def _with_live(self, ranges: tuple[OffsetRange, ...]) -> None:
+        for one in ranges:
+            self._splits[one.partition] = self._splits[one.partition].with_live(one.stop)
+
+    def _observe_backlog(self, ranges: tuple[OffsetRange, ...], now: Now) -> None:
+        """Take the start of a read of what is new."""
+        left = sum(stop - start for start, stop in self._new.values()) - count(ranges)
+        self._backlog = self._backlog.observe(sum(self._highs.values()), left, now)
+
+    def _prepared(self) -> bool:
+        """Note what the commit holds; return whether the newest durable one does not say all of it."""
+        self._prepared_at, self._sealing = self._revision, dict(self._splits)
+        return self._revision != self._sealed_at
+
+    @property
+    def _at_the_end(self) -> bool:
+        """Is everything that a look at the source showed handed over?"""
+        return self._head is not None and all(
+            one.state != BACKFILLING and one.live >= self._highs.get(name, 0) for name, one in self._splits.items()
+        )
+
+    # -------------------------------------------------------------- view
+    def view(self, now: Now) -> StrategyView:
+        """See `Strategy`."""
+        return view.of(
+            view.Look(
+                splits=self._durable.splits,
+                head=self._head,
+                highs=self._highs,
+                phase=self.phase,
+                caught_up=self._caught_up,
+                held=self._held,
+                meter=self._meter,
+                behind_since_ms=self._lag.since_ms,
+                backlog=self._backlog,
+                rate_limit=self._bucket.rate_per_s,
+            ),
+            now,
+        )
+
+
+def _begun(found: Subscribed) -> dict[str, Split]:
+    """Return the partitions of a job that begins (R-SRC-2, R-SRC-6)."""
+    return {name: Split.at(found.first[name], newest) for name, newest in found.newest.items()}

@@ -1,0 +1,257 @@
+"""A topic into a target with one row a key: each partition in its order, one announced MERGE after the other."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from backfill_core.errors import StateMismatchError
+from backfill_core.job.state import SIZE_MAX_BYTES
+from backfill_core.positions.offsets import OffsetRange, Offsets, Subscribed
+from backfill_core.protocol.clock import Now
+from backfill_core.protocol.epochs import Epoch
+from backfill_core.protocol.events import BarrierPassed, Head, LimitSet, Sealed, SourcePolled, WorkFinished, WorkLost
+from backfill_core.protocol.strategy import CommitRequest, Permits
+from backfill_core.protocol.work import (
+    BadRecordsAside,
+    MergeOffsetRanges,
+    OffsetRangesMerged,
+    SetBadRecordsAside,
+    StagedFile,
+    Work,
+    WorkKind,
+)
+from backfill_core.strategies.source_splits.params import SourceSplitsSettings
+from backfill_core.strategies.source_splits.split import Split
+from backfill_core.strategies.source_splits.stored import HISTORY, AnnouncedRanges, SourceSplitsStored, decode
+from backfill_core.strategies.source_splits.upsert import UpsertSplits
+
+BAD = StagedFile("bad", 10, 1, quarantined_by=1)
+
+
+class Driven:
+    """A machine that is driven by hand: each commit is durable at once."""
+
+    def __init__(self, found: Subscribed, stored: Any = None, last_txn: int | None = None, **settings: Any) -> None:
+        """Open an attempt; its source is seen as it was opened."""
+        self.machine = UpsertSplits(
+            found, SourceSplitsSettings(**settings), None if stored is None else decode(stored), last_txn=last_txn
+        )
+        self._found, self._epoch, self._ids = found, 1, 1
+        self.machine.on(LimitSet(None, 1.0), self.now)
+        self.see(found.newest)
+
+    @property
+    def now(self) -> Now:
+        """The time, which grows with the epochs."""
+        return Now(float(self._epoch), 0)
+
+    def see(self, newest: Offsets) -> None:
+        """Look at the source."""
+        self.machine.on(SourcePolled(Head(newest, 0, self._found.source_id)), self.now)
+
+    def permits(self, *, history: bool = True, changes: bool = True) -> Permits:
+        """What may start in the open epoch."""
+        return Permits(history, changes, True, Epoch(1, self._epoch), self._ids)
+
+    def start(self, **permits: bool) -> list[Work]:
+        """Return the work that starts now."""
+        work = [*self.machine.propose(self.permits(**permits), self.now)]
+        self._ids += len(work)
+        return work
+
+    def commit(self, **permits: bool) -> CommitRequest:
+        """Commit at a barrier; what is stored went through JSON."""
+        request = self.machine.prepare_commit(Epoch(1, self._epoch), self.permits(**permits), self.now)
+        self.stored = json.loads(json.dumps(self.machine.stored.encode()))
+        self.machine.on(Sealed(self._epoch, self._epoch, 0.1), self.now)
+        self._epoch += 2 if request.announces else 1
+        self.machine.on(BarrierPassed(Epoch(1, self._epoch), scheduled=True), self.now)
+        return request
+
+    def finish(self, work: Work) -> None:
+        """Answer a MERGE."""
+        assert isinstance(work, MergeOffsetRanges)
+        records = {one.partition: one.stop - one.start for one in work.ranges}
+        self.machine.on(WorkFinished(OffsetRangesMerged(work.work_id, 1, records)), self.now)
+
+    def merge(self) -> tuple[WorkKind, tuple[OffsetRange, ...]]:
+        """Announce and make the next MERGE; return what it took."""
+        self.start()
+        self.commit()
+        [work] = self.start()
+        assert isinstance(work, MergeOffsetRanges)
+        self.finish(work)
+        return work.kind, work.ranges
+
+
+def topic(**ends: int) -> Subscribed:
+    """Return a topic whose partitions (`p0=5`) begin at 0."""
+    newest = {name[1:]: end for name, end in ends.items()}
+    return Subscribed(dict.fromkeys(newest, 0), newest, "topic")
+
+
+class TestAPartition:
+    """R-SRC-20: its last offset wins, so nothing overtakes."""
+
+    def test_is_merged_in_its_order(self) -> None:
+        """What is new waits for the history of its own partition, and for no other: the two sides take turns."""
+        job = Driven(topic(p0=10, p1=4), read_max=4, share_min=4)
+        job.see({"0": 12, "1": 6})
+
+        taken = [job.merge() for _ in range(6)]
+
+        assert [(kind.name, *ranges) for kind, ranges in taken] == [
+            ("HISTORY", OffsetRange("0", 0, 4)),
+            ("HISTORY", OffsetRange("0", 4, 8)),
+            ("HISTORY", OffsetRange("1", 0, 4)),
+            ("CHANGES", OffsetRange("1", 4, 6)),
+            ("HISTORY", OffsetRange("0", 8, 10)),
+            ("CHANGES", OffsetRange("0", 10, 12)),
+        ]
+
+    def test_is_merged_while_history_is_held(self) -> None:
+        """R-SRC-31: a pause holds the history of others, not what is new where history is there."""
+        job = Driven(topic(p0=10, p1=0))
+        job.see({"0": 10, "1": 3})
+
+        assert job.start(history=False) == []
+        assert job.commit(history=False).announces
+        [work] = job.start(history=False)
+
+        assert (work.kind, work.ranges) == (WorkKind.CHANGES, (OffsetRange("1", 0, 3),))  # type: ignore[attr-defined]
+
+
+class TestAMerge:
+    """It is a commit of its own, without the state: the commit before it says what it will be."""
+
+    def test_is_announced_under_the_next_transaction(self) -> None:
+        """It starts once that is durable, and commits wait for it."""
+        job = Driven(topic(p0=5))
+        assert job.start() == []
+        assert job.machine.status.wants_commit
+
+        assert job.commit().announces
+        [work] = job.start()
+
+        assert isinstance(work, MergeOffsetRanges)
+        assert job.stored["merging"] == {"txn": work.txn_version, "upto": {"0": 5}}
+        assert work.txn_version == Epoch(1, 2).txn_version
+        assert job.machine.status.blocks_commit
+        job.finish(work)
+        assert (job.machine.status.blocks_commit, job.machine.status.wants_commit) == (False, True)
+        assert (job.commit().rows, "merging" in job.stored) == (1, False)
+
+    @pytest.mark.parametrize(("last_txn", "position"), [(Epoch(1, 2).txn_version, 5), (Epoch(1, 1).txn_version, 0)])
+    def test_counts_where_the_target_knows_it(self, last_txn: int, position: int) -> None:
+        """R-SRC-40: a driver may die before it or after it."""
+        job = Driven(topic(p0=5))
+        job.start()
+        job.commit()
+
+        again = Driven(topic(p0=5), job.stored, last_txn)
+
+        assert again.machine.status.position == {"0": position}
+
+    def test_is_announced_anew_after_another_commit(self) -> None:
+        """A later commit has outrun its number; one that is held is taken back."""
+        job = Driven(topic(p0=5))
+        job.start()
+        job.commit()
+        first = job.stored["merging"]["txn"]
+        job.commit()
+        assert job.stored["merging"]["txn"] > first
+
+        job.commit(history=False)
+
+        assert "merging" not in job.stored
+        assert job.start(history=False) == []
+
+    def test_that_is_lost_is_chosen_anew(self) -> None:
+        """Its number is past: later commits have outrun it."""
+        job = Driven(topic(p0=5))
+        job.start()
+        job.commit()
+        [work] = job.start()
+        job.machine.on(WorkLost(work.work_id), job.now)
+
+        assert job.start() == []
+        assert job.commit().announces
+
+    def test_waits_for_a_limit_that_came_meanwhile(self) -> None:
+        """R-SRC-33: what was announced under another limit is given up."""
+        job = Driven(topic(p0=50))
+        job.start()
+        job.commit()
+        job.machine.on(LimitSet(2, 1.0), job.now)
+
+        assert job.start() == []
+        for _ in range(3):
+            job.commit()
+            job.start()
+        assert job.stored.get("merging", {"upto": {"0": 0}})["upto"]["0"] < 10
+
+
+class TestBadRecords:
+    """ADR 0030, 0033: a MERGE has no place for them, so they go first."""
+
+    def test_are_taken_by_the_commit_that_announces(self) -> None:
+        """From then on they are in their own table, and the MERGE passes them over."""
+        job = Driven(topic(p0=5), sets_aside=True)
+        [judging] = job.start()
+        assert isinstance(judging, SetBadRecordsAside)
+        job.machine.on(WorkFinished(BadRecordsAside(judging.work_id, (BAD,))), job.now)
+
+        request = job.commit()
+        [work] = job.start()
+
+        assert (request.files, request.announces, job.stored["aside"]) == ((BAD,), True, {"0": 5})
+        assert isinstance(work, MergeOffsetRanges)
+        assert work.skips_bad
+
+    def test_are_there_once_when_the_merge_is_made_again(self) -> None:
+        """Also by an attempt that would end at one."""
+        job = Driven(topic(p0=5), sets_aside=True)
+        [judging] = job.start()
+        job.machine.on(WorkFinished(BadRecordsAside(judging.work_id, (BAD,))), job.now)
+        job.commit()
+
+        again = Driven(topic(p0=8), job.stored, sets_aside=False)
+        assert again.start() == []
+        again.commit()
+        [work] = again.start()
+
+        assert isinstance(work, MergeOffsetRanges)
+        assert (work.ranges, work.skips_bad) == ((OffsetRange("0", 0, 5),), True)
+
+
+class TestWhatIsStored:
+    """It is read as it was written, or refused by name."""
+
+    @pytest.mark.parametrize("partitions", [3, 1000])
+    def test_round_trip(self, partitions: int) -> None:
+        """A thousand partitions in a state of 64 KiB, with an announced MERGE of all of them."""
+        names = [str(number) for number in range(partitions)]
+        upto = dict.fromkeys(names, 3_000_000)
+        splits = dict.fromkeys(names, Split(1_000_000, 2_000_000, 4_000_000, 4_000_000, 900_000))
+        one = SourceSplitsStored("topic", HISTORY, splits, AnnouncedRanges(7, upto), upto)
+
+        text = json.dumps(one.encode())
+
+        assert decode(json.loads(text)) == one
+        assert len(text) < SIZE_MAX_BYTES - 8192
+
+    @pytest.mark.parametrize(
+        "upto",
+        [{"1": 5}, {"0": 2}, {"0": 11}, {"0": "5"}, [5], "no base"],
+        ids=["unknown", "back", "too far", "text", "list", "packed"],
+    )
+    def test_offsets_that_cannot_be_are_refused(self, upto: object) -> None:
+        """A state that was written by hand must not lose records."""
+        value = SourceSplitsStored("topic", HISTORY, {"0": Split(0, 2, 10, 10)}).encode()
+
+        for part in ({"aside": upto}, {"merging": {"txn": 7, "upto": upto}}):
+            with pytest.raises(StateMismatchError, match="sourceSplits"):
+                decode(value | part)

@@ -1,0 +1,45 @@
+"""Jobs of a topic in this process."""
+
+from backfill_api.load import load_backfill
+from backfill_spark.driver.attempt import run_driver
+from backfill_spark.settings import DriverSettings
+from backfill_spark.stop_signal import StopSignal
+
+
+def job_of(spark, address, folder):
+    """Return what runs a job of a topic into the table `t` of a folder: to its end, or to the first commit with history.
+
+    `stops`: to that commit; `seen` hears of each progress; `kafka` and `delta` are further fields of source and target.
+    """
+
+    def go(topic, *, stops=False, seen=None, limit=None, stop=None, kafka=None, delta=None, **spec):
+        stop = stop or StopSignal()
+
+        def look(progress):
+            if stops and progress.rows_done:
+                stop.ask(force=False)
+            if seen is not None:
+                seen(progress)
+
+        backfill = load_backfill(
+            {
+                "apiVersion": "backfill.dev/v1alpha1",
+                "kind": "Backfill",
+                "metadata": {"name": "job"},
+                "spec": {
+                    "source": {
+                        "type": "Kafka",
+                        "kafka": {"bootstrapServers": address, "topic": topic, **(kafka or {})},
+                    },
+                    "target": {"type": "Delta", "delta": {"path": str(folder / "t"), **(delta or {})}},
+                    "strategy": {"type": "SourceSplits"},
+                    "barrier": {"intervalMs": 200},
+                    "throttle": {"rowsPerSecond": limit} if limit else {},
+                    **spec,
+                },
+            }
+        )
+        settings = DriverSettings(cores=2, state_dir=folder / "state")
+        return run_driver(backfill, settings=settings, spark=spark, observe=look, stop=stop)
+
+    return go
