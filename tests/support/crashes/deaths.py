@@ -60,14 +60,14 @@ class Death:
 FINISHES = Death("none")
 
 
-def plan_of(seed, points):
+def plan_of(seed, points, seals_max):
     """Return the deaths of a job: every named point in the first one, random moments in the others."""
     if seed == 0:
         return [Death(point) for point in points]
     chance = random.Random(seed)
 
     def moment(kind, *, with_java=False):
-        return Death(kind, chance.uniform(0, 0.4), chance.randint(1, SEALS_MAX), with_java)
+        return Death(kind, chance.uniform(0, 0.4), chance.randint(1, seals_max), with_java)
 
     moments = [moment(kind) for kind in [RANDOM] * 8 + [FROZEN] * 2]
     chance.shuffle(moments)
@@ -113,8 +113,8 @@ class MortalJob:
     POINTS: tuple = ()
     """Crash points in an order in which one job can meet them all; the second number: at which passing."""
 
-    def __init__(self, spark, folder, strategy, seed, *, rate):
-        self.spark, self.folder, self.seed = spark, folder, seed
+    def __init__(self, spark, folder, strategy, seed, *, rate, seals_max=SEALS_MAX):
+        self.spark, self.folder, self.seed, self.seals_max = spark, folder, seed, seals_max
         self.name = f"crash-{strategy.lower()}-{seed}"
         self.file, self.target = folder / "job.yaml", f"{folder}/target"
         self.report = Report(self.name)
@@ -129,7 +129,7 @@ class MortalJob:
     # -------------------------------------------------------------- what a kind of job says
     def deaths(self):
         """Return how its drivers are to die."""
-        return plan_of(self.seed, self.POINTS)
+        return plan_of(self.seed, self.POINTS, self.seals_max)
 
     def write(self, *, limited):
         """Write the job's file: with a limit, so that many deaths fit into its copy, or without."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from deltalake import DeltaTable
-from support.crashes.deaths import MortalJob
+from support.crashes.deaths import SEALS_MAX, MortalJob
 from support.tables.jobs import write_yaml
 from support.tables.oracle import violations
 from support.tables.other_engine import append
@@ -29,6 +29,8 @@ class Trial:
     forms: tuple = (MappingProxyType({}),)
     """Its settings, job by job."""
 
+    seals_max: int = SEALS_MAX
+
     def form(self, seed):
         return dict(self.forms[seed % len(self.forms)])
 
@@ -46,8 +48,8 @@ TRIALS = {
             BY_AMOUNT | {"orderBy": [{"column": "amount"}]},
         ),
     ),
-    # Each attempt begins anew: a copy of two seconds, so that some die behind it.
-    "RearrangedChain": Trial(2_400, 1_500),
+    # Each attempt begins anew, and one that comes to its end ends the job: those that die at random do so early.
+    "RearrangedChain": Trial(2_400, 1_000, seals_max=4),
 }
 
 
@@ -62,7 +64,7 @@ class TableJob(MortalJob):
 
     def __init__(self, spark, folder, strategy, seed):
         self.trial = TRIALS[strategy]
-        super().__init__(spark, folder, strategy, seed, rate=self.trial.rate)
+        super().__init__(spark, folder, strategy, seed, rate=self.trial.rate, seals_max=self.trial.seals_max)
         self.strategy, self.random = strategy, random.Random(seed)
         self.source = f"{folder}/source"
         self.mode = self.report.mode = MODES[seed] if seed < len(MODES) else MODES[0]

@@ -12,7 +12,7 @@ from collections import Counter
 from contextlib import contextmanager
 
 import yaml
-from support.crashes.deaths import Death, MortalJob, plan_of
+from support.crashes.deaths import Death, MortalJob
 from support.kafka.topics import Topics, producing, transacting
 from support.tables.oracle import columns_of
 
@@ -154,7 +154,7 @@ class TopicJob(MortalJob):
 
     def deaths(self):
         """Every named point in the first job of each mode, random moments in the others."""
-        return [Death(point) for point in self.OF_MERGES] if self.seed == 1 else plan_of(self.seed, self.POINTS)
+        return [Death(point) for point in self.OF_MERGES] if self.seed == 1 else super().deaths()
 
     def write(self, *, limited):
         """All of it is appended, or merged by key; what cannot be parsed goes into a table of its own."""

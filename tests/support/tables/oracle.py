@@ -1,6 +1,7 @@
 """Is a target what its state says it is? Read by an implementation of Delta that shares no code with Spark or with us."""
 
 import json
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,9 @@ from backfill_api.model import member_of
 ALL = "SELECT * FROM source"
 OURS = ("_op", "_epoch", "_version")
 """Columns of a changelog that the source has not."""
+
+EMPTY_MAX_S = 10
+"""So long at most `_last_checkpoint` is empty, on a busy machine."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,21 @@ class SeenSeal:
         """Return the strategy's part of the state."""
         progress: dict[str, Any] = self.state[member_of(self.state["strategy"])]
         return progress
+
+
+def opened(path: str, version: int | None = None) -> DeltaTable:
+    """Return a table, now or as of a version, also while its writer replaces `_last_checkpoint`.
+
+    On a local disk Delta empties that file and then writes it; Delta's own readers look again too. A driver that was killed
+    may leave a Java behind that is at it.
+    """
+    deadline = time.monotonic() + EMPTY_MAX_S
+    while True:
+        try:
+            return DeltaTable(path, version=version)
+        except OSError as error:
+            if "Requested range was invalid" not in str(error) or time.monotonic() > deadline:
+                raise
 
 
 def seals(target: str, after: int = -1) -> list[SeenSeal]:
@@ -53,7 +72,7 @@ def violations(source: str, target: str, seal: SeenSeal, view: str = ALL) -> lis
     at = model_of(seal.state["strategy"]).compared(seal.progress)
     part = "" if at.complete else "a part of "
     where = f"version {seal.version} ({part}version {at.version} of the source, epoch {seal.state['epoch']})"
-    tables = {"target": DeltaTable(target, version=seal.version), "whole": DeltaTable(source, version=at.version)}
+    tables = {"target": opened(target, seal.version), "whole": opened(source, at.version)}
     rows = f"WITH source AS (SELECT * FROM whole WHERE {at.reached or 'TRUE'})"
     names = [field.name for field in tables["target"].schema().fields]
     wanted = QueryBuilder().register("whole", tables["whole"]).execute(f"{rows} {view} LIMIT 0").schema
@@ -81,22 +100,22 @@ def columns_of(table: str, *names: str, version: int | None = None) -> list[tupl
     if not Path(table, "_delta_log").is_dir():
         return []
     chosen = ", ".join(f'"{name}"' for name in names)
-    query = QueryBuilder().register("held", DeltaTable(table, version=version))
+    query = QueryBuilder().register("held", opened(table, version))
     found = query.execute(f"SELECT {chosen} FROM held").read_all()
     return list(zip(*(found.column(name).to_pylist() for name in names), strict=True))
 
 
 def rows_in(table: str) -> int:
     """Return how many rows a table has now; its metadata would also count those that deletion vectors hide."""
-    (rows,) = _numbers("SELECT count(*) FROM source", {"source": DeltaTable(table)})
+    (rows,) = _numbers("SELECT count(*) FROM source", {"source": opened(table)})
     return rows
 
 
 def strangers(target: str, other: str) -> int:
     """Return how many rows of a target another table has not, as often as the target has them, in the target's columns."""
-    columns = ", ".join(f'"{field.name}"' for field in DeltaTable(target).schema().fields)
+    columns = ", ".join(f'"{field.name}"' for field in opened(target).schema().fields)
     surplus = f"SELECT {columns} FROM target EXCEPT ALL SELECT {columns} FROM other"
-    (rows,) = _numbers(f"SELECT count(*) FROM ({surplus})", {"target": DeltaTable(target), "other": DeltaTable(other)})
+    (rows,) = _numbers(f"SELECT count(*) FROM ({surplus})", {"target": opened(target), "other": opened(other)})
     return rows
 
 
