@@ -4,6 +4,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from deltalake import QueryBuilder, write_deltalake
 from support.tables.jobs import vacuum
 
 from backfill_core.errors import (
@@ -178,6 +179,20 @@ class TestAMerge:
         self.merge(spark, sink, f"{key} AS id, 'new' AS v", "(1)")
 
         assert [row["v"] for row in self.rows(spark, sink)] == ["new"]
+
+    def test_finds_rows_that_another_engine_wrote(self, spark, tmp_path):
+        """delta-rs cuts long texts in its statistics by rules of its own."""
+        words = [f"{letter * 80}{at}" for letter in ("a", "\u00fc", "\U0001f600", "\uffff") for at in range(3)]
+        path = str(tmp_path / "t")
+        for word in words:
+            write_deltalake(
+                path, QueryBuilder().execute(f"SELECT '{word}' AS id, 'old' AS v").read_all(), mode="append"
+            )
+        sink = DeltaSink(spark, path, write_mode=UPSERT, key=("id",), job_id="j", existing_rows="Keep")
+        self.merge(spark, sink, "id, 'new' AS v", ", ".join(f"('{word}')" for word in words))
+
+        assert {row["id"]: row["v"] for row in self.rows(spark, sink)} == dict.fromkeys(words, "new")
+        assert len(self.rows(spark, sink)) == len(words)
 
     def test_of_many_keys_is_the_same(self, spark, tmp_path):
         """More keys than are told apart: all files are looked at."""
