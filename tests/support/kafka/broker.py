@@ -14,8 +14,8 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 from support.cluster.certificates import certificate
 
 from backfill_spark.jvm.class_archive import SPARK_JARS
@@ -117,14 +117,18 @@ class Broker:
         return self._process.pid
 
     def start(self) -> None:
-        """Start it, and return when it answers."""
+        """Start it, and return when it answers for each partition that it has."""
         self._process = self._java("kafka.Kafka", self._settings)
         deadline = time.monotonic() + UP_S
         admin = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
         while True:
             assert self._process.poll() is None, self._said()
             try:
-                admin.list_topics(timeout=1)
+                there = admin.list_topics(timeout=1).topics.values()
+                # It names itself their leader before it is.
+                parts = [TopicPartition(topic.topic, one) for topic in there for one in topic.partitions]
+                for one in admin.list_offsets({one: OffsetSpec.latest() for one in parts}).values() if parts else ():
+                    one.result(UP_S)
                 return
             except KafkaException:
                 assert time.monotonic() < deadline, self._said()
