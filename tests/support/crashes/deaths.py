@@ -32,8 +32,8 @@ CHANGES_MAX = 5
 SEALS_MAX = 7
 """A driver that dies at random dies after so many seals at most: a slow machine gives it more time."""
 
-WOKEN_S = 2.0
-"""So long a woken driver may go on beside the one that owns its target; it should find that out at its next commit."""
+WOKEN_S = 15.0
+"""So long at most a woken driver may go on beside the one that owns its target; it should find that out at its next commit."""
 
 FOUND_ANOTHER = {TransientError.exit_code, FencedError.exit_code}
 """What it ends with then: the target moved, or was taken over."""
