@@ -24,6 +24,9 @@ class RateMeter:
     stale: bool = False
     """Is the rate that of another limit? Then the next seal is the first one that counts."""
 
+    held: bool = False
+    """Is there a pause? Then there is no rate and no time left to tell."""
+
     def observe(self, rows: int, now_s: float) -> RateMeter:
         """Count the rows of a seal; the first one only starts the clock. Seals of one moment count as one."""
         if self.last_s is None:
@@ -38,9 +41,9 @@ class RateMeter:
             return replace(self, samples=(*earlier, (seconds, counted + rows)))
         return replace(self, samples=(*self.samples[1 - SAMPLES_MAX :], (passed, rows)), last_s=now_s)
 
-    def restarted(self, now_s: float) -> RateMeter:
-        """Forget the time of a pause."""
-        return replace(self, last_s=now_s)
+    def hold(self, now_s: float, *, held: bool) -> RateMeter:
+        """Begin a pause, or end it; its time is forgotten."""
+        return replace(self, held=held, last_s=now_s if self.held and not held else self.last_s)
 
     def under(self, limit: int | None) -> RateMeter:
         """Keep the rate of another limit until the next seal: rates of two limits do not mix."""

@@ -29,6 +29,14 @@ class TokenBucket:
     pace: int | None = field(default=None, compare=False)
     """The last rate above 0: what the seconds of a debt are measured in."""
 
+    begins: bool = False
+    """Was no limit told yet, not even that there is none?"""
+
+    @classmethod
+    def unlimited(cls) -> TokenBucket:
+        """Return the bucket of a job that no limit was told yet."""
+        return cls(None, 1.0, 0.0, 0.0, begins=True)
+
     @classmethod
     def full(cls, rate_per_s: int | None, now_s: float, burst_s: float = 1.0) -> TokenBucket:
         """Return a bucket with one second's rows in it, or as many as it holds if those are fewer."""
@@ -72,6 +80,10 @@ class TokenBucket:
             return self
         now = self.refill(now_s)
         return now._with(min(now._room, now.tokens - rows))  # noqa: SLF001 - our own class
+
+    def under(self, rate_per_s: int | None, now_s: float, burst_s: float) -> TokenBucket:
+        """Take a limit: the first one begins with one second's rows, a later one as `with_rate` says."""
+        return TokenBucket.full(rate_per_s, now_s, burst_s) if self.begins else self.with_rate(rate_per_s, now_s)
 
     def with_rate(self, rate_per_s: int | None, now_s: float) -> TokenBucket:
         """Change the rate without a windfall: what was saved is lost, a debt is not.

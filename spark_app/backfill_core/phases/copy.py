@@ -70,12 +70,9 @@ class Copy:
         """Grows with each change of what is stored."""
 
         self._splits = Splits(filtered=settings.filtered)
-        self._bucket = TokenBucket.full(None, 0.0)
-        self._bucket_set = self._barrier_passed = self._limited = False
+        self._bucket = TokenBucket.unlimited()
+        self._barrier_passed = self._limited = False
         self.rate_limit: int | None = None
-        self.held = False
-        """May no split start? Then there is no rate and no time left to tell."""
-
         self.meter = RateMeter()
         self._sizer = SplitSizer(
             target_s=settings.split_target_s,
@@ -127,10 +124,7 @@ class Copy:
     def set_limit(self, limit: LimitSet, now: Now) -> None:
         """Limit the rows per second; the first limit begins with one second's rows."""
         self.meter = self.meter.under(limit.rows_per_s)
-        if self._bucket_set:
-            self._bucket = self._bucket.with_rate(limit.rows_per_s, now.mono_s)
-        else:
-            self._bucket, self._bucket_set = TokenBucket.full(limit.rows_per_s, now.mono_s, limit.burst_s), True
+        self._bucket = self._bucket.under(limit.rows_per_s, now.mono_s, limit.burst_s)
 
     def pass_barrier(self) -> None:
         """A limit admits one epoch's quota when a barrier passes."""
@@ -154,7 +148,7 @@ class Copy:
         at_barrier, self._barrier_passed = self._barrier_passed, False
         self.rate_limit = self._bucket.rate_per_s
         self._limited = self.rate_limit is not None
-        self._hold(now, held=not permits.history)
+        self.meter = self.meter.hold(now.mono_s, held=not permits.history)
         if self._limited and permits.history:
             if at_barrier:
                 # A barrier that commits nothing admits its share too: the next commit takes it along.
@@ -180,12 +174,6 @@ class Copy:
             self._bucket = self._bucket.take(span[1] - span[0], now.mono_s)
             work.append(self._begin(span, (), policy, permits.epoch, next(ids), now))
         return tuple(work)
-
-    def _hold(self, now: Now, *, held: bool) -> None:
-        """Stop the clock of the rate while history is held."""
-        if self.held and not held:
-            self.meter = self.meter.restarted(now.mono_s)
-        self.held = held
 
     def _begin(
         self,

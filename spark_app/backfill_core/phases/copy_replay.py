@@ -267,7 +267,6 @@ class CopyReplay:
             splits=copy.splits,
             rows_per_split=copy.rows_per_split,
             done=copy.sealed,
-            held=copy.held,
             meter=copy.meter,
             rate_limit=copy.rate_limit,
             watermark=copy.watermark,

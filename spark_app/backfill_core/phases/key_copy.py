@@ -118,9 +118,9 @@ class KeyCopy:
         self._dropped: set[int] = set()
         """Work under way for chunks that were thrown away."""
 
-        self._bucket = TokenBucket.full(None, 0.0)
-        self._bucket_set = self._barrier_passed = False
-        self.held, self.meter = False, RateMeter()
+        self._bucket = TokenBucket.unlimited()
+        self._barrier_passed = False
+        self.meter = RateMeter()
         self._sizer = SplitSizer(settings.chunk_target_s, FIRST_CHUNK_ROWS, CHUNK_ROWS_MIN, CHUNK_ROWS_MAX)
 
     def resume(self, positions: VnodePositions, *, rows: int, rows_read: int, chunks: int) -> None:
@@ -190,10 +190,7 @@ class KeyCopy:
     def set_limit(self, limit: LimitSet, now: Now) -> None:
         """Limit the rows per second; the first limit begins with one second's rows. Changes have none (R-ARR-35, R-ARR-37)."""
         self.meter = self.meter.under(limit.rows_per_s)
-        if self._bucket_set:
-            self._bucket = self._bucket.with_rate(limit.rows_per_s, now.mono_s)
-        else:
-            self._bucket, self._bucket_set = TokenBucket.full(limit.rows_per_s, now.mono_s, limit.burst_s), True
+        self._bucket = self._bucket.under(limit.rows_per_s, now.mono_s, limit.burst_s)
 
     def pass_barrier(self) -> None:
         """A limit admits one epoch's quota when a barrier passes."""
@@ -265,7 +262,7 @@ class KeyCopy:
             opens: May any start? A round that ends starts none.
         """
         at_barrier, self._barrier_passed = self._barrier_passed, False
-        self._hold(now, held=not permits.history)
+        self.meter = self.meter.hold(now.mono_s, held=not permits.history)
         if not permits.history or not opens or (self.rate_limit is not None and not at_barrier):
             return ()
         work: list[ReadKeyRange] = []
@@ -275,12 +272,6 @@ class KeyCopy:
                 break
             work.append(one)
         return tuple(work)
-
-    def _hold(self, now: Now, *, held: bool) -> None:
-        """Stop the clock of the rate while history is held."""
-        if self.held and not held:
-            self.meter = self.meter.restarted(now.mono_s)
-        self.held = held
 
     def _start_next(self, permits: Permits, ids: Iterator[int], now: Now, version: int) -> ReadKeyRange | None:
         quota = None if self.rate_limit is None else int(self._bucket.available(now.mono_s))

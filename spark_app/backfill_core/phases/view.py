@@ -47,7 +47,6 @@ class Copied:
     done: IntervalSet
     """Of the numbers below `rows`."""
 
-    held: bool
     meter: RateMeter
     rate_limit: int | None
     watermark: Watermark | None
@@ -61,7 +60,7 @@ class Copied:
     @property
     def moves(self) -> bool:
         """Is there a row left, and may it be read?"""
-        return bool(self.rows_left) and not self.held
+        return bool(self.rows_left) and not self.meter.held
 
     @property
     def grid(self) -> tuple[int, ...]:

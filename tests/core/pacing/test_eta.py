@@ -44,7 +44,7 @@ class TestTheRate:
 
     def test_a_pause_is_left_out(self) -> None:
         """The rate after a night's pause is the rate before it."""
-        meter = metered([(1.0, 100)] * 5).restarted(50_000.0).observe(100, 50_001.0)
+        meter = metered([(1.0, 100)] * 5).hold(5.0, held=True).hold(50_000.0, held=False).observe(100, 50_001.0)
         assert meter.rows_per_s == pytest.approx(100)
 
     def test_rates_of_two_limits_do_not_mix(self) -> None:

@@ -39,7 +39,6 @@ def _copied(copy: KeyCopy) -> Copied:
         rows_per_split=copy.rows_per_chunk,
         # Rows are counted in their order: those up to the position are there.
         done=IntervalSet.of([(0, done)]),
-        held=copy.held,
         meter=copy.meter,
         rate_limit=copy.rate_limit,
         watermark=_watermark(copy),

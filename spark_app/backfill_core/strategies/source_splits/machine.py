@@ -89,9 +89,8 @@ class Splits(ABC):
         self._lag = view.LiveLag()
         self._backlog = Backlog()
         self._failure: BackfillError | None = None
-        self._bucket = TokenBucket.full(None, 0.0)
-        self._bucket_set = self._barrier_passed = False
-        self._held = False
+        self._bucket = TokenBucket.unlimited()
+        self._barrier_passed = False
         self._meter = RateMeter()
         self._revision, self._prepared_at, self._sealed_at = 1, 1, 0
 
@@ -180,10 +179,7 @@ class Splits(ABC):
 
     def _set_limit(self, limit: LimitSet, now: Now) -> None:
         """Limit the history; the live side has no limit (R-SRC-33, R-SRC-41)."""
-        if self._bucket_set:
-            self._bucket = self._bucket.with_rate(limit.rows_per_s, now.mono_s)
-        else:
-            self._bucket, self._bucket_set = TokenBucket.full(limit.rows_per_s, now.mono_s, limit.burst_s), True
+        self._bucket = self._bucket.under(limit.rows_per_s, now.mono_s, limit.burst_s)
 
     def _see(self, head: Head) -> None:
         """Learn of new records, and of new partitions: the live side reads them from their first offset on (R-SRC-2)."""
@@ -216,14 +212,8 @@ class Splits(ABC):
     def _passes_barrier(self, permits: Permits, now: Now) -> bool:
         """Look at what is permitted; return whether a limit admits history now: at barriers only."""
         at_barrier, self._barrier_passed = self._barrier_passed, False
-        self._hold(now, held=not permits.history)
+        self._meter = self._meter.hold(now.mono_s, held=not permits.history)
         return permits.history and (self._bucket.rate_per_s is None or at_barrier)
-
-    def _hold(self, now: Now, *, held: bool) -> None:
-        """Stop the clock of the rate while history is held."""
-        if self._held and not held:
-            self._meter = self._meter.restarted(now.mono_s)
-        self._held = held
 
     # -------------------------------------------------------------- committing
     def _catch_up(self) -> None:
@@ -268,7 +258,6 @@ class Splits(ABC):
                 highs=self._highs,
                 phase=self.phase,
                 caught_up=self._caught_up,
-                held=self._held,
                 meter=self._meter,
                 behind_since_ms=self._lag.since_ms,
                 backlog=self._backlog,

@@ -59,9 +59,6 @@ class Look:
     highs: Offsets
     phase: str
     caught_up: bool
-    held: bool
-    """May no history be read?"""
-
     meter: RateMeter
     behind_since_ms: int | None
     backlog: Backlog
@@ -75,7 +72,7 @@ def of(look: Look, now: Now) -> StrategyView:
     left = sum(one.end - one.next for one in splits)
     lags = {name: one.end - one.next + max(0, look.highs.get(name, 0) - one.live) for name, one in look.splits.items()}
     unfinished = sum(one.state == BACKFILLING for one in splits)
-    moving = bool(left) and not look.held
+    moving = bool(left) and not look.meter.held
     eta = estimate(left, look.meter) if left else None
     shown = eta if moving else None
     rate = look.meter.rows_per_s
