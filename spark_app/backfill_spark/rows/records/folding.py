@@ -110,9 +110,9 @@ def folding(transform: Transform, empty: DataFrame, key: tuple[str, ...]) -> Fol
     Raises:
         InvalidTransformError: an expression uses what another one yields.
     """
-    parses = isinstance(transform, ParsingTransform)
-    unreadable = transform.reason if isinstance(transform, ParsingTransform) else F.lit(None).cast("string")
-    filters_first = not parses or (isinstance(transform, ParsingTransform) and transform.filters_first)
+    parser = transform if isinstance(transform, ParsingTransform) else None
+    unreadable = F.lit(None).cast("string") if parser is None else parser.reason
+    filters_first = parser is None or parser.filters_first
     names = tuple(transform.project(empty).columns)
     row = F.struct(*map(F.expr, transform.select or map(quoted, empty.columns)))
     try:

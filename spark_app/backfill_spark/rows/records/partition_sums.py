@@ -83,10 +83,8 @@ def partition_receipts(
     if doubled:
         words = f"{doubled:,} keys have records in several partitions, whose order nothing tells"
         raise DuplicateKeyError(f"{words}: which of them the target should hold is unknown.", hint=SPREAD_HINT)
-    if isinstance(transform, FoldingTransform):
-        rows = {name: row["rows"] for (side, name), row in found.items() if side == FOLDED}
-    else:
-        rows = {name: row["rows"] for (side, name), row in found.items() if side == SOURCE}
+    told_by = FOLDED if isinstance(transform, FoldingTransform) else SOURCE
+    rows = {name: row["rows"] for (side, name), row in found.items() if side == told_by}
     by_partition: dict[str, list[OffsetRange]] = {}
     for one in ranges:
         by_partition.setdefault(one.partition, []).append(one)

@@ -126,11 +126,14 @@ class RangeFiles:
         read = [file for file in files if file.is_read(wanted)]
         # Most files lie in a range as a whole: their rows need not be looked at.
         whole, cut = ([file.action for file in read if file.lies_in(wanted) is whole] for whole in (True, False))
-        frames = [self._log.frame(delta_actions(self._spark, one), snapshot) for one in (whole, cut)]
+
+        def rows(actions: Sequence[str]) -> DataFrame:
+            return self._log.frame(delta_actions(self._spark, actions), snapshot)
+
         if not cut:
-            return frames[0]
-        some = frames[1].where(between(order, low, high))
-        return frames[0].unionAll(some) if whole else some
+            return rows(whole)
+        some = rows(cut).where(between(order, low, high))
+        return rows(whole).unionAll(some) if whole else some
 
     def files(self, version: int, order: KeyOrder) -> list[RangedFile]:
         """Return the files of a version in the order of their paths.

@@ -71,7 +71,7 @@ class OffsetsClient:
         return self._look("endOffsets")
 
     def at(self, moment_ms: int) -> Offsets:
-        """Return the first offset of each partition whose record is no older than a moment; no partition where all are older.
+        """Return the first offset of each partition whose record is no older than a moment; where all are older, the newest one.
 
         Raises:
             SourceNotFoundError: there is no such topic.
@@ -79,8 +79,8 @@ class OffsetsClient:
         with self._lock:
             try:
                 self._connect()
-                self._offsets("endOffsets")
-                return self._offsets_at(moment_ms)
+                newest = self._offsets("endOffsets").offsets
+                return {**newest, **self._offsets_at(moment_ms)}
             except JAVA_ERRORS as error:
                 self._disconnect()
                 raise explain_look(error, topic=self._topic, address=self._settings.address) from error

@@ -144,8 +144,7 @@ class KafkaSource:
 
     def offsets_at(self, moment_ms: int) -> Offsets:
         """See `SupportsMoments`; two questions to the broker for all partitions."""
-        newest = self._client.newest().offsets
-        return {**newest, **self._client.at(moment_ms)}
+        return self._client.at(moment_ms)
 
     # ------------------------------------------------------------------ records
     def read_offsets(self, ranges: Sequence[OffsetRange]) -> DataFrame:
