@@ -122,12 +122,12 @@ def raised() -> list[str]:
 
 
 def classes() -> list[type[errors.BackfillError]]:
-    """Return every error that has a reason of its own, by exit code."""
+    """Return every error of a run or a command that has a reason of its own, by exit code; not the operator's process's."""
     found: list[type[errors.BackfillError]] = []
     todo: list[type[errors.BackfillError]] = [errors.BackfillError]
     while todo:
         for kind in todo.pop().__subclasses__():
-            if "reason" in vars(kind):
+            if "reason" in vars(kind) and not kind.__module__.startswith("backfill_operator"):
                 found.append(kind)
             todo.append(kind)
     return sorted(found, key=lambda kind: (kind.exit_code, kind.reason))

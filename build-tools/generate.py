@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+import chart_page
 import driver_page
 import errors_page
 import lifecycle_page
@@ -18,6 +19,7 @@ GENERATED = (
     (schema.CRD_FILE, schema.render),
     (CHART_CRD, schema.render),
     (fields.FIELDS_FILE, fields.render),
+    (chart_page.README_FILE, chart_page.render),
     (errors_page.ERRORS_FILE, errors_page.render),
     (lifecycle_page.LIFECYCLE_FILE, lifecycle_page.render),
     (driver_page.DRIVER_FILE, driver_page.render),

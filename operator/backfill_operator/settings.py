@@ -38,7 +38,7 @@ class InvalidOperatorSettingError(BackfillError):
 class OperatorSettings(BaseModel):
     """The settings of the operator process. Each field is read from the variable `BACKFILL_OPERATOR_<FIELD>`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     namespaces: tuple[str, ...] = ()
     """Namespaces that are watched, separated by commas; empty: all of them."""
@@ -59,8 +59,10 @@ class OperatorSettings(BaseModel):
     """Objects in one page of a LIST."""
 
     relist_min_seconds: Seconds = 60.0
+    """The shortest time between two lists of everything; they repair what a watch missed."""
+
     relist_max_seconds: Seconds = 300.0
-    """Everything is listed again after a random time between these two, which repairs what a watch missed."""
+    """The longest time between two lists of everything; the time is random, between these two."""
 
     watch_silence_seconds: Seconds = 70.0
     """A watch that is silent for this long is reopened; API servers send a bookmark every minute."""

@@ -38,6 +38,22 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- if has .Release.Namespace .Values.watch.namespaces -}}
 {{- fail (printf "watch.namespaces holds %s, the operator's own: who may create pods there can act as the operator; install it in another one" .Release.Namespace) -}}
 {{- end -}}
+{{- range (lookup "apps/v1" "Deployment" .Release.Namespace "").items -}}
+{{- $labels := .metadata.labels | default dict -}}
+{{- if and (eq (index $labels "app.kubernetes.io/name" | default "") "backfill-operator") (ne (index $labels "app.kubernetes.io/instance" | default "") $.Release.Name) -}}
+{{- fail (printf "release %s is in namespace %s already: upgrade that one, or install this one in another namespace" (index $labels "app.kubernetes.io/instance") $.Release.Namespace) -}}
+{{- end -}}
+{{- end -}}
+{{- /* Without a server, as in `helm template`, no namespace is found: so ask for one that every cluster has. */ -}}
+{{- if and .Values.watch.checkNamespaces (not .Values.tenant.createNamespaces) .Values.watch.namespaces -}}
+{{- if lookup "v1" "Namespace" "" "kube-system" -}}
+{{- range .Values.watch.namespaces -}}
+{{- if not (lookup "v1" "Namespace" "" .) -}}
+{{- fail (printf "watch.namespaces holds %s, which is not there: create it, or set tenant.createNamespaces=true" .) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- end }}
 
 {{/* The operator's variables; those of its settings are called like the settings. */}}

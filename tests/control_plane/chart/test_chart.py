@@ -238,7 +238,7 @@ class TestBindings:
     @pytest.mark.parametrize("wide", [False, True], ids=["namespaces", "cluster"])
     def test_name_a_role_and_an_account_that_are_there(self, wide):
         """A binding to nothing is accepted by every server, and allows nothing."""
-        made = rendered(watch={"namespaces": list(TENANTS), "clusterWide": wide})
+        made = charts.of_the_operator(rendered(watch={"namespaces": list(TENANTS), "clusterWide": wide}))
         roles = {(one["kind"], *place(one)) for one in of_kind(made, "Role", "ClusterRole")}
         accounts = {place(one) for one in of_kind(made, "ServiceAccount")}
         bindings = of_kind(made, "RoleBinding", "ClusterRoleBinding")

@@ -87,7 +87,7 @@ class TestTheRoles:
         """Nothing of the operator's reaches kube-system, or a namespace that was not named."""
         made = charts.rendered()
 
-        assert charts.of_kind(made, "ClusterRole", "ClusterRoleBinding") == []
+        assert charts.of_kind(charts.of_the_operator(made), "ClusterRole", "ClusterRoleBinding") == []
         roles = {charts.place(one): one["rules"] for one in charts.of_kind(made, "Role")}
         assert {place: rules for place, rules in roles.items() if place[1] == charts.RELEASE} == {
             (namespace, charts.RELEASE): RULES["operator"] for namespace in charts.TENANTS
@@ -99,7 +99,7 @@ class TestTheRoles:
         """With the same rules; where it is wanted, one has to say it."""
         made = charts.rendered(watch={"namespaces": ["shop"], "clusterWide": True})
 
-        role, binding = charts.only(made, "ClusterRole"), charts.only(made, "ClusterRoleBinding")
+        role, binding = (charts.only(charts.of_the_operator(made), f"ClusterRole{kind}") for kind in ("", "Binding"))
         assert role["rules"] == RULES["operator"]
         assert binding["roleRef"]["name"] == role["metadata"]["name"]
         assert (("shop", charts.RELEASE)) not in {charts.place(one) for one in charts.of_kind(made, "Role")}

@@ -58,6 +58,11 @@ def of_kind(objects, *kinds):
     return [one for one in objects if one["kind"] in kinds]
 
 
+def of_the_operator(objects):
+    """Return the objects without the roles that only add Backfills to Kubernetes' own roles for users."""
+    return [one for one in objects if not any("/aggregate-to-" in name for name in one["metadata"]["labels"])]
+
+
 def only(objects, kind):
     """Return the one object of a kind."""
     [one] = of_kind(objects, kind)

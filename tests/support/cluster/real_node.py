@@ -76,7 +76,8 @@ class Node:
 
     def operator_log(self):
         """Return what the operator said."""
-        return self.kubectl("logs", f"deployment/{RELEASE}", "--tail=-1", namespace=SYSTEM, check=False)
+        selector = f"--selector=app.kubernetes.io/instance={RELEASE}"
+        return self.kubectl("logs", selector, "--tail=-1", "--prefix", namespace=SYSTEM, check=False)
 
     def remove(self):
         """Have everything deleted, the operator first: it would put finalizers back. The rest is not waited for."""

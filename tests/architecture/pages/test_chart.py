@@ -1,0 +1,36 @@
+"""The chart's README lists every value, with words."""
+
+import importlib.util
+import sys
+
+import pytest
+from support.repository import ROOT
+
+
+@pytest.fixture
+def page(monkeypatch):
+    """The program that writes the page."""
+    spec = importlib.util.spec_from_file_location("chart_page", ROOT / "build-tools" / "chart_page.py")
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "chart_page", module)
+    spec.loader.exec_module(module)
+    return module
+
+
+SCHEMA = {
+    "definitions": {"name": {"type": "string"}},
+    "properties": {"one": {"type": "object", "properties": {"two": {"$ref": "#/definitions/name"}, "three": {"type": "integer"}}}},
+}  # fmt: skip
+
+
+class TestTheValues:
+    def test_have_the_comment_of_their_line_or_of_the_line_above(self, page):
+        """Lists are long, and a comment behind one is not seen."""
+        text = "# ------- what runs\none:\n  two: a # its # name\n  # how many\n  three: 1\n"
+
+        assert [*page.values(text, SCHEMA)] == [("one.two", "its # name"), ("one.three", "how many")]
+
+    def test_without_a_comment_do_not_build(self, page):
+        """A reader would be left with a name."""
+        with pytest.raises(KeyError, match=r"one\.three has no comment"):
+            [*page.values("one:\n  two: a # its name\n  three: 1\n", SCHEMA)]
