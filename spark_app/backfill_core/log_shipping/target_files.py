@@ -1,0 +1,123 @@
+"""Which files of a target were made of which file of the source, and what a step of the source asks of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from backfill_core.log_shipping.actions import DeletionVector, FileAdded
+from backfill_core.log_shipping.folding import Step
+from backfill_core.positions.source_names import RowOrder, source_of, tag_of
+
+
+@dataclass(frozen=True, slots=True)
+class TargetFile:
+    """A file of the newest version of the target."""
+
+    path: str
+    """As the log spells it."""
+
+    vector: DeletionVector | None
+    action: str
+    """The `add` action, as a line of a commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """A file of the target that goes."""
+
+    file: TargetFile
+    data_change: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A file of the source that the target gets."""
+
+    file: FileAdded
+    data_change: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OtherVector:
+    """A file of the target that gets the deletion vector that its source file has now."""
+
+    file: TargetFile
+    source: FileAdded
+    data_change: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TargetStep:
+    """What a step of the source comes to in the target."""
+
+    copies: tuple[Copy, ...]
+    vectors: tuple[OtherVector, ...]
+    removals: tuple[Removal, ...]
+    missing: tuple[str, ...]
+    """Paths of source files of which the target should have rows and has no file, unless a filter left them all out."""
+
+
+@dataclass(frozen=True, slots=True)
+class TargetFiles:
+    """The files of a target by the tag of the source file that they were made of; a change is a new value."""
+
+    groups: dict[str, tuple[TargetFile, ...]] = field(default_factory=dict)
+    strangers: tuple[str, ...] = ()
+    """Paths of files whose name says of no source file."""
+
+    @classmethod
+    def of(cls, files: Iterable[TargetFile]) -> TargetFiles:
+        """Sort files by what their names say."""
+        groups: dict[str, tuple[TargetFile, ...]] = {}
+        strangers: list[str] = []
+        for one in files:
+            found = source_of(one.path)
+            if found is None:
+                strangers.append(one.path)
+            else:
+                groups[found.tag] = (*groups.get(found.tag, ()), one)
+        return cls(groups, tuple(strangers))
+
+    def step(self, step: Step) -> TargetStep:
+        """Return what a step of the source asks of these files.
+
+        Another vector changes a copy in place. Decoded rows tell no place, so such a group goes, and is made anew.
+        """
+        copies: list[Copy] = []
+        vectors: list[OtherVector] = []
+        removals: list[Removal] = []
+        for path, one in step.present.items():
+            group, changed = self.groups.get(tag_of(path), ()), path in step.changed
+            if not group:
+                copies.append(Copy(one, changed))
+            elif len(group) > 1 or not _in_place(group[0]):
+                removals += [Removal(file, changed) for file in group]
+                copies.append(Copy(one, changed))
+            elif not _same(group[0].vector, one.vector):
+                vectors.append(OtherVector(group[0], one, changed))
+        for path in step.absent:
+            removals += [Removal(file, path in step.changed) for file in self.groups.get(tag_of(path), ())]
+        missing = tuple(path for path in step.needed if tag_of(path) not in self.groups)
+        return TargetStep(tuple(copies), tuple(vectors), tuple(removals), missing)
+
+    def after(self, removed: Iterable[str], added: Iterable[TargetFile]) -> TargetFiles:
+        """Return the files after a commit that took some paths out and put others in; a path in both stays, as it is added."""
+        gone = set(removed)
+        groups = dict(self.groups)
+        for tag in {found.tag for path in gone if (found := source_of(path)) is not None}:
+            groups[tag] = tuple(one for one in groups.get(tag, ()) if one.path not in gone)
+        more = TargetFiles.of(added)
+        for tag, files in more.groups.items():
+            groups[tag] = (*groups.get(tag, ()), *files)
+        strangers = (*(path for path in self.strangers if path not in gone), *more.strangers)
+        return TargetFiles({tag: files for tag, files in groups.items() if files}, strangers)
+
+
+def _in_place(file: TargetFile) -> bool:
+    found = source_of(file.path)
+    return found is not None and found.order is RowOrder.KEPT
+
+
+def _same(one: DeletionVector | None, other: DeletionVector | None) -> bool:
+    return other is None if one is None else other is not None and one.hides_the_same(other)
