@@ -1,6 +1,6 @@
 """The operator alone on one core, against a real API server on the same machine.
 
-    python tests/benchmarks/control_plane.py --out build/bench/operator.json [--objects 10000] [--only launch,control,scale,beside]
+    python tests/benchmarks/control_plane.py --out build/bench/operator.json [--objects 10000] [--only launch,control,scale,beside,finished]
 
 Not called `operator.py`: a script's own folder comes first on the path, and the standard library has a module of that name.
 """
@@ -36,7 +36,8 @@ from backfill_operator.settings import PREFIX, OperatorSettings  # noqa: E402
 BARS = {
     "launches_per_minute": ("1/min", 1500, "higher"), "launch_p99": ("s", 1.0, "lower"), "ack_p99": ("s", 2.0, "lower"),
     "status_lag_p99": ("s", 5.0, "lower"), "rss_10k_mib": ("MiB", 512, "lower"), "startup_10k": ("s", 45, "lower"),
-    "idle_cpu": ("percent", 5, "lower"), "beside_startup": ("times", 1.25, "lower"), "beside_launch": ("times", 1.25, "lower"),
+    "idle_cpu_share_10k": ("percent", 5, "lower"), "beside_startup": ("times", 1.25, "lower"), "beside_launch": ("times", 1.25, "lower"),
+    "rss_finished_mib": ("MiB", 512, "lower"),
 }  # fmt: skip
 OFFERED_PER_MINUTE = 300
 STARTUP_TIMEOUT_S = 86_400
@@ -271,9 +272,38 @@ class Bench:
                 self.put("startup_10k", time.monotonic() - operator.began)
                 await asyncio.sleep(30)
                 cpu, at = operator.cpu_s(), time.monotonic()
-                await asyncio.sleep(30)
-                self.put("idle_cpu", 100 * (operator.cpu_s() - cpu) / (time.monotonic() - at))
+                await asyncio.sleep(OperatorSettings().relist_max_seconds)  # a list of everything is in it
+                self.put("idle_cpu_share_10k", 100 * (operator.cpu_s() - cpu) / (time.monotonic() - at))
                 self.put("rss_10k_mib", operator.rss_mib())
+
+    # ------------------------------------------------------------ finished
+    async def finished(self):
+        """With so many that are over and wait to be forgotten: how long until all are listed, and how much memory they take."""
+        async with self.place() as (namespace, cluster, _):
+            await self._populate(cluster, namespace, suspend=True, ttlSecondsAfterFinished=86_400)
+            over_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+            complete = {"type": "Complete", "status": "True", "reason": "Complete", "lastTransitionTime": over_at}
+            status = {"phase": "Succeeded", "conditions": [complete], "completionTime": over_at}
+            await self._patch_all(cluster, namespace, status)
+            async with Process(self.borrowed.kubeconfig, namespace) as operator:
+                await self._settled(operator, "Succeeded")
+                self.extra["finished_startup"] = round(time.monotonic() - operator.began, 1)
+                self.put("rss_finished_mib", operator.rss_mib())
+                cpu, at = operator.cpu_s(), time.monotonic()
+                await asyncio.sleep(60)
+                self.extra["finished_idle"] = round(100 * (operator.cpu_s() - cpu) / (time.monotonic() - at), 2)
+
+    async def _patch_all(self, cluster, namespace, status):
+        gate = asyncio.Semaphore(32)
+
+        async def one(raw):
+            async with gate:
+                name, version = raw["metadata"]["name"], raw["metadata"]["resourceVersion"]
+                change = {"status": status | {"observedGeneration": raw["metadata"]["generation"]}}
+                await cluster.patch(BACKFILLS, namespace, name, change, resource_version=version, subresource="status")
+
+        async for page in cluster.pages(BACKFILLS, namespace):
+            await asyncio.gather(*map(one, page))
 
     # ------------------------------------------------------------ beside
     async def beside(self, number=40):

@@ -1,6 +1,7 @@
 """The Backfills and driver pods that lists and watches have shown, compact enough for ten thousand of each.
 
-A Backfill is kept as compact JSON text and parsed when it is read; a large one is kept as a stub. A pod is kept as the
+A Backfill is kept as compact JSON text and parsed when it is read; the text of one that is over is packed, and a large one
+is kept as a stub. A pod is kept as the
 value that the rules read. The cache is never newer than the cluster and often older. A reader that needs the current
 state asks the API server.
 """
@@ -8,6 +9,7 @@ state asks the API server.
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -19,6 +21,9 @@ from backfill_core.lifecycle.observation import DriverPod
 from backfill_operator.informer.compact import IndexFields, compact, dumps, index_fields_of
 from backfill_operator.informer.parse import label_of, owner_name, pod_ip, pod_of
 from backfill_operator.kube.resources import BACKFILLS, PODS, Raw, key_of
+
+PACK_LEVEL = 1
+"""Of zlib: a third of the text's size in 30 microseconds; higher levels save a tenth more in twice the time."""
 
 Key = tuple[str, str]
 """Namespace and name."""
@@ -32,11 +37,12 @@ class StoredBackfill:
     version: int
     generation: int
     index: IndexFields
-    text: bytes
+    packed: bytes
+    """JSON text; of one that is over, compressed: it is read once or twice until it is forgotten."""
 
     def raw(self) -> Raw:
         """Return the object, or its stub."""
-        parsed: Raw = json.loads(self.text)
+        parsed: Raw = json.loads(zlib.decompress(self.packed) if self.index.over else self.packed)
         return parsed
 
 
@@ -145,7 +151,9 @@ class Cache:
         same_generation = known is not None and known.uid == uid and known.generation == generation
         index = index_fields_of(raw, pruned=known.index.pruned if known is not None and same_generation else None)
         self._remove_from_index(key)
-        self._backfills[key] = StoredBackfill(uid, version, generation, index, dumps(compact(raw)))
+        text = dumps(compact(raw))
+        packed = zlib.compress(text, PACK_LEVEL) if index.over else text
+        self._backfills[key] = StoredBackfill(uid, version, generation, index, packed)
         self._add_to_index(key, index)
         return True
 

@@ -18,6 +18,7 @@ from backfill_operator.kube.resources import Raw
 LARGE_BYTES: Final = 16 * 1024
 """Ten times a usual Backfill; ten thousand of this size take 160 MiB."""
 
+FINISHED: Final = frozenset({"Succeeded", "Failed"})
 ANNOTATION_CHARACTERS_MAX: Final = 8192
 ANNOTATIONS: Final = (OVERRIDE_ANNOTATION, RESTART_ANNOTATION, VERIFY_ANNOTATION)
 METADATA: Final = (
@@ -42,6 +43,11 @@ class IndexFields:
 
     pruned: tuple[str, ...] = ()
     """Paths of applied fields that the API server dropped."""
+
+    @property
+    def over(self) -> bool:
+        """Is the job over, and has no attempt on record that may still run?"""
+        return self.phase in FINISHED and not self.active
 
 
 def compact(raw: Raw) -> Raw:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 
 from backfill_operator.informer.cache import Cache, Key
 from backfill_operator.settings import OperatorSettings
@@ -60,7 +61,7 @@ class DriverSlots:
     def offer(self) -> None:
         """Enqueue as many waiting Backfills as there are free slots."""
         for namespace, waiting in self._waiting.items():
-            for key in list(waiting)[: max(0, self._free(namespace))]:
+            for key in tuple(islice(waiting, max(0, self._free(namespace)))):
                 self._enqueue(key)
 
     def _free(self, namespace: str) -> int:

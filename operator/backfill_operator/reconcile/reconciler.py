@@ -97,7 +97,10 @@ class Reconciler:
             try:
                 if is_stub(raw):
                     raw = await self._fetch_whole(key)
-                return await self._reconcile(key, raw)
+                later = await self._reconcile(key, raw)
+                if self._cache.index(key).over:
+                    self._soft_states.pop(key, None)  # it is about launches, and thousands are over
+                return later
             except ConflictError as conflict:
                 await self._refresh(key)
                 raise RetryLaterError(f"{key[0]}/{key[1]} changed meanwhile: {conflict.message}") from conflict

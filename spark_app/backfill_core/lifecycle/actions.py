@@ -47,7 +47,7 @@ class LaunchDriver:
 
 @dataclass(frozen=True, slots=True)
 class EnsureObjects:
-    """Make the ConfigMap and the Service of a running attempt again if they were deleted.
+    """Make the ConfigMap and the Service of an attempt whose pod has a node again if they were deleted.
 
     Execute it at the pace of relists: each time asks the API server. They are made only under the observation's
     resourceVersion, like an attempt. A Secret cannot be made again, because its certificate is the driver's: an event

@@ -117,3 +117,20 @@ class TestItIsSmall:
         finally:
             tracemalloc.stop()
         assert used < 40 * (1 << 20)
+
+    def test_one_that_is_over_takes_a_third_and_reads_the_same(self):
+        """A hundred thousand wait for the end of their time to live: less than 200 MiB."""
+        number, over = 5_000, {"phase": "Succeeded", "conditions": [{"type": "Complete", "message": "x" * 900}] * 2}
+        tracemalloc.start()
+        try:
+            cache = Cache()
+            for one in range(number):
+                cache.put_backfill(backfill(5, name=f"job-{one}", uid=f"uid-{one}") | {"status": over})
+            used, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+
+        assert used / number * 100_000 < 200 * (1 << 20)
+        assert cache.backfill((NAMESPACE, "job-1"))["status"] == over
+        cache.put_backfill(backfill(6, name="job-1", uid="uid-1") | {"status": over | {"phase": "Running"}})
+        assert cache.backfill((NAMESPACE, "job-1"))["status"]["phase"] == "Running"

@@ -244,16 +244,19 @@ class TestTryingAgain:
         assert decision.status.phase == "Retrying"
 
     def test_objects_are_kept_while_a_driver_runs_and_no_longer(self) -> None:
-        """New executors find it by its Service; one that stops needs none."""
+        """New executors find it by its Service; one that stops needs none, and nothing reads them before a node has its pod."""
         kept = EnsureObjects(LaunchDriver(1, "Run"))
         up = observed(status=STATUSES["running"], pods=(running(),), report=report())
         stopping = replace(up, spec=spec(suspend=True))
         going = replace(up, pods=(running(deletion_ms=T0),))
         over = replace(up, pods=(ended(137),))
         unreadable = replace(up, spec=SpecRefused(("spec: no",)))
+        without_node = observed(status=STATUSES["starting"], pods=(pod(unscheduled="0/3 nodes"),))
+        with_node = replace(without_node, pods=(pod(scheduled=True),))
 
         assert kept in checked(up).actions
-        for one in (stopping, going, over, unreadable):
+        assert kept in checked(with_node).actions
+        for one in (stopping, going, over, unreadable, without_node):
             assert kept not in checked(one).actions
 
     def test_a_driver_that_does_not_start_ends_in_time(self) -> None:

@@ -8,6 +8,7 @@ from backfill_api.names import DRAIN_FINALIZER
 from backfill_core.lifecycle.actions import Action, RemoveFinalizer
 from backfill_core.lifecycle.inputs.backoff import backoff_ms
 from backfill_core.lifecycle.inputs.context import Context
+from backfill_core.lifecycle.inputs.next_look import next_look_ms
 from backfill_core.lifecycle.status import condition_details
 from backfill_core.lifecycle.status.conditions import ConditionSet, Fact
 from backfill_core.lifecycle.steps.step import Ended, StepResult, blocked_by, delete_unretained, without_driver
@@ -15,8 +16,8 @@ from backfill_core.lifecycle.steps.step import Ended, StepResult, blocked_by, de
 NO_BACKOFF: Final = frozenset({"Suspended", "Restarted", "Planned"})
 """Ends that were asked for: the next attempt need not wait."""
 
-DRIVERS_LIMITED_MS: Final = 60_000
-"""The end of another driver wakes a Backfill that waits for a place; this is for an end that was missed."""
+PLACE_FIRST_MS, PLACE_LAST_MS = 60_000, 1_800_000
+"""The end of another driver wakes a Backfill that waits for a place; these looks are for an end that was missed."""
 
 
 def reconcile_idle(context: Context) -> StepResult | Ended[Literal["Launchable"]]:
@@ -69,7 +70,10 @@ def _reconcile(context: Context) -> StepResult | Ended[Literal["Launchable"]]:
     if context.observation.no_room:
         conditions = ConditionSet.reconciling("Pending", "DriversLimited", context.observation.no_room)
         result = StepResult(status, without_driver(context, conditions))
-        return result.requeue_within(DRIVERS_LIMITED_MS, deadline_left_ms)
+        known = context.condition("Reconciling")
+        since = known.last_transition_time if known is not None else None
+        look_ms = next_look_ms(context, since, first_ms=PLACE_FIRST_MS, last_ms=PLACE_LAST_MS)
+        return result.requeue_within(look_ms, deadline_left_ms)
     return Ended("Launchable", context)
 
 

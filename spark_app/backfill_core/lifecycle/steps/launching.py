@@ -7,6 +7,7 @@ from typing import Final
 from backfill_api.status.status import TOKEN_HASHES_MAX, Attempt, AttemptKind, Control
 from backfill_core.lifecycle.actions import LaunchDriver, PersistIntent
 from backfill_core.lifecycle.inputs.context import Context
+from backfill_core.lifecycle.inputs.next_look import next_look_ms
 from backfill_core.lifecycle.naming import driver_name
 from backfill_core.lifecycle.observation import LaunchFailed
 from backfill_core.lifecycle.status.conditions import ConditionSet
@@ -33,7 +34,10 @@ STILL_THERE: Final = "StillThere"
 """The reason of a refusal: an object of that name is being deleted."""
 
 QUOTA_MS, SPEC_MS = 10_000, 300_000
-"""When to try again: for quota; under the same spec."""
+"""When to try again at first: for quota; under the same spec."""
+
+TRIES_GROW: Final = 10
+"""The longest wait between two tries, in first ones: what is refused for hours is tried for as long."""
 
 
 def plan_attempt(context: Context) -> StepResult:
@@ -91,6 +95,8 @@ def launch(context: Context) -> StepResult:
     if wait_ms == PERSON_MS and context.left_ms(attempt.start_time, PERSON_MS) > 0:
         # What one `kubectl apply` makes comes in any order: an account or a Role may be seconds late.
         wait_ms = RETRY_MS
+    if wait_ms != RETRY_MS:
+        wait_ms = next_look_ms(context, attempt.start_time, first_ms=wait_ms, last_ms=TRIES_GROW * wait_ms)
     left_ms = min(failed.at_ms + wait_ms - context.now_ms, wait_ms)
     edited = context.observation.generation != context.observation.status.observed_generation
     if left_ms <= 0 or edited:
@@ -140,7 +146,7 @@ def _with_token(attempt: Attempt, token_hash: str) -> Attempt:
 def _wait(context: Context, attempt: Attempt, conditions: ConditionSet) -> StepResult:
     control = _as_desired(context, context.status.control or Control())
     status = context.status.model_copy(update={"attempt": attempt, "control": control})
-    return StepResult(status, without_driver(context, conditions), (), PERSON_MS)
+    return StepResult(status, without_driver(context, conditions))
 
 
 def _as_desired(context: Context, control: Control) -> Control:

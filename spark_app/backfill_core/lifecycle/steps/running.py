@@ -149,7 +149,8 @@ def _actions(context: Context, attempt: Attempt, pod: DriverPod, commands: Comma
         actions.append(deletion)
     actions += delete_pods(context, context.orphan_pods, grace_s=policy.drain_s)
     actions += delete_unretained(context)
-    if attempt.stop is None and pod.deletion_ms is None and not policy.refused:
+    if attempt.stop is None and pod.deletion_ms is None and not policy.refused and (pod.scheduled or pod.ready):
+        # No process reads them before a node has taken the pod: ten thousand pods that wait for one cost nothing.
         launch = LaunchDriver(attempt.number, attempt.kind, desired.paused, desired.rows_per_second)
         actions.append(EnsureObjects(launch))
     drains = policy.drains and not policy.refused

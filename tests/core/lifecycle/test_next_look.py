@@ -1,0 +1,112 @@
+"""When a Backfill is looked at again: at its own deadlines, and ever more rarely where nothing shows that a wait is over."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from support.operators.lifecycle_space import STATUSES
+from support.operators.observations import T0, after, checked, observed, pod, spec
+
+from backfill_api.names import DRAIN_FINALIZER
+from backfill_core.lifecycle.actions import LaunchDriver
+from backfill_core.lifecycle.inputs.timestamps import ms_of
+from backfill_core.lifecycle.observation import LaunchFailed, Observation, SpecRefused
+
+MINUTE = 60_000
+HOUR = 60 * MINUTE
+
+SETTLED = {
+    "complete": observed(status=STATUSES["complete"]),
+    "failed": observed(status=STATUSES["failed"]),
+    "suspended": observed(spec=spec(suspend=True)),
+    "refused": observed(spec=SpecRefused(("spec.source: is required",)), status=STATUSES["planned"]),
+}
+
+
+def settled(observation: Observation, now_ms: int = T0) -> tuple[Observation, int]:
+    """Decide until a decision changes nothing any more; return what is then observed."""
+    for _ in range(4):
+        observation = after(observation, checked(observation, now_ms))
+    return observation, now_ms
+
+
+class TestWhatIsSettledSleeps:
+    """Ten thousand of them must cost nothing: no timer wakes them."""
+
+    @pytest.mark.parametrize("name", sorted(SETTLED))
+    def test_for_ever_without_a_deadline(self, name: str) -> None:
+        """A watch shows every edit, and nothing else can change what is decided."""
+        observation, now_ms = settled(SETTLED[name])
+
+        assert checked(observation, now_ms).requeue_after_s is None
+
+    def test_until_its_time_to_live_is_over(self) -> None:
+        """Its own next deadline is the only look, and then it goes."""
+        kept = replace(SETTLED["complete"], spec=spec(ttlSecondsAfterFinished=7200))
+        observation, now_ms = settled(kept)
+
+        first = checked(observation, now_ms).requeue_after_s
+        assert first is not None
+        assert first > 7000
+        assert checked(observation, now_ms + round(first * 1000)).actions != ()
+
+    def test_while_no_node_takes_its_pod_but_for_the_startup_limit(self) -> None:
+        """The scheduler's answer comes by a watch; nothing is asked for meanwhile."""
+        starting = observed(
+            status=STATUSES["starting"], spec=spec(startupTimeoutSeconds=3600), pods=(pod(unscheduled="0/3 nodes"),)
+        )
+        observation, now_ms = settled(replace(starting, finalizers=(DRAIN_FINALIZER,)))
+        decision = checked(observation, now_ms)
+
+        assert decision.actions == ()
+        assert decision.requeue_after_s == 3600
+
+
+class TestWhatNoWatchShows:
+    """A quota, a Role, a missed end: looked for soon at first, and in proportion to the wait later."""
+
+    def test_is_tried_more_rarely_the_longer_it_lasts(self) -> None:
+        """Within an eighth of what was waited, and never sooner than at first."""
+        refused = LaunchFailed(1, T0 + 2 * HOUR, 403, "", "exceeded quota: compute")
+        late = observed(status=STATUSES["planned"], launch_failed=refused)
+
+        decision = checked(late, T0 + 2 * HOUR)
+
+        assert decision.requeue_after_s is not None
+        assert 50 <= decision.requeue_after_s <= 100
+        assert LaunchDriver(1, "Run") in checked(late, T0 + 2 * HOUR + 100_000).actions
+
+    def test_is_not_decided_again_before_its_next_try(self) -> None:
+        """A refusal that is tried again in five minutes is not looked at every half minute."""
+        refused = LaunchFailed(1, T0, 422, "Invalid", "no")
+
+        decision = checked(observed(status=STATUSES["planned"], launch_failed=refused))
+
+        assert decision.requeue_after_s == 300
+
+    def test_a_place_for_a_driver_is_waited_for_at_a_time_of_its_own(self) -> None:
+        """Who ends gives the place on; thousands that wait are not looked at at once, nor every minute."""
+        waits = set()
+        for number in range(20):
+            full = observed(uid=f"uid-{number}", no_room="10 of 10 drivers run")
+            full = after(full, checked(full))
+            assert checked(full).requeue_after_s == 60
+            later = checked(full, T0 + 10 * HOUR).requeue_after_s
+            assert later is not None
+            assert 900 <= later <= 1800
+            waits.add(later)
+
+        assert len(waits) > 15
+
+    def test_a_deadline_comes_before_the_next_look(self) -> None:
+        """A look that is rare must not hold up what is due."""
+        limit_s = 100 * 3600
+        full = observed(no_room="full", spec=spec(activeDeadlineSeconds=limit_s), status=STATUSES["failed once"])
+        observation, _ = settled(full, T0 + 20 * HOUR)
+        began_ms = ms_of(observation.status.start_time)
+        assert began_ms is not None
+
+        decision = checked(observation, began_ms + limit_s * 1000 - MINUTE)
+
+        assert decision.requeue_after_s == 60
