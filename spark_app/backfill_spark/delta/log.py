@@ -107,6 +107,20 @@ def table_now(spark: SparkSession, path: str) -> LoggedTable | None:
         if is_no_table(error):
             return None
         raise
+    return _described(snapshot)
+
+
+def table_at(spark: SparkSession, path: str, version: int) -> LoggedTable:
+    """Return metadata and protocol of a version.
+
+    Raises:
+        Whatever Kernel or the storage say (`LOG_ERRORS`).
+    """
+    engine, table = _open(spark, path)
+    return _described(table.getSnapshotAsOfVersion(engine, version))
+
+
+def _described(snapshot: Any) -> LoggedTable:
     _check_commits(snapshot)
     metadata, protocol = snapshot.getMetadata(), snapshot.getProtocol()
     return LoggedTable(

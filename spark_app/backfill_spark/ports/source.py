@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from backfill_core.errors import BackfillError
+from backfill_core.log_shipping.actions import FileAdded, VersionActions
 from backfill_core.positions.file_order import FileOrder
 from backfill_core.positions.key_order import KeyOrder, KeyPosition
 from backfill_core.positions.offsets import OffsetRange, Offsets, Subscribed
@@ -106,6 +107,20 @@ class SupportsChanges(Protocol):
 
     def changes(self, after: int, upto: int) -> DataFrame:
         """Return the row changes of the versions `(after, upto]`; lazy."""
+
+
+@runtime_checkable
+class SupportsLog(Protocol):
+    """A source whose log can be brought into a target as it is: which files came, went, or hide other rows than before."""
+
+    def check_shippable(self) -> None:
+        """Refuse a pinned version whose files alone do not say what a reader sees, or of which a copy would lack something."""
+
+    def log_actions(self, after: int, upto: int) -> Iterator[VersionActions]:
+        """Yield the file actions of the versions `(after, upto]`, in order; each is read and checked when it is asked for."""
+
+    def rows_of(self, files: Sequence[FileAdded], version: int) -> DataFrame:
+        """Return the rows of files that a version has, with the pinned columns; lazy."""
 
 
 @runtime_checkable

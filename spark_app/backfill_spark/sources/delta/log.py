@@ -93,18 +93,31 @@ class VersionLog:
         """
         for number in range(after + 1, upto + 1):
             version = self._version(number)
-            if version.table_id is not None and version.table_id != self._pinned.table_id:
-                raise SourceReplacedError(
-                    f"{self._path} is another table since version {number}.",
-                    hint="Give the job another jobId and another target.",
-                )
             if version.operation == "RESTORE":
                 raise SourceReplacedError(
                     f"{self._path} was restored to an older version by version {number}.",
                     hint="Start a new job on a new target.",
                 )
-            if version.schema is not None:
-                self._check_schema(number, version.schema, removes=version.removes)
+            self._check_table(number, version)
+
+    def checked_text(self, number: int) -> str:
+        """Return the text of a commit of the same table with the same columns; a restored version is one.
+
+        Raises:
+            What `check` raises, and SourceDamagedError: it is no commit.
+        """
+        text = self._text(number)
+        self._check_table(number, self._parsed(number, text))
+        return text
+
+    def _check_table(self, number: int, version: Version) -> None:
+        if version.table_id is not None and version.table_id != self._pinned.table_id:
+            raise SourceReplacedError(
+                f"{self._path} is another table since version {number}.",
+                hint="Give the job another jobId and another target.",
+            )
+        if version.schema is not None:
+            self._check_schema(number, version.schema, removes=version.removes)
 
     def _check_schema(self, number: int, schema: StructType, *, removes: bool) -> None:
         old = {field.name: field for field in self._pinned.schema}
@@ -164,15 +177,17 @@ class VersionLog:
         if number not in self._seen:
             if len(self._seen) > CACHE_MAX:
                 self._seen.clear()
-            text = self._text(number)
-            try:
-                self._seen[number] = parse(text)
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise SourceDamagedError(
-                    f"version {number} of {self._path} is no commit: {error}.",
-                    hint="Restore the file in the source's _delta_log, or start a new job from a version after it.",
-                ) from error
+            self._seen[number] = self._parsed(number, self._text(number))
         return self._seen[number]
+
+    def _parsed(self, number: int, text: str) -> Version:
+        try:
+            return parse(text)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise SourceDamagedError(
+                f"version {number} of {self._path} is no commit: {error}.",
+                hint="Restore the file in the source's _delta_log, or start a new job from a version after it.",
+            ) from error
 
     def check_kept(self, number: int) -> None:
         """Refuse to go on without a version that is still to be consumed.

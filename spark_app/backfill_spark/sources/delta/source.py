@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
-from functools import reduce
+from collections.abc import Iterator, Sequence
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
@@ -22,33 +22,32 @@ from backfill_core.errors import (
     KeyInvalidError,
     SnapshotExpiredError,
     SourceReplacedError,
-    UnsupportedSourceFeatureError,
 )
+from backfill_core.log_shipping.actions import FileAdded, VersionActions
 from backfill_core.positions.file_order import FileOrder
 from backfill_core.positions.key_order import KeyOrder, KeyPosition
 from backfill_core.positions.vnode_positions import KeySpace
 from backfill_core.protocol.events import Head
 from backfill_core.protocol.strategy import KeyLine
 from backfill_core.protocol.work import FileRange
-from backfill_spark.delta.log import LOG_ERRORS, files_at, newest_version
-from backfill_spark.delta.properties import CHANGE_FEED, PHYSICAL_NAME, is_on, physical_name
+from backfill_spark.delta.log import LOG_ERRORS, LoggedTable, files_at, newest_version, table_at
+from backfill_spark.delta.properties import CHANGE_FEED, is_on, physical_name
 from backfill_spark.delta.retention import kept_seconds
 from backfill_spark.delta.spark_internals import SparkDeltaLog, delta_actions
 from backfill_spark.jvm.gateway import java
 from backfill_spark.ports.source import PinnedTable
-from backfill_spark.rows.columns import instead, quoted, unused
+from backfill_spark.rows.columns import quoted, unused
+from backfill_spark.sources.delta.checks import CHANGE_TYPE, COMMIT_VERSION, check_schema
 from backfill_spark.sources.delta.failures import explain, explain_look, explain_version
 from backfill_spark.sources.delta.file_bounds import check_order_column, file_order, logged_bounds
 from backfill_spark.sources.delta.key_line import key_line, key_order
 from backfill_spark.sources.delta.log import VersionLog
 from backfill_spark.sources.delta.range_files import RangeFiles
+from backfill_spark.sources.delta.shipping import ShippedLog, check_shippable
 from backfill_spark.sources.delta.slices import LABEL, labelled, residue, runs, within
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-CHANGE_TYPE, COMMIT_VERSION = "_change_type", "_commit_version"
-RESERVED = (CHANGE_TYPE, COMMIT_VERSION, "_commit_timestamp")
 
 
 class DeltaSource:
@@ -125,9 +124,8 @@ class DeltaSource:
             raise
         except Exception as error:
             raise explain_version(error, path=self.path, version=wanted, newest=head.position) from error
-        self._check_names(self._pinned.schema)
-        self._check_partitions(self._pinned.schema)
-        self._check_key(self._pinned.schema)
+        partitions = self._delta_log.partitions(self._snapshot)
+        check_schema(self.path, self._pinned.schema, partitions=partitions, key=self._key)
         self._log = VersionLog(self._spark, self.path, self._pinned, self._schema_change, feed_at=self._feed_at)
         self._ranges = RangeFiles(self._spark, self.path, self._delta_log, self._pinned.schema)
         return self._pinned
@@ -181,33 +179,6 @@ class DeltaSource:
             counts[index] = live.get(path(root, path(uri(file.path()))).toString(), 0)
             counts[index] += 0 if vector is None else int(vector.cardinality())
         return counts
-
-    def _check_names(self, schema: StructType) -> None:
-        for name in schema.names:
-            if name.lower() in RESERVED:
-                raise UnsupportedSourceFeatureError(
-                    f"the source {self.path} has a column {name!r}, which is a name of the change feed.",
-                    hint="Rename the column in the source.",
-                )
-
-    def _check_partitions(self, schema: StructType) -> None:
-        """Refuse a partition column that Delta's filters do not find under its name: they would drop its files."""
-        columns = self._snapshot.metadata().partitionColumns()
-        for name in (columns.apply(index) for index in range(columns.size())):
-            if name.strip("`") != name and PHYSICAL_NAME in schema[name].metadata:
-                raise UnsupportedSourceFeatureError(
-                    f"the source {self.path} is partitioned by {name!r}, and Delta's filters lose the rows of such a name: "
-                    "it begins or ends with a backtick, in a table with column mapping.",
-                    hint="Rename the column in the source.",
-                )
-
-    def _check_key(self, schema: StructType) -> None:
-        for column in self._key:
-            if column not in schema.names:
-                raise KeyInvalidError(
-                    f"spec.source.delta.key names {column!r}, which the source does not have.",
-                    hint=instead(column, schema.names),
-                )
 
     def kept_seconds(self) -> int:
         """Return how long the table keeps removed files and old versions of its log, whichever is shorter."""
@@ -386,11 +357,34 @@ class DeltaSource:
         added = self._log.added(version)
         if not added:
             return None
-        snapshot = self._delta_log.at(version)
-        frame = self._delta_log.frame(delta_actions(self._spark, added), snapshot)
-        columns = [F.col(quoted(name)) for name in self.pinned.schema.names]
         kind, at = F.lit("insert").alias(CHANGE_TYPE), F.lit(version).cast("long").alias(COMMIT_VERSION)
-        return frame.select(*columns, kind, at)
+        return self._added(added, version).select("*", kind, at)
+
+    def _added(self, actions: Sequence[str], version: int) -> DataFrame:
+        """Return the rows of files as a version describes them, with the pinned columns."""
+        frame = self._delta_log.frame(delta_actions(self._spark, actions), self._delta_log.at(version))
+        return frame.select(*map(quoted, self.pinned.schema.names))
+
+    # ------------------------------------------------------------------ the log itself
+    def check_shippable(self) -> None:
+        """See `ports.source.SupportsLog`."""
+        check_shippable(self.path, self._pinned_layout)
+
+    def log_actions(self, after: int, upto: int) -> Iterator[VersionActions]:
+        """See `ports.source.SupportsLog`."""
+        assert self._log is not None
+        return ShippedLog(self._log, self.path, self._pinned_layout).versions(after, upto)
+
+    def rows_of(self, files: Sequence[FileAdded], version: int) -> DataFrame:
+        """See `ports.source.SupportsLog`."""
+        return self._added([one.action for one in files], version)
+
+    @cached_property
+    def _pinned_layout(self) -> LoggedTable:
+        try:
+            return table_at(self._spark, self.path, self.version)
+        except LOG_ERRORS as error:
+            raise explain_version(error, path=self.path, version=self.version, newest=self.version) from error
 
     # ------------------------------------------------------------------ failures
     def explain_failure(self, error: Exception) -> BackfillError | None:

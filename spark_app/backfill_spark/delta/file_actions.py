@@ -1,0 +1,83 @@
+"""File actions of a log: read from the text of a commit, and written as lines of one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from backfill_core.log_shipping.actions import DeletionVector, FileAdded, FileRemoved, VersionActions
+from backfill_spark.delta.log import lines_of
+
+KEPT_OF_A_REMOVED_FILE = (
+    "partitionValues",
+    "size",
+    "stats",
+    "tags",
+    "deletionVector",
+    "baseRowId",
+    "defaultRowCommitVersion",
+)
+"""Of an `add` action, what the `remove` action says too."""
+
+
+def file_actions(version: int, text: str) -> VersionActions:
+    """Return the file actions of a version; its transactions, domains and files of the change feed are none.
+
+    Raises:
+        ValueError, KeyError, TypeError, AttributeError: it is no commit.
+    """
+    found: list[FileAdded | FileRemoved] = []
+    for line in lines_of(text):
+        action = json.loads(line)
+        if action.get("add") is not None:
+            found.append(file_added(action["add"]))
+        elif action.get("remove") is not None:
+            found.append(_removed(action["remove"]))
+    return VersionActions(version, tuple(found))
+
+
+def file_added(add: Mapping[str, Any]) -> FileAdded:
+    """Return an `add` action of the log."""
+    return FileAdded(
+        path=add["path"],
+        bytes=add["size"],
+        rows=_count(add),
+        data_change=bool(add["dataChange"]),
+        vector=vector_of(add),
+        action=json.dumps({"add": add}),
+    )
+
+
+def _removed(remove: Mapping[str, Any]) -> FileRemoved:
+    rows, vector = _count(remove), vector_of(remove)
+    live = None if rows is None else rows - (0 if vector is None else vector.rows)
+    return FileRemoved(remove["path"], bool(remove["dataChange"]), live)
+
+
+def _count(action: Mapping[str, Any]) -> int | None:
+    count = json.loads(action.get("stats") or "{}").get("numRecords")
+    return None if count is None else int(count)
+
+
+def vector_of(action: Mapping[str, Any]) -> DeletionVector | None:
+    """Return the deletion vector of an `add` or a `remove` action."""
+    one = action.get("deletionVector")
+    if one is None:
+        return None
+    place, offset = one["pathOrInlineDv"], one.get("offset")
+    return DeletionVector(one["storageType"], place, offset, one["sizeInBytes"], one["cardinality"])
+
+
+def removal(action: str, *, data_change: bool, now_ms: int) -> str:
+    """Return the `remove` action that takes out a file of an `add` action; both are lines of a commit."""
+    add = json.loads(action)["add"]
+    kept = {name: add[name] for name in KEPT_OF_A_REMOVED_FILE if add.get(name) is not None}
+    said = {"deletionTimestamp": now_ms, "dataChange": data_change, "extendedFileMetadata": True}
+    return json.dumps({"remove": {"path": add["path"], **said, **kept}})
+
+
+def changed(action: str, **fields: Any) -> str:
+    """Return an `add` action with other values of some fields; None takes a field out."""
+    add = {**json.loads(action)["add"], **fields}
+    return json.dumps({"add": {name: value for name, value in add.items() if value is not None}})

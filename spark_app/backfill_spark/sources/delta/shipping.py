@@ -1,0 +1,127 @@
+"""The log of a source as file actions, for a target that gets its files; and what of a source such a target cannot have."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+
+from backfill_core.errors import SchemaChangedError, SourceDamagedError, UnsupportedSourceFeatureError
+from backfill_core.log_shipping.actions import VersionActions
+from backfill_spark.delta.file_actions import file_actions
+from backfill_spark.delta.log import LoggedTable, lines_of
+from backfill_spark.delta.properties import MAPPING_MODE, PHYSICAL_NAME, is_on, value
+from backfill_spark.sources.delta.log import VersionLog
+
+ROW_TRACKING = "delta.enableRowTracking"
+TYPE_CHANGES = "delta.typeChanges"
+"""Of a column whose type was widened, in its metadata."""
+
+OTHER_STRATEGY = "Use the strategy Snapshot, which reads rows."
+
+
+def check_shippable(path: str, table: LoggedTable) -> None:
+    """Refuse a version of a table whose files alone do not say what a reader sees, or what a copy would lack.
+
+    Raises:
+        UnsupportedSourceFeatureError: names the feature, and the column where there is one.
+    """
+    if is_on(table.properties, ROW_TRACKING):
+        raise _unsupported(path, f"row tracking ({ROW_TRACKING}), and the ids of its rows would not be carried over")
+    if value(table.properties, MAPPING_MODE) == "id":
+        raise _unsupported(
+            path, f"column mapping by id ({MAPPING_MODE}), and its files need not have the columns' names"
+        )
+    for name, metadata in _metadata(json.loads(table.schema)):
+        if TYPE_CHANGES in metadata:
+            raise _unsupported(path, f"a column whose type was widened, and older files hold the old one: {name}")
+
+
+def _unsupported(path: str, words: str) -> UnsupportedSourceFeatureError:
+    return UnsupportedSourceFeatureError(f"the source {path} has {words}.", hint=OTHER_STRATEGY)
+
+
+def _metadata(data_type: Any, inside: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the metadata of every field of a schema as JSON, with the field's path."""
+    if not isinstance(data_type, dict):
+        return
+    for field in data_type.get("fields", ()):
+        yield f"{inside}{field['name']}", field.get("metadata") or {}
+        yield from _metadata(field["type"], f"{inside}{field['name']}.")
+    for part in ("elementType", "keyType", "valueType"):
+        yield from _metadata(data_type.get(part), inside)
+
+
+@dataclass(frozen=True)
+class ShippedLog:
+    """The commits after a pinned version, as long as they are of the same files with the same columns."""
+
+    log: VersionLog
+    path: str
+    pinned: LoggedTable
+
+    def versions(self, after: int, upto: int) -> Iterator[VersionActions]:
+        """Yield the file actions of the versions `(after, upto]`, in order; each is read when it is asked for.
+
+        Raises:
+            ChangeFeedExpiredError: a version is gone; names it.
+            SourceReplacedError: another table is at the path.
+            SchemaChangedError: columns or partitions changed; names them.
+            UnsupportedSourceFeatureError: a version brought something that is not carried over.
+            SourceDamagedError: a commit cannot be read.
+        """
+        for number in range(after + 1, upto + 1):
+            text = self.log.checked_text(number)
+            self._check_layout(number, text)
+            try:
+                yield file_actions(number, text)
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                raise SourceDamagedError(
+                    f"version {number} of {self.path} has a file action that says too little: {error!r}.",
+                    hint="Restore the file in the source's _delta_log, or start a new job from a version after it.",
+                ) from error
+
+    def _check_layout(self, number: int, text: str) -> None:
+        # Most commits have no metadata, and their text says so before any of it is parsed again.
+        if '"metaData"' not in text:
+            return
+        for line in lines_of(text):
+            metadata = json.loads(line).get("metaData")
+            if metadata is None:
+                continue
+            now = replace(
+                self.pinned,
+                schema=metadata["schemaString"],
+                partitions=tuple(metadata["partitionColumns"]),
+                properties=metadata.get("configuration") or {},
+            )
+            if now.partitions != self.pinned.partitions:
+                words = f"the partition columns became {list(now.partitions)} in version {number} of {self.path}"
+                raise SchemaChangedError(f"{words}.", hint="Start a new job on a new target.")
+            check_shippable(self.path, now)
+            before, after = (StructType.fromJson(json.loads(one.schema)) for one in (self.pinned, now))
+            for field in before:
+                if _physical(field.name, field.metadata, field.dataType) != _physical(
+                    field.name, after[field.name].metadata, after[field.name].dataType
+                ):
+                    words = f"column {field.name!r} has another name in files since version {number} of {self.path}"
+                    raise SchemaChangedError(f"{words}.", hint="Start a new job on a new target.")
+
+
+def _physical(name: str, metadata: dict[str, Any], data_type: DataType) -> tuple[str, tuple[Any, ...]]:
+    """Return the names that a column and the fields inside it have in files."""
+    return str(metadata.get(PHYSICAL_NAME, name)), _inside(data_type)
+
+
+def _inside(data_type: DataType) -> tuple[Any, ...]:
+    match data_type:
+        case StructType():
+            return tuple(_physical(field.name, field.metadata, field.dataType) for field in data_type)
+        case ArrayType():
+            return _inside(data_type.elementType)
+        case MapType():
+            return (_inside(data_type.keyType), _inside(data_type.valueType))
+    return ()

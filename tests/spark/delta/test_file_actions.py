@@ -1,0 +1,81 @@
+"""Actions of a log, as other writers spell them: what they say of a file is kept, and what takes it out again says the same."""
+
+import json
+
+import pytest
+
+from backfill_core.log_shipping.actions import DeletionVector, FileRemoved
+from backfill_spark.delta.file_actions import changed, file_actions, removal
+
+ADD = {
+    "path": "p=a%2520b/part-1.parquet",
+    "partitionValues": {"p": "a b", "q": None},
+    "size": 12,
+    "modificationTime": 1,
+    "dataChange": True,
+    "stats": '{"numRecords":5,"minValues":{"x":1e400}}',
+    "tags": {"ZCUBE_ID": "z"},
+    "deletionVector": {"storageType": "i", "pathOrInlineDv": "wi5b=", "sizeInBytes": 4, "cardinality": 2},
+    "clusteringProvider": "liquid",
+}
+COMMIT = [
+    {"commitInfo": {"operation": "MERGE", "inCommitTimestamp": 5}},
+    {"txn": {"appId": "stream", "version": 3}},
+    {"domainMetadata": {"domain": "delta.clustering", "configuration": "{}", "removed": False}},
+    {"cdc": {"path": "_change_data/x.parquet", "size": 1, "dataChange": False, "partitionValues": {}}},
+    {"add": ADD},
+    {"remove": {"path": "old.parquet", "dataChange": False}},
+    {
+        "remove": {
+            "path": "held.parquet",
+            "dataChange": True,
+            "stats": ADD["stats"],
+            "deletionVector": ADD["deletionVector"],
+        }
+    },
+]
+
+
+def text(*actions):
+    return "\n".join(json.dumps(one) for one in actions)
+
+
+class TestWhatACommitSays:
+    """Of files; the rest is the source's own."""
+
+    def test_files_that_came_and_went(self):
+        """Transactions, domains and files of the change feed belong to no other table."""
+        added, *removed = file_actions(4, text(*COMMIT)).files
+
+        assert (added.path, added.bytes, added.rows, added.live_rows) == (ADD["path"], 12, 5, 3)
+        assert added.vector == DeletionVector("i", "wi5b=", None, 4, 2)
+        assert json.loads(added.action) == {"add": ADD}
+        assert removed == [FileRemoved("old.parquet", False, None), FileRemoved("held.parquet", True, 3)]
+
+    @pytest.mark.parametrize(
+        "said", [{"add": {"path": "x"}}, {"remove": {"dataChange": True}}, {"add": {**ADD, "size": "?", "stats": "{"}}]
+    )
+    def test_an_action_that_says_too_little_is_an_error(self, said):
+        """A guess would lose rows, or double them."""
+        with pytest.raises((ValueError, KeyError, TypeError)):
+            file_actions(1, text(said))
+
+
+class TestWhatACommitOfOursSays:
+    """Readers and VACUUM go by it."""
+
+    def test_a_removal_names_the_vector_and_the_place(self):
+        """A removal without the vector of the file takes nothing out: the two are one key."""
+        line = json.loads(removal(json.dumps({"add": ADD}), data_change=False, now_ms=9))["remove"]
+
+        assert line["deletionVector"] == ADD["deletionVector"]
+        assert (line["path"], line["dataChange"], line["deletionTimestamp"]) == (ADD["path"], False, 9)
+        assert (line["extendedFileMetadata"], line["partitionValues"]) == (True, ADD["partitionValues"])
+        assert "modificationTime" not in line
+        assert "clusteringProvider" not in line
+
+    def test_an_action_changes_where_it_is_told_to(self):
+        """A file under another vector is the same file."""
+        line = json.loads(changed(json.dumps({"add": ADD}), deletionVector=None, dataChange=False))["add"]
+
+        assert line == {**{name: one for name, one in ADD.items() if name != "deletionVector"}, "dataChange": False}
