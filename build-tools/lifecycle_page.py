@@ -166,7 +166,7 @@ PROSE = """
 `status.attempts` counts all attempts, `status.failures` those that count against `backoffLimit`; suspensions, restarts and
 plans do not. An attempt that was ready for an hour starts the count anew. The wait doubles from `backoff.initialSeconds` to
 `backoff.maxSeconds`, less up to a fifth that depends on the object's UID, so that jobs that failed together do not return
-together. A failed Backfill is taken up again when its spec is edited; a complete one never.
+together. A failed Backfill is taken up again when its spec is edited or a restart is requested; a complete one never.
 
 ## Commands
 
@@ -180,7 +180,7 @@ the driver goes on. An attempt starts with the controls that are in force then.
 |---|---|
 | `backfill.dev/override: '{"desiredState":"Paused"}'` | above the spec: `desiredState`, `pause`, `throttle`, `suspend`; one that cannot be read is ignored as a whole, with an event |
 | `backfill.dev/verify-requested: <any new text>` | one receipt |
-| `backfill.dev/restart-requested: <any new text>` | the attempt ends at a barrier, the next one goes on |
+| `backfill.dev/restart-requested: <any new text>` | the attempt ends at a barrier, the next one goes on; a failed Backfill is taken up again |
 
 ## Plan and approval
 

@@ -313,6 +313,20 @@ class TestTryingAgain:
         assert checked(failed).status.failures == 0
         assert checked(complete).status.phase == "Succeeded"
 
+    def test_a_failed_job_is_taken_up_once_when_a_restart_is_requested(self) -> None:
+        """Its cause was mended outside of the spec: a grant, a table. One text asks for one attempt."""
+        asked = {"backfill.dev/restart-requested": "1"}
+        failed = observed(status=STATUSES["failed"], annotations=asked, live=True)
+        again = checked(failed)
+        over = checked(after(failed, again, pods=(ended(40, 2),), live=True))
+        rests = checked(after(failed, over, pods=(), live=True))
+        complete = observed(status=STATUSES["complete"], annotations=asked, live=True)
+
+        assert again.actions == (PersistIntent(), LaunchDriver(2, "Run"))
+        assert (over.status.phase, rests.status.phase) == ("Failed", "Failed")
+        assert rests.status.attempts == 2
+        assert checked(complete).status.phase == "Succeeded"
+
     def test_a_later_attempt_looks_at_the_pods_themselves(self) -> None:
         """The cache may not show yet that the driver before it still runs."""
         failed = observed(status=STATUSES["failed"], generation=2, live=False)

@@ -111,6 +111,12 @@ class Context:
         """The text of the annotation that asks for a restart; empty: there is none."""
         return self.observation.annotations.get(RESTART_ANNOTATION, "")[:TOKEN_CHARACTERS_MAX]
 
+    @property
+    def restart_requested(self) -> bool:
+        """Does the annotation ask for a restart that no attempt has done yet?"""
+        done = self.status.control.restart_token if self.status.control else ""
+        return self.restart_token not in ("", done)
+
     def condition(self, type_: str) -> Condition | None:
         """Return a condition as it is stored."""
         return next((one for one in self.status.conditions if one.type == type_), None)

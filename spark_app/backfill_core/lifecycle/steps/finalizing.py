@@ -46,13 +46,13 @@ def finalize(context: Context) -> StepResult | Ended[Literal["DriverToDrain"]]:
 def reconcile_finished(context: Context) -> StepResult | Ended[Literal["Reopened"]]:
     """Tidy after a job that is over, and delete it when its time to live has passed.
 
-    A failed job whose spec was edited is taken up again, a complete one never.
+    A failed job is taken up again when its spec was edited or a restart is requested, a complete one never.
     """
     finished, policy = context.finished, context.policy
     assert finished is not None
     seen_generation = finished.observed_generation
     edited = seen_generation is not None and context.observation.generation > seen_generation
-    if finished.type == "Failed" and edited and not policy.refused:
+    if finished.type == "Failed" and (edited or context.restart_requested) and not policy.refused:
         fresh = {"failures": 0, "start_time": None, "completion_time": None}
         reopened = context.status.model_copy(update=fresh)
         return Ended("Reopened", replace(context, status=reopened))

@@ -120,14 +120,14 @@ def _on_active(context: Context, attempt: Attempt, pod: DriverPod) -> StepResult
 
 def _stop_reason(context: Context, attempt: Attempt, pod: DriverPod) -> StopReason | None:
     """Return why the attempt must end; None: it need not."""
-    policy, token = context.policy, context.restart_token
+    policy = context.policy
     if context.observation.deletion_ms is not None:
         return "Deleted"
     if policy.refused:
         return None
     if context.desired.suspend:
         return "Suspended"
-    if token and token != (context.status.control or Control()).restart_token:
+    if context.restart_requested:
         return "Restarted"
     if policy.deadline_s is not None and context.left_ms(context.status.start_time, policy.deadline_s * 1000) <= 0:
         return "DeadlineExceeded"
