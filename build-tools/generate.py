@@ -6,6 +6,7 @@ from pathlib import Path
 import chart_page
 import driver_page
 import errors_page
+import gitops_page
 import lifecycle_page
 import mutants_page
 import rules_page
@@ -21,6 +22,8 @@ GENERATED = (
     (fields.FIELDS_FILE, fields.render),
     (chart_page.README_FILE, chart_page.render),
     (errors_page.ERRORS_FILE, errors_page.render),
+    (gitops_page.GITOPS_FILE, gitops_page.render),
+    (gitops_page.STATUSES_FILE, gitops_page.render_statuses),
     (lifecycle_page.LIFECYCLE_FILE, lifecycle_page.render),
     (driver_page.DRIVER_FILE, driver_page.render),
     (rules_page.RULES_FILE, rules_page.render),

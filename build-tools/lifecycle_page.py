@@ -4,6 +4,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from backfill_api.status.progress import Progress
 from backfill_api.status.status import BackfillStatus
 from backfill_api.wire import Ack
 from backfill_core.lifecycle.actions import RefetchPods
-from backfill_core.lifecycle.decide import NEXT, decide, first_step
+from backfill_core.lifecycle.decide import NEXT, Decision, decide, first_step
 from backfill_core.lifecycle.inputs.context import classify
 from backfill_core.lifecycle.naming import driver_name
 from backfill_core.lifecycle.observation import DriverPod, DriverReport, Observation
@@ -44,29 +45,36 @@ PLAN = Plan(
 Edges = dict[tuple[str, str], set[str]]
 
 
-def explore() -> tuple[Edges, Edges]:
-    """Walk from a new Backfill through every answer of `decide`.
-
-    Returns:
-        Which phase follows which, for which reasons; and which step follows which, after which outcomes.
-    """
-    edges: Edges = defaultdict(set)
-    steps: Edges = defaultdict(set)
+@cache
+def decisions() -> tuple[tuple[Observation, int, Decision], ...]:
+    """Walk from a new Backfill through every answer of `decide`; return each observation, its time and the answer."""
+    seen: list[tuple[Observation, int, Decision]] = []
     todo, known = [(BackfillStatus(), T0)], set()
     while todo:
         status, now_ms = todo.pop()
         for observation in _observations(status, now_ms):
-            _follow(observation, now_ms, steps)
             decision = decide(observation, now_ms)
+            seen.append((observation, now_ms, decision))
             if any(isinstance(one, RefetchPods) for one in decision.actions):
                 continue
-            after = decision.status
-            ready = next(one for one in after.conditions if one.type == "Ready")
-            if after.phase != status.phase:
-                edges[status.phase or "", after.phase or ""].add(ready.reason)
-            if observation.deletion_ms is None and (key := _key(after)) not in known:
+            if observation.deletion_ms is None and (key := _key(decision.status)) not in known:
                 known.add(key)
-                todo.append((after, now_ms + STEP_MS))
+                todo.append((decision.status, now_ms + STEP_MS))
+    return tuple(seen)
+
+
+def explore() -> tuple[Edges, Edges]:
+    """Return which phase follows which, for which reasons; and which step follows which, after which outcomes."""
+    edges: Edges = defaultdict(set)
+    steps: Edges = defaultdict(set)
+    for observation, now_ms, decision in decisions():
+        _follow(observation, now_ms, steps)
+        if any(isinstance(one, RefetchPods) for one in decision.actions):
+            continue
+        before, after = observation.status, decision.status
+        ready = next(one for one in after.conditions if one.type == "Ready")
+        if after.phase != before.phase:
+            edges[before.phase or "", after.phase or ""].add(ready.reason)
     return edges, steps
 
 

@@ -1,0 +1,229 @@
+"""The page about GitOps, and its table of statuses: made by asking `decide`, and what each tool must say of each."""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import lifecycle_page
+import yaml
+
+from backfill_api.names import API_VERSION, KIND
+from backfill_api.status.progress import Progress
+from backfill_api.status.status import BackfillStatus
+from backfill_core.lifecycle.actions import RefetchPods
+from backfill_core.lifecycle.decide import decide
+from backfill_core.lifecycle.observation import DriverReport, Observation, SpecRefused
+
+ROOT = Path(__file__).parent.parent
+GITOPS_FILE = ROOT / "docs" / "gitops.md"
+STATUSES_FILE = ROOT / "examples" / "gitops" / "statuses.yaml"
+
+SHOWN = ("Ready", "Reconciling", "Stalled", "Complete", "Failed", "Paused", "Suspended", "AwaitingApproval", "CaughtUp")
+"""Conditions on which a tool's word may depend; of the others a Backfill looks the same to all of them."""
+
+ASKED = {"Running": ("Current", "Healthy"), "Paused": ("Current", "Suspended"), "Suspended": ("Current", "Suspended"),
+         "Succeeded": ("Current", "Healthy")}  # fmt: skip
+"""What kstatus and Argo CD say of a phase in which the desired state holds."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One status as tools tell it from others, and what each must say of it."""
+
+    name: str
+    conditions: tuple[str, ...]
+    kstatus: str
+    argo_cd: str
+    copied: str
+    backfill: dict[str, Any]
+
+
+@cache
+def rows() -> tuple[Row, ...]:
+    """Return every status once that the lifecycle can show to a tool."""
+    made = []
+    found: dict[tuple[Any, ...], tuple[Observation, BackfillStatus]] = {}
+    for observation, after in statuses():
+        key = (after.phase or "", observation.deletion_ms is not None, after.observed_generation == observation.generation,
+               conditions(after))  # fmt: skip
+        found.setdefault(key, (observation, after))
+    for key in sorted(found):
+        observation, after = found[key]
+        phase, deleted, seen, shown = key
+        kstatus, argo_cd, copied = words(phase, shown, deleted=deleted, seen=seen)
+        document = {
+            "apiVersion": API_VERSION,
+            "kind": KIND,
+            "metadata": {
+                "name": observation.name,
+                "namespace": observation.namespace,
+                "generation": observation.generation,
+            }
+            | ({"deletionTimestamp": "2026-01-01T00:00:00Z"} if deleted else {}),
+            "spec": {},
+            "status": {
+                "observedGeneration": after.observed_generation,
+                "conditions": [
+                    {"type": one.type, "status": one.status, "reason": one.reason}
+                    for one in after.conditions
+                    if one.type in SHOWN
+                ],
+            },
+        }
+        name = f"{phase}, deleted" if deleted else phase if seen else f"({phase or 'new'})"
+        made.append(Row(name, shown, kstatus, argo_cd, copied, document))
+    return tuple(made)
+
+
+def statuses() -> Iterator[tuple[Observation, BackfillStatus]]:
+    """Yield what may be seen beside each status: all of the walk, a refused spec, an edited one, and a target that is up to date."""
+    new = Observation("shop", "orders", "uid", 1, lifecycle_page.SPECS[0])
+    yield new, new.status
+    refused = replace(new, spec=SpecRefused(("spec.source: is required",)))
+    yield refused, decide(refused, lifecycle_page.T0).status
+    for observation, now_ms, decision in lifecycle_page.decisions():
+        if any(isinstance(one, RefetchPods) for one in decision.actions):
+            continue
+        after = decision.status
+        yield observation, after
+        if after.phase == "Running" and observation.report is not None:
+            yield replace(observation, generation=after.observed_generation + 1), after
+            report = observation.report
+            progress = (report.progress or Progress(table_version=1)).model_copy(update={"caught_up": True})
+            caught_up = replace(observation, report=DriverReport(report.attempt, now_ms, progress, acks=report.acks))
+            yield caught_up, decide(caught_up, now_ms).status
+
+
+def conditions(status: BackfillStatus) -> tuple[str, ...]:
+    """Return the conditions that are true, and `Ready` as it is."""
+    shown = {one.type: one.status for one in status.conditions if one.type in SHOWN}
+    return tuple(f"{name}={shown[name]}" if name == "Ready" else name for name in SHOWN
+                 if name in shown and (shown[name] == "True" or name == "Ready"))  # fmt: skip
+
+
+def words(phase: str, shown: tuple[str, ...], *, deleted: bool, seen: bool) -> tuple[str, str, str]:
+    """Return what kstatus, Argo CD and Flux's expressions for copied rows must say.
+
+    Argo CD itself says Progressing of an object that is being deleted, and asks no script.
+    """
+    if deleted:
+        return "Terminating", "Progressing", "InProgress"
+    if not seen:
+        return "InProgress", "Progressing", "InProgress"
+    if "Stalled" in shown:
+        return "Failed", "Degraded", "Failed"
+    copied = "Current" if {"Complete", "CaughtUp"} & {*shown} else "InProgress"
+    if "Ready=True" in shown:
+        return *ASKED[phase], copied
+    return "InProgress", "Suspended" if phase == "AwaitingApproval" else "Progressing", copied
+
+
+def render_statuses() -> str:
+    """Return the table as a file for tests of such tools."""
+    head = "# Generated by build-tools/gitops_page.py (`make docs`): every status that tools tell apart, and what they say of it.\n"
+    table = [
+        {
+            "phase": row.name,
+            "kstatus": row.kstatus,
+            "argoCd": row.argo_cd,
+            "copied": row.copied,
+            "backfill": row.backfill,
+        }
+        for row in rows()
+    ]
+    return head + yaml.safe_dump(table, sort_keys=False, width=120)
+
+
+def render() -> str:
+    """Return the page."""
+    table = "".join(
+        f"| {row.name} | {', '.join(f'`{one}`' for one in row.conditions) or 'none'} "
+        f"| {row.kstatus} | {row.copied} | {row.argo_cd} |\n"
+        for row in rows()
+    )
+    return PAGE + table + MORE
+
+
+PAGE = """\
+<!-- Generated by build-tools/gitops_page.py (`make docs`); do not edit. -->
+# GitOps
+
+A Backfill in Git is applied like any other object. This page says what Argo CD, Flux and `kubectl wait` understand of it, how an
+operator at night commands it although Git says otherwise, and in which order things are applied and deleted.
+
+The operator writes `status`, its finalizer and events. It never writes `spec`, labels or annotations. So no tool finds a difference that the
+operator made, and **none of this is needed**: `ignoreDifferences` for Backfills, for their defaults or for the CRD; an exception for
+`metadata.finalizers`; a switch that turns self-heal off.
+
+## Health
+
+| tool | what it needs | what it waits for |
+|---|---|---|
+| `kubectl wait`, Helm, Flux | nothing: conditions follow kstatus | the desired state holds: running, or paused or suspended as asked, or complete |
+| Flux, when the rows must be there | [`healthCheckExprs`](../examples/gitops/flux.yaml) | complete, or with `after: Follow` caught up |
+| Argo CD | [a health script and four actions](../examples/gitops/argo-cd.yaml) | as kstatus; paused, suspended and waiting for approval are `Suspended` |
+
+```
+kubectl patch configmap argocd-cm -n argocd --type=merge --patch-file examples/gitops/argo-cd.yaml
+kubectl wait --for=condition=Complete bf/orders --timeout=4h
+```
+
+A Backfill that runs is healthy: a wave or a `dependsOn` behind it goes on while it copies. What needs the rows waits with Flux's expressions, or in Argo CD with
+a `Sync` hook, a Job that runs `kubectl wait --for=condition=Complete`.
+
+## Commands beside Git
+
+Self-heal sets back a spec that was changed on the cluster, within seconds. The annotation `backfill.dev/override` is above the spec, and a tool leaves it
+alone as long as Git has no annotation of this name:
+
+```
+kubectl annotate bf orders backfill.dev/override='{"desiredState":"Paused"}'       # again: pause, throttle, suspend in one
+kubectl annotate bf orders backfill.dev/override-                                  # Git is in force again
+```
+
+The conditions `Paused`, `Suspended` and `Throttled` have the reason `Override` then. The actions of Argo CD write the same annotation:
+
+| action | does | offered |
+|---|---|---|
+| `pause` | `desiredState: Paused`; a limit in the override stays | while it is neither paused, suspended nor over |
+| `resume` | takes pause and suspension out of the override; where Git itself says so, the override says the opposite | while one of them is asked for |
+| `suspend` | `suspend: true`; the rest of the override stays | while it is neither suspended nor over |
+| `retry` | a new `backfill.dev/restart-requested`: a failed Backfill is taken up again | when it has failed |
+
+An override stays until it is removed, and hides later changes of these fields in Git. Who may run an action is for Argo CD's RBAC
+(`applications, action/backfill.dev/Backfill/pause`).
+
+## Order
+
+| what | Argo CD | Flux |
+|---|---|---|
+| the chart: CRD, operator, tenants' parts | wave 0; the CRD is among the chart's templates, so each upgrade brings its own | a `HelmRelease` or a `Kustomization` of its own |
+| Backfills | wave 1 (`argocd.argoproj.io/sync-wave: "1"`) | `dependsOn` the one above |
+| what reads the tables | wave 2, after a hook that waits | `dependsOn` `backfills-copied` |
+
+* Deletion goes the other way, and must: the operator takes the finalizer away. An operator that goes first leaves Backfills that hang
+  ([Delete](kubernetes.md#delete)).
+* The CRD and namespaces that the chart makes are kept when a release goes (`helm.sh/resource-policy: keep`, which Argo CD honours too).
+* Argo CD renders the chart without the API server. So the checks for a missing namespace and for a second release do not run, and the first shows as
+  a Role that cannot be applied.
+* Leave `ttlSecondsAfterFinished` unset: Git would bring a Backfill back that the operator deleted. It would find its work done and end, again and again.
+* A field that the CRD forbids to change (`source`, `target`, `transform`, `strategy`) is refused when it is synced. Give the new job a new name.
+
+## Statuses
+
+Every status that a tool can tell from others, found by asking the operator's rules. A test runs the script, the expressions and the rules of kstatus on each
+([as objects](../examples/gitops/statuses.yaml)). A phase in parentheses is of an object whose newest spec the operator has not seen.
+
+| phase | conditions | kstatus | Flux, copied | Argo CD |
+|---|---|---|---|---|
+"""
+
+MORE = """
+Argo CD says `Progressing` of every object that is being deleted, without asking a script.
+"""
+
+if __name__ == "__main__":
+    sys.stdout.write(render())
