@@ -215,11 +215,9 @@ def catch_up_s(versions: int, version_s: float | None) -> float:
 def _left(name: str, facts: Facts, spent_s: float, speed: float) -> Eta | None:
     match name:
         case "Copy" if facts.copy is not None:
+            # A full bucket lets more rows pass for a moment.
             least_s = facts.rows_left / facts.limit_rows_per_s if facts.limit_rows_per_s else 0.0
-            # Right after a change the rate of the last seals is that of the limit before.
-            if facts.copy.high < least_s:
-                return Eta(least_s, least_s, least_s * UNSURE)
-            return Eta(max(facts.copy.seconds, least_s), max(facts.copy.low, least_s), facts.copy.high)
+            return Eta(*(max(one, least_s) for one in (facts.copy.seconds, facts.copy.low, facts.copy.high)))
         case "Copy" if facts.limit_rows_per_s:
             seconds = facts.rows_left / facts.limit_rows_per_s
             return Eta(seconds, seconds, seconds * UNSURE)
@@ -228,8 +226,8 @@ def _left(name: str, facts: Facts, spent_s: float, speed: float) -> Eta | None:
         case "Copy" | "Start":
             return Eta(0.0, 0.0, 0.0)
         case "CatchUp":
-            # New versions come while old ones are applied.
-            gained = facts.versions_per_s * (facts.version_s or VERSION_S)
+            # New versions come while old ones are applied. The first batch runs on a cold JVM, and does not tell how fast that is.
+            gained = facts.versions_per_s * (facts.version_s or 0.0) if facts.batches > 1 else 0.0
             return _unsure(catch_up_s(facts.versions_left, facts.version_s) / max(1 - gained, 0.1))
         case _:
             whole_s = scan_s(name, facts.rows) / speed

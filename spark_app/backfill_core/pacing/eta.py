@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from statistics import stdev
 
 SAMPLES_MAX = 30
 Z = 1.64
@@ -12,7 +13,7 @@ Z = 1.64
 
 @dataclass(frozen=True, slots=True)
 class RateMeter:
-    """Rows a second over the last seals; `observe` is given each seal's rows."""
+    """Rows a second over the last seals under one limit; `observe` is given each seal's rows."""
 
     samples: tuple[tuple[float, int], ...] = ()
     """(seconds since the seal before, rows), newest last."""
@@ -21,8 +22,11 @@ class RateMeter:
     limit: int | None = None
     """Rows a second that were allowed; None: any number."""
 
-    stale: bool = False
-    """Is the rate that of another limit? Then the next seal is the first one that counts."""
+    before: float = 0.0
+    """Rate of the last seals under the limit before."""
+
+    free: float = 0.0
+    """Rate of the last seals without a limit; 0: there was none."""
 
     held: bool = False
     """Is there a pause? Then there is no rate and no time left to tell."""
@@ -32,8 +36,6 @@ class RateMeter:
         if self.last_s is None:
             return replace(self, last_s=now_s)
         passed = now_s - self.last_s
-        if self.stale:
-            return replace(self, samples=(), stale=False).observe(rows, now_s)
         if passed < 1e-3:
             if not self.samples:
                 return self
@@ -46,14 +48,29 @@ class RateMeter:
         return replace(self, held=held, last_s=now_s if self.held and not held else self.last_s)
 
     def under(self, limit: int | None) -> RateMeter:
-        """Keep the rate of another limit until the next seal: rates of two limits do not mix."""
-        return replace(self, limit=limit, stale=bool(self.samples) and (self.stale or limit != self.limit))
+        """Begin anew where the limit is another one: rates of two limits do not mix, and the next seal has rows of both."""
+        if limit == self.limit:
+            return self
+        free = self.measured or self.free if self.limit is None else self.free
+        return replace(self, samples=(), last_s=None, limit=limit, before=self.rows_per_s, free=free)
+
+    @property
+    def measured(self) -> float:
+        """Mean rate of the last seals under this limit; 0 before the second."""
+        seconds = sum(passed for passed, _ in self.samples)
+        return sum(rows for _, rows in self.samples) / seconds if seconds else 0.0
 
     @property
     def rows_per_s(self) -> float:
-        """Mean rate of the last seals; 0 before the second."""
-        seconds = sum(passed for passed, _ in self.samples)
-        return sum(rows for _, rows in self.samples) / seconds if seconds else 0.0
+        """The newest rate that was measured, as far as the limit lets it be; 0: none was."""
+        return self.measured or (self.before if self.limit is None else min(self.before, self.limit))
+
+    @property
+    def expected(self) -> float:
+        """Rate of the rows to come; 0: unknown, as under a limit that was raised, and nothing tells the rate without one."""
+        if self.samples or self.limit is None or max(self.free, self.before) < self.limit:
+            return self.measured or self.free
+        return float(self.limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +84,12 @@ class Eta:
 
 def estimate(rows_left: int, meter: RateMeter) -> Eta | None:
     """Estimate the seconds left; None while there is no rate to go by."""
-    rate = meter.rows_per_s
+    rate = meter.expected
     if rate <= 0:
         return None
     rates = [rows / passed for passed, rows in meter.samples]
-    mean = sum(rates) / len(rates)
-    spread = math.sqrt(sum((one - mean) ** 2 for one in rates) / max(1, len(rates) - 1)) / math.sqrt(len(rates))
     # One sample says nothing about its own error: half and double.
-    error = Z * spread if len(rates) > 1 else rate / 2
+    error = Z * stdev(rates) / math.sqrt(len(rates)) if len(rates) > 1 else rate / 2
     seconds = rows_left / rate
     high = rows_left / (rate - error) if error < rate * 0.9 else seconds * 10
     return Eta(seconds, rows_left / (rate + error), high)

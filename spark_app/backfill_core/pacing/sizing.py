@@ -84,9 +84,10 @@ class BatchSizer:
 
     @property
     def version_s(self) -> float | None:
-        """Return the seconds that a version took in the newest batches; None before the first."""
-        versions = sum(took for took, _ in self.lately)
-        return sum(seconds for _, seconds in self.lately) / versions if versions else None
+        """Return the seconds that a version took in the newest batches; None before the first, which counts until there is another."""
+        warm = self.lately[1:] or self.lately
+        versions = sum(took for took, _ in warm)
+        return sum(seconds for _, seconds in warm) / versions if versions else None
 
 
 def _overhead(lately: Sequence[tuple[int, float]]) -> float:

@@ -208,6 +208,11 @@ class Replay:
         return self._sizer.version_s
 
     @property
+    def batches(self) -> int:
+        """In how many batches that was measured."""
+        return len(self._sizer.lately)
+
+    @property
     def versions_per_s(self) -> float:
         """How fast the source makes new versions."""
         first, head = self._first_head, self.head

@@ -85,7 +85,6 @@ class Look:
         """Return how far the job is."""
         pinned, copied, replay = self.pinned, self.copied, self.replay
         lag, moves = replay.lag_versions, copied.moves
-        eta = copied.eta if moves else None
         # The commit time of what is consumed, as far as it is known: that of the pinned version or of a poll.
         consumed_ms = replay.consumed_ms()
         since_ms = pinned.timestamp_ms if consumed_ms is None else consumed_ms
@@ -101,9 +100,6 @@ class Look:
             lag_versions=lag,
             lag_ms=max(0, now.wall_ms - since_ms) if lag else 0,
             rows_per_s=copied.meter.rows_per_s if moves else 0.0,
-            eta_s=None if eta is None else eta.seconds,
-            eta_low_s=None if eta is None else eta.low,
-            eta_high_s=None if eta is None else eta.high,
             caught_up=replay.caught_up,
             non_convergent=replay.trend.non_convergent,
             grid=copied.grid,
@@ -120,10 +116,11 @@ class Look:
             rows=copied.rows,
             rows_left=copied.rows_left,
             copy=copied.eta,
-            rows_per_s=copied.meter.rows_per_s,
+            rows_per_s=copied.meter.measured,
             versions_done=max(0, replay.consumed - self.pinned.version),
             versions_left=replay.lag_versions,
             version_s=replay.version_s,
+            batches=replay.batches,
             versions_per_s=replay.versions_per_s,
         )
 

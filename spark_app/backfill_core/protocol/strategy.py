@@ -247,9 +247,14 @@ class Facts:
 
     limit_rows_per_s: int | None = None
     versions_done: int = 0
+    """Of a source without versions: what is new of its rows."""
+
     versions_left: int = 0
     version_s: float | None = None
     """Seconds that a version took so far; None: none was applied."""
+
+    batches: int = 0
+    """In how many batches that was measured."""
 
     versions_per_s: float = 0.0
     """How fast the source makes new ones."""
@@ -288,9 +293,6 @@ class StrategyView:
 
     lag_ms: int
     rows_per_s: float
-    eta_s: float | None
-    eta_low_s: float | None
-    eta_high_s: float | None
     caught_up: bool
     non_convergent: bool
     grid: tuple[int, ...]

@@ -204,6 +204,32 @@ class TestTheTimeThatIsLeft:
 
         assert 1900 <= shown(job).eta_seconds <= 2020
 
+    def test_a_limit_that_is_lifted_is_not_the_pace(self):
+        """No time is better than that of the limit: a job once showed a quarter of an hour for its last half minute."""
+        job = HandDriven(*FILES)
+        job.send(CommandReceived(1, 1, Throttle(10_000)))
+        job.let_pass(20.0, split_s=1.0)
+        limited = shown(job)
+        job.send(CommandReceived(1, 2, Throttle(None)))
+        job.let_pass(1.5)
+        lifted = shown(job)
+        job.let_pass(10.0, split_s=1.0)
+        free = shown(job)
+
+        assert limited.eta_seconds > 1500
+        assert lifted.eta_seconds is None
+        assert free.eta_seconds < 100
+
+    def test_of_changes_is_not_told_by_the_first_batch_alone(self):
+        """It runs on a cold JVM: 44 s for three versions do not say that a source of a version in seven seconds is nearly as fast."""
+        facts = Facts(3_000_000, 0, versions_left=5, versions_per_s=1 / 7, version_s=44 / 3, batches=1)
+        one, two = (
+            begin((START, COPY, CATCH_UP), {}, percent=0, now_s=0.0).seen(CATCH_UP, known, 1.0).eta.seconds
+            for known in (facts, replace(facts, version_s=5.0, batches=2))
+        )
+
+        assert (one, two) == (pytest.approx(3 + 5 * 44 / 3), pytest.approx((3 + 5 * 5) / (1 - 5 / 7)))
+
     def test_holds_every_step_that_is_to_come(self):
         """The sum of what each step has left."""
         job = Worked(*FILES, takes_s=5.0, settings=EVERYTHING, proves_key=True)
@@ -243,7 +269,7 @@ class TestTheTimeThatIsLeft:
 
     def test_reckons_with_what_the_source_writes_meanwhile(self):
         """An hour of copying leaves an hour of versions to apply."""
-        facts = Facts(10_000_000, 10_000_000, Eta(3600, 3600, 3600), versions_per_s=1.0, version_s=0.5)
+        facts = Facts(10_000_000, 10_000_000, Eta(3600, 3600, 3600), versions_per_s=1.0, version_s=0.5, batches=9)
         course = begin((START, COPY, CATCH_UP), {}, percent=0, now_s=0.0).seen(COPY, facts, 1.0)
 
         assert course.steps[-1].left.seconds > 3600

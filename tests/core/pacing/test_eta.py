@@ -48,17 +48,47 @@ class TestTheRate:
         assert meter.rows_per_s == pytest.approx(100)
 
     def test_rates_of_two_limits_do_not_mix(self) -> None:
-        """A job that was throttled is not as fast as before for the next thirty commits; until the first one nothing better is known."""
+        """A job that was throttled is not as fast as before for the next thirty commits; the first one has rows of both limits."""
         before = metered([(1.0, 1000)] * 9).under(100)
-        after = before.observe(100, 10.0)
+        after = before.observe(900, 10.0)
 
-        assert (before.rows_per_s, after.rows_per_s) == (pytest.approx(1000), pytest.approx(100))
-        assert after.under(100).observe(300, 11.0).rows_per_s == pytest.approx(200)
+        assert (before.rows_per_s, after.rows_per_s) == (100, 100)
+        assert (before.measured, after.measured) == (0, 0)
+        assert after.under(100).observe(50, 11.0).rows_per_s == pytest.approx(50)
 
     @given(seals)
     def test_memory_is_bounded(self, observed: list[tuple[float, int]]) -> None:
         """A job may seal for weeks."""
         assert len(metered(observed).samples) <= SAMPLES_MAX
+
+
+class TestUnderANewLimit:
+    """Until two seals came under it, the rate before says how long the rest takes only where it must."""
+
+    def test_a_lower_one_is_the_rate(self) -> None:
+        """What was faster before is as fast as it may be."""
+        eta = estimate(5000, metered([(1.0, 1000)] * 9).under(100))
+
+        assert eta is not None
+        assert eta.seconds == pytest.approx(50)
+
+    def test_one_that_is_lifted_says_nothing(self) -> None:
+        """A job under ten rows a second showed a quarter of an hour for what took half a minute."""
+        limited = RateMeter().under(10).observe(0, 0.0).observe(10, 1.0).observe(10, 2.0)
+
+        assert limited.rows_per_s == pytest.approx(10)
+        assert estimate(1000, limited.under(None)) is None
+        assert estimate(1000, limited.under(500)) is None
+        assert limited.under(None).measured == 0
+
+    def test_what_was_measured_without_one_counts_again(self) -> None:
+        """However many limits came in between."""
+        free = metered([(1.0, 1000)] * 9).under(10).observe(10, 10.0).observe(10, 11.0).under(20)
+
+        for meter, seconds in ((free.under(None), 5), (free.under(500), 10), (free.under(2000), 5)):
+            eta = estimate(5000, meter)
+            assert eta is not None
+            assert eta.seconds == pytest.approx(seconds)
 
 
 class TestTheEstimate:

@@ -202,3 +202,10 @@ class TestBatchesOfChanges:
             sizer = sizer.observe(sizer.versions, 6)
 
         assert sizer.versions == 4096
+
+    def test_the_first_says_what_a_version_costs_until_there_is_another(self):
+        """It runs on a cold JVM."""
+        one = BatchSizer(10, 32, 4096).observe(3, 44.0)
+
+        assert one.version_s == pytest.approx(44 / 3)
+        assert one.observe(5, 5.0).version_s == pytest.approx(1)

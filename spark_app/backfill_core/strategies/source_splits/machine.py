@@ -179,6 +179,7 @@ class Splits(ABC):
 
     def _set_limit(self, limit: LimitSet, now: Now) -> None:
         """Limit the history; the live side has no limit (R-SRC-33, R-SRC-41)."""
+        self._meter = self._meter.under(limit.rows_per_s)
         self._bucket = self._bucket.under(limit.rows_per_s, now.mono_s, limit.burst_s)
 
     def _see(self, head: Head) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 
-from backfill_core.pacing.eta import RateMeter, estimate
+from backfill_core.pacing.eta import Eta, RateMeter, estimate
 from backfill_core.pacing.retention import warn_short
 from backfill_core.phases.view import percent_done
 from backfill_core.positions.intervals import IntervalSet
@@ -74,8 +74,6 @@ def of(look: Look, now: Now) -> StrategyView:
     unfinished = sum(one.state == BACKFILLING for one in splits)
     moving = bool(left) and not look.meter.held
     eta = estimate(left, look.meter) if left else None
-    shown = eta if moving else None
-    rate = look.meter.rows_per_s
     return StrategyView(
         phase=look.phase,
         rows_total=total,
@@ -86,26 +84,37 @@ def of(look: Look, now: Now) -> StrategyView:
         head=look.head,
         lag_versions=0,
         lag_ms=0 if look.behind_since_ms is None else max(0, now.wall_ms - look.behind_since_ms),
-        rows_per_s=rate if moving else 0.0,
-        eta_s=None if shown is None else shown.seconds,
-        eta_low_s=None if shown is None else shown.low,
-        eta_high_s=None if shown is None else shown.high,
+        rows_per_s=look.meter.rows_per_s if moving else 0.0,
         caught_up=look.caught_up,
         non_convergent=look.backlog.trend.non_convergent,
         grid=_grid(look.splits),
         reason="waiting for the first look at the source" if look.head is None else "",
-        facts=Facts(rows=total, rows_left=left, copy=eta, rows_per_s=rate),
+        facts=_facts(look, total, left, eta, new=sum(lags.values()) - left),
         lag_records=sum(lags.values()),
         lag_by_partition=Largest.of(lags, PARTITIONS_SHOWN_MAX),
-        warnings=(*_retention_warnings(look, left, None if shown is None else shown.seconds), *look.backlog.warnings),
+        warnings=(*_retention_warnings(look, left, eta if moving else None), *look.backlog.warnings),
     )
 
 
-def _retention_warnings(look: Look, left: int, eta_s: float | None) -> tuple[JobWarning, ...]:
+def _facts(look: Look, total: int, left: int, eta: Eta | None, *, new: int) -> Facts:
+    """Return what steps are weighed by; what is new is read at the pace that history has without a limit, as far as that is known."""
+    pace = look.meter.measured if look.rate_limit is None else look.meter.free
+    return Facts(
+        rows=total,
+        rows_left=left,
+        copy=eta,
+        rows_per_s=look.meter.measured,
+        versions_done=sum(one.live - one.end for one in look.splits.values()),
+        versions_left=new if pace else 0,
+        version_s=1 / pace if pace else None,
+    )
+
+
+def _retention_warnings(look: Look, left: int, eta: Eta | None) -> tuple[JobWarning, ...]:
     """Say in time that history may go before it is read: at the pace of the last commits, or at the limit."""
     if look.head is None or not left:
         return ()
-    paces = ([left / look.rate_limit] if look.rate_limit else []) + ([] if eta_s is None else [eta_s])
+    paces = ([left / look.rate_limit] if look.rate_limit else []) + ([] if eta is None else [eta.seconds])
     message = warn_short(max(paces, default=None), look.head.kept_s, RETENTION)
     return () if message is None else (JobWarning("RetentionShort", message),)
 

@@ -7,8 +7,9 @@ from dataclasses import replace
 from support.source_splits.by_hand import ByHand
 
 from backfill_core.pacing.convergence import STEPS_WATCHED
+from backfill_core.positions.offsets import count
 from backfill_core.protocol.events import Head, SourcePolled
-from backfill_core.protocol.strategy import StrategyView
+from backfill_core.protocol.strategy import Facts, StrategyView
 
 DAY_S = 86_400
 
@@ -87,3 +88,43 @@ class TestLagByPartition:
         assert found.lag_by_partition.shown[:2] == (("0", 501), ("29", 30))
         assert (len(found.lag_by_partition.shown), found.lag_by_partition.others) == (20, 10)
         assert found.lag_records == sum(n for _, n in found.lag_by_partition.shown) + found.lag_by_partition.others_sum
+
+
+class TestTheTimeThatIsLeft:
+    """Of history, and of what is new."""
+
+    @staticmethod
+    def copied(one: ByHand, offsets: int) -> Facts:
+        """A commit after some offsets of history."""
+        one.now_s += 1
+        (work, *_) = one.start()
+        assert count(work.ranges) == offsets
+        one.finish(work)
+        one.commit()
+        return one.strategy.view(one.now).facts
+
+    def test_is_not_that_of_the_limit_before(self) -> None:
+        """Offsets a second under two limits do not mix; under none it is what was measured without one."""
+        one = ByHand(100_000, in_flight_max=1, read_max=1000)
+        one.poll()
+        for _ in range(3):
+            free = self.copied(one, 1000)
+        one.limit(10)
+        limited = one.strategy.view(one.now).facts
+        one.limit(None)
+        lifted = one.strategy.view(one.now).facts
+
+        assert [facts.copy and facts.copy.seconds for facts in (free, limited, lifted)] == [97, 9700, 97]
+        assert (free.rows_per_s, limited.rows_per_s, lifted.rows_per_s) == (1000, 0, 0)
+
+    def test_counts_what_is_new_at_the_pace_of_history(self) -> None:
+        """A target with one row a key gets it after history; no time at all was shown for it."""
+        one = ByHand(100_000, in_flight_max=1, read_max=1000)
+        one.poll()
+        for _ in range(3):
+            self.copied(one, 1000)
+        one.produce("0", 500)
+        one.poll()
+        facts = one.strategy.view(one.now).facts
+
+        assert (facts.versions_left, facts.version_s) == (500, 1 / 1000)
