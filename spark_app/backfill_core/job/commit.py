@@ -192,7 +192,9 @@ class Commits:
         compared = None if receipt is None else receipt.target_version
         files = tuple(file for file in request.files if file.quarantined_by is None)
         announced = state.quarantine.announced
-        action = Seal(epoch.number, epoch.txn_version, files, state.encode(), fences, compared, announced)
+        action = Seal(
+            epoch.number, epoch.txn_version, files, state.encode(), fences, compared, announced, request.removed
+        )
         self.in_flight = Committing(action, commands, verify, request.polls, state, self._failures_before)
         return action
 
@@ -217,7 +219,7 @@ class Commits:
         commit = under_way(self.in_flight)
         if commit is None:
             return (error if error.ends_attempt else None), None
-        if not isinstance(error, TargetChangedError):
+        if not isinstance(error, TargetChangedError) or commit.action.compared is None:
             again = commit.fail(error, retries_max, now)
             self.in_flight = again or self.in_flight
             return (error if again is None else None), None

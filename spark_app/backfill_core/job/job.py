@@ -248,7 +248,7 @@ class Job(Attempt):
             bytes_done=self._state.bytes_done + request.bytes,
         )
         verify, self._verify_wanted = self._verify_wanted and self._work.verify_id is None, False
-        if request.files or request.changed or wanted or verify:
+        if request.files or request.removed or request.changed or wanted or verify:
             return [self._seal(request, verify=verify)]
         self._epoch = self._epoch.after()
         if stop_in(self.phase) is not None and not self._work:

@@ -19,7 +19,7 @@ from backfill_core.phases import view
 from backfill_core.phases.copy import Copy, CopySettings
 from backfill_core.phases.key_proof import Due, KeyProof, ProofRunning, Proven
 from backfill_core.phases.pending import LimitRule
-from backfill_core.phases.replay import CatchUpEnd, Replay
+from backfill_core.phases.replay import CatchUpEnd, ChangeWay, Replay
 from backfill_core.phases.view import Copied
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
@@ -33,7 +33,7 @@ from backfill_core.protocol.events import (
     WorkLost,
 )
 from backfill_core.protocol.strategy import CommitRequest, Opened, Permits, Pinned, StrategyStatus, StrategyView
-from backfill_core.protocol.work import ChangesApplied, KeyProven, ProveKey, Result, SplitStaged, Work
+from backfill_core.protocol.work import ChangesApplied, KeyProven, ProveKey, Result, SplitStaged, VersionsShipped, Work
 
 READS_AHEAD_INTERVAL_MS = 1500
 
@@ -54,6 +54,11 @@ class CopyReplaySettings:
     follow: bool = False
     reads_ahead: bool = True
     """May files be read ahead of a limit? What is kept ahead is a few seconds' worth, which slow barriers would wait for."""
+
+    @property
+    def way(self) -> ChangeWay:
+        """How changes come into the target."""
+        return ChangeWay.of(merges=self.merges)
 
     @property
     def copy(self) -> CopySettings:
@@ -103,7 +108,7 @@ class CopyReplay:
         self.copy = Copy(pinned.rows, settings.copy, pinned.order)
         self.replay = Replay(
             pinned.version,
-            merges=settings.merges,
+            way=settings.way,
             follow=settings.follow,
             batch_target_s=settings.batch_target_s,
             limit=limit,
@@ -191,7 +196,7 @@ class CopyReplay:
         match result:
             case SplitStaged():
                 self.copy.finish(result, now)
-            case ChangesApplied():
+            case ChangesApplied() | VersionsShipped():
                 self.replay.finish(result, now)
             case KeyProven():
                 self._key = Proven(stored=True)
@@ -236,6 +241,7 @@ class CopyReplay:
             changed=self._dirty,
             announces=announces,
             polls=polls,
+            removed=applied.removed if isinstance(applied, VersionsShipped) else (),
         )
 
     # -------------------------------------------------------------- view
@@ -245,7 +251,7 @@ class CopyReplay:
             return ""
         if isinstance(self._key, ProofRunning):
             return "proving that each key stands in one row of the target; changes wait"
-        return view.doing(self.replay, merges=self._settings.merges)
+        return view.doing(self.replay, self._settings.way)
 
     def view(self, phase: str, doing: str, now: Now) -> StrategyView:
         """See `Strategy`."""

@@ -13,7 +13,8 @@ Running     its work finished                           Applied
 Running     its work is lost                            None: it is announced anew, later commits have outrun its number
 Applied     a commit is prepared                        None: `consumed` grows; the batch is judged once that is durable
 
-Where it is staged like a split (Append, Changelog), nothing is announced: None -> Running as soon as versions are pending.
+Where it is staged like a split (Append, Changelog), nothing is announced: None -> Running as soon as versions are pending. Where the
+source's log is shipped (Replica), not before the last commit is durable: what a batch takes out of the target must be in it.
 An attempt that finds an announced MERGE in the target knows that its versions are consumed; one that does not does it again.
 """
 
@@ -33,10 +34,13 @@ from backfill_core.protocol.epochs import Epoch
 from backfill_core.protocol.events import Head, SourcePolled
 from backfill_core.protocol.stored_fields import StoredFields
 from backfill_core.protocol.strategy import JobWarning, Permits
-from backfill_core.protocol.work import ApplyChanges, ChangesApplied
+from backfill_core.protocol.work import ApplyChanges, ChangesApplied, ShipVersions, VersionsShipped
 
 FIRST_BATCH_VERSIONS = 32
 BATCH_VERSIONS_MAX = 4096
+SHIPPED_BYTES_MAX = 1 << 30
+"""Of new files in one commit: what is lost when its batch is lost."""
+
 TIMES_MAX = 1000
 """Commit times of seen versions that are kept for the lag in seconds."""
 
@@ -97,10 +101,28 @@ class Applied:
     """Its rows are merged, or staged; no commit says so yet."""
 
     batch: Batch
-    result: ChangesApplied
+    result: ChangesApplied | VersionsShipped
 
 
 ChangeBatch = Announced | Running | Applied | None
+
+
+class ChangeWay(Enum):
+    """How changes come into the target."""
+
+    MERGED = auto()
+    """By key, in commits of their own."""
+
+    STAGED = auto()
+    """As rows, which a commit takes like those of a split."""
+
+    SHIPPED = auto()
+    """As files that come and go, as the source's log says."""
+
+    @classmethod
+    def of(cls, *, merges: bool) -> ChangeWay:
+        """Return how rows come into a target that is merged into, or only appended to."""
+        return cls.MERGED if merges else cls.STAGED
 
 
 class CatchUpEnd(Enum):
@@ -126,13 +148,13 @@ class Replay:
         self,
         consumed: int,
         *,
-        merges: bool,
+        way: ChangeWay,
         follow: bool,
         batch_target_s: float,
         limit: LimitRule = "EpochTime",
         end: CatchUpEnd = CatchUpEnd.WITH_ITS_COMMIT,
     ) -> None:
-        """Begin after a version; `merges`: changes are merged, else staged like splits."""
+        """Begin after a version."""
         self.consumed = consumed
         self.batch: ChangeBatch = None
         self.head: Head | None = None
@@ -149,7 +171,7 @@ class Replay:
         self._owes_finish = False
         """Did a commit take all that was pending, which the next one says?"""
 
-        self._merges, self._follow = merges, follow
+        self._way, self._follow = way, follow
         self._fresh = False
         """Was the source polled since the snapshot is complete?"""
 
@@ -169,6 +191,10 @@ class Replay:
     def merging(self) -> bool:
         """Is a MERGE running, so that commits must wait?"""
         return self._merges and isinstance(self.batch, Running)
+
+    @property
+    def _merges(self) -> bool:
+        return self._way is ChangeWay.MERGED
 
     @property
     def idle(self) -> bool:
@@ -257,10 +283,13 @@ class Replay:
     def _begin_after(self, consumed: int) -> None:
         self.consumed, self.pending = consumed, Pending(self.pending.rule, consumed)
 
-    def finish(self, result: ChangesApplied, now: Now) -> None:
-        """Take a finished batch; it waits for the next commit."""
+    def finish(self, result: ChangesApplied | VersionsShipped, now: Now) -> None:
+        """Take a finished batch; it waits for the next commit. One of the log may have ended early."""
         if isinstance(self.batch, Running) and self.batch.work_id == result.work_id:
             batch, since_s = self.batch.batch, self.batch.since_s
+            if isinstance(result, VersionsShipped) and result.upto < batch.upto:
+                left = batch.left + batch.upto - result.upto
+                batch = replace(batch, upto=result.upto, whole=False, left=left)
             self.batch = Applied(batch, result)
             self.revision += 1
             self._sizer = self._sizer.observe(batch.upto - batch.after, now.mono_s - since_s)
@@ -269,26 +298,29 @@ class Replay:
         """Forget a batch; a MERGE is announced anew."""
         if isinstance(self.batch, Running) and self.batch.work_id == work_id:
             self.batch = None
-            self.revision += 1
+            self.revision += self._merges
 
     # -------------------------------------------------------------- choosing work
     def propose(
         self, permits: Permits, ids: Iterator[int], now: Now, *, dirty: bool, bound: KeyBound | None = None
-    ) -> tuple[ApplyChanges, ...]:
-        """Choose the batch that starts now, of the rows within a bound; a MERGE only once its announcement is durable."""
+    ) -> tuple[ApplyChanges | ShipVersions, ...]:
+        """Choose the batch that starts now, of the rows within a bound; what is merged or shipped not before the last commit is durable."""
         match self.batch:
             case _ if not permits.changes:
                 batch = None
             case Announced(batch=announced) if not dirty:
                 batch = announced
-            case None if not self._merges:
+            case None if self._way is ChangeWay.STAGED or (self._way is ChangeWay.SHIPPED and not dirty):
                 batch = self._plan(0)
             case _:
                 batch = None
         if batch is None:
             return ()
         self.pending.take(batch.upto)
-        work = ApplyChanges(next(ids), batch.after, batch.upto, permits.epoch.number, batch.txn, bound)
+        work_id, epoch = next(ids), permits.epoch.number
+        work: ApplyChanges | ShipVersions = ApplyChanges(work_id, batch.after, batch.upto, epoch, batch.txn, bound)
+        if self._way is ChangeWay.SHIPPED:
+            work = ShipVersions(work_id, batch.after, batch.upto, epoch, SHIPPED_BYTES_MAX)
         self.batch = Running(batch, work.work_id, now.mono_s)
         return (work,)
 
@@ -315,7 +347,7 @@ class Replay:
         self.revision += 1
 
     # -------------------------------------------------------------- committing
-    def take_applied(self) -> ChangesApplied | None:
+    def take_applied(self) -> ChangesApplied | VersionsShipped | None:
         """Hand the applied batch to a commit; its versions are consumed, also those without a row (R-SNAP-22)."""
         if not isinstance(self.batch, Applied):
             return None

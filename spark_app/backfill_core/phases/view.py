@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from backfill_core.pacing.eta import Eta, RateMeter, estimate
 from backfill_core.pacing.retention import warn, warn_short
-from backfill_core.phases.replay import Replay, Running
+from backfill_core.phases.replay import ChangeWay, Replay, Running
 from backfill_core.positions.file_order import Watermark
 from backfill_core.positions.intervals import IntervalSet
 from backfill_core.protocol.clock import Now
@@ -151,12 +151,18 @@ def retention_warnings(replay: Replay, since_ms: int | None, now: Now) -> tuple[
     return () if message is None else (JobWarning("RetentionEnding", message),)
 
 
-def doing(replay: Replay, *, merges: bool) -> str:
+VERBS = {
+    ChangeWay.MERGED: "merging the changes",
+    ChangeWay.STAGED: "reading the changes",
+    ChangeWay.SHIPPED: "shipping the log",
+}
+
+
+def doing(replay: Replay, way: ChangeWay) -> str:
     """Say which changes are under way; empty when none are."""
     if isinstance(replay.batch, Running):
         batch = replay.batch.batch
-        verb = "merging" if merges else "reading"
         first = batch.after + 1
         versions = f"version {first}" if first == batch.upto else f"versions {first} to {batch.upto}"
-        return f"{verb} the changes of {versions}"
+        return f"{VERBS[way]} of {versions}"
     return "waiting for the first look at the source" if replay.head is None else ""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from backfill_core.errors import BackfillError
 from backfill_core.protocol.quarantine import AnnouncedRecords
-from backfill_core.protocol.work import Position, StagedFile, Work
+from backfill_core.protocol.work import Position, RemovedFile, StagedFile, Work
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class CancelWork:
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """One commit: files + state + transaction id. Answer with Sealed or SealFailed.
+    """One commit: files in, files out, state and transaction id. Answer with Sealed or SealFailed.
 
     Where bad records are announced, a second commit to their own table follows, before the answer; it may be there already.
     """
@@ -42,6 +42,9 @@ class Seal:
 
     quarantine: AnnouncedRecords | None = None
     """Bad records that must be in their own table once it is answered."""
+
+    removed: tuple[RemovedFile, ...] = ()
+    """Refused with TargetChangedError when others changed what they replace."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from backfill_core.positions.vnode_positions import KeySpace
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
 from backfill_core.protocol.events import Head, StrategyEvent
-from backfill_core.protocol.work import Covered, Position, StagedFile, Work
+from backfill_core.protocol.work import Covered, Position, RemovedFile, StagedFile, Work
 
 
 # ------------------------------------------------------------------ opening
@@ -185,10 +185,13 @@ class CommitRequest:
     polls: bool
     """Must the source be polled once it is durable, because what was seen before does not count any more?"""
 
+    removed: tuple[RemovedFile, ...] = ()
+
     @property
     def bytes(self) -> int:
-        """Of its files."""
-        return sum(file.size_bytes for file in self.files)
+        """Of the files that are new in the target."""
+        kept = {file.path for file in self.removed}
+        return sum(file.size_bytes for file in self.files if file.path not in kept)
 
 
 @dataclass(frozen=True, slots=True)

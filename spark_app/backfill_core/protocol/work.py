@@ -90,6 +90,15 @@ class StagedFile:
 
 
 @dataclass(frozen=True, slots=True)
+class RemovedFile:
+    """A file of the target that a commit takes out. One that is among the commit's files too stays, with what is said of it there."""
+
+    path: str
+    handle: object = field(default=None, compare=False, repr=False)
+    """What the committer wants back; opaque to the core."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReadSplit:
     """Read file ranges of the pinned version, transform, and stage them as files.
 
@@ -191,6 +200,23 @@ class ApplyChanges:
     txn_version: int
     bound: KeyBound | None = None
     """Images of rows beyond it are left out, each half of an update by itself (R-ARR-17); None: none are."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShipVersions:
+    """Bring what the source's log says of its files after version `after` to the target's files; stage it.
+
+    It may end at an earlier version than `upto`, and ends at `after + 1` at least: versions are whole.
+    """
+
+    kind: ClassVar[WorkKind] = WorkKind.CHANGES
+
+    work_id: int
+    after: int
+    upto: int
+    epoch: int
+    bytes_max: int
+    """End before a version whose new files bring the batch over so many bytes, unless it is the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,6 +324,20 @@ class ChangesApplied:
     work_id: int
     changes: int
     files: tuple[StagedFile, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class VersionsShipped:
+    """`ShipVersions` is finished: a commit takes all of its files in, and those that are removed out, or nothing of it."""
+
+    work_id: int
+    upto: int
+    """The last version that is in it."""
+
+    files: tuple[StagedFile, ...]
+    removed: tuple[RemovedFile, ...]
+    changes: int
+    """Rows that came or went; files that were only rearranged have none."""
 
 
 @dataclass(frozen=True, slots=True)

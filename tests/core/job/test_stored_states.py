@@ -35,7 +35,7 @@ def resumed(name, *, last_txn=None):
     """Return the state and the strategy that go on from it, with the key to be proven where it was not."""
     state = JobState.decode(text_of(name))
     stored = SNAPSHOT.decode(state.progress)
-    pinned = Pinned(3, 0, "table", "files", (1_000_000,) * stored.files, 1_000_000 * stored.files)
+    pinned = Pinned(3, 0, "table", "files", (1_000_000,) * stored.copied.files, 1_000_000 * stored.copied.files)
     spec = job("/a", "/b", after="Follow").spec
     return state, SNAPSHOT.resume(spec, stored, Opened(pinned, last_txn, proves_key=True))
 

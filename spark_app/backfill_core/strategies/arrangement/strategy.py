@@ -32,7 +32,7 @@ from backfill_api.spec.spec import BackfillSpec
 from backfill_core.job.steps import CATCH_UP as CATCH_UP_STEP
 from backfill_core.job.steps import COPY
 from backfill_core.phases.key_copy import KeyCopy
-from backfill_core.phases.replay import Applied, Replay, Running
+from backfill_core.phases.replay import Applied, ChangeWay, Replay, Running
 from backfill_core.positions.vnode_positions import KeyBound
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
@@ -76,7 +76,7 @@ class ArrangementStrategy:
         self._copy = KeyCopy(line, settings.copy(proves_key=opened.proves_key and not opened.key_proven))
         self._replay = Replay(
             opened.pinned.version,
-            merges=settings.merges,
+            way=ChangeWay.of(merges=settings.merges),
             follow=settings.follow,
             batch_target_s=settings.batch_target_s,
         )

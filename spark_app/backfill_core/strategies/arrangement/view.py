@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from backfill_core.phases.key_copy import KeyCopy
-from backfill_core.phases.replay import Replay
+from backfill_core.phases.replay import ChangeWay, Replay
 from backfill_core.phases.view import Copied, Look, doing, retention_warnings
 from backfill_core.positions.file_order import Watermark
 from backfill_core.positions.intervals import IntervalSet
@@ -23,7 +23,7 @@ def of(
     """Return one look at the machine."""
     # Before the first row nothing is needed of the past; then the changes of all rows that are there.
     warnings = retention_warnings(replay, replay.consumed_ms() if copy.sealed.started else None, now)
-    words = doing(replay, merges=settings.merges)
+    words = doing(replay, ChangeWay.of(merges=settings.merges))
     return Look(pinned, _copied(copy), replay, phase, words, phase == READING).at(now, warnings)
 
 

@@ -13,10 +13,9 @@ How splits, proof and batches follow each other is `phases/copy_replay.py`.
 from __future__ import annotations
 
 from backfill_api.spec.spec import BackfillSpec
-from backfill_core.errors import StateMismatchError
+from backfill_core.phases.copied_state import CopiedState
 from backfill_core.phases.copy_replay import CopyReplay
 from backfill_core.phases.replay import CatchUpEnd
-from backfill_core.positions.done_files import in_row_index
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
 from backfill_core.protocol.events import SourcePolled, StrategyEvent
@@ -35,7 +34,7 @@ class SnapshotStrategy:
         Raises:
             StateMismatchError: the pinned version is not made of the same files any more.
         """
-        self._pinned = opened.pinned if stored is None else stored.recall(opened.pinned)
+        self._pinned = opened.pinned if stored is None else stored.copied.recall(opened.pinned)
         self._machine = CopyReplay(
             opened,
             self._pinned,
@@ -47,20 +46,10 @@ class SnapshotStrategy:
         self._copy, self._replay = self._machine.copy, self._machine.replay
         self._was_live = stored is not None and stored.phase == LIVE
         if stored is not None:
-            self._resume(stored, opened.last_txn)
+            # Then the first version that is not consumed (R-SNAP-39).
+            stored.copied.resume(self._copy, self._pinned)
+            self._replay.resume(stored.consumed, stored.merging, opened.last_txn)
         self._replay.pending.know(opened.pinned.version, opened.pinned.timestamp_ms)
-
-    def _resume(self, stored: SnapshotStored, last_txn: int | None) -> None:
-        """Go on behind what is committed: no row twice, then the first version that is not consumed (R-SNAP-7, 37, 38, 39)."""
-        pinned = self._pinned
-        if stored.fingerprint != pinned.fingerprint:
-            raise StateMismatchError(
-                f"version {stored.version} of the source is not made of the same files as when the job began "
-                f"({stored.files} files, {stored.rows} rows then; {len(pinned.rows)} and {self._copy.total} now).",
-                hint="The source was replaced: give the job another jobId and another target.",
-            )
-        self._copy.resume(in_row_index(stored.done, pinned.rows), stored.rows_read, stored.splits)
-        self._replay.resume(stored.consumed, stored.merging, last_txn)
 
     # -------------------------------------------------------------- what the job asks
     @property
@@ -73,18 +62,9 @@ class SnapshotStrategy:
     @property
     def stored(self) -> SnapshotStored:
         """See `Strategy`."""
-        copy, pinned = self._copy, self._pinned
         return SnapshotStored(
-            version=pinned.version,
-            table_id=pinned.table_id,
-            fingerprint=pinned.fingerprint,
-            rows=copy.total,
-            rows_read=copy.rows,
-            rows_live=pinned.rows_live,
-            splits=copy.splits,
-            files=len(pinned.rows),
+            copied=CopiedState.of(self._copy, self._pinned),
             phase=self.phase,
-            done=copy.done,
             consumed=self._replay.consumed,
             merging=self._replay.announced,
             key_proven=self._machine.key_proven,
