@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import runpy
 import subprocess
 import sys
 import zipfile
@@ -200,6 +201,17 @@ class TestTheHarness:
         borrowed = cluster_harness.borrowed_cluster(given, nodes=True)
         with pytest.raises(cluster_harness.NoClusterError, match=r"base-image ended with 3:\nno space left"):
             borrowed.__enter__()
+
+
+class TestTheBenchmarks:
+    """No lane runs them, so a module that moves would leave them behind."""
+
+    @pytest.mark.parametrize("path", sorted((ROOT / "tests" / "benchmarks").glob("*.py")), ids=lambda path: path.stem)
+    def test_it_finds_all_that_it_imports(self, path, monkeypatch):
+        """One could not be started for a while, and it was noticed when its figures were asked for."""
+        monkeypatch.setattr(sys, "path", [str(path.parent), *sys.path])
+
+        assert runpy.run_path(str(path))["__doc__"]
 
 
 class TestSetup:

@@ -24,8 +24,8 @@ from kubernetes.aio.config import load_kube_config
 ROOT = Path(__file__).parent.parent.parent
 sys.path[0] = str(ROOT / "tests")
 
-from support import cluster_harness  # noqa: E402
 from support.bench_report import write_report  # noqa: E402
+from support.cluster import harness as cluster_harness  # noqa: E402
 from support.operators.rig import SPEC, RealApi, Rig  # noqa: E402
 
 from backfill_api.names import API_VERSION, KIND  # noqa: E402

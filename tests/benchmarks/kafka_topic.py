@@ -167,7 +167,10 @@ def live(bench, topic):
 
 
 def one_live_run(bench, topic):
-    """Return the seconds from written to visible, of each record that was written between the first commit of history and its last."""
+    """Return the seconds from written to visible, of each record that was written between the first commit of history and its last.
+
+    A record that the run ended without counts until its end: it waited at least so long.
+    """
     new, commits = NewRecords(topic), Commits(bench.fresh("live"))
     threads = [threading.Thread(target=new.write), threading.Thread(target=commits.watch)]
 
@@ -189,7 +192,7 @@ def one_live_run(bench, topic):
     of_history = [at for at, stored in states if stored.phase == "History"]
     first_s, last_s = of_history[0], of_history[-1]
     return [
-        next(at for at, stored in states if stored.splits[str(partition)].live > offset) - written_s
+        next((at for at, stored in states if stored.splits[str(partition)].live > offset), states[-1][0]) - written_s
         for (partition, offset), written_s in new.written_s.items()
         if first_s <= written_s <= last_s
     ]
