@@ -99,3 +99,10 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- define "backfill.part" -}}
 optional.ofNonZeroValue({{ index . 0 }}.?{{ index . 1 }}.orValue(null)).orValue({{ index . 2 }})
 {{- end }}
+
+{{/* The annotations of what `helm test` makes, in the order of the weight that is given, and deletes when all went well. */}}
+{{- define "backfill.test" -}}
+helm.sh/hook: test
+helm.sh/hook-weight: {{ . | quote }}
+helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end }}

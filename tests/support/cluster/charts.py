@@ -31,12 +31,19 @@ def run(*words, environ=None):
 
 def rendered(namespaces=TENANTS, *, system=SYSTEM, **values):
     """Return the objects that an installation has; values are topics, as in values.yaml."""
-    return list(_rendered(system, json.dumps({"watch": {"namespaces": list(namespaces)}} | values)))
+    return list(_rendered(system, json.dumps({"watch": {"namespaces": list(namespaces)}} | values), "--skip-tests"))
+
+
+def trial(**values):
+    """Return the objects that `helm test` makes, in their order."""
+    given = json.dumps({"watch": {"namespaces": list(TENANTS)}} | values)
+    hooks = [one for one in _rendered(SYSTEM, given) if "helm.sh/hook" in one["metadata"].get("annotations", {})]
+    return sorted(hooks, key=lambda one: int(one["metadata"]["annotations"]["helm.sh/hook-weight"]))
 
 
 @cache
-def _rendered(system, values):
-    done = run("template", RELEASE, CHART, "--namespace", system, *as_flags(json.loads(values)))
+def _rendered(system, values, *words):
+    done = run("template", RELEASE, CHART, "--namespace", system, *words, *as_flags(json.loads(values)))
     assert done.returncode == 0, done.stderr
     return tuple(one for one in yaml.load_all(done.stdout, Loader=yaml.CSafeLoader) if one)
 

@@ -1,0 +1,74 @@
+"""`python -m backfill_operator.trial NAMESPACE NAME ROWS`: what `helm test` runs.
+
+Waits until a Backfill that the chart made is over, and compares its receipt with the rows that its source is known to have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any, Final
+
+from kubernetes.aio.client.configuration import Configuration
+from kubernetes.aio.config import load_config
+
+from backfill_core.errors import EXIT_USAGE
+from backfill_operator.kube.client import Cluster
+from backfill_operator.kube.rate import wait
+from backfill_operator.kube.resources import BACKFILLS, Raw
+from backfill_operator.settings import OperatorSettings
+
+LOOK_EVERY_S: Final = 1.0
+
+
+def verdict(backfill: Raw | None, rows: int) -> tuple[bool, str]:
+    """Return whether the trial is over, and why it failed; an empty text: it has not, or has passed.
+
+    Args:
+        backfill: As the API server shows it; None: it is not there.
+        rows: What the source has, and so what the target must have.
+    """
+    if backfill is None:
+        return True, "the Backfill is gone"
+    status: dict[str, Any] = backfill.get("status") or {}
+    found = {one["type"]: one for one in status.get("conditions") or () if one["status"] == "True"}
+    if stalled := found.get("Stalled"):
+        return True, f"{stalled['reason']}: {stalled.get('message', '')}"
+    if "Complete" not in found:
+        return False, ""
+    receipt = status.get("receipt") or {}
+    if receipt.get("mismatches") != 0 or receipt.get("rows") != rows:
+        return True, f"the target should have {rows} rows that equal the source's; the receipt says {receipt}"
+    return True, ""
+
+
+async def follow(cluster: Cluster, namespace: str, name: str, rows: int) -> str:
+    """Wait until the Backfill is over; print each phase. Return why it failed; empty: it has not."""
+    shown = ""
+    while True:
+        backfill = await cluster.get(BACKFILLS, namespace, name)
+        phase = ((backfill or {}).get("status") or {}).get("phase") or "not seen by the operator"
+        if phase != shown:
+            shown = phase
+            sys.stdout.write(f"{phase}\n")
+            sys.stdout.flush()
+        over, why = verdict(backfill, rows)
+        if over:
+            return why
+        await wait(LOOK_EVERY_S)
+
+
+async def _run(namespace: str, name: str, rows: int) -> int:
+    configuration = Configuration()
+    await load_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+    async with Cluster(configuration, OperatorSettings()) as cluster:
+        why = await follow(cluster, namespace, name, rows)
+    sys.stdout.write(f"failed: {why}\n" if why else f"passed: {rows} rows, equal on both sides\n")
+    return 1 if why else 0
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 4 or not sys.argv[3].isdigit():
+        sys.stderr.write("usage: python -m backfill_operator.trial NAMESPACE NAME ROWS\n")
+        sys.exit(EXIT_USAGE)
+    sys.exit(asyncio.run(_run(sys.argv[1], sys.argv[2], int(sys.argv[3]))))
