@@ -10,6 +10,7 @@ import gitops_page
 import lifecycle_page
 import mutants_page
 import rules_page
+import troubleshooting_page
 
 from backfill_api.crd import fields, schema
 
@@ -28,6 +29,7 @@ GENERATED = (
     (driver_page.DRIVER_FILE, driver_page.render),
     (rules_page.RULES_FILE, rules_page.render),
     (mutants_page.PAGE_FILE, mutants_page.render),
+    (troubleshooting_page.PAGE_FILE, troubleshooting_page.render),
 )
 
 

@@ -1,0 +1,116 @@
+"""The page for the person who is called at night: every reason that a condition can have, and what to do about it."""
+
+import sys
+from pathlib import Path
+from typing import Literal
+
+import errors_page
+
+from backfill_api.status.conditions import REASONS
+
+PAGE_FILE = Path(__file__).parent.parent / "docs" / "troubleshooting.md"
+
+Need = Literal["act", "wait", "none"]
+
+HINTS: dict[str, tuple[Need, str]] = {
+    "Accepted": ("wait", "The operator starts an attempt within seconds. If it does not, look whether it leads: `kubectl logs -n backfill-system deploy/backfill-operator`."),
+    "Launching": ("wait", "The message says what the pod waits for: a node, an image, a volume. After `startupTimeoutSeconds` the attempt counts as failed."),
+    "Running": ("none", "Nothing. `progress.reason` says why it is not faster."),
+    "AsRequested": ("none", "Nothing. Change `desiredState`, `suspend` or `throttle` in the spec to go on."),
+    "Override": ("none", "Remove the annotation `backfill.dev/override` to give the spec its force back."),
+    "Acknowledged": ("none", "Nothing."),
+    "AcknowledgementPending": ("wait", "The driver answers after its next commit. With a MERGE under way that can take a minute."),
+    "Complete": ("none", "Nothing. [What is left to do](after-the-backfill.md)."),
+    "BackingOff": ("wait", "`status.history` has the reason of the attempt before; look it up here. The next attempt goes on from the last commit."),
+    "BackoffLimitExceeded": ("act", "`status.history` has the reasons. Remove the cause, then raise `backoffLimit` or set `backfill.dev/restart-requested` to a new text."),
+    "DeadlineExceeded": ("act", "Raise `activeDeadlineSeconds`, and the Backfill goes on from the last commit."),
+    "StartupTimeout": ("act", "The message says what the pod waited for. Give it a node with room, or raise `startupTimeoutSeconds`."),
+    "NameCollision": ("act", "Delete the object that the message names, if it is no other tool's; or give the Backfill another name."),
+    "SubmissionFailed": ("act", "Correct the image, the pull secret, or the volume that the message names. An edit of the spec starts a new attempt."),
+    "Infrastructure": ("wait", "The next attempt goes on from the last commit. If it was memory (`OOMKilled`), raise `driver.resources` or `executor.resources`."),
+    "Draining": ("wait", "The driver stops at a barrier, at most `drainTimeoutSeconds`. If the operator is gone: [delete](kubernetes.md#delete)."),
+    "SpecRefused": ("act", "Correct the field that the message names. If a limit of the chart refuses it, ask the administrator: [limits](kubernetes.md#tenants)."),
+    "QuotaExceeded": ("act", "Raise the namespace's ResourceQuota, or ask for less in `driver.resources`. It starts as soon as there is room."),
+    "LaunchRefused": ("act", "The message is the API server's. `serviceaccount … not found` and `forbidden` mean that the namespace lacks the [tenant's part](kubernetes.md#tenants)."),
+    "DriversLimited": ("wait", "It starts when another Backfill ends. The administrator can raise `limits.maxDrivers` or `limits.maxDriversPerNamespace`."),
+    "SharedTarget": ("act", "Delete all but one of the Backfills that the message names, or give each a target of its own."),
+    "NotRequested": ("none", "Nothing."),
+    "NoDriver": ("none", "Nothing."),
+    "DriverMissing": ("wait", "A lost pod is looked for at the API server before the next attempt starts."),
+    "DriverUnreachable": ("act", "The job goes on, but takes no command. A network policy must let the operator reach port 8443 of the driver; see also the pod's log."),
+    "DriverStopping": ("wait", "The older driver's pod must be gone first. A pod on a lost node is removed by force a minute after its grace."),
+    "AcknowledgementTimeout": ("wait", "The command is sent again each second. Look at the driver's log for a MERGE that does not end."),
+    "AwaitingApproval": ("act", "Read `status.plan`, then set `spec.approved: true`."),
+    "Planning": ("wait", "A pod opens the tables and makes the plan: a minute or two."),
+    "Planned": ("none", "Nothing."),
+    "Suspended": ("none", "Nothing."),
+    "Restarted": ("none", "Nothing. The next attempt goes on."),
+    "Deleted": ("none", "Nothing."),
+    "Stopped": ("wait", "The next attempt goes on from the last commit."),
+    "OverrideIgnored": ("act", "Correct the annotation; the event quotes the error. Until then the spec holds."),
+    "CaughtUp": ("none", "Nothing."),
+    "Behind": ("wait", "`progress.lagSeconds` says how far, `progress.eta` until when."),
+    "NonConvergent": ("act", "Cluster the target by its key, give the driver more cores, or use larger batches of changes ([what to watch](operating.md#what-to-watch))."),
+    "Converging": ("none", "Nothing."),
+    "Equal": ("none", "Nothing."),
+    "Unexpected": ("act", "It is tried again. If it ends the job, report it with the driver's log."),
+}  # fmt: skip
+"""What to do about each reason of the lifecycle; those of the driver have theirs on the page of errors."""
+
+NEEDS: dict[Need, tuple[str, str]] = {
+    "act": ("A person is needed", "Nothing gets better by itself."),
+    "wait": ("It goes on by itself", "If it lasts, the last column says where to look."),
+    "none": ("Nothing is wrong", "These say what holds."),
+}
+
+INTRODUCTION = """\
+<!-- Generated by build-tools/troubleshooting_page.py (`make docs`); do not edit. -->
+# Troubleshooting
+
+```
+kubectl get bf orders -o wide                    # phase, rows, rate, lag, and the reason of Ready
+kubectl describe bf orders                       # conditions with messages, and events
+kubectl get bf orders -o jsonpath='{.status.history}'                                  # attempts that ended, and why
+kubectl logs -l backfill.dev/backfill=orders,backfill.dev/role=driver --tail=20
+```
+
+Look the reason up that stands beside `Stalled`, else beside `Reconciling`, else beside `Ready`. A message names fields, objects and numbers; it
+holds no values of rows.
+
+## There is no status
+
+| what is seen | cause | what to do |
+|---|---|---|
+| `observedGeneration: -1` and no condition | no operator watches this namespace, or none leads | add it to `watch.namespaces`; `kubectl get lease -n backfill-system` names the leader, `kubectl get pods -n backfill-system` shows the replicas |
+| the operator logs `forbidden` for a namespace | its Role is missing there, or the namespace was made anew | `helm upgrade`, which puts the tenant's part back |
+| event `CrdOutdated`, and nothing is launched | the CRD is older than the operator and drops fields of the status | `helm upgrade`, or apply `crds/backfills.yaml`: [versions](versions.md) |
+| event `StatusUnreadable`, `StatusRefused` | the status was edited, or a driver reported what no status takes | nothing: it is written anew |
+| `kubectl apply` is refused with `limits.…` | the chart's admission policy | use what the limit allows, or ask the administrator |
+| the object stays `Terminating`, the operator is gone | the finalizer waits for it | [remove it by hand](kubernetes.md#delete) |
+
+"""
+
+
+def render() -> str:
+    """Return the page.
+
+    Raises:
+        KeyError: a reason has no hint.
+    """
+    lines = [INTRODUCTION]
+    for need, (heading, words) in NEEDS.items():
+        lines += [f"## {heading}\n\n{words}\n\n| reason | meaning | what to do |\n|---|---|---|\n"]
+        lines += [f"| `{one}` | {REASONS[one]} | {hint} |\n" for one, (given, hint) in HINTS.items() if given == need]
+        lines += ["\n"]
+    lines += [
+        "## The driver ended with an error\n\nThe reason is the driver's own; [errors](errors.md) has exit codes, and says which are tried again.\n\n",
+        "| reason | meaning | what to do |\n|---|---|---|\n",
+    ]
+    for one, meaning in REASONS.items():
+        if one not in HINTS:
+            lines.append(f"| `{one}` | {meaning} | {errors_page.HINTS[one]} |\n")
+    return "".join(lines)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render())
