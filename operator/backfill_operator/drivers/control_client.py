@@ -76,10 +76,7 @@ class ControlClient:
         Raises:
             DriverUnreachableError: there was no usable response.
         """
-        body = await self._call(driver, "GET", "/v1/progress")
-        # A driver of a later version may send more fields; unknown ones are dropped.
-        known = {name: value for name, value in _mapping(body).items() if name in _PROGRESS_FIELDS}
-        return _read(Progress, known)
+        return _read(Progress, await self._call(driver, "GET", "/v1/progress"))
 
     async def receipt(self, driver: DriverAddress) -> Receipt | None:
         """Fetch the newest receipt; None: there is none yet.
@@ -158,9 +155,6 @@ class ControlClient:
 
 
 M = TypeVar("M", Progress, Receipt, Ack)
-_PROGRESS_FIELDS: Final = frozenset(one.alias or name for name, one in Progress.model_fields.items())
-
-
 def _mapping(body: Any) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise DriverUnreachableError(f"the driver answers {type(body).__name__}, not an object")
@@ -168,7 +162,9 @@ def _mapping(body: Any) -> dict[str, Any]:
 
 
 def _read(model: type[M], body: Any) -> M:
+    """Return the response as a model, without fields that it does not know: a driver of a later version may send more."""
+    known = {one.alias or name for name, one in model.model_fields.items()}
     try:
-        return model.model_validate(body)
+        return model.model_validate({name: value for name, value in _mapping(body).items() if name in known})
     except ValidationError as error:
         raise DriverUnreachableError(f"the driver's response is not valid: {error.error_count()} errors") from error

@@ -151,7 +151,7 @@ class TestWhatItBelieves:
         class Later(DriverDouble):
             async def _route(self, *request):
                 status, kind, body, keep = await super()._route(*request)
-                return status, kind, body.replace(b'{"jobId"', b'{"colour": "red", "jobId"'), keep
+                return status, kind, body.replace(b'"revision"', b'"colour": "red", "revision"'), keep
 
         [credentials] = await mint(1)
         double = Later(token=credentials.token)
@@ -159,6 +159,8 @@ class TestWhatItBelieves:
         address = DriverAddress(1, double.url, credentials.token, fingerprint(credentials.certificate))
         async with ControlClient(2.0) as client:
             assert (await client.progress(address)).rows_total == 4000
+            assert (await client.command(address, pause(1), 5)).outcome == "Applied"
+            assert [ack.revision for ack in await client.acks(address)] == [1]
         await double.stop()
 
     @pytest.mark.parametrize(

@@ -55,3 +55,30 @@ class TestAStatusThatIsNotKept:
     def test_is_told_by_path(self, patch, answer, lost):
         """What the server adds is its own business."""
         assert dropped_paths(patch, answer) == lost
+
+
+class TestASpecOfANewerCrd:
+    """The CRD was upgraded first, or the operator was rolled back: fields are there that it does not know."""
+
+    async def test_is_refused_by_the_name_of_the_field_and_no_other_is(self):
+        """What the field means is not known, so nothing may be launched by half of a spec."""
+        async with Rig() as rig:
+            rig.create("newer", colour="red")
+            rig.create("known")
+            await rig.until(lambda: rig.condition("Stalled", "newer"))
+            await rig.until_holds("Running", "known")
+
+            [said] = [one for one in rig.status("newer")["conditions"] if one["type"] == "Stalled"]
+            assert said["reason"] == "SpecRefused"
+            assert "spec.colour" in said["message"]
+
+    async def test_stops_nothing_that_runs(self):
+        """A roll-back of the operator must not end the jobs of the night."""
+        async with Rig() as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            rig.edit(colour="red")
+            await rig.until(lambda: rig.condition("Stalled"))
+            await rig.still(lambda: rig.pods() == {"orders-1-driver": "Running"}, for_s=1.5)
+            rig.edit(colour=None)
+            await rig.until_holds("Running")
