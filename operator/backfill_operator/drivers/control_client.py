@@ -155,6 +155,8 @@ class ControlClient:
 
 
 M = TypeVar("M", Progress, Receipt, Ack)
+
+
 def _mapping(body: Any) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise DriverUnreachableError(f"the driver answers {type(body).__name__}, not an object")

@@ -1,0 +1,127 @@
+"""Helm and the chart against a real API server: install, refuse, upgrade, leave. Skipped without a server or helm."""
+
+import contextlib
+import re
+import secrets
+import shutil
+
+import pytest
+import yaml
+from kubernetes import client, config
+from support.cluster import charts
+from support.cluster import harness as cluster_harness
+from support.operators.rig import SPEC
+
+from backfill_operator.kube.resources import BACKFILLS
+
+CRD = f"{BACKFILLS.plural}.{BACKFILLS.group}"
+
+
+class Releases:
+    """Helm in namespaces of one test."""
+
+    def __init__(self, cluster, system, tenant):
+        self.kubeconfig, self.system, self.tenant = cluster.kubeconfig, system, tenant
+
+    def helm(self, *words):
+        """Run helm; return what became of it."""
+        return charts.run(*words, "--kubeconfig", self.kubeconfig, "--namespace", self.system)
+
+    def install(self, name, *words, chart=charts.CHART, **values):
+        """Install or upgrade a release; what is there already without one is taken over."""
+        given = {"watch": {"namespaces": [self.tenant]}} | values
+        return self.helm("upgrade", "--install", "--take-ownership", name, chart, *charts.as_flags(given), *words)
+
+
+@pytest.fixture
+def releases(real_cluster):
+    """Helm, a namespace for the operator and one of a tenant, and an API client."""
+    system = f"s-{secrets.token_hex(4)}"
+    with (
+        cluster_harness.prepared(real_cluster) as tenant,
+        config.new_client_from_config(str(real_cluster.kubeconfig)) as api,
+    ):
+        client.CoreV1Api(api).create_namespace({"metadata": {"name": system}})
+        made = Releases(real_cluster, system, tenant)
+        yield made, api
+        for line in made.helm("list", "--short").stdout.split():
+            made.helm("uninstall", line)
+        with contextlib.suppress(client.ApiException):
+            client.CoreV1Api(api).delete_namespace(system)
+
+
+@pytest.fixture
+def older(tmp_path):
+    """The chart of a version before: its CRD has other words."""
+    folder = tmp_path / "chart"
+    shutil.copytree(charts.CHART, folder)
+    crd = folder / "files" / "backfills.yaml"
+    crd.write_text(
+        re.sub(
+            r"description: Everything[^\n]*|description: [A-Z][^\n]*",
+            "description: Older words.",
+            crd.read_text(),
+            count=1,
+        )
+    )
+    assert "Older words." in crd.read_text()
+    return folder
+
+
+def words_of_crd(api):
+    """Return the CRD as the server has it, as text."""
+    return yaml.safe_dump(client.ApiextensionsV1Api(api).read_custom_resource_definition(CRD).to_dict())
+
+
+class TestARelease:
+    def test_brings_its_crd_with_each_upgrade_and_leaves_it_with_all_backfills(self, releases, older):
+        """Helm's own folder for CRDs is installed once, and never upgraded."""
+        made, api = releases
+        name = f"r-{secrets.token_hex(3)}"
+        first = made.install(name, chart=older)
+        assert first.returncode == 0, first.stderr
+        assert "Older words." in words_of_crd(api)
+
+        second = made.install(name)
+        assert second.returncode == 0, second.stderr
+        assert "Older words." not in words_of_crd(api)
+
+        custom, where = (
+            client.CustomObjectsApi(api),
+            (BACKFILLS.group, BACKFILLS.version, made.tenant, BACKFILLS.plural),
+        )
+        body = {"apiVersion": BACKFILLS.api_version, "kind": "Backfill", "metadata": {"name": "stays"}, "spec": SPEC}
+        custom.create_namespaced_custom_object(*where, body)
+        gone = made.helm("uninstall", name)
+        assert gone.returncode == 0, gone.stderr
+        assert custom.get_namespaced_custom_object(*where, "stays")["spec"]
+        assert client.RbacAuthorizationV1Api(api).list_namespaced_role(made.tenant).items == []
+
+    def test_is_refused_where_another_one_is(self, releases):
+        """Two operators of one namespace would share neither Lease nor labels."""
+        made, _ = releases
+        name = f"r-{secrets.token_hex(3)}"
+        assert made.install(name).returncode == 0
+
+        refused = made.install(f"{name}-too", crd={"install": False})
+        assert refused.returncode != 0
+        assert f"release {name} is in namespace {made.system} already" in refused.stderr
+        assert made.install(name).returncode == 0, "its own upgrade is refused"
+
+    def test_is_refused_where_a_watched_namespace_is_missing(self, releases):
+        """Before anything is made: half an installation is hard to understand."""
+        made, api = releases
+        name, missing = f"r-{secrets.token_hex(3)}", f"t-{secrets.token_hex(4)}"
+        watch = {"namespaces": [made.tenant, missing]}
+
+        refused = made.install(name, watch=watch)
+        assert refused.returncode != 0
+        assert f"watch.namespaces holds {missing}, which is not there" in refused.stderr
+        assert client.AppsV1Api(api).list_namespaced_deployment(made.system).items == []
+
+        created = made.install(name, watch=watch, tenant={"createNamespaces": True})
+        assert created.returncode == 0, created.stderr
+        assert (
+            client.CoreV1Api(api).read_namespace(missing).metadata.labels["pod-security.kubernetes.io/enforce"]
+            == "restricted"
+        )
