@@ -17,6 +17,13 @@ ENDS: tuple[tuple[str, type[Source | Target], type[Ability]], ...] = (
     ("target", Target, TargetAbility),
 )
 
+AS_THE_SOURCE = {
+    "write_mode": "files come and go as in the source, and no row is written in a mode",
+    "partition_by": "the target has the partitions of the source",
+    "cluster_by": "files are copied as the source has clustered them",
+}
+"""Fields of a target that gets the source's files: why each is left out."""
+
 OF_OFFSETS = [one.name for one in Source.VARIANTS.values() if SourceAbility.OFFSETS in one.abilities]
 """Sources with offsets: a target of theirs is appended to, unless it says otherwise."""
 
@@ -42,12 +49,39 @@ def check_combination(source: Source, target: Target, strategy: Strategy, mode: 
         left = [one for one in MODES if one not in strategy.params.WRITES_NOT]
         words = f"strategy {strategy.type} does not write in this mode: {why}"
         raise refused(f"target.{member_of(target.type)}.writeMode", words, hint=f"use {' or '.join(left)}", value=mode)
+    if ships(strategy.variant):
+        _check_as_the_source(target, strategy)
     if _keeps_what_must_go(target, strategy):
         words = f"strategy {strategy.type} takes all rows out when it begins anew, and these would be kept"
         raise refused(
             f"target.{member_of(target.type)}.existingRows", words, hint="use an empty target and set existingRows: Refuse",
             value=target.params.existing_rows,
         )  # fmt: skip
+
+
+def ships(strategy: Variant) -> bool:
+    """Does the target get the files of the source, so that it is laid out and written as the source is?"""
+    return TargetAbility.SHIPPING in strategy.needs
+
+
+def _check_as_the_source(target: Target, strategy: Strategy) -> None:
+    for name, why in AS_THE_SOURCE.items():
+        given = getattr(target.params, name, None)
+        if given:
+            field = f"target.{member_of(target.type)}.{_alias(target.variant, name)}"
+            raise refused(
+                field, f"must be left out with strategy {strategy.type}: {why}", hint="remove it", value=given
+            )
+    if target.params.existing_rows == "Keep":
+        words = f"with strategy {strategy.type} the target has the rows of the source and no others"
+        raise refused(
+            f"target.{member_of(target.type)}.existingRows", words, hint="use an empty target and set existingRows: Refuse",
+            value="Keep",
+        )  # fmt: skip
+
+
+def _alias(variant: Variant, field: str) -> str:
+    return str(variant.params.model_fields[field].alias)
 
 
 def _keeps_what_must_go(target: Target, strategy: Strategy) -> bool:
@@ -70,12 +104,26 @@ def rules() -> Iterator[tuple[str, str]]:
                 f"self.strategy.type != '{strategy.name}' || !({written})",
                 f"strategy {strategy.name} does not write {mode}",
             )
+        if ships(strategy):
+            yield from _as_the_source(strategy)
         if TargetAbility.START_OVER in strategy.needs:
             for target in _fitting(strategy, Target.VARIANTS.values(), TargetAbility):
                 field = f"self.target.{member_of(target)}"
                 kept = f"has({field}) && has({field}.existingRows) && {field}.existingRows == 'Keep'"
                 words = f"strategy {strategy.name} takes all rows out when it begins anew: existingRows cannot be Keep"
                 yield f"self.strategy.type != '{strategy.name}' || !({kept})", words
+
+
+def _as_the_source(strategy: Variant) -> Iterator[tuple[str, str]]:
+    for name in _fitting(strategy, Target.VARIANTS.values(), TargetAbility):
+        field, variant = f"self.target.{member_of(name)}", Target.VARIANTS[name]
+        fields = [_alias(variant, one) for one in AS_THE_SOURCE if one in variant.params.model_fields]
+        given = " || ".join(f"(has({field}.{one}) && {field}.{one}.size() > 0)" for one in fields)
+        kept = f"(has({field}.existingRows) && {field}.existingRows == 'Keep')"
+        yield (
+            f"self.strategy.type != '{strategy.name}' || !has({field}) || !({given} || {kept})",
+            f"strategy {strategy.name} lays the target out as the source: leave {', '.join(fields)} and existingRows: Keep out",
+        )
 
 
 def _targets() -> list[str]:

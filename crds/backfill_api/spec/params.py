@@ -26,6 +26,9 @@ class SourceAbility(StrEnum):
     KEY_RANGES = "SupportsKeyRanges"
     """Rows between two values of a key can be read, of any version that is still there."""
 
+    LOG = "SupportsLog"
+    """Which files came and went, and which rows of them were deleted, can be read for every version."""
+
     OFFSETS = "SupportsOffsets"
     """Rows have a partition and an offset, and can be read from an offset on."""
 
@@ -38,6 +41,9 @@ class TargetAbility(StrEnum):
 
     SEGMENTS = "SupportsSegments"
     """Rows can be staged so that parts of a split are committed one after another."""
+
+    SHIPPING = "SupportsShipping"
+    """Files of the source can be taken in as they are, and out again, in the commit that says so."""
 
     START_OVER = "SupportsStartOver"
     """All rows of an unfinished job can be taken out again; not of a target in which rows of others are kept."""

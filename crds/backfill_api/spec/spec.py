@@ -63,6 +63,8 @@ def _upserts() -> str:
     names = [f"self.target.{member_of(name)}" for name in Target.VARIANTS]
     mode = "(has({one}.writeMode) ? {one}.writeMode == 'Upsert' : {other})"
     other = f"!(self.source.type in {combinations.OF_OFFSETS})"
+    shipping = [one.name for one in Strategy.VARIANTS.values() if combinations.ships(one)]
+    other += f" && !(self.strategy.type in {shipping})" if shipping else ""
     return " || ".join(f"(has({one}) && {mode.format(one=one, other=other)})" for one in names)
 
 
@@ -180,9 +182,9 @@ class BackfillSpec(Model):
 
     @property
     def write_mode(self) -> Literal["Upsert", "Append", "Changelog"]:
-        """How the target is written: as it says, else `Append` for a source with offsets and `Upsert` for any other."""
-        offsets = SourceAbility.OFFSETS in self.source.variant.abilities
-        return self.target.params.write_mode or ("Append" if offsets else "Upsert")
+        """How the target is written: as it says, else `Append` of offsets or of whole files, and `Upsert` of any other rows."""
+        appends = SourceAbility.OFFSETS in self.source.variant.abilities or combinations.ships(self.strategy.variant)
+        return self.target.params.write_mode or ("Append" if appends else "Upsert")
 
     @model_validator(mode="after")
     def _works_together(self) -> Self:

@@ -187,3 +187,28 @@ class TestAJavaProcessThatDied:
         job.send(event(JavaDiedError("gone")))
 
         assert (job.finish.error.reason, job.finish.error.retryable) == ("JavaDied", True)
+
+
+class RefusedAtOnce(HandDriven):
+    """The first commit with files meets those of another writer, which it would have replaced."""
+
+    def _execute(self, actions):
+        for action in actions:
+            if isinstance(action, Seal) and action.files:
+                self.send(
+                    SealFailed(action.epoch, TargetChangedError("version 8 (DELETE by x) took files of this job"))
+                )
+            else:
+                super()._execute((action,))
+
+
+class TestFilesThatACommitReplaces:
+    """What a replica takes out must be what it put in."""
+
+    def test_end_the_job_when_others_changed_them(self):
+        """There is no receipt to be taken again: another try would pass over rows of somebody else."""
+        job = RefusedAtOnce(10)
+        job.let_pass(3.0, split_s=0.5)
+
+        assert (job.finish.outcome, job.finish.error.reason) == ("Failed", "TargetChanged")
+        assert "version 8" in job.finish.error.message

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -50,7 +50,15 @@ class Merging:
     answer: Callable[[int], Result]
 
 
-Effect = Staging | Merging
+@dataclass(frozen=True, slots=True)
+class Filing:
+    """The work stages files under names of its own, and may say which ones of the target go."""
+
+    act: Callable[[Mapping[str, Sequence[Row]], str], Result]
+    """Given the target's files, and a folder for new ones. The handle of a staged file holds its rows."""
+
+
+Effect = Staging | Merging | Filing
 
 
 @dataclass(frozen=True, slots=True)

@@ -198,6 +198,11 @@ class Oracle:
         if self._rate is None or self._charged_late(self._rate):
             self._ahead.add((attempt, work.work_id))
 
+    def on_shortened(self, attempt: int, work: Work) -> None:
+        """A piece of work ended early: it takes no more than this."""
+        if (attempt, work.work_id) in self._live:
+            self._live[attempt, work.work_id] = self._model.taken(work)
+
     def on_lost(self, attempt: int, work_id: int) -> None:
         """Work failed or was cancelled: its positions may be read again."""
         self._live.pop((attempt, work_id), None)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from support.simulation.law import demand
-from support.simulation.model import Merging, Staging
+from support.simulation.model import Filing, Merging, Staging
 from support.simulation.tables import Row
 
 from backfill_core.errors import BackfillError, StagedFilesGoneError, TargetChangedError, TransientError
@@ -28,7 +29,18 @@ from backfill_core.protocol.events import (
     WorkFinished,
 )
 from backfill_core.protocol.receipt import Receipt, VnodeMismatch
-from backfill_core.protocol.work import KeyProven, ProveKey, Result, StagedFile, Verified, Verify, Work, WorkKind
+from backfill_core.protocol.work import (
+    KeyProven,
+    ProveKey,
+    Result,
+    ShipVersions,
+    StagedFile,
+    Verified,
+    Verify,
+    VersionsShipped,
+    Work,
+    WorkKind,
+)
 
 if TYPE_CHECKING:
     from support.simulation.world import World
@@ -164,6 +176,8 @@ class Shell:
     def _seal(self, action: Seal) -> None:
         merging = any(self._world.model.txn_of(work) is not None for work in self._running.values())
         demand(not merging, "a seal while a MERGE runs")
+        shipping = any(isinstance(work, ShipVersions) for work in self._running.values())
+        demand(not (shipping and _moves_files(action)), "files come or go while the log is shipped")
         self._later(0.02, 0.3, lambda: self._commit(action))
 
     def _commit(self, action: Seal) -> None:
@@ -177,14 +191,15 @@ class Shell:
             try:
                 self._check_fence()
                 self._check_world(action)
-                commit = target.seal(action.txn_version, _rows(action.files), action.state)
+                removed = [file.path for file in action.removed]
+                commit = target.seal(action.txn_version, _rows(action.files), action.state, removed)
             except BackfillError as error:
                 refused = error
                 self._later(0.01, 0.2, lambda: self._seal_failed(action, refused))
                 return
             newest, self._fenced = commit, True
             self._world.note(commit)
-            paths = [file.path for file in action.files]
+            paths = [file.path for file in action.files if file.path not in removed]
             self._world.oracle.on_seal(commit, self.attempt, paths, late=self._over)
         if self._world.unlucky():
             self._later(0.01, 0.2, lambda: self._seal_failed(action, TRANSIENT))
@@ -245,6 +260,8 @@ class Shell:
     def _start(self, work: Work) -> None:
         kinds = [one.kind for one in (*self._running.values(), work)]
         self._world.oracle.on_start(self.attempt, work, self._world.now_s, kinds.count(WorkKind.HISTORY))
+        behind = self._sealing is None or not _moves_files(self._sealing)
+        demand(behind or not isinstance(work, ShipVersions), "the log is shipped before files are durable")
         self._running[work.work_id] = work
         slow = self._world.rng.choice([0.3, 2.0, 6.0])
         if self._world.unlucky():
@@ -312,6 +329,11 @@ class Shell:
                     world.note(commit)
                     world.oracle.on_merge(commit, work)
                 return answer(len(net))
+            case Filing(act=act):
+                filed = act(world.target.newest.files, f"a{self.attempt}/s{work.work_id}")
+                if isinstance(filed, VersionsShipped) and isinstance(work, ShipVersions):
+                    world.oracle.on_shortened(self.attempt, replace(work, upto=filed.upto))
+                return filed
 
     def _stage(self, work_id: int, rows: list[Row], segment: int) -> tuple[StagedFile, ...]:
         """Stage one or two files; those without rows are left out."""
@@ -337,6 +359,10 @@ class Shell:
         return Verified(work.work_id, receipt)
 
 
-def _rows(files: tuple[StagedFile, ...]) -> list[Row]:
+def _rows(files: tuple[StagedFile, ...]) -> Mapping[str, Sequence[Row]]:
     handles: list[Any] = [file.handle for file in files]
-    return list(itertools.chain.from_iterable(handles))
+    return {file.path: handle for file, handle in zip(files, handles, strict=True)}
+
+
+def _moves_files(action: Seal) -> bool:
+    return bool(action.files or action.removed)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
+
+from support.simulation.law import demand
 
 from backfill_core.errors import FencedError, ForeignCommit
 
@@ -23,6 +25,8 @@ class Commit:
     txn: int
     rows: Counter[Row]
     state: str | None
+    files: Mapping[str, Sequence[Row]] = field(default_factory=dict)
+    """Rows by path, as seals brought them; a MERGE leaves none of them as it was."""
 
 
 class Target:
@@ -42,19 +46,34 @@ class Target:
         """Return the newest transaction version of the job."""
         return max((one.txn for one in self.commits if one.txn >= 0), default=None)
 
-    def _add(self, kind: str, txn: int, rows: Counter[Row], state: str | None) -> Commit:
-        self.commits.append(Commit(len(self.commits), kind, txn, rows, state))
+    def _add(
+        self,
+        kind: str,
+        txn: int,
+        rows: Counter[Row],
+        state: str | None,
+        files: Mapping[str, Sequence[Row]] | None = None,
+    ) -> Commit:
+        self.commits.append(Commit(len(self.commits), kind, txn, rows, state, files or {}))
         return self.newest
 
-    def seal(self, txn: int, rows: Sequence[Row], state: str) -> Commit:
-        """Commit rows and state together.
+    def seal(self, txn: int, added: Mapping[str, Sequence[Row]], state: str, removed: Collection[str] = ()) -> Commit:
+        """Commit files, those that go, and state together.
 
         Raises:
             FencedError: this or a newer transaction version is in the table already.
         """
         if self.txn is not None and txn <= self.txn:
             raise FencedError(f"transaction {txn} is not above {self.txn}")
-        return self._add("seal", txn, self.newest.rows + Counter(rows), state)
+        rows, files = Counter(self.newest.rows), dict(self.newest.files)
+        demand(files.keys() >= set(removed), "a commit takes files out that the target has not")
+        for path in removed:
+            rows -= Counter(files.pop(path))
+        demand(not files.keys() & added.keys(), "a commit adds files that the target has")
+        for path, held in added.items():
+            rows.update(held)
+            files[path] = held
+        return self._add("seal", txn, rows, state, files)
 
     def merge(self, txn: int, net: Mapping[Any, Any]) -> Commit | None:
         """Upsert and delete by key; a transaction that is known is skipped, as Delta does it."""
@@ -76,7 +95,7 @@ class Target:
 
     def rewrite(self) -> None:
         """Let another writer change a row and change it back: the rows are the same, and a receipt does not know."""
-        self._add("foreign", -1, self.newest.rows, self.newest.state)
+        self._add("foreign", -1, self.newest.rows, self.newest.state, self.newest.files)
 
     def others_after(self, version: int) -> tuple[ForeignCommit, ...]:
         """Return what others committed after a version."""
@@ -85,4 +104,4 @@ class Target:
 
     def spoil(self, row: Row) -> None:
         """Let another writer insert a row."""
-        self._add("foreign", -1, self.newest.rows + Counter([row]), self.newest.state)
+        self._add("foreign", -1, self.newest.rows + Counter([row]), self.newest.state, self.newest.files)

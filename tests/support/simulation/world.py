@@ -132,7 +132,7 @@ class World:
             return
         rows = [row for work_id in announced.works for row in self.staged_bad[announced.attempt, work_id]]
         demand(len(rows) == announced.rows, f"{announced.rows} bad records were announced, and {len(rows)} are staged")
-        self.quarantine.seal(announced.txn, rows, "")
+        self.quarantine.seal(announced.txn, {f"bad/{announced.txn}": rows}, "")
         self.note(f"bad records: {len(rows)} more in their own table, under {announced.txn}")
 
     def meet_others(self, shell: Shell) -> None:

@@ -64,7 +64,7 @@ class TestABatch:
 
     def test_is_alone_until_it_is_durable(self):
         """The next one looks for its files in a version that has those of this one."""
-        one = ByHand(10).live()
+        one = ByHand(10, follow=True).live()
         one.shipped(one.ship(7))
         one.prepare()
         one.poll(9)

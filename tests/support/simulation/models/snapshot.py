@@ -22,7 +22,7 @@ from backfill_core import strategies
 from backfill_core.job.state import JobState
 from backfill_core.positions.file_order import FileOrder
 from backfill_core.protocol.events import Event
-from backfill_core.protocol.strategy import Opened, Pinned, PinVersion, Strategy
+from backfill_core.protocol.strategy import Opened, Pinned, PinVersion, Strategy, StrategyPlugin
 from backfill_core.protocol.work import (
     ApplyChanges,
     ChangesApplied,
@@ -137,7 +137,7 @@ class SnapshotModel(TableModel):
 
     def open(self, spec: BackfillSpec, stored: JobState | None, txn: int | None, wall_ms: int) -> OpenedSnapshot:
         """Pin the newest version, or the one that the state names."""
-        plugin = strategies.discover()[self._strategy]
+        plugin = self.plugin()
         progress = None if stored is None else plugin.decode(stored.progress)
         request = plugin.open_request(progress)
         assert isinstance(request, PinVersion)
@@ -155,7 +155,15 @@ class SnapshotModel(TableModel):
         )
         opened = Opened(pinned, txn, proves_key=self.proves_key)
         self._opened = plugin.resume(spec, progress, opened)
-        return OpenedSnapshot(self, version, self._opened)
+        return self.attempt(version, self._opened)
+
+    def plugin(self) -> StrategyPlugin[Any]:
+        """Return what the folder of the strategy offers."""
+        return strategies.discover()[self._strategy]
+
+    def attempt(self, version: int, strategy: Strategy) -> OpenedSnapshot:
+        """Return an attempt that was opened."""
+        return OpenedSnapshot(self, version, strategy)
 
     def _order(self, files: int) -> FileOrder | None:
         """Draw another order for each attempt, which a user may change; every third world has none."""

@@ -26,8 +26,9 @@ def describe(what: object) -> str:
             return f"driver: work {work.work_id} starts: {shown(work)}"
         case CancelWork(work_id=work_id):
             return f"driver: work {work_id} is cancelled"
-        case Seal(epoch=epoch, files=files, fences=fences):
+        case Seal(epoch=epoch, files=files, removed=removed, fences=fences):
             held = f"{sum(file.rows for file in files)} rows" if files else "no rows"
+            held += f", and without {', '.join(file.path for file in removed)}" if removed else ""
             return f"driver: commits epoch {epoch} with {held}{', as its fence' if fences else ''}"
         case Acknowledge(revision=revision, outcome=outcome):
             return f"driver: answers command {revision}: {outcome}"

@@ -1,0 +1,203 @@
+"""The promises of a replica: one pinned version in intervals of its rows, then exactly the rows of the version that was shipped last.
+
+Which file of the target was made of which file of the source is told by its name alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any, ClassVar
+
+from support.replica.filed_table import REARRANGING, FiledTable
+from support.simulation.law import demand
+from support.simulation.model import Effect, Filing, Progress
+from support.simulation.models.snapshot import COPYING, OpenedSnapshot, SnapshotModel, Stored
+from support.simulation.region import Region
+from support.simulation.scenario import Scenario
+from support.simulation.tables import Row
+from support.tables.jobs import job
+
+from backfill_api.spec.spec import BackfillSpec
+from backfill_api.spec.strategies.snapshot import SnapshotParams
+from backfill_core.protocol.strategy import Strategy, StrategyPlugin
+from backfill_core.protocol.work import (
+    ReadSplit,
+    RemovedFile,
+    ShipVersions,
+    SplitStaged,
+    StagedFile,
+    VersionsShipped,
+    Work,
+)
+from backfill_core.strategies.replica.stored import decode, open_request, summarize
+from backfill_core.strategies.replica.strategy import resume
+
+FILES = "Files"
+"""Its mode: files come and go as in the source."""
+
+KEPT, LOST = "kept", "lost"
+"""In the name of a target's file: do its rows stand where they stand in the source's file?"""
+
+ROW_BYTES = 10
+
+
+class ReplicaModel(SnapshotModel):
+    """The promises in one world; see the module."""
+
+    MODES: ClassVar[tuple[str, ...]] = (FILES,)
+    WORTH: ClassVar[Mapping[str, int]] = {
+        "crashes": 100,
+        "stops": 30,
+        "receipts": 60,
+        "seals": 1000,
+        "splits": 500,
+        "acks": 400,
+        "began_paused": 40,
+        "versions": 1000,
+        "rearranged": 200,
+        "restored": 80,
+        "ordered": 200,
+        "batches": 130,
+        "removed": 300,
+        "marked": 120,
+        "redone": 60,
+        "ended_early": 30,
+    }
+
+    def __init__(self, given: Scenario) -> None:
+        """Make the source."""
+        super().__init__(given)
+        self.table: FiledTable = FiledTable(given.seed, rows=given.rows, sparse=given.sparse, filtered=self.filtered)
+        self.removed = self.marked = self.redone = self.ended_early = 0
+
+    @staticmethod
+    def spec(given: Scenario) -> BackfillSpec:
+        """See `Model`."""
+        where = {"transform": {"where": "value > 0"}} if given.filters else {}
+        return job("/source", "/target", target={"writeMode": "Append"}, **where).spec
+
+    def plugin(self) -> StrategyPlugin[Any]:
+        """Return what the folder of the strategy will offer."""
+        return StrategyPlugin("Replica", SnapshotParams, decode, open_request, resume, summarize)
+
+    def attempt(self, version: int, strategy: Strategy) -> OpenedReplica:
+        """See `SnapshotModel`."""
+        return OpenedReplica(self, version, strategy)
+
+    @staticmethod
+    def stored(progress: Progress) -> Stored:
+        """Read the stored form."""
+        done = tuple((start, stop) for start, stop in progress["done"])
+        phase = progress["phase"]
+        return Stored(progress["version"], phase, done, progress["shipped"], None, copying=phase == COPYING)
+
+    @property
+    def met(self) -> Mapping[str, int]:
+        """Return what the source did, and what became of its files in the target."""
+        made = self.table.made
+        return {
+            "versions": self.table.version,
+            "ordered": self.ordered,
+            "rearranged": sum(made.get(kind, 0) for kind in REARRANGING),
+            "restored": made.get("restore", 0),
+            "removed": self.removed,
+            "marked": self.marked,
+            "redone": self.redone,
+            "ended_early": self.ended_early,
+        }
+
+    # -------------------------------------------------------------- a stored state
+    def check_forward(self, before: Progress, after: Progress) -> None:
+        """The pinned version stays, and nothing is shipped before its last row."""
+        super().check_forward(before, after)
+        new = self.stored(after)
+        demand(new.consumed == new.version or not new.copying, "the log is shipped before history is complete")
+
+    # -------------------------------------------------------------- work
+    def taken(self, work: Work) -> Region:
+        """See `Model`."""
+        return Region.of(("versions", work.after, work.upto)) if isinstance(work, ShipVersions) else super().taken(work)
+
+    def check_start(self, progress: Progress, work: Work) -> None:
+        """The log is shipped from where the target is, once history is durable."""
+        if isinstance(work, ShipVersions):
+            stored = self.stored(progress)
+            demand(not stored.copying, "the log is shipped before history is durable")
+            demand(work.after == stored.consumed, "the log is not shipped from where the target is")
+
+
+class OpenedReplica(OpenedSnapshot):
+    """One attempt at a pinned version."""
+
+    def __init__(self, model: ReplicaModel, version: int, strategy: Strategy) -> None:
+        """Take what was opened."""
+        super().__init__(model, version, strategy)
+        self._replica = model
+
+    def effect(self, work: Work) -> Effect:
+        """See `Opened`."""
+        if isinstance(work, ReadSplit):
+            split = work
+            return Filing(lambda _, folder: self._copy(split, folder))
+        assert isinstance(work, ShipVersions)
+        batch = work
+        return Filing(lambda held, folder: self._ship(batch, held, folder))
+
+    def _copy(self, work: ReadSplit, folder: str) -> SplitStaged:
+        """Make a file of each part of a file; only of a whole one the rows stay where they are."""
+        table, version = self._replica.table, self._version
+        names, files = table.names(version), list[StagedFile]()
+        for segment, ranges in enumerate(work.segment_ranges):
+            for part in ranges:
+                order = KEPT if part.whole and not self._replica.filtered else LOST
+                made = _made(f"{folder}/{segment}", order, names[part.file], table.read(version, [part]))
+                files += [replace(file, segment=segment) for file in made]
+        return SplitStaged(work.work_id, tuple(files))
+
+    def _ship(self, work: ShipVersions, held: Mapping[str, Sequence[Row]], folder: str) -> VersionsShipped:
+        """Compare the files of two versions of the source, and do the same to those of the target that carry their names."""
+        model, table = self._replica, self._replica.table
+        upto = work.upto
+        if Random(f"{work.after}/{folder}").random() < 0.5:
+            upto = Random(f"{work.after}/{upto}").randint(work.after + 1, upto)
+        model.ended_early += upto < work.upto
+        before, after = table.files[work.after], table.files[upto]
+        files, removed = list[StagedFile](), list[str]()
+        for name, file in before.items():
+            if after.get(name) == file:
+                continue
+            there = [path for path in held if path.split("/")[-1].split("-")[1] == name]
+            had = table.passing(work.after, name)
+            demand(bool(there) or not had, f"the target has no file of {name}")
+            removed += there
+            model.removed += name not in after
+            if name in after:
+                files += self._marked(name, table.passing(upto, name), there, folder)
+        for name in after.keys() - before.keys():
+            order = LOST if model.filtered else KEPT
+            files += _made(folder, order, name, table.passing(upto, name))
+        changes = (table.view(upto) - table.view(work.after)) + (table.view(work.after) - table.view(upto))
+        return VersionsShipped(
+            work.work_id, upto, tuple(files), tuple(RemovedFile(path) for path in removed), changes.total()
+        )
+
+    def _marked(self, name: str, rows: Sequence[Row], there: Sequence[str], folder: str) -> list[StagedFile]:
+        """Hide rows of a file that stays: where they stand elsewhere in the target, the file is made anew."""
+        if [path.split("/")[-1].split("-")[0] for path in there] == [KEPT]:
+            self._replica.marked += 1
+            return [_staged(there[0], rows)]
+        self._replica.redone += bool(there)
+        return _made(folder, LOST, name, rows)
+
+
+def _made(folder: str, order: str, name: str, rows: Sequence[Row]) -> list[StagedFile]:
+    return [_staged(f"{folder}/{order}-{name}", rows)] if rows else []
+
+
+def _staged(path: str, rows: Sequence[Row]) -> StagedFile:
+    return StagedFile(path, ROW_BYTES * len(rows), len(rows), tuple(rows))
+
+
+MODEL = ReplicaModel
