@@ -206,7 +206,7 @@ class TestFilesThatACommitReplaces:
     """What a replica takes out must be what it put in."""
 
     def test_end_the_job_when_others_changed_them(self):
-        """There is no receipt to be taken again: another try would pass over rows of somebody else."""
+        """There is no receipt to be taken again: another try would pass over rows of another writer."""
         job = RefusedAtOnce(10)
         job.let_pass(3.0, split_s=0.5)
 
