@@ -44,6 +44,9 @@ class CopySettings:
     reads_ahead: bool
     """May files be read before a limit admits their rows?"""
 
+    whole_files: bool = False
+    """Is no file cut, not even by a limit? Then it admits a file when it owes none, and the file's rows are owed after."""
+
 
 class Copy:
     """The splits of one pinned version, from their choice to their commit."""
@@ -164,11 +167,12 @@ class Copy:
             return ()
         policy = ChargePolicy.WHEN_STARTED if self._limited else ChargePolicy.NEVER
         work: list[ReadSplit] = []
-        for rows in self._rows_wanted(now, min(slots, in_flight_max)):
+        exact = self._limited and not self._settings.whole_files
+        for share in self._rows_wanted(now, min(slots, in_flight_max)):
+            # What a file was longer than its share is owed by the next one.
+            rows = share if exact else int(min(share, self._bucket.available(now.mono_s)))
             gap = self._first_gap()
-            span = (
-                None if gap is None or rows < 1 else split_span(self._reading.offsets, gap, rows, exact=self._limited)
-            )
+            span = None if gap is None or rows < 1 else split_span(self._reading.offsets, gap, rows, exact=exact)
             if span is None:
                 break
             self._bucket = self._bucket.take(span[1] - span[0], now.mono_s)

@@ -55,6 +55,9 @@ class CopyReplaySettings:
     reads_ahead: bool = True
     """May files be read ahead of a limit? What is kept ahead is a few seconds' worth, which slow barriers would wait for."""
 
+    whole_files: bool = False
+    """Is no file cut, because files of the target stand for files of the source?"""
+
     @property
     def way(self) -> ChangeWay:
         """How changes come into the target."""
@@ -63,7 +66,7 @@ class CopyReplaySettings:
     @property
     def copy(self) -> CopySettings:
         """What of it the copy needs."""
-        return CopySettings(self.filtered, self.in_flight_max, self.split_target_s, self.reads_ahead)
+        return CopySettings(self.filtered, self.in_flight_max, self.split_target_s, self.reads_ahead, self.whole_files)
 
     @classmethod
     def shared(cls, spec: BackfillSpec) -> Self:

@@ -41,7 +41,7 @@ class ByHand:
     ) -> None:
         """Begin, or go on from a state."""
         found = pinned if pinned.rows else Pinned(3, WALL_MS, "table", "files", rows, sum(rows))
-        settings = ReplicaSettings(merges=False, filtered=False, follow=follow)
+        settings = ReplicaSettings(merges=False, filtered=False, follow=follow, whole_files=True, reads_ahead=False)
         self.strategy = ReplicaStrategy(Opened(found), settings, stored)
         self.epoch, self.now, self._next_id, self._version = Epoch(1, 1), Now(0.0, WALL_MS), 1, 0
 

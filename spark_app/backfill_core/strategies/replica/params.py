@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from backfill_api.spec.spec import BackfillSpec
 from backfill_core.phases.copy_replay import CopyReplaySettings
@@ -21,4 +21,5 @@ class ReplicaSettings(CopyReplaySettings):
     @classmethod
     def of(cls, spec: BackfillSpec) -> ReplicaSettings:
         """Read them from a spec."""
-        return cls.shared(spec)
+        # A part of a file that was read ahead is a cut, too.
+        return replace(cls.shared(spec), whole_files=True, reads_ahead=False)

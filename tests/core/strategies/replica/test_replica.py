@@ -40,6 +40,30 @@ class TestTheFirstBatch:
         assert one.propose() == (ShipVersions(1, 3, 4, 2, 1 << 30),)
 
 
+class TestALimit:
+    """Of history: a part of a file would be a file of its own, which no name finds again."""
+
+    def test_admits_a_file_when_none_is_owed(self):
+        """100 rows a second are ten seconds a file of 1,000."""
+        one = ByHand(1000, 1000)
+        one.on(LimitSet(100, 1.1))
+
+        def starts(at_s):
+            one.now = replace(one.now, mono_s=at_s)
+            one.on(BarrierPassed(one.epoch, scheduled=True))
+            return [(work.start, work.stop) for work in one.propose()]
+
+        assert [starts(at_s) for at_s in (0.0, 1.0, 9.0)] == [[(0, 1000)], [], []]
+        assert starts(11.0) == [(1000, 2000)]
+
+    def test_cuts_no_file_that_is_read_ahead(self):
+        """From 100,000 rows a second on other strategies read ahead, and commit in parts."""
+        one = ByHand(400_000, 400_000)
+        one.on(LimitSet(150_000, 1.1))
+        one.on(BarrierPassed(one.epoch, scheduled=True))
+        assert [(work.start, work.stop, work.boundaries) for work in one.propose()] == [(0, 400_000, ())]
+
+
 class TestABatch:
     """One after the other, whole."""
 

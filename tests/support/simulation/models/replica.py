@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from support.replica.filed_table import REARRANGING, FiledTable
 from support.simulation.law import demand
-from support.simulation.model import Effect, Filing, Progress
+from support.simulation.model import Cost, Effect, Filing, Progress
 from support.simulation.models.snapshot import COPYING, OpenedSnapshot, SnapshotModel, Stored
 from support.simulation.region import Region
 from support.simulation.scenario import Scenario
@@ -66,6 +66,8 @@ class ReplicaModel(SnapshotModel):
         "ended_early": 30,
     }
 
+    AHEAD_RATE: ClassVar[int | None] = None
+
     def __init__(self, given: Scenario) -> None:
         """Make the source."""
         super().__init__(given)
@@ -116,12 +118,18 @@ class ReplicaModel(SnapshotModel):
         demand(new.consumed == new.version or not new.copying, "the log is shipped before history is complete")
 
     # -------------------------------------------------------------- work
+    def cost(self, progress: Progress, work: Work) -> Cost:
+        """A limit admits a file when none is owed, whatever its size."""
+        return replace(super().cost(progress, work), charged=0)
+
     def taken(self, work: Work) -> Region:
         """See `Model`."""
         return Region.of(("versions", work.after, work.upto)) if isinstance(work, ShipVersions) else super().taken(work)
 
     def check_start(self, progress: Progress, work: Work) -> None:
         """The log is shipped from where the target is, once history is durable."""
+        if isinstance(work, ReadSplit):
+            demand(all(one.whole for one in work.ranges), "a file is cut, whose name a version may take out")
         if isinstance(work, ShipVersions):
             stored = self.stored(progress)
             demand(not stored.copying, "the log is shipped before history is durable")
