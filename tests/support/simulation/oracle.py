@@ -237,6 +237,9 @@ class Oracle:
         """A command is handed in; what it undoes is no longer demanded."""
         if not accepted:
             return
+        if revision <= self._stored_revision:
+            # The attempt was opened before a late commit of an older one, which it does not know: it commits nothing any more.
+            return
         self.commands[revision] = command
         self._heard.add(revision)
         self._unheard.discard(revision)
