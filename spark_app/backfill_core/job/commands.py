@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from backfill_core.protocol.actions import Acknowledge
-from backfill_core.protocol.commands import Pause, Stop
+from backfill_core.protocol.commands import Pause, Stop, VerifyNow
 from backfill_core.protocol.epochs import Epoch
 from backfill_core.protocol.events import CommandReceived, StopRequested
 
@@ -36,6 +36,11 @@ class Inbox:
     def empty(self) -> bool:
         """Does no command wait for a barrier or a commit?"""
         return not (self.received or self.applied)
+
+    @property
+    def waits_for_a_state(self) -> bool:
+        """Are commands in force, and is the state all that is to say so? A receipt is taken of a commit of rows."""
+        return bool(self.applied) and not any(isinstance(one.command, VerifyNow) for one in self.applied)
 
     def receive(
         self, event: CommandReceived, epoch: Epoch, in_force: int, committing: tuple[CommandReceived, ...]

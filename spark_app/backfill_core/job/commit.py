@@ -7,6 +7,8 @@ Committing   `Sealed`                               Idle: acknowledgements leave
 Committing   `SealFailed` that may pass             RetryAt, later each time
 Committing   `SealFailed`: others changed the       Idle: the last receipt is taken again, up to three times
              target after it was compared
+Committing   `SealFailed`: a MERGE was quicker      Idle: the commit that follows the MERGE holds the commands
+             than the state beside it
 Committing   any other `SealFailed`                 the attempt fails; the next one goes on from the last commit
 RetryAt      its time came                          Committing, the same action
 """
@@ -23,7 +25,7 @@ from backfill_core.errors import (
     VerificationFailedError,
 )
 from backfill_core.job.state import JobState
-from backfill_core.protocol.actions import Acknowledge, Action, Seal
+from backfill_core.protocol.actions import Acknowledge, Action, Durable, Seal
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
 from backfill_core.protocol.events import CommandReceived, Sealed
@@ -159,6 +161,7 @@ class Commits:
         self.in_flight: CommitInFlight = Idle()
         self.log = CommitLog()
         self._compared_again = self._failures_before = 0
+        self._durable: Durable | None = None
 
     @property
     def idle(self) -> bool:
@@ -198,6 +201,14 @@ class Commits:
         self.in_flight = Committing(action, commands, verify, request.polls, state, self._failures_before)
         return action
 
+    def begin_beside(self, epoch: Epoch, state: JobState, commands: tuple[CommandReceived, ...]) -> Seal:
+        """Commit a state alone, after a first commit and while the strategy writes to the target itself."""
+        assert self._durable is not None
+        text, txn_version = state.encode(), self._durable.txn_version
+        action = Seal(epoch.number, txn_version, (), text, beside=self._durable)
+        self.in_flight = Committing(action, commands, verify=False, polls=False, state=state)
+        return action
+
     def retry(self, now: Now) -> list[Action]:
         """Return the commit whose time has come again."""
         if not isinstance(self.in_flight, RetryAt) or now.mono_s < self.in_flight.at_s:
@@ -211,6 +222,7 @@ class Commits:
         if commit is None or commit.action.epoch != event.epoch:
             return None
         self.in_flight, self._failures_before = Idle(), 0
+        self._durable = Durable(commit.action.state, commit.action.txn_version)
         self.log = self.log.sealed(event.table_version, event.seconds, now)
         return commit
 
@@ -223,6 +235,9 @@ class Commits:
             again = commit.fail(error, retries_max, now)
             self.in_flight = again or self.in_flight
             return (error if again is None else None), None
+        if commit.action.beside is not None:
+            self.in_flight = Idle()
+            return None, commit
         self.log = replace(self.log.note(error.commits), table_version=error.newest)
         self._compared_again += 1
         if self._compared_again > COMPARED_AGAIN_MAX:

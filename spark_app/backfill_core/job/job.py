@@ -7,8 +7,8 @@ A barrier, in this order (semantics.md, arrangement executor, for all strategies
 3. one `Seal` commits files + state; a barrier with nothing to say commits nothing;
 4. when it is durable (R-SNAP-35): acknowledgements leave, then the next work starts.
 
-A barrier waits for no work. While the strategy writes to the target itself (a MERGE) barriers go on and commits wait for it:
-one writer at a time. The machines: `phase.py` (the attempt), `commit.py`, `commands.py`, `source_watch.py`.
+A barrier waits for no work. While the strategy writes to the target itself (a MERGE) barriers go on and commits of rows wait for it:
+one writer at a time. Commands do not wait: the state alone is committed beside the MERGE (ADR 0037). The machines: `phase.py` (the attempt), `commit.py`, `commands.py`, `source_watch.py`.
 """
 
 from __future__ import annotations
@@ -153,6 +153,9 @@ class Job(Attempt):
         if commit is None:
             return ()
         actions: list[Action] = commit.acknowledgements()
+        if commit.action.beside is not None:
+            # Nothing of the strategy was in it.
+            return tuple(actions)
         self._strategy.on(event, now)
         if isinstance(self.phase, Fencing):
             self.phase = Running()
@@ -176,8 +179,9 @@ class Job(Attempt):
         if fatal is not None:
             return self._fail(fatal)
         if given_up is not None:
-            # The last receipt is taken anew, of the version in which others' changes are: the old one is about less.
             self._inbox = self._inbox.put_back(given_up.commands)
+        if given_up is not None and given_up.action.beside is None:
+            # The last receipt is taken anew, of the version in which others' changes are: the old one is about less.
             self.phase = not_at_end(self.phase)
             self._state = replace(self._state, finished=False, receipt=None)
         return ()
@@ -224,7 +228,10 @@ class Job(Attempt):
         return actions
 
     def _maybe_commit(self, now: Now, *, due: bool, changed: bool) -> list[Action]:
-        if not self._commits.idle or self._strategy.status.blocks_commit:
+        blocked = self._strategy.status.blocks_commit
+        if blocked and self._commits.idle and self._inbox.waits_for_a_state:
+            return [self._seal_beside()]
+        if blocked or not self._commits.idle:
             self._epoch = self._epoch.after(1 if due and self._commits.idle else 0)
             return []
         scheduled = due and self._times.barriers % self._settings.commit_every == 0
@@ -328,6 +335,14 @@ class Job(Attempt):
         self._inbox = replace(self._inbox, applied=())
         self._epoch = epoch.after(2 if request.announces else 1)
         return action
+
+    def _seal_beside(self) -> Seal:
+        """Commit that commands are in force while a MERGE runs: the state that is durable, with other controls."""
+        epoch, commands = self._epoch, self._inbox.applied
+        self._state = replace(self._state, epoch=epoch.number, controls=self._controls, percent=self._course.percent)
+        self._inbox, self._epoch = replace(self._inbox, applied=()), epoch.after()
+        self._times = replace(self._times, hurried=False)
+        return self._commits.begin_beside(epoch, self._state, commands)
 
     def _poll(self) -> PollSource:
         """Poll the source; now and then also whether what will be needed next is still kept (port.md 5.1)."""

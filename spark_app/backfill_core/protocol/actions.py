@@ -24,6 +24,14 @@ class CancelWork:
 
 
 @dataclass(frozen=True, slots=True)
+class Durable:
+    """What the target holds by the newest commit that an attempt knows to be durable."""
+
+    state: str
+    txn_version: int
+
+
+@dataclass(frozen=True, slots=True)
 class Seal:
     """One commit: files in, files out, state and transaction id. Answer with Sealed or SealFailed.
 
@@ -45,6 +53,10 @@ class Seal:
 
     removed: tuple[RemovedFile, ...] = ()
     """Refused with TargetChangedError when others changed what they replace."""
+
+    beside: Durable | None = None
+    """A state alone, while a MERGE of the job runs: it has no transaction id, and replaces just this state. Refused with
+    TargetChangedError once the MERGE has landed, and with FencedError once the state is another one."""
 
 
 @dataclass(frozen=True, slots=True)

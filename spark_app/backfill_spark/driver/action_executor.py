@@ -181,12 +181,16 @@ class SparkActionExecutor:
         committer = self._job.committer
         try:
             if action.fences:
-                claim, opened_at = self._job.claim, self._job.stored.txn_version
-                return committer.fence(action.txn_version, action.state, opened_at=opened_at, claim=claim).version
+                claim, opened = self._job.claim, self._job.stored
+                return committer.fence(action.txn_version, action.state, opened=opened, claim=claim).version
+            if action.beside is not None:
+                return committer.replace_state(action.beside, action.state).version
             return committer.seal(action.txn_version, action.files, action.state, compared=action.compared).version
         except BackfillError:
             stored = committer.read_state()
-            if stored.txn_version == action.txn_version and stored.text == action.state:
+            # A MERGE may have landed after a state that was committed beside it.
+            known = stored.txn_version == action.txn_version or action.beside is not None
+            if known and stored.text == action.state:
                 return stored.table_version
             raise
 

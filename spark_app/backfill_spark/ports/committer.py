@@ -8,6 +8,7 @@ from typing import Protocol
 
 from backfill_core.errors import ForeignCommit
 from backfill_core.job.owner import Claim
+from backfill_core.protocol.actions import Durable
 from backfill_core.protocol.work import StagedFile
 
 
@@ -54,11 +55,11 @@ class Committer(Protocol):
     def measure(self, paths: Sequence[str]) -> tuple[StagedFile, ...]:
         """Return size, rows and statistics of staged files; files without rows are left out. From any thread."""
 
-    def fence(self, txn_version: int, state: str, *, opened_at: int | None, claim: Claim | None = None) -> SealedCommit:
+    def fence(self, txn_version: int, state: str, *, opened: StoredState, claim: Claim | None = None) -> SealedCommit:
         """Make the first, empty commit of an attempt: no older attempt can commit after it.
 
         Raises:
-            StateMovedError: the state that was read is not the newest; read it again.
+            StateMovedError: the state that was read (`opened`) is not the newest; read it again.
             FencedError: a newer attempt has committed.
         """
 
@@ -76,6 +77,15 @@ class Committer(Protocol):
         Raises:
             FencedError: this or a newer transaction version is in the target already.
             TargetChangedError: others changed the target after `compared`.
+        """
+
+    def replace_state(self, before: Durable, state: str) -> SealedCommit:
+        """Commit a state alone, without a transaction version, while a MERGE of the job may run; it does not disturb that.
+
+        Raises:
+            TargetChangedError: the job's newest transaction version is another one: the MERGE has landed.
+            FencedError: the state in the target is another one.
+            TransientError: another commit was quicker.
         """
 
     def release(self, txn_version: int, stored: StoredState) -> SealedCommit:

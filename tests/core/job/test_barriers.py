@@ -6,9 +6,13 @@ from dataclasses import replace
 
 from support.simulation.hand_driven import HandDriven
 
+from backfill_core.errors import TargetChangedError
 from backfill_core.job.controls import HISTORY
-from backfill_core.protocol.commands import Pause, Throttle
-from backfill_core.protocol.events import CommandReceived, Tick
+from backfill_core.job.state import JobState
+from backfill_core.protocol.actions import Durable
+from backfill_core.protocol.commands import Pause, Throttle, VerifyNow
+from backfill_core.protocol.events import CommandReceived, Tick, WorkFinished
+from backfill_core.protocol.work import ChangesApplied
 
 
 class TestABarrierWaitsForNoWork:
@@ -33,6 +37,63 @@ class TestABarrierWaitsForNoWork:
 
         assert job.running
         assert sum(rows for _, rows in job.sealed) > 0
+
+
+class TestACommandBesideAMerge:
+    """ADR 0037: it was answered after the MERGE, 44.7 s later with a first one on a cold JVM."""
+
+    @staticmethod
+    def merging() -> HandDriven:
+        job = HandDriven(1000)
+        job.head = replace(job.head, position=job.head.position + 1)
+        job.let_pass(1.2)
+        job.finish_split()
+        job.let_pass(2.0)
+        assert len(job.batches) == 1
+        return job
+
+    def test_is_in_a_state_alone(self) -> None:
+        """The rows are what they were, and the same MERGE is announced; nothing else is committed meanwhile."""
+        job = self.merging()
+        before = JobState.decode(job.states[-1])
+        job.send(CommandReceived(1, 1, Throttle(7)))
+        job.let_pass(3.0)
+        after = JobState.decode(job.states[-1])
+
+        assert [ack.outcome for ack in job.acks] == ["Applied"]
+        assert (job.commits[-1].beside, job.commits[-1].files) == (
+            Durable(job.states[-2], job.commits[-2].txn_version),
+            (),
+        )
+        assert (after.progress, after.controls.rows_per_s) == (before.progress, 7)
+        assert "merging" in after.progress
+        assert len(job.states) == len({one.epoch for one in job.commits})
+        job.send(WorkFinished(ChangesApplied(job.batches[0].work_id, 5)))
+        assert job.commits[-1].beside is None
+        assert job.commits[-1].txn_version > job.commits[-2].txn_version
+
+    def test_goes_with_the_next_commit_where_the_merge_is_quicker(self) -> None:
+        """A state that knows nothing of it would be wrong."""
+        job = self.merging()
+        job.refused = TargetChangedError("it has landed")
+        job.send(CommandReceived(1, 1, Throttle(7)))
+        job.let_pass(1.1)
+        assert (job.acks, job.commits[-1].beside is None) == ([], False)
+        job.refused = None
+        job.send(WorkFinished(ChangesApplied(job.batches[0].work_id, 5)))
+
+        assert [ack.outcome for ack in job.acks] == ["Applied"]
+        assert job.commits[-1].beside is None
+        assert JobState.decode(job.states[-1]).controls.rows_per_s == 7
+
+    def test_that_asks_for_a_receipt_waits(self) -> None:
+        """It is taken of what a commit holds."""
+        job = self.merging()
+        seals = job.seals
+        job.send(CommandReceived(1, 1, VerifyNow()))
+        job.let_pass(3.0)
+
+        assert (job.seals, job.acks) == (seals, [])
 
 
 class TestAPauseOfHistory:

@@ -104,11 +104,22 @@ class TestAMergeThatDoesNotEnd:
         assert (job.finish.outcome, job.view.changes_done, job.seals > seals) == ("Stopped", 5, True)
 
     @pytest.mark.parametrize("command", [Stop(), Pause(everything=True)], ids=["stop", "pause"])
-    def test_a_command_that_waits_for_its_seal_keeps_the_job(self, command):
-        """An acknowledgement says that it is durable."""
+    def test_a_command_is_sealed_beside_it(self, command):
+        """An acknowledgement says that it is durable, and waits for no MERGE."""
         job = merging()
+        seals = job.seals
         job.send(StopRequested())
         job.send(CommandReceived(1, 1, command))
+        job.let_pass(5.0)
+
+        assert (job.finish.outcome, [ack.outcome for ack in job.acks]) == ("Stopped", ["Applied"])
+        assert job.seals == seals + 1
+
+    def test_a_command_that_waits_for_its_seal_keeps_the_job(self):
+        """A receipt is of a commit of rows."""
+        job = merging()
+        job.send(StopRequested())
+        job.send(CommandReceived(1, 1, VerifyNow()))
         job.let_pass(5.0)
         assert (job.finish, job.acks) == (None, [])
         job.send(WorkFinished(ChangesApplied(job.batches[0].work_id, 5)))

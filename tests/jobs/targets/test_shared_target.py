@@ -63,7 +63,7 @@ class TestTwoJobsAndOneTarget:
     def test_an_unfinished_job_is_named_before_anything_is_read(self, spark, place):
         """The user learns at once which job to finish or release."""
         one = looked_at(spark, place.job("a"))
-        one.committer.fence(1 << 32 | 1, '{"jobId":"default/a"}', opened_at=None, claim=one.claim)
+        one.committer.fence(1 << 32 | 1, '{"jobId":"default/a"}', opened=one.stored, claim=one.claim)
 
         with pytest.raises(TargetTakenError, match="default/a"):
             looked_at(spark, place.job("b"))

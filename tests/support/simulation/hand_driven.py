@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from backfill_core.errors import BackfillError
 from backfill_core.job.controls import Controls
 from backfill_core.job.job import Job
 from backfill_core.job.phase import JobSettings
@@ -12,7 +13,16 @@ from backfill_core.job.view import JobView
 from backfill_core.positions.file_order import FileOrder
 from backfill_core.protocol.actions import Acknowledge, Action, CancelWork, Finish, PollSource, Seal, StartWork
 from backfill_core.protocol.clock import Now
-from backfill_core.protocol.events import Event, Head, Sealed, SourcePolled, Tick, WorkCancelled, WorkFinished
+from backfill_core.protocol.events import (
+    Event,
+    Head,
+    Sealed,
+    SealFailed,
+    SourcePolled,
+    Tick,
+    WorkCancelled,
+    WorkFinished,
+)
 from backfill_core.protocol.strategy import Opened, Pinned
 from backfill_core.protocol.work import ApplyChanges, ProveKey, ReadSplit, SplitStaged, StagedFile
 from backfill_core.strategies.snapshot.params import SnapshotSettings
@@ -53,6 +63,10 @@ class HandDriven:
         self.looks: list[PollSource] = []
         self.seals = 0
         self.states: list[str] = []
+        self.commits: list[Seal] = []
+        self.refused: BackfillError | None = None
+        """What commits meet."""
+
         self.sealed: list[tuple[float, int]] = []
         self.finish: Finish | None = None
         self.ends_when_cancelled = True
@@ -119,6 +133,10 @@ class HandDriven:
                 case Seal():
                     self.seals += 1
                     self.states.append(action.state)
+                    self.commits.append(action)
+                    if self.refused is not None:
+                        self.send(SealFailed(action.epoch, self.refused))
+                        continue
                     self.sealed.append((self.now_s, sum(file.rows for file in action.files)))
                     self.send(Sealed(action.epoch, self.seals, 0.1))
                 case PollSource():

@@ -95,6 +95,9 @@ class Oracle:
         self._held_back = False
         """Was there a command by which the newest attempt may give up what it read ahead?"""
 
+        self.beside = 0
+        """Seals of a state alone, beside a MERGE."""
+
         self.quarantined = 0
         """Bad records in their own table."""
 
@@ -107,7 +110,11 @@ class Oracle:
         self.seals += 1
         state = StoredState.read(commit.state)
         self._compare(commit.rows, self._model.expected(state.progress), f"seal of epoch {state.job.epoch}")
-        demand(commit.txn == attempt << 32 | state.job.epoch, "the transaction is not that of the epoch")
+        if commit.kind == "state":
+            self.beside += 1
+            demand(self._last is not None and state.progress == self._last.progress, "rows moved in a state alone")
+        else:
+            demand(commit.txn == attempt << 32 | state.job.epoch, "the transaction is not that of the epoch")
         demand(state.job.attempt == attempt, "an attempt sealed under another's number")
         demand(not self._sealed_paths.intersection(paths), "a file was sealed twice")
         self._sealed_paths.update(paths)
@@ -354,7 +361,7 @@ class Oracle:
         """Others may have changed the target after the end, but not between its receipt and its end."""
         demand(state.receipt is not None, "complete without the receipt that was asked for")
         assert state.receipt is not None
-        seals = (one for one in self._target.commits if one.kind == "seal")
+        seals = (one for one in self._target.commits if one.kind in ("seal", "state"))
         (end,) = (one for one in seals if StoredState.read(one.state).job.finished)
         others = [one.version for one in self._target.others_after(state.receipt.target_version)]
         demand(all(one > end.version for one in others), "complete with a receipt that knows less than the target")

@@ -67,6 +67,7 @@ class Shell:
         self._over = False
         self._fenced = not world.given.checked_fence
         self._txn_read = txn
+        self._text_read = world.target.newest.state
         self._rows_done = 0
 
     def _now(self) -> Now:
@@ -86,7 +87,7 @@ class Shell:
         What a process that was believed dead has sealed meanwhile goes too, and the next attempt begins anew for that.
         """
         world, first = self._world, txn_version(self.attempt, 0)
-        moved = world.target.txn not in (self._txn_read, first)
+        moved = world.target.txn not in (self._txn_read, first) or world.target.newest.state != self._text_read
         if world.target.drop_rows(first):
             world.oracle.on_drop()
             world.note(f"rows dropped under {first}")
@@ -175,7 +176,7 @@ class Shell:
 
     def _seal(self, action: Seal) -> None:
         merging = any(self._world.model.txn_of(work) is not None for work in self._running.values())
-        demand(not merging, "a seal while a MERGE runs")
+        demand(not merging or action.beside is not None, "a seal while a MERGE runs")
         shipping = any(isinstance(work, ShipVersions) for work in self._running.values())
         demand(not (shipping and _moves_files(action)), "files come or go while the log is shipped")
         self._later(0.02, 0.3, lambda: self._commit(action))
@@ -187,12 +188,17 @@ class Shell:
             self._later(0.01, 0.2, lambda: self._seal_failed(action, TRANSIENT))
             return
         target, newest = self._world.target, self._world.target.newest
-        if not (target.txn == action.txn_version and newest.state == action.state):
+        known = target.txn == action.txn_version or action.beside is not None
+        if not (known and newest.state == action.state):
             try:
                 self._check_fence()
                 self._check_world(action)
                 removed = [file.path for file in action.removed]
-                commit = target.seal(action.txn_version, _rows(action.files), action.state, removed)
+                commit = (
+                    target.seal(action.txn_version, _rows(action.files), action.state, removed)
+                    if action.beside is None
+                    else target.replace_state(action.beside, action.state)
+                )
             except BackfillError as error:
                 refused = error
                 self._later(0.01, 0.2, lambda: self._seal_failed(action, refused))
@@ -229,7 +235,8 @@ class Shell:
         Raises:
             TransientError: a process that was believed dead has sealed meanwhile; open again.
         """
-        if not self._fenced and self._world.target.txn != self._txn_read:
+        target = self._world.target
+        if not self._fenced and (target.txn, target.newest.state) != (self._txn_read, self._text_read):
             raise TransientError("the target was sealed after its state was read")
 
     def _check_world(self, action: Seal) -> None:

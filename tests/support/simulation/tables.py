@@ -9,7 +9,8 @@ from typing import Any
 
 from support.simulation.law import demand
 
-from backfill_core.errors import FencedError, ForeignCommit
+from backfill_core.errors import FencedError, ForeignCommit, TargetChangedError
+from backfill_core.protocol.actions import Durable
 
 UPSERT, APPEND, CHANGELOG = "Upsert", "Append", "Changelog"
 
@@ -74,6 +75,19 @@ class Target:
             rows.update(held)
             files[path] = held
         return self._add("seal", txn, rows, state, files)
+
+    def replace_state(self, before: Durable, state: str) -> Commit:
+        """Commit a state alone, in the place of another.
+
+        Raises:
+            FencedError: it is not there any more.
+            TargetChangedError: a MERGE of the job came after it.
+        """
+        if self.newest.state != before.state:
+            raise FencedError("the state is another one")
+        if self.txn != before.txn_version:
+            raise TargetChangedError(f"transaction {self.txn} came after it")
+        return self._add("state", -1, self.newest.rows, state, self.newest.files)
 
     def merge(self, txn: int, net: Mapping[Any, Any]) -> Commit | None:
         """Upsert and delete by key; a transaction that is known is skipped, as Delta does it."""

@@ -27,6 +27,7 @@ from backfill_core.errors import (
 )
 from backfill_core.job.owner import OWNER_DOMAIN, Claim, check_claim, claimed, claims_in, released
 from backfill_core.phases.accounting import GONE_HINT
+from backfill_core.protocol.actions import Durable
 from backfill_core.protocol.work import StagedFile
 from backfill_spark.delta.log import logged_files
 from backfill_spark.delta.table_layout import Layout
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ENGINE_INFO = "backfill"
+FENCED_HINT = "Nothing to do if another driver runs; else start it again."
 HOOKS_MAX = 32
 """Of past commits that failed and are kept for another try."""
 OF_ANY_JOB = "backfill-"
@@ -178,13 +180,13 @@ class DeltaCommitter:
         return StagedFile(path, size_bytes, rows, _Measured(java, layout.partition_of(path)))
 
     # ------------------------------------------------------------------ sealing
-    def fence(self, txn_version: int, state: str, *, opened_at: int | None, claim: Claim | None = None) -> SealedCommit:
+    def fence(self, txn_version: int, state: str, *, opened: StoredState, claim: Claim | None = None) -> SealedCommit:
         """Make the first, empty commit of an attempt: no older attempt can commit after it, nor did unseen before.
 
         Args:
             txn_version: Of this attempt's first epoch.
             state: What was read, under this attempt's number.
-            opened_at: Transaction version that was read with the state.
+            opened: What was read.
             claim: What the job says of the target; of two jobs that make a first commit at once one is refused.
 
         Raises:
@@ -197,13 +199,13 @@ class DeltaCommitter:
         try:
             txn = self._begun(txn_version)
             # Whatever lands after this look meets the transaction that was begun before it.
-            before = self._look_before_fence(opened_at, txn_version, claim)
+            before = self._look_before_fence(opened, txn_version, claim)
             owner = None if claim is None else claimed(claim, before.claims, before.owner)
             return self._commit(txn, (), state, owner=owner)
         except (FencedError, TransientError) as refused:
             # A commit that lands meanwhile is in conflict with ours by its transaction (a newer attempt), by the
             # state that both write (an older one) or by the claim (another job): Kernel has a word for the first only.
-            after = self._look_before_fence(opened_at, txn_version, claim)
+            after = self._look_before_fence(opened, txn_version, claim)
             # No newer attempt is there: the other job's claim may have landed before the first look or after it.
             by_claim = isinstance(refused, FencedError) and (after.txn_version or 0) < txn_version
             if by_claim or (before is not None and after.owner != before.owner):
@@ -212,15 +214,16 @@ class DeltaCommitter:
                 ) from None
             raise
 
-    def _look_before_fence(self, opened_at: int | None, txn_version: int, claim: Claim | None) -> StoredState:
+    def _look_before_fence(self, opened: StoredState, txn_version: int, claim: Claim | None) -> StoredState:
         """Look at the newest version for a quicker writer: another attempt, another job, rows without a job."""
         snapshot = self._newest()
         found = StoredState(None, -1, None) if snapshot is None else self._state_in(snapshot)
         # An earlier attempt, or one that took the same number; a newer one has won.
-        if found.txn_version != opened_at and (found.txn_version or 0) <= txn_version:
+        moved = (found.txn_version, found.text) != (opened.txn_version, opened.text)
+        if moved and (found.txn_version or 0) <= txn_version:
             raise StateMovedError(
                 f"an earlier attempt's commit (transaction {found.txn_version}) landed after its state was read "
-                f"(transaction {opened_at}).",
+                f"(transaction {opened.txn_version}).",
                 hint="Start the job again: it goes on from the newer state.",
             )
         if claim is not None:
@@ -268,6 +271,17 @@ class DeltaCommitter:
         friends = OF_ANY_JOB if shared else None
         return commits_of_others(self._spark, self._path, after, upto, self.app_id, friends=friends)
 
+    def replace_state(self, before: Durable, state: str) -> SealedCommit:
+        """See `ports.committer.Committer`."""
+        # Without retries Kernel commits right after the version that it read; that was there before the look.
+        txn = self._begun(None, retries=0)
+        found = self.read_state()
+        if found.text != before.state:
+            raise FencedError("a newer attempt of this job has committed.", hint=FENCED_HINT)
+        if found.txn_version != before.txn_version:
+            raise TargetChangedError(f"the MERGE {found.txn_version} has landed.", newest=found.table_version)
+        return self._commit(txn, (), state)
+
     def release(self, txn_version: int, stored: StoredState) -> SealedCommit:
         """Take the job's state and its claim out of the table, in one commit that no driver of the job can follow.
 
@@ -291,7 +305,7 @@ class DeltaCommitter:
         except JAVA_ERRORS as error:
             raise explain(error, self._path) from error
 
-    def _begun(self, txn_version: int, retries: int | None = None) -> Any:
+    def _begun(self, txn_version: int | None, retries: int | None = None) -> Any:
         try:
             txn = self._begin(txn_version, retries)
         except JAVA_ERRORS as error:
@@ -380,6 +394,6 @@ def explain(error: Exception, path: str) -> BackfillError:
     ):
         return FencedError(
             "a newer attempt of this job has committed.",
-            hint="Nothing to do if another driver runs; else start it again.",
+            hint=FENCED_HINT,
         )
     return explain_target(error, path=path, doing="the commit")

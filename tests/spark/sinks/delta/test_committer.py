@@ -1,17 +1,31 @@
 """The seal on real tables: each measured fact of Delta Kernel that the product stands on."""
 
 import json
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from py4j.protocol import Py4JJavaError
+from pyspark.sql import functions as F
 
-from backfill_core.errors import FencedError, StateMovedError, TransientError, UnsupportedTargetFeatureError
+from backfill_core.errors import (
+    FencedError,
+    StateMovedError,
+    TargetChangedError,
+    TransientError,
+    UnsupportedTargetFeatureError,
+)
+from backfill_core.protocol.actions import Durable
 from backfill_spark.delta.log import newest_version
 from backfill_spark.jvm.gateway import java
+from backfill_spark.ports.committer import StoredState
 from backfill_spark.rows.write_modes import UPSERT
 from backfill_spark.sinks.delta.committer import DeltaCommitter
 from backfill_spark.sinks.delta.sink import DeltaSink
+
+DELETE = "__backfill_delete"
+NOTHING = StoredState(None, -1, None)
 
 
 class TestOneCommit:
@@ -109,11 +123,11 @@ class TestTheFence:
         target = table(spark.range(1))
         target.committer.seal(1 << 32 | 1, (), "read")
         successor = target.open()
-        opened_at = successor.read_state().txn_version
+        opened = successor.read_state()
         target.committer.seal(1 << 32 | 2, target.stage(spark.range(5)), "landed late")
 
         with pytest.raises(StateMovedError, match="landed after its state was read"):
-            successor.fence(2 << 32 | 2, "fence", opened_at=opened_at)
+            successor.fence(2 << 32 | 2, "fence", opened=opened)
         assert target.committer.read_state().text == "landed late"
 
     def test_nor_is_one_that_lands_while_the_fence_commits(self, spark, table):
@@ -121,6 +135,7 @@ class TestTheFence:
         target = table(spark.range(1))
         target.committer.seal(1 << 32 | 1, (), "read")
         successor = target.open()
+        opened = successor.read_state()
 
         class Slow(type(successor)):
             """Looks at the table, and then a predecessor is quicker."""
@@ -132,25 +147,25 @@ class TestTheFence:
 
         successor.__class__ = Slow
         with pytest.raises(StateMovedError):
-            successor.fence(2 << 32 | 2, "fence", opened_at=1 << 32 | 1)
+            successor.fence(2 << 32 | 2, "fence", opened=opened)
         assert target.committer.read_state().text == "landed late"
 
     def test_two_processes_with_one_attempt_number_cannot_both_fence(self, spark, table):
         """Two terminals may start the same job."""
         target = table(spark.range(1))
         one, other = target.open(), target.open()
-        one.fence(1 << 32 | 1, '{"driver":"a"}', opened_at=None)
+        one.fence(1 << 32 | 1, '{"driver":"a"}', opened=NOTHING)
 
         with pytest.raises(StateMovedError):
-            other.fence(1 << 32 | 1, '{"driver":"b"}', opened_at=None)
+            other.fence(1 << 32 | 1, '{"driver":"b"}', opened=NOTHING)
 
     def test_the_fence_of_a_newer_attempt_stays_fenced(self, spark, table):
         """An old driver that starts late must not win."""
         target = table(spark.range(1))
-        target.committer.fence(5 << 32 | 1, "new", opened_at=None)
+        target.committer.fence(5 << 32 | 1, "new", opened=NOTHING)
 
         with pytest.raises(FencedError):
-            target.open().fence(2 << 32 | 1, "old", opened_at=None)
+            target.open().fence(2 << 32 | 1, "old", opened=NOTHING)
 
     def test_a_merge_of_a_fenced_attempt_changes_nothing(self, spark, table):
         """MERGEs share the sequence of the seals."""
@@ -164,6 +179,105 @@ class TestTheFence:
         )
 
         assert target.ids() == [0, 1, 2]
+
+
+class TestAStateBesideAMerge:
+    """A command is acknowledged by it: it must survive, be seen by who comes next, and never speak of rows that a MERGE changed."""
+
+    def test_replaces_the_state_and_takes_no_transaction(self, spark, table):
+        """The number of the MERGE is announced; a higher one would have Delta pass the MERGE over."""
+        target = table(spark.range(1))
+        target.committer.seal(1 << 32 | 1, target.stage(spark.range(3)), "announced")
+
+        sealed = target.committer.replace_state(Durable("announced", 1 << 32 | 1), "paused")
+
+        found = target.committer.read_state()
+        assert (found.text, found.txn_version, found.table_version) == ("paused", 1 << 32 | 1, sealed.version)
+        again = target.committer.replace_state(Durable("paused", 1 << 32 | 1), "resumed")
+        assert again.version == sealed.version + 1
+        assert target.ids() == [0, 1, 2]
+
+    def test_a_merge_that_runs_meanwhile_lands_behind_it(self, spark, table, tmp_path):
+        """Delta rebases it: nothing that it read has changed."""
+        target = table(spark.range(1))
+        target.committer.seal(1, target.stage(spark.range(3)), "announced")
+        sink = DeltaSink(spark, target.path, write_mode=UPSERT, key=("id",), job_id="ns/job")
+        sink.prepare(spark.range(1).schema)
+        begun, goes_on = tmp_path / "begun", tmp_path / "goes on"
+        for pipe in (begun, goes_on):
+            os.mkfifo(pipe)
+
+        def once(number, begun=str(begun), goes_on=str(goes_on)):
+            if os.path.exists(goes_on):
+                with open(begun, "w"), open(goes_on):
+                    pass
+            return number
+
+        changes = spark.range(2, 5).select(F.udf(once, "bigint")("id").alias("id"), F.lit(False).alias(DELETE))
+        with ThreadPoolExecutor(1) as threads:
+            merge = threads.submit(sink.merge, changes, app_id="app", txn_version=2)
+            with open(begun):
+                beside = target.committer.replace_state(Durable("announced", 1), "paused")
+                goes_on.rename(tmp_path / "gone")
+                with open(tmp_path / "gone", "w"):
+                    pass
+            merge.result()
+
+        found = target.committer.read_state()
+        assert (found.text, found.txn_version, found.table_version) == ("paused", 2, beside.version + 1)
+        (info,) = (one["commitInfo"] for one in target.actions(found.table_version) if "commitInfo" in one)
+        assert info["readVersion"] == beside.version - 1
+        assert target.ids() == [0, 1, 2, 3, 4]
+
+    def test_is_refused_once_the_merge_has_landed(self, spark, table):
+        """It would say of the target what it was before."""
+        target = table(spark.range(1))
+        target.committer.seal(1, (), "announced")
+        target.committer.seal(2, (), "announced")
+
+        with pytest.raises(TargetChangedError):
+            target.committer.replace_state(Durable("announced", 1), "paused")
+        assert target.committer.read_state().text == "announced"
+
+    def test_and_when_anything_lands_between_its_look_and_its_commit(self, spark, table):
+        """That may be the MERGE."""
+        target = table(spark.range(1))
+        target.committer.seal(1, (), "announced")
+        late = target.open()
+
+        class Slow(type(late)):
+            """Looks at the table, and then another is quicker."""
+
+            def _commit(self, txn, files, state, **claims):
+                target.committer.seal(2, (), "announced")
+                return super()._commit(txn, files, state, **claims)
+
+        late.__class__ = Slow
+        with pytest.raises((TransientError, FencedError)):
+            late.replace_state(Durable("announced", 1), "paused")
+        assert target.committer.read_state().text == "announced"
+
+    def test_of_a_fenced_attempt_is_refused(self, spark, table):
+        """By the state: the older attempt has no number for it."""
+        target = table(spark.range(1))
+        target.committer.seal(1, (), "old")
+        target.open().fence(1 << 32, "new", opened=target.committer.read_state())
+
+        with pytest.raises(FencedError):
+            target.committer.replace_state(Durable("old", 1), "paused")
+        assert target.committer.read_state().text == "new"
+
+    def test_that_lands_after_the_next_attempt_looked_is_not_sealed_over(self, spark, table):
+        """A command that was acknowledged would be forgotten."""
+        target = table(spark.range(1))
+        target.committer.seal(1, (), "read")
+        successor = target.open()
+        opened = successor.read_state()
+        target.committer.replace_state(Durable("read", 1), "paused")
+
+        with pytest.raises(StateMovedError):
+            successor.fence(1 << 32, "read", opened=opened)
+        assert target.committer.read_state().text == "paused"
 
 
 class TestOtherWriters:

@@ -6,6 +6,7 @@ import pytest
 
 from backfill_core.errors import StateMovedError, TargetNotEmptyError, TargetTakenError
 from backfill_core.job.owner import Claim
+from backfill_spark.ports.committer import StoredState
 from backfill_spark.rows.write_modes import APPEND
 from backfill_spark.sinks.delta.committer import DeltaCommitter
 from backfill_spark.sinks.delta.sink import DeltaSink
@@ -26,7 +27,9 @@ def table(spark, tmp_path):
         def job(self, name, *, shares=False, begins=True):
             committer = DeltaCommitter(spark, self.path, app_id=name, domain=f"backfill.{name}")
             claim = Claim(f"backfill.{name}", f"ns/{name}", shares, begins=begins)
-            return committer, lambda: committer.fence(TXN, f'{{"jobId":"ns/{name}"}}', opened_at=None, claim=claim)
+            return committer, lambda: committer.fence(
+                TXN, f'{{"jobId":"ns/{name}"}}', opened=StoredState(None, -1, None), claim=claim
+            )
 
         @property
         def versions(self):

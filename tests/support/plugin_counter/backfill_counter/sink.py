@@ -9,8 +9,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from backfill_core.errors import BackfillError, FencedError, ForeignCommit, StateMovedError, TargetNotEmptyError
+from backfill_core.errors import (
+    BackfillError,
+    FencedError,
+    ForeignCommit,
+    InvalidSpecError,
+    StateMovedError,
+    TargetNotEmptyError,
+)
 from backfill_core.job.owner import Claim
+from backfill_core.protocol.actions import Durable
 from backfill_core.protocol.work import StagedFile
 from backfill_spark.ports.committer import SealedCommit, StoredState
 from backfill_spark.sinks import SinkPlugin
@@ -57,9 +65,9 @@ class ListCommitter:
         found = (StagedFile(one, Path(one).stat().st_size, len(json.loads(Path(one).read_text()))) for one in paths)
         return tuple(one for one in found if one.rows)
 
-    def fence(self, txn_version: int, state: str, *, opened_at: int | None, claim: Claim | None = None) -> SealedCommit:
+    def fence(self, txn_version: int, state: str, *, opened: StoredState, claim: Claim | None = None) -> SealedCommit:
         """See `Committer`."""
-        if self.read_state().txn_version != opened_at:
+        if self.read_state().txn_version != opened.txn_version:
             raise StateMovedError("another attempt committed.", hint="Start again.")
         return self.seal(txn_version, (), state)
 
@@ -75,6 +83,10 @@ class ListCommitter:
         commits = [*held["commits"], rows]
         _write(self._path, {**held, "states": states, "txns": txns, "commits": commits})
         return SealedCommit(len(commits) - 1)
+
+    def replace_state(self, before: Durable, state: str) -> SealedCommit:
+        """Refuse: a list is only added to, so no MERGE runs beside a commit."""
+        raise InvalidSpecError(f"{self._path} is only added to.", hint="Use a target that merges.")
 
     def release(self, txn_version: int, stored: StoredState) -> SealedCommit:
         """See `Committer`."""
