@@ -77,6 +77,14 @@ def broker(tmp_path_factory):
         yield running
 
 
+@pytest.fixture
+def topics(broker):
+    """The topics of the broker."""
+    from support.kafka.topics import Topics
+
+    return Topics(broker.address)
+
+
 # How long an example takes says something about the machine, not about the promise. A merge is judged by the same examples
 # on every machine; `--hypothesis-profile=search` looks for new ones.
 settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -38,7 +38,6 @@ from backfill_spark.driver.event_loop import Loop, now
 from backfill_spark.driver.job_context import CHECK_UNIQUE_ROWS_MAX, LOOKING, JobContext, OpenedJob
 from backfill_spark.driver.orphan_cleanup import OrphanRemoval
 from backfill_spark.driver.progress import progress_of
-from backfill_spark.ports.abilities import closing
 from backfill_spark.settings import DriverSettings
 from backfill_spark.stop_signal import StoppedEarly, StopSignal
 
@@ -133,20 +132,20 @@ def _run_attempt(context: JobContext, caller: _Caller, began_s: float) -> RunOut
     if state is not None and state.finished and not state.dropped(context.stored.txn_version):
         words = "the target says that this job is finished"
         return RunOutcome("Complete", EXIT_COMPLETE, "AlreadyComplete", words, "", None, state.receipt)
-    with caller.stop.cancels_jobs_of(context.spark):
-        job = context.open_job()
-        caller.stop.check()
-        caller.starting("looking at the key's values")
-        looked_s = now().mono_s
-        with job.jobs_explained():
-            key_proven = _check_keys(job, caller.settings)
-        proof_s = now().mono_s - looked_s if key_proven else 0.0
-    caller.starting("making the target ready")
-    job.make_target()
-    job = job.emptied()
-    # A proof before the first write is a step of its own, not part of the start.
-    spent = {START: now().mono_s - began_s - proof_s} | ({KEY_PROOF: proof_s} if proof_s else {})
-    with closing(job.source):
+    with ExitStack() as opened:
+        with caller.stop.cancels_jobs_of(context.spark):
+            job = opened.enter_context(context.open_job())
+            caller.stop.check()
+            caller.starting("looking at the key's values")
+            looked_s = now().mono_s
+            with job.jobs_explained():
+                key_proven = _check_keys(job, caller.settings)
+            proof_s = now().mono_s - looked_s if key_proven else 0.0
+        caller.starting("making the target ready")
+        job.make_target()
+        job = job.emptied()
+        # A proof before the first write is a step of its own, not part of the start.
+        spent = {START: now().mono_s - began_s - proof_s} | ({KEY_PROOF: proof_s} if proof_s else {})
         return _Attempt(job, caller, key_proven=key_proven, spent=spent).run()
 
 

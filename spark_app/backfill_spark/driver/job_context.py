@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from backfill_api.spec.spec import Backfill
 from backfill_core import strategies
@@ -31,14 +31,13 @@ from backfill_core.protocol.strategy import (
 )
 from backfill_core.protocol.work import Covered, Position
 from backfill_spark import sinks, sources
-from backfill_spark.jvm.failures import unexplained
-from backfill_spark.jvm.java_process import death, java_died
 from backfill_spark.jvm.session_scope import session_scope
+from backfill_spark.opening.failures import Side, explain, explained
 from backfill_spark.opening.key_line import key_line
 from backfill_spark.opening.quarantine import OpenedQuarantine, open_quarantine
 from backfill_spark.opening.source import OpenSource, PinnedSource, in_order, open_source
 from backfill_spark.opening.transform import transform_of
-from backfill_spark.ports.abilities import ability, check_promises
+from backfill_spark.ports.abilities import ability, check_promises, closing
 from backfill_spark.ports.committer import Committer, StoredState
 from backfill_spark.ports.sink import Sink, SupportsStartOver
 from backfill_spark.ports.source import PinnedTable, Source
@@ -48,7 +47,7 @@ from backfill_spark.rows.verification import check_one_row_a_key
 from backfill_spark.rows.write_modes import WriteMode, write_mode
 from backfill_spark.settings import DriverSettings
 from backfill_spark.sources import version_of
-from backfill_spark.stop_signal import StoppedEarly, StopSignal
+from backfill_spark.stop_signal import StopSignal
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,13 +56,6 @@ LOOKING = "looking at the tables"
 
 CHECK_UNIQUE_ROWS_MAX = 5_000_000
 """Up to so many rows the key is proven unique before the start (a few seconds); beyond, once history is there."""
-
-
-class _Side(Protocol):
-    """A part of a job that knows its own failures."""
-
-    def explain_failure(self, error: Exception) -> BackfillError | None:
-        """Return the error in our words; None when it is about another part."""
 
 
 @dataclass(frozen=True)
@@ -151,15 +143,20 @@ class JobContext:
         """Look at the target again: another attempt committed since, or what was staged is gone."""
         return _look(self.spark, self.backfill, self.plugins)
 
-    def open_job(self) -> OpenedJob:
-        """Open and check everything else that the spec names.
+    @contextmanager
+    def open_job(self) -> Iterator[OpenedJob]:
+        """Open and check everything else that the spec names; what the source keeps open is closed with the block.
 
         Raises:
             BackfillError: what is wrong, each with its own reason.
         """
-        spec = self.backfill.spec
         with self.explained("the look at the source"):
             source, transform = _source(self.spark, self.backfill, self.plugins)
+        with closing(source):
+            yield self._opened(source, transform)
+
+    def _opened(self, source: Source, transform: Transform) -> OpenedJob:
+        spec = self.backfill.spec
         with self.explained("the look at the source", source, transform):
             request = self.plugins.strategy.open_request(self.progress)
             start_over = request if isinstance(request, StartOver) else None
@@ -195,9 +192,9 @@ class JobContext:
         )
 
     @contextmanager
-    def explained(self, doing: str, *sides: _Side) -> Iterator[None]:
+    def explained(self, doing: str, *sides: Side) -> Iterator[None]:
         """Turn what the block raises into an error of ours; the sides are asked in order."""
-        with _explained(self.spark, doing, *sides):
+        with explained(self.spark, doing, *sides):
             yield
 
 
@@ -223,7 +220,7 @@ class OpenedJob(JobContext):
         return None if self.start_over is not None else self.progress
 
     @property
-    def _sides(self) -> tuple[_Side, ...]:
+    def _sides(self) -> tuple[Side, ...]:
         # What the sink raises in a row itself looks like what a transform raises.
         return self.sink, self.transform, self.source
 
@@ -338,7 +335,7 @@ class OpenedJob(JobContext):
 
 def _look(spark: SparkSession, backfill: Backfill, plugins: Plugins) -> JobContext:
     """Look at the target and the state in it."""
-    with _explained(spark, "the look at the target"):
+    with explained(spark, "the look at the target"):
         sink = plugins.sink.open(spark, backfill)
         check_promises(sink, backfill.spec.target.variant.abilities, field="spec.target.type")
         domain = f"{PREFIX}{sink.job_hash}"
@@ -363,8 +360,9 @@ def _check_spec(spark: SparkSession, backfill: Backfill, plugins: Plugins, state
     except StateMismatchError:
         # The change may be a typing error that could never run: that is reported first.
         source, transform = _source(spark, backfill, plugins)
-        opened = open_source(source, plugins.strategy.open_request(None), asked=None)
-        transform.check(opened.nothing(), reserved=_mode(backfill).columns)
+        with closing(source):
+            opened = open_source(source, plugins.strategy.open_request(None), asked=None)
+            transform.check(opened.nothing(), reserved=_mode(backfill).columns)
         raise
 
 
@@ -377,23 +375,3 @@ def _source(spark: SparkSession, backfill: Backfill, plugins: Plugins) -> tuple[
 
 def _mode(backfill: Backfill) -> WriteMode:
     return write_mode(backfill.spec.write_mode)
-
-
-@contextmanager
-def _explained(spark: SparkSession, doing: str, *sides: _Side) -> Iterator[None]:
-    try:
-        yield
-    except (BackfillError, StoppedEarly):
-        raise
-    except Exception as error:
-        raise explain(error, spark, doing, *sides) from error
-
-
-def explain(error: Exception, spark: SparkSession, doing: str, *sides: _Side) -> BackfillError:
-    """Return an error in our words: as Java's end, as one of the sides knows it, or else as `unexplained`."""
-    if isinstance(error, BackfillError):
-        return error
-    if java_died(spark, error):
-        return death(error)
-    known = (side.explain_failure(error) for side in sides)
-    return next((one for one in known if one is not None), None) or unexplained(error, doing=doing)

@@ -11,7 +11,6 @@ from backfill_core.errors import NotFinishedError, StateMismatchError
 from backfill_spark.control.wire import receipt_words
 from backfill_spark.driver.event_loop import now
 from backfill_spark.driver.job_context import JobContext
-from backfill_spark.ports.abilities import closing
 from backfill_spark.settings import DriverSettings
 from backfill_spark.stop_signal import StopSignal
 
@@ -41,15 +40,15 @@ def verify_offline(
         state = context.state
         if state is None:
             raise StateMismatchError("the target has no state of this job.", hint="Run the job first.")
-        job = context.open_job()
-        if job.start_over is not None:
-            raise NotFinishedError(
-                "the job is not finished, and its next attempt begins anew: there is nothing to compare.",
-                hint="Run it to its end.",
-            )
-        status = job.strategy().status
-        compared = job.comparison(status.position, target_version=context.stored.table_version, covered=status.covered)
-        with closing(job.source), job.jobs_explained():
-            receipt = compared.receipt(epoch=state.epoch)
-            examples = compared.examples(receipt) if explain and not receipt.equal else []
+        with context.open_job() as job:
+            if job.start_over is not None:
+                raise NotFinishedError(
+                    "the job is not finished, and its next attempt begins anew: there is nothing to compare.",
+                    hint="Run it to its end.",
+                )
+            status, version = job.strategy().status, context.stored.table_version
+            compared = job.comparison(status.position, target_version=version, covered=status.covered)
+            with job.jobs_explained():
+                receipt = compared.receipt(epoch=state.epoch)
+                examples = compared.examples(receipt) if explain and not receipt.equal else []
         return receipt_words(replace(receipt, verified_ms=now().wall_ms)), examples

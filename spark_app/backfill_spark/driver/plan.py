@@ -41,7 +41,6 @@ from backfill_core.positions.offsets import Largest
 from backfill_spark.driver.job_context import CHECK_UNIQUE_ROWS_MAX, JobContext, OpenedJob
 from backfill_spark.opening.outlook import outlook
 from backfill_spark.opening.source import OpenSource, PinnedSource, SubscribedSource
-from backfill_spark.ports.abilities import closing
 from backfill_spark.ports.source import PinnedTable
 from backfill_spark.settings import DriverSettings
 from backfill_spark.stop_signal import StopSignal
@@ -90,10 +89,10 @@ def plan_job(
     with (
         JobContext.open(backfill, settings, command="plan", spark=spark, stop=stop) as context,
         stop.cancels_jobs_of(context.spark),
+        context.open_job() as opened,
+        opened.jobs_explained(),
     ):
-        opened = context.open_job()
-        with closing(opened.source), opened.jobs_explained():
-            return _plan(opened, backfill, settings, began_s, check_unique=check_unique)
+        return _plan(opened, backfill, settings, began_s, check_unique=check_unique)
 
 
 def _plan(

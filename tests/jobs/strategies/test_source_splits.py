@@ -5,10 +5,9 @@ What the topic holds is told by an independent client, what the target holds by 
 
 import time
 
-import pytest
 from deltalake import DeltaTable, QueryBuilder
-from support.kafka.jobs import job_of
-from support.kafka.topics import Topics, producing, send_all, transacting
+from support.kafka.jobs import admins, lives_on
+from support.kafka.topics import producing, send_all, transacting
 from support.simulation.models.source_splits import SourceSplitsModel
 from support.tables.oracle import seals
 
@@ -18,18 +17,6 @@ from backfill_spark.settings import DriverSettings
 from backfill_spark.stop_signal import StopSignal
 
 DAY_S = 86_400
-
-
-@pytest.fixture
-def topics(broker):
-    """The topics of the broker."""
-    return Topics(broker.address)
-
-
-@pytest.fixture
-def run(spark, broker, tmp_path):
-    """Run a job of a topic, as `job_of`."""
-    return job_of(spark, broker.address, tmp_path)
 
 
 def records_in(target, version=None):
@@ -93,7 +80,7 @@ class TestAPlanOfATopic:
 class TestATopic:
     """Its history under a limit, and what comes meanwhile."""
 
-    def test_is_right_at_every_commit(self, topics, run, tmp_path):
+    def test_is_right_at_every_commit(self, topics, run_topic, tmp_path):
         """R-SRC-2, 5, 8, 21, 31, 40, 41, 42: live beside history, markers, a new partition, and a second attempt."""
         topic = topics.create(partitions=3)
         send_all(topics.address, topic, (b"%d" % number for number in range(400)))
@@ -114,9 +101,9 @@ class TestATopic:
                 at.add(progress.table_version)
                 waiting.pop(0)()
 
-        stopped = run(topic, stops=True, limit=60, verify="Final")
+        stopped = run_topic(topic, stops=True, limit=60, verify="Final")
         first = len(seals(str(tmp_path / "t")))
-        ended = run(topic, seen=meanwhile, limit=60, verify="Final")
+        ended = run_topic(topic, seen=meanwhile, limit=60, verify="Final")
 
         assert (stopped.outcome, ended.outcome, ended.message) == ("Stopped", "Complete", "")
         assert not waiting
@@ -137,7 +124,7 @@ class TestATopic:
         }
         assert states[-1]["splits"]["3"]["target_offset"] is None
 
-    def test_of_which_only_what_comes_is_wanted(self, topics, run, tmp_path):
+    def test_of_which_only_what_comes_is_wanted(self, topics, run_topic, tmp_path):
         """R-SRC-7, #20083: nothing of before is read; the transform applies to what comes while no driver runs."""
         topic = topics.create()
         send_all(topics.address, topic, [b'{"n": 1}'] * 3)
@@ -156,7 +143,7 @@ class TestATopic:
             if progress.changes_done:
                 stop.ask(force=False)
 
-        run(topic, seen=come, stop=stop, **spec)
+        run_topic(topic, seen=come, stop=stop, **spec)
 
         assert records_in(tmp_path / "t") == [(0, 4, 8), (0, 5, 9)]
         state = seals(str(tmp_path / "t"))[-1].progress
@@ -164,33 +151,46 @@ class TestATopic:
         assert (state["starts"], state["live"]) == ({"0": 3}, {"0": 6})
 
 
+class TestATopicThatIsRefused:
+    """Found wrong after it was asked for its offsets."""
+
+    def test_leaves_no_client(self, topics, run_topic, spark):
+        """The session may be a caller's and live for weeks; each client has threads and connections."""
+        topic, others = topics.create(), admins(spark).keys()
+
+        outcome = run_topic(topic, transform={"select": ["nothing"]})
+
+        assert (outcome.outcome, outcome.reason) == ("Failed", "InvalidSpec")
+        assert not [thread for number, thread in admins(spark).items() if number not in others and lives_on(thread)]
+
+
 class TestATopicThatLostRecords:
     """What is gone is never passed over."""
 
-    def test_ends_the_job_with_the_first_offset_that_is_there(self, topics, run, tmp_path):
+    def test_ends_the_job_with_the_first_offset_that_is_there(self, topics, run_topic, tmp_path):
         """Before the next attempt writes anything; the partition and the offset are named."""
         topic = topics.create()
         send_all(topics.address, topic, [b"x"] * 300)
-        run(topic, stops=True, limit=40)
+        run_topic(topic, stops=True, limit=40)
         topics.delete_records(topic, {0: 290})
         before = len(seals(str(tmp_path / "t")))
 
-        outcome = run(topic)
+        outcome = run_topic(topic)
 
         assert (outcome.outcome, outcome.reason) == ("Failed", "OffsetsExpired")
         assert "partition 0 " in outcome.message
         assert outcome.message.endswith("the first one that is there is 290.")
         assert len(seals(str(tmp_path / "t"))) == before
 
-    def test_and_was_made_again(self, topics, run):
+    def test_and_was_made_again(self, topics, run_topic):
         """It has the same name, and other records at the same offsets."""
         topic = topics.create()
         send_all(topics.address, topic, [b"x"] * 100)
-        run(topic, stops=True, limit=40)
+        run_topic(topic, stops=True, limit=40)
         topics.delete(topic)
         topics.create(topic)
         send_all(topics.address, topic, [b"y"] * 200)
 
-        outcome = run(topic)
+        outcome = run_topic(topic)
 
         assert (outcome.outcome, outcome.reason) == ("Failed", "SourceReplaced")

@@ -5,27 +5,13 @@ An independent client folds the topic, an independent reader of Delta says what 
 
 import json
 
-import pytest
 from deltalake import DeltaTable, QueryBuilder
-from support.kafka.jobs import job_of
-from support.kafka.topics import COMPACTED, Topics, producing, transacting
+from support.kafka.topics import COMPACTED, producing, transacting
 from support.simulation.models.source_splits import SourceSplitsModel
 from support.tables.oracle import columns_of, seals
 
 SELECT = ["CAST(key AS STRING) AS id", "from_json(CAST(value AS STRING), 'n INT').n AS n", "`partition`", "`offset`"]
 UPSERT = {"delta": {"writeMode": "Upsert", "key": ["id"]}, "transform": {"select": SELECT}}
-
-
-@pytest.fixture
-def topics(broker):
-    """The topics of the broker."""
-    return Topics(broker.address)
-
-
-@pytest.fixture
-def run(spark, broker, tmp_path):
-    """Run a job of a topic, as `job_of`."""
-    return job_of(spark, broker.address, tmp_path)
 
 
 def number_in(record):
@@ -80,7 +66,7 @@ def send_some(topics, topic, count, *, at=0, partitions=3):
 class TestOneRowAKey:
     """Its history under a limit, and what comes meanwhile."""
 
-    def test_is_right_at_every_commit(self, topics, run, tmp_path):
+    def test_is_right_at_every_commit(self, topics, run_topic, tmp_path):
         """Markers, aborted records, removals, bad records beside it, a new partition, and a second attempt."""
         topic = topics.create(partitions=3)
         send_some(topics, topic, 120)
@@ -102,8 +88,8 @@ class TestOneRowAKey:
 
         aside = {"onBadRecord": "Quarantine", "quarantinePath": str(tmp_path / "bad")}
         spec = {**UPSERT, "kafka": aside, "limit": 60, "verify": "Final"}
-        stopped = run(topic, stops=True, **spec)
-        ended = run(topic, seen=meanwhile, **spec)
+        stopped = run_topic(topic, stops=True, **spec)
+        ended = run_topic(topic, seen=meanwhile, **spec)
 
         assert (stopped.outcome, ended.outcome, ended.message) == ("Stopped", "Complete", "")
         assert not waiting
@@ -127,7 +113,7 @@ class TestOneRowAKey:
             for name, one in state["splits"].items()
         )
 
-    def test_of_a_compacted_topic(self, topics, run, tmp_path):
+    def test_of_a_compacted_topic(self, topics, run_topic, tmp_path):
         """What compaction left says the same as what it took."""
         topic = topics.create(config=COMPACTED)
         with producing(topics.address) as send:
@@ -138,7 +124,7 @@ class TestOneRowAKey:
         assert len(left) < len(whole)
 
         spec = {**UPSERT, "transform": {"select": SELECT, "where": "CAST(key AS STRING) <> 'filler'"}}
-        ended = run(topic, verify="Final", **spec)
+        ended = run_topic(topic, verify="Final", **spec)
 
         assert (ended.outcome, ended.message) == ("Complete", "")
         assert rows_in(tmp_path / "t") == fold(whole, [(0, 0, 60)])
@@ -149,27 +135,27 @@ class TestOneRowAKey:
 class TestARecordThatRemovesNothingKnown:
     """It is no row, and must not be passed over."""
 
-    def test_ends_the_job_unless_it_may_be_set_aside(self, topics, run, tmp_path):
+    def test_ends_the_job_unless_it_may_be_set_aside(self, topics, run_topic, tmp_path):
         """The message names the place, and what a record without a value needs."""
         topic = topics.create()
         with producing(topics.address) as send:
             send(topic, b'{"n": 1}', b"a")
             send(topic, None, None)
 
-        ended = run(topic, **UPSERT)
+        ended = run_topic(topic, **UPSERT)
 
         assert (ended.outcome, ended.reason) == ("Failed", "BadRecord")
         assert "the record at offset 1 of partition 0 cannot be parsed. the record has no value" in ended.message
         assert rows_in(tmp_path / "t") == []
 
-    def test_of_a_key_in_two_partitions(self, topics, run):
+    def test_of_a_key_in_two_partitions(self, topics, run_topic):
         """Nothing orders them: the mistake is named."""
         topic = topics.create(partitions=2)
         with producing(topics.address) as send:
             send(topic, b'{"n": 1}', b"a", partition=0)
             send(topic, b'{"n": 2}', b"a", partition=1)
 
-        ended = run(topic, **UPSERT)
+        ended = run_topic(topic, **UPSERT)
 
         assert (ended.outcome, ended.reason) == ("Failed", "KeyNotUnique")
         assert "has records in several partitions" in ended.message

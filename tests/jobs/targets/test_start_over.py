@@ -46,7 +46,8 @@ class Place:
         return run_driver(self.backfill(**spec), settings=self.settings, observe=observe, spark=self.spark, stop=stop)
 
     def opened(self):
-        return looked_at(self.spark, self.backfill()).open_job()
+        with looked_at(self.spark, self.backfill()).open_job() as job:
+            return job
 
 
 @pytest.fixture

@@ -20,8 +20,8 @@ from support.tables.jobs import forget_before, make_orders
 from backfill_core.errors import BackfillError
 from backfill_core.positions.file_ranges import file_ranges
 from backfill_spark.delta.location import location, target_location
-from backfill_spark.driver.job_context import explain
 from backfill_spark.jvm.gateway import java
+from backfill_spark.opening.failures import explain
 from backfill_spark.rows.changes import DELETE
 from backfill_spark.rows.transform import Transform
 from backfill_spark.rows.write_modes import write_mode

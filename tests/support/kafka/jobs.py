@@ -1,7 +1,8 @@
-"""Jobs of a topic in this process."""
+"""Jobs of a topic in this process, and the clients of Kafka that are open in it."""
 
 from backfill_api.load import load_backfill
 from backfill_spark.driver.attempt import run_driver
+from backfill_spark.jvm.gateway import java
 from backfill_spark.settings import DriverSettings
 from backfill_spark.stop_signal import StopSignal
 
@@ -43,3 +44,15 @@ def job_of(spark, address, folder):
         return run_driver(backfill, settings=settings, spark=spark, observe=look, stop=stop)
 
     return go
+
+
+def admins(spark):
+    """Return the threads of Kafka's administrators in the JVM, by number; each `OffsetsClient` that is open has one."""
+    threads = java(spark).java.lang.Thread.getAllStackTraces().keySet().toArray()
+    return {one.getId(): one for one in threads if one.getName().startswith("kafka-admin-client-thread")}
+
+
+def lives_on(thread):
+    """Does a thread of a client that was closed not end?"""
+    thread.join(10_000)
+    return thread.isAlive()

@@ -2,7 +2,8 @@
 
 import pytest
 from support.kafka.broker import PASSWORD, USER
-from support.kafka.topics import COMPACTED, Topics, producing, send_all, transacting
+from support.kafka.jobs import admins, lives_on
+from support.kafka.topics import COMPACTED, producing, send_all, transacting
 
 from backfill_api.spec.sources.kafka import KafkaSource as Params
 from backfill_core.errors import (
@@ -15,18 +16,12 @@ from backfill_core.errors import (
     TransientError,
 )
 from backfill_core.positions.offsets import OffsetRange
-from backfill_spark.jvm.gateway import java, java_frame
+from backfill_spark.jvm.gateway import java_frame
 from backfill_spark.sources.kafka import words
 from backfill_spark.sources.kafka.client import client_settings
 from backfill_spark.sources.kafka.source import SCHEMA, KafkaSource
 
 QUICK = {"default.api.timeout.ms": "2000", "request.timeout.ms": "1500"}
-
-
-@pytest.fixture
-def topics(broker):
-    """The topics of the broker."""
-    return Topics(broker.address)
 
 
 @pytest.fixture
@@ -56,12 +51,6 @@ def rows(frame):
 def as_seen(records):
     """Return records of the independent reader in the same form."""
     return {at: (one.key, one.value, one.headers, one.timestamp_ms) for at, one in records.items()}
-
-
-def clients(spark):
-    """The threads of Kafka's administrators in the JVM, by number."""
-    threads = java(spark).java.lang.Thread.getAllStackTraces().keySet().toArray()
-    return {one.getId(): one for one in threads if one.getName().startswith("kafka-admin-client-thread")}
 
 
 class TestRecords:
@@ -228,14 +217,12 @@ class TestPositions:
 
     def test_a_closed_source_leaves_no_client_and_can_be_asked_again(self, topics, opened, spark):
         """The session may be a caller's, and live for weeks."""
-        source, others = opened(topics.create()), clients(spark).keys()
+        source, others = opened(topics.create()), admins(spark).keys()
         source.head()
-        ours = [thread for number, thread in clients(spark).items() if number not in others]
+        ours = [thread for number, thread in admins(spark).items() if number not in others]
         source.close()
-        for thread in ours:
-            thread.join(10_000)
 
-        assert [thread.isAlive() for thread in ours] == [False]
+        assert [lives_on(thread) for thread in ours] == [False]
         assert source.head().position == {"0": 0}
         source.close()
 

@@ -1,0 +1,43 @@
+"""What an opening or a Spark job meets, in our words: the parts of a job are asked in order, each knows its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+from backfill_core.errors import BackfillError
+from backfill_spark.jvm.failures import unexplained
+from backfill_spark.jvm.java_process import death, java_died
+from backfill_spark.stop_signal import StoppedEarly
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Side(Protocol):
+    """A part of a job that knows its own failures."""
+
+    def explain_failure(self, error: Exception) -> BackfillError | None:
+        """Return the error in our words; None when it is about another part."""
+
+
+@contextmanager
+def explained(spark: SparkSession, doing: str, *sides: Side) -> Iterator[None]:
+    """Turn what the block raises into an error of ours."""
+    try:
+        yield
+    except (BackfillError, StoppedEarly):
+        raise
+    except Exception as error:
+        raise explain(error, spark, doing, *sides) from error
+
+
+def explain(error: Exception, spark: SparkSession, doing: str, *sides: Side) -> BackfillError:
+    """Return an error in our words: as Java's end, as one of the sides knows it, or else as `unexplained`."""
+    if isinstance(error, BackfillError):
+        return error
+    if java_died(spark, error):
+        return death(error)
+    known = (side.explain_failure(error) for side in sides)
+    return next((one for one in known if one is not None), None) or unexplained(error, doing=doing)
