@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import ceil
 
 from backfill_core.pacing.eta import Eta
 from backfill_core.protocol.strategy import Facts
@@ -205,6 +206,20 @@ def copy_s(rows: int, rows_per_s: float, limit_rows_per_s: int | None) -> float:
     if not rows:
         return 0.0
     return rows / min(rows_per_s, limit_rows_per_s or rows_per_s)
+
+
+def merge_s(rows: int, rows_per_s: float, limit_rows_per_s: int | None, *, batch_s: float) -> float:
+    """Return the seconds that rows take which are merged one batch after the other.
+
+    Args:
+        rows: That are to be read.
+        rows_per_s: That are read in a second.
+        limit_rows_per_s: A batch takes what a second of it admits.
+        batch_s: So long a batch without a limit should take, its own cost included.
+    """
+    of_batch = rows_per_s * max(batch_s - BATCH_S, 1.0)
+    batches = ceil(rows / min(of_batch, limit_rows_per_s or of_batch))
+    return max(copy_s(rows, rows_per_s, limit_rows_per_s), rows / rows_per_s + batches * BATCH_S)
 
 
 def catch_up_s(versions: int, version_s: float | None) -> float:

@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from backfill_api.spec.bounds import count as whole
+from backfill_api.spec.params import SplitParams
 from backfill_api.spec.spec import Backfill
 from backfill_api.status.plan import (
     PARTITIONS_MAX,
@@ -32,6 +33,7 @@ from backfill_core.job.steps import (
     START,
     catch_up_s,
     copy_s,
+    merge_s,
     scan_s,
     slower,
 )
@@ -151,7 +153,7 @@ def _steps(
     spec, rows, per_s = backfill.spec, opened.opened.rows, rate or ROWS_PER_S
     # The sample measures rows on this machine; the start measures the rest.
     fixed_s = SCAN_S * (slower(start_s) - 1)
-    times = {START: start_s, COPY: copy_s(rows, per_s, spec.throttle.rows_per_second)}
+    times = {START: start_s, COPY: _copy_s(opened, rows, per_s)}
     # Ranges that hold all rows of a key prove it while they are read.
     first = settings.check_unique or rows <= CHECK_UNIQUE_ROWS_MAX or opened.proves_key_first
     if opened.proves_key and settings.check_unique is not False and (first or opened.line is None):
@@ -160,6 +162,20 @@ def _steps(
     if spec.verify == "Final" and spec.after == "Exit":
         times[RECEIPT] = scan_s(RECEIPT, rows, per_s) + fixed_s
     return tuple(PlannedStep(name=name, seconds=round(seconds)) for name, seconds in times.items())
+
+
+def _copy_s(opened: OpenedJob, rows: int, per_s: float) -> float:
+    """Return the seconds that the rows which are there take; where they are merged in order, a batch at a time."""
+    spec = opened.backfill.spec
+    limit, params = spec.throttle.rows_per_second, spec.strategy.params
+    if _merges_in_order(opened) and isinstance(params, SplitParams):
+        return merge_s(rows, per_s, limit, batch_s=params.change_batch_seconds)
+    return copy_s(rows, per_s, limit)
+
+
+def _merges_in_order(opened: OpenedJob) -> bool:
+    """Does a target with one row a key get the records of a source with offsets?"""
+    return opened.mode.merges and not isinstance(opened.opened, PinnedSource)
 
 
 def _calibrate(opened: OpenedJob, cores: int) -> float:
@@ -246,10 +262,9 @@ def _doubts(opened: OpenedJob) -> tuple[PlanWarning, ...]:
 
 def _merged_in_order(opened: OpenedJob) -> tuple[PlanWarning, ...]:
     """Say what a target with one row a key costs, where the source has offsets."""
-    if not opened.mode.merges or isinstance(opened.opened, PinnedSource):
+    if not _merges_in_order(opened):
         return ()
-    words = "the records of a partition are merged in their order: new ones are visible once the history of their partition is there. "
-    words += "The estimate has no time for the MERGEs, one for each batch (changeBatchSeconds)."
+    words = "the records of a partition are merged in their order: new ones are visible once the history of their partition is there."
     hint = "Use writeMode: Append to see new records while history is read."
     return (PlanWarning(reason="NewAfterHistory", message=words, hint=hint),)
 

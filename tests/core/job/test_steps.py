@@ -10,7 +10,7 @@ from support.simulation.hand_driven import HandDriven
 from backfill_api.status.progress import Progress
 from backfill_core.job.phase import JobSettings
 from backfill_core.job.state import JobState
-from backfill_core.job.steps import CATCH_UP, COPY, KEY_PROOF, RECEIPT, START, begin, scan_s
+from backfill_core.job.steps import CATCH_UP, COPY, KEY_PROOF, RECEIPT, START, begin, merge_s, scan_s
 from backfill_core.pacing.eta import Eta
 from backfill_core.protocol.commands import Pause, Resume, Throttle
 from backfill_core.protocol.events import CommandReceived, Head, Tick, WorkFinished
@@ -286,6 +286,23 @@ class TestTheTimeThatIsLeft:
 
         assert shown(job).steps == before.steps
         assert shown(job).eta_seconds is None
+
+
+class TestRowsThatAreMergedInOrder:
+    """A plan of a topic with one row a key had no time for its MERGEs."""
+
+    def test_cost_a_merge_a_batch(self):
+        """Ten seconds each: seven of reading, and three that a MERGE costs."""
+        assert merge_s(7_000_000, 100_000, None, batch_s=10) == 70 + 10 * 3
+
+    def test_under_a_limit_a_batch_has_a_second_of_it(self):
+        """So a MERGE for each second of the limit takes longer than that."""
+        assert merge_s(10_000, 100_000, 1000, batch_s=10) == pytest.approx(0.1 + 10 * 3)
+        assert merge_s(10_000, 100, 1000, batch_s=10) == pytest.approx(100 + 15 * 3)
+
+    def test_none_take_no_time(self):
+        """An empty topic."""
+        assert merge_s(0, 100, None, batch_s=10) == 0
 
 
 class TestWhatAnEarlierReleaseWrote:
