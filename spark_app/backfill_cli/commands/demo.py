@@ -30,7 +30,7 @@ class Demo(Stage):
 
     def __init__(self, folder: Path, rows: int, console: Console, story: Story = SNAPSHOT) -> None:
         """Take the scratch folder; `play` does the rest."""
-        super().__init__(folder, "orders", console, story.patience)
+        super().__init__(folder, "orders", console)
         self._rows, self._story = rows, story
 
     def writer_words(self, said: Mapping[str, Any]) -> str:

@@ -115,18 +115,16 @@ class Child:
 class Stage(ABC):
     """A demonstration: it writes a Backfill, starts its driver and another side, and shows both."""
 
-    def __init__(self, folder: Path, name: str, console: Console, patience: tuple[str, ...] = ()) -> None:
+    def __init__(self, folder: Path, name: str, console: Console) -> None:
         """Take the scratch folder; `play` does the rest.
 
         Args:
             folder: Of the demonstration alone; it stays.
             name: Of the Backfill and its file.
             console: Where to show it.
-            patience: Options of commands: how long they wait for the commit that acknowledges them.
         """
         self.folder, self.console = folder, console
         self.spec, self.job = folder / f"{name}.yaml", f"demo/{folder.name}"
-        self._patience = patience
         self.writer: Child | None = None
         self.driver: Child | None = None
         self.progress = Progress(reason="starting Spark")
@@ -284,7 +282,6 @@ class Stage(ABC):
 
     def type(self, why: str, *words: str) -> None:
         """Run the command that a person would type in another terminal, and show its answer."""
-        words = (*words, *self._patience)
         self.say(f"$ backfill {shlex.join(words)}   [dim]# {why}[/]")
         command = [sys.executable, "-m", "backfill_cli", *words, "-f", str(self.spec)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -23,9 +23,6 @@ class Story:
     history_s: int
     """The file limits the copy so that it takes about this long: else a fast machine has nothing to show."""
 
-    patience: tuple[str, ...] = ()
-    """Options of commands: how long they wait for the commit that acknowledges them."""
-
 
 SNAPSHOT = Story(
     strategy="Snapshot",
@@ -44,8 +41,6 @@ ARRANGEMENT = Story(
     catches_up="then the last changes, until the copy has caught up",
     shows_changes=True,
     history_s=30,
-    # A MERGE is under way every few seconds, and commits wait for it.
-    patience=("--timeout", "60"),
 )
 STORIES = {one.strategy: one for one in (SNAPSHOT, ARRANGEMENT)}
 """RearrangedChain is not among them: a writer that commits every two seconds is one that it may never catch up with."""
