@@ -160,7 +160,7 @@ class TestATopicThatIsRefused:
 
         outcome = run_topic(topic, transform={"select": ["nothing"]})
 
-        assert (outcome.outcome, outcome.reason) == ("Failed", "InvalidSpec")
+        assert (outcome.outcome, outcome.reason) == ("Failed", "InvalidTransform")
         assert not [thread for number, thread in admins(spark).items() if number not in others and lives_on(thread)]
 
 

@@ -199,10 +199,13 @@ class TestAStateBesideAMerge:
 
     def test_a_merge_that_runs_meanwhile_lands_behind_it(self, spark, table, tmp_path):
         """Delta rebases it: nothing that it read has changed."""
-        target = table(spark.range(1))
-        target.committer.seal(1, target.stage(spark.range(3)), "announced")
+        # Keys of this type are not looked at before the MERGE begins.
+        kind = "decimal(10,0)"
+        rows = spark.range(3).selectExpr(f"CAST(id AS {kind}) AS id")
+        target = table(rows)
+        target.committer.seal(1, target.stage(rows), "announced")
         sink = DeltaSink(spark, target.path, write_mode=UPSERT, key=("id",), job_id="ns/job")
-        sink.prepare(spark.range(1).schema)
+        sink.prepare(rows.schema)
         begun, goes_on = tmp_path / "begun", tmp_path / "goes on"
         for pipe in (begun, goes_on):
             os.mkfifo(pipe)
@@ -213,7 +216,8 @@ class TestAStateBesideAMerge:
                     pass
             return number
 
-        changes = spark.range(2, 5).select(F.udf(once, "bigint")("id").alias("id"), F.lit(False).alias(DELETE))
+        number = F.udf(once, kind)(F.col("id").cast(kind))
+        changes = spark.range(2, 5).select(number.alias("id"), F.lit(False).alias(DELETE))
         with ThreadPoolExecutor(1) as threads:
             merge = threads.submit(sink.merge, changes, app_id="app", txn_version=2)
             with open(begun):
