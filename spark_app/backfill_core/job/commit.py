@@ -231,13 +231,13 @@ class Commits:
         commit = under_way(self.in_flight)
         if commit is None:
             return (error if error.ends_attempt else None), None
+        if isinstance(error, TargetChangedError) and commit.action.beside is not None:
+            self.in_flight = Idle()
+            return None, commit
         if not isinstance(error, TargetChangedError) or commit.action.compared is None:
             again = commit.fail(error, retries_max, now)
             self.in_flight = again or self.in_flight
             return (error if again is None else None), None
-        if commit.action.beside is not None:
-            self.in_flight = Idle()
-            return None, commit
         self.log = replace(self.log.note(error.commits), table_version=error.newest)
         self._compared_again += 1
         if self._compared_again > COMPARED_AGAIN_MAX:
