@@ -165,8 +165,8 @@ def live(seed: int) -> Merged:
     world = Merged(rng)
     for _ in range(150):
         under_way = [*world.running.values()]
-        deeds = ("poll", "produce", "start", "finish", "lose", "commit", "crash", "unanswered")
-        match rng.choices(deeds, (4, 4, 8, 8, 1, 8, 0.4, 0.4))[0]:
+        acts = ("poll", "produce", "start", "finish", "lose", "commit", "crash", "unanswered")
+        match rng.choices(acts, (4, 4, 8, 8, 1, 8, 0.4, 0.4))[0]:
             case "poll":
                 world.poll()
             case "produce":
