@@ -2,6 +2,9 @@
 #
 # Nothing is fetched here but Debian packages: build-tools/image_parts.sh puts wheels and jars, all checked by
 # their hashes, into build/image first. `make image` does both; wheels are for the Python of this Debian (3.11).
+#
+# The same inputs give the same files, as far as Debian's packages do: compiled Python says no time, logs are removed.
+# The class archive alone has addresses of the process that wrote it.
 
 FROM debian:bookworm-slim AS java
 # A slim Debian has no folder for manual pages, and Java's package wants to put one there.
@@ -21,12 +24,18 @@ COPY build/image/wheels /wheels
 
 FROM python AS operator-build
 RUN python3 -m venv /opt/backfill \
-    && /opt/backfill/bin/pip install --no-index --find-links /wheels --no-cache-dir "backfill-operator[operator]" \
+    && /opt/backfill/bin/pip install --no-index --find-links /wheels --no-cache-dir --no-compile "backfill-operator[operator]" \
     && /opt/backfill/bin/pip uninstall -y pip setuptools
+# Nine tenths of the client are a class for each kind of Kubernetes; the operator reads and writes plain objects.
+RUN cd /opt/backfill/lib/python3*/site-packages && rm -rf backfill_spark backfill_cli backfill \
+    && find kubernetes/client/models kubernetes/aio/client/models kubernetes/client/api kubernetes/aio/client/api -name '*.py' \
+        ! -name __init__.py ! -name v1_object_meta.py ! -name v1_owner_reference.py ! -name v1_managed_fields_entry.py -delete \
+    && python3 -m compileall -q --invalidation-mode unchecked-hash /opt/backfill/lib \
+    && /opt/backfill/bin/python -c "import backfill_operator.__main__, backfill_operator.trial"
 
 FROM python AS spark-build
 RUN python3 -m venv /opt/backfill \
-    && /opt/backfill/bin/pip install --no-index --find-links /wheels --no-cache-dir "backfill-operator[spark]" \
+    && /opt/backfill/bin/pip install --no-index --find-links /wheels --no-cache-dir --no-compile "backfill-operator[spark]" \
     && /opt/backfill/bin/pip uninstall -y pip setuptools
 # What SQL on Kubernetes does without: half of pyspark.
 RUN cd /opt/backfill/lib/python3*/site-packages/pyspark \
@@ -34,24 +43,34 @@ RUN cd /opt/backfill/lib/python3*/site-packages/pyspark \
     && cd jars && rm -f rocksdbjni* spark-connect* hive-* spark-hive* datanucleus-* derby* spark-mllib* spark-graphx* breeze* \
         spire* algebra* lapack* blas* arpack* spark-yarn* spark-repl* scala-compiler* jline* libthrift* HikariCP* ST4*
 COPY build/image/jars /tmp/jars
-RUN cp /tmp/jars/*.jar /opt/backfill/lib/python3*/site-packages/pyspark/jars/
+RUN cp /tmp/jars/*.jar /opt/backfill/lib/python3*/site-packages/pyspark/jars/ \
+    && python3 -m compileall -q --invalidation-mode unchecked-hash /opt/backfill/lib
 
 FROM debian:bookworm-slim AS base
 RUN apt-get update && apt-get install -y --no-install-recommends python3 tini ca-certificates \
     && rm -rf /var/lib/apt/lists/* \
     && groupadd --gid 185 backfill && useradd --uid 185 --gid 185 --home-dir /tmp --no-create-home backfill
 ENV PATH=/opt/backfill/bin:/usr/local/bin:/usr/bin:/bin PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
-USER 185:185
+LABEL org.opencontainers.image.licenses=Apache-2.0 org.opencontainers.image.vendor=backfill.dev
 
 FROM base AS operator
 COPY --from=operator-build /opt/backfill /opt/backfill
+# What the image holds: a Python package that is not locked ends the build. Nothing is installed after it; Debian's own list stays.
+COPY build/image/tools /tools
+RUN mkdir /usr/share/backfill \
+    && python3 /tools/sbom.py --name backfill-operator --lock /tools/image.txt --debian \
+        --site-packages /opt/backfill/lib/python3*/site-packages > /usr/share/backfill/sbom.cdx.json \
+    && sh /tools/image_slim.sh && rm -r /tools
+LABEL org.opencontainers.image.title=backfill-operator \
+    org.opencontainers.image.description="Gives every Backfill a Spark driver, sends it commands and writes its status."
+USER 185:185
 ENTRYPOINT ["/usr/bin/tini", "--"]
 CMD ["python", "-m", "backfill_operator"]
 
 FROM base AS spark
-USER root
 # Spark's scripts want ps.
-RUN apt-get update && apt-get install -y --no-install-recommends procps && rm -rf /var/lib/apt/lists/*
+RUN apt-get update && apt-get install -y --no-install-recommends procps \
+    && rm -rf /var/lib/apt/lists/*
 COPY --from=java /opt/java /opt/java
 COPY --from=spark-build /opt/backfill /opt/backfill
 COPY --chmod=755 spark_app/entrypoint.sh /opt/backfill/entrypoint.sh
@@ -61,7 +80,17 @@ RUN ln -s /opt/backfill/lib/python3*/site-packages/pyspark /opt/spark
 ENV JAVA_HOME=/opt/java SPARK_HOME=/opt/spark PATH=/opt/backfill/bin:/opt/java/bin:/usr/local/bin:/usr/bin:/bin
 # Here, not in a stage before: Java uses the archive only of the very files that it was made of, down to their times.
 # While an image is built its machine's name may lead nowhere.
-RUN SPARK_LOCAL_IP=127.0.0.1 SPARK_LOCAL_HOSTNAME=localhost python -m backfill_spark.driver.class_archive_training
+# Then Java is asked whether it takes the archive, with the class path of driver and executor: without, all starts are slower.
+RUN SPARK_LOCAL_IP=127.0.0.1 SPARK_LOCAL_HOSTNAME=localhost python -m backfill_spark.driver.class_archive_training \
+    && java -Xshare:on -XX:SharedArchiveFile=/opt/spark/jars/classes.jsa \
+        -cp "/opt/spark/conf:$(echo /opt/spark/jars/slf4j-api-*.jar):/opt/spark/jars/*" -version
+COPY build/image/tools /tools
+RUN mkdir /usr/share/backfill \
+    && python3 /tools/sbom.py --name backfill-spark --lock /tools/image.txt --debian \
+        --site-packages /opt/spark/.. --jars /opt/spark/jars > /usr/share/backfill/sbom.cdx.json \
+    && sh /tools/image_slim.sh && rm -r /tools
+LABEL org.opencontainers.image.title=backfill-spark \
+    org.opencontainers.image.description="Driver and executors: fill a Delta table from a source that keeps changing."
 USER 185:185
 ENTRYPOINT ["/usr/bin/tini", "--", "/opt/backfill/entrypoint.sh"]
 CMD ["driver", "--help"]

@@ -3,6 +3,9 @@
 set -euo pipefail
 dir=$1 tag=$2
 shift 2
+# Which sources, and whether they were changed since: the label of an image says so.
+revision=$(git -C "$dir" describe --always --dirty --abbrev=40 2>/dev/null || echo unknown)
+set -- --label "org.opencontainers.image.revision=$revision" "$@"
 if [ -n "${BACKFILL_TEST_CLUSTER:-}" ]; then
     exec $BACKFILL_TEST_CLUSTER build-image "$dir" "$tag" "$@"
 fi

@@ -58,12 +58,14 @@ class TestEveryObject:
         peer = {"podSelector": {"matchLabels": {"app": "prometheus"}}}
         everything = {
             "tenant": {"persistentVolumeClaims": True, "quota": {"enabled": True}}, "networkPolicy": {"metricsFrom": [peer]},
-            "images": {"pullSecrets": ["registry"]}, "operator": {"tolerations": [{"operator": "Exists"}]},
+            "images": {"pullSecrets": ["registry"]},
+            "operator": {"tolerations": [{"operator": "Exists"}], "priorityClassName": "system-cluster-critical"},
             "limits": LIMITS | {"allowSidecars": True},
         }  # fmt: skip
         with cluster_harness.prepared(real_cluster) as tenant:
             watch = {"namespaces": [tenant], "clusterWide": wide}
-            objects = charts.rendered(system=system, **everything | {"watch": watch})
+            values = everything | {"watch": watch}
+            objects = charts.rendered(system=system, **values) + charts.trial(system=system, **values)
             taken = apply(real_cluster, objects, "--dry-run=server", "--validate=strict")
 
         assert len(taken) == len(objects) > 10

@@ -34,10 +34,10 @@ def rendered(namespaces=TENANTS, *, system=SYSTEM, **values):
     return list(_rendered(system, json.dumps({"watch": {"namespaces": list(namespaces)}} | values), "--skip-tests"))
 
 
-def trial(**values):
+def trial(*, system=SYSTEM, **values):
     """Return the objects that `helm test` makes, in their order."""
     given = json.dumps({"watch": {"namespaces": list(TENANTS)}} | values)
-    hooks = [one for one in _rendered(SYSTEM, given) if "helm.sh/hook" in one["metadata"].get("annotations", {})]
+    hooks = [one for one in _rendered(system, given) if "helm.sh/hook" in one["metadata"].get("annotations", {})]
     return sorted(hooks, key=lambda one: int(one["metadata"]["annotations"]["helm.sh/hook-weight"]))
 
 
