@@ -100,9 +100,9 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 optional.ofNonZeroValue({{ index . 0 }}.?{{ index . 1 }}.orValue(null)).orValue({{ index . 2 }})
 {{- end }}
 
-{{/* The annotations of what `helm test` makes, in the order of the weight that is given, and deletes when all went well. */}}
+{{/* The annotations of what `helm test` makes. Takes a list: its place in the order, and when helm deletes it. */}}
 {{- define "backfill.test" -}}
 helm.sh/hook: test
-helm.sh/hook-weight: {{ . | quote }}
-helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+helm.sh/hook-weight: {{ index . 0 | quote }}
+helm.sh/hook-delete-policy: {{ index . 1 }}
 {{- end }}

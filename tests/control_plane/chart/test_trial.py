@@ -52,6 +52,13 @@ class TestWhatHelmMakes:
         assert [one["kind"] for one in trial()] == ["ConfigMap", "PersistentVolumeClaim", "Backfill", "Pod"]
         assert {place(one) for one in trial()[:-1]} == {(TENANTS[0], only(trial(), "Backfill")["metadata"]["name"])}
 
+    def test_goes_when_all_went_well_but_for_the_pod_whose_log_helm_shows(self):
+        """`helm test --logs` reads it after the end."""
+        policies = {one["kind"]: one["metadata"]["annotations"]["helm.sh/hook-delete-policy"] for one in trial()}
+
+        assert policies.pop("Pod") == "before-hook-creation"
+        assert {*policies.values()} == {"before-hook-creation,hook-succeeded"}
+
     def test_uses_a_claim_that_is_there(self):
         """A cluster without a default storage class."""
         made = trial(trial={"claim": "lake", "namespace": TENANTS[1]})
