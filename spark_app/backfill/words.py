@@ -17,6 +17,13 @@ PHASE_WORDS = {
     "Draining": "replaying changes",
     "Forwarding": "following changes",
 }
+WAY_WORDS = {
+    "Whole": "copied byte by byte",
+    "Projected": "copied without some columns, or with other names",
+    "Decoded": "decoded",
+}
+"""Ways of files into the target."""
+
 STEP_WORDS = {"Start": "start", "Copy": "copy", "KeyProof": "key proof", "CatchUp": "catch-up", "Receipt": "receipt"}
 
 

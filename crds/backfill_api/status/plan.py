@@ -10,6 +10,7 @@ from backfill_api.model import Model
 from backfill_api.spec.bounds import Columns, Count, Duration, Message, Percent
 
 PARTITIONS_MAX = 10
+WAYS_MAX = 32
 
 
 class PlanWarning(Model):
@@ -39,6 +40,19 @@ class PlannedOrder(Model):
 
     files_unknown: Count
     """Files of which the log has no values of the column; they are read last, in path order."""
+
+
+class PlannedFiles(Model):
+    """Files of the pinned version that get into the target in the same way."""
+
+    way: Annotated[str, Field(max_length=64)]
+    """Whole: their bytes are copied. Projected: columns are left out or renamed. Decoded: their rows are read and written."""
+
+    files: Count
+    """How many."""
+
+    reason: Message = ""
+    """Why they are decoded."""
 
 
 class PlannedPartition(Model):
@@ -88,6 +102,9 @@ class Plan(Model):
 
     splits: Count
     """Splits, estimated."""
+
+    ways: Annotated[tuple[PlannedFiles, ...], Field(max_length=WAYS_MAX)] = ()
+    """How the files get into the target, the most frequent way first; empty where the strategy does not read file by file."""
 
     version: Count | None = None
     """Version that would be pinned; absent: none would be."""

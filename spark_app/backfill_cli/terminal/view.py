@@ -15,6 +15,7 @@ from rich.text import Text
 from backfill.words import (
     PHASE_WORDS,
     STEP_WORDS,
+    WAY_WORDS,
     bad_words,
     compared_words,
     eta_words,
@@ -300,6 +301,15 @@ def _partition_plan(partitions: PlannedPartitions | None) -> list[tuple[str, str
     return [("partitions", words), *([("", more)] if partitions.others else [])]
 
 
+def _ways(plan: Plan) -> list[tuple[str, str]]:
+    """Return a line for each way of files."""
+    lines = [
+        f"{one.files:,} {WAY_WORDS.get(one.way, one.way)}" + (f": {one.reason}" if one.reason else "")
+        for one in plan.ways
+    ]
+    return [("" if index else "files", line) for index, line in enumerate(lines)]
+
+
 def show_plan(job: str, plan: Plan, places: Sequence[tuple[str, str]] = ()) -> RenderableType:
     """Return a plan as a table, with what is doubtful below it."""
     table = Table.grid(padding=(0, 2))
@@ -314,6 +324,7 @@ def show_plan(job: str, plan: Plan, places: Sequence[tuple[str, str]] = ()) -> R
     for name, value in (
         *places,
         ("rows", show_rows(plan.rows) + (f" in {plan.files} files, {show_bytes(plan.bytes)}" if plan.files else "")),
+        *_ways(plan),
         *_partition_plan(plan.partitions),
         *([] if plan.version is None else [("version", str(plan.version))]),
         ("time", f"about {show_seconds(plan.estimated_seconds)} ({show_seconds(low)} to {show_seconds(high)})"),

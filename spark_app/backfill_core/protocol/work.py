@@ -72,6 +72,19 @@ class FileRange:
         return self.start == 0 and self.stop == self.of
 
 
+class FileWay(Enum):
+    """How a staged file was made."""
+
+    WHOLE = "Whole"
+    """The bytes of a file of the source."""
+
+    PROJECTED = "Projected"
+    """Some columns of a file of the source, or under other names."""
+
+    DECODED = "Decoded"
+    """Rows that were read and written."""
+
+
 @dataclass(frozen=True, slots=True)
 class StagedFile:
     """A Parquet file that readers of the target see once a seal names it."""
@@ -85,6 +98,7 @@ class StagedFile:
     segment: int = 0
     """Of its split, the index in `ReadSplit.segments`."""
 
+    way: FileWay = FileWay.DECODED
     quarantined_by: int | None = None
     """Number of the work that found these bad records, which no reader of the target ever sees; None: rows of the target."""
 

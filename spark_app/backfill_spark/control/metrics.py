@@ -152,6 +152,12 @@ class LoopMeter:
 
         self._staged_rows = counts("backfill_staged_rows", "Rows staged by this attempt, committed or not.")
         self._staged_bytes = counts("backfill_staged_bytes", "Bytes staged by this attempt, committed or not.")
+        self._staged_files = Counter(
+            "backfill_staged_files",
+            "Files staged by this attempt, committed or not.",
+            ["job", "way"],
+            registry=registry,
+        )
         self._seals_lost = counts("backfill_commit_failures", "Commits that failed and were tried again.")
         self._looks_lost = counts("backfill_look_failures", "Looks at the source that failed.")
         self._work_lost = Counter(
@@ -189,6 +195,9 @@ class LoopMeter:
     def _count_files(self, files: tuple[StagedFile, ...]) -> None:
         self._staged_rows.inc(sum(file.rows for file in files))
         self._staged_bytes.inc(sum(file.size_bytes for file in files))
+        for file in files:
+            if file.rows:  # the file of a deletion vector has none
+                self._staged_files.labels(self._job_id, file.way.value).inc()
 
     def _lose(self, work_id: int, why: str) -> None:
         if work_id in self._working:

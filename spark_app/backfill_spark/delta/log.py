@@ -54,6 +54,9 @@ class LoggedFile:
     action: str
     """The `add` action as a line of a commit, without its statistics."""
 
+    statistics: str | None
+    """JSON, as the log has it."""
+
 
 @dataclass(frozen=True, slots=True)
 class LoggedValues:
@@ -242,6 +245,7 @@ def _parse(line: str, nulls_of: Sequence[str]) -> LoggedFile:
             count if isinstance(count := nulls.get(name), int) else None for name in nulls_of
         ),  # a struct's is none
         action=without_statistics(add),
+        statistics=add.get("stats"),
     )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 
-from backfill_spark.jvm.bulk_calls import static_method
+from backfill_spark.jvm.bulk_calls import java_lines, static_method
 from backfill_spark.jvm.gateway import java, java_session
 
 if TYPE_CHECKING:
@@ -58,6 +58,11 @@ class SparkDeltaLog:
             for one in self._jvm.scala.jdk.javaapi.CollectionConverters.asJava(snapshot.metadata().partitionColumns())
         )
 
+    def features(self, snapshot: Any) -> frozenset[str]:
+        """Return the features of readers and writers, as far as the protocol of a snapshot names them."""
+        names = snapshot.protocol().readerAndWriterFeatureNames()
+        return frozenset(str(one) for one in self._jvm.scala.jdk.javaapi.CollectionConverters.asJava(names))
+
     def frame(self, files: Any, snapshot: Any) -> DataFrame:
         """Return the rows of a `java.util.List` of files, as a snapshot describes them; lazy."""
         listed = self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(files).toSeq()
@@ -72,11 +77,8 @@ def named_files(spark: SparkSession, path: str) -> tuple[DataFrame, DataFrame]:
 
 def delta_actions(spark: SparkSession, lines: Sequence[str]) -> Any:
     """Return a `java.util.List` of Delta's actions, one for each line of JSON as a commit has it, in their order."""
-    jvm = java(spark)
-    given = jvm.java.io.ByteArrayInputStream(bytearray("\n".join(lines), "utf-8"))
-    text = jvm.java.io.BufferedReader(jvm.java.io.InputStreamReader(given, "UTF-8"))
     parse = static_method(spark, "org.apache.spark.sql.delta.actions.Action", "fromJson")
-    return text.lines().map(parse).toList()
+    return java_lines(spark, lines).map(parse).toList()
 
 
 def is_feature(spark: SparkSession, name: str) -> bool:

@@ -25,6 +25,7 @@ from backfill_spark.opening.quarantine import no_quarantine
 from backfill_spark.ports.sink import Sink
 from backfill_spark.runners.context import SparkWorkContext, WorkLedger
 from backfill_spark.runners.runner import WorkRunner, discover
+from backfill_spark.transfer.job_copies import JobCopies
 
 if TYPE_CHECKING:
     from backfill_spark.driver.job_context import OpenedJob
@@ -45,7 +46,7 @@ class SparkActionExecutor:
         self._under_way: dict[int, Callable[[Event], None]] = {}
         """Where the answer of each running work goes, by its id."""
 
-        self._ledger = WorkLedger()
+        self._ledger, self._job_copies = WorkLedger(), JobCopies(job)
         self._runners = discover()
         self._copies = CopyPriority(job.spark)
         self._lock = threading.Lock()
@@ -132,7 +133,7 @@ class SparkActionExecutor:
         return runner
 
     def _context(self, work: Work) -> SparkWorkContext:
-        return SparkWorkContext(self._job, self._attempt, work.work_id, self._ledger)
+        return SparkWorkContext(self._job, self._attempt, work.work_id, self._ledger, self._job_copies)
 
     def _after_failure(self, work: Work, error: Exception) -> WorkFinished | WorkFailed | WorkCancelled:
         cancelled = self._ledger.is_cancelled(work.work_id)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from backfill_api.spec.bounds import count as whole
@@ -15,7 +16,9 @@ from backfill_api.spec.params import SplitParams
 from backfill_api.spec.spec import Backfill
 from backfill_api.status.plan import (
     PARTITIONS_MAX,
+    WAYS_MAX,
     Plan,
+    PlannedFiles,
     PlannedOrder,
     PlannedPartition,
     PlannedPartitions,
@@ -40,12 +43,15 @@ from backfill_core.job.steps import (
 from backfill_core.pacing.retention import OF_A_TABLE, SHORT
 from backfill_core.positions.file_order import FileOrder
 from backfill_core.positions.offsets import Largest
+from backfill_core.transfer.ways import Decoded, Way
 from backfill_spark.driver.job_context import CHECK_UNIQUE_ROWS_MAX, JobContext, OpenedJob
 from backfill_spark.opening.outlook import outlook
 from backfill_spark.opening.source import OpenSource, PinnedSource, SubscribedSource
 from backfill_spark.ports.source import PinnedTable
 from backfill_spark.settings import DriverSettings
 from backfill_spark.stop_signal import StopSignal
+from backfill_spark.transfer.calibration import copied_rows_per_s
+from backfill_spark.transfer.job_ways import JobWays
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -104,7 +110,11 @@ def _plan(
     start_s = time.monotonic() - began_s + FENCE_SECONDS
     source, spec = opened.opened, backfill.spec
     table, order = (source.table, source.order) if isinstance(source, PinnedSource) else (None, None)
-    rate = _calibrate(opened, settings.cores)
+    ways = None if table is None or opened.line is not None else JobWays.of(opened)
+    counted = (
+        Counter[Way]() if ways is None or table is None else ways.counts([i for i, n in enumerate(table.rows) if n])
+    )
+    rate = _calibrate(opened, settings.cores, ways, counted)
     limit = spec.throttle.rows_per_second
     steps = _steps(opened, backfill, settings, start_s, rate)
     seconds = sum(one.seconds for one in steps)
@@ -118,6 +128,7 @@ def _plan(
         bytes=0 if table is None else sum(table.bytes),
         files=0 if table is None else len(table.rows),
         splits=-(-source.rows // per_split),
+        ways=_planned_ways(counted),
         version=None if table is None else table.version,
         estimated_seconds=whole(seconds),
         estimated_seconds_low=whole(seconds * (1 - SPREAD)),
@@ -178,21 +189,38 @@ def _merges_in_order(opened: OpenedJob) -> bool:
     return opened.mode.merges and not isinstance(opened.opened, PinnedSource)
 
 
-def _calibrate(opened: OpenedJob, cores: int) -> float:
-    """Return rows a second that this machine reads, transforms and writes; 0 for an empty source."""
+def _planned_ways(counted: Counter[Way]) -> tuple[PlannedFiles, ...]:
+    """Return the files of each way, those that are decoded by their reason; of columns with the same one, one is named."""
+    files, words = Counter[tuple[str, str]](), dict[tuple[str, str], str]()
+    for way, count in counted.most_common():
+        reason = way.reason.name if isinstance(way, Decoded) else ""
+        group = type(way).__name__, reason
+        files[group] += count
+        words.setdefault(group, str(way) if isinstance(way, Decoded) else "")
+    return tuple(
+        PlannedFiles(way=group[0], files=count, reason=words[group]) for group, count in files.most_common(WAYS_MAX)
+    )
+
+
+def _calibrate(opened: OpenedJob, cores: int, ways: JobWays | None, counted: Counter[Way]) -> float:
+    """Return rows a second that this machine reads, transforms and writes, or copies; 0 for an empty source."""
     sample = opened.opened.sample(SAMPLE_ROWS_MAX)
     if not sample.count:
         return 0.0
-    frame = opened.transform.apply(sample.rows)
-    with tempfile.TemporaryDirectory(prefix="backfill-plan-") as folder:
-        seconds = 0.0
-        for attempt in range(2):
-            began_s = time.monotonic()
-            frame.write.parquet(f"{folder}/{attempt}")
-            seconds = time.monotonic() - began_s
     # A sample of one file keeps one core busy, a job all of them.
     busy = min(cores, sample.parts)
-    return sample.count / seconds * cores / busy
+    decoded = sum(count for way, count in counted.items() if isinstance(way, Decoded)) / max(1, counted.total())
+    with tempfile.TemporaryDirectory(prefix="backfill-plan-") as folder:
+        copied = None if ways is None else copied_rows_per_s(opened, ways, sample.files, folder)
+        if copied is not None and not decoded:
+            return copied * cores
+        frame, seconds = opened.transform.apply(sample.rows), 0.0
+        for attempt in range(2):
+            began_s = time.monotonic()
+            frame.write.parquet(f"{folder}/decoded{attempt}")
+            seconds = time.monotonic() - began_s
+    per_s = sample.count / seconds * cores / busy
+    return per_s if copied is None else 1 / (decoded / per_s + (1 - decoded) / (copied * cores))
 
 
 def _key_unproven(opened: OpenedJob, settings: DriverSettings, *, unique: bool | None) -> tuple[PlanWarning, ...]:

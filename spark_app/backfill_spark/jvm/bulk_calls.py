@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from backfill_spark.jvm.gateway import java
@@ -22,6 +23,13 @@ def static_method(spark: SparkSession, owner: str, name: str) -> Any:
     return handles.MethodHandleProxies.asInterfaceInstance(
         function, handles.MethodHandles.publicLookup().unreflect(method)
     )
+
+
+def java_lines(spark: SparkSession, lines: Sequence[str]) -> Any:
+    """Return a `java.util.stream.Stream` of texts, none of which has a line feed."""
+    jvm = java(spark)
+    given = jvm.java.io.ByteArrayInputStream(bytearray("\n".join(lines), "utf-8"))
+    return jvm.java.io.BufferedReader(jvm.java.io.InputStreamReader(given, "UTF-8")).lines()
 
 
 def text_of(spark: SparkSession, lines: Any) -> str:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+R = TypeVar("R")
 
 
 class Workers:
@@ -34,3 +37,31 @@ class Workers:
         while (run := self._waiting.get()) is not None:
             run()
             self._free.release()
+
+
+def at_once(tasks: Sequence[Callable[[], R]], most: int) -> list[R]:
+    """Run tasks, at most so many at once, and return what they return, in their order.
+
+    Raises:
+        The error of the first task that failed, once all that began have ended; no task begins after it.
+    """
+    numbers, found, failed = iter(range(len(tasks))), dict[int, R](), threading.Event()
+    done = queue.SimpleQueue[BaseException | None]()
+
+    def work() -> None:
+        error = None
+        try:
+            while not failed.is_set() and (number := next(numbers, None)) is not None:
+                found[number] = tasks[number]()
+        except BaseException as raised:  # noqa: BLE001 - a thread's border; raised below
+            error = raised
+            failed.set()
+        done.put(error)
+
+    threads = min(most, len(tasks))
+    for number in range(threads):
+        threading.Thread(target=work, name=f"copy {number}", daemon=True).start()
+    errors = [error for error in (done.get() for _ in range(threads)) if error is not None]
+    if errors:
+        raise errors[0]
+    return [found[number] for number in range(len(tasks))]

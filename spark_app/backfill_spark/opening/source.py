@@ -44,6 +44,9 @@ class Sample:
     parts: int
     """Files or partitions that it has rows of: so many cores read it."""
 
+    files: tuple[FileRange, ...] = ()
+    """The files, whole; none of a source without."""
+
 
 @dataclass(frozen=True)
 class ComparedRows:
@@ -125,7 +128,8 @@ class PinnedSource:
             if count:
                 found.append(FileRange(index, 0, min(count, rows_max), count))
                 rows += min(count, rows_max)
-        return Sample(self.source.read(found), rows, len(found))
+        files = tuple(FileRange(one.file, 0, one.of, one.of) for one in found)
+        return Sample(self.source.read(found), rows, len(found), files)
 
     def check_no_null_key(self, where: str | None) -> None:
         """Refuse null keys among the rows that pass a condition."""

@@ -10,6 +10,7 @@ from backfill_core.errors import ForeignCommit
 from backfill_core.job.owner import Claim
 from backfill_core.protocol.actions import Durable
 from backfill_core.protocol.work import StagedFile
+from backfill_spark.delta.added_files import Statistics
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,9 @@ class Committer(Protocol):
 
     def measure(self, paths: Sequence[str]) -> tuple[StagedFile, ...]:
         """Return size, rows and statistics of staged files; files without rows are left out. From any thread."""
+
+    def statistics(self, path: str, wide: bool) -> Statistics:
+        """Return size, rows and statistics of a staged file; `wide`: a deletion vector hides some of its rows."""
 
     def fence(self, txn_version: int, state: str, *, opened: StoredState, claim: Claim | None = None) -> SealedCommit:
         """Make the first, empty commit of an attempt: no older attempt can commit after it.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from backfill_core.errors import BackfillError
 from backfill_core.protocol.work import StagedFile
+from backfill_core.transfer.facts import TableFacts
 from backfill_spark.ports.committer import Committer
 
 if TYPE_CHECKING:
@@ -70,6 +71,19 @@ class SupportsSegments(Protocol):
 
     def stage_segments(self, rows: DataFrame, *, label: str, attempt: int, work_id: int) -> dict[int, list[str]]:
         """Write as `stage`, the rows of each value of column `label` into files of their own; return these by value."""
+
+
+@runtime_checkable
+class SupportsCopies(Protocol):
+    """A sink that commits Parquet files which it did not write. No strategy needs it: a file may be copied by it."""
+
+    path: str
+
+    def table_facts(self, schema: StructType) -> TableFacts:
+        """Return what such files must keep to; of a table that is not there yet, with these columns of the transform."""
+
+    def folder_of(self, attempt: int, work_id: int) -> str:
+        """Return the folder for what a piece of work stages, below `path`."""
 
 
 @runtime_checkable

@@ -15,6 +15,8 @@ from backfill_core.positions.vnode_positions import KeySpace
 from backfill_core.protocol.events import Head
 from backfill_core.protocol.strategy import KeyLine
 from backfill_core.protocol.work import FileRange, Position
+from backfill_core.transfer.facts import TableFacts
+from backfill_spark.delta.source_file import SourceFile
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -96,6 +98,19 @@ class SupportsPin(Protocol):
 
     def at(self, version: int) -> DataFrame:
         """Return all rows as of a version, with the pinned columns; lazy."""
+
+
+@runtime_checkable
+class SupportsFiles(Protocol):
+    """A source whose pinned version is made of Parquet files below its path. No strategy needs it: a file may be copied by it."""
+
+    path: str
+
+    def table_facts(self) -> TableFacts:
+        """Return what the log says of all files of the pinned version."""
+
+    def source_files(self, files: Sequence[int]) -> tuple[SourceFile, ...]:
+        """Return what the log says of some of them, by their index in path order."""
 
 
 @runtime_checkable

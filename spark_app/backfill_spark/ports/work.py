@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from backfill_core.protocol.work import StagedFile
+from backfill_core.protocol.work import FileRange, StagedFile
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -26,6 +27,13 @@ class WorkContext(Protocol):
 
         Raises:
             StagedFilesGoneError, AccountingError: the files do not hold the rows that were written.
+        """
+
+    def copy(self, ranges: Sequence[FileRange]) -> tuple[tuple[StagedFile, ...], tuple[FileRange, ...]]:
+        """Stage the whole files among some ranges of the pinned version that need no decoding; return them, and the ranges left.
+
+        Raises:
+            SourceDamagedError, AccountingError: a file is not what the source's log says.
         """
 
     def stage_records(self, records: DataFrame, *, what: str) -> tuple[StagedFile, ...]:

@@ -138,6 +138,22 @@ def stray_node(plan: Any) -> str | None:
     return next((part.name for part in _plan(plan) if part.children and part.name not in {"Project", "Filter"}), None)
 
 
+def taken(projection: DataFrame) -> dict[str, str | None]:
+    """Return the columns of a projection of a relation, each with the column of the relation that it is; None: it is computed."""
+    plan: Any = java_frame(projection).queryExecution().analyzed()
+    top, *below = _plan(plan)
+    if len(below) != 1 or below[0].children:
+        return dict.fromkeys(projection.columns)
+    known = {_id(one): str(one["name"]) for (one,) in below[0].fields["output"]}
+    roots = (root.children[0] if root.name == "Alias" else root for root in _roots(top))
+    found = (known.get(_id(one.fields)) if one.name == "AttributeReference" else None for one in roots)
+    return dict(zip(projection.columns, found, strict=True))
+
+
+def _id(attribute: dict[str, Any]) -> Any:
+    return attribute["exprId"]["id"]
+
+
 def _applied(rows: DataFrame, texts: Sequence[str], *, filters: bool) -> DataFrame:
     return rows.where(texts[0]) if filters else rows.selectExpr(*texts)
 

@@ -12,7 +12,7 @@ from backfill_core.errors import InvalidTransformError
 from backfill_spark.jvm.errors import JAVA_ERRORS, RAISED, row_failure
 from backfill_spark.jvm.gateway import java, java_frame, java_session
 from backfill_spark.rows.columns import deep_hash, quoted
-from backfill_spark.rows.row_wise import FIXED_HINT, ROW_WISE_HINT, Fault, find_fault, stray_node, void
+from backfill_spark.rows.row_wise import FIXED_HINT, ROW_WISE_HINT, Fault, find_fault, stray_node, taken, void
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,6 +43,12 @@ class Transform:
     def output_schema(self, spark: SparkSession, schema: StructType) -> StructType:
         """Return the columns that rows of `schema` become."""
         return self.apply(_no_rows(spark, schema)).schema
+
+    def taken(self, spark: SparkSession, schema: StructType) -> dict[str, str | None]:
+        """Return the columns that rows of `schema` become, each with the column that it is; None: it is computed."""
+        if self.select is None:
+            return {name: name for name in schema.names}
+        return taken(self.project(_no_rows(spark, schema)))
 
     def check(self, empty: DataFrame, *, reserved: tuple[str, ...] = ()) -> None:
         """Analyse the expressions against an empty frame with the source's columns; `reserved` are names of the target's own.

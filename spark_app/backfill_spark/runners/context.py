@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -10,11 +11,12 @@ from pyspark.sql import functions as F
 
 from backfill_core.errors import TransientError
 from backfill_core.phases.accounting import check_staged
-from backfill_core.protocol.work import StagedFile
+from backfill_core.protocol.work import FileRange, StagedFile
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.sink import SupportsSegments
 from backfill_spark.rows.counted_rows import CountedRows
 from backfill_spark.rows.records.parsing import REASON, ParsingTransform, bad, bad_record
+from backfill_spark.transfer.job_copies import JobCopies
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -58,12 +60,29 @@ class SparkWorkContext:
     attempt: int
     work_id: int
     ledger: WorkLedger
+    copies: JobCopies
 
     def stage(self, rows: DataFrame, *, what: str) -> tuple[StagedFile, ...]:
         """See `WorkContext`; the job itself counts, because files may be gone before their footers are read."""
         counted = CountedRows(self.job.spark, rows)
         paths = self.job.sink.stage(counted.frame, attempt=self.attempt, work_id=self.work_id)
         return self._known(counted, self.job.committer.measure(paths), what)
+
+    def copy(self, ranges: Sequence[FileRange]) -> tuple[tuple[StagedFile, ...], tuple[FileRange, ...]]:
+        """See `WorkContext`."""
+        planned, left = self.copies.ways.split(ranges)
+        if not planned:
+            return (), tuple(ranges)
+        files = [one for _, one in planned]
+        done = self.copies.stage(files, attempt=self.attempt, work_id=self.work_id, check=self._check)
+        with self.ledger.lock:
+            self.ledger.unsealed.update(file.path for file in done.staged)
+        left += [one for one, file in planned if any(file is other for other in done.left)]
+        return done.staged, tuple(left)
+
+    def _check(self) -> None:
+        if self.ledger.is_cancelled(self.work_id):
+            raise WorkCancelledError
 
     def stage_segments(self, rows: DataFrame, *, label: str, what: str) -> tuple[StagedFile, ...]:
         """See `WorkContext`."""

@@ -15,6 +15,7 @@ from backfill_core.protocol.receipt import Receipt
 from backfill_core.protocol.work import (
     ApplyChanges,
     ChangesApplied,
+    FileWay,
     KeyProven,
     ProveKey,
     ReadSplit,
@@ -126,9 +127,13 @@ class TestWhatTheLoopSaw:
         """What was paid for, also when it is never sealed."""
         meter, scrape = served
         meter(StartWork(ReadSplit(1, (), 0, 5, 1)), at(0))
-        meter(WorkFinished(SplitStaged(1, (StagedFile("a", 700, 5), StagedFile("b", 300, 2)))), at(1))
+        vector = StagedFile("b.bin", 0, 0)
+        files = (StagedFile("a", 700, 5), StagedFile("b", 300, 2, way=FileWay.WHOLE), vector)
+        meter(WorkFinished(SplitStaged(1, files)), at(1))
 
         assert (scrape()["backfill_staged_bytes_total"], scrape()["backfill_staged_rows_total"]) == (1000, 7)
+        ways = [scrape()[f'backfill_staged_files_total{{way="{one}"}}'] for one in ("Whole", "Decoded")]
+        assert ways == [1, 1], "the file of a deletion vector is none of them"
 
     def test_what_went_wrong_is_counted(self, served):
         """By what it was and why: a cancelled split is a pause, a failed one is trouble."""

@@ -1,4 +1,4 @@
-"""Reads file ranges of the pinned version, transforms them, and stages them."""
+"""Stages file ranges of the pinned version: copies the files that need no decoding, reads and transforms the rest."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ def _run(work: ReadSplit, context: WorkContext) -> SplitStaged:
     if work.boundaries:
         files = _stage_segments(work, context)
     else:
-        files = context.stage(_history(work, context, source.read(work.ranges)), what=_words(work))
+        files, left = context.copy(work.ranges)
+        if left:
+            files += context.stage(_history(work, context, source.read(left)), what=_words(work))
     crash_point("after_stage")
     if not job.transform.where and all(one.whole for one in work.ranges):
         read = sum(file.rows for file in files)

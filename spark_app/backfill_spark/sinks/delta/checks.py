@@ -6,9 +6,9 @@ would enforce, compute or convert while it writes is refused here, or guarded wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
-from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StructField, StructType, VariantType
+from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StructType, VariantType
 
 from backfill_core.errors import (
     KeyInvalidError,
@@ -17,6 +17,7 @@ from backfill_core.errors import (
     UnsupportedTargetFeatureError,
 )
 from backfill_spark.delta.properties import MAPPING_MODE, is_on, value
+from backfill_spark.delta.table_facts import every_field
 from backfill_spark.rows.columns import instead
 from backfill_spark.sinks.delta.table import TargetTable
 
@@ -211,20 +212,6 @@ def check_schema(wanted: StructType, table: StructType) -> None:
             f"column {field.name!r} of the target {words}, and the transform does not yield it.",
             hint="Add it to spec.transform.select.",
         )
-
-
-def every_field(data_type: DataType, inside: str = "") -> Iterator[tuple[str, StructField]]:
-    """Yield every field of a type with its path (`order.lines.element.price`), outer ones first."""
-    match data_type:
-        case StructType():
-            for field in data_type:
-                yield f"{inside}{field.name}", field
-                yield from every_field(field.dataType, f"{inside}{field.name}.")
-        case ArrayType():
-            yield from every_field(data_type.elementType, f"{inside}element.")
-        case MapType():
-            yield from every_field(data_type.keyType, f"{inside}key.")
-            yield from every_field(data_type.valueType, f"{inside}value.")
 
 
 def _unsupported(what: str, feature: str, hint: str) -> UnsupportedTargetFeatureError:

@@ -10,8 +10,8 @@ transaction is built, a concurrent one when it commits. Other people's appends a
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from backfill_core.errors import (
@@ -29,6 +29,7 @@ from backfill_core.job.owner import OWNER_DOMAIN, Claim, check_claim, claimed, c
 from backfill_core.phases.accounting import GONE_HINT
 from backfill_core.protocol.actions import Durable
 from backfill_core.protocol.work import StagedFile
+from backfill_spark.delta.added_files import AddedFiles, Statistics
 from backfill_spark.delta.log import logged_files
 from backfill_spark.delta.table_layout import Layout
 from backfill_spark.jvm.errors import JAVA_ERRORS, first_line, is_a, is_no_table, whole_text
@@ -51,16 +52,6 @@ LOCAL_LOG_STORE = ("io.delta.kernel.logStore.file.impl", "io.delta.storage.Local
 """Kernel's own choice for local files starts ten processes (chmod, readlink) for every file it writes: half of a commit's time."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Measured:
-    """A staged file, as `seal` needs it."""
-
-    status: Any
-    """Java `DataFileStatus` with statistics from the file's footer."""
-
-    partition: tuple[tuple[str, str | None], ...]
-
-
 class DeltaCommitter:
     """Satisfies `ports.committer.Committer` on one Delta table, for one application id."""
 
@@ -77,8 +68,7 @@ class DeltaCommitter:
         conf = self._jvm.org.apache.hadoop.conf.Configuration(hadoop_conf(spark))  # type: ignore[union-attr]
         conf.setIfUnset(*LOCAL_LOG_STORE)
         self._engine = self._kernel.defaults.engine.DefaultEngine.create(conf)
-        self._files = self._kernel.defaults.engine.hadoopio.HadoopFileIO(conf)
-        self._fs = self._jvm.org.apache.hadoop.fs.Path(path).getFileSystem(conf)
+        self._added = AddedFiles(spark, path, self._kernel, self._engine, conf)
         self._hooks: list[Any] = []
         self._lock = threading.Lock()
         self._layout: Layout | None = None
@@ -149,8 +139,13 @@ class DeltaCommitter:
         columns' physical names where the table maps them.
         """
         layout = self._known_layout()
+        with self._staged_explained():
+            return tuple(file for file in (self._added.measured(path, layout) for path in paths) if file.rows)
+
+    @contextmanager
+    def _staged_explained(self) -> Iterator[None]:
         try:
-            return tuple(file for file in (self._measure(path, layout) for path in paths) if file.rows)
+            yield
         except JAVA_ERRORS as error:
             if is_a(error, "FileNotFoundException"):
                 raise StagedFilesGoneError(f"a staged file is gone: {first_line(error)}.", hint=GONE_HINT) from error
@@ -165,19 +160,15 @@ class DeltaCommitter:
                     raise explain(error, self._path) from error
             return self._layout
 
-    def _measure(self, path: str, layout: Layout) -> StagedFile:
-        status = self._fs.getFileStatus(self._jvm.org.apache.hadoop.fs.Path(path))
-        uri = status.getPath().toString()
-        size_bytes = status.getLen()
-        reader = self._kernel.defaults.internal.parquet.ParquetStatsReader
-        statistics = reader.readDataFileStatistics(
-            self._files.newInputFile(uri, size_bytes), layout.physical_schema, layout.statistics_columns
-        )
-        java = self._kernel.utils.DataFileStatus(
-            uri, size_bytes, status.getModificationTime(), self._jvm.java.util.Optional.of(statistics)
-        )
-        rows = statistics.getNumRecords()
-        return StagedFile(path, size_bytes, rows, _Measured(java, layout.partition_of(path)))
+    def statistics(self, path: str, wide: bool) -> Statistics:
+        """Return size, rows and statistics of a staged file; `wide`: a deletion vector hides some of its rows.
+
+        Raises:
+            What `measure` raises.
+        """
+        layout = self._known_layout()
+        with self._staged_explained():
+            return self._added.statistics(path, layout, wide=wide)
 
     # ------------------------------------------------------------------ sealing
     def fence(self, txn_version: int, state: str, *, opened: StoredState, claim: Claim | None = None) -> SealedCommit:
@@ -321,11 +312,13 @@ class DeltaCommitter:
 
     def _commit(self, txn: Any, files: Sequence[StagedFile], state: str, *, owner: str | None = None) -> SealedCommit:
         try:
-            actions = self._add_actions(txn, files)
+            state_row = txn.getTransactionState(self._engine)
+            actions = self._added.actions(files, self._known_layout(), state_row)
             txn.addDomainMetadata(self._domain, state)
             if owner is not None:
                 txn.addDomainMetadata(OWNER_DOMAIN, owner)
-            iterable = self._kernel.utils.CloseableIterable.inMemoryIterable(actions)
+            rows = self._kernel.internal.util.Utils.toCloseableIterator(actions.iterator())
+            iterable = self._kernel.utils.CloseableIterable.inMemoryIterable(rows)
             result = txn.commit(self._engine, iterable)
         except JAVA_ERRORS as error:
             raise explain(error, self._path) from error
@@ -362,28 +355,6 @@ class DeltaCommitter:
         if retries is not None:
             builder = builder.withMaxRetries(retries)
         return builder.withDomainMetadataSupported().build(self._engine)
-
-    def _add_actions(self, txn: Any, files: Sequence[StagedFile]) -> Any:
-        state = txn.getTransactionState(self._engine)
-        utils = self._kernel.internal.util.Utils
-        by_partition: dict[tuple[tuple[str, str | None], ...], list[Any]] = {}
-        for file in files:
-            measured = file.handle
-            assert isinstance(measured, _Measured)
-            by_partition.setdefault(measured.partition, []).append(measured.status)
-        actions = self._jvm.java.util.ArrayList()
-        layout = self._known_layout()
-        for partition, statuses in by_partition.items():
-            context = layout.write_context(partition)
-            group = self._jvm.java.util.ArrayList()
-            for status in statuses:
-                group.add(status)
-            made = self._kernel.Transaction.generateAppendActions(
-                self._engine, state, utils.toCloseableIterator(group.iterator()), context
-            )
-            while made.hasNext():
-                actions.add(made.next())
-        return utils.toCloseableIterator(actions.iterator())
 
 
 def explain(error: Exception, path: str) -> BackfillError:

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 from pyspark.sql.types import StructType
 
 from backfill_core.errors import InvalidSpecError
+from backfill_spark.delta.properties import is_on
 from backfill_spark.delta.spark_internals import check_properties, is_feature
+from backfill_spark.delta.table_facts import VECTORS, VECTORS_ON
 from backfill_spark.jvm.errors import JAVA_ERRORS
 from backfill_spark.jvm.failures import in_words
 from backfill_spark.rows.columns import nullable
+from backfill_spark.sinks.delta.table import TargetTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,12 +46,27 @@ def create_table(
         builder = builder.partitionedBy(*partition_by)
     if cluster_by:
         builder = builder.clusterBy(*cluster_by)
-    ours = {"delta.feature.domainMetadata": "supported"}
-    if deletion_vectors:
-        ours["delta.enableDeletionVectors"] = "true"
-    for key, value in {**ours, **properties}.items():
+    for key, value in made_with(properties, deletion_vectors=deletion_vectors).items():
         builder = builder.property(key, value)
     builder.execute()
+
+
+def made_with(properties: Mapping[str, str], *, deletion_vectors: bool) -> dict[str, str]:
+    """Return the properties of a table that is made: those asked for win over ours."""
+    ours = {f"{FEATURE}domainMetadata": "supported"}
+    if deletion_vectors:
+        ours[VECTORS_ON] = "true"
+    return {**ours, **properties}
+
+
+def planned_table(
+    path: str, schema: StructType, partition_by: tuple[str, ...], properties: Mapping[str, str]
+) -> TargetTable:
+    """Return a table as it will be made with some properties, as far as its files are concerned."""
+    features = {name[len(FEATURE) :] for name in properties if name.startswith(FEATURE)}
+    if is_on(properties, VECTORS_ON):
+        features.add(VECTORS)
+    return TargetTable(path, schema, partition_by, properties, frozenset(features))
 
 
 def check_known(spark: SparkSession, properties: Mapping[str, str]) -> None:

@@ -24,7 +24,7 @@ from pyspark.sql.types import (
 
 from backfill_core.errors import TargetSchemaMismatchError
 from backfill_spark.delta.properties import MAPPING_MODE, value
-from backfill_spark.sinks.delta.checks import every_field
+from backfill_spark.delta.table_facts import every_field
 
 ODD_CHARACTERS = " ,;{}()\n\t="
 """In a column's name only with column mapping: Parquet's own limits."""

@@ -27,10 +27,12 @@ from backfill_core.errors import (
 )
 from backfill_core.phases.accounting import GONE_HINT
 from backfill_core.protocol.work import StagedFile
+from backfill_core.transfer.facts import TableFacts
 from backfill_spark.delta.location import in_one_store
 from backfill_spark.delta.log import LOG_ERRORS
 from backfill_spark.delta.spark_internals import named_files
 from backfill_spark.delta.stored_values import NOT_NULL_HINT, StoredValues
+from backfill_spark.delta.table_facts import physical_type, table_facts
 from backfill_spark.jvm.errors import JAVA_ERRORS, first_line, whole_text
 from backfill_spark.jvm.failures import Trouble, is_about, trouble_of
 from backfill_spark.jvm.gateway import hadoop_conf, java, java_column, java_frame, java_session
@@ -39,12 +41,12 @@ from backfill_spark.rows.columns import nullable, quoted, unused
 from backfill_spark.rows.write_modes import WriteMode
 from backfill_spark.sinks.delta import checks, dictionaries, new_table
 from backfill_spark.sinks.delta.committer import DeltaCommitter
-from backfill_spark.sinks.delta.create import check_known, create_table, name_table
+from backfill_spark.sinks.delta.create import check_known, create_table, made_with, name_table, planned_table
 from backfill_spark.sinks.delta.failures import BEGIN_ANEW, explain_job, explain_making, explain_target
 from backfill_spark.sinks.delta.folder import TargetFolder
 from backfill_spark.sinks.delta.staging import PART, StagingFolder, part_of
 from backfill_spark.sinks.delta.start_over import drop_rows, transaction_session
-from backfill_spark.sinks.delta.table import TargetTable, physical_type, read_table
+from backfill_spark.sinks.delta.table import TargetTable, read_table
 
 DOMAIN_FEATURE = "domainMetadata"
 WIDE_COLUMNS = 200
@@ -210,6 +212,21 @@ class DeltaSink:
             self._known = self._look()
         assert self._known is not None
         return self._known
+
+    def table_facts(self, schema: StructType) -> TableFacts:
+        """See `SupportsCopies`."""
+        key = self._key if self._mode.merges else ()
+        table = self._known or self._look()
+        if table is None:
+            made = made_with(self._properties, deletion_vectors=self._mode.merges)
+            table = planned_table(self.path, self._wanted(schema), self._partition_by, made)
+        return table_facts(
+            table.schema, partitions=table.partitions, properties=table.properties, features=table.features, key=key
+        )
+
+    def folder_of(self, attempt: int, work_id: int) -> str:
+        """See `SupportsCopies`."""
+        return self._staging.of_work(attempt, work_id).removeprefix(f"{self.path}/")
 
     # ------------------------------------------------------------------ staging
     @property

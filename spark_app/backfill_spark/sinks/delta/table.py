@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+from pyspark.sql.types import StructField, StructType
 
 from backfill_spark.delta.log import table_now
 from backfill_spark.delta.properties import MAPPING_MODE, PHYSICAL_NAME, value
@@ -43,18 +43,3 @@ def read_table(spark: SparkSession, path: str) -> TargetTable | None:
         return None
     schema = StructType.fromJson(json.loads(found.schema))
     return TargetTable(path, schema, found.partitions, found.properties, found.features)
-
-
-def physical_type(data_type: DataType) -> DataType:
-    """Return a type with the physical names of its nested fields."""
-    if isinstance(data_type, StructType):
-        result = StructType()
-        for field in data_type:
-            name = field.metadata.get(PHYSICAL_NAME, field.name)
-            result.add(name, physical_type(field.dataType), True)
-        return result
-    if isinstance(data_type, ArrayType):
-        return ArrayType(physical_type(data_type.elementType), True)
-    if isinstance(data_type, MapType):
-        return MapType(physical_type(data_type.keyType), physical_type(data_type.valueType), True)
-    return data_type

@@ -30,10 +30,13 @@ from backfill_core.positions.vnode_positions import KeySpace
 from backfill_core.protocol.events import Head
 from backfill_core.protocol.strategy import KeyLine
 from backfill_core.protocol.work import FileRange
-from backfill_spark.delta.log import LOG_ERRORS, LoggedTable, files_at, newest_version, table_at
+from backfill_core.transfer.facts import TableFacts
+from backfill_spark.delta.log import LOG_ERRORS, LoggedFile, LoggedTable, files_at, newest_version, table_at
 from backfill_spark.delta.properties import CHANGE_FEED, is_on, physical_name
 from backfill_spark.delta.retention import kept_seconds
+from backfill_spark.delta.source_file import SourceFile
 from backfill_spark.delta.spark_internals import SparkDeltaLog, delta_actions
+from backfill_spark.delta.table_facts import table_facts
 from backfill_spark.jvm.gateway import java
 from backfill_spark.ports.source import PinnedTable
 from backfill_spark.rows.columns import quoted, unused
@@ -70,6 +73,7 @@ class DeltaSource:
         self._pinned: PinnedTable | None = None
         self._snapshot: Any = None
         self._files: Any = None
+        self._logged: Sequence[LoggedFile] = ()
         self._nulls: dict[str, list[int | None]] = {}
         self._opened: SparkDeltaLog | None = None
         self._log: VersionLog | None = None
@@ -142,6 +146,7 @@ class DeltaSource:
         key = [column for column in self._key if column in schema.names]
         rows = files_at(self._spark, self.path, version, nulls_of=[physical_name(schema[column]) for column in key])
         self._files = delta_actions(self._spark, [row.action for row in rows])
+        self._logged = rows
         self._nulls = {column: [row.nulls[index] for row in rows] for index, column in enumerate(key)}
         counted = self._count([index for index, row in enumerate(rows) if row.rows is None])
         counts = [counted[index] if row.rows is None else row.rows for index, row in enumerate(rows)]
@@ -259,6 +264,22 @@ class DeltaSource:
         except LOG_ERRORS as error:
             raise explain_version(error, path=self.path, version=version, newest=int(self.head().position)) from error
         return frame.select(*map(quoted, self.pinned.schema.names))
+
+    # ------------------------------------------------------------------ copying
+    def table_facts(self) -> TableFacts:
+        """See `SupportsFiles`."""
+        log, snapshot = self._delta_log, self._snapshot
+        return table_facts(
+            self.pinned.schema,
+            partitions=log.partitions(snapshot),
+            properties=log.properties(snapshot),
+            features=log.features(snapshot),
+        )
+
+    def source_files(self, files: Sequence[int]) -> tuple[SourceFile, ...]:
+        """See `SupportsFiles`."""
+        logged = (self._logged[index] for index in files)
+        return tuple(SourceFile.of({**json.loads(one.action)["add"], "stats": one.statistics}) for one in logged)
 
     # ------------------------------------------------------------------ reading
     def read(self, ranges: Sequence[FileRange]) -> DataFrame:

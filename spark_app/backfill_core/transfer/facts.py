@@ -1,0 +1,104 @@
+"""What is known of a transform, of two tables and of a file before anything of the file is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class Oddity(Enum):
+    """What makes a reader see other values of a column than its file holds."""
+
+    TYPE_CHANGED = "its type was changed after files were written"
+    LENGTH = "it has a length limit (CHAR or VARCHAR)"
+    FILLED = "older files have no values of it, and readers see its default"
+    COLLATION = "its texts are not compared byte by byte"
+    VARIANT = "it is a VARIANT, which a file may hold in parts"
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnFacts:
+    """A top-level column of a table."""
+
+    name: str
+    physical: str
+    """Its name in files, in statistics and in partition values."""
+
+    type: str
+    """Its type and the physical names inside it, in one spelling; nullability is none of it."""
+
+    takes_null: bool = True
+    oddity: Oddity | None = None
+    """Of the column or of a field inside it."""
+
+    is_instant: bool = False
+    """Is it a timestamp with a time zone?"""
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """A version of a source, or a target as it is or will be made."""
+
+    columns: tuple[ColumnFacts, ...]
+    partitions: tuple[str, ...] = ()
+    """Names of the partition columns, in their order."""
+
+    features: frozenset[str] = frozenset()
+    """Of readers and writers, as far as the protocol names them."""
+
+    mapped_by_id: bool = False
+    drops: bool = False
+    """May files hold values of columns that the table does not have any more?"""
+
+    vectors: bool = False
+    """May files that are added have deletion vectors?"""
+
+    @property
+    def by_name(self) -> dict[str, ColumnFacts]:
+        """The columns by name."""
+        return {one.name: one for one in self.columns}
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """An output column that is a column of the source."""
+
+    column: str
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """An output column that must be computed."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class TransformFacts:
+    """What a transform and a write mode make of a row of the source."""
+
+    outputs: Mapping[str, Taken | Computed]
+    """By the name of the output column."""
+
+    filters: bool = False
+    adds_columns: bool = False
+    """Does the write mode add columns of its own?"""
+
+
+@dataclass(frozen=True, slots=True)
+class FileFacts:
+    """A data file as the source's log describes it."""
+
+    rows: int | None
+    """Deleted ones included; None: not said."""
+
+    nulls: Mapping[str, int] = field(default_factory=dict)
+    """Nulls of a column by physical name, deleted rows included, as far as the log says."""
+
+    partition: Mapping[str, str | None] = field(default_factory=dict)
+    """By physical name."""
+
+    has_vector: bool = False
+    is_elsewhere: bool = False
+    """Does it lie outside the table's folder, as after a shallow clone?"""

@@ -1,0 +1,198 @@
+"""Chooses the way of a file into the target: its bytes, some of its columns, or its rows.
+
+A way without decoding is taken only where a reader of the target then sees the very rows that decoding would write. What is
+not known to be so is decoded, with the reason.
+
+way        the staged file is                                 where
+--------   ------------------------------------------------   -----------------------------------------------------------
+Whole      the source's, byte by byte                         each column is there, under its name in files
+Projected  the source's column chunks with another footer     columns are left out or have another name in files
+Decoded    written by Spark, row by row                       everything else
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from backfill_core.transfer.facts import ColumnFacts, Computed, FileFacts, TableFacts, Taken, TransformFacts
+
+
+class Reason(Enum):
+    """Why files are decoded, in words that follow "decoded: "."""
+
+    FILTER = "the transform has a filter"
+    COMPUTED = "the transform computes a column"
+    WRITE_MODE = "the write mode adds columns"
+    TAKEN_TWICE = "the transform takes a column twice"
+    PARTITIONS = "source and target are partitioned by different columns"
+    TYPE = "a column of the target has another type, or other names inside it"
+    COLUMN = "the values of a column are not what files hold"
+    MAPPED_BY_ID = "the source maps its columns by id"
+    DROPPED_COLUMN = "files may hold values of a column that was dropped"
+    SOURCE_FEATURE = "the source has a table feature that may change how files are read"
+    TARGET_FEATURE = "the target has a table feature that may ask something of its files"
+    NO_COLUMN = "no column of files is left"
+    NAME = "a column has a name that cannot be given to a copied column"
+    NO_STORE = "source or target do not keep plain Parquet files"
+    NO_COUNT = "the log does not count the rows of a file"
+    ELSEWHERE = "a file lies outside the source's folder"
+    VECTOR = "a file has a deletion vector, and the target does not take one"
+    NULLS = "the log does not say that a column without nulls has none"
+    PARTITION_VALUE = "the log has no exact partition value"
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """The file's bytes are copied."""
+
+
+@dataclass(frozen=True, slots=True)
+class Projected:
+    """The file's column chunks are copied, and get another footer."""
+
+    renamed: tuple[tuple[str, str], ...]
+    """Physical names in the source and in the target, where they differ."""
+
+    pruned: tuple[str, ...]
+    """Physical names in the source of columns that are left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """The file's rows are read, transformed and written."""
+
+    reason: Reason
+    what: str = ""
+    """The column or the feature, where there is one."""
+
+    def __str__(self) -> str:
+        """Say why."""
+        return f"{self.reason.value} ({self.what})" if self.what else self.reason.value
+
+
+Way = Whole | Projected | Decoded
+
+NO_FOLDER = "__HIVE_DEFAULT_PARTITION__"
+"""A text that engines read as another value, in a partition column."""
+
+HARMLESS = frozenset({
+    "allowColumnDefaults", "appendOnly", "changeDataFeed", "checkConstraints", "checkpointProtection", "clustering",
+    "columnMapping", "deletionVectors", "domainMetadata", "generatedColumns", "identityColumns", "inCommitTimestamp",
+    "inCommitTimestamp-preview", "invariants", "timestampNtz", "typeWidening", "typeWidening-preview", "v2Checkpoint",
+    "vacuumProtocolCheck",
+})  # fmt: skip
+"""Table features that change nothing of how a reader reads a file, but for what `Oddity` and `drops` say."""
+
+ALSO_OF_A_TARGET = frozenset({"rowTracking"})
+"""Ids of rows are given with the commit; files of such a source may hold ids, in columns of their own."""
+
+
+def of_table(transform: TransformFacts, source: TableFacts, target: TableFacts) -> Way:
+    """Return the best way that any file of the source has."""
+    refused = _by_transform(transform) or _by_features(source, target) or _by_columns(transform, source, target)
+    if refused is not None:
+        return refused
+    known, wanted = source.by_name, target.by_name
+    pairs = [(known[one.column].physical, wanted[name].physical) for name, one in _taken(transform)]
+    data = {one.physical for one in source.columns if one.name not in source.partitions}
+    pairs = [(old, new) for old, new in pairs if old in data]
+    renamed = tuple((old, new) for old, new in pairs if old != new)
+    pruned = tuple(sorted(data - {old for old, _ in pairs}))
+    if not pairs:
+        return Decoded(Reason.NO_COLUMN)  # a Parquet file counts its rows by its columns
+    if not (renamed or pruned):
+        return Whole()
+    return _by_names(source, data, dict(renamed)) or Projected(renamed, pruned)
+
+
+def of_file(way: Way, transform: TransformFacts, source: TableFacts, target: TableFacts, file: FileFacts) -> Way:
+    """Return the way of one file, when `way` is the best one that any file has."""
+    if isinstance(way, Decoded):
+        return way
+    if file.rows is None:
+        return Decoded(Reason.NO_COUNT)
+    if file.is_elsewhere:
+        return Decoded(Reason.ELSEWHERE)
+    if file.has_vector and not target.vectors:
+        return Decoded(Reason.VECTOR)
+    known, wanted = source.by_name, target.by_name
+    for name, one in _taken(transform):
+        column = known[one.column]
+        if column.name in source.partitions:
+            refused = _by_partition(column, wanted[name], file)
+            if refused is not None:
+                return refused
+        elif not wanted[name].takes_null and file.nulls.get(column.physical) != 0:
+            return Decoded(Reason.NULLS, name)
+    return way
+
+
+def _taken(transform: TransformFacts) -> list[tuple[str, Taken]]:
+    return [(name, one) for name, one in transform.outputs.items() if isinstance(one, Taken)]
+
+
+def _by_transform(transform: TransformFacts) -> Decoded | None:
+    if transform.adds_columns:
+        return Decoded(Reason.WRITE_MODE)
+    if transform.filters:
+        return Decoded(Reason.FILTER)
+    seen: set[str] = set()
+    for name, one in transform.outputs.items():
+        if isinstance(one, Computed):
+            return Decoded(Reason.COMPUTED, name)
+        if one.column in seen:
+            return Decoded(Reason.TAKEN_TWICE, one.column)
+        seen.add(one.column)
+    return None
+
+
+def _by_features(source: TableFacts, target: TableFacts) -> Decoded | None:
+    strange = sorted(source.features - HARMLESS)
+    if strange:
+        return Decoded(Reason.SOURCE_FEATURE, strange[0])
+    strange = sorted(target.features - HARMLESS - ALSO_OF_A_TARGET)
+    if strange:
+        return Decoded(Reason.TARGET_FEATURE, strange[0])
+    if source.mapped_by_id:
+        return Decoded(Reason.MAPPED_BY_ID)
+    return Decoded(Reason.DROPPED_COLUMN) if source.drops else None
+
+
+def _by_columns(transform: TransformFacts, source: TableFacts, target: TableFacts) -> Decoded | None:
+    known, wanted = source.by_name, target.by_name
+    for name, one in _taken(transform):
+        mine, theirs = known[one.column], wanted.get(name)
+        if theirs is None or mine.type != theirs.type:
+            return Decoded(Reason.TYPE, name)
+        for column in (mine, theirs):
+            if column.oddity is not None:
+                return Decoded(Reason.COLUMN, f"{name}: {column.oddity.value}")
+    names = {one.column: name for name, one in _taken(transform)}
+    # Of a partition column that is left out, files hold nothing.
+    if {names[one] for one in source.partitions if one in names} != set(target.partitions):
+        return Decoded(Reason.PARTITIONS)
+    return None
+
+
+def _by_names(source: TableFacts, data: set[str], renamed: dict[str, str]) -> Decoded | None:
+    """Refuse what the footer of a projected file cannot say: a path has dots between its names, and each name once."""
+    for column in source.columns:
+        if column.physical in data and ("." in column.physical or "." in column.type):
+            return Decoded(Reason.NAME, column.name)
+    clash = sorted(data & set(renamed.values()))
+    return Decoded(Reason.NAME, clash[0]) if clash else None
+
+
+def _by_partition(column: ColumnFacts, wanted: ColumnFacts, file: FileFacts) -> Decoded | None:
+    if column.physical not in file.partition:
+        return Decoded(Reason.PARTITION_VALUE, column.name)
+    # An empty text is null in Delta, in a column of any type.
+    text = file.partition[column.physical] or None
+    if text is None:
+        return None if wanted.takes_null else Decoded(Reason.NULLS, wanted.name)
+    if text == NO_FOLDER or "\0" in text:
+        return Decoded(Reason.PARTITION_VALUE, f"{column.name}: no folder has such a name")
+    if column.is_instant and not text.endswith("Z"):
+        return Decoded(Reason.PARTITION_VALUE, f"{column.name} has no time zone")
+    return None

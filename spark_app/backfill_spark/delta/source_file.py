@@ -1,0 +1,71 @@
+"""A data file as the log of a table names it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+from urllib.parse import unquote
+
+from backfill_spark.delta.deletion_vectors import DeletionVector
+
+NAME_CHARACTERS = 32
+_ELSEWHERE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A data file that may be copied."""
+
+    path: str
+    """As the log spells it: relative to the table or absolute, percent-encoded."""
+
+    size_bytes: int
+    partition: Mapping[str, str | None]
+    """Values of the partition columns as text, by physical name."""
+
+    statistics: str | None
+    """JSON, as the log has it."""
+
+    vector: DeletionVector | None
+
+    @classmethod
+    def of(cls, add: Mapping[str, Any]) -> Self:
+        """Read an `add` action."""
+        vector = add.get("deletionVector")
+        return cls(
+            path=add["path"],
+            size_bytes=add["size"],
+            partition=add.get("partitionValues") or {},
+            statistics=add.get("stats"),
+            vector=None if vector is None else DeletionVector(vector),
+        )
+
+    @property
+    def name(self) -> str:
+        """Name of its copy: the same for the same path, whoever copies it."""
+        return f"{hashlib.sha256(self.path.encode()).hexdigest()[:NAME_CHARACTERS]}.parquet"
+
+    @property
+    def below(self) -> str:
+        """Its path below the table's folder, as a file system has it; of one that is not elsewhere."""
+        return unquote(self.path)
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Does the log name it, or its vector, by an absolute path?"""
+        return bool(_ELSEWHERE.match(self.path)) or (self.vector is not None and self.vector.is_elsewhere)
+
+    @property
+    def deleted(self) -> int:
+        """Rows that its deletion vector hides."""
+        return 0 if self.vector is None else self.vector.cardinality
+
+    def counts(self, columns: Sequence[str]) -> tuple[int | None, dict[str, int]]:
+        """Return its rows, deleted ones included, and the nulls of some columns by physical name, as far as the log says."""
+        stats = json.loads(self.statistics or "{}")
+        nulls = stats.get("nullCount") or {}
+        return stats.get("numRecords"), {name: nulls[name] for name in columns if isinstance(nulls.get(name), int)}

@@ -1,0 +1,100 @@
+"""What a table's metadata says of its files, for whoever would copy one without decoding it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType, TimestampType, VariantType
+
+from backfill_core.transfer.facts import ColumnFacts, Oddity, TableFacts
+from backfill_spark.delta.properties import CHANGE_FEED, MAPPING_MODE, PHYSICAL_NAME, is_on, value
+from backfill_spark.rows.columns import nullable
+
+ID = "delta.columnMapping.id"
+"""Of a column, in its metadata; a number is never given twice."""
+
+LAST_ID = "delta.columnMapping.maxColumnId"
+VECTORS, VECTORS_ON = "deletionVectors", "delta.enableDeletionVectors"
+ODDITIES = {
+    "delta.typeChanges": Oddity.TYPE_CHANGED,
+    "__CHAR_VARCHAR_TYPE_STRING": Oddity.LENGTH,
+    "EXISTS_DEFAULT": Oddity.FILLED,
+    "__COLLATIONS": Oddity.COLLATION,
+}
+"""By the key in a column's metadata."""
+
+
+def table_facts(
+    schema: StructType,
+    *,
+    partitions: Sequence[str],
+    properties: Mapping[str, str],
+    features: frozenset[str],
+    key: Sequence[str] = (),
+) -> TableFacts:
+    """Return the facts of a table; `key`: columns that must not be null, although the table takes null."""
+    mode = value(properties, MAPPING_MODE)
+    mapped = mode in {"name", "id"}
+    ids = sum(ID in field.metadata for _, field in every_field(schema))
+    return TableFacts(
+        columns=tuple(_column(field, mapped=mapped, key=key) for field in schema),
+        partitions=tuple(partitions),
+        features=features,
+        mapped_by_id=mode == "id",
+        drops=mapped and int(value(properties, LAST_ID) or 0) > ids,
+        # A change feed is told of rows, and a file with a vector adds fewer than it has.
+        vectors=VECTORS in features and is_on(properties, VECTORS_ON) and not is_on(properties, CHANGE_FEED),
+    )
+
+
+def _column(field: StructField, *, mapped: bool, key: Sequence[str]) -> ColumnFacts:
+    data_type = field.dataType
+    within = StructType([field])
+    odd = [oddity for name, oddity in ODDITIES.items() if any(name in one.metadata for _, one in every_field(within))]
+    variants = [one for _, one in every_field(within) if _holds_variant(one.dataType)]
+    return ColumnFacts(
+        name=field.name,
+        physical=str(field.metadata.get(PHYSICAL_NAME, field.name)) if mapped else field.name,
+        type=(physical_type(data_type) if mapped else nullable(data_type)).json(),
+        takes_null=field.nullable and field.name not in key,
+        oddity=Oddity.VARIANT if variants else next(iter(odd), None),
+        is_instant=isinstance(data_type, TimestampType),
+    )
+
+
+def _holds_variant(data_type: DataType) -> bool:
+    match data_type:
+        case ArrayType():
+            return _holds_variant(data_type.elementType)
+        case MapType():
+            return _holds_variant(data_type.keyType) or _holds_variant(data_type.valueType)
+    return isinstance(data_type, VariantType)
+
+
+def every_field(data_type: DataType, inside: str = "") -> Iterator[tuple[str, StructField]]:
+    """Yield every field of a type with its path (`order.lines.element.price`), outer ones first."""
+    match data_type:
+        case StructType():
+            for field in data_type:
+                yield f"{inside}{field.name}", field
+                yield from every_field(field.dataType, f"{inside}{field.name}.")
+        case ArrayType():
+            yield from every_field(data_type.elementType, f"{inside}element.")
+        case MapType():
+            yield from every_field(data_type.keyType, f"{inside}key.")
+            yield from every_field(data_type.valueType, f"{inside}value.")
+
+
+def physical_type(data_type: DataType) -> DataType:
+    """Return a type with the physical names of its nested fields."""
+    if isinstance(data_type, StructType):
+        result = StructType()
+        for field in data_type:
+            name = field.metadata.get(PHYSICAL_NAME, field.name)
+            result.add(name, physical_type(field.dataType), True)
+        return result
+    if isinstance(data_type, ArrayType):
+        return ArrayType(physical_type(data_type.elementType), True)
+    if isinstance(data_type, MapType):
+        return MapType(physical_type(data_type.keyType), physical_type(data_type.valueType), True)
+    return data_type

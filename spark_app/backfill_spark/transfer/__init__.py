@@ -1,0 +1,1 @@
+"""Copies of files that are not decoded: facts of two tables, and bytes. No rows, no Spark job."""

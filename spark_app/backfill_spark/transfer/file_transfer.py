@@ -1,0 +1,177 @@
+"""Files of a source as staged files of a target, without decoding; from any thread.
+
+A copy lies in the folder of its work, under a name that follows from the path of its source, with a commit line of its own. The
+file of a deletion vector lies beside it, as a staged file without rows.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from backfill_core.errors import SourceDamagedError
+from backfill_core.phases.accounting import check_read
+from backfill_core.protocol.work import FileWay, StagedFile
+from backfill_core.transfer.ways import Projected, Whole
+from backfill_spark.delta.added_files import BESIDE, CommitLine, Statistics
+from backfill_spark.delta.source_file import SourceFile
+from backfill_spark.jvm.workers import at_once
+from backfill_spark.transfer.bytes import ByteCopier
+from backfill_spark.transfer.footers import Footers
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+AT_ONCE = 4
+"""Files of one piece of work that are under way at once, where a store answers late. A local disk is busy with one."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCopy:
+    """A file and its way."""
+
+    file: SourceFile
+    way: Whole | Projected
+    partition: Mapping[str, str | None]
+    """Its partition values in the target, by physical name."""
+
+    rows: int
+    """As the source's log counts them, deleted ones included."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """A file that was copied."""
+
+    planned: PlannedCopy
+    staged: StagedFile
+    """Its rows are those that a reader sees."""
+
+    digest: str | None
+    """SHA-256 of its bytes; None: not asked for, or they are not those of the source."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transferred:
+    """What came of some files."""
+
+    copied: tuple[Copied, ...]
+    beside: tuple[StagedFile, ...]
+    """The files of their deletion vectors; without rows."""
+
+    left: tuple[PlannedCopy, ...]
+    """Those that must be decoded after all, as their footers say: encrypted, or without a column that is kept."""
+
+    @property
+    def staged(self) -> tuple[StagedFile, ...]:
+        """All that a commit is to name or needs."""
+        return (*(one.staged for one in self.copied), *self.beside)
+
+
+class FileTransfer:
+    """Copies files of one source into the staging folders of one target."""
+
+    def __init__(
+        self, spark: SparkSession, *, source: str, target: str, measure: Callable[[str, bool], Statistics]
+    ) -> None:
+        """Take the two tables' folders.
+
+        Args:
+            spark: The session.
+            source: Path or URI.
+            target: Path or URI.
+            measure: The committer's `statistics`.
+        """
+        self._bytes, self._footers, self._measure = ByteCopier(spark, source, target), Footers(spark), measure
+
+    def copy(
+        self, files: Sequence[PlannedCopy], folder: str, *, check: Callable[[], None], digest: bool = False
+    ) -> Transferred:
+        """Copy files, in their order.
+
+        Args:
+            files: No two of one path.
+            folder: Of the work, below the target's: `backfill-<hash>/a<attempt>/s<work>`.
+            check: Called often; what it raises ends the copies.
+            digest: Are the digests of whole copies wanted?
+
+        Raises:
+            SourceDamagedError: a file changed under its name, or was cut off.
+            AccountingError: a file has another number of rows than its log says.
+            Whatever the two file systems say (`JAVA_ERRORS`).
+        """
+        self._bytes.make_folder(folder)
+        vectors = [one.file.vector for one in files if one.file.vector is not None]
+        paths = sorted({one.file for one in vectors if not one.is_inline})
+        beside = tuple(self._copy_vector(path, folder, check) for path in paths)
+        tasks = [partial(self._copy, one, folder, check, digest=digest) for one in files]
+        done = [task() for task in tasks] if self._bytes.is_local else at_once(tasks, AT_ONCE)
+        copied = tuple(one for one in done if one is not None)
+        left = tuple(one for one, result in zip(files, done, strict=True) if result is None)
+        return Transferred(copied, beside, left)
+
+    def _copy_vector(self, path: str, folder: str, check: Callable[[], None]) -> StagedFile:
+        below = f"{folder}/{path.rsplit('/', 1)[-1]}"
+        size_bytes = self._bytes.copy(path, below, check=check).size_bytes
+        return StagedFile(self._bytes.staged_path(below), size_bytes, 0, BESIDE)
+
+    def _copy(self, planned: PlannedCopy, folder: str, check: Callable[[], None], *, digest: bool) -> Copied | None:
+        below = f"{folder}/{planned.file.name}"
+        match planned.way:
+            case Whole():
+                return self._whole(planned, below, check, digest=digest)
+            case Projected() as way:
+                check()
+                return self._projected(planned, below, way)
+
+    def _whole(self, planned: PlannedCopy, below: str, check: Callable[[], None], *, digest: bool) -> Copied | None:
+        file = planned.file
+        copied = self._bytes.copy(file.below, below, check=check, digest=digest)
+        if copied.size_bytes != file.size_bytes:
+            raise SourceDamagedError(
+                f"{file.below} of the source has {copied.size_bytes:,} bytes, and its log says {file.size_bytes:,}.",
+                hint="The file changed under its name: restore it, or start a new job from a newer version.",
+            )
+        footer = self._footers.read(f"{self._bytes.target}/{below}")
+        check_read(file.below, read=footer.rows, promised=planned.rows)
+        if footer.is_encrypted:
+            self._bytes.remove(below)
+            return None
+        found = self._measure(self._bytes.staged_path(below), file.vector is not None)
+        if footer.has_int96:
+            found = replace(found, text=file.statistics)
+        return self._named(planned, below, found, copied.digest)
+
+    def _projected(self, planned: PlannedCopy, below: str, way: Projected) -> Copied | None:
+        source, target = f"{self._bytes.source}/{planned.file.below}", f"{self._bytes.target}/{below}"
+        footer = self._footers.read(source)
+        if footer.is_encrypted or footer.columns <= sum(map(footer.has, way.pruned)):
+            return None
+        self._footers.project(source, target, way)
+        found = self._measure(self._bytes.staged_path(below), planned.file.vector is not None)
+        check_read(planned.file.below, read=found.rows, promised=planned.rows)
+        return self._named(planned, below, found, None)
+
+    def _named(self, planned: PlannedCopy, below: str, found: Statistics, digest: str | None) -> Copied:
+        """Return a copied file with the action that names it."""
+        vector = planned.file.vector
+        if vector is not None and not vector.is_inline:
+            vector = vector.in_folder(below.rpartition("/")[0])
+        add = {
+            "path": below,
+            "partitionValues": planned.partition,
+            "size": found.size_bytes,
+            "modificationTime": time.time_ns() // 1_000_000,
+            "dataChange": True,
+            "stats": found.text,
+            "deletionVector": None if vector is None else vector.fields,
+        }
+        line = json.dumps({"add": {name: value for name, value in add.items() if value is not None}})
+        rows = found.rows - planned.file.deleted
+        way = FileWay.WHOLE if isinstance(planned.way, Whole) else FileWay.PROJECTED
+        staged = StagedFile(self._bytes.staged_path(below), found.size_bytes, rows, CommitLine(line), way=way)
+        return Copied(planned, staged, digest)

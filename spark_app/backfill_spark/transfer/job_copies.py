@@ -1,0 +1,56 @@
+"""The copies of one attempt: what is found once for all of its work."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from backfill_spark.ports.abilities import ability
+from backfill_spark.ports.sink import SupportsCopies
+from backfill_spark.ports.source import SupportsFiles
+from backfill_spark.transfer.file_transfer import FileTransfer, PlannedCopy, Transferred
+from backfill_spark.transfer.job_ways import JobWays
+
+if TYPE_CHECKING:
+    from backfill_spark.driver.job_context import OpenedJob
+
+
+class JobCopies:
+    """Safe to use from several threads."""
+
+    def __init__(self, job: OpenedJob) -> None:
+        """Take the job; nothing is asked yet: the target may be made first."""
+        self._job, self._lock = job, threading.Lock()
+        self._ways: JobWays | None = None
+        self._transfer: FileTransfer | None = None
+
+    @property
+    def ways(self) -> JobWays:
+        """The way of each file of the pinned version."""
+        with self._lock:
+            if self._ways is None:
+                self._ways = JobWays.of(self._job)
+            return self._ways
+
+    def stage(
+        self,
+        files: Sequence[PlannedCopy],
+        *,
+        attempt: int,
+        work_id: int,
+        check: Callable[[], None],
+        digest: bool = False,
+    ) -> Transferred:
+        """Copy files into the folder of a piece of work; see `FileTransfer.copy`."""
+        folder = ability(self._job.sink, SupportsCopies).folder_of(attempt, work_id)
+        return self._copier().copy(files, folder, check=check, digest=digest)
+
+    def _copier(self) -> FileTransfer:
+        with self._lock:
+            if self._transfer is None:
+                source, sink = ability(self._job.source, SupportsFiles), ability(self._job.sink, SupportsCopies)
+                self._transfer = FileTransfer(
+                    self._job.spark, source=source.path, target=sink.path, measure=self._job.committer.statistics
+                )
+            return self._transfer

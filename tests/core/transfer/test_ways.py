@@ -1,0 +1,194 @@
+"""Promises of `backfill_core.transfer`: a file is copied only where a reader of the target then sees what decoding would write."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backfill_core.transfer.facts import (
+    ColumnFacts,
+    Computed,
+    FileFacts,
+    Oddity,
+    TableFacts,
+    Taken,
+    TransformFacts,
+)
+from backfill_core.transfer.ways import Decoded, Projected, Reason, Whole, of_file, of_table
+
+LETTERS = "abcd"
+LONG = '"long"'
+
+
+def table(*names, **facts):
+    return TableFacts(tuple(ColumnFacts(name, name, LONG) for name in names), **facts)
+
+
+def as_is(*names):
+    return TransformFacts({name: Taken(name) for name in names})
+
+
+def changed(facts, name, **change):
+    columns = tuple(replace(one, **change) if one.name == name else one for one in facts.columns)
+    return replace(facts, columns=columns)
+
+
+def way_of(transform, source, target, file=FileFacts(rows=3)):
+    return of_file(of_table(transform, source, target), transform, source, target, file)
+
+
+# ---------------------------------------------------------------------- a reader, told without the code under test
+def read(facts, content, partition):
+    """Return the row that a reader of a table sees of a file, by name of the column."""
+    return {
+        one.name: partition.get(one.physical) if one.name in facts.partitions else content.get(one.physical)
+        for one in facts.columns
+    }
+
+
+@st.composite
+def jobs(draw):
+    names = draw(st.lists(st.sampled_from(LETTERS), min_size=1, unique=True))
+    physical = draw(st.one_of(st.just(names), st.permutations(LETTERS)))
+    columns = tuple(ColumnFacts(name, inside, LONG) for name, inside in zip(names, physical, strict=False))
+    parts = tuple(draw(st.lists(st.sampled_from(names), max_size=1)))
+    source = TableFacts(columns, parts)
+    kept = draw(st.lists(st.sampled_from(names), min_size=1, unique=True))
+    outputs = {draw(st.sampled_from([one, f"{one}2"])): Taken(one) for one in kept}
+    if draw(st.integers(0, 9)) == 0:
+        outputs["extra"] = Computed("extra")
+    known = source.by_name
+    theirs = {
+        name: draw(st.sampled_from([name, known[one.column].physical])) if isinstance(one, Taken) else name
+        for name, one in outputs.items()
+    }
+    if len(set(theirs.values())) < len(theirs):
+        theirs = {name: name for name in outputs}
+    spare = draw(st.booleans())
+    wanted = tuple(ColumnFacts(name, inside, LONG) for name, inside in theirs.items())
+    wanted += (ColumnFacts("spare", "spare", LONG),) if spare else ()
+    by_source = {one.column: name for name, one in outputs.items() if isinstance(one, Taken)}
+    same = tuple(by_source[one] for one in parts if one in by_source)
+    target = TableFacts(wanted, draw(st.sampled_from([same, same, ()])))
+    added_later = draw(st.sets(st.sampled_from(names)))
+    content = {one.physical: f"in {one.physical}" for one in columns if one.name not in {*parts, *added_later}}
+    partition = {known[one].physical: draw(st.sampled_from(["p", "", None])) for one in parts}
+    return TransformFacts(outputs), source, target, content, partition
+
+
+class TestAReaderSeesTheSame:
+    """Each row and each value, whatever the two tables call their columns."""
+
+    @given(jobs())
+    def test_a_file_that_is_not_decoded(self, job):
+        """Bytes under the source's names are values under the target's."""
+        transform, source, target, content, partition = job
+        way = way_of(transform, source, target, FileFacts(3, partition=partition))
+        if isinstance(way, Decoded):
+            return
+        there = dict(content)
+        if isinstance(way, Projected):
+            renamed = dict(way.renamed)
+            there = {renamed.get(name, name): value for name, value in content.items() if name not in way.pruned}
+        known, wanted = source.by_name, target.by_name
+        parts = {
+            wanted[name].physical: partition[known[one.column].physical] or None
+            for name, one in transform.outputs.items()
+            if name in target.partitions
+        }
+        seen = read(source, content, {name: text or None for name, text in partition.items()})
+
+        found = read(target, there, parts)
+
+        assert found == {
+            name: seen[transform.outputs[name].column] if name in transform.outputs else None for name in wanted
+        }
+        assert set(there) <= {one.physical for one in target.columns}, "what was left out is in the target's files"
+
+    def test_a_column_that_is_left_out_does_not_stay_in_the_file(self):
+        """It may be left out because nobody may read it there."""
+        way = way_of(as_is("a"), table("a", "b"), table("a"))
+
+        assert way == Projected(renamed=(), pruned=("b",))
+
+    def test_another_order_of_columns_needs_no_other_file(self):
+        """Readers find columns by name."""
+        assert way_of(as_is("b", "a"), table("a", "b"), table("b", "a")) == Whole()
+
+    def test_a_renamed_column_is_renamed_in_the_footer(self):
+        """The column chunks stay as they are."""
+        transform = TransformFacts({"a": Taken("a"), "c": Taken("b")})
+
+        assert way_of(transform, table("a", "b"), table("a", "c")) == Projected((("b", "c"),), ())
+
+
+PLAIN = (as_is("a", "b"), table("a", "b"), table("a", "b"), FileFacts(3, {"a": 0, "b": 0}))
+
+HAZARDS = {
+    "a filter": (replace(PLAIN[0], filters=True), *PLAIN[1:], Reason.FILTER),
+    "Changelog": (replace(PLAIN[0], adds_columns=True), *PLAIN[1:], Reason.WRITE_MODE),
+    "computed": (TransformFacts({"a": Taken("a"), "b": Computed("b")}), *PLAIN[1:], Reason.COMPUTED),
+    "taken twice": (TransformFacts({"a": Taken("a"), "b": Taken("a")}), *PLAIN[1:], Reason.TAKEN_TWICE),
+    "another type": (PLAIN[0], PLAIN[1], changed(PLAIN[2], "b", type='"integer"'), PLAIN[3], Reason.TYPE),
+    "widened": (PLAIN[0], changed(PLAIN[1], "b", oddity=Oddity.TYPE_CHANGED), *PLAIN[2:], Reason.COLUMN),
+    "char": (PLAIN[0], changed(PLAIN[1], "b", oddity=Oddity.LENGTH), *PLAIN[2:], Reason.COLUMN),
+    "mapped by id": (PLAIN[0], replace(PLAIN[1], mapped_by_id=True), *PLAIN[2:], Reason.MAPPED_BY_ID),
+    "dropped": (PLAIN[0], replace(PLAIN[1], drops=True), *PLAIN[2:], Reason.DROPPED_COLUMN),
+    "unknown": (PLAIN[0], replace(PLAIN[1], features=frozenset({"tomorrow"})), *PLAIN[2:], Reason.SOURCE_FEATURE),
+    "row ids": (PLAIN[0], replace(PLAIN[1], features=frozenset({"rowTracking"})), *PLAIN[2:], Reason.SOURCE_FEATURE),
+    "target": (*PLAIN[:2], replace(PLAIN[2], features=frozenset({"tomorrow"})), PLAIN[3], Reason.TARGET_FEATURE),
+    "flat": (PLAIN[0], replace(PLAIN[1], partitions=("a",)), *PLAIN[2:], Reason.PARTITIONS),
+    "cut": (*PLAIN[:2], replace(PLAIN[2], partitions=("a",)), PLAIN[3], Reason.PARTITIONS),
+    "uncounted": (*PLAIN[:3], FileFacts(None), Reason.NO_COUNT),
+    "a clone": (*PLAIN[:3], FileFacts(3, is_elsewhere=True), Reason.ELSEWHERE),
+    "a vector": (*PLAIN[:3], FileFacts(3, has_vector=True), Reason.VECTOR),
+    "a null": (*PLAIN[:2], changed(PLAIN[2], "b", takes_null=False), FileFacts(3, {"b": 1}), Reason.NULLS),
+    "unsaid nulls": (*PLAIN[:2], changed(PLAIN[2], "b", takes_null=False), FileFacts(3), Reason.NULLS),
+    "swapped": (TransformFacts({"a": Taken("b"), "b": Taken("a")}), *PLAIN[1:], Reason.NAME),
+    "dots": (as_is("a.x"), table("a.x", "b"), table("a.x"), FileFacts(3), Reason.NAME),
+}
+
+
+class TestInDoubtItIsDecoded:
+    """Each hazard by itself, and the reason that the plan shows."""
+
+    @pytest.mark.parametrize("case", HAZARDS.values(), ids=HAZARDS.keys())
+    def test_a_hazard(self, case):
+        """One of them is enough."""
+        *facts, reason = case
+
+        assert way_of(*facts).reason is reason
+
+    def test_without_any_the_bytes_are_copied(self):
+        """Or the test above would prove nothing."""
+        assert way_of(*PLAIN) == Whole()
+
+    def test_a_vector_that_the_target_takes(self):
+        """It is copied too."""
+        transform, source, target, _ = PLAIN
+        target = replace(target, vectors=True)
+
+        assert way_of(transform, source, target, FileFacts(3, has_vector=True)) == Whole()
+
+    @pytest.mark.parametrize(
+        ("text", "reason"),
+        [("2024-01-01T00:00:00.000000Z", None), ("2024-01-01 00:00:00", Reason.PARTITION_VALUE), (None, None)],
+    )
+    def test_a_time_as_partition_value(self, text, reason):
+        """Without its zone each session reads another instant."""
+        source = changed(table("a", "b", partitions=("a",)), "a", is_instant=True)
+        target = table("a", "b", partitions=("a",))
+
+        way = way_of(as_is("a", "b"), source, target, FileFacts(3, partition={"a": text}))
+
+        assert way == Whole() if reason is None else way.reason is reason
+
+    def test_a_partition_without_a_value_that_must_have_one(self):
+        """An empty text is null in Delta."""
+        source = table("a", "b", partitions=("a",))
+        target = changed(source, "a", takes_null=False)
+
+        way = way_of(as_is("a", "b"), source, target, FileFacts(3, partition={"a": ""}))
+
+        assert way.reason is Reason.NULLS

@@ -1,0 +1,204 @@
+"""Promises of files that are copied and not decoded, in whole jobs; delta-rs or plain Spark says what is there."""
+
+import hashlib
+import json
+from pathlib import Path
+from random import Random
+from urllib.parse import unquote
+
+import pytest
+from deltalake import DeltaTable
+from support.tables.jobs import job, make_kind, make_orders, vacuum
+from support.tables.odd_tables import ID, NoExampleError, OddTable, ticked
+from support.tables.odd_transforms import Output, held
+from support.tables.oracle import rows_in, strangers
+
+from backfill_spark.driver.attempt import run_driver
+from backfill_spark.driver.plan import plan_job
+from backfill_spark.settings import DriverSettings
+
+
+@pytest.fixture
+def run(spark, tmp_path):
+    """Runs a job from `s` to a folder."""
+
+    def run(name="t", **spec):
+        # Else the proof of the key reads each file first.
+        settings = DriverSettings(state_dir=tmp_path / "state", cores=2, check_unique=False)
+        goal = str(tmp_path / name)
+        backfill = job(str(tmp_path / "s"), goal, **{"name": name, "verify": "Final", **spec})
+        return run_driver(backfill, settings=settings, spark=spark)
+
+    return run
+
+
+def adds(table):
+    """Return the `add` actions of a table's log, by path."""
+    found = {}
+    for file in sorted(Path(table, "_delta_log").glob("*.json")):
+        actions = [json.loads(line) for line in file.read_text().splitlines()]
+        for gone in (one["remove"]["path"] for one in actions if "remove" in one):
+            found.pop(gone, None)
+        found |= {one["add"]["path"]: one["add"] for one in actions if "add" in one}
+    return found
+
+
+def copied(source, target):
+    """Return the files of the source that the target has byte by byte, by their names there."""
+    there = {path.rsplit("/", 1)[-1]: path for path in adds(target)}
+    same = []
+    for path in adds(source):
+        name = f"{hashlib.sha256(path.encode()).hexdigest()[:32]}.parquet"
+        if name in there:
+            assert Path(target, there[name]).read_bytes() == Path(source, unquote(path)).read_bytes()
+            same.append(path)
+    return same
+
+
+class TestTheBytesOfAFile:
+    """Are copied where the transform changes nothing, whatever the layout of the table."""
+
+    @pytest.mark.parametrize(
+        ("kind", "files", "target"),
+        [("plain", 5, {}), ("partitioned", 20, {"partitionBy": ["part"]}), ("deleted", 5, {})],
+    )
+    def test_each_row_arrives_once(self, spark, tmp_path, run, kind, files, target):
+        """A receipt, an engine of its own, and the bytes say so; and rows can be changed afterwards."""
+        source, there = str(tmp_path / "s"), str(tmp_path / "t")
+        make_kind(spark, source, kind)
+
+        outcome = run("t", target=target)
+
+        assert (outcome.reason, outcome.receipt.equal) == ("Complete", True)
+        assert len(copied(source, there)) == files
+        assert outcome.receipt.rows == outcome.progress.rows_done == (800 if kind == "deleted" else 900)
+        spark.sql(f"UPDATE delta.`{there}` SET name = 'x' WHERE id < 3")
+        vacuum(spark, there)
+        assert spark.read.format("delta").load(there).where("name <> 'x'").count() == outcome.receipt.rows - 3
+
+    def test_statistics_are_those_of_the_source(self, spark, tmp_path, run):
+        """A reader skips the same files as in the source."""
+        make_orders(spark, str(tmp_path / "s"), 100, files=2)
+        run()
+
+        found = [
+            sorted(json.loads(one["stats"])["minValues"]["id"] for one in adds(tmp_path / t).values()) for t in "st"
+        ]
+        assert found == [[0, 50], [0, 50]]
+
+
+class TestColumnsOfAFile:
+    """Are left out or renamed without decoding the others."""
+
+    def test_a_projection(self, spark, tmp_path, run):
+        """The chunks that are left out are in no file of the target."""
+        make_kind(spark, str(tmp_path / "s"), "deleted")
+
+        outcome = run(transform={"select": ["name AS title", "id"]})
+        other = run("u", transform={"select": ["name AS title", "id"], "where": "true"})
+
+        assert (outcome.receipt.equal, other.receipt.equal) == (True, True)
+        there = DeltaTable(str(tmp_path / "t"))
+        assert [field.name for field in there.schema().fields] == ["title", "id"]
+        assert (
+            strangers(str(tmp_path / "t"), str(tmp_path / "u"))
+            == 0
+            == strangers(str(tmp_path / "u"), str(tmp_path / "t"))
+        )
+        assert rows_in(str(tmp_path / "t")) == 800
+
+
+class TestAFileThatIsNotWhatItsLogSays:
+    """Ends the job by name, and no row of it is visible."""
+
+    @pytest.fixture
+    def source(self, spark, tmp_path):
+        """A table with deletion vectors."""
+        make_kind(spark, str(tmp_path / "s"), "deleted")
+        return tmp_path / "s"
+
+    def test_another_size(self, source, tmp_path, run):
+        """Somebody wrote over it."""
+        path = source / unquote(min(adds(source)))
+        path.write_bytes(path.read_bytes() + b"x")
+
+        outcome = run()
+
+        assert (outcome.reason, path.name in outcome.message) == ("SourceDamaged", True)
+        assert rows_in(str(tmp_path / "t")) == 0
+
+    def test_another_number_of_rows(self, source, tmp_path, run):
+        """Rows would be missing without a word."""
+        for log in (source / "_delta_log").glob("0*.json"):
+            log.write_text(log.read_text().replace('\\"numRecords\\":180', '\\"numRecords\\":181'))
+
+        assert run().reason == "AccountingMismatch"
+        assert rows_in(str(tmp_path / "t")) == 0
+
+    def test_a_vector_that_is_gone(self, source, tmp_path, run):
+        """Deleted rows would come back."""
+        for vector in source.glob("deletion_vector_*.bin"):
+            vector.unlink()
+
+        assert run().reason == "SnapshotExpired"
+        assert rows_in(str(tmp_path / "t")) == 0
+
+
+class TestThePlan:
+    """Says which files are decoded, and why."""
+
+    @pytest.mark.parametrize(
+        ("transform", "way", "reason"),
+        [
+            ({}, "Whole", ""),
+            ({"select": ["id", "note"]}, "Projected", ""),
+            ({"select": ["id", "upper(note) AS note"]}, "Decoded", "the transform computes a column (note)"),
+        ],
+    )
+    def test_names_the_way(self, spark, tmp_path, transform, way, reason):
+        """A user who expects a copy sees what keeps it from being one."""
+        make_orders(spark, str(tmp_path / "s"), 100, files=2)
+        settings = DriverSettings(state_dir=tmp_path / "state", cores=2)
+
+        plan = plan_job(
+            job(str(tmp_path / "s"), str(tmp_path / "t"), transform=transform), settings=settings, spark=spark
+        )
+
+        assert [(one.way, one.files, one.reason) for one in plan.ways] == [(way, 2, reason)]
+        assert plan.estimated_seconds > 0
+
+
+class TestEachWayGivesTheSameRows:
+    """Whatever engine wrote the table, whatever is in it."""
+
+    @pytest.mark.parametrize("seed", range(12))
+    def test_a_random_table(self, spark, tmp_path, run, seed):
+        """Types, nesting, nulls, names, vectors, partitions and renamed columns are drawn; the model knows the rows."""
+        rng = Random(seed)
+        try:
+            table = OddTable(spark, rng, str(tmp_path / "s"), append_only=False)
+        except NoExampleError:
+            return
+        names = list(table.columns)
+        kept = names if seed % 2 else [ID, *rng.sample(names[1:], max(1, len(names) - 3))]
+        select = {} if seed % 2 else {"select": [ticked(name) for name in kept]}
+        folders = [name for name in table.folders if name in kept]
+        goal = {"writeMode": "Append", **({"partitionBy": folders} if folders else {})}
+        if set(table.folders) - set(kept):
+            goal.pop("partitionBy", None)
+        if table.mapped:
+            goal["properties"] = {"delta.columnMapping.mode": "name"}
+        spec = {"target": goal, "verify": "None"}
+
+        fast = run("fast", **spec, transform=select)
+        slow = run("slow", **spec, transform=select | {"where": "true"})
+
+        assert fast.reason == slow.reason, (table.story, fast.message, slow.message)
+        if slow.reason == "SourceDamaged":
+            return  # delta-rs makes tables that no Spark reads
+        assert slow.reason == "Complete", (table.story, slow.message)
+        outputs = tuple(
+            Output(name, ticked(name), lambda row, name=name: row[name], table.columns[name]) for name in kept
+        )
+        found = [held(spark, str(tmp_path / name), outputs) for name in ("fast", "slow")]
+        assert found[0] == found[1], table.story
