@@ -58,11 +58,6 @@ class SparkDeltaLog:
             for one in self._jvm.scala.jdk.javaapi.CollectionConverters.asJava(snapshot.metadata().partitionColumns())
         )
 
-    def features(self, snapshot: Any) -> frozenset[str]:
-        """Return the features of readers and writers, as far as the protocol of a snapshot names them."""
-        names = snapshot.protocol().readerAndWriterFeatureNames()
-        return frozenset(str(one) for one in self._jvm.scala.jdk.javaapi.CollectionConverters.asJava(names))
-
     def frame(self, files: Any, snapshot: Any) -> DataFrame:
         """Return the rows of a `java.util.List` of files, as a snapshot describes them; lazy."""
         listed = self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(files).toSeq()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType, TimestampType, VariantType
 
 from backfill_core.transfer.facts import ColumnFacts, Oddity, TableFacts
+from backfill_spark.delta.log import LoggedTable
 from backfill_spark.delta.properties import CHANGE_FEED, MAPPING_MODE, PHYSICAL_NAME, is_on, value
 from backfill_spark.rows.columns import nullable
 
@@ -45,6 +47,12 @@ def table_facts(
         # A change feed is told of rows, and a file with a vector adds fewer than it has.
         vectors=VECTORS in features and is_on(properties, VECTORS_ON) and not is_on(properties, CHANGE_FEED),
     )
+
+
+def facts_of(table: LoggedTable) -> TableFacts:
+    """Return the facts of a version of a table."""
+    schema = StructType.fromJson(json.loads(table.schema))
+    return table_facts(schema, partitions=table.partitions, properties=table.properties, features=table.features)
 
 
 def _column(field: StructField, *, mapped: bool, key: Sequence[str]) -> ColumnFacts:

@@ -61,6 +61,21 @@ def _has_map(data_type: Any) -> bool:
     return hasattr(data_type, "elementType") and _has_map(data_type.elementType)
 
 
+def by_part(
+    parts: Sequence[Sequence[FileRange]],
+) -> tuple[dict[int, list[int]], dict[int, list[tuple[int, FileRange]]]]:
+    """Return the whole files of each part, and the ranges of each other file, each with its part."""
+    whole: dict[int, list[int]] = {}
+    shares: dict[int, list[tuple[int, FileRange]]] = {}
+    for part, ranges in enumerate(parts):
+        for one in ranges:
+            if one.whole:
+                whole.setdefault(part, []).append(one.file)
+            else:
+                shares.setdefault(one.file, []).append((part, one))
+    return whole, shares
+
+
 def runs(indexes: Sequence[int]) -> list[tuple[int, int]]:
     """Join ascending indexes into `[first, behind)` runs."""
     found: list[tuple[int, int]] = []

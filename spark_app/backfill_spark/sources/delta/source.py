@@ -36,7 +36,7 @@ from backfill_spark.delta.properties import CHANGE_FEED, is_on, physical_name
 from backfill_spark.delta.retention import kept_seconds
 from backfill_spark.delta.source_file import SourceFile
 from backfill_spark.delta.spark_internals import SparkDeltaLog, delta_actions
-from backfill_spark.delta.table_facts import table_facts
+from backfill_spark.delta.table_facts import facts_of
 from backfill_spark.jvm.gateway import java
 from backfill_spark.ports.source import PinnedTable
 from backfill_spark.rows.columns import quoted, unused
@@ -47,7 +47,7 @@ from backfill_spark.sources.delta.key_line import key_line, key_order
 from backfill_spark.sources.delta.log import VersionLog
 from backfill_spark.sources.delta.range_files import RangeFiles
 from backfill_spark.sources.delta.shipping import ShippedLog, check_shippable
-from backfill_spark.sources.delta.slices import LABEL, labelled, residue, runs, within
+from backfill_spark.sources.delta.slices import LABEL, by_part, labelled, residue, runs, within
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -268,13 +268,7 @@ class DeltaSource:
     # ------------------------------------------------------------------ copying
     def table_facts(self) -> TableFacts:
         """See `SupportsFiles`."""
-        log, snapshot = self._delta_log, self._snapshot
-        return table_facts(
-            self.pinned.schema,
-            partitions=log.partitions(snapshot),
-            properties=log.properties(snapshot),
-            features=log.features(snapshot),
-        )
+        return facts_of(table_at(self._spark, self.path, self.version))
 
     def source_files(self, files: Sequence[int]) -> tuple[SourceFile, ...]:
         """See `SupportsFiles`."""
@@ -297,14 +291,7 @@ class DeltaSource:
     def read_segments(self, parts: Sequence[Sequence[FileRange]]) -> tuple[DataFrame, str]:
         """Return rows as `read` does, each file read once, and the name of a column with the index of their part."""
         label = unused(LABEL, self.pinned.schema.names)
-        shares: dict[int, list[tuple[int, FileRange]]] = {}
-        whole: dict[int, list[int]] = {}
-        for part, ranges in enumerate(parts):
-            for one in ranges:
-                if one.whole:
-                    whole.setdefault(part, []).append(one.file)
-                else:
-                    shares.setdefault(one.file, []).append((part, one))
+        whole, shares = by_part(parts)
         frames = [
             self._frame(first, behind).withColumn(label, F.lit(part))
             for part, files in whole.items()
