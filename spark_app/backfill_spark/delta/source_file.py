@@ -11,6 +11,7 @@ from typing import Any, Self
 from urllib.parse import unquote
 
 from backfill_spark.delta.deletion_vectors import DeletionVector
+from backfill_spark.delta.log import LoggedFile
 
 NAME_CHARACTERS = 32
 _ELSEWHERE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:")
@@ -43,6 +44,11 @@ class SourceFile:
             statistics=add.get("stats"),
             vector=None if vector is None else DeletionVector(vector),
         )
+
+    @classmethod
+    def of_logged(cls, file: LoggedFile) -> Self:
+        """Read what a listing of a version says."""
+        return cls.of({**json.loads(file.action)["add"], "stats": file.statistics})
 
     @property
     def name(self) -> str:

@@ -272,8 +272,7 @@ class DeltaSource:
 
     def source_files(self, files: Sequence[int]) -> tuple[SourceFile, ...]:
         """See `SupportsFiles`."""
-        logged = (self._logged[index] for index in files)
-        return tuple(SourceFile.of({**json.loads(one.action)["add"], "stats": one.statistics}) for one in logged)
+        return tuple(SourceFile.of_logged(self._logged[index]) for index in files)
 
     # ------------------------------------------------------------------ reading
     def read(self, ranges: Sequence[FileRange]) -> DataFrame:
