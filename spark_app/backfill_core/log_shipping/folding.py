@@ -23,26 +23,31 @@ class Step:
     absent: tuple[str, ...]
     """Of the files that they name, those that are not in the table afterwards; some never were, before the first version."""
 
-    needed: tuple[str, ...]
-    """Of the files that were in the table before, and leave it or get another vector, those with rows as the log says."""
+    needed: Mapping[str, int]
+    """Of the files that were in the table before, and leave it or get another vector, those with rows as the log says: how many."""
 
     changed: frozenset[str]
     """Paths of the files whose coming, going or other vector changes data."""
+
+    @property
+    def rows_gone(self) -> int:
+        """Rows that left with their files, as far as the log says, other than those that were rearranged."""
+        return sum(self.needed.get(path, 0) for path in self.absent if path in self.changed)
 
 
 def fold(versions: Sequence[VersionActions]) -> Step:
     """Return what versions come to, which follow each other without a gap."""
     last: dict[str, FileAdded | None] = {}
-    needed: list[str] = []
+    needed: dict[str, int] = {}
     for version in versions:
         removed = {one.path: one for one in version.files if isinstance(one, FileRemoved)}
-        needed += [path for path, one in removed.items() if path not in last and one.live_rows]
+        needed |= {path: one.live_rows for path, one in removed.items() if path not in last and one.live_rows}
         last |= dict.fromkeys(removed)
         # A path in both stays, whatever their order in the commit.
         last |= {one.path: one for one in version.files if isinstance(one, FileAdded)}
     present = {path: one for path, one in last.items() if one is not None}
     absent = tuple(path for path, one in last.items() if one is None)
-    return Step(present, absent, tuple(needed), frozenset(_changed(versions)))
+    return Step(present, absent, needed, frozenset(_changed(versions)))
 
 
 def beginning(versions: Iterable[VersionActions], *, bytes_max: int) -> tuple[VersionActions, ...]:

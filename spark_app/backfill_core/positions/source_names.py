@@ -1,7 +1,8 @@
 """The name of a target's file tells which file of the source it was made of; so no list of them is kept anywhere.
 
 `w-<tag>-<suffix>.parquet` has the rows of the source's file, each in its place: what a deletion vector says of the one holds for the
-other. `d-<tag>-<suffix>.parquet` has rows that were decoded; there may be several of one source file.
+other. `d-<tag>-<suffix>.parquet`, and whatever lies in a folder `d-<tag>-<suffix>`, has rows that were decoded; there may be several
+of one source file.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from enum import Enum
 
 TAG_DIGITS = 32
 _NAME = re.compile(rf"([wd])-([0-9a-f]{{{TAG_DIGITS}}})-.*\.parquet")
+_FOLDER = re.compile(rf"(?:^|/)d-([0-9a-f]{{{TAG_DIGITS}}})-[^/]*/")
 
 
 class RowOrder(Enum):
@@ -43,7 +45,15 @@ def name_of(source_path: str, order: RowOrder, suffix: str) -> str:
     return f"{order.value}-{tag_of(source_path)}-{suffix}.parquet"
 
 
+def folder_of(source_path: str, suffix: str) -> str:
+    """Return the name of a folder for decoded rows of one source file; `suffix` tells it from others of the same file."""
+    return f"{RowOrder.LOST.value}-{tag_of(source_path)}-{suffix}"
+
+
 def source_of(target_path: str) -> SourceTag | None:
     """Return what the name of a target's file says, wherever it lies; None: it is made of no source file."""
     found = _NAME.fullmatch(target_path.rsplit("/", 1)[-1])
-    return None if found is None else SourceTag(found[2], RowOrder(found[1]))
+    if found is not None:
+        return SourceTag(found[2], RowOrder(found[1]))
+    folder = _FOLDER.search(target_path)
+    return None if folder is None else SourceTag(folder[1], RowOrder.LOST)

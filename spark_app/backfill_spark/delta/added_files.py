@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from backfill_core.protocol.work import StagedFile
+from backfill_core.protocol.work import RemovedFile, StagedFile
 from backfill_spark.delta.table_layout import Layout
 from backfill_spark.jvm.bulk_calls import java_lines
 from backfill_spark.jvm.gateway import java
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CommitLine:
-    """The handle of a staged file that brings its own `add` action."""
+    """The handle of a staged file that brings its own `add` action, or of a removed one with its `remove`."""
 
     text: str
     """The action as a line of a commit: JSON without a line feed; its path is relative to the target's folder."""
@@ -88,7 +88,7 @@ class AddedFiles:
         status = self._kernel.utils.DataFileStatus(uri, size_bytes, found.getModificationTime(), given)
         return status, int(statistics.getNumRecords())
 
-    def actions(self, files: Sequence[StagedFile], layout: Layout, state: Any) -> Any:
+    def actions(self, files: Sequence[StagedFile | RemovedFile], layout: Layout, state: Any) -> Any:
         """Return the `add` actions of files as a `java.util.List`; `state` is that of Kernel's transaction."""
         by_partition: dict[tuple[tuple[str, str | None], ...], list[Any]] = {}
         lines: list[str] = []

@@ -170,6 +170,37 @@ def files_at(spark: SparkSession, path: str, version: int, *, nulls_of: Sequence
         batches.close()
 
 
+def added_at(spark: SparkSession, path: str, version: int) -> list[str]:
+    """Return the `add` action of each data file of a version, as a line of a commit, without statistics; in no order.
+
+    Raises:
+        Whatever Kernel or the storage say (`LOG_ERRORS`).
+    """
+    engine, table = _open(spark, path)
+    snapshot = table.getSnapshotAsOfVersion(engine, version)
+    _check_commits(snapshot)
+    batches = snapshot.getScanBuilder().build().getScanFiles(engine, False)
+    try:
+        return list(_lines(spark, batches))
+    finally:
+        batches.close()
+
+
+def commit_text(spark: SparkSession, path: str, version: int) -> str:
+    """Return the text of a version's commit.
+
+    Raises:
+        Whatever the storage says (`JAVA_ERRORS`).
+    """
+    jvm = java(spark)
+    file = jvm.org.apache.hadoop.fs.Path(f"{path}/_delta_log/{version:020d}.json")
+    stream = file.getFileSystem(hadoop_conf(spark)).open(file)
+    try:
+        return str(jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+    finally:
+        stream.close()
+
+
 def values_at(spark: SparkSession, path: str, version: int, *, columns: Sequence[str]) -> list[LoggedValues]:
     """Return what the log says of the values of some columns, file by file, in the order of `files_at`.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -10,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any, Self
 from urllib.parse import unquote
 
+from backfill_core.positions.source_names import RowOrder, name_of
 from backfill_spark.delta.deletion_vectors import DeletionVector
 from backfill_spark.delta.log import LoggedFile
 
-NAME_CHARACTERS = 32
 _ELSEWHERE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:")
 
 
@@ -53,7 +52,7 @@ class SourceFile:
     @property
     def name(self) -> str:
         """Name of its copy: the same for the same path, whoever copies it."""
-        return f"{hashlib.sha256(self.path.encode()).hexdigest()[:NAME_CHARACTERS]}.parquet"
+        return name_of(self.path, RowOrder.KEPT, "0")
 
     @property
     def below(self) -> str:

@@ -9,7 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
+from backfill_core.log_shipping.actions import UNIQUE_DIGITS
 from backfill_spark.jvm.bulk_calls import java_lines, static_method
 from backfill_spark.jvm.gateway import java, java_session
 
@@ -63,11 +65,41 @@ class SparkDeltaLog:
         listed = self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(files).toSeq()
         return DataFrame(self._log.createDataFrame(snapshot, listed, False, self._none), self._spark)
 
+    def row_counts(self, files: Sequence[Any], snapshot: Any) -> list[int]:
+        """Count the rows of each of some files, deleted ones included; a Spark job."""
+        listed = self._jvm.java.util.ArrayList()
+        for file in files:
+            listed.add(file)
+        places = self.frame(listed, snapshot).select(F.col("_metadata.file_path").alias("file"))
+        uri, path = self._jvm.java.net.URI, self._jvm.org.apache.hadoop.fs.Path
+        counted = places.groupBy("file").agg(F.count("*").alias("live")).collect()
+        live = {path(uri(row["file"])).toString(): int(row["live"]) for row in counted}
+        found: list[int] = []
+        for file in files:
+            vector = file.deletionVector()
+            # A file without live rows is in no group.
+            rows = live.get(path(self.path, path(uri(file.path()))).toString(), 0)
+            found.append(rows + (0 if vector is None else int(vector.cardinality())))
+        return found
+
 
 def named_files(spark: SparkSession, path: str) -> tuple[DataFrame, DataFrame]:
-    """Return the files that the newest version names, and those that it removed and no VACUUM took; column `path`."""
+    """Return the files that the newest version names, and those that it removed and no VACUUM took; column `path`.
+
+    A file of deletion vectors is told by its folder and a slash.
+    """
     snapshot = SparkDeltaLog(spark, path).updated()
-    return DataFrame(snapshot.allFiles().toDF(), spark), DataFrame(snapshot.tombstones().toDF(), spark)
+    return _places(DataFrame(snapshot.allFiles().toDF(), spark)), _places(
+        DataFrame(snapshot.tombstones().toDF(), spark)
+    )
+
+
+def _places(files: DataFrame) -> DataFrame:
+    vectors = files.where("deletionVector.storageType = 'u'")
+    folder = (
+        f"concat(left(deletionVector.pathOrInlineDv, length(deletionVector.pathOrInlineDv) - {UNIQUE_DIGITS}), '/')"
+    )
+    return files.select("path").unionAll(vectors.selectExpr(f"{folder} AS path"))
 
 
 def delta_actions(spark: SparkSession, lines: Sequence[str]) -> Any:

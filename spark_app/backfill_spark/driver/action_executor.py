@@ -186,7 +186,8 @@ class SparkActionExecutor:
                 return committer.fence(action.txn_version, action.state, opened=opened, claim=claim).version
             if action.beside is not None:
                 return committer.replace_state(action.beside, action.state).version
-            return committer.seal(action.txn_version, action.files, action.state, compared=action.compared).version
+            given = (action.txn_version, action.files, action.state)
+            return committer.seal(*given, compared=action.compared, removed=action.removed).version
         except BackfillError:
             stored = committer.read_state()
             # A MERGE may have landed after a state that was committed beside it.

@@ -10,12 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from backfill_api.spec.spec import Backfill
 from backfill_core import strategies
-from backfill_core.errors import (
-    BackfillError,
-    InvalidSpecError,
-    StateMismatchError,
-    StateMovedError,
-)
+from backfill_core.errors import BackfillError, InvalidSpecError, StateMismatchError, StateMovedError
 from backfill_core.job.owner import PREFIX, Claim, check_claim
 from backfill_core.job.state import JobState, check_same_spec
 from backfill_core.plugins import choose
@@ -35,6 +30,7 @@ from backfill_spark.jvm.session_scope import session_scope
 from backfill_spark.opening.failures import Side, explain, explained
 from backfill_spark.opening.key_line import key_line
 from backfill_spark.opening.quarantine import OpenedQuarantine, open_quarantine
+from backfill_spark.opening.shipping import lay_out
 from backfill_spark.opening.source import OpenSource, PinnedSource, in_order, open_source
 from backfill_spark.opening.transform import transform_of
 from backfill_spark.ports.abilities import ability, check_promises, closing
@@ -168,10 +164,10 @@ class JobContext:
             begins = self.state is None or start_over is not None
             transform = transform_of(transform, opened, _mode(self.backfill), spec.key, begins=begins)
             opened = in_order(opened, spec.strategy)
-            newest = isinstance(request, ReadNewest)
-            line = key_line(source, spec, begins=self.state is None) if newest else None
+            line = key_line(source, spec, begins=self.state is None) if isinstance(request, ReadNewest) else None
             schema = transform.output_schema(self.spark, opened.schema)
         with self.explained("the look at the target", self.sink):
+            lay_out(spec, source, self.sink)
             if start_over is not None and start_over.drop_rows:
                 ability(self.sink, SupportsStartOver)
             path = source.path if isinstance(opened, PinnedSource) else None

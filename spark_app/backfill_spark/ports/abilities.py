@@ -8,8 +8,15 @@ from typing import TypeVar
 
 from backfill_api.spec.params import Ability
 from backfill_core.errors import InvalidSpecError
-from backfill_spark.ports.sink import SupportsMerge, SupportsSegments, SupportsStartOver
-from backfill_spark.ports.source import SupportsChanges, SupportsClose, SupportsKeyRanges, SupportsOffsets, SupportsPin
+from backfill_spark.ports.sink import SupportsMerge, SupportsSegments, SupportsShipping, SupportsStartOver
+from backfill_spark.ports.source import (
+    SupportsChanges,
+    SupportsClose,
+    SupportsKeyRanges,
+    SupportsLog,
+    SupportsOffsets,
+    SupportsPin,
+)
 
 A = TypeVar("A")
 
@@ -20,8 +27,10 @@ PROTOCOLS: dict[str, type] = {
         SupportsChanges,
         SupportsOffsets,
         SupportsKeyRanges,
+        SupportsLog,
         SupportsMerge,
         SupportsSegments,
+        SupportsShipping,
         SupportsStartOver,
     )
 }

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from backfill_core.errors import ForeignCommit
 from backfill_core.job.owner import Claim
 from backfill_core.protocol.actions import Durable
-from backfill_core.protocol.work import StagedFile
-from backfill_spark.delta.added_files import Statistics
+from backfill_core.protocol.work import RemovedFile, StagedFile
+
+if TYPE_CHECKING:
+    from backfill_spark.delta.added_files import Statistics
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,13 @@ class Committer(Protocol):
         """
 
     def seal(
-        self, txn_version: int, files: Sequence[StagedFile], state: str, *, compared: int | None = None
+        self,
+        txn_version: int,
+        files: Sequence[StagedFile],
+        state: str,
+        *,
+        compared: int | None = None,
+        removed: Sequence[RemovedFile] = (),
     ) -> SealedCommit:
         """Make one commit of files, state and transaction version.
 
@@ -77,6 +85,7 @@ class Committer(Protocol):
             files: As `measure` returned them.
             state: The job's.
             compared: Version of the target that a receipt is about; refused when others changed the target after it.
+            removed: Files that go; one that is among `files` too stays, as that says.
 
         Raises:
             FencedError: this or a newer transaction version is in the target already.

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
+    from backfill_core.log_shipping.target_files import TargetFiles
+    from backfill_spark.delta.log import LoggedTable
+
 
 class Sink(Protocol):
     """One target of one job. Safe to stage from several threads; one MERGE at a time."""
@@ -84,6 +87,20 @@ class SupportsCopies(Protocol):
 
     def folder_of(self, attempt: int, work_id: int) -> str:
         """Return the folder for what a piece of work stages, below `path`."""
+
+
+@runtime_checkable
+class SupportsShipping(SupportsCopies, Protocol):
+    """A sink that follows the log of a source file by file: it is laid out as its source, and one job alone keeps it."""
+
+    def follow(self, layout: LoggedTable) -> None:
+        """Take the layout of the source, before the table is checked or made."""
+
+    def stage_of(self, rows: DataFrame, folder: str, *, attempt: int, work_id: int) -> list[str]:
+        """Write as `stage`, into a folder of that name below that of the work."""
+
+    def target_files(self) -> TargetFiles:
+        """Return the files of the newest version by the source file that each was made of."""
 
 
 @runtime_checkable

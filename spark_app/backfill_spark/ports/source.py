@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from backfill_core.errors import BackfillError
-from backfill_core.log_shipping.actions import FileAdded, VersionActions
+from backfill_core.log_shipping.actions import VersionActions
 from backfill_core.positions.file_order import FileOrder
 from backfill_core.positions.key_order import KeyOrder, KeyPosition
 from backfill_core.positions.offsets import OffsetRange, Offsets, Subscribed
@@ -21,6 +21,8 @@ from backfill_spark.delta.source_file import SourceFile
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
+
+    from backfill_spark.delta.log import LoggedTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,14 +130,18 @@ class SupportsChanges(Protocol):
 class SupportsLog(Protocol):
     """A source whose log can be brought into a target as it is: which files came, went, or hide other rows than before."""
 
-    def check_shippable(self) -> None:
-        """Refuse a pinned version whose files alone do not say what a reader sees, or of which a copy would lack something."""
+    def shippable(self) -> LoggedTable:
+        """Return the layout of the pinned version; refuse one whose files alone do not say what a reader sees.
+
+        Raises:
+            UnsupportedSourceFeatureError: names what a copy would lack.
+        """
 
     def log_actions(self, after: int, upto: int) -> Iterator[VersionActions]:
         """Yield the file actions of the versions `(after, upto]`, in order; each is read and checked when it is asked for."""
 
-    def rows_of(self, files: Sequence[FileAdded], version: int) -> DataFrame:
-        """Return the rows of files that a version has, with the pinned columns; lazy."""
+    def rows_of(self, actions: Sequence[str], version: int) -> DataFrame:
+        """Return the rows of files as a version describes them, with the pinned columns; each is told by its `add` action. Lazy."""
 
 
 @runtime_checkable

@@ -10,7 +10,10 @@ from backfill_core.protocol.work import FileRange, StagedFile
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from backfill_spark.delta.deletion_vectors import DeletionVector
     from backfill_spark.driver.job_context import OpenedJob
+    from backfill_spark.transfer.file_transfer import PlannedCopy, Transferred
+    from backfill_spark.transfer.job_copies import JobCopies
 
 
 class WorkContext(Protocol):
@@ -20,8 +23,10 @@ class WorkContext(Protocol):
     def job(self) -> OpenedJob:
         """The job: session, spec, source, transform, write mode, sink and committer."""
 
-    def stage(self, rows: DataFrame, *, what: str) -> tuple[StagedFile, ...]:
+    def stage(self, rows: DataFrame, *, what: str, folder: str = "") -> tuple[StagedFile, ...]:
         """Write rows as files that no reader sees until a commit names them; `what` says in a message which they are.
+
+        They lie in a `folder` of their own below that of the work, where one is named and the sink takes it (`SupportsShipping`).
 
         The job that writes counts them. What a failed or cancelled piece of work staged is removed.
 
@@ -31,6 +36,21 @@ class WorkContext(Protocol):
 
     def copy(self, ranges: Sequence[FileRange]) -> tuple[tuple[StagedFile, ...], tuple[FileRange, ...]]:
         """Stage the whole files among some ranges of the pinned version that need no decoding; return them, and the ranges left.
+
+        Raises:
+            SourceDamagedError, AccountingError: a file is not what the source's log says.
+        """
+
+    @property
+    def copies(self) -> JobCopies:
+        """What is known of the job's copies: the way of each file, and where copies lie."""
+
+    @property
+    def folder(self) -> str:
+        """The folder for what the work stages, below the target's."""
+
+    def copy_files(self, files: Sequence[PlannedCopy], *, vectors: Sequence[DeletionVector] = ()) -> Transferred:
+        """Stage copies of files of any version, their deletion vectors, and some vectors more.
 
         Raises:
             SourceDamagedError, AccountingError: a file is not what the source's log says.

@@ -12,10 +12,12 @@ from pyspark.sql import functions as F
 from backfill_core.errors import TransientError
 from backfill_core.phases.accounting import check_staged
 from backfill_core.protocol.work import FileRange, StagedFile
+from backfill_spark.delta.deletion_vectors import DeletionVector
 from backfill_spark.ports.abilities import ability
-from backfill_spark.ports.sink import SupportsSegments
+from backfill_spark.ports.sink import SupportsSegments, SupportsShipping
 from backfill_spark.rows.counted_rows import CountedRows
 from backfill_spark.rows.records.parsing import REASON, ParsingTransform, bad, bad_record
+from backfill_spark.transfer.file_transfer import PlannedCopy, Transferred
 from backfill_spark.transfer.job_copies import JobCopies
 
 if TYPE_CHECKING:
@@ -62,10 +64,14 @@ class SparkWorkContext:
     ledger: WorkLedger
     copies: JobCopies
 
-    def stage(self, rows: DataFrame, *, what: str) -> tuple[StagedFile, ...]:
+    def stage(self, rows: DataFrame, *, what: str, folder: str = "") -> tuple[StagedFile, ...]:
         """See `WorkContext`; the job itself counts, because files may be gone before their footers are read."""
-        counted = CountedRows(self.job.spark, rows)
-        paths = self.job.sink.stage(counted.frame, attempt=self.attempt, work_id=self.work_id)
+        counted, sink = CountedRows(self.job.spark, rows), self.job.sink
+        if folder:
+            shipping = ability(sink, SupportsShipping)
+            paths = shipping.stage_of(counted.frame, folder, attempt=self.attempt, work_id=self.work_id)
+        else:
+            paths = sink.stage(counted.frame, attempt=self.attempt, work_id=self.work_id)
         return self._known(counted, self.job.committer.measure(paths), what)
 
     def copy(self, ranges: Sequence[FileRange]) -> tuple[tuple[StagedFile, ...], tuple[FileRange, ...]]:
@@ -73,12 +79,21 @@ class SparkWorkContext:
         planned, left = self.copies.ways.split(ranges)
         if not planned:
             return (), tuple(ranges)
-        files = [one for _, one in planned]
-        done = self.copies.stage(files, attempt=self.attempt, work_id=self.work_id, check=self._check)
-        with self.ledger.lock:
-            self.ledger.unsealed.update(file.path for file in done.staged)
+        done = self.copy_files([one for _, one in planned])
         left += [one for one, file in planned if any(file is other for other in done.left)]
         return done.staged, tuple(left)
+
+    def copy_files(self, files: Sequence[PlannedCopy], *, vectors: Sequence[DeletionVector] = ()) -> Transferred:
+        """See `WorkContext`."""
+        done = self.copies.stage(files, attempt=self.attempt, work_id=self.work_id, check=self._check, vectors=vectors)
+        with self.ledger.lock:
+            self.ledger.unsealed.update(file.path for file in done.staged)
+        return done
+
+    @property
+    def folder(self) -> str:
+        """See `WorkContext`."""
+        return self.copies.folder_of(self.attempt, self.work_id)
 
     def _check(self) -> None:
         if self.ledger.is_cancelled(self.work_id):

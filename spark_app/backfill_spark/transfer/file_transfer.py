@@ -18,6 +18,7 @@ from backfill_core.phases.accounting import check_read
 from backfill_core.protocol.work import FileWay, StagedFile
 from backfill_core.transfer.ways import Projected, Whole
 from backfill_spark.delta.added_files import BESIDE, CommitLine, Statistics
+from backfill_spark.delta.deletion_vectors import DeletionVector
 from backfill_spark.delta.source_file import SourceFile
 from backfill_spark.jvm.workers import at_once
 from backfill_spark.transfer.bytes import ByteCopier
@@ -89,7 +90,13 @@ class FileTransfer:
         self._bytes, self._footers, self._measure = ByteCopier(spark, source, target), Footers(spark), measure
 
     def copy(
-        self, files: Sequence[PlannedCopy], folder: str, *, check: Callable[[], None], digest: bool = False
+        self,
+        files: Sequence[PlannedCopy],
+        folder: str,
+        *,
+        check: Callable[[], None],
+        digest: bool = False,
+        vectors: Sequence[DeletionVector] = (),
     ) -> Transferred:
         """Copy files, in their order.
 
@@ -98,6 +105,7 @@ class FileTransfer:
             folder: Of the work, below the target's: `backfill-<hash>/a<attempt>/s<work>`.
             check: Called often; what it raises ends the copies.
             digest: Are the digests of whole copies wanted?
+            vectors: Copied too, beside those of the files.
 
         Raises:
             SourceDamagedError: a file changed under its name, or was cut off.
@@ -105,14 +113,18 @@ class FileTransfer:
             Whatever the two file systems say (`JAVA_ERRORS`).
         """
         self._bytes.make_folder(folder)
-        vectors = [one.file.vector for one in files if one.file.vector is not None]
-        paths = sorted({one.file for one in vectors if not one.is_inline})
+        needed = [*vectors, *(one.file.vector for one in files if one.file.vector is not None)]
+        paths = sorted({one.file for one in needed if not one.is_inline})
         beside = tuple(self._copy_vector(path, folder, check) for path in paths)
         tasks = [partial(self._copy, one, folder, check, digest=digest) for one in files]
         done = [task() for task in tasks] if self._bytes.is_local else at_once(tasks, AT_ONCE)
         copied = tuple(one for one in done if one is not None)
         left = tuple(one for one, result in zip(files, done, strict=True) if result is None)
         return Transferred(copied, beside, left)
+
+    def staged_path(self, below: str) -> str:
+        """Return the path of a file below the target's folder, as staged files have it."""
+        return self._bytes.staged_path(below)
 
     def _copy_vector(self, path: str, folder: str, check: Callable[[], None]) -> StagedFile:
         below = f"{folder}/{path.rsplit('/', 1)[-1]}"

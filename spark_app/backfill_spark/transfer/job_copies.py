@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from backfill_spark.delta.deletion_vectors import DeletionVector
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.sink import SupportsCopies
 from backfill_spark.ports.source import SupportsFiles
@@ -41,10 +42,19 @@ class JobCopies:
         work_id: int,
         check: Callable[[], None],
         digest: bool = False,
+        vectors: Sequence[DeletionVector] = (),
     ) -> Transferred:
         """Copy files into the folder of a piece of work; see `FileTransfer.copy`."""
-        folder = ability(self._job.sink, SupportsCopies).folder_of(attempt, work_id)
-        return self._copier().copy(files, folder, check=check, digest=digest)
+        folder = self.folder_of(attempt, work_id)
+        return self._copier().copy(files, folder, check=check, digest=digest, vectors=vectors)
+
+    def folder_of(self, attempt: int, work_id: int) -> str:
+        """Return the folder for what a piece of work stages, below the target's."""
+        return ability(self._job.sink, SupportsCopies).folder_of(attempt, work_id)
+
+    def staged_path(self, below: str) -> str:
+        """See `FileTransfer.staged_path`."""
+        return self._copier().staged_path(below)
 
     def _copier(self) -> FileTransfer:
         with self._lock:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from backfill_core.log_shipping.actions import DeletionVector, FileAdded, FileRemoved, VersionActions
 from backfill_core.log_shipping.folding import beginning, fold
 from backfill_core.log_shipping.target_files import TargetFile, TargetFiles
-from backfill_core.positions.source_names import RowOrder, SourceTag, name_of, source_of, tag_of
+from backfill_core.positions.source_names import RowOrder, SourceTag, folder_of, name_of, source_of, tag_of
 
 ROWS_A_FILE = 4
 
@@ -279,6 +279,8 @@ class TestNames:
         """A path of the log may be any text."""
         for order in RowOrder:
             assert source_of(folder + name_of(path, order, "c000-1")) == SourceTag(tag_of(path), order)
+        decoded = f"{folder}{folder_of(path, '7')}/p=1/part-00000-1a.c000.snappy.parquet"
+        assert source_of(decoded) == SourceTag(tag_of(path), RowOrder.LOST)
 
     def test_others_have_none(self):
         """Spark's own names, and a folder of such a name."""

@@ -12,7 +12,7 @@ from backfill_spark.driver import attempt as driver
 from backfill_spark.driver.action_executor import SparkActionExecutor
 from backfill_spark.settings import DriverSettings
 from backfill_spark.sinks.delta import sink
-from backfill_spark.sinks.delta.foreign_commits import commits_of_others, foreign
+from backfill_spark.sinks.delta.foreign_commits import commits_of_others, foreign, touching
 from backfill_spark.sinks.delta.staging import StagingFolder
 
 ROWS = 4000
@@ -138,3 +138,18 @@ class TestACommitOfOthers:
             assert foreign(3, [info, same, line, ""], "ours").operation == "OPTIMIZE"
             assert foreign(3, [info, line, '{"txn":{"appId":"ours"}}'], "ours") is None
         assert foreign(3, [info, same], "ours") is None
+
+    def test_touches_a_target_that_gets_files_when_it_names_one_or_changes_columns(self):
+        """There also an OPTIMIZE counts: it takes away the files that the source's log names."""
+        info = '{"commitInfo":{"operation":"%s","engineInfo":"x"}}'
+        metadata = '{"metaData":{"configuration":{"delta.enableChangeDataFeed":"%s"}}}'
+        for line in (
+            '{"add":{"dataChange":false}}',
+            '{"remove":{"dataChange":false}}',
+            '{"cdc":{}}',
+            '{"metaData":{}}',
+        ):
+            assert touching(3, [info % "OPTIMIZE", line]).operation == "OPTIMIZE"
+        assert touching(3, [info % "SET TBLPROPERTIES", metadata % "true"]).version == 3
+        assert touching(3, [info % "SET TBLPROPERTIES", metadata % "false"]) is None
+        assert touching(3, [info % "VACUUM END", '{"txn":{"appId":"stream"}}', '{"domainMetadata":{}}']) is None

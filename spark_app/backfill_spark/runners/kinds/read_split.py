@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from backfill_core.phases.accounting import check_read
+from backfill_core.positions.source_names import folder_of
 from backfill_core.protocol.work import ReadSplit, SplitStaged, StagedFile
 from backfill_spark.crash_points import crash_point
+from backfill_spark.opening.shipping import ships
 from backfill_spark.ports.abilities import ability
-from backfill_spark.ports.source import SupportsPin
+from backfill_spark.ports.source import SupportsFiles, SupportsPin
 from backfill_spark.ports.work import WorkContext
 from backfill_spark.runners.runner import WorkRunner
 
@@ -19,7 +22,9 @@ if TYPE_CHECKING:
 def _run(work: ReadSplit, context: WorkContext) -> SplitStaged:
     job, source = context.job, ability(context.job.source, SupportsPin)
     crash_point("before_stage")
-    if work.boundaries:
+    if ships(job.backfill.spec):
+        files = _stage_by_file(work, context)
+    elif work.boundaries:
         files = _stage_segments(work, context)
     else:
         files, left = context.copy(work.ranges)
@@ -30,6 +35,20 @@ def _run(work: ReadSplit, context: WorkContext) -> SplitStaged:
         read = sum(file.rows for file in files)
         check_read(_words(work), read=read, promised=source.live_rows(work.ranges))
     return SplitStaged(work.work_id, files)
+
+
+def _stage_by_file(work: ReadSplit, context: WorkContext) -> tuple[StagedFile, ...]:
+    """Copy or decode file by file: where they lie tells of which file of the source they are."""
+    source, found = context.job.source, list[StagedFile]()
+    assert isinstance(source, SupportsFiles)
+    assert isinstance(source, SupportsPin)
+    for segment, ranges in enumerate(work.segment_ranges):
+        files, left = context.copy(ranges)
+        for one, logged in zip(left, source.source_files([one.file for one in left]), strict=True):
+            folder = folder_of(logged.path, f"{one.start}")
+            files += context.stage(_history(work, context, source.read([one])), what=_words(work), folder=folder)
+        found += [replace(file, segment=segment) for file in files]
+    return tuple(found)
 
 
 def _stage_segments(work: ReadSplit, context: WorkContext) -> tuple[StagedFile, ...]:

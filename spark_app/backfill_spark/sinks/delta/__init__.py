@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from backfill_api.spec.params import TargetAbility
 from backfill_api.spec.spec import Backfill
 from backfill_api.spec.targets.delta import DeltaTarget
 from backfill_spark.sinks import SinkPlugin
@@ -32,6 +33,7 @@ def _open(spark: SparkSession, backfill: Backfill) -> DeltaSink:
         properties=dict(target.properties),
         existing_rows=target.existing_rows,
         job_id=backfill.job_id,
+        alone=TargetAbility.SHIPPING in backfill.spec.strategy.variant.needs,
     )
 
 

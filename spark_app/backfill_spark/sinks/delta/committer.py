@@ -28,7 +28,7 @@ from backfill_core.errors import (
 from backfill_core.job.owner import OWNER_DOMAIN, Claim, check_claim, claimed, claims_in, released
 from backfill_core.phases.accounting import GONE_HINT
 from backfill_core.protocol.actions import Durable
-from backfill_core.protocol.work import StagedFile
+from backfill_core.protocol.work import RemovedFile, StagedFile
 from backfill_spark.delta.added_files import AddedFiles, Statistics
 from backfill_spark.delta.log import logged_files
 from backfill_spark.delta.table_layout import Layout
@@ -36,7 +36,7 @@ from backfill_spark.jvm.errors import JAVA_ERRORS, first_line, is_a, is_no_table
 from backfill_spark.jvm.gateway import hadoop_conf, java
 from backfill_spark.ports.committer import SealedCommit, StoredState
 from backfill_spark.sinks.delta.failures import BEGIN_ANEW, explain_target
-from backfill_spark.sinks.delta.foreign_commits import commits_of_others
+from backfill_spark.sinks.delta.foreign_commits import check_alone, commits_of_others
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,8 +55,17 @@ LOCAL_LOG_STORE = ("io.delta.kernel.logStore.file.impl", "io.delta.storage.Local
 class DeltaCommitter:
     """Satisfies `ports.committer.Committer` on one Delta table, for one application id."""
 
-    def __init__(self, spark: SparkSession, path: str, *, app_id: str, domain: str) -> None:
-        """Take the table's path; nothing is read yet, the table may not exist."""
+    def __init__(self, spark: SparkSession, path: str, *, app_id: str, domain: str, alone: bool = False) -> None:
+        """Take the table's path; nothing is read yet, the table may not exist.
+
+        Args:
+            spark: The session.
+            path: The table's.
+            app_id: Name of the job in Delta's transactions.
+            domain: Where its state is.
+            alone: May no other writer touch the files, not even to rearrange them?
+        """
+        self._alone = alone
         self._spark = spark
         self._jvm = java(spark)
         self._path = path
@@ -192,6 +201,8 @@ class DeltaCommitter:
             # Whatever lands after this look meets the transaction that was begun before it.
             before = self._look_before_fence(opened, txn_version, claim)
             owner = None if claim is None else claimed(claim, before.claims, before.owner)
+            if self._alone and opened.txn_version is not None:
+                self._check_alone(int(txn.getReadTableVersion()))
             return self._commit(txn, (), state, owner=owner)
         except (FencedError, TransientError) as refused:
             # A commit that lands meanwhile is in conflict with ours by its transaction (a newer attempt), by the
@@ -227,7 +238,13 @@ class DeltaCommitter:
         return found
 
     def seal(
-        self, txn_version: int, files: Sequence[StagedFile], state: str, *, compared: int | None = None
+        self,
+        txn_version: int,
+        files: Sequence[StagedFile],
+        state: str,
+        *,
+        compared: int | None = None,
+        removed: Sequence[RemovedFile] = (),
     ) -> SealedCommit:
         """Make one commit of files, state and transaction id.
 
@@ -237,25 +254,34 @@ class DeltaCommitter:
             state: The job's.
             compared: Version of the table that a receipt is about: no change of others may come after it and before
                 this commit.
+            removed: What goes, with a `CommitLine`; where a file is in both, its removal is that of its earlier vector.
 
         Raises:
-            TargetChangedError: one did; names them.
+            TargetChangedError: one did, or others touched the files of a target that a job keeps alone; names them.
             FencedError: this or a newer transaction version is in the table already.
             UnsupportedTargetFeatureError: Kernel cannot write the table; names the feature.
             StorageFullError, PermissionDeniedError, TransientError: the storage refused.
         """
-        if compared is None:
-            return self._commit(self._begun(txn_version), files, state)
+        if compared is None and not self._alone:
+            return self._commit(self._begun(txn_version), (*files, *removed), state)
         # Without retries Kernel commits right after the version that was looked at, or not at all.
         txn = self._begun(txn_version, retries=0)
         newest = int(txn.getReadTableVersion())
-        others = self.commits_of_others(compared, newest)
+        if self._alone:
+            self._check_alone(newest)
+        others = () if compared is None else self.commits_of_others(compared, newest)
         if others:
             words = ", ".join(map(str, others[:5]))
             raise TargetChangedError(
                 f"others changed {self._path} while it was compared: {words}.", commits=others, newest=newest
             )
-        return self._commit(txn, files, state)
+        return self._commit(txn, (*files, *removed), state)
+
+    def _check_alone(self, newest: int) -> None:
+        """See `foreign_commits.check_alone`."""
+        known = self._sealed if self._sealed >= 0 else None
+        if newest != known:
+            check_alone(self._spark, self._path, newest, self.app_id, known=known)
 
     def commits_of_others(self, after: int, upto: int, *, shared: bool = False) -> tuple[ForeignCommit, ...]:
         """See `ports.committer.Committer`."""
@@ -310,7 +336,9 @@ class DeltaCommitter:
             )
         return txn
 
-    def _commit(self, txn: Any, files: Sequence[StagedFile], state: str, *, owner: str | None = None) -> SealedCommit:
+    def _commit(
+        self, txn: Any, files: Sequence[StagedFile | RemovedFile], state: str, *, owner: str | None = None
+    ) -> SealedCommit:
         try:
             state_row = txn.getTransactionState(self._engine)
             actions = self._added.actions(files, self._known_layout(), state_row)

@@ -13,12 +13,15 @@ from backfill_spark.delta.spark_internals import check_properties, is_feature
 from backfill_spark.delta.table_facts import VECTORS, VECTORS_ON
 from backfill_spark.jvm.errors import JAVA_ERRORS
 from backfill_spark.jvm.failures import in_words
+from backfill_spark.jvm.gateway import hadoop_conf, java
 from backfill_spark.rows.columns import nullable
+from backfill_spark.shipping.layout import carried_schema
 from backfill_spark.sinks.delta.table import TargetTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from backfill_spark.delta.log import LoggedTable
 
 FEATURE = "delta.feature."
 
@@ -33,10 +36,20 @@ def create_table(
     cluster_by: tuple[str, ...],
     properties: Mapping[str, str],
     deletion_vectors: bool,
+    source: LoggedTable | None = None,
 ) -> None:
-    """Create an empty Delta table that can hold a job's state in the same commit as its rows; with a name in the catalog."""
+    """Create an empty Delta table that can hold a job's state in the same commit as its rows; with a name in the catalog.
+
+    With a `source` its columns have the names and ids in files that they have there, and no Spark job makes it.
+    """
     from delta.tables import DeltaTable
 
+    given = made_with(properties, deletion_vectors=deletion_vectors)
+    if source is not None:
+        create_empty(spark, path, carried_schema(schema, source), partition_by=partition_by, properties=given)
+        if name is not None:
+            name_table(spark, path, name)
+        return
     builder = DeltaTable.createIfNotExists(spark).location(path)
     if name is not None:
         builder = builder.tableName(name)
@@ -46,9 +59,40 @@ def create_table(
         builder = builder.partitionedBy(*partition_by)
     if cluster_by:
         builder = builder.clusterBy(*cluster_by)
-    for key, value in made_with(properties, deletion_vectors=deletion_vectors).items():
+    for key, value in given.items():
         builder = builder.property(key, value)
     builder.execute()
+
+
+def create_empty(
+    spark: SparkSession, path: str, schema: str, *, partition_by: tuple[str, ...], properties: Mapping[str, str]
+) -> None:
+    """Create an empty Delta table in one commit of Delta Kernel, without a Spark job and without a name in the catalog.
+
+    Args:
+        spark: The session.
+        path: Where it is to be.
+        schema: As JSON, as a log has it; names and ids of columns in files are kept.
+        partition_by: Names of the partition columns.
+        properties: All of them.
+
+    Raises:
+        Whatever Kernel or the storage say (`JAVA_ERRORS`).
+    """
+    jvm = java(spark)
+    kernel = jvm.io.delta.kernel
+    engine = kernel.defaults.engine.DefaultEngine.create(hadoop_conf(spark))
+    columns, given = jvm.java.util.ArrayList(), jvm.java.util.HashMap()
+    for name in partition_by:
+        columns.add(kernel.expressions.Column(name))
+    for name, value in properties.items():
+        given.put(name, value)
+    layouts = kernel.transaction.DataLayoutSpec
+    columns_of = kernel.internal.types.DataTypeJsonSerDe.deserializeStructType
+    made = kernel.TableManager.buildCreateTableTransaction(path, columns_of(schema), "backfill")
+    layout = layouts.partitioned(columns) if partition_by else layouts.noDataLayout()
+    begun = made.withTableProperties(given).withDataLayoutSpec(layout).build(engine)
+    begun.commit(engine, kernel.utils.CloseableIterable.emptyIterable())
 
 
 def made_with(properties: Mapping[str, str], *, deletion_vectors: bool) -> dict[str, str]:

@@ -6,14 +6,18 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from backfill_core.errors import ForeignCommit
-from backfill_spark.delta.log import lines_of
+from backfill_core.errors import ForeignCommit, TargetChangedError
+from backfill_spark.delta.log import commit_text, lines_of
+from backfill_spark.delta.properties import CHANGE_FEED, is_on
 from backfill_spark.jvm.errors import JAVA_ERRORS
 from backfill_spark.jvm.gateway import hadoop_conf, java
 from backfill_spark.sinks.delta.failures import explain_target
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+PROPERTIES_ONLY = ("SET TBLPROPERTIES", "UNSET TBLPROPERTIES")
+"""Operations whose metadata has the columns of before."""
 
 
 def commits_of_others(
@@ -52,6 +56,64 @@ def others_beside(spark: SparkSession, path: str, app_id: str) -> tuple[ForeignC
     return tuple(found)
 
 
+def others_since(
+    spark: SparkSession, path: str, newest: int, app_id: str, *, known: int | None = None
+) -> tuple[ForeignCommit, ...]:
+    """Return the commits after the newest one of a job that touch files or columns of the table, rearrangements too.
+
+    Args:
+        spark: The session.
+        path: The table's.
+        newest: The last version that is looked at.
+        app_id: Of the job's transactions.
+        known: A version before which nothing is looked at; None: as far as the log goes.
+
+    Raises:
+        BackfillError: a commit cannot be read; says whether it may be later.
+    """
+    versions = range(known + 1, newest + 1) if known is not None else _versions(spark, path)
+    found: list[ForeignCommit] = []
+    for version in reversed([one for one in versions if one <= newest]):
+        lines = _lines(spark, path, version)
+        if any(_application(json.loads(line)) == app_id for line in lines):
+            break
+        one = touching(version, lines)
+        found += [] if one is None else [one]
+    return tuple(reversed(found))
+
+
+def check_alone(spark: SparkSession, path: str, newest: int, app_id: str, *, known: int | None) -> None:
+    """Refuse to commit after others touched files that a job keeps alone: which of them stands for which would be a guess.
+
+    Raises:
+        TargetChangedError: names their commits; see `others_since`.
+    """
+    others = others_since(spark, path, newest, app_id, known=known)
+    if others:
+        words = ", ".join(map(str, others[:5]))
+        raise TargetChangedError(
+            f"others changed files or columns of {path}, which a job keeps alone: {words}.",
+            hint="Keep others from writing to it, and start a new job on a new target.",
+            commits=others,
+            newest=newest,
+        )
+
+
+def touching(version: int, lines: Iterable[str]) -> ForeignCommit | None:
+    """Return what a commit is when it adds or removes a file, or changes columns, partitions or the change feed, else None."""
+    touches, operation, engine = False, "", ""
+    metadata: dict[str, Any] | None = None
+    for line in lines:
+        action: dict[str, Any] = json.loads(line)
+        touches = touches or any(action.get(kind) is not None for kind in ("add", "remove", "cdc"))
+        metadata = action.get("metaData", metadata)
+        info = action.get("commitInfo") or {}
+        operation, engine = info.get("operation", operation), info.get("engineInfo", engine)
+    if metadata is not None:
+        touches = touches or operation not in PROPERTIES_ONLY or is_on(metadata.get("configuration") or {}, CHANGE_FEED)
+    return ForeignCommit(version, str(operation), str(engine)) if touches else None
+
+
 def _versions(spark: SparkSession, path: str) -> list[int]:
     """Return the versions whose commits are in the log, ascending."""
     files = java(spark).org.apache.hadoop.fs.Path(f"{path}/_delta_log/*.json")
@@ -64,17 +126,10 @@ def _versions(spark: SparkSession, path: str) -> list[int]:
 
 
 def _lines(spark: SparkSession, path: str, version: int) -> list[str]:
-    jvm = java(spark)
-    file = jvm.org.apache.hadoop.fs.Path(f"{path}/_delta_log/{version:020d}.json")
     try:
-        stream = file.getFileSystem(hadoop_conf(spark)).open(file)
-        try:
-            text = str(jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
-        finally:
-            stream.close()
+        return lines_of(commit_text(spark, path, version))
     except JAVA_ERRORS as error:
         raise explain_target(error, path=path, doing=f"the look at version {version}") from error
-    return list(lines_of(text))
 
 
 def _application(action: dict[str, Any]) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -25,33 +24,38 @@ from backfill_core.errors import (
     TargetNotEmptyError,
     TargetSchemaMismatchError,
 )
+from backfill_core.log_shipping.target_files import TargetFiles
 from backfill_core.phases.accounting import GONE_HINT
 from backfill_core.protocol.work import StagedFile
 from backfill_core.transfer.facts import TableFacts
 from backfill_spark.delta.location import in_one_store
-from backfill_spark.delta.log import LOG_ERRORS
+from backfill_spark.delta.log import LOG_ERRORS, LoggedTable
 from backfill_spark.delta.spark_internals import named_files
 from backfill_spark.delta.stored_values import NOT_NULL_HINT, StoredValues
 from backfill_spark.delta.table_facts import physical_type, table_facts
 from backfill_spark.jvm.errors import JAVA_ERRORS, first_line, whole_text
 from backfill_spark.jvm.failures import Trouble, is_about, trouble_of
-from backfill_spark.jvm.gateway import hadoop_conf, java, java_column, java_frame, java_session
-from backfill_spark.rows.changes import DELETE, of_keys
+from backfill_spark.jvm.gateway import hadoop_conf, java
 from backfill_spark.rows.columns import nullable, quoted, unused
 from backfill_spark.rows.write_modes import WriteMode
+from backfill_spark.shipping.layout import carried_properties, check_followed
+from backfill_spark.shipping.target_log import TargetLog
 from backfill_spark.sinks.delta import checks, dictionaries, new_table
 from backfill_spark.sinks.delta.committer import DeltaCommitter
-from backfill_spark.sinks.delta.create import check_known, create_table, made_with, name_table, planned_table
+from backfill_spark.sinks.delta.create import (
+    check_known,
+    create_table,
+    made_with,
+    name_table,
+    planned_table,
+)
 from backfill_spark.sinks.delta.failures import BEGIN_ANEW, explain_job, explain_making, explain_target
 from backfill_spark.sinks.delta.folder import TargetFolder
+from backfill_spark.sinks.delta.row_changes import drop_rows, merge_rows
 from backfill_spark.sinks.delta.staging import PART, StagingFolder, part_of
-from backfill_spark.sinks.delta.start_over import drop_rows, transaction_session
 from backfill_spark.sinks.delta.table import TargetTable, read_table
 
 DOMAIN_FEATURE = "domainMetadata"
-WIDE_COLUMNS = 200
-"""Above it Spark plans a MERGE without constraints that it infers: with 1,000 columns they took most of a minute."""
-
 MADE_MAX = 3
 """Times that a table is made or looked for, when others make it too."""
 
@@ -72,6 +76,7 @@ class DeltaSink:
         properties: Mapping[str, str] | None = None,
         existing_rows: str = "Refuse",
         job_id: str,
+        alone: bool = False,
     ) -> None:
         """Take the target's part of the spec; nothing is read or written yet."""
         self._spark = spark
@@ -89,11 +94,13 @@ class DeltaSink:
         self._folder = TargetFolder(spark, self.path, staging=self._staging.name)
         self._dictionaries = dictionaries.Dictionaries()
         self._known: TargetTable | None = None
+        self._alone, self._log = alone, TargetLog(spark, self.path)
+        self._source: LoggedTable | None = None
 
     # ------------------------------------------------------------------ checks
     def committer(self, *, app_id: str, domain: str) -> DeltaCommitter:
         """See `ports.sink.Sink`."""
-        return DeltaCommitter(self._spark, self.path, app_id=app_id, domain=domain)
+        return DeltaCommitter(self._spark, self.path, app_id=app_id, domain=domain, alone=self._alone)
 
     def exists(self) -> bool:
         """Is there a Delta table?"""
@@ -127,6 +134,8 @@ class DeltaSink:
             self._folder.check_foreign_files()
             return
         checks.check_table(table, upserts=upserts)
+        if self._source is not None:
+            check_followed(table.path, table.partitions, table.properties, self._source)
         if upserts:
             checks.check_change_feed(table.path, table.schema.names, table.properties)
         checks.check_schema(wanted, table.schema)
@@ -186,6 +195,7 @@ class DeltaSink:
                     cluster_by=self._cluster_by,
                     properties=self._properties,
                     deletion_vectors=self._mode.merges,
+                    source=self._source,
                 )
             except JAVA_ERRORS as error:
                 failure = error
@@ -224,6 +234,19 @@ class DeltaSink:
             table.schema, partitions=table.partitions, properties=table.properties, features=table.features, key=key
         )
 
+    def follow(self, layout: LoggedTable) -> None:
+        """See `SupportsShipping`."""
+        self._source = layout
+        self._partition_by = layout.partitions
+        self._properties = {**carried_properties(layout), **self._properties}
+
+    def target_files(self) -> TargetFiles:
+        """See `SupportsShipping`."""
+        try:
+            return self._log.newest()
+        except LOG_ERRORS as error:
+            raise explain_target(error, path=self.path, doing="the look at the files of the target") from error
+
     def folder_of(self, attempt: int, work_id: int) -> str:
         """See `SupportsCopies`."""
         return self._staging.of_work(attempt, work_id).removeprefix(f"{self.path}/")
@@ -241,6 +264,10 @@ class DeltaSink:
         does not have are null. The job fails at a null where the target or its key takes none: `explain_failure`.
         """
         return self._write(rows, [], self._staging.of_work(attempt, work_id))
+
+    def stage_of(self, rows: DataFrame, folder: str, *, attempt: int, work_id: int) -> list[str]:
+        """See `SupportsShipping`."""
+        return self._write(rows, [], f"{self._staging.of_work(attempt, work_id)}/{folder}")
 
     def stage_segments(self, rows: DataFrame, *, label: str, attempt: int, work_id: int) -> dict[int, list[str]]:
         """Write as `stage`, the rows of each value of column `label` into files of their own; return these by value.
@@ -334,34 +361,7 @@ class DeltaSink:
         The version is in the sequence of the seals: a newer attempt's seal makes Delta refuse this commit. Deletion
         vectors keep it from rewriting untouched rows.
         """
-        session = transaction_session(self._spark, app_id, txn_version)
-        session.conf.set("spark.databricks.delta.merge.materializeSource", "none")
-        if len(net.columns) > WIDE_COLUMNS:
-            session.conf.set("spark.sql.constraintPropagation.enabled", "false")
-        table = self._jvm.io.delta.tables.DeltaTable.forPath(java_session(session), self.path).alias("t")
-        same = (F.col(f"t.{quoted(column)}") == F.col(f"s.{quoted(column)}") for column in self._key)
-        on = reduce(Column.__and__, same) & of_keys(net, self._key, alias="t")
-        there = {one.lower() for one in net.columns}
-        values = self._jvm.java.util.HashMap()
-        for field in self._table.schema:
-            if field.name.lower() in there:
-                values.put(quoted(field.name), f"s.{quoted(field.name)}")
-        source = DataFrame(
-            self._jvm.org.apache.spark.sql.classic.Dataset.ofRows(
-                java_session(session), java_frame(net).queryExecution().analyzed()
-            ),
-            session,
-        )
-        (
-            table.merge(java_frame(source).alias("s"), java_column(on))
-            .whenMatched(f"s.`{DELETE}`")
-            .delete()
-            .whenMatched()
-            .updateExpr(values)
-            .whenNotMatched(f"NOT s.`{DELETE}`")
-            .insertExpr(values)
-            .execute()
-        )
+        merge_rows(self._spark, self._table, net, key=self._key, app_id=app_id, txn_version=txn_version)
 
     def drop_rows(self, *, app_id: str, txn_version: int) -> None:
         """See `ports.sink.SupportsStartOver`."""

@@ -23,7 +23,7 @@ from backfill_core.errors import (
     SnapshotExpiredError,
     SourceReplacedError,
 )
-from backfill_core.log_shipping.actions import FileAdded, VersionActions
+from backfill_core.log_shipping.actions import VersionActions
 from backfill_core.positions.file_order import FileOrder
 from backfill_core.positions.key_order import KeyOrder, KeyPosition
 from backfill_core.positions.vnode_positions import KeySpace
@@ -169,21 +169,8 @@ class DeltaSource:
         """Count the rows of files whose metadata does not say, deleted ones included; one Spark job for all of them."""
         if not indexes:
             return {}
-        silent = self._jvm.java.util.ArrayList()
-        for index in indexes:
-            silent.add(self._files.get(index))
-        files = self._delta_log.frame(silent, self._snapshot).select(F.col("_metadata.file_path").alias("file"))
-        places = files.groupBy("file").agg(F.count("*").alias("live"))
-        uri, path, root = self._jvm.java.net.URI, self._jvm.org.apache.hadoop.fs.Path, self._delta_log.path
-        live = {path(uri(row["file"])).toString(): row["live"] for row in places.collect()}
-        counts: dict[int, int] = {}
-        for index in indexes:
-            file = self._files.get(index)
-            vector = file.deletionVector()
-            # A file without live rows is in no group.
-            counts[index] = live.get(path(root, path(uri(file.path()))).toString(), 0)
-            counts[index] += 0 if vector is None else int(vector.cardinality())
-        return counts
+        silent = [self._files.get(index) for index in indexes]
+        return dict(zip(indexes, self._delta_log.row_counts(silent, self._snapshot), strict=True))
 
     def kept_seconds(self) -> int:
         """Return how long the table keeps removed files and old versions of its log, whichever is shorter."""
@@ -365,26 +352,23 @@ class DeltaSource:
         if not added:
             return None
         kind, at = F.lit("insert").alias(CHANGE_TYPE), F.lit(version).cast("long").alias(COMMIT_VERSION)
-        return self._added(added, version).select("*", kind, at)
+        return self.rows_of(added, version).select("*", kind, at)
 
-    def _added(self, actions: Sequence[str], version: int) -> DataFrame:
-        """Return the rows of files as a version describes them, with the pinned columns."""
+    def rows_of(self, actions: Sequence[str], version: int) -> DataFrame:
+        """See `ports.source.SupportsLog`."""
         frame = self._delta_log.frame(delta_actions(self._spark, actions), self._delta_log.at(version))
         return frame.select(*map(quoted, self.pinned.schema.names))
 
     # ------------------------------------------------------------------ the log itself
-    def check_shippable(self) -> None:
+    def shippable(self) -> LoggedTable:
         """See `ports.source.SupportsLog`."""
         check_shippable(self.path, self._pinned_layout)
+        return self._pinned_layout
 
     def log_actions(self, after: int, upto: int) -> Iterator[VersionActions]:
         """See `ports.source.SupportsLog`."""
         assert self._log is not None
         return ShippedLog(self._log, self.path, self._pinned_layout).versions(after, upto)
-
-    def rows_of(self, files: Sequence[FileAdded], version: int) -> DataFrame:
-        """See `ports.source.SupportsLog`."""
-        return self._added([one.action for one in files], version)
 
     @cached_property
     def _pinned_layout(self) -> LoggedTable:

@@ -19,7 +19,7 @@ from backfill_core.errors import (
 )
 from backfill_core.job.owner import Claim
 from backfill_core.protocol.actions import Durable
-from backfill_core.protocol.work import StagedFile
+from backfill_core.protocol.work import RemovedFile, StagedFile
 from backfill_spark.ports.committer import SealedCommit, StoredState
 from backfill_spark.sinks import SinkPlugin
 
@@ -72,7 +72,13 @@ class ListCommitter:
         return self.seal(txn_version, (), state)
 
     def seal(
-        self, txn_version: int, files: Sequence[StagedFile], state: str, *, compared: int | None = None
+        self,
+        txn_version: int,
+        files: Sequence[StagedFile],
+        state: str,
+        *,
+        compared: int | None = None,
+        removed: Sequence[RemovedFile] = (),
     ) -> SealedCommit:
         """See `Committer`."""
         held = read(self._path)

@@ -77,7 +77,7 @@ def removal(action: str, *, data_change: bool, now_ms: int) -> str:
     return json.dumps({"remove": {"path": add["path"], **said, **kept}})
 
 
-def changed(action: str, **fields: Any) -> str:
+def with_fields(action: str, **fields: Any) -> str:
     """Return an `add` action with other values of some fields; None takes a field out."""
     add = {**json.loads(action)["add"], **fields}
     return json.dumps({"add": {name: value for name, value in add.items() if value is not None}})

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from backfill_core.log_shipping.actions import DeletionVector, FileRemoved
-from backfill_spark.delta.file_actions import changed, file_actions, removal
+from backfill_spark.shipping.file_actions import file_actions, removal, with_fields
 
 ADD = {
     "path": "p=a%2520b/part-1.parquet",
@@ -76,6 +76,6 @@ class TestWhatACommitOfOursSays:
 
     def test_an_action_changes_where_it_is_told_to(self):
         """A file under another vector is the same file."""
-        line = json.loads(changed(json.dumps({"add": ADD}), deletionVector=None, dataChange=False))["add"]
+        line = json.loads(with_fields(json.dumps({"add": ADD}), deletionVector=None, dataChange=False))["add"]
 
         assert line == {**{name: one for name, one in ADD.items() if name != "deletionVector"}, "dataChange": False}

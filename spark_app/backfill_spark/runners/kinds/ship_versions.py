@@ -1,0 +1,27 @@
+"""Brings versions of the source's log to the files of the target: what came is copied, what went goes, vectors follow."""
+
+from __future__ import annotations
+
+from backfill_core.log_shipping.folding import beginning, fold
+from backfill_core.protocol.work import ShipVersions, VersionsShipped
+from backfill_spark.crash_points import crash_point
+from backfill_spark.ports.abilities import ability
+from backfill_spark.ports.sink import SupportsShipping
+from backfill_spark.ports.source import SupportsLog
+from backfill_spark.ports.work import WorkContext
+from backfill_spark.runners.runner import WorkRunner
+from backfill_spark.shipping.staged_step import stage_step
+
+
+def _run(work: ShipVersions, context: WorkContext) -> VersionsShipped:
+    source, sink = ability(context.job.source, SupportsLog), ability(context.job.sink, SupportsShipping)
+    crash_point("before_stage")
+    versions = beginning(source.log_actions(work.after, work.upto), bytes_max=work.bytes_max)
+    step = sink.target_files().step(fold(versions))
+    upto = versions[-1].version
+    files, removed = stage_step(step, upto, context)
+    crash_point("after_stage")
+    return VersionsShipped(work.work_id, upto, files, removed, step.rows_changed)
+
+
+RUNNER = WorkRunner("ShipVersions", ShipVersions, _run)

@@ -1,0 +1,82 @@
+"""How a target is laid out as its source, so that the source's files fit: columns, their names in files, partitions, features."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql.types import StructType
+
+from backfill_core.errors import TargetSchemaMismatchError, UnsupportedTargetFeatureError
+from backfill_spark.delta.log import LoggedTable
+from backfill_spark.delta.properties import CHANGE_FEED, MAPPING_MODE, PHYSICAL_NAME, is_on, value
+
+VECTORS, VECTORS_ON = "deletionVectors", "delta.enableDeletionVectors"
+COLUMN_ID = "delta.columnMapping.id"
+FILES_REFUSED = {
+    CHANGE_FEED: "a change feed, and what the source's log says of files tells no row changes",
+    "delta.enableRowTracking": "row tracking, and the files of the source bring no ids of its rows",
+    "delta.appendOnly": "append only, and files of the source go",
+}
+
+
+def carried_properties(source: LoggedTable) -> dict[str, str]:
+    """Return the table properties that a target needs to take the source's files."""
+    found: dict[str, str] = {}
+    if VECTORS in source.features:
+        found[VECTORS_ON] = "true"
+    if value(source.properties, MAPPING_MODE) == "name":
+        found[MAPPING_MODE] = "name"
+    return found
+
+
+def carried_schema(wanted: StructType, source: LoggedTable) -> str:
+    """Return the columns of a target as JSON: a column of the source keeps its names and ids in files, and any may be null."""
+    mapped = value(source.properties, MAPPING_MODE) == "name"
+    known = {field["name"]: field for field in json.loads(source.schema)["fields"]} if mapped else {}
+    fields = []
+    for field in json.loads(wanted.json())["fields"]:
+        same = known.get(field["name"])
+        fields.append(_loose(field if same is None else same, mapped=same is not None))
+    return json.dumps({"type": "struct", "fields": fields})
+
+
+def _loose(field: Mapping[str, Any], *, mapped: bool) -> dict[str, Any]:
+    """Return a field that takes null, with what its files need of its metadata."""
+    metadata = field.get("metadata") or {}
+    kept = {name: metadata[name] for name in (COLUMN_ID, PHYSICAL_NAME) if mapped and name in metadata}
+    return {"name": field["name"], "type": _type(field["type"], mapped=mapped), "nullable": True, "metadata": kept}
+
+
+def _type(kind: Any, *, mapped: bool) -> Any:
+    if not isinstance(kind, dict):
+        return kind
+    match kind["type"]:
+        case "struct":
+            return {"type": "struct", "fields": [_loose(field, mapped=mapped) for field in kind["fields"]]}
+        case "array":
+            return {**kind, "elementType": _type(kind["elementType"], mapped=mapped), "containsNull": True}
+        case "map":
+            inside = {name: _type(kind[name], mapped=mapped) for name in ("keyType", "valueType")}
+            return {**kind, **inside, "valueContainsNull": True}
+    return kind
+
+
+def check_followed(path: str, partitions: Sequence[str], properties: Mapping[str, str], source: LoggedTable) -> None:
+    """Refuse an existing target that cannot take a source's files and their going.
+
+    Raises:
+        UnsupportedTargetFeatureError: names the property.
+        TargetSchemaMismatchError: it has other partitions.
+    """
+    for name, words in FILES_REFUSED.items():
+        if is_on(properties, name):
+            raise UnsupportedTargetFeatureError(
+                f"{path} has {words} ({name}).", hint="Unset it, or use a target that the job makes."
+            )
+    if tuple(partitions) != source.partitions:
+        raise TargetSchemaMismatchError(
+            f"{path} is partitioned by {list(partitions)}, and the source by {list(source.partitions)}.",
+            hint="Use a target that the job makes: it has the partitions of the source.",
+        )

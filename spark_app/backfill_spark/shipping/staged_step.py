@@ -1,0 +1,139 @@
+"""What a step of the source comes to in a target, staged: copies, files under other vectors, and what goes."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from backfill_core.errors import TargetChangedError, UnsupportedTargetFeatureError
+from backfill_core.log_shipping.target_files import Copy, OtherVector, TargetStep
+from backfill_core.positions.source_names import folder_of
+from backfill_core.protocol.work import FileWay, RemovedFile, StagedFile
+from backfill_core.transfer.ways import Decoded, Whole
+from backfill_spark.delta.added_files import CommitLine
+from backfill_spark.delta.deletion_vectors import DeletionVector
+from backfill_spark.delta.source_file import SourceFile
+from backfill_spark.ports.abilities import ability
+from backfill_spark.ports.source import SupportsLog
+from backfill_spark.shipping.file_actions import removal, with_fields
+
+if TYPE_CHECKING:
+    from backfill_spark.ports.work import WorkContext
+    from backfill_spark.transfer.file_transfer import PlannedCopy
+    from backfill_spark.transfer.job_ways import JobWays
+
+VECTORS_HINT = "Run ALTER TABLE … SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true') on the target, then start the job again."
+
+
+def stage_step(
+    step: TargetStep, version: int, context: WorkContext
+) -> tuple[tuple[StagedFile, ...], tuple[RemovedFile, ...]]:
+    """Copy what came, and return what the commit takes in and out; a file under another vector is in both.
+
+    Args:
+        step: What the target needs.
+        version: Of the source, after the step.
+        context: Of the work.
+
+    Raises:
+        TargetChangedError: the target has no file of one that it must have been made of.
+        UnsupportedTargetFeatureError: the target takes no deletion vectors.
+        SourceDamagedError, AccountingError: a file is not what the source's log says.
+    """
+    ways = context.copies.ways
+    _check_found(step, context)
+    copies, decoded = _planned(step, ways)
+    _check_vectors(step, ways, context)
+    vectors = [DeletionVector(_fields(one)) for one in step.vectors if one.source.vector is not None]
+    done = context.copy_files(copies, vectors=vectors)
+    by_path = {one.file.path: one for one in step.copies}
+    decoded += [by_path[one.file.path] for one in done.left]
+    # What Spark writes is logged as a change of data: then what it replaces must be one too.
+    changes = any(not one.data_change for one in decoded)
+    files = [_flagged(one.staged, changes or by_path[one.planned.file.path].data_change) for one in done.copied]
+    for one in decoded:
+        files += _decoded(one, version, context)
+    files += [_under_other_vector(one, changes or one.data_change, context) for one in step.vectors]
+    gone = [(one.file, one.data_change) for one in step.removals]
+    gone += [(one.file, one.data_change) for one in step.vectors]
+    now_ms = time.time_ns() // 1_000_000
+    removed = tuple(
+        RemovedFile(
+            context.copies.staged_path(unquote(file.path)),
+            CommitLine(removal(file.action, data_change=changes or changed, now_ms=now_ms)),
+        )
+        for file, changed in gone
+    )
+    return (*files, *done.beside), removed
+
+
+def _check_found(step: TargetStep, context: WorkContext) -> None:
+    # Of a file whose rows the filter leaves out none is there.
+    if step.missing and context.job.transform.where is None:
+        more = f" and of {len(step.missing) - 1} more" if len(step.missing) > 1 else ""
+        raise TargetChangedError(
+            f"{context.job.sink.path} has no file that was made of {step.missing[0]} of the source{more}.",
+            hint="Others took it out, or rewrote it: start a new job on a new target.",
+        )
+
+
+def _check_vectors(step: TargetStep, ways: JobWays, context: WorkContext) -> None:
+    if not ways.target.vectors and any(one.source.vector is not None for one in step.vectors):
+        raise UnsupportedTargetFeatureError(
+            f"rows of the source are deleted by deletion vectors, and {context.job.sink.path} takes none.",
+            hint=VECTORS_HINT,
+        )
+
+
+def _planned(step: TargetStep, ways: JobWays) -> tuple[list[PlannedCopy], list[Copy]]:
+    """Return what is copied, and what is decoded."""
+    copies: list[PlannedCopy] = []
+    decoded: list[Copy] = []
+    for one in step.copies:
+        planned = ways.planned(SourceFile.of(json.loads(one.file.action)["add"]))
+        if isinstance(planned, Decoded):
+            decoded.append(one)
+        else:
+            copies.append(planned)
+    return copies, decoded
+
+
+def _decoded(one: Copy, version: int, context: WorkContext) -> tuple[StagedFile, ...]:
+    job = context.job
+    rows = job.transform.apply(ability(job.source, SupportsLog).rows_of([one.file.action], version))
+    return context.stage(rows, what=f"the file {one.file.path} of the source", folder=folder_of(one.file.path, "0"))
+
+
+def _flagged(file: StagedFile, data_change: bool) -> StagedFile:
+    """Return a copy with an action that says whether data changes."""
+    assert isinstance(file.handle, CommitLine)
+    return replace(file, handle=CommitLine(with_fields(file.handle.text, dataChange=data_change)))
+
+
+def _under_other_vector(one: OtherVector, data_change: bool, context: WorkContext) -> StagedFile:
+    path = context.copies.staged_path(unquote(one.file.path))
+    add = json.loads(one.file.action)["add"]
+    source = SourceFile.of(json.loads(one.source.action)["add"])
+    stats = (
+        source.statistics
+        if isinstance(context.copies.ways.best, Whole)
+        else context.job.committer.statistics(path, wide=True).text
+    )
+    vector = None
+    if source.vector is not None:
+        vector = source.vector if source.vector.is_inline else source.vector.in_folder(context.folder)
+    line = with_fields(
+        one.file.action,
+        stats=stats,
+        deletionVector=None if vector is None else dict(vector.fields),
+        dataChange=data_change,
+    )
+    return StagedFile(path, add["size"], one.source.live_rows, CommitLine(line), way=FileWay.WHOLE)
+
+
+def _fields(one: OtherVector) -> dict[str, object]:
+    found: dict[str, object] = json.loads(one.source.action)["add"]["deletionVector"]
+    return found

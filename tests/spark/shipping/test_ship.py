@@ -1,0 +1,84 @@
+"""Versions of a source that Spark wrote, shipped to a target file by file: the rows are the same after each commit."""
+
+from deltalake import DeltaTable
+
+MERGE = """
+MERGE INTO {t} t USING (SELECT id + 1010 AS id FROM range(20)) s ON t.id = s.id
+WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT (id, v, p) VALUES (s.id, 'm', null)
+"""
+
+
+class TestADelta:
+    """Of a source's log is brought over as it is, with deletion vectors, by files."""
+
+    def test_each_operation_in_a_commit_of_its_own(self, spark, replica):
+        """DELETE and UPDATE by vectors, MERGE, OPTIMIZE, a purge, a whole file's end: equal after each."""
+        rows = spark.range(400).selectExpr(
+            "id", "concat('v', id) AS v", "if(id % 7 = 0, null, concat('p ', id % 3, '/é')) AS p"
+        )
+        writer = (
+            rows.repartition(4).write.format("delta").partitionBy("p").option("delta.enableDeletionVectors", "true")
+        )
+        writer.save(replica.source)
+        replica.sql("DELETE FROM {t} WHERE id = 3")
+        replica.begin()
+        assert replica.equal()
+
+        for change in (
+            "DELETE FROM {t} WHERE id % 10 = 1",
+            "UPDATE {t} SET v = 'u' WHERE id % 10 = 2",
+            "DELETE FROM {t} WHERE id % 10 = 4 OR id = 2",
+            "INSERT INTO {t} SELECT id + 1000, 'new', 'p 9' FROM range(20)",
+            MERGE,
+            "DELETE FROM {t} WHERE p = 'p 9'",
+        ):
+            replica.sql(change)
+            shipped, actions = replica.ship()
+            assert replica.equal(), change
+            assert shipped.changes > 0
+            moved = [one for action in actions for kind, one in action.items() if kind in ("add", "remove")]
+            assert moved
+            assert all(one["dataChange"] for one in moved)
+        replica.sql("OPTIMIZE {t}")
+        shipped, actions = replica.ship()
+        assert replica.equal()
+        moved = [one for action in actions for kind, one in action.items() if kind in ("add", "remove")]
+        assert (shipped.changes, any(one["dataChange"] for one in moved)) == (0, False)
+        replica.sql("DELETE FROM {t} WHERE id = 399")
+        replica.sql("REORG TABLE {t} APPLY (PURGE)")
+        replica.ship()
+        assert replica.equal()
+        assert DeltaTable(replica.source).version() > 8
+
+    def test_many_versions_in_one_commit(self, spark, replica):
+        """What came and went is not copied, and is not asked for: VACUUM may have taken it."""
+        spark.range(50).selectExpr("id", "id AS v").write.format("delta").option(
+            "delta.enableDeletionVectors", "true"
+        ).save(replica.source)
+        replica.begin()
+        replica.sql("INSERT INTO {t} SELECT id + 100, 1 FROM range(10)")
+        replica.sql("UPDATE {t} SET v = 2 WHERE id >= 105")
+        replica.sql("UPDATE {t} SET v = 3 WHERE id % 2 = 0")
+        replica.sql("OPTIMIZE {t}")
+        spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+        replica.sql("VACUUM {t} RETAIN 0 HOURS")
+        shipped, _ = replica.ship()
+
+        assert replica.equal()
+        assert len(shipped.files) == len(DeltaTable(replica.source).file_uris())
+        assert shipped.upto == replica.at
+
+    def test_a_transform_that_computes_is_decoded_file_by_file(self, spark, replica):
+        """Such a file is a group: a deleted row takes it out, and it is made anew; OPTIMIZE passes off no row as rearranged."""
+        rows = spark.range(60).selectExpr("id", "id * 2 AS v")
+        rows.repartition(2).write.format("delta").option("delta.enableDeletionVectors", "true").save(replica.source)
+        replica.begin(transform={"select": ["id", "v + 1 AS w"], "where": "id >= 10"})
+        for change in ("DELETE FROM {t} WHERE id IN (3, 33)", "INSERT INTO {t} VALUES (100, 1)", "OPTIMIZE {t}"):
+            replica.sql(change)
+            _, actions = replica.ship()
+            found = spark.read.format("delta").load(replica.target)
+            wanted = spark.read.format("delta").load(replica.source).where("id >= 10").selectExpr("id", "v + 1 AS w")
+            assert found.exceptAll(wanted).isEmpty()
+            assert wanted.exceptAll(found).isEmpty()
+            moved = [one for action in actions for kind, one in action.items() if kind in ("add", "remove")]
+            assert len({one["dataChange"] for one in moved}) == 1
