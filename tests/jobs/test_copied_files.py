@@ -118,7 +118,7 @@ class TestAFileThatIsNotWhatItsLogSays:
         return tmp_path / "s"
 
     def test_another_size(self, source, tmp_path, run):
-        """Somebody wrote over it."""
+        """Another program wrote over it."""
         path = source / unquote(min(adds(source)))
         path.write_bytes(path.read_bytes() + b"x")
 

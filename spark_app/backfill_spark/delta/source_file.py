@@ -51,7 +51,7 @@ class SourceFile:
 
     @property
     def name(self) -> str:
-        """Name of its copy: the same for the same path, whoever copies it."""
+        """Name of its copy: the same for the same path, always."""
         return name_of(self.path, RowOrder.KEPT, "0")
 
     @property

@@ -1,4 +1,4 @@
-"""What a table's metadata says of its files, for whoever would copy one without decoding it."""
+"""What a table's metadata says of its files, for a copy of one without decoding it."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ class TestAReaderSeesTheSame:
         assert set(there) <= {one.physical for one in target.columns}, "what was left out is in the target's files"
 
     def test_a_column_that_is_left_out_does_not_stay_in_the_file(self):
-        """It may be left out because nobody may read it there."""
+        """It may be left out because no one may read it there."""
         way = way_of(as_is("a"), table("a", "b"), table("a"))
 
         assert way == Projected(renamed=(), pruned=("b",))
