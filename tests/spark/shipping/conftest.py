@@ -1,6 +1,7 @@
 """A target that follows a source by hand."""
 
 import json
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,7 @@ def replica(spark, tmp_path, monkeypatch):
             given = job(self.source, self.target, target={"writeMode": "Append"}, **spec)
             settings = DriverSettings(state_dir=tmp_path / "state", cores=2)
             with JobContext.open(given, settings, command="run", spark=spark) as context:
-                self.job = context.open_job()
+                self.job = stack.enter_context(context.open_job())
             layout = self.job.source.shippable()
             self.job.sink.follow(layout)
             self.job.make_target()
@@ -71,4 +72,5 @@ def replica(spark, tmp_path, monkeypatch):
         def sql(self, text):
             spark.sql(text.format(t=f"delta.`{self.source}`"))
 
-    return Replica()
+    with ExitStack() as stack:
+        yield Replica()
