@@ -48,7 +48,7 @@ def copied(source, target):
     there = {path.rsplit("/", 1)[-1]: path for path in adds(target)}
     same = []
     for path in adds(source):
-        name = f"{hashlib.sha256(path.encode()).hexdigest()[:32]}.parquet"
+        name = f"w-{hashlib.sha256(path.encode()).hexdigest()[:32]}-0.parquet"
         if name in there:
             assert Path(target, there[name]).read_bytes() == Path(source, unquote(path)).read_bytes()
             same.append(path)
