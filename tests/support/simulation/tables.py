@@ -70,7 +70,6 @@ class Target:
         demand(files.keys() >= set(removed), "a commit takes files out that the target has not")
         for path in removed:
             rows -= Counter(files.pop(path))
-        demand(not files.keys() & added.keys(), "a commit adds files that the target has")
         for path, held in added.items():
             rows.update(held)
             files[path] = held

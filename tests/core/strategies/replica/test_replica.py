@@ -140,7 +140,7 @@ class TestTheEnd:
     """`Exit` ends at the newest version, `Follow` never."""
 
     def test_is_reached_with_the_commit_of_the_last_batch(self):
-        """R-SNAP-31."""
+        """R-SNAP-31: nothing more is to come, and the next commit would say no more."""
         one = ByHand(10).live()
         one.shipped(one.ship(7))
         one.prepare()
@@ -187,7 +187,7 @@ class TestARestart:
         assert [(work.after, work.upto) for work in other.propose()] == [(7, 9)]
 
     def test_copies_on_where_history_is_missing(self):
-        """R-SNAP-37."""
+        """R-SNAP-37: rows that are committed are not read again."""
         one = ByHand(300_000, 300_000)
         first, *_ = one.propose()
         one.staged(first)
