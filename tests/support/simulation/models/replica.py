@@ -52,7 +52,7 @@ class ReplicaModel(SnapshotModel):
         "stops": 30,
         "receipts": 60,
         "seals": 1000,
-        "splits": 500,
+        "splits": 400,
         "acks": 400,
         "began_paused": 40,
         "versions": 1000,
