@@ -48,6 +48,7 @@ from backfill_core.protocol.work import (
     Work,
 )
 from backfill_core.strategies.rearranged_chain import strategy as rearranged_chain
+from backfill_core.strategies.replica import strategy as replica
 from backfill_core.strategies.snapshot import strategy
 from backfill_core.strategies.snapshot.params import SnapshotSettings
 from backfill_core.strategies.snapshot.strategy import SnapshotStrategy
@@ -277,6 +278,8 @@ def render() -> str:
         tables(key_proof),
         "## RearrangedChain: its phases\n",
         tables(rearranged_chain),
+        "## Replica: its phases\n",
+        tables(replica),
         "## The batch of changes\n\nWhere changes are merged (`Upsert`):\n",
         _picture(batches, "Idle"),
         tables(replay),

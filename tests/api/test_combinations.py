@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from support.tables.jobs import job
 
-from backfill_api.load import SpecError
+from backfill_api.load import SpecError, load_backfill
 from backfill_api.spec import combinations
 from backfill_api.spec.params import SourceAbility, TargetAbility
 from backfill_api.spec.sources import Source
@@ -70,3 +70,46 @@ class TestASourceThatLacksAnAbility:
         assert said.startswith("spec.source.type: ")
         assert f"needs {lacks} of the source" in said
         assert hint in said
+
+
+class TestATargetThatGetsTheFilesOfItsSource:
+    """It is laid out and written as the source is: what a user would say of it is refused by name."""
+
+    def test_needs_no_key_and_no_mode(self):
+        """Files are copied, and rows are not looked for."""
+        spec = job("/s", "/t", source={"key": []}, strategy={"type": "Replica"}).spec
+        assert (spec.key, spec.write_mode) == ((), "Append")
+
+    @pytest.mark.parametrize(
+        ("field", "value"),
+        [
+            ("writeMode", "Upsert"),
+            ("writeMode", "Append"),
+            ("writeMode", "Changelog"),
+            ("partitionBy", ["a"]),
+            ("clusterBy", ["a"]),
+            ("existingRows", "Keep"),
+        ],
+    )
+    def test_says_nothing_else(self, field, value):
+        """The first of what is wrong is named, with what to do."""
+        with pytest.raises(SpecError) as refused:
+            job("/s", "/t", target={field: value}, strategy={"type": "Replica"})
+
+        [said] = map(str, refused.value.errors)
+        assert said.startswith(f"spec.target.delta.{field}: ")
+        assert "Replica" in said
+
+    def test_is_refused_by_the_cluster_as_well(self):
+        """The server says the same at `kubectl apply`."""
+        rules = [rule for rule, _ in combinations.rules() if rule.startswith("self.strategy.type != 'Replica'")]
+        assert any("writeMode.size() > 0" in rule and "existingRows == 'Keep'" in rule for rule in rules)
+
+    def test_has_a_source_with_a_log(self):
+        """A topic has no files."""
+        topic = {"type": "Kafka", "kafka": {"bootstrapServers": "b:9092", "topic": "t"}}
+        document = job("/s", "/t").model_dump(mode="json", by_alias=True, exclude_none=True)
+        document["spec"] |= {"source": topic, "strategy": {"type": "Replica"}}
+        document["spec"]["target"]["delta"] = {"path": "/t"}
+        with pytest.raises(SpecError, match="strategy Replica needs SupportsLog and SupportsPin of the source"):
+            load_backfill(document)

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 from support.crashes.deaths import ANYWHERE, lives
-from support.crashes.table_job import MODES, TRIALS, TableJob
+from support.crashes.table_job import MODES, TRIALS, TableJob, points_of
 from support.crashes.topic_job import MODES as OF_TOPICS
 from support.crashes.topic_job import TopicJob
 
@@ -48,7 +48,7 @@ class TestDeathChangesNothing:
     def test_each_named_point_was_died_at(self, reports, strategy):
         """A crash point that is never reached proves nothing."""
         died = sum((report.kills for report in reports), Counter())
-        points = (*TopicJob.POINTS, *TopicJob.OF_MERGES) if strategy == TOPIC else TableJob.POINTS
+        points = (*TopicJob.POINTS, *TopicJob.OF_MERGES) if strategy == TOPIC else points_of(strategy)
 
         assert ANYWHERE | {point.split(":")[0] for point in points} <= set(died)
 
@@ -58,7 +58,7 @@ class TestDeathChangesNothing:
 
     def test_each_way_of_writing_died(self, reports, strategy):
         """What a MERGE forgives, an append does not."""
-        modes = set(OF_TOPICS if strategy == TOPIC else MODES)
+        modes = set(OF_TOPICS if strategy == TOPIC else TRIALS[strategy].modes)
 
         assert {report.mode for report in reports if report.kills} == modes
 

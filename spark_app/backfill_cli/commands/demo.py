@@ -39,19 +39,16 @@ class Demo(Stage):
 
     def document(self) -> dict[str, Any]:
         """See `Stage`."""
-        lake = f"{self.folder}/lake"
+        lake, said = f"{self.folder}/lake", self._story.spec
         return {
             "apiVersion": "backfill.dev/v1alpha1",
             "kind": "Backfill",
             "metadata": {"name": "orders"},
             "spec": {
                 "jobId": self.job,
-                "source": {"type": "Delta", "delta": {"path": f"{lake}/orders", "key": ["order_id"]}},
-                "transform": {
-                    "select": ["order_id", "customer", "amount", "ordered_at", "upper(status) AS status"],
-                    "where": "amount > 0",
-                },
-                "target": {"type": "Delta", "delta": {"path": f"{lake}/orders_copy", "writeMode": "Upsert"}},
+                "source": {"type": "Delta", "delta": {"path": f"{lake}/orders", **said["source"]}},
+                "transform": dict(said["transform"]),
+                "target": {"type": "Delta", "delta": {"path": f"{lake}/orders_copy", **said["target"]}},
                 "strategy": {"type": self._story.strategy},
                 "throttle": {"rowsPerSecond": self._rows // self._story.history_s},
                 "after": "Exit",

@@ -37,7 +37,7 @@ def copies(progress: Progress) -> bool:
 
 
 def is_over(progress: Progress, *, step: str) -> bool:
-    """Is a step done?"""
+    """Is a step done? One that the job has not is."""
     return all(one.state == "Done" for one in progress.steps if one.name == step)
 
 

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 RECEIPT = "then the receipt: every row of both sides is hashed and compared"
+UPSERTS: Mapping[str, Mapping[str, Any]] = {
+    "source": {"key": ["order_id"]},
+    "target": {"writeMode": "Upsert"},
+    "transform": {
+        "select": ["order_id", "customer", "amount", "ordered_at", "upper(status) AS status"],
+        "where": "amount > 0",
+    },
+}
+AS_IT_IS: Mapping[str, Mapping[str, Any]] = {"source": {}, "target": {}, "transform": {}}
 
 
 @dataclass(frozen=True)
@@ -22,6 +32,9 @@ class Story:
 
     history_s: int
     """The file limits the copy so that it takes about this long: else a fast machine has nothing to show."""
+
+    spec: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: UPSERTS)
+    """What the file says of both tables and between them, besides their places."""
 
 
 SNAPSHOT = Story(
@@ -42,7 +55,17 @@ ARRANGEMENT = Story(
     shows_changes=True,
     history_s=30,
 )
-STORIES = {one.strategy: one for one in (SNAPSHOT, ARRANGEMENT)}
+REPLICA = Story(
+    strategy="Replica",
+    begins="the driver copies its files as they are; the file limits the copy so that you can watch",
+    paused="no further files of history",
+    again="again: the target itself is the checkpoint",
+    catches_up="then the source's log: files that came and went since the start",
+    shows_changes=False,
+    history_s=12,
+    spec=AS_IT_IS,
+)
+STORIES = {one.strategy: one for one in (SNAPSHOT, ARRANGEMENT, REPLICA)}
 """RearrangedChain is not among them: a writer that commits every two seconds is one that it may never catch up with."""
 
 

@@ -15,9 +15,12 @@ ORDERS = """
     SELECT value AS id, value * 7919 % 1003 AS customer, cast(value % 1000 AS double) AS amount,
         md5(cast(value AS string)) AS note, CASE value % 3 WHEN 0 THEN 'new' WHEN 1 THEN 'paid' ELSE 'sent' END AS status
     FROM generate_series({first}, {last})"""
-VIEW = "SELECT id, customer, amount, upper(status) AS status FROM source WHERE amount < 900"
 MODES = ("Upsert", "Append", "Changelog")
 """Of the first three jobs; all others are upserts, in which most can go wrong."""
+
+READ = {"select": ["id", "customer", "amount", "upper(status) AS status"], "where": "amount < 900"}
+WAYS = {"Whole": {}, "Projected": {"select": ["id", "note AS words", "amount"]}, "Decoded": READ}
+"""Of the jobs of a replica: its transform by what becomes of files."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,7 @@ class Trial:
     """Its settings, job by job."""
 
     seals_max: int = SEALS_MAX
+    modes: tuple = MODES
 
     def form(self, seed):
         return dict(self.forms[seed % len(self.forms)])
@@ -51,6 +55,8 @@ TRIALS = {
     ),
     # Each attempt begins anew, and one that comes to its end ends the job: those that die at random do so early.
     "RearrangedChain": Trial(2_400, 1_000, seals_max=4),
+    # A limit cuts no file: one of them passes each two seconds.
+    "Replica": Trial(48_000, 4_000, modes=tuple(WAYS)),
 }
 
 
@@ -68,7 +74,10 @@ class TableJob(MortalJob):
         super().__init__(spark, folder, strategy, seed, rate=self.trial.rate, seals_max=self.trial.seals_max)
         self.strategy, self.random = strategy, random.Random(seed)
         self.source = f"{folder}/source"
-        self.mode = self.report.mode = MODES[seed] if seed < len(MODES) else MODES[0]
+        self.mode = self.report.mode = self.trial.modes[seed] if seed < len(MODES) else self.trial.modes[0]
+        self.ships = self.mode in WAYS
+        self.transform = WAYS.get(self.mode, READ)
+        self.POINTS = points_of(strategy)
         self.fresh_id = 10_000_000  # no key from here on was ever used; a step that takes some moves it
         for first in range(0, self.trial.rows, self.trial.rows // FILES):
             append(self.source, ORDERS, first, self.trial.rows // FILES)
@@ -79,8 +88,8 @@ class TableJob(MortalJob):
         form = {name: value for name, value in self.trial.form(self.seed).items() if limited or name != "chunkRows"}
         write_yaml(
             self.file, self.source, self.target, name=self.name, verify="Final", barrier={"intervalMs": 200},
-            target={"writeMode": self.mode}, strategy={"type": self.strategy, member: form},
-            transform={"select": ["id", "customer", "amount", "upper(status) AS status"], "where": "amount < 900"},
+            source={"key": [] if self.ships else ["id"]}, target={} if self.ships else {"writeMode": self.mode},
+            strategy={"type": self.strategy, member: form}, transform=self.transform,
             **({"throttle": {"rowsPerSecond": self.trial.rate}} if limited else {}),
         )  # fmt: skip
 
@@ -107,4 +116,12 @@ class TableJob(MortalJob):
 
     def wrong(self, new):
         """Compare the target with the source, as the strategy promises it."""
-        return [one for seal in new for one in violations(self.source, self.target, seal, VIEW)]
+        columns, where = ", ".join(self.transform.get("select", ["*"])), self.transform.get("where", "true")
+        view = f"SELECT {columns} FROM source WHERE {where}"
+        return [one for seal in new for one in violations(self.source, self.target, seal, view)]
+
+
+def points_of(strategy):
+    """Return the crash points that a job of a strategy comes to: a replica merges nothing."""
+    shipped = strategy in TRIALS and TRIALS[strategy].modes != MODES
+    return tuple(point for point in TableJob.POINTS if not (shipped and "_merge:" in point))

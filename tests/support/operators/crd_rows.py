@@ -245,6 +245,12 @@ REFUSED |= {
     if words.endswith(TAKES_OUT)
 }
 REFUSED |= {
+    f"a replica with {field}": Refused(
+        spec(strategy={"type": "Replica"}, target=target(**{field: value})), "spec", "strategy Replica lays the target out as the source"
+    )
+    for field, value in {"writeMode": "Append", "partitionBy": ["a"], "existingRows": "Keep"}.items()
+}  # fmt: skip
+REFUSED |= {
     f"the operator's {name}": Refused(spec(spark={"conf": {"spark.a": "b", name: "x"}}), "spec.spark", "conf holds a setting that belongs to the operator")
     for name in CONF_RESERVED
 }  # fmt: skip

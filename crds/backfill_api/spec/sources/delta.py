@@ -39,5 +39,5 @@ class DeltaSource(SourceParams, LocatedTable):
 VARIANT = Variant(
     "Delta",
     DeltaSource,
-    abilities=frozenset({SourceAbility.PIN, SourceAbility.CHANGES, SourceAbility.KEY_RANGES}),
+    abilities=frozenset({SourceAbility.PIN, SourceAbility.CHANGES, SourceAbility.KEY_RANGES, SourceAbility.LOG}),
 )

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from backfill_api.spec.params import SourceAbility, SplitParams, TargetAbility, Variant
 
-NOT_OFFERED = "nothing reads the source's log yet"
-
 
 class ReplicaParams(SplitParams):
     """The files of one pinned version as they are, then those that come and go; the source needs no key and no change feed."""

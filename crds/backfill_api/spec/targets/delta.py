@@ -49,5 +49,7 @@ VARIANT = Variant(
     "Delta",
     DeltaTarget,
     default=True,
-    abilities=frozenset({TargetAbility.MERGE, TargetAbility.SEGMENTS, TargetAbility.START_OVER}),
+    abilities=frozenset(
+        {TargetAbility.MERGE, TargetAbility.SEGMENTS, TargetAbility.SHIPPING, TargetAbility.START_OVER}
+    ),
 )

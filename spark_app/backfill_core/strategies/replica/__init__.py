@@ -1,3 +1,8 @@
 """Replica: the files of one pinned version as they are, then the source's log."""
 
-NOT_OFFERED = "nothing reads the source's log yet"
+from backfill_api.spec.strategies.replica import ReplicaParams
+from backfill_core.protocol.strategy import StrategyPlugin
+from backfill_core.strategies.replica.stored import decode, open_request, summarize
+from backfill_core.strategies.replica.strategy import resume
+
+STRATEGY = StrategyPlugin("Replica", ReplicaParams, decode, open_request, resume, summarize)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from random import Random
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from support.replica.filed_table import REARRANGING, FiledTable
 from support.simulation.law import demand
@@ -20,8 +20,7 @@ from support.simulation.tables import Row
 from support.tables.jobs import job
 
 from backfill_api.spec.spec import BackfillSpec
-from backfill_api.spec.strategies.snapshot import SnapshotParams
-from backfill_core.protocol.strategy import Strategy, StrategyPlugin
+from backfill_core.protocol.strategy import Strategy
 from backfill_core.protocol.work import (
     ReadSplit,
     RemovedFile,
@@ -31,8 +30,6 @@ from backfill_core.protocol.work import (
     VersionsShipped,
     Work,
 )
-from backfill_core.strategies.replica.stored import decode, open_request, summarize
-from backfill_core.strategies.replica.strategy import resume
 
 FILES = "Files"
 """Its mode: files come and go as in the source."""
@@ -78,11 +75,7 @@ class ReplicaModel(SnapshotModel):
     def spec(given: Scenario) -> BackfillSpec:
         """See `Model`."""
         where = {"transform": {"where": "value > 0"}} if given.filters else {}
-        return job("/source", "/target", target={"writeMode": "Append"}, **where).spec
-
-    def plugin(self) -> StrategyPlugin[Any]:
-        """Return what the folder of the strategy will offer."""
-        return StrategyPlugin("Replica", SnapshotParams, decode, open_request, resume, summarize)
+        return job("/source", "/target", strategy={"type": "Replica"}, **where).spec
 
     def attempt(self, version: int, strategy: Strategy) -> OpenedReplica:
         """See `SnapshotModel`."""

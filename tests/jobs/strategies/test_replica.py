@@ -1,0 +1,121 @@
+"""A replica on real tables: history and log, beside writers, through a death, and what its commits say."""
+
+import json
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from support.tables.jobs import job
+from support.tables.oracle import seals, violations
+
+from backfill_spark.driver.attempt import run_driver
+from backfill_spark.settings import DriverSettings
+
+ROWS, FILES = 600, 6
+REPLICA = {"source": {"key": []}, "strategy": {"type": "Replica"}}
+
+
+@pytest.fixture
+def tables(spark, tmp_path):
+    """A source with deletion vectors, no change feed and no key."""
+    source, target = str(tmp_path / "s"), str(tmp_path / "t")
+    frame = spark.range(0, ROWS, 1, FILES).selectExpr("id % 200 AS a", "concat('v', id) AS v", "id AS n")
+    frame.write.format("delta").option("delta.enableDeletionVectors", "true").save(source)
+    spark.sql(f"DELETE FROM delta.`{source}` WHERE n % 50 = 7")
+    return source, target
+
+
+@pytest.fixture
+def run(spark, tmp_path, tables):
+    """Run a job, and do something to the source at its first rows."""
+    source, target = tables
+
+    def go(*statements, **spec):
+        left = [one.format(t=f"delta.`{source}`", copy=f"delta.`{target}`") for one in statements]
+
+        def observe(progress):
+            if progress.rows_done:
+                while left:
+                    spark.sql(left.pop(0))
+
+        return run_driver(
+            job(source, target, **{**REPLICA, "verify": "Final", **spec}),
+            settings=DriverSettings(cores=2, state_dir=tmp_path / "state"), spark=spark, observe=observe,
+        )  # fmt: skip
+
+    return go
+
+
+def wrong(source, target, view="SELECT * FROM source"):
+    """Return what is wrong at any commit, by another engine; the state says of which version the rows are."""
+    return [words for seal in seals(target) for words in violations(source, target, seal, view)]
+
+
+class TestAReplica:
+    """The target is the source at a version, whatever changed meanwhile."""
+
+    def test_has_the_rows_of_the_source_at_every_commit(self, run, tables):
+        """Hidden rows, new ones, files that were rewritten and compacted; no key, and no change feed."""
+        source, target = tables
+        outcome = run(
+            "DELETE FROM {t} WHERE n % 10 = 1",
+            "UPDATE {t} SET v = 'u' WHERE n % 10 = 2",
+            "INSERT INTO {t} SELECT a, v, n FROM {t} WHERE n < 50",
+            "OPTIMIZE {t}",
+            throttle={"rowsPerSecond": 300},
+        )
+
+        assert (outcome.outcome, outcome.message) == ("Complete", "")
+        assert outcome.receipt.equal
+        assert wrong(source, target) == []
+        assert seals(target)[-1].state["replica"]["shipped"] == DeltaTable(source).version()
+
+    def test_commits_what_goes_with_what_comes_and_its_version(self, run, tables):
+        """A reader sees an update whole, and a restart knows what it has."""
+        source, target = tables
+        run("UPDATE {t} SET v = 'u' WHERE n % 10 = 2", throttle={"rowsPerSecond": 300})
+
+        (version,) = {
+            int(file.stem)
+            for file in Path(target, "_delta_log").glob("*.json")
+            if any("remove" in json.loads(line) for line in file.read_text().splitlines())
+        }
+        (seal,) = [one for one in seals(target) if one.version == version]
+        assert seal.state["replica"]["shipped"] == DeltaTable(source).version()
+        assert seal.state["changesDone"] == 2 * ROWS // 10
+
+    @pytest.mark.parametrize(
+        ("columns", "where"),
+        [(("n", "a AS b"), None), (("n", "upper(v) AS v"), "n % 3 <> 0")],
+        ids=["projected", "decoded"],
+    )
+    def test_of_other_columns_follows_as_well(self, run, tables, columns, where):
+        """Columns that are left out or renamed; computed ones, and rows that are left out."""
+        source, target = tables
+        transform = {"select": list(columns)} | ({} if where is None else {"where": where})
+        outcome = run(
+            "DELETE FROM {t} WHERE n % 10 = 1", "INSERT INTO {t} VALUES (1, 'new', 10001)",
+            transform=transform, throttle={"rowsPerSecond": 300},
+        )  # fmt: skip
+
+        assert (outcome.outcome, outcome.message) == ("Complete", "")
+        assert wrong(source, target, f"SELECT {', '.join(columns)} FROM source WHERE {where or 'true'}") == []
+
+    def test_ends_by_name_when_others_touch_its_files(self, run):
+        """What they removed would come back with the next vector, or go twice."""
+        outcome = run("DELETE FROM {copy} WHERE n = 5", throttle={"rowsPerSecond": 300})
+
+        assert (outcome.outcome, outcome.reason) == ("Failed", "TargetChanged")
+        assert "DELETE" in outcome.message
+
+
+class TestBadInput:
+    """Refused before anything is written."""
+
+    def test_a_target_that_is_there_with_other_partitions(self, spark, run, tables):
+        """Files of the source would lie in no partition of it."""
+        _, target = tables
+        empty = spark.range(0).selectExpr("id AS a", "'x' AS v", "id AS n")
+        empty.write.format("delta").partitionBy("a").save(target)
+
+        assert run().reason == "TargetSchemaMismatch"
