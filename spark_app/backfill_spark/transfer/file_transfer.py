@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -65,7 +65,7 @@ class Transferred:
     """The files of their deletion vectors; without rows."""
 
     left: tuple[PlannedCopy, ...]
-    """Those that must be decoded after all, as their footers say: encrypted, or without a column that is kept."""
+    """Those that must be decoded after all, as their footers say: encrypted, without a kept column, or projected with INT96."""
 
     @property
     def staged(self) -> tuple[StagedFile, ...]:
@@ -153,15 +153,17 @@ class FileTransfer:
         if footer.is_encrypted:
             self._bytes.remove(below)
             return None
-        found = self._measure(self._bytes.staged_path(below), file.vector is not None)
         if footer.has_int96:
-            found = replace(found, text=file.statistics)
+            # Kernel refuses the statistics that a footer may have of such times.
+            found = Statistics(copied.size_bytes, footer.rows, file.statistics)
+        else:
+            found = self._measure(self._bytes.staged_path(below), file.vector is not None)
         return self._named(planned, below, found, copied.digest)
 
     def _projected(self, planned: PlannedCopy, below: str, way: Projected) -> Copied | None:
         source, target = f"{self._bytes.source}/{planned.file.below}", f"{self._bytes.target}/{below}"
         footer = self._footers.read(source)
-        if footer.is_encrypted or footer.columns <= sum(map(footer.has, way.pruned)):
+        if footer.is_encrypted or footer.has_int96 or footer.columns <= sum(map(footer.has, way.pruned)):
             return None
         self._footers.project(source, target, way)
         found = self._measure(self._bytes.staged_path(below), planned.file.vector is not None)
