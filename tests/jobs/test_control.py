@@ -100,7 +100,7 @@ class TestAPause:
 
     def test_with_force_cancels_a_split_that_runs(self, spark, place, tmp_path):
         """It cannot end by itself here; nothing of it stays, and its rows are read again."""
-        with place.run(desiredState="Paused") as running:
+        with place.run(desiredState="Paused", transform={"where": "true"}) as running:
             running.fenced()
             with busy_cores(spark, tmp_path):
                 running.command("Resume")

@@ -16,13 +16,13 @@ from backfill_core.protocol.events import Head
 from backfill_core.protocol.strategy import KeyLine
 from backfill_core.protocol.work import FileRange, Position
 from backfill_core.transfer.facts import TableFacts
-from backfill_spark.delta.source_file import SourceFile
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
     from backfill_spark.delta.log import LoggedTable
+    from backfill_spark.delta.source_file import SourceFile
 
 
 @dataclass(frozen=True, slots=True)

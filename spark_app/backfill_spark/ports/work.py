@@ -34,6 +34,9 @@ class WorkContext(Protocol):
             StagedFilesGoneError, AccountingError: the files do not hold the rows that were written.
         """
 
+    def split(self, ranges: Sequence[FileRange]) -> tuple[tuple[FileRange, ...], tuple[FileRange, ...]]:
+        """Return the whole files among some ranges of the pinned version that need no decoding, and the other ranges."""
+
     def copy(self, ranges: Sequence[FileRange]) -> tuple[tuple[StagedFile, ...], tuple[FileRange, ...]]:
         """Stage the whole files among some ranges of the pinned version that need no decoding; return them, and the ranges left.
 

@@ -74,6 +74,11 @@ class SparkWorkContext:
             paths = sink.stage(counted.frame, attempt=self.attempt, work_id=self.work_id)
         return self._known(counted, self.job.committer.measure(paths), what)
 
+    def split(self, ranges: Sequence[FileRange]) -> tuple[tuple[FileRange, ...], tuple[FileRange, ...]]:
+        """See `WorkContext`."""
+        planned, left = self.copies.ways.split(ranges)
+        return tuple(one for one, _ in planned), tuple(left)
+
     def copy(self, ranges: Sequence[FileRange]) -> tuple[tuple[StagedFile, ...], tuple[FileRange, ...]]:
         """See `WorkContext`."""
         planned, left = self.copies.ways.split(ranges)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from backfill_core.phases.accounting import check_read
 from backfill_core.positions.source_names import folder_of
-from backfill_core.protocol.work import ReadSplit, SplitStaged, StagedFile
+from backfill_core.protocol.work import FileRange, ReadSplit, SplitStaged, StagedFile
 from backfill_spark.crash_points import crash_point
 from backfill_spark.opening.shipping import ships
 from backfill_spark.ports.abilities import ability
@@ -27,9 +27,7 @@ def _run(work: ReadSplit, context: WorkContext) -> SplitStaged:
     elif work.boundaries:
         files = _stage_segments(work, context)
     else:
-        files, left = context.copy(work.ranges)
-        if left:
-            files += context.stage(_history(work, context, source.read(left)), what=_words(work))
+        files = _stage_whole_files(work, context)
     crash_point("after_stage")
     if not job.transform.where and all(one.whole for one in work.ranges):
         read = sum(file.rows for file in files)
@@ -49,6 +47,19 @@ def _stage_by_file(work: ReadSplit, context: WorkContext) -> tuple[StagedFile, .
             files += context.stage(_history(work, context, source.read([one])), what=_words(work), folder=folder)
         found += [replace(file, segment=segment) for file in files]
     return tuple(found)
+
+
+def _stage_whole_files(work: ReadSplit, context: WorkContext) -> tuple[StagedFile, ...]:
+    """Decode first, and then copy: a write removes what lies in the folder of the work."""
+    whole, rest = context.split(work.ranges)
+    files = _decoded(work, context, rest) if rest else ()
+    copied, left = context.copy(whole)
+    return _decoded(work, context, work.ranges) if left else (*files, *copied)
+
+
+def _decoded(work: ReadSplit, context: WorkContext, ranges: tuple[FileRange, ...]) -> tuple[StagedFile, ...]:
+    rows = ability(context.job.source, SupportsPin).read(ranges)
+    return context.stage(_history(work, context, rows), what=_words(work))
 
 
 def _stage_segments(work: ReadSplit, context: WorkContext) -> tuple[StagedFile, ...]:
