@@ -68,6 +68,20 @@ class TestADelta:
         assert len(shipped.files) == len(DeltaTable(replica.source).file_uris())
         assert shipped.upto == replica.at
 
+    def test_a_folder_that_holds_a_vector_alone_is_no_orphan(self, spark, replica):
+        """Nor does VACUUM take it: the file of the vector is named by its file in another folder."""
+        rows = spark.range(10).coalesce(1).write.format("delta").option("delta.enableDeletionVectors", "true")
+        rows.save(replica.source)
+        replica.begin()
+        replica.sql("DELETE FROM {t} WHERE id = 3")
+        shipped, _ = replica.ship()
+        replica.job.sink.remove_orphans(2)
+        spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+        spark.sql(f"VACUUM delta.`{replica.target}` RETAIN 0 HOURS")
+
+        assert len(shipped.removed) == 1
+        assert replica.equal()
+
     def test_a_transform_that_computes_is_decoded_file_by_file(self, spark, replica):
         """Such a file is a group: a deleted row takes it out, and it is made anew; OPTIMIZE passes off no row as rearranged."""
         rows = spark.range(60).selectExpr("id", "id * 2 AS v")
