@@ -17,7 +17,7 @@ from backfill_spark.jvm.session import open_session
 from backfill_spark.rows.changes import net_changes
 from backfill_spark.rows.transform import Transform
 from backfill_spark.rows.write_modes import UPSERT
-from backfill_spark.sinks.delta import sink as delta_sink
+from backfill_spark.sinks.delta import row_changes
 
 ROWS, CHANGED_EVERY = 3000, 30
 JARS = Path(__file__).parents[2] / ".cache" / "jars"
@@ -38,15 +38,15 @@ def main():
         rows.write.format("delta").mode("append").save(target.path)
         seconds: dict[str, list[float]] = {"ours": [], "plain": []}
         for run in range(asked.runs + 1):
-            for side, wide_columns in (("ours", delta_sink.WIDE_COLUMNS), ("plain", asked.columns * 2)):
-                delta_sink.WIDE_COLUMNS, ours = wide_columns, delta_sink.WIDE_COLUMNS
+            for side, wide_columns in (("ours", row_changes.WIDE_COLUMNS), ("plain", asked.columns * 2)):
+                row_changes.WIDE_COLUMNS, ours = wide_columns, row_changes.WIDE_COLUMNS
                 changed = rows.where(F.col("id") % CHANGED_EVERY == run).withColumn("c1", F.lit(run))
                 change = changed.withColumns({"_change_type": F.lit("insert"), "_commit_version": F.lit(run)})
                 net = target.as_stored(net_changes(change, Transform(), ("id",))).localCheckpoint()
                 begun = time.monotonic()
                 target.merge(net, app_id="wide", txn_version=2 * run + (side == "plain") + 1)
                 took = time.monotonic() - begun
-                delta_sink.WIDE_COLUMNS = ours
+                row_changes.WIDE_COLUMNS = ours
                 if run:  # the first round warms Java up
                     seconds[side].append(took)
     ours, plain = (statistics.median(seconds[side]) for side in ("ours", "plain"))

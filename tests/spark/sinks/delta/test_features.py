@@ -13,7 +13,8 @@ from backfill_spark.rows.transform import Transform
 from backfill_spark.rows.verification import take_receipt
 from backfill_spark.rows.write_modes import write_mode
 from backfill_spark.sinks.delta.committer import DeltaCommitter
-from backfill_spark.sinks.delta.sink import WIDE_COLUMNS, DeltaSink
+from backfill_spark.sinks.delta.row_changes import WIDE_COLUMNS
+from backfill_spark.sinks.delta.sink import DeltaSink
 
 
 def sink_at(spark, path, *, mode="Append", key=(), **options):
