@@ -18,6 +18,7 @@ from backfill_spark.rows.changes import net_changes
 from backfill_spark.rows.transform import Transform
 from backfill_spark.rows.write_modes import UPSERT
 from backfill_spark.sinks.delta import row_changes
+from backfill_spark.sinks.delta.sink import DeltaSink
 
 ROWS, CHANGED_EVERY = 3000, 30
 JARS = Path(__file__).parents[2] / ".cache" / "jars"
@@ -33,7 +34,7 @@ def main():
     columns = [F.col("id").cast("string" if at % 3 == 0 else "int").alias(f"c{at}") for at in range(asked.columns)]
     rows = spark.range(ROWS).select("id", *columns)
     with tempfile.TemporaryDirectory() as folder:
-        target = delta_sink.DeltaSink(spark, f"{folder}/target", write_mode=UPSERT, key=("id",), job_id="wide")
+        target = DeltaSink(spark, f"{folder}/target", write_mode=UPSERT, key=("id",), job_id="wide")
         target.prepare(rows.schema)
         rows.write.format("delta").mode("append").save(target.path)
         seconds: dict[str, list[float]] = {"ours": [], "plain": []}
