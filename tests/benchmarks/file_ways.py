@@ -51,7 +51,7 @@ def plain(bench, transform):
 
 def ours(bench, transform):
     """Run the job."""
-    return bench.ours(transform=transform) if transform else bench.ours()
+    return bench.ours(transform=transform)
 
 
 def cp(bench):
