@@ -246,7 +246,8 @@ REFUSED |= {
 }
 REFUSED |= {
     f"a replica with {field}": Refused(
-        spec(strategy={"type": "Replica"}, target=target(**{field: value})), "spec", "strategy Replica lays the target out as the source"
+        spec(strategy={"type": "Replica"}, target=target(**{field: value})), "spec",
+        "strategy Replica lays the target out as the source: leave writeMode, partitionBy, clusterBy and existingRows: Keep out",
     )
     for field, value in {"writeMode": "Append", "partitionBy": ["a"], "existingRows": "Keep"}.items()
 }  # fmt: skip
