@@ -101,6 +101,7 @@ class TestALiveTable:
             lambda: other_engine.update(source, "id IN (1, 90)", amount="amount + 1"),
             lambda: (other_engine.delete(source, "id IN (2, 91)"),),
             lambda: other_engine.insert(source, "SELECT * REPLACE (id + 1000 AS id) FROM now WHERE id < 3"),
+            limit=20,
         )
 
         assert (outcome.outcome, outcome.message) == ("Complete", "")

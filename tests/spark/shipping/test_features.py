@@ -9,9 +9,11 @@ from backfill_spark.delta.log import table_at
 class TestAreShipped:
     """What readers see is equal, also where the log says more than files."""
 
-    def test_mapped_generated_constrained_clustered_and_odd_times(self, spark, replica):
+    def test_mapped_generated_constrained_clustered_and_odd_times(self, spark, replica, request):
         """Names in files are kept, so that a renamed column needs no other file; the rest is the source's own."""
+        before = spark.conf.get("spark.sql.parquet.outputTimestampType")
         spark.conf.set("spark.sql.parquet.outputTimestampType", "INT96")
+        request.addfinalizer(lambda: spark.conf.set("spark.sql.parquet.outputTimestampType", before))
         replica.sql(
             "CREATE TABLE {t} (id LONG, `od d` STRING, st STRUCT<a: INT, b: ARRAY<STRUCT<c: INT>>>, at TIMESTAMP, "
             "g LONG GENERATED ALWAYS AS (id * 2), d INT DEFAULT 7) USING delta CLUSTER BY (id) TBLPROPERTIES ("
