@@ -7,8 +7,6 @@ MERGE INTO {t} t USING (SELECT id + 1010 AS id FROM range(20)) s ON t.id = s.id
 WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT (id, v, p) VALUES (s.id, 'm', null)
 """
 
-RETENTION_CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
-
 
 class TestADelta:
     """Of a source's log is brought over as it is, with deletion vectors, by files."""
@@ -52,7 +50,7 @@ class TestADelta:
         assert replica.equal()
         assert DeltaTable(replica.source).version() > 8
 
-    def test_many_versions_in_one_commit(self, spark, replica, request):
+    def test_many_versions_in_one_commit(self, spark, replica):
         """What came and went is not copied, and is not asked for: VACUUM may have taken it."""
         spark.range(50).selectExpr("id", "id AS v").write.format("delta").option(
             "delta.enableDeletionVectors", "true"
@@ -62,8 +60,6 @@ class TestADelta:
         replica.sql("UPDATE {t} SET v = 2 WHERE id >= 105")
         replica.sql("UPDATE {t} SET v = 3 WHERE id % 2 = 0")
         replica.sql("OPTIMIZE {t}")
-        spark.conf.set(RETENTION_CHECK, "false")
-        request.addfinalizer(lambda: spark.conf.unset(RETENTION_CHECK))
         replica.sql("VACUUM {t} RETAIN 0 HOURS")
         shipped, _ = replica.ship()
 
@@ -71,7 +67,7 @@ class TestADelta:
         assert len(shipped.files) == len(DeltaTable(replica.source).file_uris())
         assert shipped.upto == replica.at
 
-    def test_a_folder_that_holds_a_vector_alone_is_no_orphan(self, spark, replica, request):
+    def test_a_folder_that_holds_a_vector_alone_is_no_orphan(self, spark, replica):
         """Nor does VACUUM take it: the file of the vector is named by its file in another folder."""
         rows = spark.range(10).coalesce(1).write.format("delta").option("delta.enableDeletionVectors", "true")
         rows.save(replica.source)
@@ -79,8 +75,6 @@ class TestADelta:
         replica.sql("DELETE FROM {t} WHERE id = 3")
         shipped, _ = replica.ship()
         replica.job.sink.remove_orphans(2)
-        spark.conf.set(RETENTION_CHECK, "false")
-        request.addfinalizer(lambda: spark.conf.unset(RETENTION_CHECK))
         spark.sql(f"VACUUM delta.`{replica.target}` RETAIN 0 HOURS")
 
         assert len(shipped.removed) == 1
