@@ -12,14 +12,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-UUID_CHARACTERS = 20
+from backfill_core.log_shipping.actions import UNIQUE_DIGITS
+
 _Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _B85 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
 _TO_B85 = str.maketrans(_Z85, _B85)
 
 
 @dataclass(frozen=True, slots=True)
-class DeletionVector:
+class VectorDescriptor:
     """The descriptor of a vector, as a log has it."""
 
     fields: Mapping[str, Any]
@@ -50,11 +51,11 @@ class DeletionVector:
         name = f"deletion_vector_{uuid.UUID(bytes=base64.b85decode(code.translate(_TO_B85)))}.bin"
         return f"{folder}/{name}" if folder else name
 
-    def in_folder(self, folder: str) -> DeletionVector:
+    def in_folder(self, folder: str) -> VectorDescriptor:
         """Return the vector when its file lies in another folder, under the same name."""
-        return DeletionVector({**self.fields, "pathOrInlineDv": folder + self._place[1]})
+        return VectorDescriptor({**self.fields, "pathOrInlineDv": folder + self._place[1]})
 
     @property
     def _place(self) -> tuple[str, str]:
         text = str(self.fields["pathOrInlineDv"])
-        return text[:-UUID_CHARACTERS], text[-UUID_CHARACTERS:]
+        return text[:-UNIQUE_DIGITS], text[-UNIQUE_DIGITS:]

@@ -159,15 +159,8 @@ def files_at(spark: SparkSession, path: str, version: int, *, nulls_of: Sequence
     Raises:
         Whatever Kernel or the storage say (`LOG_ERRORS`).
     """
-    engine, table = _open(spark, path)
-    snapshot = table.getSnapshotAsOfVersion(engine, version)
-    _check_commits(snapshot)
-    scan = snapshot.getScanBuilder().build()
-    batches = scan.getScanFiles(engine, True)  # with statistics
-    try:
-        return sorted(logged_files(spark, batches, nulls_of), key=lambda file: file.path)
-    finally:
-        batches.close()
+    added = _added(spark, path, version, statistics=True)
+    return sorted((_parse(line, nulls_of) for line in added), key=lambda file: file.path)
 
 
 def added_at(spark: SparkSession, path: str, version: int) -> list[str]:
@@ -176,14 +169,7 @@ def added_at(spark: SparkSession, path: str, version: int) -> list[str]:
     Raises:
         Whatever Kernel or the storage say (`LOG_ERRORS`).
     """
-    engine, table = _open(spark, path)
-    snapshot = table.getSnapshotAsOfVersion(engine, version)
-    _check_commits(snapshot)
-    batches = snapshot.getScanBuilder().build().getScanFiles(engine, False)
-    try:
-        return list(_lines(spark, batches))
-    finally:
-        batches.close()
+    return list(_added(spark, path, version, statistics=False))
 
 
 def commit_text(spark: SparkSession, path: str, version: int) -> str:
@@ -213,12 +199,18 @@ def values_at(spark: SparkSession, path: str, version: int, *, columns: Sequence
     Raises:
         Whatever Kernel or the storage say (`LOG_ERRORS`).
     """
+    added = _added(spark, path, version, statistics=True)
+    return sorted((_values(line, columns) for line in added), key=lambda file: file.path)
+
+
+def _added(spark: SparkSession, path: str, version: int, *, statistics: bool) -> Iterator[str]:
+    """Yield the `add` actions of a version as lines of a commit, in no order."""
     engine, table = _open(spark, path)
     snapshot = table.getSnapshotAsOfVersion(engine, version)
     _check_commits(snapshot)
-    batches = snapshot.getScanBuilder().build().getScanFiles(engine, True)
+    batches = snapshot.getScanBuilder().build().getScanFiles(engine, statistics)
     try:
-        return sorted((_values(line, columns) for line in _lines(spark, batches)), key=lambda file: file.path)
+        yield from _lines(spark, batches)
     finally:
         batches.close()
 

@@ -10,8 +10,13 @@ if TYPE_CHECKING:
 
 CHANGE_FEED = "delta.enableChangeDataFeed"
 MAPPING_MODE = "delta.columnMapping.mode"
-PHYSICAL_NAME = "delta.columnMapping.physicalName"
-"""Of a column, in its metadata."""
+ROW_TRACKING = "delta.enableRowTracking"
+VECTORS, VECTORS_ON = "deletionVectors", "delta.enableDeletionVectors"
+"""The table feature, and the property that lets writers use it."""
+
+COLUMN_ID, PHYSICAL_NAME = "delta.columnMapping.id", "delta.columnMapping.physicalName"
+TYPE_CHANGES = "delta.typeChanges"
+"""Of a column, in its metadata; an id is never given twice."""
 
 
 def value(properties: Mapping[str, str], name: str) -> str:

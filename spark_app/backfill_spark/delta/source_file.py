@@ -10,7 +10,7 @@ from typing import Any, Self
 from urllib.parse import unquote
 
 from backfill_core.positions.source_names import RowOrder, name_of
-from backfill_spark.delta.deletion_vectors import DeletionVector
+from backfill_spark.delta.deletion_vectors import VectorDescriptor
 from backfill_spark.delta.log import LoggedFile
 
 _ELSEWHERE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:")
@@ -30,7 +30,7 @@ class SourceFile:
     statistics: str | None
     """JSON, as the log has it."""
 
-    vector: DeletionVector | None
+    vector: VectorDescriptor | None
 
     @classmethod
     def of(cls, add: Mapping[str, Any]) -> Self:
@@ -41,7 +41,7 @@ class SourceFile:
             size_bytes=add["size"],
             partition=add.get("partitionValues") or {},
             statistics=add.get("stats"),
-            vector=None if vector is None else DeletionVector(vector),
+            vector=None if vector is None else VectorDescriptor(vector),
         )
 
     @classmethod

@@ -9,16 +9,22 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 
 from backfill_core.transfer.facts import ColumnFacts, Oddity, TableFacts
 from backfill_spark.delta.log import LoggedTable
-from backfill_spark.delta.properties import CHANGE_FEED, MAPPING_MODE, PHYSICAL_NAME, is_on, value
+from backfill_spark.delta.properties import (
+    CHANGE_FEED,
+    COLUMN_ID,
+    MAPPING_MODE,
+    PHYSICAL_NAME,
+    TYPE_CHANGES,
+    VECTORS,
+    VECTORS_ON,
+    is_on,
+    value,
+)
 from backfill_spark.rows.columns import nullable
 
-ID = "delta.columnMapping.id"
-"""Of a column, in its metadata; a number is never given twice."""
-
 LAST_ID = "delta.columnMapping.maxColumnId"
-VECTORS, VECTORS_ON = "deletionVectors", "delta.enableDeletionVectors"
 ODDITIES = {
-    "delta.typeChanges": Oddity.TYPE_CHANGED,
+    TYPE_CHANGES: Oddity.TYPE_CHANGED,
     "__CHAR_VARCHAR_TYPE_STRING": Oddity.LENGTH,
     "EXISTS_DEFAULT": Oddity.FILLED,
     "__COLLATIONS": Oddity.COLLATION,
@@ -37,7 +43,7 @@ def table_facts(
     """Return the facts of a table; `key`: columns that must not be null, although the table takes null."""
     mode = value(properties, MAPPING_MODE)
     mapped = mode in {"name", "id"}
-    ids = sum(ID in field.metadata for _, field in every_field(schema))
+    ids = sum(COLUMN_ID in field.metadata for _, field in every_field(schema))
     return TableFacts(
         columns=tuple(_column(field, mapped=mapped, key=key) for field in schema),
         partitions=tuple(partitions),

@@ -10,10 +10,11 @@ from backfill_core.protocol.work import FileRange, StagedFile
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from backfill_spark.delta.deletion_vectors import DeletionVector
+    from backfill_spark.delta.deletion_vectors import VectorDescriptor
     from backfill_spark.driver.job_context import OpenedJob
     from backfill_spark.transfer.file_transfer import PlannedCopy, Transferred
     from backfill_spark.transfer.job_copies import JobCopies
+    from backfill_spark.transfer.job_ways import PlannedRange
 
 
 class WorkContext(Protocol):
@@ -34,11 +35,10 @@ class WorkContext(Protocol):
             StagedFilesGoneError, AccountingError: the files do not hold the rows that were written.
         """
 
-    def split(self, ranges: Sequence[FileRange]) -> tuple[tuple[FileRange, ...], tuple[FileRange, ...]]:
-        """Return the whole files among some ranges of the pinned version that need no decoding, and the other ranges."""
+    def copy(self, planned: Sequence[PlannedRange]) -> tuple[tuple[StagedFile, ...], tuple[FileRange, ...]]:
+        """Stage copies of whole files; return them, and the ranges that must be decoded after all, as their footers say.
 
-    def copy(self, ranges: Sequence[FileRange]) -> tuple[tuple[StagedFile, ...], tuple[FileRange, ...]]:
-        """Stage the whole files among some ranges of the pinned version that need no decoding; return them, and the ranges left.
+        `copies.ways.split` tells which files among some ranges need no decoding.
 
         Raises:
             SourceDamagedError, AccountingError: a file is not what the source's log says.
@@ -52,7 +52,7 @@ class WorkContext(Protocol):
     def folder(self) -> str:
         """The folder for what the work stages, below the target's."""
 
-    def copy_files(self, files: Sequence[PlannedCopy], *, vectors: Sequence[DeletionVector] = ()) -> Transferred:
+    def copy_files(self, files: Sequence[PlannedCopy], *, vectors: Sequence[VectorDescriptor] = ()) -> Transferred:
         """Stage copies of files of any version, their deletion vectors, and some vectors more.
 
         Raises:

@@ -12,13 +12,14 @@ from pyspark.sql import functions as F
 from backfill_core.errors import TransientError
 from backfill_core.phases.accounting import check_staged
 from backfill_core.protocol.work import FileRange, StagedFile
-from backfill_spark.delta.deletion_vectors import DeletionVector
+from backfill_spark.delta.deletion_vectors import VectorDescriptor
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.sink import SupportsSegments, SupportsShipping
 from backfill_spark.rows.counted_rows import CountedRows
 from backfill_spark.rows.records.parsing import REASON, ParsingTransform, bad, bad_record
 from backfill_spark.transfer.file_transfer import PlannedCopy, Transferred
 from backfill_spark.transfer.job_copies import JobCopies
+from backfill_spark.transfer.job_ways import PlannedRange
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -74,21 +75,14 @@ class SparkWorkContext:
             paths = sink.stage(counted.frame, attempt=self.attempt, work_id=self.work_id)
         return self._known(counted, self.job.committer.measure(paths), what)
 
-    def split(self, ranges: Sequence[FileRange]) -> tuple[tuple[FileRange, ...], tuple[FileRange, ...]]:
+    def copy(self, planned: Sequence[PlannedRange]) -> tuple[tuple[StagedFile, ...], tuple[FileRange, ...]]:
         """See `WorkContext`."""
-        planned, left = self.copies.ways.split(ranges)
-        return tuple(one for one, _ in planned), tuple(left)
-
-    def copy(self, ranges: Sequence[FileRange]) -> tuple[tuple[StagedFile, ...], tuple[FileRange, ...]]:
-        """See `WorkContext`."""
-        planned, left = self.copies.ways.split(ranges)
         if not planned:
-            return (), tuple(ranges)
+            return (), ()
         done = self.copy_files([one for _, one in planned])
-        left += [one for one, file in planned if any(file is other for other in done.left)]
-        return done.staged, tuple(left)
+        return done.staged, tuple(one for one, file in planned if any(file is other for other in done.left))
 
-    def copy_files(self, files: Sequence[PlannedCopy], *, vectors: Sequence[DeletionVector] = ()) -> Transferred:
+    def copy_files(self, files: Sequence[PlannedCopy], *, vectors: Sequence[VectorDescriptor] = ()) -> Transferred:
         """See `WorkContext`."""
         done = self.copies.stage(files, attempt=self.attempt, work_id=self.work_id, check=self._check, vectors=vectors)
         with self.ledger.lock:

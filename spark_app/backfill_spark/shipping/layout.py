@@ -10,13 +10,21 @@ from pyspark.sql.types import StructType
 
 from backfill_core.errors import TargetSchemaMismatchError, UnsupportedTargetFeatureError
 from backfill_spark.delta.log import LoggedTable
-from backfill_spark.delta.properties import CHANGE_FEED, MAPPING_MODE, PHYSICAL_NAME, is_on, value
+from backfill_spark.delta.properties import (
+    CHANGE_FEED,
+    COLUMN_ID,
+    MAPPING_MODE,
+    PHYSICAL_NAME,
+    ROW_TRACKING,
+    VECTORS,
+    VECTORS_ON,
+    is_on,
+    value,
+)
 
-VECTORS, VECTORS_ON = "deletionVectors", "delta.enableDeletionVectors"
-COLUMN_ID = "delta.columnMapping.id"
 FILES_REFUSED = {
     CHANGE_FEED: "a change feed, and what the source's log says of files tells no row changes",
-    "delta.enableRowTracking": "row tracking, and the files of the source bring no ids of its rows",
+    ROW_TRACKING: "row tracking, and the files of the source bring no ids of its rows",
     "delta.appendOnly": "append only, and files of the source go",
 }
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from backfill_core.errors import TargetChangedError, UnsupportedTargetFeatureError
+from backfill_core.log_shipping.actions import FileAdded
 from backfill_core.log_shipping.target_files import Copy, OtherVector, TargetStep
 from backfill_core.positions.source_names import folder_of
 from backfill_core.protocol.work import FileWay, RemovedFile, StagedFile
 from backfill_core.transfer.ways import Decoded, Whole
 from backfill_spark.delta.added_files import CommitLine
-from backfill_spark.delta.deletion_vectors import DeletionVector
 from backfill_spark.delta.source_file import SourceFile
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.source import SupportsLog
@@ -47,7 +47,7 @@ def stage_step(
     _check_found(step, context)
     copies, decoded = _planned(step, ways)
     _check_vectors(step, ways, context)
-    vectors = [DeletionVector(_fields(one)) for one in step.vectors if one.source.vector is not None]
+    vectors = [vector for one in step.vectors if (vector := _logged(one.source).vector) is not None]
     done = context.copy_files(copies, vectors=vectors)
     by_path = {one.file.path: one for one in step.copies}
     decoded += [by_path[one.file.path] for one in done.left]
@@ -93,7 +93,7 @@ def _planned(step: TargetStep, ways: JobWays) -> tuple[list[PlannedCopy], list[C
     copies: list[PlannedCopy] = []
     decoded: list[Copy] = []
     for one in step.copies:
-        planned = ways.planned(SourceFile.of(json.loads(one.file.action)["add"]))
+        planned = ways.planned(_logged(one.file))
         if isinstance(planned, Decoded):
             decoded.append(one)
         else:
@@ -116,7 +116,7 @@ def _flagged(file: StagedFile, data_change: bool) -> StagedFile:
 def _under_other_vector(one: OtherVector, data_change: bool, context: WorkContext) -> StagedFile:
     path = context.copies.staged_path(unquote(one.file.path))
     add = json.loads(one.file.action)["add"]
-    source = SourceFile.of(json.loads(one.source.action)["add"])
+    source = _logged(one.source)
     stats = (
         source.statistics
         if isinstance(context.copies.ways.best, Whole)
@@ -134,6 +134,5 @@ def _under_other_vector(one: OtherVector, data_change: bool, context: WorkContex
     return StagedFile(path, add["size"], one.source.live_rows, CommitLine(line), way=FileWay.WHOLE)
 
 
-def _fields(one: OtherVector) -> dict[str, object]:
-    found: dict[str, object] = json.loads(one.source.action)["add"]["deletionVector"]
-    return found
+def _logged(file: FileAdded) -> SourceFile:
+    return SourceFile.of(json.loads(file.action)["add"])

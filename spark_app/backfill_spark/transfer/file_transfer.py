@@ -18,7 +18,7 @@ from backfill_core.phases.accounting import check_read
 from backfill_core.protocol.work import FileWay, StagedFile
 from backfill_core.transfer.ways import Projected, Whole
 from backfill_spark.delta.added_files import BESIDE, CommitLine, Statistics
-from backfill_spark.delta.deletion_vectors import DeletionVector
+from backfill_spark.delta.deletion_vectors import VectorDescriptor
 from backfill_spark.delta.source_file import SourceFile
 from backfill_spark.jvm.workers import at_once
 from backfill_spark.transfer.bytes import ByteCopier
@@ -96,7 +96,7 @@ class FileTransfer:
         *,
         check: Callable[[], None],
         digest: bool = False,
-        vectors: Sequence[DeletionVector] = (),
+        vectors: Sequence[VectorDescriptor] = (),
     ) -> Transferred:
         """Copy files, in their order.
 

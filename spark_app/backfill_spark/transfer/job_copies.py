@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from backfill_spark.delta.deletion_vectors import DeletionVector
+from backfill_spark.delta.deletion_vectors import VectorDescriptor
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.sink import SupportsCopies
 from backfill_spark.ports.source import SupportsFiles
@@ -42,7 +42,7 @@ class JobCopies:
         work_id: int,
         check: Callable[[], None],
         digest: bool = False,
-        vectors: Sequence[DeletionVector] = (),
+        vectors: Sequence[VectorDescriptor] = (),
     ) -> Transferred:
         """Copy files into the folder of a piece of work; see `FileTransfer.copy`."""
         folder = self.folder_of(attempt, work_id)

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from backfill_spark.delta.source_file import SourceFile
     from backfill_spark.driver.job_context import OpenedJob
 
+PlannedRange = tuple[FileRange, PlannedCopy]
+"""A whole file of the pinned version, and how it is copied."""
+
 BLOCK_FILES = 1024
 """Files of which the log is read at once."""
 
@@ -54,12 +57,12 @@ class JobWays:
         target = sink.table_facts(job.transform.output_schema(job.spark, opened.schema))
         return cls(source, transform, table, target, of_table(transform, table, target))
 
-    def split(self, ranges: Sequence[FileRange]) -> tuple[list[tuple[FileRange, PlannedCopy]], list[FileRange]]:
+    def split(self, ranges: Sequence[FileRange]) -> tuple[list[PlannedRange], list[FileRange]]:
         """Return the whole files among some ranges that are copied, and the ranges that are decoded."""
         whole = [one for one in ranges if one.whole]
         if self.source is None or isinstance(self.best, Decoded) or not whole:
             return [], list(ranges)
-        copied: list[tuple[FileRange, PlannedCopy]] = []
+        copied: list[PlannedRange] = []
         left = [one for one in ranges if not one.whole]
         for one, file in zip(whole, self.source.source_files([one.file for one in whole]), strict=True):
             planned = self.planned(file)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from backfill_spark.delta.deletion_vectors import DeletionVector
+from backfill_spark.delta.deletion_vectors import VectorDescriptor
 
-OF_THE_PROTOCOL = DeletionVector(
+OF_THE_PROTOCOL = VectorDescriptor(
     {"storageType": "u", "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^", "offset": 4, "sizeInBytes": 40, "cardinality": 6}
 )
 """The example in Delta's protocol, which also says where its file lies."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -41,7 +42,9 @@ def _stage_by_file(work: ReadSplit, context: WorkContext) -> tuple[StagedFile, .
     assert isinstance(source, SupportsFiles)
     assert isinstance(source, SupportsPin)
     for segment, ranges in enumerate(work.segment_ranges):
-        files, left = context.copy(ranges)
+        planned, rest = context.copies.ways.split(ranges)
+        files, refused = context.copy(planned)
+        left = [*rest, *refused]
         for one, logged in zip(left, source.source_files([one.file for one in left]), strict=True):
             folder = folder_of(logged.path, f"{one.start}")
             files += context.stage(_history(work, context, source.read([one])), what=_words(work), folder=folder)
@@ -51,13 +54,13 @@ def _stage_by_file(work: ReadSplit, context: WorkContext) -> tuple[StagedFile, .
 
 def _stage_whole_files(work: ReadSplit, context: WorkContext) -> tuple[StagedFile, ...]:
     """Decode first, and then copy: a write removes what lies in the folder of the work."""
-    whole, rest = context.split(work.ranges)
+    planned, rest = context.copies.ways.split(work.ranges)
     files = _decoded(work, context, rest) if rest else ()
-    copied, left = context.copy(whole)
-    return _decoded(work, context, work.ranges) if left else (*files, *copied)
+    copied, refused = context.copy(planned)
+    return _decoded(work, context, work.ranges) if refused else (*files, *copied)
 
 
-def _decoded(work: ReadSplit, context: WorkContext, ranges: tuple[FileRange, ...]) -> tuple[StagedFile, ...]:
+def _decoded(work: ReadSplit, context: WorkContext, ranges: Sequence[FileRange]) -> tuple[StagedFile, ...]:
     rows = ability(context.job.source, SupportsPin).read(ranges)
     return context.stage(_history(work, context, rows), what=_words(work))
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql.types import StructType
 
 from backfill_core.errors import InvalidSpecError
-from backfill_spark.delta.properties import is_on
+from backfill_spark.delta.properties import VECTORS, VECTORS_ON, is_on
 from backfill_spark.delta.spark_internals import check_properties, is_feature
-from backfill_spark.delta.table_facts import VECTORS, VECTORS_ON
 from backfill_spark.jvm.errors import JAVA_ERRORS
 from backfill_spark.jvm.failures import in_words
 from backfill_spark.jvm.gateway import hadoop_conf, java

@@ -12,13 +12,9 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 from backfill_core.errors import SchemaChangedError, SourceDamagedError, UnsupportedSourceFeatureError
 from backfill_core.log_shipping.actions import VersionActions
 from backfill_spark.delta.log import LoggedTable, lines_of
-from backfill_spark.delta.properties import MAPPING_MODE, PHYSICAL_NAME, is_on, value
+from backfill_spark.delta.properties import MAPPING_MODE, PHYSICAL_NAME, ROW_TRACKING, TYPE_CHANGES, is_on, value
 from backfill_spark.shipping.file_actions import file_actions
 from backfill_spark.sources.delta.log import VersionLog
-
-ROW_TRACKING = "delta.enableRowTracking"
-TYPE_CHANGES = "delta.typeChanges"
-"""Of a column whose type was widened, in its metadata."""
 
 OTHER_STRATEGY = "Use the strategy Snapshot, which reads rows."
 

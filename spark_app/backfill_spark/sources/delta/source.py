@@ -255,7 +255,7 @@ class DeltaSource:
     # ------------------------------------------------------------------ copying
     def table_facts(self) -> TableFacts:
         """See `SupportsFiles`."""
-        return facts_of(table_at(self._spark, self.path, self.version))
+        return facts_of(self._pinned_layout)
 
     def source_files(self, files: Sequence[int]) -> tuple[SourceFile, ...]:
         """See `SupportsFiles`."""
