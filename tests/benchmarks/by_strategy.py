@@ -20,7 +20,7 @@ from backfill_spark.driver import attempt
 from backfill_spark.driver.plan import plan_job
 
 STRATEGIES = ("Snapshot", "Arrangement", "RearrangedChain")
-WARM_ROUNDS = 2
+WARM_ROUNDS = 4
 COMMIT_EVERY_S = 0.2
 BARS = {
     "arrangement_vs_snapshot": ("ratio", 0.9, "higher"), "chain_vs_snapshot": ("ratio", 0.9, "higher"),

@@ -20,7 +20,7 @@ TRANSFORMS = {
     "computed": {"select": ["upper(status) AS status" if name == "status" else name for name in COLUMNS]},
     "filter": {"where": "customer % 2 = 0"},
 }
-WARM_ROUNDS = 2
+WARM_ROUNDS = 4
 
 
 def ways(bench):

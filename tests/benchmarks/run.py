@@ -3,7 +3,8 @@
     python tests/benchmarks/run.py --rows 20000000 --runs 5 --out build/bench/latest.json [--only copies,streams]
     python tests/benchmarks/run.py --only growth                10^7 and 10^8 rows, once
     python tests/benchmarks/run.py --only strategies            each beside Snapshot: the copy, live changes, a kill
-    python tests/benchmarks/run.py --only ways              files that are copied and not decoded
+    python tests/benchmarks/run.py --only ways                  files that are copied and not decoded
+    python tests/benchmarks/run.py --only replica               a replica that catches up, beside MERGE; its lag and its receipt
     python tests/benchmarks/run.py --only kafka                 a topic of a real broker
 
 Writes the JSON, prints a table, and draws docs/images/bench.svg. Figures of different runs do not compare: look at
@@ -28,6 +29,7 @@ ROOT = Path(__file__).parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
 import by_strategy  # noqa: E402
+import catch_up  # noqa: E402
 import file_ways  # noqa: E402
 import kafka_topic  # noqa: E402
 from support.bench_report import write_report  # noqa: E402
@@ -48,7 +50,7 @@ BARS = {
     "throttle_error_1k": ("percent", 2, "lower"), "throttle_error_50k": ("percent", 2, "lower"),
     "throttle_error_500k": ("percent", 2, "lower"), "pause_quiet": ("s", 2.5, "lower"),
     "pause_forced": ("s", 0.5, "lower"), "restart_first_seal": ("s", 15, "lower"), "receipt_share": ("ratio", 0.35, "lower"),
-    **by_strategy.BARS, **file_ways.BARS, **kafka_topic.BARS,
+    **by_strategy.BARS, **file_ways.BARS, **catch_up.BARS, **kafka_topic.BARS,
 }  # fmt: skip
 
 
@@ -301,6 +303,10 @@ class Bench:
     def ways(self):
         """See `file_ways`; not part of `make bench`."""
         file_ways.ways(self)
+
+    def replica(self):
+        """See `catch_up`; not part of `make bench`."""
+        catch_up.replica(self)
 
     # ------------------------------------------------------------ a topic
     def kafka(self):

@@ -53,6 +53,14 @@ class ByteCopier:
         """Return the path of a file below the target's folder, without a scheme."""
         return f"{self._target_path}/{below}"
 
+    def source_file(self, below: str) -> str:
+        """Return a file of the source, as it is opened: without a scheme where both file systems are this machine's."""
+        return f"{self._source_path if self.is_local else self.source}/{below}"
+
+    def target_file(self, below: str) -> str:
+        """Return a file of the target, in the same way."""
+        return f"{self._target_path if self.is_local else self.target}/{below}"
+
     def make_folder(self, below: str) -> None:
         """Make a folder below the target's, and those above it."""
         if self.is_local:

@@ -87,7 +87,8 @@ class FileTransfer:
             target: Path or URI.
             measure: The committer's `statistics`.
         """
-        self._bytes, self._footers, self._measure = ByteCopier(spark, source, target), Footers(spark), measure
+        self._bytes, self._measure = ByteCopier(spark, source, target), measure
+        self._footers = Footers(spark, local=self._bytes.is_local)
 
     def copy(
         self,
@@ -148,7 +149,7 @@ class FileTransfer:
                 f"{file.below} of the source has {copied.size_bytes:,} bytes, and its log says {file.size_bytes:,}.",
                 hint="The file changed under its name: restore it, or start a new job from a newer version.",
             )
-        footer = self._footers.read(f"{self._bytes.target}/{below}")
+        footer = self._footers.read(self._bytes.target_file(below))
         check_read(file.below, read=footer.rows, promised=planned.rows)
         if footer.is_encrypted:
             self._bytes.remove(below)
@@ -161,7 +162,7 @@ class FileTransfer:
         return self._named(planned, below, found, copied.digest)
 
     def _projected(self, planned: PlannedCopy, below: str, way: Projected) -> Copied | None:
-        source, target = f"{self._bytes.source}/{planned.file.below}", f"{self._bytes.target}/{below}"
+        source, target = self._bytes.source_file(planned.file.below), self._bytes.target_file(below)
         footer = self._footers.read(source)
         if footer.is_encrypted or footer.has_int96 or footer.columns <= sum(map(footer.has, way.pruned)):
             return None

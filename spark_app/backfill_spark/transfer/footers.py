@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -38,6 +38,17 @@ class Footer:
     """Is there a top-level column of this name?"""
 
 
+@dataclass(frozen=True, slots=True)
+class _Projection:
+    """What becomes of the files of one schema; of Java, but for the way."""
+
+    way: Projected
+    original: Any
+    schema: Any
+    renamed: Mapping[str, Any]
+    """Columns under another name by the path that they had, leaves only."""
+
+
 class Footers:
     """Reads and replaces footers, in the JVM of a session. From any thread.
 
@@ -45,10 +56,13 @@ class Footers:
     schema that Arrow keeps in a file does not fit any more.
     """
 
-    def __init__(self, spark: SparkSession) -> None:
-        """Take the session."""
-        self._jvm, self._conf = java(spark), hadoop_conf(spark)
-        self._parquet = self._jvm.org.apache.parquet
+    def __init__(self, spark: SparkSession, *, local: bool) -> None:
+        """Take the session; `local`: paths are of this machine, without a scheme."""
+        self._jvm, self._conf, self._local = java(spark), hadoop_conf(spark), local
+        self._parquet: Any = self._jvm.org.apache.parquet
+        # Without them each reader would parse Hadoop's settings again, which takes longer than all else that it does.
+        self._known: _Projection | None = None
+        self._options = self._parquet.HadoopReadOptions.builder(self._conf).build()
 
     def read(self, path: str) -> Footer:
         """Read a file's footer; a file that was cut off has none.
@@ -56,7 +70,7 @@ class Footers:
         Raises:
             Whatever Parquet or the storage say (`JAVA_ERRORS`).
         """
-        reader = self._parquet.hadoop.ParquetFileReader.open(self._input(path))
+        reader = self._reader(self._input(path))
         try:
             metadata: Any = reader.getFileMetaData()
             schema = metadata.getSchema()
@@ -76,27 +90,20 @@ class Footers:
         Raises:
             Whatever Parquet or the storage say (`JAVA_ERRORS`).
         """
-        file, renamed = self._input(source), dict(way.renamed)
-        reader = self._parquet.hadoop.ParquetFileReader.open(file)
+        file = self._input(source)
+        reader = self._reader(file)
         try:
             footer = reader.getFooter()
         finally:
             reader.close()
-        schema = self._schema(footer.getFileMetaData().getSchema(), frozenset(way.pruned), renamed)
-        writer, stream = self._writer(target, schema), file.newStream()
+        metadata: Any = footer.getFileMetaData()
+        projection = self._projection(metadata.getSchema(), way)
+        writer, stream = self._writer(target, projection.schema), file.newStream()
         try:
             writer.start()
-            columns = {".".join(one.getPath()): one for one in schema.getColumns()}
             for block in footer.getBlocks():
-                writer.startBlock(block.getRowCount())
-                for chunk in block.getColumns():
-                    top, dot, below = str(chunk.getPath().toDotString()).partition(".")
-                    column = columns.get(f"{renamed.get(top, top)}{dot}{below}")
-                    if top not in way.pruned and column is not None:
-                        named = self._renamed_chunk(chunk, column) if top in renamed else chunk
-                        writer.appendColumnChunk(column, stream, named, None, None, None)
-                writer.endBlock()
-            words = self._jvm.java.util.HashMap(footer.getFileMetaData().getKeyValueMetaData())
+                writer.appendRowGroup(stream, self._renamed_block(block, projection) if way.renamed else block, True)
+            words = self._jvm.java.util.HashMap(metadata.getKeyValueMetaData())
             for name in OLD_SCHEMAS:
                 words.remove(name)
             writer.end(words)
@@ -107,14 +114,44 @@ class Footers:
         finally:
             stream.close()
 
+    def _reader(self, file: Any) -> Any:
+        return self._parquet.hadoop.ParquetFileReader.open(file, self._options)
+
     def _input(self, path: str) -> Any:
         return self._parquet.hadoop.util.HadoopInputFile.fromPath(self._jvm.org.apache.hadoop.fs.Path(path), self._conf)
 
     def _writer(self, path: str, schema: Any) -> Any:
         hadoop = self._parquet.hadoop
-        file = hadoop.util.HadoopOutputFile.fromPath(self._jvm.org.apache.hadoop.fs.Path(path), self._conf)
+        if self._local:
+            # Hadoop starts a process for each file that it makes (ADR 0014), and writes its checksums beside it.
+            file = self._parquet.io.LocalOutputFile(self._jvm.java.io.File(path).toPath())
+        else:
+            file = hadoop.util.HadoopOutputFile.fromPath(self._jvm.org.apache.hadoop.fs.Path(path), self._conf)
         create = getattr(hadoop, "ParquetFileWriter$Mode").CREATE
         return hadoop.ParquetFileWriter(file, schema, create, ROW_GROUP_BYTES, PADDING_BYTES)
+
+    def _projection(self, schema: Any, way: Projected) -> _Projection:
+        """Return what becomes of files of one schema: those of a table mostly have the same, and each question to Java costs."""
+        known = self._known
+        if known is None or known.way != way or not known.original.equals(schema):
+            projected = self._schema(schema, frozenset(way.pruned), dict(way.renamed))
+            columns = {".".join(one.getPath()): one for one in projected.getColumns()}
+            renamed = {
+                path: columns[_renamed_path(path, dict(way.renamed))]
+                for path in (".".join(one.getPath()) for one in schema.getColumns())
+                if path.partition(".")[0] in dict(way.renamed)
+            }
+            known = self._known = _Projection(way, schema, projected, renamed)
+        return known
+
+    def _renamed_block(self, block: Any, projection: _Projection) -> Any:
+        """Return what is said of a row group, under the names that its columns get."""
+        result = self._parquet.hadoop.metadata.BlockMetaData()
+        result.setRowCount(block.getRowCount())
+        for chunk in block.getColumns():
+            column = projection.renamed.get(str(chunk.getPath().toDotString()))
+            result.addColumn(chunk if column is None else self._renamed_chunk(chunk, column))
+        return result
 
     def _schema(self, schema: Any, pruned: frozenset[str], renamed: dict[str, str]) -> Any:
         fields = self._jvm.java.util.ArrayList()
@@ -155,3 +192,8 @@ class Footers:
             chunk.getTotalSize(),
             chunk.getTotalUncompressedSize(),
         )
+
+
+def _renamed_path(path: str, renamed: Mapping[str, str]) -> str:
+    top, dot, below = path.partition(".")
+    return f"{renamed[top]}{dot}{below}"

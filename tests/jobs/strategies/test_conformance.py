@@ -25,6 +25,7 @@ KEY = ("word", "price", "day", "at", "code", "even", "small", "id")
 STRATEGIES = {
     "Arrangement": {"arrangement": {"chunkRows": 60, "maxReadAmplification": 1000}},
     "RearrangedChain": {},
+    "Replica": {},
     "Snapshot": {},
 }
 
@@ -61,9 +62,11 @@ class TestATableOfEverything:
                             VALUES (n, 'É', 0, date'2026-03-01', timestamp'2026-03-01', unhex('ff'), true, 0)"""
                 )
 
+        # A replica has the partitions of its source, and needs no key.
+        tables = {} if strategy == "Replica" else {"source": {"key": list(KEY)}, "target": {"partitionBy": ["part"]}}
         backfill = job(
-            source, target, source={"key": list(KEY)}, strategy={"type": strategy, **STRATEGIES[strategy]},
-            target={"partitionBy": ["part"]}, verify="Final", throttle={"rowsPerSecond": 60},
+            source, target, strategy={"type": strategy, **STRATEGIES[strategy]}, verify="Final",
+            throttle={"rowsPerSecond": 60}, **{"source": {"key": []}, **tables},
         )  # fmt: skip
         outcome = run_driver(
             backfill, settings=DriverSettings(cores=2, state_dir=tmp_path / "state"), spark=spark, observe=observe
