@@ -3,6 +3,7 @@
 Part of `run.py --only ways`. Rounds by turns, warm, medians; ours seals every second.
 """
 
+import statistics
 import subprocess
 from pathlib import Path
 
@@ -61,3 +62,34 @@ def cp(bench):
     files = sorted(str(file) for file in Path(bench.source).glob("*.parquet"))
     halves = [subprocess.Popen(["cp", "--reflink=never", "-t", target, *files[half::2]]) for half in range(2)]
     assert [one.wait() for one in halves] == [0, 0]
+
+
+def draw(document, path):
+    """Draw a pair of bars for each transform."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    labels = {"identity": "all columns", "projection": "5 of 7 columns, 1 renamed", "computed": "1 of 7 columns computed",
+              "filter": "a filter keeps half of the rows"}  # fmt: skip
+    middle = {name: statistics.median(values) for name, values in document["seconds"].items()}
+    figure, axes = plt.subplots(figsize=(8, 3.4))
+    rows = range(len(labels))
+    for offset, kind, words, colour in (
+        (0.2, "delta", "plain Delta write", "#b8c0cc"),
+        (-0.2, "ours", "backfill", "#2a7de1"),
+    ):
+        seconds = [middle[f"{name}_{kind}"] for name in labels]
+        bars = axes.barh([row + offset for row in reversed(rows)], seconds, height=0.38, color=colour, label=words)
+        axes.bar_label(bars, fmt="%.1f s", padding=4)
+    axes.set_yticks(list(reversed(rows)), labels.values())
+    axes.set_xlabel(
+        f"seconds for {document['rows'] / 1e6:.0f} M rows on {document['machine']['cores']} cores, median of {document['runs']}"
+    )
+    axes.legend(loc="lower right", frameon=False)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.margins(x=0.12)
+    figure.tight_layout()
+    figure.savefig(path)
+    figure.savefig(path.with_suffix(".png"), dpi=110)
