@@ -60,8 +60,11 @@ crash-operator: setup ## kill the operator KILLS times (500) around its writes, 
 attack: setup ## let three suites look for holes for MINUTES (60) in all: odd tables, hostile objects, a real terminal
 	@$(BIN)/python build-tools/attack.py $(MINUTES) -- $(ARGS)
 
-e2e-smoke: setup ## one run on a real node: images, operator, driver and executor pods, control through the CR; needs a cluster (see docs/kubernetes.md)
+e2e: setup ## all scenarios on a real node: drivers and operators die; needs a cluster (see docs/kubernetes.md)
 	@$(TESTS) e2e -- -s $(ARGS)
+
+e2e-smoke: setup ## the shortest of them: a job with all its commands, one of Arrangement, of Replica and of a topic, an upgrade
+	@$(TESTS) e2e -- -s -m smoke $(ARGS)
 
 simulate: setup ## live SEEDS (10000) simulated worlds of each strategy, or of STRATEGY; a failing one is told as a story; SEED: only this one
 	@$(BIN)/python build-tools/simulate.py --seeds $(SEEDS) $(if $(STRATEGY),--strategy $(STRATEGY)) $(if $(SEED),--seed $(SEED)) --with '$(WITH)'
@@ -114,4 +117,4 @@ clean: ## remove what tests and tools leave behind; .venv and the jars stay
 	@rm -rf build dist spark-warehouse metastore_db derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	@find crds operator spark_app tests build-tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help setup demo demo-kafka test test-core test-spark test-control-plane test-cli crash crash-operator crash-kafka attack e2e-smoke simulate mutants check lint types contracts generated docs crds bench bench-kafka bench-operator lock image chart clean
+.PHONY: help setup demo demo-kafka test test-core test-spark test-control-plane test-cli crash crash-operator crash-kafka attack e2e e2e-smoke simulate mutants check lint types contracts generated docs crds bench bench-kafka bench-operator lock image chart clean

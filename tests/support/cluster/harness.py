@@ -19,7 +19,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import yaml
@@ -57,27 +57,38 @@ class Borrowed:
     """Are there kubelets and controllers, or only the API?"""
 
     load_command: tuple[str, ...] = ()
+    restart_command: tuple[str, ...] = ()
+    """Restarts the API server alone; empty: nothing here does."""
 
     def load(self, image):
         """Bring an image to the nodes."""
         if self.load_command:
             said(*self.load_command, image)
 
+    def restart_api(self):
+        """Restart the API server; return whether there is a way to."""
+        if self.restart_command:
+            said(*self.restart_command)
+        return bool(self.restart_command)
+
 
 @contextlib.contextmanager
-def borrowed_cluster(environ, *, nodes=False):
+def borrowed_cluster(environ, *, nodes=False, mounted=None):
     """Give a cluster while the block runs.
 
     Args:
         environ: Where to look for providers.
         nodes: Are kubelets needed?
+        mounted: A folder of this machine that the nodes must see at the same place. Those of a cluster that is made here
+            see it; of one that is there already it is believed.
 
     Raises:
         NoClusterError: no tool gives one.
     """
+    restarts = tuple(environ.get("BACKFILL_TEST_API_RESTART", "").split())
     if environ.get("KUBECONFIG"):
         given = Path(environ["KUBECONFIG"])
-        yield Borrowed("KUBECONFIG", given, has_nodes=_has_nodes(given))
+        yield Borrowed("KUBECONFIG", given, has_nodes=_has_nodes(given), restart_command=restarts)
         return
     if environ.get("KUBEBUILDER_ASSETS") and not nodes:
         with _assets(Path(environ["KUBEBUILDER_ASSETS"])) as kubeconfig:
@@ -85,13 +96,14 @@ def borrowed_cluster(environ, *, nodes=False):
         return
     for name in ("kind", "k3d"):
         if shutil.which(name):
-            yield _local(name)
+            yield _local(name, mounted)
             return
     if environ.get("BACKFILL_TEST_CLUSTER"):
         with _kit(environ["BACKFILL_TEST_CLUSTER"], nodes=nodes) as cluster:
-            yield cluster
+            yield replace(cluster, restart_command=restarts)
         return
-    raise NoClusterError("no KUBECONFIG, KUBEBUILDER_ASSETS, kind, k3d or BACKFILL_TEST_CLUSTER")
+    some = "kind, k3d" if nodes else "KUBEBUILDER_ASSETS, kind, k3d"
+    raise NoClusterError(f"there is no KUBECONFIG, {some} or BACKFILL_TEST_CLUSTER (docs/kubernetes.md, Tested)")
 
 
 def _has_nodes(kubeconfig):
@@ -131,7 +143,10 @@ def said(*command, cwd=None, environ=None, timeout=None):
 @contextlib.contextmanager
 def _kit(command, *, nodes):
     """A command of the house; it is taken down only by the run that found it down."""
-    before = subprocess.run([command, "kubeconfig"], capture_output=True, text=True, check=False)
+    try:
+        before = subprocess.run([command, "kubeconfig"], capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise NoClusterError(f"BACKFILL_TEST_CLUSTER={command} cannot be run: {error.strerror}") from error
     was_up = before.returncode == 0 and Path(before.stdout.strip()).is_file()
     try:
         if nodes:
@@ -149,27 +164,43 @@ def _kit(command, *, nodes):
             subprocess.run([command, "down"], check=False, capture_output=True)
 
 
-def _local(name):
+def _local(name, mounted):
     """A cluster of kind or k3d, made when it is not there, and kept: making one takes a minute."""
-    folder = Path(tempfile.gettempdir()) / f"{NAME}-{name}"
+    cluster = NAME if mounted is None else f"{NAME}-lake"
+    folder = Path(tempfile.gettempdir()) / f"{cluster}-{name}"
     folder.mkdir(exist_ok=True)
     kubeconfig = folder / "kubeconfig"
     there = {"kind": ["kind", "get", "clusters"], "k3d": ["k3d", "cluster", "list", "--no-headers"]}[name]
     listed = subprocess.run(there, capture_output=True, text=True, check=False).stdout
-    if NAME not in listed:
-        made = {"kind": ["kind", "create", "cluster", "--name", NAME], "k3d": ["k3d", "cluster", "create", NAME]}[name]
-        done = subprocess.run(made, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise NoClusterError(f"{name} cannot make a cluster: {done.stderr[-500:]}")
+    if cluster not in listed.split():
+        made = {"kind": ["kind", "create", "cluster", "--name", cluster], "k3d": ["k3d", "cluster", "create", cluster]}
+        try:
+            said(*made[name], *(_mount(name, mounted, folder) if mounted else []), timeout=BUILD_S)
+        except CommandFailedError as error:
+            raise NoClusterError(f"{name} cannot make a cluster: {error}") from error
     shown = {
-        "kind": ["kind", "get", "kubeconfig", "--name", NAME],
-        "k3d": ["k3d", "kubeconfig", "get", NAME],
+        "kind": ["kind", "get", "kubeconfig", "--name", cluster],
+        "k3d": ["k3d", "kubeconfig", "get", cluster],
     }[name]
     kubeconfig.write_text(subprocess.run(shown, capture_output=True, text=True, check=True).stdout)
-    load = {"kind": ("kind", "load", "docker-image", "--name", NAME), "k3d": ("k3d", "image", "import", "-c", NAME)}[
-        name
-    ]
-    return Borrowed(name, kubeconfig, has_nodes=True, load_command=load)
+    load = {"kind": ("kind", "load", "docker-image", "--name"), "k3d": ("k3d", "image", "import", "-c")}[name]
+    # A node of kind starts it again; k3d's is one process with everything else.
+    restarts = ("docker", "exec", f"{cluster}-control-plane", "pkill", "kube-apiserver") if name == "kind" else ()
+    return Borrowed(name, kubeconfig, has_nodes=True, load_command=(*load, cluster), restart_command=restarts)
+
+
+def _mount(name, mounted, folder):
+    """Return the words with which nodes see a folder of this machine."""
+    if name == "k3d":
+        return ["--volume", f"{mounted}:{mounted}@all"]
+    mount = {"hostPath": str(mounted), "containerPath": str(mounted)}
+    config = {
+        "kind": "Cluster",
+        "apiVersion": "kind.x-k8s.io/v1alpha4",
+        "nodes": [{"role": "control-plane", "extraMounts": [mount]}],
+    }
+    (folder / "kind.yaml").write_text(yaml.safe_dump(config))
+    return ["--config", str(folder / "kind.yaml")]
 
 
 @contextlib.contextmanager

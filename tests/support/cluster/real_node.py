@@ -4,6 +4,7 @@ import contextlib
 import json
 import random
 import secrets
+import socket
 import subprocess
 import threading
 import time
@@ -12,24 +13,37 @@ from datetime import datetime
 from deltalake import DeltaTable
 from support.cluster.charts import CHART, RELEASE, SYSTEM, as_flags
 from support.cluster.harness import said, tool
+from support.cluster.witness import Witness
 from support.repository import ROOT
 from support.tables.other_engine import append
 
 IMAGES = {name: f"localhost/backfill-{name}:dev" for name in ("operator", "spark")}
+LOOK_S = 0.5
+"""At most between two looks at what no watch shows; a change of a Backfill or a pod is looked at once."""
+
+RESTRICTED = ("pod-security.kubernetes.io/enforce=restricted", "pod-security.kubernetes.io/warn=restricted")
 
 
 class Node:
     """A cluster with kubelets and the chart installed, seen through kubectl in one of its namespaces."""
 
-    def __init__(self, cluster):
+    def __init__(self, cluster, lake, **values):
+        """Take the cluster, the folder of its nodes that holds the tables, and the values of the chart."""
         self.cluster = cluster
         self.namespace = f"e2e-{secrets.token_hex(3)}"
         """Where folders of the node may be mounted, so not restricted."""
 
         self.restricted = f"{self.namespace}-restricted"
+        """Where a claim holds the lake."""
+
         self._kubectl, self._helm = tool("kubectl"), tool("helm")
         if not (self._kubectl and self._helm):
             raise FileNotFoundError("kubectl and helm are needed")
+        self._lake, self._values = lake, values
+        self._as_wanted = False
+        """Is the chart installed, with these values?"""
+
+        self.witness = Witness([self._kubectl, f"--kubeconfig={cluster.kubeconfig}"], (self.namespace, self.restricted))
 
     def kubectl(self, *words, stdin=None, check=True, namespace=None):
         """Run kubectl in a namespace; return what it says."""
@@ -56,19 +70,52 @@ class Node:
             "items"
         ]
 
-    def install(self, **values):
-        """Make two namespaces, and install the chart for them: CRD, roles, accounts, policies and the operator's own pod."""
-        self.kubectl("create", "namespace", self.namespace)
-        self.kubectl("create", "namespace", self.restricted)
-        self.kubectl("label", "namespace", self.restricted, "pod-security.kubernetes.io/enforce=restricted")
+    def prepare(self):
+        """Make the namespaces, those of the operator and of one tenant restricted, and a claim for the lake."""
+        for namespace in (self.namespace, self.restricted, SYSTEM):
+            self.kubectl("create", "namespace", namespace, check=namespace != SYSTEM)
+        for namespace in (self.restricted, SYSTEM):
+            self.kubectl("label", "namespace", namespace, *RESTRICTED, "--overwrite")
+        objects = {"apiVersion": "v1", "kind": "List", "items": _claim(self.restricted, self._lake)}
+        self.kubectl("apply", "-f", "-", stdin=json.dumps(objects), namespace=self.restricted)
+        self.witness.start()
+
+    def install(self):
+        """Install the chart, unless it is: CRD, roles, accounts, policies and the operator's own pods, which are ready then."""
+        if self._as_wanted:
+            return
         watch = {"namespaces": [self.namespace, self.restricted]}
         # The CRD may be there from an earlier run, and stays after this one.
-        self.helm("upgrade", "--install", RELEASE, CHART, "--create-namespace", "--take-ownership", "--wait", "--timeout=3m",
-                  *as_flags({"watch": watch} | values))  # fmt: skip
+        self.helm("upgrade", "--install", RELEASE, CHART, "--take-ownership", "--reset-values", "--wait", "--timeout=3m",
+                  *as_flags({"watch": watch} | self._values))  # fmt: skip
+        self._as_wanted = True
 
     def upgrade(self, **values):
         """Change values of the installation, and wait until the new operator is ready."""
+        self._as_wanted = False
         self.helm("upgrade", RELEASE, CHART, "--reset-then-reuse-values", "--wait", "--timeout=3m", *as_flags(values))
+
+    def uninstall(self):
+        """Take the chart away, and wait until its pods are gone."""
+        self._as_wanted = False
+        self.helm("uninstall", RELEASE, "--ignore-not-found", "--wait")
+
+    def address_of_this_machine(self):
+        """Return where pods reach a server of this machine: the address by which it reaches the node."""
+        [node, *_] = self.list("nodes")
+        address = next(one["address"] for one in node["status"]["addresses"] if one["type"] == "InternalIP")
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+            asked.connect((address, 9))  # sends nothing
+            return asked.getsockname()[0]
+
+    def leader(self):
+        """Return the name of the operator's pod that holds the Lease."""
+        lease = self.get("lease", RELEASE, namespace=SYSTEM) or {}
+        return lease.get("spec", {}).get("holderIdentity", "")
+
+    def kill_operators(self, *names):
+        """Have pods of the operator killed without grace."""
+        self.kubectl("delete", "pod", *names, "--grace-period=0", "--force", namespace=SYSTEM)
 
     def operators(self):
         """Return the operator's pods."""
@@ -79,25 +126,45 @@ class Node:
         selector = f"--selector=app.kubernetes.io/instance={RELEASE}"
         return self.kubectl("logs", selector, "--tail=-1", "--prefix", namespace=SYSTEM, check=False)
 
+    def tidy(self, within_s):
+        """Have everything of tenants deleted, drivers at once; what is refused to go is what the next test would meet."""
+        for namespace in (self.namespace, self.restricted):
+            self.kubectl("delete", "backfills,resourcequotas", "--all", "--wait=false", namespace=namespace)
+            for role in ("driver", "executor"):
+                words = ("pods", f"--selector=backfill.dev/role={role}", "--grace-period=0", "--force")
+                self.kubectl("delete", *words, check=False, namespace=namespace)
+            self.until(
+                "nothing of the last test",
+                lambda at=namespace: not self.list("backfills,pods", namespace=at),
+                within_s,
+                namespace=namespace,
+            )
+
     def remove(self):
         """Have everything deleted, the operator first: it would put finalizers back. The rest is not waited for."""
+        self.witness.stop()
         with contextlib.suppress(AssertionError):
-            self.helm("uninstall", RELEASE, "--ignore-not-found", "--wait")
+            self.uninstall()
         for namespace in (self.namespace, self.restricted):
-            for one in self.list("backfills", namespace=namespace):
-                words = ("backfill", one["metadata"]["name"], "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
-                self.kubectl("patch", *words, check=False, namespace=namespace)
+            self.release(namespace)
             self.kubectl("delete", "namespace", namespace, "--wait=false", check=False)
+        self.kubectl("delete", "persistentvolume", f"lake-{self.restricted}", "--wait=false", check=False)
 
-    def until(self, what, true, within_s, every_s=0.5, signs=lambda: None):
+    def release(self, namespace):
+        """Take the finalizers of Backfills whose operator is gone."""
+        for one in self.list("backfills", namespace=namespace):
+            words = ("backfill", one["metadata"]["name"], "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
+            self.kubectl("patch", *words, check=False, namespace=namespace)
+
+    def until(self, what, true, within_s, *, signs=lambda: None, namespace=None):
         """Wait until a look gives something true; return it. Fails with what the cluster says.
 
         Args:
             what: Is waited for, in words.
             true: The look.
             within_s: How long nothing may change: on a busy machine all takes longer, and goes on.
-            every_s: Between two looks.
             signs: Returns what changes while all is well. Without it the time is a limit for the whole.
+            namespace: Of which the cluster tells.
         """
         deadline, before = time.monotonic() + within_s, signs()
         while True:
@@ -106,9 +173,9 @@ class Node:
                 return seen
             if time.monotonic() >= deadline:
                 now = signs()
-                assert now != before, f"{what} not within {within_s} s of {now}\n{self.story()}"
+                assert now != before, f"{what} not within {within_s} s of {now}\n{self.story(namespace)}"
                 deadline, before = time.monotonic() + within_s, now
-            time.sleep(every_s)
+            self.witness.wait(LOOK_S)
 
     def story(self, namespace=None):
         """Return what a reader of the report needs."""
@@ -121,6 +188,22 @@ class Node:
             f"--- kubectl {' '.join(look)}\n{self.kubectl(*look, check=False, namespace=namespace)[-6000:]}"
             for look in looks
         )
+
+
+def _claim(namespace, folder):
+    """Return a folder of the nodes as a volume, and its claim: a restricted tenant names no folder of a node."""
+    name, size = f"lake-{namespace}", {"storage": "1Gi"}
+    common = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
+    return [
+        {
+            "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
+            "spec": common | {"capacity": size, "hostPath": {"path": str(folder)}, "persistentVolumeReclaimPolicy": "Retain"},
+        },
+        {
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "lake"},
+            "spec": common | {"volumeName": name, "resources": {"requests": size}},
+        },
+    ]  # fmt: skip
 
 
 ORDERS = """
@@ -143,9 +226,10 @@ class Writer:
     EVERY_S = 1.5
     FILES = 8
 
-    def __init__(self, folder, rows):
+    def __init__(self, folder, rows, *, appends_only=False):
         self.folder, self.rows = str(folder), rows
         self.commits = 0
+        self._kinds = 1 if appends_only else 4
         self.failure = None
         self._next_id = rows
         self._random = random.Random(7)
@@ -164,8 +248,8 @@ class Writer:
             self.failure = error
 
     def _commit(self):
-        table, low = DeltaTable(self.folder), self._random.randrange(self.rows - 2000)
-        match self.commits % 4:
+        table, low = DeltaTable(self.folder), self._random.randrange(max(1, self.rows - 2000))
+        match self.commits % self._kinds:
             case 0:
                 append(self.folder, ORDERS, self._next_id, 2000)
                 self._next_id += 2000
@@ -180,9 +264,10 @@ class Writer:
                 self._next_id += 300
 
     def end(self):
-        """Have it end after its commit."""
+        """Have it end after its commit; it must not have failed."""
         self._over.set()
         self._thread.join(60)
+        assert self.failure is None, self.failure
 
 
 def build_images(environ):

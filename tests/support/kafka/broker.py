@@ -1,4 +1,4 @@
-"""A real broker for tests: one process that is broker and controller, on loopback, with free ports; up in seconds.
+"""A real broker for tests: one process that is broker and controller, on one address, with free ports; up in seconds.
 
 Its jars are fetched by checksum when the first test asks for one. Beside the plain door it has one that wants a password and
 one that wants TLS, so that the same broker serves the tests of clients that are refused.
@@ -67,21 +67,21 @@ SETTINGS = {
 class Broker:
     """One broker with one folder; it may be stopped and started, at the same ports, with what it had."""
 
-    def __init__(self, folder: Path) -> None:
-        """Lay out the folder of a new broker; starts nothing."""
+    def __init__(self, folder: Path, host: str = HOST) -> None:
+        """Lay out the folder of a new broker, at an address of this machine; starts nothing."""
         JARS.fill(FOLDER)
-        self.folder = folder
+        self.folder, self._host = folder, host
         self.certificate, key = certificate(folder, "broker")
-        self._ports = dict(zip(("PLAIN", "PASSWORD", "TLS", "CONTROLLER"), _free_ports(4), strict=True))
+        self._ports = dict(zip(("PLAIN", "PASSWORD", "TLS", "CONTROLLER"), _free_ports(host, 4), strict=True))
         self._process: subprocess.Popen[bytes] | None = None
         self._settings = folder / "server.properties"
-        places = {name: f"{name}://{HOST}:{port}" for name, port in self._ports.items()}
+        places = {name: f"{name}://{host}:{port}" for name, port in self._ports.items()}
         found = {
             **SETTINGS,
             "log.dirs": folder / "log",
             "listeners": ",".join(places.values()),
             "advertised.listeners": ",".join(text for name, text in places.items() if name != "CONTROLLER"),
-            "controller.quorum.voters": f"1@{HOST}:{self._ports['CONTROLLER']}",
+            "controller.quorum.voters": f"1@{host}:{self._ports['CONTROLLER']}",
             "ssl.keystore.key": _one_line(key.read_text()),
             "ssl.keystore.certificate.chain": _one_line(self.certificate.read_text()),
         }
@@ -93,17 +93,17 @@ class Broker:
     @property
     def address(self) -> str:
         """Where a plain client connects to."""
-        return f"{HOST}:{self._ports['PLAIN']}"
+        return f"{self._host}:{self._ports['PLAIN']}"
 
     @property
     def password_address(self) -> str:
         """Where a client needs the name `USER` and the `PASSWORD`, by SASL/PLAIN."""
-        return f"{HOST}:{self._ports['PASSWORD']}"
+        return f"{self._host}:{self._ports['PASSWORD']}"
 
     @property
     def tls_address(self) -> str:
-        """Where a client needs to trust `certificate`, which is good for this address alone."""
-        return f"{HOST}:{self._ports['TLS']}"
+        """Where a client needs to trust `certificate`, which is good for the loopback address alone."""
+        return f"{self._host}:{self._ports['TLS']}"
 
     @property
     def misnamed_tls_address(self) -> str:
@@ -172,9 +172,9 @@ class Broker:
 
 
 @contextmanager
-def running_broker(folder: Path):
+def running_broker(folder: Path, host: str = HOST):
     """Yield a broker that runs; it is gone afterwards."""
-    broker = Broker(folder)
+    broker = Broker(folder, host)
     try:
         broker.start()
         yield broker
@@ -182,11 +182,11 @@ def running_broker(folder: Path):
         broker.kill()
 
 
-def _free_ports(count: int) -> list[int]:
+def _free_ports(host: str, count: int) -> list[int]:
     held = [socket.socket() for _ in range(count)]
     try:
         for one in held:
-            one.bind((HOST, 0))
+            one.bind((host, 0))
         return [one.getsockname()[1] for one in held]
     finally:
         for one in held:

@@ -1,0 +1,45 @@
+"""Pods die: the job goes on from its newest commit."""
+
+import json
+
+from support.cluster.real_job import document
+
+ROWS = 120_000
+LIMIT = 2000
+"""Rows a second: a minute of reading, in which pods can be killed."""
+
+KILL = "import os, signal; [os.kill(int(pid), signal.SIGKILL) for pid in os.listdir('/proc') if pid.isdigit() and pid not in ('1', str(os.getpid()))]"
+"""All of the container but its first process, which no signal from within can kill."""
+
+STOPPED = 10
+KILLED = 137
+
+
+def test_a_driver_is_killed_and_evicted(node, writer, apply, figures):
+    """Without executors: a driver that is killed counts as a failure, one that is evicted stops at a barrier; neither loses a row."""
+    writer(ROWS)
+    job = apply(document("driver-dies", throttle={"rowsPerSecond": LIMIT}))
+    job.until_rows()
+    first = job.driver()
+    assert first["spec"].get("automountServiceAccountToken") is False, "a driver without executors calls no API server"
+    assert job.executors() == []
+
+    took = job.outlives(
+        lambda pod: job.kubectl("exec", pod["metadata"]["name"], "--", "python", "-c", KILL, check=False)
+    )
+    figures["driver's process killed -> rows of the next attempt s"] = took
+    name = job.driver()["metadata"]["name"]
+    job.until("a driver that is ready", lambda: job.condition("Ready")[0] == "True")
+
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+    place = f"/api/v1/namespaces/{job.namespace}/pods/{name}/eviction"
+    job.outlives(lambda _: job.kubectl("create", "--raw", place, "-f", "-", stdin=json.dumps(eviction)))
+
+    job.commanded("unlimited", throttle={"rowsPerSecond": None})
+    status = job.until_complete(attempts=3, failures=1)
+    ended = node.witness.ended(job.namespace, job.name)
+    assert (ended[first["metadata"]["name"]], ended[name]) == (KILLED, STOPPED)
+    assert [one["reason"] for one in status["history"]] == ["Infrastructure", "Stopped", "Complete"]
+    assert job.passed("Running", "Retrying", "Launching", "Running", "Retrying", "Launching", "Running", "Succeeded")
+    job.equals_the_source()
+    job.delete()

@@ -1,0 +1,112 @@
+"""A real broker on this machine, beside the node: its records are in the target once each, also those that come meanwhile."""
+
+import base64
+import itertools
+import json
+import threading
+
+import pytest
+from support.cluster.real_job import example, for_pods
+from support.kafka.broker import PASSWORD, USER, running_broker
+from support.kafka.topics import Topics, producing, transacting
+from support.tables import oracle
+
+PARTITIONS = 3
+HISTORY = 24_000
+"""Records of each partition before the job: half a minute at the limit."""
+
+LIMIT = 2000
+SECRET = "kafka-reader"
+
+
+@pytest.fixture(scope="module")
+def broker(real_node, tmp_path_factory):
+    """A broker that pods reach."""
+    with running_broker(tmp_path_factory.mktemp("broker"), real_node.address_of_this_machine()) as running:
+        yield running
+
+
+class Producer:
+    """Writes to each partition until told to end: plain records, and transactions of which every other one is aborted."""
+
+    EVERY_S = 0.2
+
+    def __init__(self, address, topic):
+        self._address, self._topic = address, topic
+        self._over = threading.Event()
+        self._failure = None
+        self._thread = threading.Thread(target=self._write, daemon=True)
+        self._thread.start()
+
+    def _write(self):
+        try:
+            with producing(self._address) as send, transacting(self._address) as transaction:
+                for number in itertools.count():
+                    for partition in range(PARTITIONS):
+                        send(self._topic, event(number), key=b"live", partition=partition)
+                    with transaction(abort=number % 2 == 1) as send_within:
+                        send_within(self._topic, event(number), key=b"transaction", partition=number % PARTITIONS)
+                    if self._over.wait(self.EVERY_S):
+                        return
+        except Exception as error:
+            self._failure = error
+
+    def end(self):
+        self._over.set()
+        self._thread.join(60)
+        assert self._failure is None, self._failure
+
+
+def event(number):
+    """Return a record's value, as the example parses it."""
+    return b'{"kind": "paid", "amount": %d}' % number
+
+
+def with_password(node, address):
+    """Return the example with a Secret, of which neither the spec nor a log has a word."""
+    held = {
+        name: base64.b64encode(text.encode()).decode() for name, text in (("username", USER), ("password", PASSWORD))
+    }
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET}, "data": held}
+    node.kubectl("apply", "-f", "-", stdin=json.dumps(secret), namespace=node.restricted)
+    backfill = for_pods(example("events-kafka.yaml"), instances=1)
+    options = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+    backfill["spec"]["source"]["kafka"] |= {"bootstrapServers": address, "options": options, "secretRef": SECRET}
+    backfill["spec"] |= {"throttle": {"rowsPerSecond": LIMIT}, "backoff": {"initialSeconds": 1}, "verify": "Final"}
+    return backfill
+
+
+def held(job):
+    """Return partition and offset of each row of the target."""
+    return oracle.columns_of(str(job.target), "partition", "offset")
+
+
+@pytest.mark.smoke
+def test_a_topic_once_each_record(node, lake, apply, broker, request):
+    """Its history at a limit, new records beside it, by a password; the driver is killed; an independent reader counts."""
+    topics = Topics(broker.address)
+    topics.create("events", PARTITIONS)
+    with producing(broker.address) as send:
+        for number, partition in itertools.product(range(HISTORY), range(PARTITIONS)):
+            send("events", event(number), key=b"history", partition=partition)
+    producer = Producer(broker.address, "events")
+    request.addfinalizer(producer.end)
+    job = apply(with_password(node, broker.password_address))
+
+    job.until("records of before the job, and of after it", lambda: len({row[1] >= HISTORY for row in held(job)}) == 2)
+    assert job.status()["progress"]["rowsDone"] < HISTORY * PARTITIONS, "history ended too soon to show it"
+    job.outlives(job.kill_pod)
+
+    job.commanded("unlimited", throttle={"rowsPerSecond": None})
+    status = job.until_complete(attempts=2, failures=1)
+    producer.end()
+    found = held(job)
+    ends = dict.fromkeys(range(PARTITIONS), -1) | dict(sorted(found))
+    there = {place for place in topics.committed("events") if place[1] <= ends[place[0]]}
+    assert len(found) == len(set(found))
+    assert set(found) == there
+    assert min(ends.values()) >= HISTORY
+    assert status["receipt"]["mismatches"] == 0
+    said = node.operator_log() + job.kubectl("logs", "--selector=backfill.dev/role=driver", "--tail=-1", check=False)
+    assert PASSWORD not in said + job.kubectl("get", "backfills,pods,configmaps", "-o", "yaml")
+    job.delete()
