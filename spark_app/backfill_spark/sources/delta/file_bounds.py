@@ -1,81 +1,29 @@
-"""What the log says of the values of a column in each file: bounds that no row of the file is outside of.
-
-Values are such as Python compares like Spark: integers, decimals, dates, moments in UTC, and texts by their code points, which
-is the order of their UTF-8 bytes. NaN has no place among them.
-"""
+"""The order of a table's files by the values of a column, as the log says them."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperation
-from math import isfinite
-from struct import error as StructError
-from struct import pack, unpack
+from collections.abc import Sequence
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.types import (
-    BooleanType,
-    ByteType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    ShortType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
+from pyspark.sql.types import DataType, StructField, StructType
 
 from backfill_core.errors import InvalidSpecError
 from backfill_core.positions.done_files import FILES_MAX
 from backfill_core.positions.file_order import FileOrder
-from backfill_spark.delta.log import LoggedValues, values_at
+from backfill_spark.delta.log import values_at
 from backfill_spark.delta.properties import physical_name
+from backfill_spark.delta.statistics.column_bounds import Bounds, FileBounds, OnlyNulls, Unknown, bounds_of, has_order
 from backfill_spark.rows.columns import instead
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-TRUNCATED_TO = timedelta(milliseconds=1)
-"""Delta cuts moments in statistics down to milliseconds, the largest one too."""
-
-EXACT_DIGITS = 15
-"""Of a decimal: some writers put statistics through a float, which keeps so many."""
-
 TEXT_MAX = 200
 """Characters of a value that people see."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """No value of the file is below `low` or above `high`."""
-
-    low: Any
-    high: Any
-
-
-@dataclass(frozen=True, slots=True)
-class OnlyNulls:
-    """The column is null in every row of the file, or it has no rows."""
-
-
-@dataclass(frozen=True, slots=True)
-class Unknown:
-    """The log does not say."""
-
-
-FileBounds = Bounds | OnlyNulls | Unknown
-
-
-# ------------------------------------------------------------------ reading the log
 def logged_bounds(
     spark: SparkSession, path: str, version: int, field: StructField, *, partitioned: bool
 ) -> list[FileBounds]:
@@ -89,114 +37,6 @@ def logged_bounds(
     return bounds_of(files, 0, field.dataType, partition=name if partitioned else None)
 
 
-def bounds_of(files: Iterable[LoggedValues], column: int, kind: DataType, *, partition: str | None) -> list[FileBounds]:
-    """Return the bounds of a column in each file.
-
-    Args:
-        files: What the log says of them.
-        column: Which of the columns that were asked for.
-        kind: Its type.
-        partition: Its physical name, if it is a partition column.
-    """
-    if partition is not None:
-        return [_of_partition(file.partition.get(partition), kind) for file in files]
-    return [_of_statistics(file, column, kind) for file in files]
-
-
-def _of_partition(text: str | None, kind: DataType) -> FileBounds:
-    if not text:  # the log's form of null
-        return OnlyNulls()
-    value = _value(text, kind)
-    return Unknown() if value is None else Bounds(value, value)
-
-
-def _of_statistics(file: LoggedValues, column: int, kind: DataType) -> FileBounds:
-    if file.rows == 0 or (file.rows is not None and file.nulls[column] == file.rows):
-        return OnlyNulls()
-    low, high = _value(file.smallest[column], kind), _value(file.largest[column], kind)
-    if low is None or high is None:
-        return Unknown()
-    if isinstance(high, datetime) and not high.microsecond % 1000:
-        high += TRUNCATED_TO
-    if isinstance(kind, DecimalType) and kind.precision > EXACT_DIGITS:
-        try:
-            return Bounds(_beside(low, kind, ROUND_FLOOR, -1), _beside(high, kind, ROUND_CEILING, 1))
-        except InvalidOperation:  # it is no value of the type
-            return Unknown()
-    return Bounds(low, high)
-
-
-def _beside(value: Decimal | int, kind: DecimalType, rounding: str, sign: int) -> Decimal:
-    """Return a value that is no nearer than one that a writer may have rounded to a float."""
-    exact = Context(prec=2 * kind.precision)
-    moved = exact.add(Decimal(value), exact.scaleb(exact.multiply(abs(Decimal(value)), Decimal(sign)), -EXACT_DIGITS))
-    largest = exact.scaleb(Decimal(10**kind.precision - 1), -kind.scale)
-    return max(-largest, min(largest, moved.quantize(Decimal(1).scaleb(-kind.scale), rounding, exact)))
-
-
-def _value(found: Any, kind: DataType) -> Any:
-    """Return a value of the log in Python's form; None where there is none, or none that compares."""
-    read = _READERS.get(type(kind))
-    if found is None or read is None:
-        return None
-    try:
-        return read(found)
-    except (ValueError, InvalidOperation, OverflowError, TypeError, KeyError, StructError):
-        # Dates beyond the year 9999, moments without a zone, whatever another writer puts there.
-        return None
-
-
-def _float(found: Any) -> float:
-    value = float(_number(found))
-    if not isfinite(value):
-        raise ValueError(found)
-    return value
-
-
-def _single(found: Any) -> float:
-    """Return the float of four bytes that was written with as few digits as tell it apart."""
-    (value,) = unpack("f", pack("f", _float(found)))
-    return float(value)
-
-
-def _number(found: Any) -> Decimal | int:
-    value = found if isinstance(found, int | Decimal) else Decimal(found)
-    if isinstance(value, Decimal) and not value.is_finite():
-        raise ValueError(found)
-    return value
-
-
-def _text(found: Any) -> str:
-    if not isinstance(found, str):
-        raise TypeError(found)
-    return found
-
-
-def _moment(found: str) -> datetime:
-    moment = datetime.fromisoformat(found)
-    if moment.tzinfo is None:
-        raise ValueError(found)
-    return moment.astimezone(UTC)
-
-
-def _wall_clock(found: str) -> datetime:
-    moment = datetime.fromisoformat(found)
-    return moment.replace(tzinfo=None)
-
-
-_READERS: Mapping[type[DataType], Callable[[Any], Any]] = {
-    **dict.fromkeys((ByteType, ShortType, IntegerType, LongType, DecimalType), _number),
-    DoubleType: _float,
-    FloatType: _single,
-    BooleanType: lambda found: {"true": True, "false": False}[str(found).lower()],
-    StringType: _text,
-    DateType: date.fromisoformat,
-    TimestampType: _moment,
-    TimestampNTZType: _wall_clock,
-}
-
-
-# ------------------------------------------------------------------ the order of history
 def check_order_column(column: str, schema: StructType, *, field: str) -> DataType:
     """Return the type of a column that files can be ordered by.
 
@@ -214,7 +54,7 @@ def check_order_column(column: str, schema: StructType, *, field: str) -> DataTy
             f"{field} names {column!r}, which the source does not have.", hint=instead(column, schema.names)
         )
     kind = schema[column].dataType
-    if type(kind) not in _READERS or (isinstance(kind, StringType) and not kind.isUTF8BinaryCollation()):
+    if not has_order(kind):
         raise InvalidSpecError(
             f"{field} names {column!r}, whose type {kind.simpleString()} has no order in the log.",
             hint="Name a column of numbers, text, dates or timestamps.",

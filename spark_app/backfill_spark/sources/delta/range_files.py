@@ -18,8 +18,8 @@ from backfill_core.positions.key_order import KeyColumn, KeyOrder, KeyPosition, 
 from backfill_spark.delta.log import LoggedValues, values_at
 from backfill_spark.delta.properties import physical_name
 from backfill_spark.delta.spark_internals import SparkDeltaLog, delta_actions
+from backfill_spark.delta.statistics.column_bounds import Bounds, FileBounds, OnlyNulls, bounds_of
 from backfill_spark.rows.key_ranges import between
-from backfill_spark.sources.delta.file_bounds import Bounds, FileBounds, OnlyNulls, bounds_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -11,7 +11,8 @@ from support.tables.jobs import job
 
 from backfill_core.errors import InvalidSpecError
 from backfill_spark.delta.log import LoggedValues
-from backfill_spark.sources.delta.file_bounds import Bounds, OnlyNulls, Unknown, bounds_of, file_order, overlap_percent
+from backfill_spark.delta.statistics.column_bounds import Bounds, OnlyNulls, Unknown, bounds_of
+from backfill_spark.sources.delta.file_bounds import file_order, overlap_percent
 from backfill_spark.sources.delta.source import DeltaSource
 
 FIELD = "spec.strategy.snapshot.order.column"

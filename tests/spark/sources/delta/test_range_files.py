@@ -12,9 +12,9 @@ from support.tables.jobs import make_kind
 
 from backfill_core.positions.key_order import KeyColumn, KeyOrder
 from backfill_spark.delta.spark_internals import SparkDeltaLog
+from backfill_spark.delta.statistics.column_bounds import Bounds, OnlyNulls, Unknown
 from backfill_spark.jvm.gateway import java_frame
 from backfill_spark.rows.key_ranges import stored_value, value_of
-from backfill_spark.sources.delta.file_bounds import Bounds, OnlyNulls, Unknown
 from backfill_spark.sources.delta.range_files import KeyRange, RangeFiles, ranged_file
 
 TYPES = {
