@@ -21,6 +21,7 @@ WAY_WORDS = {
     "Whole": "copied byte by byte",
     "Projected": "copied without some columns, or with other names",
     "Decoded": "decoded",
+    "Excluded": "not read: the filter leaves out all of their rows",
 }
 """Ways of files into the target."""
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from backfill_core.transfer.filters import Condition, Values
+
 
 class Oddity(Enum):
     """What makes a reader see other values of a column than its file holds."""
@@ -81,7 +83,9 @@ class TransformFacts:
     outputs: Mapping[str, Taken | Computed]
     """By the name of the output column."""
 
-    filters: bool = False
+    condition: Condition | None = None
+    """Rows of which it is true are kept; None: all are."""
+
     adds_columns: bool = False
     """Does the write mode add columns of its own?"""
 
@@ -98,6 +102,9 @@ class FileFacts:
 
     partition: Mapping[str, str | None] = field(default_factory=dict)
     """By physical name."""
+
+    values: Mapping[str, Values] = field(default_factory=dict)
+    """By name of a column that the condition asks for."""
 
     has_vector: bool = False
     is_elsewhere: bool = False

@@ -1,4 +1,4 @@
-"""Chooses the way of a file into the target: its bytes, some of its columns, or its rows.
+"""Chooses the way of a file into the target: its bytes, some of its columns, its rows, or none.
 
 A way without decoding is taken only where a reader of the target then sees the very rows that decoding would write. What is
 not known to be so is decoded, with the reason.
@@ -8,6 +8,7 @@ way        the staged file is                                 where
 Whole      the source's, byte by byte                         each column is there, under its name in files
 Projected  the source's column chunks with another footer     columns are left out or have another name in files
 Decoded    written by Spark, row by row                       everything else
+Excluded   none, and the source's is not read                  the filter leaves out all of its rows
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ from dataclasses import dataclass
 from enum import Enum
 
 from backfill_core.transfer.facts import ColumnFacts, Computed, FileFacts, TableFacts, Taken, TransformFacts
+from backfill_core.transfer.filters import Condition, Verdict, first_opaque, is_opaque, judge
 
 
 class Reason(Enum):
     """Why files are decoded, in words that follow "decoded: "."""
 
-    FILTER = "the transform has a filter"
+    FILTER = "the log does not decide the filter"
     COMPUTED = "the transform computes a column"
     WRITE_MODE = "the write mode adds columns"
     TAKEN_TWICE = "the transform takes a column twice"
@@ -71,7 +73,12 @@ class Decoded:
         return f"{self.reason.value} ({self.what})" if self.what else self.reason.value
 
 
-Way = Whole | Projected | Decoded
+@dataclass(frozen=True, slots=True)
+class Excluded:
+    """The filter leaves out all rows of the file: it is not read."""
+
+
+Way = Whole | Projected | Decoded | Excluded
 
 NO_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 """A text that engines read as another value, in a partition column."""
@@ -89,7 +96,7 @@ ALSO_OF_A_TARGET = frozenset({"rowTracking"})
 
 
 def of_table(transform: TransformFacts, source: TableFacts, target: TableFacts) -> Way:
-    """Return the best way that any file of the source has."""
+    """Return the best way that any file of the source has whose rows all pass the filter."""
     refused = _by_transform(transform) or _by_features(source, target) or _by_columns(transform, source, target)
     if refused is not None:
         return refused
@@ -108,8 +115,13 @@ def of_table(transform: TransformFacts, source: TableFacts, target: TableFacts) 
 
 def of_file(way: Way, transform: TransformFacts, source: TableFacts, target: TableFacts, file: FileFacts) -> Way:
     """Return the way of one file, when `way` is the best one that any file has."""
-    if isinstance(way, Decoded):
+    verdict = judge(transform.condition, file.values)
+    if verdict is Verdict.EXCLUDED:
+        return Excluded()
+    if not isinstance(way, Whole | Projected):
         return way
+    if verdict is Verdict.UNDECIDED and transform.condition is not None:
+        return _undecided(transform.condition)
     if file.rows is None:
         return Decoded(Reason.NO_COUNT)
     if file.is_elsewhere:
@@ -135,8 +147,8 @@ def _taken(transform: TransformFacts) -> list[tuple[str, Taken]]:
 def _by_transform(transform: TransformFacts) -> Decoded | None:
     if transform.adds_columns:
         return Decoded(Reason.WRITE_MODE)
-    if transform.filters:
-        return Decoded(Reason.FILTER)
+    if transform.condition is not None and is_opaque(transform.condition):
+        return _undecided(transform.condition)
     seen: set[str] = set()
     for name, one in transform.outputs.items():
         if isinstance(one, Computed):
@@ -145,6 +157,10 @@ def _by_transform(transform: TransformFacts) -> Decoded | None:
             return Decoded(Reason.TAKEN_TWICE, one.column)
         seen.add(one.column)
     return None
+
+
+def _undecided(condition: Condition) -> Decoded:
+    return Decoded(Reason.FILTER, first_opaque(condition))
 
 
 def _by_features(source: TableFacts, target: TableFacts) -> Decoded | None:

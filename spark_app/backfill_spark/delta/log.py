@@ -242,7 +242,7 @@ def lines_of(text: str) -> list[str]:
     return [line for line in text.split("\n") if line.strip()]
 
 
-def without_statistics(add: dict[str, Any]) -> str:
+def without_statistics(add: Mapping[str, Any]) -> str:
     """Return an `add` action as a line of a commit, without its statistics: a kilobyte a file that a read does not need."""
     return json.dumps({"add": {name: value for name, value in add.items() if name != "stats"}})
 
@@ -273,7 +273,11 @@ def _parse(line: str, nulls_of: Sequence[str]) -> LoggedFile:
 
 
 def _values(line: str, columns: Sequence[str]) -> LoggedValues:
-    add = json.loads(line)["add"]
+    return values_of(json.loads(line)["add"], columns)
+
+
+def values_of(add: Mapping[str, Any], columns: Sequence[str]) -> LoggedValues:
+    """Return what an `add` action says of the values of some columns, by their physical names."""
     # A float would round a decimal, and a whole number beyond 2^53.
     stats = json.loads(add.get("stats") or "{}", parse_float=Decimal)
     smallest, largest, nulls = (stats.get(name) or {} for name in ("minValues", "maxValues", "nullCount"))

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from backfill_core.positions.source_names import RowOrder, name_of
 from backfill_spark.delta.deletion_vectors import VectorDescriptor
-from backfill_spark.delta.log import LoggedFile
+from backfill_spark.delta.log import LoggedFile, LoggedValues, values_of
 
 _ELSEWHERE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:")
 
@@ -68,6 +68,11 @@ class SourceFile:
     def deleted(self) -> int:
         """Rows that its deletion vector hides."""
         return 0 if self.vector is None else self.vector.cardinality
+
+    def logged_values(self, columns: Sequence[str]) -> LoggedValues:
+        """Return what the log says of the values of some columns, by their physical names."""
+        add = {"path": self.path, "stats": self.statistics, "partitionValues": self.partition}
+        return values_of(add, columns)
 
     def counts(self, columns: Sequence[str]) -> tuple[int | None, dict[str, int]]:
         """Return its rows, deleted ones included, and the nulls of some columns by physical name, as far as the log says."""

@@ -43,7 +43,7 @@ from backfill_core.job.steps import (
 from backfill_core.pacing.retention import OF_A_TABLE, SHORT
 from backfill_core.positions.file_order import FileOrder
 from backfill_core.positions.offsets import Largest
-from backfill_core.transfer.ways import Decoded, Way
+from backfill_core.transfer.ways import Decoded, Excluded, Way
 from backfill_spark.driver.job_context import CHECK_UNIQUE_ROWS_MAX, JobContext, OpenedJob
 from backfill_spark.opening.outlook import outlook
 from backfill_spark.opening.source import OpenSource, PinnedSource, SubscribedSource
@@ -209,18 +209,22 @@ def _calibrate(opened: OpenedJob, cores: int, ways: JobWays | None, counted: Cou
         return 0.0
     # A sample of one file keeps one core busy, a job all of them.
     busy = min(cores, sample.parts)
-    decoded = sum(count for way, count in counted.items() if isinstance(way, Decoded)) / max(1, counted.total())
+    files = max(1, counted.total())
+    decoded = sum(count for way, count in counted.items() if isinstance(way, Decoded)) / files
+    excluded = sum(count for way, count in counted.items() if isinstance(way, Excluded)) / files
     with tempfile.TemporaryDirectory(prefix="backfill-plan-") as folder:
         copied = None if ways is None else copied_rows_per_s(opened, ways, sample.files, folder)
         if copied is not None and not decoded:
-            return copied * cores
+            return copied * cores / max(1 - excluded, 1 / files)
         frame, seconds = opened.transform.apply(sample.rows), 0.0
         for attempt in range(2):
             began_s = time.monotonic()
             frame.write.parquet(f"{folder}/decoded{attempt}")
             seconds = time.monotonic() - began_s
     per_s = sample.count / seconds * cores / busy
-    return per_s if copied is None else 1 / (decoded / per_s + (1 - decoded) / (copied * cores))
+    if copied is None:
+        return per_s / max(1 - excluded, 1 / files)
+    return 1 / (decoded / per_s + (1 - decoded - excluded) / (copied * cores))
 
 
 def _key_unproven(opened: OpenedJob, settings: DriverSettings, *, unique: bool | None) -> tuple[PlanWarning, ...]:

@@ -12,11 +12,14 @@ from backfill_core.errors import InvalidTransformError
 from backfill_spark.jvm.errors import JAVA_ERRORS, RAISED, row_failure
 from backfill_spark.jvm.gateway import java, java_frame, java_session
 from backfill_spark.rows.columns import deep_hash, quoted
+from backfill_spark.rows.condition import condition_of
 from backfill_spark.rows.row_wise import FIXED_HINT, ROW_WISE_HINT, Fault, find_fault, stray_node, taken, void
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
+
+    from backfill_core.transfer.filters import Condition
 
 OURS = "__backfill_"
 SAMPLE_ROWS = 8
@@ -49,6 +52,10 @@ class Transform:
         if self.select is None:
             return {name: name for name in schema.names}
         return taken(self.project(_no_rows(spark, schema)))
+
+    def condition(self, spark: SparkSession, schema: StructType) -> Condition | None:
+        """Return what the filter is for rows of `schema`; None: there is none."""
+        return None if self.where is None else condition_of(_no_rows(spark, schema).where(self.where))
 
     def check(self, empty: DataFrame, *, reserved: tuple[str, ...] = ()) -> None:
         """Analyse the expressions against an empty frame with the source's columns; `reserved` are names of the target's own.

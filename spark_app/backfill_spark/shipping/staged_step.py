@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from backfill_core.errors import TargetChangedError, UnsupportedTargetFeatureError
 from backfill_core.log_shipping.actions import FileAdded
-from backfill_core.log_shipping.target_files import Copy, OtherVector, TargetStep
+from backfill_core.log_shipping.target_files import Copy, OtherVector, Removal, TargetStep
 from backfill_core.positions.source_names import folder_of
 from backfill_core.protocol.work import FileWay, RemovedFile, StagedFile
 from backfill_core.transfer.ways import Decoded, Whole
@@ -19,10 +19,10 @@ from backfill_spark.delta.source_file import SourceFile
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.source import SupportsLog
 from backfill_spark.shipping.file_actions import removal, with_fields
+from backfill_spark.transfer.file_transfer import PlannedCopy
 
 if TYPE_CHECKING:
     from backfill_spark.ports.work import WorkContext
-    from backfill_spark.transfer.file_transfer import PlannedCopy
     from backfill_spark.transfer.job_ways import JobWays
 
 VECTORS_HINT = "Run ALTER TABLE … SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true') on the target, then start the job again."
@@ -45,6 +45,7 @@ def stage_step(
     """
     ways = context.copies.ways
     _check_found(step, context)
+    step = _made_anew(step, ways)
     copies, decoded = _planned(step, ways)
     _check_vectors(step, ways, context)
     vectors = [vector for one in step.vectors if (vector := _logged(one.source).vector) is not None]
@@ -71,7 +72,7 @@ def stage_step(
 
 
 def _check_found(step: TargetStep, context: WorkContext) -> None:
-    # Of a file whose rows the filter leaves out none is there.
+    # Of a file whose rows the filter leaves out there is none.
     if step.missing and context.job.transform.where is None:
         more = f" and of {len(step.missing) - 1} more" if len(step.missing) > 1 else ""
         raise TargetChangedError(
@@ -94,11 +95,22 @@ def _planned(step: TargetStep, ways: JobWays) -> tuple[list[PlannedCopy], list[C
     decoded: list[Copy] = []
     for one in step.copies:
         planned = ways.planned(_logged(one.file))
-        if isinstance(planned, Decoded):
-            decoded.append(one)
-        else:
+        if isinstance(planned, PlannedCopy):
             copies.append(planned)
+        elif isinstance(planned, Decoded):
+            decoded.append(one)
     return copies, decoded
+
+
+def _made_anew(step: TargetStep, ways: JobWays) -> TargetStep:
+    """Return a step that makes those files anew whose other vector may show rows that the filter leaves out."""
+    if ways.transform.condition is None:
+        return step
+    kept = tuple(one for one in step.vectors if isinstance(ways.planned(_logged(one.source)), PlannedCopy))
+    others = [one for one in step.vectors if one not in kept]
+    removals = (*step.removals, *(Removal(one.file, one.data_change) for one in others))
+    copies = (*step.copies, *(Copy(one.source, one.data_change) for one in others))
+    return replace(step, vectors=kept, removals=removals, copies=copies)
 
 
 def _decoded(one: Copy, version: int, context: WorkContext) -> tuple[StagedFile, ...]:

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Self
 
 from backfill_core.protocol.work import FileRange
 from backfill_core.transfer.facts import Computed, FileFacts, TableFacts, Taken, TransformFacts
-from backfill_core.transfer.ways import Decoded, Reason, Way, of_file, of_table
+from backfill_core.transfer.filters import is_opaque
+from backfill_core.transfer.ways import Decoded, Excluded, Projected, Reason, Way, Whole, of_file, of_table
 from backfill_spark.opening.source import PinnedSource
 from backfill_spark.ports.sink import SupportsCopies
 from backfill_spark.ports.source import SupportsFiles
 from backfill_spark.transfer.file_transfer import PlannedCopy
+from backfill_spark.transfer.file_values import FilterColumns
 
 if TYPE_CHECKING:
     from backfill_spark.delta.source_file import SourceFile
@@ -37,7 +39,10 @@ class JobWays:
     table: TableFacts
     target: TableFacts
     best: Way
-    """Of any file."""
+    """Of any file whose rows all pass the filter."""
+
+    filtered: FilterColumns
+    """Those that the filter asks for."""
 
     @classmethod
     def of(cls, job: OpenedJob) -> Self:
@@ -47,42 +52,57 @@ class JobWays:
         if not (
             isinstance(opened, PinnedSource) and isinstance(source, SupportsFiles) and isinstance(sink, SupportsCopies)
         ):
-            return cls(None, TransformFacts({}), nothing, nothing, Decoded(Reason.NO_STORE))
+            return cls(None, TransformFacts({}), nothing, nothing, Decoded(Reason.NO_STORE), FilterColumns())
         known = job.transform.taken(job.spark, opened.schema)
         outputs = {name: Computed(name) if one is None else Taken(one) for name, one in known.items()}
-        transform = TransformFacts(
-            outputs, filters=job.transform.where is not None, adds_columns=bool(job.mode.columns)
-        )
+        condition = job.transform.condition(job.spark, opened.schema)
+        transform = TransformFacts(outputs, condition, adds_columns=bool(job.mode.columns))
         table = source.table_facts()
         target = sink.table_facts(job.transform.output_schema(job.spark, opened.schema))
-        return cls(source, transform, table, target, of_table(transform, table, target))
+        filtered = FilterColumns.of(condition, table, opened.schema)
+        return cls(source, transform, table, target, of_table(transform, table, target), filtered)
 
     def split(self, ranges: Sequence[FileRange]) -> tuple[list[PlannedRange], list[FileRange]]:
-        """Return the whole files among some ranges that are copied, and the ranges that are decoded."""
-        whole = [one for one in ranges if one.whole]
-        if self.source is None or isinstance(self.best, Decoded) or not whole:
+        """Return the whole files among some ranges that are copied, and the ranges that are decoded.
+
+        A range that is in neither has no row that passes the filter.
+        """
+        if self.source is None or self._all_decoded:
             return [], list(ranges)
         copied: list[PlannedRange] = []
-        left = [one for one in ranges if not one.whole]
-        for one, file in zip(whole, self.source.source_files([one.file for one in whole]), strict=True):
+        left: list[FileRange] = []
+        for one, file in zip(ranges, self.source.source_files([one.file for one in ranges]), strict=True):
             planned = self.planned(file)
-            if isinstance(planned, Decoded):
-                left.append(one)
-            else:
+            if isinstance(planned, PlannedCopy) and one.whole:
                 copied.append((one, planned))
+            elif not isinstance(planned, Excluded):
+                left.append(one)
         return copied, left
 
-    def planned(self, file: SourceFile) -> PlannedCopy | Decoded:
-        """Return the copy of a file of this or a later version, or why it is decoded."""
+    def included(self, ranges: Sequence[FileRange]) -> list[FileRange]:
+        """Return the ranges that may have rows that pass the filter."""
+        copied, left = self.split(ranges)
+        kept = {*(one for one, _ in copied), *left}
+        return [one for one in ranges if one in kept]
+
+    def planned(self, file: SourceFile) -> PlannedCopy | Decoded | Excluded:
+        """Return the copy of a file of this or a later version, or why there is none."""
         way, rows = self._way(file)
-        if isinstance(way, Decoded):
-            return way
-        assert rows is not None
-        return PlannedCopy(file, way, self._partition(file), rows)
+        match way:
+            case Whole() | Projected():
+                assert rows is not None
+                return PlannedCopy(file, way, self._partition(file), rows)
+        return way
+
+    @property
+    def _all_decoded(self) -> bool:
+        """Is each file decoded, whatever is in it?"""
+        condition = self.transform.condition
+        return isinstance(self.best, Decoded) and (condition is None or is_opaque(condition))
 
     def counts(self, files: Sequence[int]) -> Counter[Way]:
         """Return how many of some files go each way."""
-        if self.source is None or isinstance(self.best, Decoded):
+        if self.source is None or self._all_decoded:
             return Counter({self.best: len(files)})
         found = Counter[Way]()
         for at in range(0, len(files), BLOCK_FILES):
@@ -91,7 +111,8 @@ class JobWays:
 
     def _way(self, file: SourceFile) -> tuple[Way, int | None]:
         rows, nulls = file.counts([one.physical for one in self.table.columns])
-        facts = FileFacts(rows, nulls, file.partition, file.vector is not None, file.is_elsewhere)
+        values = self.filtered.values(file)
+        facts = FileFacts(rows, nulls, file.partition, values, file.vector is not None, file.is_elsewhere)
         return of_file(self.best, self.transform, self.table, self.target, facts), rows
 
     def _partition(self, file: SourceFile) -> dict[str, str | None]:

@@ -15,7 +15,8 @@ from backfill_core.transfer.facts import (
     Taken,
     TransformFacts,
 )
-from backfill_core.transfer.ways import Decoded, Projected, Reason, Whole, of_file, of_table
+from backfill_core.transfer.filters import And, Column, Compare, Literal, Nulls, Opaque, Operator, Values
+from backfill_core.transfer.ways import Decoded, Excluded, Projected, Reason, Whole, of_file, of_table
 
 LETTERS = "abcd"
 LONG = '"long"'
@@ -126,7 +127,7 @@ class TestAReaderSeesTheSame:
 PLAIN = (as_is("a", "b"), table("a", "b"), table("a", "b"), FileFacts(3, {"a": 0, "b": 0}))
 
 HAZARDS = {
-    "a filter": (replace(PLAIN[0], filters=True), *PLAIN[1:], Reason.FILTER),
+    "a filter": (replace(PLAIN[0], condition=Opaque("x LIKE y")), *PLAIN[1:], Reason.FILTER),
     "Changelog": (replace(PLAIN[0], adds_columns=True), *PLAIN[1:], Reason.WRITE_MODE),
     "computed": (TransformFacts({"a": Taken("a"), "b": Computed("b")}), *PLAIN[1:], Reason.COMPUTED),
     "taken twice": (TransformFacts({"a": Taken("a"), "b": Taken("a")}), *PLAIN[1:], Reason.TAKEN_TWICE),
@@ -192,3 +193,35 @@ class TestInDoubtItIsDecoded:
         way = way_of(as_is("a", "b"), source, target, FileFacts(3, partition={"a": ""}))
 
         assert way.reason is Reason.NULLS
+
+
+class TestAFilter:
+    """Is decided by what is known of a file's values, whatever else there is to decide."""
+
+    LESS = Compare(Operator.LESS, Column("a"), Literal(10))
+    FILES = (Values(0, 5, Nulls.NONE), Values(0, 50, Nulls.NONE), Values(10, 50))
+
+    @pytest.mark.parametrize(
+        ("outputs", "ways"),
+        [
+            ({"a": Taken("a"), "b": Taken("b")}, [Whole(), Decoded(Reason.FILTER), Excluded()]),
+            ({"b": Taken("b")}, [Projected((), ("a",)), Decoded(Reason.FILTER), Excluded()]),
+            ({"b": Computed("b")}, [Decoded(Reason.COMPUTED, "b"), Decoded(Reason.COMPUTED, "b"), Excluded()]),
+        ],
+        ids=["as it is", "without the column", "computed"],
+    )
+    def test_takes_a_file_as_if_it_were_not_there_or_leaves_it_out(self, outputs, ways):
+        """What is excluded is not read even where all else is decoded."""
+        transform = TransformFacts(outputs, self.LESS)
+        source, target = table("a", "b"), table(*outputs)
+
+        assert [
+            way_of(transform, source, target, FileFacts(3, {}, values={"a": values})) for values in self.FILES
+        ] == ways
+
+    def test_says_what_the_log_does_not_decide(self):
+        """A user may write it otherwise."""
+        transform = replace(PLAIN[0], condition=And((self.LESS, Opaque("b LIKE 'x'"))))
+        way = way_of(transform, *PLAIN[1:3], FileFacts(3, {}, values={"a": Values(0, 5, Nulls.NONE)}))
+
+        assert str(way) == "the log does not decide the filter (b LIKE 'x')"

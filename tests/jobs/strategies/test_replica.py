@@ -91,8 +91,8 @@ class TestAReplica:
 
     @pytest.mark.parametrize(
         ("columns", "where"),
-        [(("n", "a AS b"), None), (("n", "upper(v) AS v"), "n % 3 <> 0")],
-        ids=["projected", "decoded"],
+        [(("n", "a AS b"), None), (("n", "upper(v) AS v"), "n % 3 <> 0"), (("n", "v"), "n BETWEEN 100 AND 399")],
+        ids=["projected", "decoded", "filtered"],
     )
     def test_of_other_columns_follows_as_well(self, run, tables, columns, where):
         """Columns that are left out or renamed; computed ones, and rows that are left out."""

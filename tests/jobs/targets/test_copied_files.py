@@ -2,12 +2,13 @@
 
 import hashlib
 import json
+import shutil
 from pathlib import Path
 from random import Random
 from urllib.parse import unquote
 
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, QueryBuilder
 from support.tables.jobs import job, make_kind, make_orders, vacuum
 from support.tables.odd_tables import ID, NoExampleError, OddTable, ticked
 from support.tables.odd_transforms import Output, held
@@ -108,6 +109,73 @@ class TestColumnsOfAFile:
         assert rows_in(str(tmp_path / "t")) == 800
 
 
+ROWS, FILES = 400, 8
+EACH = ROWS // FILES
+
+FILTERS = {
+    "part IS NULL OR n >= 350": (3, lambda n: n < 100 or n >= 350),
+    "n IS NOT NULL AND id < 225": (0, lambda n: n < 225 and not _is_null(n)),
+    "at < '2024-01-01T00:00:50Z' OR name BETWEEN 'v350' AND 'v399'": (2, lambda n: n < 50 or n >= 350),
+    "day >= '2024-01-05' AND NOT name LIKE 'v%1'": (0, lambda n: n >= 200 and n % 10 != 1),
+}
+"""By the filter: how many files are copied, and the ids that it keeps."""
+
+
+def _is_null(n):
+    return n < 200 and n % 10 == 3
+
+
+@pytest.fixture(scope="module")
+def clustered(spark, tmp_path_factory):
+    """Eight files of 50 rows in the order of the id, with nulls in four, partitions of two, and a deleted row in each."""
+    path = str(tmp_path_factory.mktemp("clustered") / "s")
+    columns = [
+        "id",
+        "IF(id < 200 AND id % 10 = 3, NULL, id) AS n",
+        "IF(id < 100, NULL, concat('p', id DIV 100)) AS part",
+        "concat('v', lpad(id, 3, '0')) AS name",
+        "timestamp_seconds(1704067200 + id) AS at",
+        "date_add(DATE '2024-01-01', CAST(id DIV 50 AS INT)) AS day",
+        "CAST(id AS DOUBLE) AS ratio",
+    ]
+    rows = spark.range(0, ROWS, 1, FILES).selectExpr(*columns).write.format("delta").partitionBy("part")
+    rows.option("delta.enableDeletionVectors", "true").save(path)
+    spark.sql(f"DELETE FROM delta.`{path}` WHERE id % {EACH} = 7")
+    return path
+
+
+class TestAFilter:
+    """That the log decides for a file needs no look at its rows."""
+
+    @pytest.mark.parametrize(("where", "found"), FILTERS.items(), ids=range(len(FILTERS)))
+    def test_keeps_the_same_rows(self, tmp_path, clustered, run, where, found):
+        """Of partitions, nulls, numbers, times and texts, beside deleted rows; as many files as can be are copied."""
+        copies, kept = found
+        shutil.copytree(clustered, tmp_path / "s")
+        select = {"select": ["id", "name"]} if "name" in where else {}
+        target = {} if select else {"partitionBy": ["part"]}
+
+        outcome = run(transform={"where": where, **select}, target=target, verify="None")
+
+        assert (outcome.reason, outcome.progress.rows_done) == ("Complete", ROWS - FILES)
+        there = QueryBuilder().register("t", DeltaTable(str(tmp_path / "t"))).execute("SELECT id FROM t ORDER BY id")
+        wanted = [n for n in range(ROWS) if kept(n) and n % EACH != 7]
+        assert there.read_all()["id"].to_pylist() == wanted
+        assert sum("/w-" in path for path in adds(tmp_path / "t")) == copies
+
+    @pytest.mark.parametrize("throttle", [{}, {"rowsPerSecond": 400}], ids=["at once", "ahead of a limit"])
+    def test_reads_no_file_that_it_leaves_out(self, tmp_path, clustered, run, throttle):
+        """It may be as large as it likes, or gone."""
+        shutil.copytree(clustered, tmp_path / "s")
+        for path, add in adds(tmp_path / "s").items():
+            if add["partitionValues"]["part"] != "p3":
+                Path(tmp_path / "s", unquote(path)).unlink()
+
+        outcome = run(transform={"where": "part = 'p3'"}, throttle=throttle, verify="None")
+
+        assert (outcome.reason, rows_in(str(tmp_path / "t"))) == ("Complete", 98)
+
+
 class TestAFileThatIsNotWhatItsLogSays:
     """Ends the job by name, and no row of it is visible."""
 
@@ -148,14 +216,22 @@ class TestThePlan:
     """Says which files are decoded, and why."""
 
     @pytest.mark.parametrize(
-        ("transform", "way", "reason"),
+        ("transform", "ways"),
         [
-            ({}, "Whole", ""),
-            ({"select": ["id", "note"]}, "Projected", ""),
-            ({"select": ["id", "upper(note) AS note"]}, "Decoded", "the transform computes a column (note)"),
+            ({}, {("Whole", 2, "")}),
+            ({"select": ["id", "note"]}, {("Projected", 2, "")}),
+            (
+                {"select": ["id", "upper(note) AS note"]},
+                {("Decoded", 2, "the transform computes a column (note)")},
+            ),
+            ({"where": "id < 50"}, {("Whole", 1, ""), ("Excluded", 1, "")}),
+            (
+                {"where": "id < 40 AND id % 2 = 0"},
+                {("Decoded", 1, "the log does not decide the filter ((id % CAST(2 AS BIGINT)))"), ("Excluded", 1, "")},
+            ),
         ],
     )
-    def test_names_the_way(self, spark, tmp_path, transform, way, reason):
+    def test_names_the_way(self, spark, tmp_path, transform, ways):
         """A user who expects a copy sees what keeps it from being one."""
         make_orders(spark, str(tmp_path / "s"), 100, files=2)
         settings = DriverSettings(state_dir=tmp_path / "state", cores=2)
@@ -164,7 +240,7 @@ class TestThePlan:
             job(str(tmp_path / "s"), str(tmp_path / "t"), transform=transform), settings=settings, spark=spark
         )
 
-        assert [(one.way, one.files, one.reason) for one in plan.ways] == [(way, 2, reason)]
+        assert {(one.way, one.files, one.reason) for one in plan.ways} == ways
         assert plan.estimated_seconds > 0
 
 

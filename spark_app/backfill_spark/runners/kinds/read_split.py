@@ -54,10 +54,11 @@ def _stage_by_file(work: ReadSplit, context: WorkContext) -> tuple[StagedFile, .
 
 def _stage_whole_files(work: ReadSplit, context: WorkContext) -> tuple[StagedFile, ...]:
     """Decode first, and then copy: a write removes what lies in the folder of the work."""
-    planned, rest = context.copies.ways.split(work.ranges)
+    ways = context.copies.ways
+    planned, rest = ways.split(work.ranges)
     files = _decoded(work, context, rest) if rest else ()
     copied, refused = context.copy(planned)
-    return _decoded(work, context, work.ranges) if refused else (*files, *copied)
+    return _decoded(work, context, ways.included(work.ranges)) if refused else (*files, *copied)
 
 
 def _decoded(work: ReadSplit, context: WorkContext, ranges: Sequence[FileRange]) -> tuple[StagedFile, ...]:
@@ -67,8 +68,11 @@ def _decoded(work: ReadSplit, context: WorkContext, ranges: Sequence[FileRange])
 
 def _stage_segments(work: ReadSplit, context: WorkContext) -> tuple[StagedFile, ...]:
     """Stage all segments of a split in one job, as each would be staged alone."""
-    job = context.job
-    read, label = ability(job.source, SupportsPin).read_segments(work.segment_ranges)
+    job, ways = context.job, context.copies.ways
+    parts = [ways.included(ranges) for ranges in work.segment_ranges]
+    if not any(parts):
+        return ()
+    read, label = ability(job.source, SupportsPin).read_segments(parts)
     return context.stage_segments(_history(work, context, read, label), label=label, what=_words(work))
 
 

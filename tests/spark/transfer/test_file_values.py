@@ -1,0 +1,97 @@
+"""What is believed of a log that speaks of values: nothing that another writer may have meant otherwise."""
+
+import json
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+
+import pytest
+from pyspark.sql.types import (
+    BinaryType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    IntegerType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from backfill_core.transfer.facts import ColumnFacts, Oddity, TableFacts
+from backfill_core.transfer.filters import Column, IsNull, Nulls, Values
+from backfill_spark.delta.source_file import SourceFile
+from backfill_spark.transfer.file_values import FilterColumns
+
+NOTHING = Values()
+
+
+def known(kind, *, odd=None, partition=None, rows=5, **stats):
+    """Return what is believed of column `c`, which is `p` in files."""
+    table = TableFacts(
+        (ColumnFacts("c", "p", kind.json(), oddity=odd),), partitions=() if partition is None else ("c",)
+    )
+    columns = FilterColumns.of(IsNull(Column("c")), table, StructType([StructField("c", kind)]))
+    text = json.dumps({"numRecords": rows, **{name: {"p": value} for name, value in stats.items()}}, default=str)
+    return columns.values(SourceFile("f", 1, partition or {}, text, None)).get("c", NOTHING)
+
+
+def bounded(low, high, nulls=0):
+    return {"minValues": low, "maxValues": high, "nullCount": nulls}
+
+
+NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
+NONE, PERHAPS, ALL = Nulls
+
+LOGGED = {
+    "numbers": (IntegerType(), bounded(1, 9), Values(1, 9, NONE)),
+    "no statistics": (IntegerType(), {}, NOTHING),
+    "some nulls": (IntegerType(), bounded(1, 9, 2), Values(1, 9, PERHAPS)),
+    "nothing but nulls": (IntegerType(), {"nullCount": 5}, Values(nulls=ALL)),
+    "no count of nulls": (IntegerType(), {"minValues": 1, "maxValues": 9}, Values(1, 9, PERHAPS)),
+    "nulls alone are counted": (IntegerType(), {"nullCount": 0}, Values(nulls=NONE)),
+    "NaN is in no bounds": (DoubleType(), bounded(0.5, 9.5), Values(0.5, None, NONE)),
+    "NaN as a bound": (DoubleType(), bounded(0.5, "NaN"), Values(nulls=NONE)),
+    "a decimal": (DecimalType(10, 2), bounded(1.25, 9), Values(Decimal("1.25"), Decimal(9), NONE)),
+    "a text": (StringType(), bounded("a", "b"), Values("a", "b", NONE)),
+    "a text that was cut": (StringType(), bounded("a", "bcd\ufffd"), Values("a", None, NONE)),
+    "bytes that are no text": (StringType(), bounded("\ufffd", "z"), Values(None, "z", NONE)),
+    "a moment": (
+        TimestampType(),
+        bounded("2024-01-01T13:00:00.000+01:00", "2024-01-01T12:00:00.000Z"),
+        Values(NOON, NOON + timedelta(milliseconds=1), NONE),
+    ),
+    "a moment without a zone": (TimestampType(), bounded("2024-01-01T12:00:00", "2024-01-01T12:00:00"), Values(nulls=NONE)),
+    "an old day": (DateType(), bounded("0001-01-01", "2024-01-01"), Values(None, date(2024, 1, 1), NONE)),
+    "bytes": (BinaryType(), bounded("a", "b"), NOTHING),
+}  # fmt: skip
+
+IN_FOLDERS = {
+    "a number": (IntegerType(), "7", Values(7, 7, NONE)),
+    "null": (IntegerType(), None, Values(nulls=ALL)),
+    "an empty text": (StringType(), "", Values(nulls=ALL)),
+    "a name for null": (StringType(), "__HIVE_DEFAULT_PARTITION__", Values(nulls=NONE)),
+    "a moment without a zone": (TimestampType(), "2024-01-01 12:00:00", Values(nulls=NONE)),
+}
+
+
+class TestWhatIsBelieved:
+    """Holds for each row, with any writer."""
+
+    @pytest.mark.parametrize(("kind", "stats", "values"), LOGGED.values(), ids=LOGGED)
+    def test_of_statistics(self, kind, stats, values):
+        """A bound that is a little too narrow would lose rows."""
+        assert known(kind, **stats) == values
+
+    @pytest.mark.parametrize(("kind", "text", "values"), IN_FOLDERS.values(), ids=IN_FOLDERS)
+    def test_of_a_partition(self, kind, text, values):
+        """The log has the value itself."""
+        assert known(kind, partition={"p": text}) == values
+
+    def test_of_a_partition_that_the_log_does_not_name(self):
+        """It is not null."""
+        assert known(IntegerType(), partition={"q": "7"}) == NOTHING
+
+    @pytest.mark.parametrize("odd", Oddity)
+    def test_of_a_column_that_readers_see_otherwise(self, odd):
+        """Statistics are of what files hold."""
+        assert known(IntegerType(), odd=odd, **bounded(1, 9)) == NOTHING
