@@ -60,7 +60,7 @@ crash-operator: setup ## kill the operator KILLS times (500) around its writes, 
 attack: setup ## let three suites look for holes for MINUTES (60) in all: odd tables, hostile objects, a real terminal
 	@$(BIN)/python build-tools/attack.py $(MINUTES) -- $(ARGS)
 
-e2e: setup ## all scenarios on a real node: drivers and operators die; needs a cluster (see docs/kubernetes.md)
+e2e: setup ## all scenarios on a real node: pods and operators die, objects are missing, many jobs at once; needs a cluster (see docs/kubernetes.md)
 	@$(TESTS) e2e -- -s $(ARGS)
 
 e2e-smoke: setup ## the shortest of them: a job with all its commands, one of Arrangement, of Replica and of a topic, an upgrade

@@ -1,4 +1,4 @@
-"""Pods die: the job goes on from its newest commit."""
+"""Pods die in every way: the job goes on from its newest commit, or does not notice."""
 
 import json
 
@@ -43,3 +43,34 @@ def test_a_driver_is_killed_and_evicted(node, writer, apply, figures):
     assert job.passed("Running", "Retrying", "Launching", "Running", "Retrying", "Launching", "Running", "Succeeded")
     job.equals_the_source()
     job.delete()
+
+
+def test_executors_are_killed(writer, apply):
+    """One of two, then both: Spark asks for others, and the attempt goes on with its limit."""
+    writer(ROWS)
+    job = apply(document("executors-die", instances=2, throttle={"rowsPerSecond": LIMIT}))
+    job.until("both executors", lambda: len(job.executors()) == 2)
+    job.until_rows()
+    driver = job.driver()["metadata"]["uid"]
+
+    for count in (1, 2):
+        before, gone = job.rows(), job.executors()[:count]
+        for one in gone:
+            job.kill_pod(one)
+        job.until("others", lambda: len(uids(job.executors()) - uids(gone)) == 2, 120)
+        assert len(gone) == count
+        job.until_rows(above=before)
+        assert job.driver()["metadata"]["uid"] == driver
+        assert job.status()["phase"] == "Running"
+
+    assert job.condition("Throttled") == ("True", "AsRequested")
+    job.commanded("unlimited", throttle={"rowsPerSecond": None})
+    job.until_complete(attempts=1, failures=0)
+    assert "Retrying" not in job.history()
+    job.equals_the_source()
+    job.delete()
+
+
+def uids(pods):
+    """Return who the pods are."""
+    return {one["metadata"]["uid"] for one in pods}
