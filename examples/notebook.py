@@ -42,7 +42,7 @@ print(job.status().state, run.progress.changes_done, "changes")
 
 # %% Is the copy equal?
 receipt = job.verify()
-print(f"{receipt.rows:,} rows,", "different" if receipt.mismatches else "equal")
+print(f"{receipt.rows:,} rows,", "equal" if receipt.equal else "different")
 
 # %% Stop at a barrier; `job.run(spark)` would go on.
 run.stop()

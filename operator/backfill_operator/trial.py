@@ -37,7 +37,8 @@ def verdict(backfill: Raw | None, rows: int) -> tuple[bool, str]:
     if "Complete" not in found:
         return False, ""
     receipt = status.get("receipt") or {}
-    if receipt.get("mismatches") != 0 or receipt.get("rows") != rows:
+    equal = receipt.get("mismatches") == 0 == receipt.get("fileMismatches", 0)
+    if not equal or receipt.get("rows") != rows:
         return True, f"the target should have {rows} rows that equal the source's; the receipt says {receipt}"
     return True, ""
 

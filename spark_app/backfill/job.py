@@ -69,7 +69,7 @@ class Backfill(Commands):
         pause: Fields | None = None,
         desired_state: Literal["Running", "Paused"] | None = None,
         after: Literal["Exit", "Follow"] | None = None,
-        verify: Literal["None", "Final"] | None = None,
+        verify: Literal["None", "Final", "FinalByRows"] | None = None,
         spark: Fields | None = None,
         settings: DriverSettings | None = None,
     ) -> None:
@@ -89,7 +89,7 @@ class Backfill(Commands):
             pause: What `desired_state="Paused"` pauses.
             desired_state: Run, or hold at a barrier.
             after: When caught up: end, or go on applying changes.
-            verify: `Final`: take a receipt at the end.
+            verify: `Final`: take a receipt at the end; `FinalByRows`: compare all of it by rows.
             spark: Settings of Spark, as `{"conf": {…}}`.
             settings: Of this process; None: those of the environment.
 
@@ -223,7 +223,7 @@ class Backfill(Commands):
     def verify(self, spark: SparkSession | None = None) -> Receipt:
         """Compare source and target now: through the driver that runs on this machine, else with `compare`.
 
-        A receipt with `mismatches` is no error.
+        A receipt that is not `equal` is no error.
 
         Raises:
             BackfillError: a table cannot be opened, or the target holds no state of this job.
@@ -233,12 +233,13 @@ class Backfill(Commands):
         except NotRunningError:
             return self.compare(spark).receipt
 
-    def compare(self, spark: SparkSession | None = None, *, explain: bool = False) -> Comparison:
+    def compare(self, spark: SparkSession | None = None, *, explain: bool = False, by_rows: bool = False) -> Comparison:
         """Compare source and target without a driver.
 
         Args:
             spark: The caller's session; None: an embedded one.
             explain: Show rows that differ.
+            by_rows: Compare rows, also of files that were copied, which else are compared by their bytes.
 
         Raises:
             BackfillError: a table cannot be opened, or the target holds no state of this job.
@@ -246,7 +247,8 @@ class Backfill(Commands):
         from backfill_spark.driver.offline_verify import verify_offline
 
         receipt, rows = self._with(
-            spark, partial(verify_offline, self._backfill, settings=self._settings, explain=explain)
+            spark,
+            partial(verify_offline, self._backfill, settings=self._settings, explain=explain, by_rows=by_rows),
         )
         return Comparison(receipt, tuple(rows))
 

@@ -114,6 +114,14 @@ def lag_words(progress: Progress) -> str:
     return f"{progress.lag_versions} versions" if records is None else f"{records:,} records"
 
 
+def proof_words(receipt: Receipt) -> str:
+    """Return what was compared how."""
+    if not receipt.files_by_bytes:
+        return f"{receipt.vnodes} vnodes"
+    rows = receipt.rows if receipt.rows_by_rows is None else receipt.rows_by_rows
+    return f"{receipt.files_by_bytes:,} files by their bytes, {rows:,} rows in {receipt.vnodes} vnodes"
+
+
 def compared_words(receipt: Receipt) -> str:
     """Return what a receipt compared; drivers of earlier releases say only the version of the source."""
     source = receipt.source_position or f"version {receipt.source_version}"

@@ -94,7 +94,7 @@ class BackfillSpec(Model):
             "existingRows: Keep needs writeMode Append or Changelog: an Upsert target holds one row a key",
         ),
         (
-            f"self.verify != 'Final' || !({_target_with('existingRows', 'Keep')})",
+            f"self.verify == 'None' || !({_target_with('existingRows', 'Keep')})",
             "verify: Final compares whole tables: not with a target's existingRows: Keep",
         ),
         *combinations.rules(),
@@ -133,8 +133,8 @@ class BackfillSpec(Model):
     after: Literal["Exit", "Follow"] = "Exit"
     """When caught up: end (`Exit`), or keep applying changes (`Follow`)."""
 
-    verify: Literal["None", "Final"] = "None"
-    """`Final`: compare source and target at the end, and fail when they differ."""
+    verify: Literal["None", "Final", "FinalByRows"] = "None"
+    """`Final`: compare source and target at the end, copied files by their bytes; `FinalByRows`: all by rows. Fail when they differ."""
 
     approval: Literal["Automatic", "Manual"] = "Automatic"
     """`Manual`: stop after the plan until `approved` is true."""
@@ -211,7 +211,7 @@ class BackfillSpec(Model):
 
     @model_validator(mode="after")
     def _verified_alone(self) -> Self:
-        if self.verify == "Final" and self.target.params.existing_rows == "Keep":
+        if self.verify != "None" and self.target.params.existing_rows == "Keep":
             field = f"target.{self.target.member}.existingRows"
             words = f"a receipt compares whole tables, and rows that are kept ({field}) are not in the source"
             raise refused("verify", words, hint="set verify: None, or use an empty target", value=self.verify)

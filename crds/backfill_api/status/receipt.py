@@ -12,6 +12,17 @@ from backfill_api.spec.bounds import Balance, Count, Message, Moment
 VNODES_MAX = 32768
 VNODES_SHOWN_MAX = 16
 PARTITIONS_MAX = 10_000
+FILES_MAX, FILES_SHOWN_MAX = 1000, 4
+
+
+class FileMismatch(Model):
+    """A file that differs."""
+
+    path: Message
+    """As the log of its table spells it."""
+
+    what: Message
+    """How it differs from what it was copied from."""
 
 
 class ReceiptSummary(Model):
@@ -33,13 +44,13 @@ class ReceiptSummary(Model):
     """Rows of the source's view."""
 
     mismatches: Count = 0
-    """Vnodes in which the sides differ; 0: they are equal."""
+    """Vnodes in which the sides differ."""
 
     mismatched_vnodes: Annotated[tuple[Count, ...], Field(max_length=VNODES_SHOWN_MAX)] = ()
     """The first of them."""
 
     digest: Annotated[str, Field(max_length=128)] = ""
-    """Hash over all vnodes' sums of the source side, hexadecimal."""
+    """Hash over all vnodes' sums of the source side, and over what was proven by bytes; hexadecimal."""
 
     verified_at: Moment | None = None
     """When, RFC 3339."""
@@ -52,6 +63,23 @@ class ReceiptSummary(Model):
 
     rows_total: Count | None = None
     """Rows of the source in all, with those that the filter leaves out; absent: not counted."""
+
+    files_by_bytes: Count = 0
+    """Copied files whose bytes were read back, and are those of the source."""
+
+    rows_by_rows: Count | None = None
+    """Rows of the source that were compared as rows; absent: all."""
+
+    file_mismatches: Count = 0
+    """Files that differ; both sides are equal where this is 0, and `mismatches` too."""
+
+    mismatched_files: Annotated[tuple[FileMismatch, ...], Field(max_length=FILES_SHOWN_MAX)] = ()
+    """The first of them."""
+
+    @property
+    def equal(self) -> bool:
+        """Are both sides equal?"""
+        return not (self.mismatches or self.file_mismatches)
 
 
 class Mismatch(Model):
@@ -111,7 +139,7 @@ class PartitionReceipt(Model):
 
 
 class Receipt(Model):
-    """Counts and hash sums of both sides by vnode, and where they differ."""
+    """Files by their bytes, all other rows by counts and hash sums of both sides by vnode, and where they differ."""
 
     source_version: Count | None = None
     """Version of the source that was compared; absent: the source has no versions."""
@@ -132,10 +160,10 @@ class Receipt(Model):
     """Vnodes that were compared."""
 
     digest: Annotated[str, Field(max_length=128)]
-    """Hash over all vnodes' sums of the source side, hexadecimal."""
+    """Hash over all vnodes' sums of the source side, and over what was proven by bytes; hexadecimal."""
 
     mismatches: Annotated[tuple[Mismatch, ...], Field(max_length=VNODES_MAX)] = ()
-    """Vnodes in which the sides differ; empty: they are equal."""
+    """Vnodes in which the sides differ."""
 
     verified_at: Moment | None = None
     """When, RFC 3339."""
@@ -152,8 +180,22 @@ class Receipt(Model):
     rows_total: Count | None = None
     """Rows of the source in all, with those that the filter leaves out; absent: not counted."""
 
+    files_by_bytes: Count = 0
+    """Copied files whose bytes were read back, and are those of the source."""
+
+    rows_by_rows: Count | None = None
+    """Rows of the source that were compared as rows; absent: all."""
+
     partitions: Annotated[tuple[PartitionReceipt, ...], Field(max_length=PARTITIONS_MAX)] = ()
     """Each partition of a topic; empty: the source is a table, or the receipt was stored."""
+
+    files: Annotated[tuple[FileMismatch, ...], Field(max_length=FILES_MAX)] = ()
+    """Files that differ; both sides are equal where this is empty, and `mismatches` too."""
+
+    @property
+    def equal(self) -> bool:
+        """Are both sides equal?"""
+        return not (self.mismatches or self.files)
 
     @property
     def summary(self) -> ReceiptSummary:
@@ -171,4 +213,8 @@ class Receipt(Model):
             complete=self.complete,
             rows_filtered=self.rows_filtered,
             rows_total=self.rows_total,
+            files_by_bytes=self.files_by_bytes,
+            rows_by_rows=self.rows_by_rows,
+            file_mismatches=len(self.files),
+            mismatched_files=self.files[:FILES_SHOWN_MAX],
         )

@@ -87,14 +87,20 @@ def stop(file: Path | None, job: str | None, wait_s: float, force: bool) -> None
 @JOB
 @WAIT
 @click.option("--explain", is_flag=True, help="Show rows that differ.")
+@click.option("--rows", is_flag=True, help="Compare rows, also of files that were copied; else these by their bytes.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 @spark_settings
-def verify(file: Path | None, job: str | None, wait_s: float, explain: bool, output: str, conf: dict[str, str]) -> None:
-    """Compare source and target by vnode, now: through the running driver, or without one."""
+def verify(
+    file: Path | None, job: str | None, wait_s: float, explain: bool, rows: bool, output: str, conf: dict[str, str]
+) -> None:
+    """Compare source and target, now: through the running driver, or without one."""
+    if rows and file is None:
+        raise click.UsageError("--rows compares here, and needs -f FILE.")
     named = None if file is None else read(file, conf=conf)
     job_id, state_dir = job if named is None else named.job_id, Settings.from_environ().state_dir
     found: Comparison | None = None
-    if named is None or any(job_id == one.address.job_id for one in drivers(state_dir)):
+    running = not rows and any(job_id == one.address.job_id for one in drivers(state_dir))
+    if named is None or running:
         try:
             began_s = time.monotonic()
             # Standard output is for the receipt.
@@ -103,13 +109,13 @@ def verify(file: Path | None, job: str | None, wait_s: float, explain: bool, out
             if named is None:
                 raise
             click.echo(f"{gone.message}; the tables are compared without it", err=True)
-    if found is None or (explain and found.receipt.mismatches):
+    if found is None or (explain and not found.receipt.equal):
         if named is None:
             click.echo("rows that differ are shown with -f FILE", err=True)
         else:
             # A driver names the vnodes that differ; the rows are compared here.
             with beside(file):
-                found = named.compare(explain=explain)
+                found = named.compare(explain=explain, by_rows=rows)
     assert found is not None
     if output == "json":
         click.echo(found.receipt.model_dump_json(by_alias=True))
@@ -117,5 +123,5 @@ def verify(file: Path | None, job: str | None, wait_s: float, explain: bool, out
         Console().print(show_receipt(found.receipt))
     for side, row in found.rows:
         click.echo(f"{side}: {row}", err=output == "json")
-    if found.receipt.mismatches:
+    if not found.receipt.equal:
         leave(VerificationFailedError.exit_code)

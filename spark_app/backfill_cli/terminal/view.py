@@ -22,6 +22,7 @@ from backfill.words import (
     filtered_words,
     lag_words,
     position_words,
+    proof_words,
     show_bytes,
     show_clock,
     show_rows,
@@ -35,7 +36,7 @@ from backfill_api.wire import Ack
 
 SHADES = "·░▒▓█"
 ACKS_SHOWN_MAX = 3
-MISMATCHES_SHOWN_MAX = PARTITIONS_SHOWN_MAX = 10
+MISMATCHES_SHOWN_MAX = FILES_SHOWN_MAX = PARTITIONS_SHOWN_MAX = 10
 FRAME_LINES, FRAME_COLUMNS = 2, 4
 FRAMED_LINES_MIN = 12
 """On fewer lines a frame would take the place of facts."""
@@ -239,6 +240,10 @@ def _colour(progress: Progress) -> str:
 
 
 def _verdict(receipt: Receipt) -> str:
+    if not receipt.equal:
+        words = [f"{len(receipt.mismatches)} of {receipt.vnodes} vnodes"] if receipt.mismatches else []
+        words += [f"{len(receipt.files)} files"] if receipt.files else []
+        return f"{' and '.join(words)} differ"
     if receipt.complete:
         return "source and target are equal"
     compared, total = receipt.rows + (receipt.rows_filtered or 0), receipt.rows_total or 0
@@ -268,18 +273,21 @@ def _missing_words(missing: int) -> str:
 def show_receipt(receipt: Receipt) -> RenderableType:
     """Return a receipt as something to keep."""
     table = Table.grid(padding=(0, 2))
-    equal = not receipt.mismatches
-    verdict = _verdict(receipt) if equal else f"{len(receipt.mismatches)} of {receipt.vnodes} vnodes differ"
-    table.add_row("verdict", Text(verdict, style="bold green" if equal else "bold red"))
+    equal = receipt.equal
+    table.add_row("verdict", Text(_verdict(receipt), style="bold green" if equal else "bold red"))
     table.add_row("rows", show_rows(receipt.rows) + filtered_words(receipt.rows_filtered))
     table.add_row("compared", compared_words(receipt))
-    table.add_row("proof", f"{receipt.vnodes} vnodes, digest {receipt.digest[:16]}")
+    table.add_row("proof", f"{proof_words(receipt)}, digest {receipt.digest[:16]}")
     taken = f", at {show_clock(receipt.verified_at)}" if receipt.verified_at else ""
     table.add_row("took", f"{receipt.seconds:.1f} s{taken}")
     for one in receipt.mismatches[:MISMATCHES_SHOWN_MAX]:
         table.add_row(f"vnode {one.vnode}", f"{one.source_rows} rows in the source, {one.target_rows} in the target")
     if len(receipt.mismatches) > MISMATCHES_SHOWN_MAX:
         table.add_row("", f"and {len(receipt.mismatches) - MISMATCHES_SHOWN_MAX} more")
+    for file in receipt.files[:FILES_SHOWN_MAX]:
+        table.add_row("file", Text(f"{file.path}: {file.what}"))
+    if len(receipt.files) > FILES_SHOWN_MAX:
+        table.add_row("", f"and {len(receipt.files) - FILES_SHOWN_MAX} more")
     for name, text in partition_rows(receipt.partitions):
         table.add_row(name, text)
     return Panel(table, title="receipt", title_align="left", border_style="green" if equal else "red")

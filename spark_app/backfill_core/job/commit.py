@@ -37,7 +37,10 @@ COMPARED_AGAIN_MAX = 3
 """How often the last receipt is taken again because others changed the target after it; one more ends the attempt."""
 
 SECONDS_KEPT_MAX = 512
-OTHERS_SHOWN_MAX = 3
+EXPLAIN_HINT = "Another writer changed the target: find the rows with `backfill verify --explain`, mend them, or fill a new target."
+RESTORE_HINT = "Something changed files of the target without a commit: restore them, or fill a new target."
+
+VNODES_SHOWN_MAX, FILES_SHOWN_MAX, OTHERS_SHOWN_MAX = 10, 3, 3
 OTHERS_KEPT_MAX = 16
 
 
@@ -138,15 +141,28 @@ class CommitLog:
 
     def mismatch(self, receipt: Receipt) -> VerificationFailedError:
         """Return the error of a receipt whose sides differ."""
-        vnodes = ", ".join(str(one.vnode) for one in receipt.mismatches[:10])
-        more = f" and {len(receipt.mismatches) - 10} more" if len(receipt.mismatches) > 10 else ""
         others = f" Others committed {self.others_words}." if self.others else ""
+        where = " and in ".join(filter(None, (_vnode_words(receipt), _file_words(receipt))))
         return VerificationFailedError(
-            f"source {receipt.source_position} and target version {receipt.target_version} differ "
-            f"in vnode {vnodes}{more} of {receipt.vnodes}.{others}",
-            hint="Another writer changed the target: find the rows with `backfill verify --explain`, "
-            "mend them, or fill a new target.",
+            f"source {receipt.source_position} and target version {receipt.target_version} differ in {where}.{others}",
+            hint=EXPLAIN_HINT if receipt.mismatches else RESTORE_HINT,
         )
+
+
+def _vnode_words(receipt: Receipt) -> str:
+    shown, more = receipt.mismatches[:VNODES_SHOWN_MAX], len(receipt.mismatches) - VNODES_SHOWN_MAX
+    if not shown:
+        return ""
+    vnodes = ", ".join(str(one.vnode) for one in shown)
+    return f"vnode {vnodes}{f' and {more} more' if more > 0 else ''} of {receipt.vnodes}"
+
+
+def _file_words(receipt: Receipt) -> str:
+    shown, more = receipt.files[:FILES_SHOWN_MAX], len(receipt.files) - FILES_SHOWN_MAX
+    if not shown:
+        return ""
+    files = ", ".join(f"file {one.path} ({one.what})" for one in shown)
+    return f"{files}{f' and {more} more' if more > 0 else ''}"
 
 
 NOTHING = CommitRequest((), 0, 0, changed=False, announces=False, polls=False)

@@ -15,12 +15,14 @@ from backfill_core.errors import StateMismatchError
 from backfill_core.job.controls import Controls
 from backfill_core.protocol.epochs import txn_version
 from backfill_core.protocol.quarantine import Quarantine
-from backfill_core.protocol.receipt import Receipt, VnodeMismatch
+from backfill_core.protocol.receipt import FileMismatch, Receipt, VnodeMismatch
 from backfill_core.protocol.work import Position
 
 FORMAT = 1
 SIZE_MAX_BYTES = 64 * 1024
 MISMATCHES_STORED_MAX = 64
+FILES_STORED_MAX, FILE_WORDS_MAX = 8, 200
+"""Files that differ of which a stored receipt tells, and characters of each of their texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +177,7 @@ def check_same_spec(
 
 
 def receipt_to_json(receipt: Receipt) -> dict[str, Any]:
-    """Return the stored form of a receipt; of many mismatches only the first are kept."""
+    """Return the stored form of a receipt; of many mismatches, and of many files that differ, only the first are kept."""
     kept = receipt.mismatches[:MISMATCHES_STORED_MAX]
     return {
         "sourceVersion": receipt.source_version,
@@ -193,7 +195,15 @@ def receipt_to_json(receipt: Receipt) -> dict[str, Any]:
         "rowsTotal": receipt.rows_total,
         # A version says itself.
         **({"source": receipt.source_position} if receipt.source_version is None else {}),
+        **_files_to_json(receipt),
     }
+
+
+def _files_to_json(receipt: Receipt) -> dict[str, Any]:
+    if receipt.rows_by_rows is None and not receipt.files:
+        return {}
+    files = [[one.path[-FILE_WORDS_MAX:], one.what[:FILE_WORDS_MAX]] for one in receipt.files[:FILES_STORED_MAX]]
+    return {"filesByBytes": receipt.files_by_bytes, "rowsByRows": receipt.rows_by_rows, "files": files}
 
 
 def receipt_from_json(value: dict[str, Any]) -> Receipt:
@@ -212,4 +222,7 @@ def receipt_from_json(value: dict[str, Any]) -> Receipt:
         rows_filtered=value.get("rowsFiltered"),
         rows_total=value.get("rowsTotal"),
         source_position=value.get("source", f"version {value['sourceVersion']}"),
+        files_by_bytes=value.get("filesByBytes", 0),
+        rows_by_rows=value.get("rowsByRows"),
+        files=tuple(FileMismatch(*one) for one in value.get("files", ())),
     )

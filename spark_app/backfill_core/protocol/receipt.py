@@ -55,8 +55,19 @@ class PartitionReceipt:
 
 
 @dataclass(frozen=True, slots=True)
+class FileMismatch:
+    """A file that is not what it was copied from."""
+
+    path: str
+    """As the log spells it."""
+
+    what: str
+    """How it differs, for people."""
+
+
+@dataclass(frozen=True, slots=True)
 class Receipt:
-    """The proof: per-vnode counts and hash sums of both sides, and where they differ."""
+    """The proof: files by their bytes, all other rows by counts and hash sums per vnode, and where both sides differ."""
 
     source_version: int | None
     """None: the source has no versions."""
@@ -88,7 +99,16 @@ class Receipt:
     partitions: tuple[PartitionReceipt, ...] = ()
     """Of a source with offsets; a state keeps none of them."""
 
+    files_by_bytes: int = 0
+    """Files of the target whose bytes were read back, and are those that were read from the source."""
+
+    rows_by_rows: int | None = None
+    """Rows of the source that were compared as rows; None: all."""
+
+    files: tuple[FileMismatch, ...] = ()
+    """Files that differ: those whose bytes do, and, where rows differ, those that may be the reason."""
+
     @property
     def equal(self) -> bool:
-        """Are both sides the same multiset of rows?"""
-        return not self.mismatches
+        """Are both sides the same multiset of rows, and all that was copied undamaged?"""
+        return not (self.mismatches or self.files)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+from backfill_api.spec.bounds import MESSAGE_MAX
 from backfill_api.status import receipt as words
 from backfill_api.wire import Ack, CommandRequest, PauseCommand, StopCommand
 from backfill_api.wire import Command as WireCommand
 from backfill_core.protocol.actions import Acknowledge
 from backfill_core.protocol.commands import Command, Pause, Resume, Stop, Throttle, VerifyNow
 from backfill_core.protocol.events import CommandReceived
-from backfill_core.protocol.receipt import PartitionReceipt, Receipt
+from backfill_core.protocol.receipt import FileMismatch, PartitionReceipt, Receipt
 
 
 def received(request: CommandRequest) -> CommandReceived:
@@ -61,7 +62,14 @@ def receipt_words(receipt: Receipt) -> words.Receipt:
         rows_filtered=receipt.rows_filtered,
         rows_total=receipt.rows_total,
         partitions=tuple(map(_partition_words, receipt.partitions[: words.PARTITIONS_MAX])),
+        files_by_bytes=receipt.files_by_bytes,
+        rows_by_rows=receipt.rows_by_rows,
+        files=tuple(_file_words(one) for one in receipt.files[: words.FILES_MAX]),
     )
+
+
+def _file_words(one: FileMismatch) -> words.FileMismatch:
+    return words.FileMismatch(path=one.path[-MESSAGE_MAX:], what=one.what[:MESSAGE_MAX])
 
 
 def _partition_words(one: PartitionReceipt) -> words.PartitionReceipt:

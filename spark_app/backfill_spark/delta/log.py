@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from backfill_core.log_shipping.actions import DeletionVector
 from backfill_core.protocol.events import Head
 from backfill_spark.delta.retention import kept_seconds
 from backfill_spark.jvm.bulk_calls import static_method, text_of
@@ -201,6 +202,27 @@ def values_at(spark: SparkSession, path: str, version: int, *, columns: Sequence
     """
     added = _added(spark, path, version, statistics=True)
     return sorted((_values(line, columns) for line in added), key=lambda file: file.path)
+
+
+def hidden_rows(spark: SparkSession, path: str, vector: DeletionVector) -> Any:
+    """Return the places of the rows that a deletion vector hides, ascending, as a Java array; its file has a checksum.
+
+    Raises:
+        Whatever Kernel or the storage say (`JAVA_ERRORS`).
+    """
+    jvm: Any = java(spark)
+    kernel, optional = jvm.io.delta.kernel, jvm.java.util.Optional
+    descriptor = kernel.internal.actions.DeletionVectorDescriptor(
+        vector.storage, vector.place, optional.ofNullable(vector.offset), vector.bytes, vector.rows
+    )
+    files = kernel.defaults.engine.DefaultEngine.create(hadoop_conf(spark)).getFileSystemClient()
+    stored = kernel.internal.deletionvectors.DeletionVectorStoredBitmap(descriptor, optional.of(path))
+    return stored.load(files).toArray()
+
+
+def same_rows(spark: SparkSession, one: Any, other: Any) -> bool:
+    """Are two answers of `hidden_rows` the same?"""
+    return bool(java(spark).java.util.Arrays.equals(one, other))
 
 
 def _added(spark: SparkSession, path: str, version: int, *, statistics: bool) -> Iterator[str]:

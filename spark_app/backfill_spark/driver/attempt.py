@@ -180,7 +180,7 @@ class _Attempt:
         pace = JobSettings(
             interval_s=spec.barrier.interval_ms / 1000,
             commit_every=spec.barrier.commit_every,
-            verify_final=spec.verify == "Final",
+            verify_final=spec.verify != "None",
             follows=spec.after == "Follow",
         )
         strategy = opened.strategy(proves_key=proves_key, key_proven=key_proven)

@@ -44,6 +44,7 @@ from backfill_spark.rows.write_modes import WriteMode, write_mode
 from backfill_spark.settings import DriverSettings
 from backfill_spark.sources import version_of
 from backfill_spark.stop_signal import StopSignal
+from backfill_spark.transfer.file_proof import FileProof
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -299,11 +300,31 @@ class OpenedJob(JobContext):
         opened = Opened(self.opened.found, last_txn, proves_key=proves_key, key_proven=key_proven, line=self.line)
         return self.plugins.strategy.resume(self.backfill.spec, self.resumes, opened)
 
-    def comparison(self, position: Position, *, target_version: int, covered: Covered) -> Comparison:
-        """Return the two sides of a receipt: the source at a position, as far as it is covered, and the target."""
+    def comparison(
+        self,
+        position: Position,
+        *,
+        target_version: int,
+        covered: Covered,
+        check: Callable[[], None],
+        by_rows: bool = False,
+    ) -> Comparison:
+        """Return the two sides of a receipt.
+
+        Args:
+            position: Of the source.
+            target_version: Of the target.
+            covered: As far as this the position is compared.
+            check: Called often while files are read; what it raises ends the comparison.
+            by_rows: Are rows compared, also those of files that were copied?
+        """
         prefix = self.row_offsets if isinstance(self.opened, PinnedSource) else ()
+        source = self.opened.compared(position, covered, prefix)
+        by_rows = by_rows or self.backfill.spec.verify == "FinalByRows"
         return Comparison(
-            source=self.opened.compared(position, covered, prefix),
+            source=source,
+            files=None if by_rows else FileProof.of(self, source.files, target_version),
+            check=check,
             sink=self.sink,
             transform=self.transform,
             key=self.key,

@@ -23,10 +23,13 @@ def verify_offline(
     *,
     settings: DriverSettings,
     explain: bool = False,
+    by_rows: bool = False,
     spark: SparkSession | None = None,
     stop: StopSignal | None = None,
 ) -> tuple[words.Receipt, list[tuple[str, dict[str, Any]]]]:
     """Take a receipt of a target at its newest version; with `explain` also rows that differ.
+
+    All is compared `by_rows` where that is asked for, also files that were copied.
 
     Raises:
         StateMismatchError: the target has no state of this job.
@@ -47,7 +50,9 @@ def verify_offline(
                     hint="Run it to its end.",
                 )
             status, version = job.strategy().status, context.stored.table_version
-            compared = job.comparison(status.position, target_version=version, covered=status.covered)
+            compared = job.comparison(
+                status.position, target_version=version, covered=status.covered, check=stop.check, by_rows=by_rows
+            )
             with job.jobs_explained():
                 receipt = compared.receipt(epoch=state.epoch)
                 examples = compared.examples(receipt) if explain and not receipt.equal else []

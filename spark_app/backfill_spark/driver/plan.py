@@ -170,7 +170,7 @@ def _steps(
     if opened.proves_key and settings.check_unique is not False and (first or opened.line is None):
         times[KEY_PROOF] = scan_s(KEY_PROOF, rows, per_s) + fixed_s
     times[CATCH_UP] = catch_up_s(opened.opened.newer(opened.source.head()), None)
-    if spec.verify == "Final" and spec.after == "Exit":
+    if spec.verify != "None" and spec.after == "Exit":
         times[RECEIPT] = scan_s(RECEIPT, rows, per_s) + fixed_s
     return tuple(PlannedStep(name=name, seconds=round(seconds)) for name, seconds in times.items())
 

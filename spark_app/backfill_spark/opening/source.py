@@ -10,7 +10,7 @@ The driver asks either of them the same things; code that knows one kind (a runn
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -24,8 +24,9 @@ from backfill_core.positions.vnode_positions import KeyBound
 from backfill_core.protocol.events import Head
 from backfill_core.protocol.strategy import OpenRequest, Pinned, PinVersion, ReadNewest, Subscribe
 from backfill_core.protocol.work import Covered, FileRange, Position
+from backfill_spark.opening.compared import ComparedRows, FilesOfRanges, FilesOfVersion
 from backfill_spark.ports.abilities import ability
-from backfill_spark.ports.source import PinnedTable, Source, SupportsOffsets, SupportsPin
+from backfill_spark.ports.source import PinnedTable, Source, SupportsFiles, SupportsOffsets, SupportsPin
 from backfill_spark.rows.key_ranges import within
 
 if TYPE_CHECKING:
@@ -46,26 +47,6 @@ class Sample:
 
     files: tuple[FileRange, ...] = ()
     """The files, whole; none of a source without."""
-
-
-@dataclass(frozen=True)
-class ComparedRows:
-    """What of the source a receipt compares."""
-
-    rows: DataFrame
-    """Before the transform; lazy."""
-
-    count: Callable[[], int]
-    """How many that are, with those that the filter leaves out."""
-
-    total: int | None
-    """Rows of the source in all; None: those that are compared."""
-
-    ranges: tuple[offsets.OffsetRange, ...] | None = None
-    """Their offsets; None: the source has none."""
-
-    later: Callable[[Position], DataFrame | None] = lambda _: None
-    """The newer rows up to a position, of a source that removes a row which a newer one has replaced."""
 
 
 @dataclass(frozen=True)
@@ -138,12 +119,19 @@ class PinnedSource:
     def compared(self, position: Position, covered: Covered, row_offsets: Sequence[int]) -> ComparedRows:
         """Return the rows of a version, or those that are covered: of intervals of the row index, or up to positions of a key."""
         if covered is None:
-            return ComparedRows(self.source.at(position), lambda: self.source.rows_at(position), None)
+            files = FilesOfVersion(self.source, position) if isinstance(self.source, SupportsFiles) else None
+            return ComparedRows(self.source.at(position), lambda: self.source.rows_at(position), None, files=files)
         if isinstance(covered, KeyBound):
             rows = self.source.at(position).where(within(covered))
             return ComparedRows(rows, rows.count, self.rows)
         ranges = tuple(one for start, stop in covered for one in file_ranges(row_offsets, start, stop))
-        return ComparedRows(self.source.read(ranges), lambda: self._count(ranges), self.rows)
+        source = self.source
+        of_ranges = (
+            FilesOfRanges(source, self.table.version, ranges, source.read)
+            if isinstance(source, SupportsFiles)
+            else None
+        )
+        return ComparedRows(source.read(ranges), lambda: self._count(ranges), self.rows, files=of_ranges)
 
     def _count(self, ranges: Sequence[FileRange]) -> int:
         """Return the rows of ranges; one below a file has its rows in the mean only, of the rest the metadata knows."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from backfill_spark.delta.log import LoggedTable
+    from backfill_spark.delta.log import LoggedFile, LoggedTable
     from backfill_spark.delta.source_file import SourceFile
 
 
@@ -114,6 +114,12 @@ class SupportsFiles(Protocol):
     def source_files(self, files: Sequence[int]) -> tuple[SourceFile, ...]:
         """Return what the log says of some of them, by their index in path order."""
 
+    def files_of(self, version: int) -> Sequence[LoggedFile]:
+        """Return the files of a version, in path order."""
+
+    def rows_of(self, actions: Sequence[str], version: int) -> DataFrame:
+        """Return the rows of files as a version describes them, with the pinned columns; each is told by its `add` action. Lazy."""
+
 
 @runtime_checkable
 class SupportsChanges(Protocol):
@@ -127,7 +133,7 @@ class SupportsChanges(Protocol):
 
 
 @runtime_checkable
-class SupportsLog(Protocol):
+class SupportsLog(SupportsFiles, Protocol):
     """A source whose log can be brought into a target as it is: which files came, went, or hide other rows than before."""
 
     def shippable(self) -> LoggedTable:
@@ -139,9 +145,6 @@ class SupportsLog(Protocol):
 
     def log_actions(self, after: int, upto: int) -> Iterator[VersionActions]:
         """Yield the file actions of the versions `(after, upto]`, in order; each is read and checked when it is asked for."""
-
-    def rows_of(self, actions: Sequence[str], version: int) -> DataFrame:
-        """Return the rows of files as a version describes them, with the pinned columns; each is told by its `add` action. Lazy."""
 
 
 @runtime_checkable

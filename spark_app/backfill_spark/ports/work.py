@@ -24,6 +24,9 @@ class WorkContext(Protocol):
     def job(self) -> OpenedJob:
         """The job: session, spec, source, transform, write mode, sink and committer."""
 
+    def check(self) -> None:
+        """End the work here if its end was asked for; to be called often by work that runs no Spark job."""
+
     def stage(self, rows: DataFrame, *, what: str, folder: str = "") -> tuple[StagedFile, ...]:
         """Write rows as files that no reader sees until a commit names them; `what` says in a message which they are.
 

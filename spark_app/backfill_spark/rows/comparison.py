@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import hashlib
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from backfill_core.protocol.receipt import PartitionReceipt, Receipt
 from backfill_core.protocol.work import Position
+from backfill_core.transfer.proof import Proven
 from backfill_spark.rows.columns import quoted
 from backfill_spark.rows.records.folding import FoldingTransform
 from backfill_spark.rows.records.partition_sums import partition_receipts
-from backfill_spark.rows.verification import differing_rows, take_receipt
+from backfill_spark.rows.verification import differing_rows, receipt_without_rows, take_receipt
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from backfill_spark.opening.source import ComparedRows
+    from backfill_spark.opening.compared import ComparedRows
     from backfill_spark.ports.sink import Sink
     from backfill_spark.rows.transform import Transform
     from backfill_spark.rows.write_modes import WriteMode
+    from backfill_spark.transfer.file_proof import FileProof
+
+
+Sides = tuple["DataFrame", "DataFrame"] | None
+"""The transformed rows of the source, and the target's; None: there is none to compare."""
 
 
 @dataclass(frozen=True)
@@ -45,14 +54,26 @@ class Comparison:
     head: Callable[[], Position]
     """Looks at the newest position of the source."""
 
+    files: FileProof | None
+    """None: all is compared by rows."""
+
+    check: Callable[[], None]
+    """Called often while files are read; what it raises ends that."""
+
     def receipt(self, *, epoch: int) -> Receipt:
-        """Compare; reads both sides once."""
-        source, target = self._sides()
-        receipt = self._taken(source, target, epoch)
+        """Compare; reads both sides once, of files that are proven by their bytes the target's alone."""
+        began_s = time.monotonic()
+        sides = self._sides()
+        receipt = self._with_files(self._taken(sides, epoch))
+        receipt = self._whole(receipt, sides, epoch)
+        return replace(receipt, seconds=round(time.monotonic() - began_s, 3))
+
+    def _whole(self, receipt: Receipt, sides: Sides, epoch: int) -> Receipt:
         replaced = None if receipt.equal else self._replaced()
         if replaced is not None:
-            source, target = (one.join(replaced, list(self.key), "left_anti") for one in (source, target))
-            receipt = self._taken(source, target, epoch)
+            assert sides is not None
+            source, target = (one.join(replaced, list(self.key), "left_anti") for one in sides)
+            receipt = self._taken((source, target), epoch)
         # Where the last record of a key decides, a record that is no row need not have met the filter.
         filtered = self.transform.where is not None and not isinstance(self.transform, FoldingTransform)
         partitions = self._partitions()
@@ -66,7 +87,27 @@ class Comparison:
             partitions=partitions,
         )
 
-    def _taken(self, source: DataFrame, target: DataFrame, epoch: int) -> Receipt:
+    def _with_files(self, receipt: Receipt) -> Receipt:
+        """Return a receipt of rows with what is known of files."""
+        known = self._proven
+        # Where others write by key, files that are gone or changed tell nothing.
+        notes = known.notes if receipt.mismatches and not self.mode.merges else ()
+        if not (known.source_paths or notes):
+            return receipt
+        both = hashlib.sha256(f"{receipt.digest}\n{known.digest}\n".encode()).hexdigest()
+        return replace(
+            receipt,
+            rows=receipt.rows + known.rows,
+            rows_by_rows=receipt.rows,
+            files_by_bytes=known.files,
+            files=(*known.wrong, *notes),
+            digest=both if known.digest else receipt.digest,
+        )
+
+    def _taken(self, sides: Sides, epoch: int) -> Receipt:
+        if sides is None:
+            return receipt_without_rows(self.vnodes, self.source_version, self.target_version, epoch)
+        source, target = sides
         return take_receipt(
             source,
             target,
@@ -102,10 +143,22 @@ class Comparison:
 
     def examples(self, receipt: Receipt) -> list[tuple[str, dict[str, Any]]]:
         """Return rows that differ; reads both sides again."""
-        source, target = self._sides()
+        sides = self._sides()
+        if sides is None or not receipt.mismatches:
+            return []
+        source, target = sides
         wrong = tuple(one.vnode for one in receipt.mismatches)
         return differing_rows(source, target, key=self.key, vnodes=self.vnodes, wrong=wrong, mode=self.mode)
 
-    def _sides(self) -> tuple[DataFrame, DataFrame]:
-        rows = self.transform.apply(self.source.rows)
-        return self.sink.as_stored(rows), self.sink.at(self.target_version)
+    @cached_property
+    def _proven(self) -> Proven:
+        return Proven() if self.files is None else self.files.proven(self.check)
+
+    def _sides(self) -> Sides:
+        source, target = self.source.rows, self.sink.at(self.target_version)
+        if self.files is not None and self._proven.source_paths:
+            rest = self.files.rest(self._proven)
+            if rest is None:
+                return None
+            source, target = rest
+        return self.sink.as_stored(self.transform.apply(source)), target

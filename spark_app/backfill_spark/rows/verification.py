@@ -85,6 +85,12 @@ def take_receipt(
     )
 
 
+def receipt_without_rows(vnodes: int, source_version: int | None, target_version: int, epoch: int) -> Receipt:
+    """Return what `take_receipt` returns where neither side has a row; no Spark job."""
+    digest = hashlib.sha256(HASH_FORMAT).hexdigest()
+    return Receipt(source_version, target_version, epoch, 0, vnodes, digest, (), 0.0)
+
+
 def check_one_row_a_key(rows: DataFrame, key: tuple[str, ...], *, what: str) -> None:
     """Refuse two rows with one key; reads the key's columns once and shuffles them. `what` has the rows, in the message.
 

@@ -84,7 +84,7 @@ class SparkWorkContext:
 
     def copy_files(self, files: Sequence[PlannedCopy], *, vectors: Sequence[VectorDescriptor] = ()) -> Transferred:
         """See `WorkContext`."""
-        done = self.copies.stage(files, attempt=self.attempt, work_id=self.work_id, check=self._check, vectors=vectors)
+        done = self.copies.stage(files, attempt=self.attempt, work_id=self.work_id, check=self.check, vectors=vectors)
         with self.ledger.lock:
             self.ledger.unsealed.update(file.path for file in done.staged)
         return done
@@ -94,7 +94,8 @@ class SparkWorkContext:
         """See `WorkContext`."""
         return self.copies.folder_of(self.attempt, self.work_id)
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """See `WorkContext`."""
         if self.ledger.is_cancelled(self.work_id):
             raise WorkCancelledError
 

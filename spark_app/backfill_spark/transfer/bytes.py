@@ -1,4 +1,4 @@
-"""Bytes of a file from one file system to another: by the system where both are this machine's, else through Hadoop's streams.
+"""Bytes of a file from one file system to another, and their digest: by the system where both are this machine's, else by Hadoop.
 
 A local file is copied without Hadoop, which starts a process for each file that it makes (ADR 0014), and the system may share
 blocks instead of copying them. What goes wrong there is tried again by Hadoop, whose errors are explained as everywhere.
@@ -6,7 +6,6 @@ blocks instead of copying them. What goes wrong there is tried again by Hadoop, 
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -27,11 +26,60 @@ BUFFER_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class CopiedBytes:
-    """What was copied."""
+    """What was read of a file, and may have been copied."""
 
     size_bytes: int
-    digest: str | None
-    """SHA-256 in hex, of what was read; None: not asked for."""
+    """Of the copy, where there is one."""
+
+    digest: str
+    """CRC-32C of what was read, hexadecimal (ADR 0040)."""
+
+
+class ByteReader:
+    """Reads files below one folder. From any thread."""
+
+    def __init__(self, spark: SparkSession, folder: str) -> None:
+        """Take the folder, as a path or a URI."""
+        self._jvm = java(spark)
+        self._path: Any = self._jvm.org.apache.hadoop.fs.Path
+        self._files = self._path(folder).getFileSystem(hadoop_conf(spark))
+        self._folder = folder.rstrip("/")
+        self.is_local = str(self._files.getUri().getScheme()) == "file"
+        self._local = str(self._path(self._folder).toUri().getPath())
+
+    def local_path(self, below: str) -> Path:
+        """Return the path of a file, where the folder is this machine's."""
+        return Path(f"{self._local}/{below}")
+
+    def read(self, below: str, *, check: Callable[[], None], into: Any = None) -> CopiedBytes:
+        """Read a file.
+
+        Args:
+            below: Its path below the folder.
+            check: Called before each chunk; what it raises ends the read.
+            into: Java's stream that gets the bytes; None: nothing is kept of them.
+
+        Raises:
+            Whatever the file system says (`JAVA_ERRORS`).
+        """
+        io, total = self._jvm.org.apache.commons.io, 0
+        writer = io.output.NullOutputStream.INSTANCE if into is None else into
+        opened = self._opened(below)
+        try:
+            stream = self._jvm.java.util.zip.CheckedInputStream(opened, self._jvm.java.util.zip.CRC32C())
+            check()
+            while moved := io.IOUtils.copyLarge(stream, writer, 0, CHUNK_BYTES):
+                total += moved
+                check()
+            return CopiedBytes(total, f"{stream.getChecksum().getValue():08x}")
+        finally:
+            opened.close()
+
+    def _opened(self, below: str) -> Any:
+        if not self.is_local:
+            return self._files.open(self._path(f"{self._folder}/{below}"))
+        java_io = self._jvm.java.io
+        return java_io.BufferedInputStream(java_io.FileInputStream(str(self.local_path(below))), BUFFER_BYTES)
 
 
 class ByteCopier:
@@ -41,13 +89,11 @@ class ByteCopier:
         """Take the two folders, as paths or URIs."""
         self._jvm = java(spark)
         self._path: Any = self._jvm.org.apache.hadoop.fs.Path
-        conf = hadoop_conf(spark)
-        self._from, self._to = (self._path(one).getFileSystem(conf) for one in (source, target))
+        self._to = self._path(target).getFileSystem(hadoop_conf(spark))
+        self._reader = ByteReader(spark, source)
         self.source, self.target = source.rstrip("/"), target.rstrip("/")
-        self.is_local = all(str(one.getUri().getScheme()) == "file" for one in (self._from, self._to))
-        self._source_path, self._target_path = (
-            str(self._path(one).toUri().getPath()) for one in (self.source, self.target)
-        )
+        self.is_local = self._reader.is_local and str(self._to.getUri().getScheme()) == "file"
+        self._target_path = str(self._path(self.target).toUri().getPath())
 
     def staged_path(self, below: str) -> str:
         """Return the path of a file below the target's folder, without a scheme."""
@@ -55,7 +101,7 @@ class ByteCopier:
 
     def source_file(self, below: str) -> str:
         """Return a file of the source, as it is opened: without a scheme where both file systems are this machine's."""
-        return f"{self._source_path if self.is_local else self.source}/{below}"
+        return str(self._reader.local_path(below)) if self.is_local else f"{self.source}/{below}"
 
     def target_file(self, below: str) -> str:
         """Return a file of the target, in the same way."""
@@ -73,59 +119,42 @@ class ByteCopier:
         """Remove a file below the target's folder."""
         self._to.delete(self._path(f"{self.target}/{below}"), False)
 
-    def copy(self, source: str, target: str, *, check: Callable[[], None], digest: bool = False) -> CopiedBytes:
+    def copy(self, source: str, target: str, *, check: Callable[[], None]) -> CopiedBytes:
         """Copy a file; both paths are below their folders.
 
         Args:
             source: The file.
             target: Does not exist; of a copy that fails something may be there.
             check: Called before each chunk; what it raises ends the copy.
-            digest: Is the digest wanted?
 
         Raises:
             Whatever the two file systems say (`JAVA_ERRORS`).
         """
         if self.is_local:
             with suppress(OSError):
-                return _copied(
-                    Path(f"{self._source_path}/{source}"), Path(self.staged_path(target)), check, digest=digest
-                )
-        return self._streamed(f"{self.source}/{source}", f"{self.target}/{target}", check, digest=digest)
-
-    def _streamed(self, source: str, target: str, check: Callable[[], None], *, digest: bool) -> CopiedBytes:
-        jvm, total = self._jvm, 0
-        reader = self._from.open(self._path(source))
+                size_bytes = _copied(self._reader.local_path(source), Path(self.staged_path(target)), check)
+                # The system tells nothing of what it copies; what it has just read is in its memory.
+                return CopiedBytes(size_bytes, self._reader.read(source, check=check).digest)
+        writer = self._to.create(self._path(f"{self.target}/{target}"), True)
         try:
-            hashed = jvm.java.security.MessageDigest.getInstance("SHA-256") if digest else None
-            stream = reader if hashed is None else jvm.java.security.DigestInputStream(reader, hashed)
-            writer = self._to.create(self._path(target), True)
-            try:
-                check()
-                while moved := jvm.org.apache.commons.io.IOUtils.copyLarge(stream, writer, 0, CHUNK_BYTES):
-                    total += moved
-                    check()
-            finally:
-                writer.close()
+            read = self._reader.read(source, check=check, into=writer)
         finally:
-            reader.close()
-        return CopiedBytes(total, None if hashed is None else bytes(hashed.digest()).hex())
+            writer.close()
+        return CopiedBytes(read.size_bytes, read.digest)
 
 
-def _copied(source: Path, target: Path, check: Callable[[], None], *, digest: bool) -> CopiedBytes:
+def _copied(source: Path, target: Path, check: Callable[[], None]) -> int:
+    """Return the size of the copy."""
     with source.open("rb", buffering=0) as reader, target.open("wb") as writer:
-        if not digest:
-            _by_the_system(reader, writer, check)
+        _by_the_system(reader, writer, check)
         # What the system did not copy; behind the last byte it is nothing.
-        hashed, buffer = hashlib.sha256() if digest else None, memoryview(bytearray(BUFFER_BYTES))
+        buffer = memoryview(bytearray(BUFFER_BYTES))
         check()
         while count := reader.readinto(buffer):
-            if hashed is not None:
-                hashed.update(buffer[:count])
             writer.write(buffer[:count])
             check()
         writer.flush()
-        size_bytes = os.fstat(writer.fileno()).st_size
-    return CopiedBytes(size_bytes, None if hashed is None else hashed.hexdigest())
+        return os.fstat(writer.fileno()).st_size
 
 
 def _by_the_system(reader: Any, writer: BinaryIO, check: Callable[[], None]) -> None:

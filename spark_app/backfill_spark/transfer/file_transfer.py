@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from backfill_core.errors import SourceDamagedError
 from backfill_core.phases.accounting import check_read
 from backfill_core.protocol.work import FileWay, StagedFile
+from backfill_core.transfer.copy_digest import CopyDigest, statistics_digest
 from backfill_core.transfer.ways import Projected, Whole
 from backfill_spark.delta.added_files import BESIDE, CommitLine, Statistics
 from backfill_spark.delta.deletion_vectors import VectorDescriptor
@@ -53,7 +54,7 @@ class Copied:
     """Its rows are those that a reader sees."""
 
     digest: str | None
-    """SHA-256 of its bytes; None: not asked for, or they are not those of the source."""
+    """Of its bytes, as they were read from the source; None: they are others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,6 @@ class FileTransfer:
         folder: str,
         *,
         check: Callable[[], None],
-        digest: bool = False,
         vectors: Sequence[VectorDescriptor] = (),
     ) -> Transferred:
         """Copy files, in their order.
@@ -105,7 +105,6 @@ class FileTransfer:
             files: No two of one path.
             folder: Of the work, below the target's: `backfill-<hash>/a<attempt>/s<work>`.
             check: Called often; what it raises ends the copies.
-            digest: Are the digests of whole copies wanted?
             vectors: Copied too, beside those of the files.
 
         Raises:
@@ -117,7 +116,7 @@ class FileTransfer:
         needed = [*vectors, *(one.file.vector for one in files if one.file.vector is not None)]
         paths = sorted({one.file for one in needed if not one.is_inline})
         beside = tuple(self._copy_vector(path, folder, check) for path in paths)
-        tasks = [partial(self._copy, one, folder, check, digest=digest) for one in files]
+        tasks = [partial(self._copy, one, folder, check) for one in files]
         done = [task() for task in tasks] if self._bytes.is_local else at_once(tasks, AT_ONCE)
         copied = tuple(one for one in done if one is not None)
         left = tuple(one for one, result in zip(files, done, strict=True) if result is None)
@@ -132,18 +131,18 @@ class FileTransfer:
         size_bytes = self._bytes.copy(path, below, check=check).size_bytes
         return StagedFile(self._bytes.staged_path(below), size_bytes, 0, BESIDE)
 
-    def _copy(self, planned: PlannedCopy, folder: str, check: Callable[[], None], *, digest: bool) -> Copied | None:
+    def _copy(self, planned: PlannedCopy, folder: str, check: Callable[[], None]) -> Copied | None:
         below = f"{folder}/{planned.file.name}"
         match planned.way:
             case Whole():
-                return self._whole(planned, below, check, digest=digest)
+                return self._whole(planned, below, check)
             case Projected() as way:
                 check()
                 return self._projected(planned, below, way)
 
-    def _whole(self, planned: PlannedCopy, below: str, check: Callable[[], None], *, digest: bool) -> Copied | None:
+    def _whole(self, planned: PlannedCopy, below: str, check: Callable[[], None]) -> Copied | None:
         file = planned.file
-        copied = self._bytes.copy(file.below, below, check=check, digest=digest)
+        copied = self._bytes.copy(file.below, below, check=check)
         if copied.size_bytes != file.size_bytes:
             raise SourceDamagedError(
                 f"{file.below} of the source has {copied.size_bytes:,} bytes, and its log says {file.size_bytes:,}.",
@@ -184,6 +183,7 @@ class FileTransfer:
             "dataChange": True,
             "stats": found.text,
             "deletionVector": None if vector is None else vector.fields,
+            "tags": None if digest is None else CopyDigest(digest, statistics_digest(found.text)).tags,
         }
         line = json.dumps({"add": {name: value for name, value in add.items() if value is not None}})
         rows = found.rows - planned.file.deleted

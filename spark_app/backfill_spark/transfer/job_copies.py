@@ -41,12 +41,11 @@ class JobCopies:
         attempt: int,
         work_id: int,
         check: Callable[[], None],
-        digest: bool = False,
         vectors: Sequence[VectorDescriptor] = (),
     ) -> Transferred:
         """Copy files into the folder of a piece of work; see `FileTransfer.copy`."""
         folder = self.folder_of(attempt, work_id)
-        return self._copier().copy(files, folder, check=check, digest=digest, vectors=vectors)
+        return self._copier().copy(files, folder, check=check, vectors=vectors)
 
     def folder_of(self, attempt: int, work_id: int) -> str:
         """Return the folder for what a piece of work stages, below the target's."""

@@ -11,7 +11,7 @@ from rich.console import Console
 from backfill.words import one_line
 from backfill_api.status.plan import Plan, PlannedPartition, PlannedPartitions, PlanWarning
 from backfill_api.status.progress import Progress, Watermark
-from backfill_api.status.receipt import Mismatch, PartitionReceipt, Receipt
+from backfill_api.status.receipt import FileMismatch, Mismatch, PartitionReceipt, Receipt
 from backfill_api.wire import Ack
 from backfill_cli.commands.run import STOPPING
 from backfill_cli.terminal.view import SHADES, partition_rows, show_grid, show_plan, show_progress, show_receipt
@@ -220,6 +220,22 @@ class TestAReceipt:
         shown = text(show_receipt(receipt))
         for fact in ("25 of 256 vnodes differ", "vnode 0", "5 rows in the source, 4 in the target", "and 15 more"):
             assert fact in shown
+
+    def test_of_copied_files(self):
+        """It says what was proven how, and which file differs, though all rows that were compared are equal."""
+        receipt = Receipt(
+            source_version=9, target_version=40, epoch=39, rows=12_345, vnodes=256, digest="ab" * 32, seconds=1.5,
+            files_by_bytes=1_200, rows_by_rows=45, files=(FileMismatch(path="w-1.parquet", what="it is not there"),),
+        )  # fmt: skip
+        shown = text(show_receipt(receipt))
+
+        for fact in (
+            "1 files differ",
+            "1,200 files by their bytes, 45 rows in 256 vnodes",
+            "w-1.parquet: it is not there",
+        ):
+            assert fact in shown
+        assert "are equal" in text(show_receipt(receipt.model_copy(update={"files": ()})))
 
     def test_of_a_topic_has_its_partitions(self):
         """Those that lack rows come first, and a gap of the broker's own is called one."""

@@ -98,6 +98,7 @@ SAYINGS = {
     "gone": (None, True, "gone"),
     "complete": (backfill(EQUAL, Complete="True"), True, ""),
     "unequal": (backfill(EQUAL | {"mismatches": 1}, Complete="True"), True, "should have 10 rows"),
+    "a damaged file": (backfill(EQUAL | {"fileMismatches": 1}, Complete="True"), True, "should have 10 rows"),
     "too few": (backfill(EQUAL | {"rows": 9}, Complete="True"), True, "should have 10 rows"),
     "not compared": (backfill(Complete="True"), True, "should have 10 rows"),
 }

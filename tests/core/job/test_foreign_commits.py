@@ -16,7 +16,7 @@ from backfill_core.job.phase import JobSettings
 from backfill_core.phases.accounting import check_read, check_staged
 from backfill_core.protocol.actions import Seal, StartWork
 from backfill_core.protocol.events import Head, OthersCommitted, PollFailed, SealFailed, WorkFailed, WorkFinished
-from backfill_core.protocol.receipt import Receipt, VnodeMismatch
+from backfill_core.protocol.receipt import FileMismatch, Receipt, VnodeMismatch
 from backfill_core.protocol.work import Verified, Verify
 
 DELETED = ForeignCommit(8, "DELETE", "delta-rs 1.0")
@@ -42,9 +42,9 @@ class ToldToTheEnd(HandDriven):
                     self.lasts.append(action)
                 super()._execute((action,))
 
-    def answer(self, *wrong):
+    def answer(self, *wrong, files=()):
         work = self.verifies[-1]
-        receipt = Receipt(3, work.target_version, work.epoch, 0, 8, "", wrong, 0.1)
+        receipt = Receipt(3, work.target_version, work.epoch, 0, 8, "", wrong, 0.1, files=files)
         self.send(WorkFinished(Verified(work.work_id, receipt)))
         self.let_pass(0.2)
 
@@ -80,6 +80,18 @@ class TestACommitAfterTheReceipt:
         assert "Others committed version 8 (DELETE by delta-rs 1.0)" in job.finish.error.message
         # The last look at the job still shows what it was doing.
         assert job.view.course.at == "Receipt"
+
+    def test_a_file_that_differs_ends_the_job_by_its_name(self, job):
+        """No commit took anything, and no row was compared: the bytes of a file are others."""
+        job.answer(files=tuple(FileMismatch(f"w-{number}.parquet", "bits") for number in range(5)))
+
+        error = job.finish.error
+        assert error.reason == "VerificationFailed"
+        assert (
+            "differ in file w-0.parquet (bits), file w-1.parquet (bits), file w-2.parquet (bits) and 2 more"
+            in error.message
+        )
+        assert "without a commit" in error.hint
 
     def test_again_and_again_ends_the_job_by_name(self, job):
         """A target that never rests would keep the job comparing forever."""

@@ -15,13 +15,14 @@ from backfill_core.phases.copy import SPANS_MAX
 from backfill_core.positions.intervals import IntervalSet
 from backfill_core.protocol.commands import Pause, Resume, Throttle
 from backfill_core.protocol.epochs import txn_version
-from backfill_core.protocol.receipt import Receipt, VnodeMismatch
+from backfill_core.protocol.receipt import FileMismatch, Receipt, VnodeMismatch
 from backfill_core.protocol.strategy import Opened, Pinned
 from backfill_core.strategies.snapshot.params import SnapshotSettings
 from backfill_core.strategies.snapshot.stored import decode
 from backfill_core.strategies.snapshot.strategy import SnapshotStrategy
 
 RECEIPT = Receipt(3, 9, 12, 100, 256, "ab", (VnodeMismatch(7, 5, 4),), 1.5, verified_ms=7, source_position="version 3")
+BY_BYTES = replace(RECEIPT, files_by_bytes=100_000, rows_by_rows=7, files=(FileMismatch("w-a.parquet", "bits"),))
 
 
 class TestTheStateComesBackAsItWas:
@@ -29,7 +30,7 @@ class TestTheStateComesBackAsItWas:
 
     @given(
         some.integers(1, 100), some.integers(0, 2**31), some.integers(0, 10**12), some.booleans(),
-        some.sampled_from((RECEIPT, replace(RECEIPT, source_version=None, source_position="partition 0: 7"))),
+        some.sampled_from((RECEIPT, BY_BYTES, replace(RECEIPT, source_version=None, source_position="partition 0: 7"))),
     )  # fmt: skip
     def test_every_field_survives(self, attempt, epoch, rows, finished, receipt):
         """A field that is lost comes back as its default, unseen until the next crash."""
@@ -40,6 +41,16 @@ class TestTheStateComesBackAsItWas:
         )  # fmt: skip
 
         assert JobState.decode(state.encode()) == state
+
+    def test_of_many_files_that_differ_it_keeps_a_few(self):
+        """A state has 64 KiB, whatever the table has."""
+        wrong = tuple(FileMismatch(f"{number:04}" + "ä" * 4000, "é" * 4000) for number in range(1000))
+        state = JobState("a/b", "h", 1, 1, "Snapshot", receipt=replace(BY_BYTES, files=wrong))
+
+        kept = JobState.decode(state.encode()).receipt
+        assert kept is not None
+        assert (0 < len(kept.files) < 100, kept.equal, kept.files_by_bytes) == (True, False, 100_000)
+        assert len(state.encode()) < 32 * 1024
 
     def test_another_format_is_refused(self):
         """A state that is half understood would lead to wrong rows."""

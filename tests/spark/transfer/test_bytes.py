@@ -1,12 +1,11 @@
 """Promises of `transfer.bytes`: the bytes of a file arrive, by the system and by streams, and a copy ends when it is told to."""
 
-import hashlib
 import os
 
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from backfill_spark.transfer.bytes import CHUNK_BYTES, ByteCopier
+from backfill_spark.transfer.bytes import CHUNK_BYTES, ByteCopier, ByteReader
 
 SIZE_BYTES = CHUNK_BYTES + 12_345
 
@@ -39,15 +38,22 @@ def nothing():
 class TestBytesArrive:
     """All of them, whichever way."""
 
-    @pytest.mark.parametrize("local", [True, False])
-    def test_with_and_without_a_digest(self, copier, content, tmp_path, local):
-        """A digest is of what was read, so that both ways have the same."""
-        copier.is_local = local
-        for digest, wanted in ((True, hashlib.sha256(content).hexdigest()), (False, None)):
-            copied = copier.copy("a b%.parquet", "a1/s2/x.parquet", check=nothing, digest=digest)
-
-            assert (copied.size_bytes, copied.digest) == (SIZE_BYTES, wanted)
+    def test_by_either_way_with_one_digest(self, spark, copier, content, tmp_path):
+        """The digest is of what was read, and of what can be read back."""
+        found = []
+        for copier.is_local in (True, False):
+            found.append(copier.copy("a b%.parquet", "a1/s2/x.parquet", check=nothing))
             assert (tmp_path / "to/a1/s2/x.parquet").read_bytes() == content
+        found.append(ByteReader(spark, f"{tmp_path}/to").read("a1/s2/x.parquet", check=nothing))
+
+        assert len(set(found)) == 1
+        assert found[0].size_bytes == SIZE_BYTES
+
+    def test_with_the_digest_that_others_know(self, spark, tmp_path):
+        """A later release must find the same: CRC-32C of these nine bytes stands in its standard (RFC 3720)."""
+        (tmp_path / "x").write_bytes(b"123456789")
+
+        assert ByteReader(spark, f"file:{tmp_path}").read("x", check=nothing).digest == "e3069283"
 
     @pytest.mark.parametrize("local", [True, False])
     def test_a_copy_ends_between_two_chunks(self, copier, content, tmp_path, local):
@@ -63,6 +69,19 @@ class TestBytesArrive:
         with pytest.raises(Ended):
             copier.copy("a b%.parquet", "a1/s2/x.parquet", check=check)
         assert (tmp_path / "to/a1/s2/x.parquet").stat().st_size < len(content)
+
+    def test_so_does_a_read(self, spark, content, tmp_path):
+        """A receipt of terabytes must not hold a pause up."""
+        looks = []
+
+        def check():
+            looks.append(1)
+            if len(looks) == 2:
+                raise Ended
+
+        with pytest.raises(Ended):
+            ByteReader(spark, f"{tmp_path}/from").read("a b%.parquet", check=check)
+        assert content
 
     def test_what_fails_fails_in_hadoops_words(self, copier, content):
         """They are explained as those of Spark's jobs are."""

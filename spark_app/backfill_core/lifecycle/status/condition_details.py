@@ -103,8 +103,10 @@ def _verified(context: Context) -> dict[str, Fact]:
     receipt = context.status.receipt
     if receipt is None:
         return {}
-    if receipt.mismatches:
-        return {"Verified": Fact("False", "VerificationFailed", f"{receipt.mismatches} vnodes differ")}
+    if not receipt.equal:
+        words = [f"{receipt.mismatches} vnodes differ"] if receipt.mismatches else []
+        words += [f"{receipt.file_mismatches} files differ"] if receipt.file_mismatches else []
+        return {"Verified": Fact("False", "VerificationFailed", ", ".join(words))}
     return {"Verified": Fact("True", "Equal")}
 
 

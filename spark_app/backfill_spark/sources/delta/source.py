@@ -261,6 +261,15 @@ class DeltaSource:
         """See `SupportsFiles`."""
         return tuple(SourceFile.of_logged(self._logged[index]) for index in files)
 
+    def files_of(self, version: int) -> Sequence[LoggedFile]:
+        """See `SupportsFiles`."""
+        if version == self.version:
+            return self._logged
+        try:
+            return files_at(self._spark, self.path, version, nulls_of=())
+        except LOG_ERRORS as error:
+            raise explain_version(error, path=self.path, version=version, newest=version) from error
+
     # ------------------------------------------------------------------ reading
     def read(self, ranges: Sequence[FileRange]) -> DataFrame:
         """Return the rows of ranges of the pinned version: its columns, no order, lazy."""
@@ -355,7 +364,7 @@ class DeltaSource:
         return self.rows_of(added, version).select("*", kind, at)
 
     def rows_of(self, actions: Sequence[str], version: int) -> DataFrame:
-        """See `ports.source.SupportsLog`."""
+        """See `SupportsFiles`."""
         frame = self._delta_log.frame(delta_actions(self._spark, actions), self._delta_log.at(version))
         return frame.select(*map(quoted, self.pinned.schema.names))
 
