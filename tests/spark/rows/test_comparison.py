@@ -39,7 +39,7 @@ def sides(spark, tmp_path):
             source=PinnedSource(source, source.pinned).compared(source.version, done, prefix), sink=sink,
             transform=Transform(None, where), key=("id",), vnodes=16, mode=APPEND, source_version=source.version,
             source_position="version 1", target_version=version, complete=done is None,
-            head=lambda: source.head().position,
+            head=lambda: source.head().position, files=None, check=lambda: None,
         )  # fmt: skip
 
     return compare, prefix, source
@@ -92,6 +92,7 @@ class TestAReceiptOfATopicThatIsCompacted:
             sink=DeltaSink(spark, str(tmp_path / "t"), write_mode=UPSERT, key=("key",), job_id="j"),
             transform=folding(Transform(("key", "value")), records.limit(0), ("key",)), key=("key",), vnodes=4, mode=UPSERT,
             source_version=None, source_position="3", target_version=0, complete=True, head=lambda: {"0": 10},
+            files=None, check=lambda: None,
         )  # fmt: skip
 
         found = compared.receipt(epoch=1)
