@@ -99,14 +99,6 @@ class ByteCopier:
         """Return the path of a file below the target's folder, without a scheme."""
         return f"{self._target_path}/{below}"
 
-    def source_file(self, below: str) -> str:
-        """Return a file of the source, as it is opened: without a scheme where both file systems are this machine's."""
-        return str(self._reader.local_path(below)) if self.is_local else f"{self.source}/{below}"
-
-    def target_file(self, below: str) -> str:
-        """Return a file of the target, in the same way."""
-        return f"{self._target_path if self.is_local else self.target}/{below}"
-
     def make_folder(self, below: str) -> None:
         """Make a folder below the target's, and those above it."""
         if self.is_local:
@@ -137,10 +129,9 @@ class ByteCopier:
                 return CopiedBytes(size_bytes, self._reader.read(source, check=check).digest)
         writer = self._to.create(self._path(f"{self.target}/{target}"), True)
         try:
-            read = self._reader.read(source, check=check, into=writer)
+            return self._reader.read(source, check=check, into=writer)
         finally:
             writer.close()
-        return CopiedBytes(read.size_bytes, read.digest)
 
 
 def _copied(source: Path, target: Path, check: Callable[[], None]) -> int:

@@ -53,9 +53,6 @@ class Copied:
     staged: StagedFile
     """Its rows are those that a reader sees."""
 
-    digest: str | None
-    """Of its bytes, as they were read from the source; None: they are others."""
-
 
 @dataclass(frozen=True, slots=True)
 class Transferred:
@@ -148,7 +145,7 @@ class FileTransfer:
                 f"{file.below} of the source has {copied.size_bytes:,} bytes, and its log says {file.size_bytes:,}.",
                 hint="The file changed under its name: restore it, or start a new job from a newer version.",
             )
-        footer = self._footers.read(self._bytes.target_file(below))
+        footer = self._footers.read(f"{self._bytes.target}/{below}")
         check_read(file.below, read=footer.rows, promised=planned.rows)
         if footer.is_encrypted:
             self._bytes.remove(below)
@@ -161,7 +158,7 @@ class FileTransfer:
         return self._named(planned, below, found, copied.digest)
 
     def _projected(self, planned: PlannedCopy, below: str, way: Projected) -> Copied | None:
-        source, target = self._bytes.source_file(planned.file.below), self._bytes.target_file(below)
+        source, target = f"{self._bytes.source}/{planned.file.below}", f"{self._bytes.target}/{below}"
         footer = self._footers.read(source)
         if footer.is_encrypted or footer.has_int96 or footer.columns <= sum(map(footer.has, way.pruned)):
             return None
@@ -189,4 +186,4 @@ class FileTransfer:
         rows = found.rows - planned.file.deleted
         way = FileWay.WHOLE if isinstance(planned.way, Whole) else FileWay.PROJECTED
         staged = StagedFile(self._bytes.staged_path(below), found.size_bytes, rows, CommitLine(line), way=way)
-        return Copied(planned, staged, digest)
+        return Copied(planned, staged)

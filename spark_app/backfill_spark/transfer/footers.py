@@ -57,11 +57,11 @@ class Footers:
     """
 
     def __init__(self, spark: SparkSession, *, local: bool) -> None:
-        """Take the session; `local`: paths are of this machine, without a scheme."""
+        """Take the session; `local`: the files are this machine's."""
         self._jvm, self._conf, self._local = java(spark), hadoop_conf(spark), local
         self._parquet: Any = self._jvm.org.apache.parquet
-        # Without them each reader would parse Hadoop's settings again, which takes longer than all else that it does.
         self._known: _Projection | None = None
+        # Without them each reader would parse Hadoop's settings again, which takes longer than all else that it does.
         self._options = self._parquet.HadoopReadOptions.builder(self._conf).build()
 
     def read(self, path: str) -> Footer:
@@ -124,7 +124,8 @@ class Footers:
         hadoop = self._parquet.hadoop
         if self._local:
             # Hadoop starts a process for each file that it makes (ADR 0014), and writes its checksums beside it.
-            file = self._parquet.io.LocalOutputFile(self._jvm.java.io.File(path).toPath())
+            local = str(self._jvm.org.apache.hadoop.fs.Path(path).toUri().getPath())
+            file = self._parquet.io.LocalOutputFile(self._jvm.java.io.File(local).toPath())
         else:
             file = hadoop.util.HadoopOutputFile.fromPath(self._jvm.org.apache.hadoop.fs.Path(path), self._conf)
         create = getattr(hadoop, "ParquetFileWriter$Mode").CREATE

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from backfill_core.transfer.ways import Projected, Whole
 from backfill_spark.delta.added_files import Statistics
 from backfill_spark.delta.source_file import SourceFile
+from backfill_spark.jvm.gateway import hadoop_conf
 from backfill_spark.transfer.file_transfer import FileTransfer, PlannedCopy
 from backfill_spark.transfer.footers import Footers
 
@@ -91,16 +92,16 @@ def write(spark, folder, layout):
     write_deltalake(str(folder), table, writer_properties=properties)
 
 
-def copied(spark, source, target, way):
+def copied(spark, source, target, way, *, scheme=""):
     """Copy the files of a folder; return how many there are."""
     footers = Footers(spark, local=True)
     planned = []
     for path in sorted(source.glob("*.parquet")):
-        found = footers.read(str(path))
+        found = footers.read(f"{scheme}{path}")
         planned.append(PlannedCopy(SourceFile(path.name, path.stat().st_size, {}, None, None), way, {}, found.rows))
     known = {one.file.name: one.rows for one in planned}
     transfer = FileTransfer(
-        spark, source=str(source), target=str(target),
+        spark, source=f"{scheme}{source}", target=f"{scheme}{target}",
         measure=lambda path, _: Statistics(0, known[Path(path).name], None),
     )  # fmt: skip
     return len(transfer.copy(planned, ".", check=lambda: None).copied)
@@ -125,6 +126,16 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("ways")
 
 
+@pytest.fixture
+def another_default(spark):
+    """Paths without a scheme are of another file system than this machine's, which is not there."""
+    conf = hadoop_conf(spark)
+    before = conf.get("fs.defaultFS")
+    conf.set("fs.defaultFS", "hdfs://nowhere.invalid:1")
+    yield
+    conf.set("fs.defaultFS", before)
+
+
 class TestEachWayGivesTheRowsThatDecodingGives:
     """Whole and projected, by two engines that share no code."""
 
@@ -141,3 +152,17 @@ class TestEachWayGivesTheRowsThatDecodingGives:
         names = ", ".join(one.split(" AS ")[-1] for one in select.split(", "))
         assert by_spark(spark, source, select) == by_spark(spark, target, names)
         assert by_another_engine(source, select) == by_another_engine(target, names)
+
+
+class TestAFileOfThisMachine:
+    """A path with a scheme is of the file system that it names."""
+
+    @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+    def test_whatever_file_system_is_the_default(self, spark, tmp_path, request, way):
+        """A cluster has its own default, and a local table is named by `file:`."""
+        source, target = tmp_path / "s", tmp_path / "t"
+        spark.range(3).selectExpr("id", *(f"id AS {name}" for name in "istdagm")).write.parquet(f"file:{source}")
+        request.getfixturevalue("another_default")
+
+        assert copied(spark, source, target, way, scheme="file:") == len(list(source.glob("*.parquet"))) > 0
+        assert len(list(target.glob("**/*.parquet"))) == len(list(source.glob("*.parquet")))
