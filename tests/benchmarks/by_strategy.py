@@ -80,25 +80,31 @@ class Newcomers:
     """Rows with the keys -1, -2, … that another engine commits, one a commit: all below any position of an ascending order."""
 
     path: str
-    committed_s: list[float]
+    committed_s: list[float] = field(default_factory=list)
     """When each was durable, over all runs."""
 
     ended: threading.Event = field(default_factory=threading.Event)
 
-    def write(self):
-        """Go on until `ended`."""
+    def __post_init__(self):
         pattern = f"{self.path}-pattern"
         if not Path(pattern).exists():
             write_deltalake(
                 pattern,
                 QueryBuilder().register("t", DeltaTable(self.path)).execute("SELECT * FROM t LIMIT 1").read_all(),
             )
-        rows = QueryBuilder().register("t", DeltaTable(pattern))
+        self.rows = QueryBuilder().register("t", DeltaTable(pattern))
+
+    def write(self):
+        """Go on until `ended`."""
         while not self.ended.wait(COMMIT_EVERY_S):
-            key = -len(self.committed_s) - 1
-            one = rows.execute(f"SELECT * REPLACE (CAST({key} AS BIGINT) AS id) FROM t").read_all()
-            write_deltalake(self.path, one, mode="append")
-            self.committed_s.append(time.monotonic())
+            self.commit()
+
+    def commit(self):
+        """Commit one row."""
+        key = -len(self.committed_s) - 1
+        one = self.rows.execute(f"SELECT * REPLACE (CAST({key} AS BIGINT) AS id) FROM t").read_all()
+        write_deltalake(self.path, one, mode="append")
+        self.committed_s.append(time.monotonic())
 
 
 @dataclass

@@ -10,8 +10,9 @@ import threading
 import time
 from pathlib import Path
 
+from by_strategy import Newcomers
 from delta.tables import DeltaTable as SparkTable
-from deltalake import DeltaTable, QueryBuilder, write_deltalake
+from deltalake import DeltaTable
 from support.tables.oracle import seals
 
 from backfill_api.wire import Command
@@ -41,7 +42,7 @@ def replica(bench):
         bench.spark.sql(f"ALTER TABLE delta.`{bench.source}` SET TBLPROPERTIES (delta.enableDeletionVectors = true)")
         followers = {name: Follower(bench, name, spec) for name, spec in JOBS.items()}
         try:
-            newcomers = Newcomers(bench)
+            newcomers = Newcomers(bench.source)
             catch_up(bench, followers, newcomers)
             followers["merge"].end()
             lag(bench, followers["replica"], newcomers)
@@ -117,7 +118,7 @@ def catch_up(bench, followers, newcomers):
     for one in followers.values():
         one.command("Pause")
     changes = [("1_percent", lambda: update(bench, 100))] * bench.runs
-    changes += [("10_percent", lambda: update(bench, 10)), ("1000_commits", lambda: newcomers.commit(SMALL_COMMITS))]
+    changes += [("10_percent", lambda: update(bench, 10)), ("1000_commits", lambda: small_commits(newcomers))]
     for name, change in changes:
         change()
         version = DeltaTable(bench.source).version()
@@ -137,21 +138,10 @@ def update(bench, share):
     bench.spark.sql(f"UPDATE delta.`{bench.source}` SET amount = amount + 1 WHERE id % {share} = 7")
 
 
-class Newcomers:
-    """Rows with the keys -1, -2, …, one a commit, by another engine."""
-
-    def __init__(self, bench):
-        self.path, self.count = bench.source, 0
-        pattern = bench.fresh("pattern")
-        row = QueryBuilder().register("t", DeltaTable(self.path)).execute("SELECT * FROM t LIMIT 1").read_all()
-        write_deltalake(pattern, row)
-        self.rows = QueryBuilder().register("t", DeltaTable(pattern))
-
-    def commit(self, commits=1):
-        for _ in range(commits):
-            self.count += 1
-            row = self.rows.execute(f"SELECT * REPLACE (CAST({-self.count} AS BIGINT) AS id) FROM t").read_all()
-            write_deltalake(self.path, row, mode="append")
+def small_commits(newcomers):
+    """Append one row a commit, by another engine."""
+    for _ in range(SMALL_COMMITS):
+        newcomers.commit()
 
 
 class Stream:
@@ -187,7 +177,7 @@ def lag(bench, follower, newcomers):
     for _ in range(LAG_COMMITS):
         due = time.monotonic() + LAG_EVERY_S
         newcomers.commit()
-        committed, version = time.monotonic(), DeltaTable(bench.source).version()
+        committed, version = newcomers.committed_s[-1], DeltaTable(bench.source).version()
         threading.Thread(target=note_arrival, args=(bench, follower, version, committed, late_s)).start()
         ended.wait(max(0.0, due - time.monotonic()))
     bench.until(lambda: len(late_s) == LAG_COMMITS)

@@ -15,6 +15,7 @@ RetryAt      its time came                          Committing, the same action
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from backfill_core.errors import (
@@ -135,9 +136,7 @@ class CommitLog:
     @property
     def others_words(self) -> str:
         """The newest commits of others, for people."""
-        shown = ", ".join(map(str, self.others[-OTHERS_SHOWN_MAX:]))
-        more = len(self.others) - OTHERS_SHOWN_MAX
-        return f"{shown} and {more} more" if more > 0 else shown
+        return _some(map(str, self.others[-OTHERS_SHOWN_MAX:]), more=len(self.others) - OTHERS_SHOWN_MAX)
 
     def mismatch(self, receipt: Receipt) -> VerificationFailedError:
         """Return the error of a receipt whose sides differ."""
@@ -150,19 +149,19 @@ class CommitLog:
 
 
 def _vnode_words(receipt: Receipt) -> str:
-    shown, more = receipt.mismatches[:VNODES_SHOWN_MAX], len(receipt.mismatches) - VNODES_SHOWN_MAX
-    if not shown:
-        return ""
-    vnodes = ", ".join(str(one.vnode) for one in shown)
-    return f"vnode {vnodes}{f' and {more} more' if more > 0 else ''} of {receipt.vnodes}"
+    shown = [str(one.vnode) for one in receipt.mismatches[:VNODES_SHOWN_MAX]]
+    words = _some(shown, more=len(receipt.mismatches) - VNODES_SHOWN_MAX)
+    return f"vnode {words} of {receipt.vnodes}" if shown else ""
 
 
 def _file_words(receipt: Receipt) -> str:
-    shown, more = receipt.files[:FILES_SHOWN_MAX], len(receipt.files) - FILES_SHOWN_MAX
-    if not shown:
-        return ""
-    files = ", ".join(f"file {one.path} ({one.what})" for one in shown)
-    return f"{files}{f' and {more} more' if more > 0 else ''}"
+    shown = (f"file {one.path} ({one.what})" for one in receipt.files[:FILES_SHOWN_MAX])
+    return _some(shown, more=len(receipt.files) - FILES_SHOWN_MAX)
+
+
+def _some(shown: Iterable[str], *, more: int) -> str:
+    words = ", ".join(shown)
+    return f"{words} and {more} more" if more > 0 else words
 
 
 NOTHING = CommitRequest((), 0, 0, changed=False, announces=False, polls=False)

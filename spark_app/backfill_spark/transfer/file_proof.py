@@ -59,7 +59,7 @@ class FileProof:
         """Take a job, the files of the source that are compared, and the version of the target; nothing is asked yet."""
         self._job, self._spark = job, job.spark
         self._source, self._version = files, version
-        self._target: Sequence[LoggedFile] = ()
+        self._target: Sequence[tuple[LoggedFile, LoggedTargetFile]] = ()
 
     @classmethod
     def of(cls, job: OpenedJob, files: ComparedFiles | None, version: int) -> Self | None:
@@ -76,8 +76,9 @@ class FileProof:
         # What a filter lets pass was told by the source's statistics: rows prove that too.
         if ways.source is None or not isinstance(ways.best, Whole) or self._job.transform.where is not None:
             return Proven()
-        self._target = files_at(self._spark, self._job.sink.path, self._version, nulls_of=())
-        found = [_found(one) for one in self._target]
+        logged = files_at(self._spark, self._job.sink.path, self._version, nulls_of=())
+        self._target = [(one, _found(one)) for one in logged]
+        found = [one for _, one in self._target]
         if all(one.digest is None for one in found):
             return Proven()
         wanted = (_wanted(one, ways) for one in self._source.listed)
@@ -88,7 +89,7 @@ class FileProof:
 
     def rest(self, known: Proven) -> tuple[DataFrame, DataFrame] | None:
         """Return the rows of both sides in files that are not left out, before the transform; None: there is no such file."""
-        there = [one for one in self._target if _found(one).id not in known.target_ids]
+        there = [one for one, found in self._target if found.id not in known.target_ids]
         if not there and self._source.are_all(known.source_paths):
             return None
         log = SparkDeltaLog(self._spark, self._job.sink.path)

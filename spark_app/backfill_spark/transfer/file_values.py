@@ -15,6 +15,7 @@ from backfill_core.transfer.ways import NO_FOLDER
 from backfill_spark.delta.statistics.column_bounds import Bounds, OnlyNulls, Unknown, bounds_of, has_order
 
 if TYPE_CHECKING:
+    from backfill_spark.delta.log import LoggedValues
     from backfill_spark.delta.source_file import SourceFile
 
 SETTLED = date(1900, 1, 1)
@@ -32,16 +33,15 @@ class FilterColumn:
     kind: DataType
     is_partition: bool
 
-    def values(self, file: SourceFile) -> Values:
-        """Return what is known of it in a file."""
+    def values(self, logged: LoggedValues, column: int) -> Values:
+        """Return what is known of it in a file; `column`: which of the columns of `logged` it is."""
         name = self.facts.physical
-        logged = file.logged_values([name])
-        if self.is_partition and name not in file.partition:
+        if self.is_partition and name not in logged.partition:
             return Values()
-        (found,) = bounds_of([logged], 0, self.kind, partition=name if self.is_partition else None)
+        (found,) = bounds_of([logged], column, self.kind, partition=name if self.is_partition else None)
         if isinstance(found, OnlyNulls):
             return Values(nulls=Nulls.ALL)
-        none = self.is_partition or logged.nulls[0] == 0
+        none = self.is_partition or logged.nulls[column] == 0
         nulls = Nulls.NONE if none else Nulls.PERHAPS
         match found:
             case Unknown():
@@ -72,7 +72,10 @@ class FilterColumns:
 
     def values(self, file: SourceFile) -> Mapping[str, Values]:
         """Return what is known of each in a file, by name."""
-        return {one.facts.name: one.values(file) for one in self.columns}
+        if not self.columns:
+            return {}
+        logged = file.logged_values([one.facts.physical for one in self.columns])
+        return {one.facts.name: one.values(logged, at) for at, one in enumerate(self.columns)}
 
 
 def _trusted(bound: Any) -> Any:

@@ -12,7 +12,7 @@ from deltalake import DeltaTable, QueryBuilder
 from support.tables.jobs import job, make_kind, make_orders, vacuum
 from support.tables.odd_tables import ID, NoExampleError, OddTable, ticked
 from support.tables.odd_transforms import Output, held
-from support.tables.oracle import rows_in, strangers
+from support.tables.oracle import adds_of, rows_in, strangers
 
 from backfill_spark.driver.attempt import run_driver
 from backfill_spark.driver.plan import plan_job
@@ -33,22 +33,11 @@ def run(spark, tmp_path):
     return run
 
 
-def adds(table):
-    """Return the `add` actions of a table's log, by path."""
-    found = {}
-    for file in sorted(Path(table, "_delta_log").glob("*.json")):
-        actions = [json.loads(line) for line in file.read_text().splitlines()]
-        for gone in (one["remove"]["path"] for one in actions if "remove" in one):
-            found.pop(gone, None)
-        found |= {one["add"]["path"]: one["add"] for one in actions if "add" in one}
-    return found
-
-
 def copied(source, target):
     """Return the files of the source that the target has byte by byte, by their names there."""
-    there = {path.rsplit("/", 1)[-1]: path for path in adds(target)}
+    there = {path.rsplit("/", 1)[-1]: path for path in adds_of(target)}
     same = []
-    for path in adds(source):
+    for path in adds_of(source):
         name = f"w-{hashlib.sha256(path.encode()).hexdigest()[:32]}-0.parquet"
         if name in there:
             assert Path(target, there[name]).read_bytes() == Path(source, unquote(path)).read_bytes()
@@ -83,7 +72,7 @@ class TestTheBytesOfAFile:
         run()
 
         found = [
-            sorted(json.loads(one["stats"])["minValues"]["id"] for one in adds(tmp_path / t).values()) for t in "st"
+            sorted(json.loads(one["stats"])["minValues"]["id"] for one in adds_of(tmp_path / t).values()) for t in "st"
         ]
         assert found == [[0, 50], [0, 50]]
 
@@ -161,13 +150,13 @@ class TestAFilter:
         there = QueryBuilder().register("t", DeltaTable(str(tmp_path / "t"))).execute("SELECT id FROM t ORDER BY id")
         wanted = [n for n in range(ROWS) if kept(n) and n % EACH != 7]
         assert there.read_all()["id"].to_pylist() == wanted
-        assert sum("/w-" in path for path in adds(tmp_path / "t")) == copies
+        assert sum("/w-" in path for path in adds_of(tmp_path / "t")) == copies
 
     @pytest.mark.parametrize("throttle", [{}, {"rowsPerSecond": 400}], ids=["at once", "ahead of a limit"])
     def test_reads_no_file_that_it_leaves_out(self, tmp_path, clustered, run, throttle):
         """It may be as large as it likes, or gone."""
         shutil.copytree(clustered, tmp_path / "s")
-        for path, add in adds(tmp_path / "s").items():
+        for path, add in adds_of(tmp_path / "s").items():
             if add["partitionValues"]["part"] != "p3":
                 Path(tmp_path / "s", unquote(path)).unlink()
 
@@ -187,7 +176,7 @@ class TestAFileThatIsNotWhatItsLogSays:
 
     def test_another_size(self, source, tmp_path, run):
         """Another program wrote over it."""
-        path = source / unquote(min(adds(source)))
+        path = source / unquote(min(adds_of(source)))
         path.write_bytes(path.read_bytes() + b"x")
 
         outcome = run()

@@ -2,11 +2,11 @@
 
 import hashlib
 import json
-from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
 from support.tables.jobs import job, make_kind
+from support.tables.oracle import adds_of
 
 from backfill_core.transfer.copy_digest import TAG
 from backfill_spark.driver.attempt import run_driver
@@ -33,16 +33,6 @@ class Place:
     def verify(self, **asked):
         """Compare both sides without a driver."""
         return verify_offline(self.job, settings=self.settings, spark=self.spark, **asked)[0]
-
-    def adds(self, table):
-        """Return the `add` actions of a table's log, by path."""
-        found = {}
-        for file in sorted(Path(table, "_delta_log").glob("*.json")):
-            actions = [json.loads(line) for line in file.read_text().splitlines()]
-            for gone in (one["remove"]["path"] for one in actions if "remove" in one):
-                found.pop(gone, None)
-            found |= {one["add"]["path"]: one["add"] for one in actions if "add" in one}
-        return found
 
     def commit(self, removed, added):
         """Commit file actions to the target, as an engine that looks at nothing."""
@@ -84,7 +74,7 @@ class TestAnUndamagedTarget:
         assert (stored.equal, stored.files_by_bytes, stored.rows_by_rows, stored.rows) == (True, FILES, 0, ROWS)
         assert (found.equal, found.files_by_bytes, found.rows_by_rows, found.rows) == (True, FILES, 0, ROWS)
         assert found.digest == stored.digest
-        assert all(TAG in one["tags"] for one in place.adds(place.target).values())
+        assert all(TAG in one["tags"] for one in adds_of(place.target).values())
 
     def test_by_rows_where_that_is_asked_for(self, place):
         """The other way to the same answer."""
@@ -98,7 +88,7 @@ class TestDamageIsFoundAndNamed:
 
     def test_a_flipped_bit(self, place):
         """No engine may notice it: no row is read."""
-        add = max(place.adds(place.target).values(), key=lambda one: one["path"])
+        add = max(adds_of(place.target).values(), key=lambda one: one["path"])
         flipped(place.file(add))
 
         found = place.verify()
@@ -109,7 +99,7 @@ class TestDamageIsFoundAndNamed:
 
     def test_each_kind_at_once(self, place):
         """A file that is lost, doubled, gone, or under another vector, partition or count; statistics alone are left to rows."""
-        adds = sorted(place.adds(place.target).values(), key=lambda one: (one["partitionValues"]["part"], one["path"]))
+        adds = sorted(adds_of(place.target).values(), key=lambda one: (one["partitionValues"]["part"], one["path"]))
         gone, lost, twice, count, statistics = adds[:5]
         bare, moved, swapped = adds[5], adds[6], adds[10]
         stats = json.loads(count["stats"])
@@ -134,7 +124,7 @@ class TestDamageIsFoundAndNamed:
         away.rename(place.file(gone))
 
         said = {one.path: one.what for one in found.files}
-        names = {hashlib.sha256(path.encode()).hexdigest()[:32]: path for path in place.adds(place.source)}
+        names = {hashlib.sha256(path.encode()).hexdigest()[:32]: path for path in adds_of(place.source)}
         (of_lost,) = (path for tag, path in names.items() if tag in lost["path"])
         assert (found.equal, found.complete, len(found.mismatches) > 0) == (False, True, True)
         assert said[gone["path"]] == "it is not there"

@@ -35,6 +35,18 @@ def nothing():
     """Let a copy go on."""
 
 
+def ends_at_the_second_look():
+    """Return what ends a copy when it looks for the second time whether it may go on."""
+    looks = []
+
+    def check():
+        looks.append(1)
+        if len(looks) == 2:
+            raise Ended
+
+    return check
+
+
 class TestBytesArrive:
     """All of them, whichever way."""
 
@@ -59,28 +71,14 @@ class TestBytesArrive:
     def test_a_copy_ends_between_two_chunks(self, copier, content, tmp_path, local):
         """A forced pause does not wait for a file of gigabytes."""
         copier.is_local = local
-        looks = []
-
-        def check():
-            looks.append(1)
-            if len(looks) == 2:
-                raise Ended
-
         with pytest.raises(Ended):
-            copier.copy("a b%.parquet", "a1/s2/x.parquet", check=check)
+            copier.copy("a b%.parquet", "a1/s2/x.parquet", check=ends_at_the_second_look())
         assert (tmp_path / "to/a1/s2/x.parquet").stat().st_size < len(content)
 
     def test_so_does_a_read(self, spark, content, tmp_path):
         """A receipt of terabytes must not hold a pause up."""
-        looks = []
-
-        def check():
-            looks.append(1)
-            if len(looks) == 2:
-                raise Ended
-
         with pytest.raises(Ended):
-            ByteReader(spark, f"{tmp_path}/from").read("a b%.parquet", check=check)
+            ByteReader(spark, f"{tmp_path}/from").read("a b%.parquet", check=ends_at_the_second_look())
         assert content
 
     def test_what_fails_fails_in_hadoops_words(self, copier, content):

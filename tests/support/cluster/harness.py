@@ -19,7 +19,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
@@ -57,19 +57,11 @@ class Borrowed:
     """Are there kubelets and controllers, or only the API?"""
 
     load_command: tuple[str, ...] = ()
-    restart_command: tuple[str, ...] = ()
-    """Restarts the API server alone; empty: nothing here does."""
 
     def load(self, image):
         """Bring an image to the nodes."""
         if self.load_command:
             said(*self.load_command, image)
-
-    def restart_api(self):
-        """Restart the API server; return whether there is a way to."""
-        if self.restart_command:
-            said(*self.restart_command)
-        return bool(self.restart_command)
 
 
 @contextlib.contextmanager
@@ -85,10 +77,9 @@ def borrowed_cluster(environ, *, nodes=False, mounted=None):
     Raises:
         NoClusterError: no tool gives one.
     """
-    restarts = tuple(environ.get("BACKFILL_TEST_API_RESTART", "").split())
     if environ.get("KUBECONFIG"):
         given = Path(environ["KUBECONFIG"])
-        yield Borrowed("KUBECONFIG", given, has_nodes=_has_nodes(given), restart_command=restarts)
+        yield Borrowed("KUBECONFIG", given, has_nodes=_has_nodes(given))
         return
     if environ.get("KUBEBUILDER_ASSETS") and not nodes:
         with _assets(Path(environ["KUBEBUILDER_ASSETS"])) as kubeconfig:
@@ -100,7 +91,7 @@ def borrowed_cluster(environ, *, nodes=False, mounted=None):
             return
     if environ.get("BACKFILL_TEST_CLUSTER"):
         with _kit(environ["BACKFILL_TEST_CLUSTER"], nodes=nodes) as cluster:
-            yield replace(cluster, restart_command=restarts)
+            yield cluster
         return
     some = "kind, k3d" if nodes else "KUBEBUILDER_ASSETS, kind, k3d"
     raise NoClusterError(f"there is no KUBECONFIG, {some} or BACKFILL_TEST_CLUSTER (docs/kubernetes.md, Tested)")
@@ -184,9 +175,7 @@ def _local(name, mounted):
     }[name]
     kubeconfig.write_text(subprocess.run(shown, capture_output=True, text=True, check=True).stdout)
     load = {"kind": ("kind", "load", "docker-image", "--name"), "k3d": ("k3d", "image", "import", "-c")}[name]
-    # A node of kind starts it again; k3d's is one process with everything else.
-    restarts = ("docker", "exec", f"{cluster}-control-plane", "pkill", "kube-apiserver") if name == "kind" else ()
-    return Borrowed(name, kubeconfig, has_nodes=True, load_command=(*load, cluster), restart_command=restarts)
+    return Borrowed(name, kubeconfig, has_nodes=True, load_command=(*load, cluster))
 
 
 def _mount(name, mounted, folder):

@@ -95,6 +95,17 @@ def violations(source: str, target: str, seal: SeenSeal, view: str = ALL) -> lis
     return [f"{where}: {surplus} rows too many, {missing} missing"] if surplus or missing else []
 
 
+def adds_of(table: str | Path) -> dict[str, dict[str, Any]]:
+    """Return the `add` actions of the files that a table has now, by path, as its log says; it has no checkpoint."""
+    found: dict[str, dict[str, Any]] = {}
+    for file in sorted(Path(table, "_delta_log").glob("*.json")):
+        actions = [json.loads(line) for line in file.read_text().splitlines()]
+        for gone in (one["remove"]["path"] for one in actions if "remove" in one):
+            found.pop(gone, None)
+        found |= {one["add"]["path"]: one["add"] for one in actions if "add" in one}
+    return found
+
+
 def columns_of(table: str, *names: str, version: int | None = None) -> list[tuple[Any, ...]]:
     """Return some columns of all rows of a table, now or as of a version; none, where there is no table."""
     if not Path(table, "_delta_log").is_dir():
