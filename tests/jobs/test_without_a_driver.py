@@ -1,4 +1,4 @@
-"""What the target itself knows, on the real command line: status and verify when no driver runs, or one just ended."""
+"""What the target itself knows, on the real command line: status and verify when no driver runs, or one just ended; receipts by rows."""
 
 import json
 import os
@@ -13,12 +13,14 @@ import pytest
 from support.drivers.fake_driver import ScriptedJob
 from support.tables.jobs import job, make_orders, write_yaml
 
+from backfill_core.protocol.commands import VerifyNow
 from backfill_spark.control.local_registry import LocalRegistry
 from backfill_spark.driver import attempt as driver
 from backfill_spark.settings import DriverSettings
 from backfill_spark.stop_signal import StopSignal
 
 ROWS = 5_000
+REPLICA = {"source": {"key": []}, "strategy": {"type": "Replica"}}
 INTERPRETED = ("--conf", "spark.sql.codegen.wholeStage=false", "--conf", "spark.sql.codegen.factoryMode=NO_CODEGEN")
 """Most of a receipt of so few rows is compiling for them: 20 seconds of a core, and minutes beside other work."""
 
@@ -37,10 +39,10 @@ for words in json.loads(sys.argv[1]):
 class Place:
     """One source, one target, one file; commands run in a process of their own, as people run them."""
 
-    def __init__(self, spark, folder):
+    def __init__(self, spark, folder, **spec):
         self.spark, self.folder = spark, folder
         self.source, self.target, self.state = f"{folder}/source", f"{folder}/target", folder / "state"
-        self.file = write_yaml(folder / "job.yaml", self.source, self.target)
+        self.file = write_yaml(folder / "job.yaml", self.source, self.target, **spec)
         make_orders(spark, self.source, ROWS, files=2)
 
     def backfill(self, *commands):
@@ -142,3 +144,22 @@ class TestADriverThatIsJustEnding:
         assert "only in the source: {'id': 7" in errors
         assert "the tables are compared without it" in errors
         assert not (filled.folder / "spark-warehouse").exists()
+
+
+class TestAReceiptByRows:
+    """Files that were copied are proven by their bytes, unless a user asks for rows: in the spec, or for one receipt."""
+
+    def test_of_a_job_and_of_a_command(self, spark, tmp_path):
+        """The second is taken here, beside a driver: that one would compare by bytes, as its spec says."""
+        place = Place(spark, tmp_path, verify="FinalByRows", **REPLICA)
+        ((code, lines),), errors = place.backfill(("run", "-o", "json", *INTERPRETED))
+        write_yaml(place.file, place.source, place.target, verify="Final", **REPLICA)
+        with LocalRegistry(place.state, "default/job") as registry, ScriptedJob() as driver:
+            registry.publish(url=driver.server.url, token=driver.token, attempt=1)
+            commands = ("verify", "--rows", "-o", "json", *INTERPRETED), ("verify", "-o", "json")
+            ((_, asked), (_, scripted)), _ = place.backfill(*commands)
+        found = [json.loads(lines.splitlines()[-1])["receipt"], json.loads(asked), json.loads(scripted)]
+
+        assert code == 0, errors
+        assert [(one["rows"], one["filesByBytes"], one["rowsByRows"]) for one in found[:2]] == [(ROWS, 0, None)] * 2
+        assert (found[2]["rows"], [one.command for one in driver.seen]) == (4000, [VerifyNow()])
