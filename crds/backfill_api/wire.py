@@ -7,7 +7,7 @@ from typing import Literal, Self
 from pydantic import Field, StrictBool, StrictInt, model_validator
 
 from backfill_api.model import Model, refused
-from backfill_api.spec.bounds import COUNT_MAX, Count, Message, Rate, Revision, Seconds
+from backfill_api.spec.bounds import COUNT_MAX, ByteRate, Count, Message, Rate, Revision, Seconds
 from backfill_api.status.progress import Progress
 from backfill_api.status.receipt import Mismatch, Receipt
 
@@ -31,6 +31,9 @@ class ThrottleCommand(Model):
 
     rows_per_second: Rate | None = None
     """Rows a second; null: unlimited, 0: none."""
+
+    bytes_per_second: ByteRate | None = None
+    """Bytes of the source's files a second; null: unlimited, 0: none. Of two limits the lower one holds."""
 
     for_seconds: Seconds | None = None
     """Return to the earlier limit after this long."""

@@ -223,16 +223,24 @@ class Commands:
         return self._apply(Command(type="Resume"), wait_s)
 
     def throttle(
-        self, rows_per_second: int | None, *, for_seconds: int | None = None, wait_s: float = ACK_WAIT_S
+        self,
+        rows_per_second: int | None = None,
+        *,
+        bytes_per_second: int | None = None,
+        for_seconds: int | None = None,
+        wait_s: float = ACK_WAIT_S,
     ) -> Ack:
-        """Limit the snapshot; waits and raises as `pause` does.
+        """Limit the snapshot; waits and raises as `pause` does. Of two limits the lower one holds; without any there is none.
 
         Args:
-            rows_per_second: The limit; 0: nothing is read, None: no limit.
+            rows_per_second: The limit; 0: nothing is read, None: no limit of rows.
+            bytes_per_second: Of the source's files, as they are stored; not of a topic. None: no limit of bytes.
             for_seconds: Afterwards the limit is what it was before; None: until the next command.
             wait_s: Seconds to wait for the acknowledgement.
         """
-        limit = ThrottleCommand(rows_per_second=rows_per_second, for_seconds=for_seconds)
+        limit = ThrottleCommand(
+            rows_per_second=rows_per_second, bytes_per_second=bytes_per_second, for_seconds=for_seconds
+        )
         return self._apply(Command(type="Throttle", throttle=limit), wait_s)
 
     def stop(self, *, force: bool = False, wait_s: float = ACK_WAIT_S) -> Ack:

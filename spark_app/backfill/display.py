@@ -14,6 +14,7 @@ from backfill.words import (
     eta_words,
     filtered_words,
     lag_words,
+    limit_words,
     one_line,
     position_words,
     show_rows,
@@ -125,11 +126,10 @@ def html(job_id: str, progress: Progress) -> str:
     rows = (
         f"{show_rows(progress.rows_done)} of {show_rows(progress.rows_total)}{filtered_words(progress.rows_filtered)}"
     )
-    limit = progress.throttle_rows_per_second
     facts = {
         "rows": rows,
         "rate": f"{show_rows(progress.rows_per_second)} rows/s" if progress.rows_per_second else "-",
-        "limit": "none" if limit is None else f"{show_rows(limit)} rows/s",
+        "limit": limit_words(progress),
         "ETA": eta_words(progress),
         "lag": f"{lag_words(progress)}, {show_seconds(progress.lag_seconds)}",
         "changes": show_rows(progress.changes_done),

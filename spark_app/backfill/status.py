@@ -55,6 +55,8 @@ class Status:
     bad_records: int = 0
     """Records that the transform cannot parse: they are in a table of their own."""
 
+    throttle_bytes_per_second: int | None = None
+
 
 def of_running(job_id: str, progress: Progress, receipt: Receipt | None) -> Status:
     """Return the status of a job whose driver answered."""
@@ -63,6 +65,7 @@ def of_running(job_id: str, progress: Progress, receipt: Receipt | None) -> Stat
         progress.rows_done, progress.rows_filtered, progress.changes_done, progress.consumed_version,
         progress.table_version, progress.paused, progress.throttle_rows_per_second, receipt, progress,
         progress.consumed_position, progress.position, progress.bad_records,
+        progress.throttle_bytes_per_second,
     )  # fmt: skip
 
 
@@ -102,6 +105,7 @@ def of_target(
         target_version=target.stored.table_version,
         paused=state.controls.paused,
         throttle_rows_per_second=state.controls.rows_per_s,
+        throttle_bytes_per_second=state.controls.bytes_per_s,
         receipt=None if state.receipt is None else receipt_words(state.receipt),
         bad_records=state.quarantine.rows,
     )

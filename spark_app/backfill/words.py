@@ -128,6 +128,13 @@ def compared_words(receipt: Receipt) -> str:
     return f"source {source}, target version {receipt.target_version}"
 
 
+def limit_words(progress: Progress) -> str:
+    """Return the limits in force; `none` without one."""
+    rows, size_bytes = progress.throttle_rows_per_second, progress.throttle_bytes_per_second
+    words = [] if rows is None else [f"{show_rows(rows)} rows/s"]
+    return " and ".join(words + ([] if size_bytes is None else [f"{show_bytes(size_bytes)}/s"])) or "none"
+
+
 def bad_words(records: int) -> str:
     """Return how many records no parser takes, to be put behind those that are rows; nothing where there are none."""
     return f", {records:,} bad records" if records else ""

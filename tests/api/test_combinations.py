@@ -72,6 +72,29 @@ class TestASourceThatLacksAnAbility:
         assert hint in said
 
 
+class TestALimitOfBytes:
+    """Bytes are those of files."""
+
+    def test_is_refused_for_a_topic(self):
+        """With the field, and with the limit that works."""
+        document = job("/s", "/t", throttle={"bytesPerSecond": 5}).model_dump(
+            mode="json", by_alias=True, exclude_none=True
+        )
+        topic = {"type": "Kafka", "kafka": {"bootstrapServers": "b:9092", "topic": "t"}}
+        document["spec"] |= {"source": topic, "strategy": {"type": "SourceSplits"}}
+        with pytest.raises(SpecError) as refused:
+            load_backfill(document)
+
+        [said] = map(str, refused.value.errors)
+        assert said.startswith("spec.throttle.bytesPerSecond: ")
+        assert "set throttle.rowsPerSecond" in said
+
+    @pytest.mark.parametrize("limit", [{"bytesPerSecond": 0}, {"bytesPerSecond": 5, "rowsPerSecond": 5}])
+    def test_is_taken_for_a_table(self, limit):
+        """Also beside one of rows: the lower one holds."""
+        assert job("/s", "/t", throttle=limit).spec.throttle.bytes_per_second == limit["bytesPerSecond"]
+
+
 class TestATargetThatGetsTheFilesOfItsSource:
     """It is laid out and written as the source is: what a user would say of it is refused by name."""
 

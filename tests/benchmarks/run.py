@@ -12,7 +12,6 @@ the ratios.
 """
 
 import argparse
-import itertools
 import json
 import os
 import shutil
@@ -32,12 +31,13 @@ import by_strategy  # noqa: E402
 import catch_up  # noqa: E402
 import file_ways  # noqa: E402
 import kafka_topic  # noqa: E402
+import limits  # noqa: E402
 from support.bench_report import write_report  # noqa: E402
 from support.tables.jobs import job, write_yaml  # noqa: E402
 from support.tables.oracle import seals  # noqa: E402
 
 from backfill.control import NotRunningError, find  # noqa: E402
-from backfill_api.wire import Command, PauseCommand, ThrottleCommand  # noqa: E402
+from backfill_api.wire import Command, PauseCommand  # noqa: E402
 from backfill_spark.driver.attempt import run_driver  # noqa: E402
 from backfill_spark.jvm.session import open_session  # noqa: E402
 from backfill_spark.rows.verification import take_receipt  # noqa: E402
@@ -47,19 +47,11 @@ BARS = {
     "vs_plain_delta": ("ratio", 1.30, "higher"), "vs_plain_parquet": ("ratio", 0.90, "higher"),
     "vs_stream_append": ("ratio", 1.0, "higher"), "vs_stream_merge": ("ratio", 4.0, "higher"),
     "seal_p50": ("ms", 150, "lower"), "seal_p99": ("ms", 300, "lower"),
-    "throttle_error_1k": ("percent", 2, "lower"), "throttle_error_50k": ("percent", 2, "lower"),
-    "throttle_error_500k": ("percent", 2, "lower"), "pause_quiet": ("s", 2.5, "lower"),
+    **limits.BARS, "pause_quiet": ("s", 2.5, "lower"),
     "pause_forced": ("s", 0.5, "lower"), "restart_first_seal": ("s", 15, "lower"), "receipt_share": ("ratio", 0.35, "lower"),
     **by_strategy.BARS, **file_ways.BARS, **catch_up.BARS, **kafka_topic.BARS,
 }  # fmt: skip
 
-
-SETTLED_S = 6
-"""A rate is measured from so long after the seal that acknowledged it: what was being read then, splits of four seconds, is
-sealed by that time."""
-
-WARM_SHARE = 0.35
-"""Of the rows, before a driver is throttled: a JVM that has just started stalls for a second now and then."""
 
 DECODED = {"select": ["id", "customer", "amount + 0 AS amount", "ts", "sku", "note", "status"]}
 """The transform of every job but those of `file_ways`: a column that is computed, so that no file is copied as it is."""
@@ -266,33 +258,8 @@ class Bench:
         return [seal for seal in seals(target, last.version) if seal.state["rowsDone"] > last.state["rowsDone"]]
 
     def throttle(self):
-        """Of a driver that was copying without a limit: its own pace is far above each rate."""
-        for name, rate in (("1k", 1000), ("50k", 50_000), ("500k", 500_000)):
-            target = self.fresh(f"rate{name}")
-            process = self.driver(f"rate{name}", target)
-            self.until(lambda: self.client(f"rate{name}").progress().rows_done > self.rows * WARM_SHARE)
-            self.extra[f"pace_before_{name}"] = round(self.client(f"rate{name}").progress().rows_per_second)
-            command = Command(type="Throttle", throttle=ThrottleCommand(rows_per_second=rate))
-            self.client(f"rate{name}").command(command, 10)
-            threading.Event().wait(SETTLED_S + 11.5)
-            self.end(process)
-            self.put(f"throttle_error_{name}", self.rate_error(target, rate))
-
-    def rate_error(self, target, rate):
-        points = []
-        for seal in seals(target):
-            file = Path(target, "_delta_log", f"{seal.version:020d}.json")
-            info = next(
-                json.loads(line)["commitInfo"] for line in file.read_text().splitlines() if "commitInfo" in line
-            )
-            limit = seal.state["controls"].get("rowsPerSecond")
-            points.append((info["timestamp"] / 1000, seal.state["rowsDone"], limit))
-        throttled_s = next(at for at, _, limit in points if limit == rate)
-        window = [point for point in points if SETTLED_S <= point[0] - throttled_s <= SETTLED_S + 10.6]
-        (first_s, first, _), (last_s, last, _) = window[0], window[-1]
-        by_second = [abs((b[1] - a[1]) / (b[0] - a[0]) / rate - 1) * 100 for a, b in itertools.pairwise(window)]
-        self.extra[f"throttle_worst_second_{rate}_percent"] = round(max(by_second), 2)
-        return abs((last - first) / ((last_s - first_s) * rate) - 1) * 100
+        """See `limits`."""
+        limits.throttle(self)
 
     # ------------------------------------------------------------ strategies
     def strategies(self):

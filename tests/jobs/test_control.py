@@ -8,7 +8,7 @@ from threading import Thread
 import pytest
 from support.drivers.background import Running
 from support.tables.jobs import job, make_orders
-from support.tables.oracle import rows_in, seals, violations
+from support.tables.oracle import adds_of, rows_in, seals, violations
 from support.tables.other_engine import update
 
 from backfill_core.errors import EXIT_STOPPED
@@ -151,6 +151,31 @@ class TestALimit:
         assert all(state["rowsDone"] < 20 for state in limited)
         assert "rowsPerSecond" not in seals(place.target)[-1].state["controls"]
         assert (outcome.outcome, outcome.progress.throttle_rows_per_second, place.wrong()) == ("Complete", None, [])
+
+    def test_of_bytes_outlives_its_attempt(self, place):
+        """It is in the state, as that of rows: two rows a second, of files that are copied by parts."""
+        slow = 2 * sum(one["size"] for one in adds_of(place.source).values()) // ROWS
+        with place.run(desiredState="Paused") as running:
+            running.fenced()
+            running.command("Throttle", bytes_per_second=slow)
+            running.command("Resume")
+            limited = running.until(lambda progress: progress.rows_done)
+            running.command("Stop")
+            stopped = running.outcome()
+        with place.run(desiredState="Paused") as running:
+            again = running.fenced()
+            running.command("Throttle", rows_per_second=None)
+            outcome = running.outcome()
+
+        assert (limited.throttle_bytes_per_second, limited.throttle_rows_per_second) == (slow, None)
+        assert limited.reason == f"throttled to {slow:,} bytes/s by command (revision 1)"
+        assert (stopped.outcome, again.throttle_bytes_per_second) == ("Stopped", slow)
+        assert all(
+            seal.state["rowsDone"] < ROWS / 4
+            for seal in seals(place.target)
+            if seal.state["controls"].get("bytesPerSecond")
+        )
+        assert (outcome.outcome, outcome.progress.throttle_bytes_per_second, place.wrong()) == ("Complete", None, [])
 
 
 class TestAStop:

@@ -25,6 +25,7 @@ Drain = Annotated[StrictInt, Field(ge=1, le=3600)]
 
 Version = Annotated[StrictInt, Field(ge=0, le=2**53)]
 Rate = Annotated[StrictInt, Field(ge=0, le=1_000_000_000)]
+ByteRate = Annotated[StrictInt, Field(ge=0, le=1_000_000_000_000)]
 Vnodes = Annotated[StrictInt, Field(ge=1, le=32768)]
 Percent = Annotated[int, Field(ge=0, le=100)]
 

@@ -24,6 +24,8 @@ AS_THE_SOURCE = {
 }
 """Fields of a target that gets the source's files: why each is left out."""
 
+NO_BYTES = "is a limit of the bytes of files, and this source has its rows in none"
+
 OF_OFFSETS = [one.name for one in Source.VARIANTS.values() if SourceAbility.OFFSETS in one.abilities]
 """Sources with offsets: a target of theirs is appended to, unless it says otherwise."""
 
@@ -59,6 +61,21 @@ def check_combination(source: Source, target: Target, strategy: Strategy, mode: 
         )  # fmt: skip
 
 
+def knows_bytes(source: Source) -> bool:
+    """Can a limit of bytes be kept: does the source have its rows in files?"""
+    return SourceAbility.PIN in source.variant.abilities
+
+
+def check_knows_bytes(source: Source) -> None:
+    """Refuse a limit of bytes where none can be counted.
+
+    Raises:
+        PydanticCustomError: with the path of the limit.
+    """
+    if not knows_bytes(source):
+        raise refused("throttle.bytesPerSecond", NO_BYTES, hint="set throttle.rowsPerSecond")
+
+
 def ships(strategy: Variant) -> bool:
     """Does the target get the files of the source, so that it is laid out and written as the source is?"""
     return TargetAbility.SHIPPING in strategy.needs
@@ -90,6 +107,11 @@ def _keeps_what_must_go(target: Target, strategy: Strategy) -> bool:
 
 def rules() -> Iterator[tuple[str, str]]:
     """Yield the CEL form of `check_combination`, for each strategy, and each source, that does not work with all that there is."""
+    filed = [one.name for one in Source.VARIANTS.values() if SourceAbility.PIN in one.abilities]
+    yield (
+        f"!has(self.throttle) || !has(self.throttle.bytesPerSecond) || self.source.type in {filed}",
+        f"throttle.bytesPerSecond is a limit of the bytes of files: it works with source {' or '.join(filed)}",
+    )
     for strategy in Strategy.VARIANTS.values():
         for end, union, kind in ENDS:
             fitting = _fitting(strategy, union.VARIANTS.values(), kind)

@@ -20,7 +20,7 @@ class Override(Model):
     """As in the spec."""
 
     throttle: ThrottleSpec | None = None
-    """As in the spec; `{"rowsPerSecond": null}` takes a limit away."""
+    """As in the spec, both limits together; `{"rowsPerSecond": null}` takes them away."""
 
     suspend: StrictBool | None = None
     """As in the spec."""

@@ -13,7 +13,7 @@ from backfill_api.model import Model, cel, member_of, refused, unchanged
 from backfill_api.names import API_VERSION, DEFAULT_NAMESPACE, KIND
 from backfill_api.spec import combinations
 from backfill_api.spec import session_conf as meaning
-from backfill_api.spec.bounds import DAY_S, Drain, Name, Rate, Seconds, Sql
+from backfill_api.spec.bounds import DAY_S, ByteRate, Drain, Name, Rate, Seconds, Sql
 from backfill_api.spec.params import Params, SourceAbility
 from backfill_api.spec.pods import Backoff, DriverSpec, ExecutorSpec, SparkSpec
 from backfill_api.spec.sources import Source
@@ -37,6 +37,9 @@ class ThrottleSpec(Model):
 
     rows_per_second: Rate | None = None
     """Rows a second; absent: unlimited, 0: the snapshot is not read."""
+
+    bytes_per_second: ByteRate | None = None
+    """Bytes of the source's files a second, compressed as they are there; not of a topic. With `rowsPerSecond` the lower limit holds."""
 
 
 class PauseSpec(Model):
@@ -189,6 +192,8 @@ class BackfillSpec(Model):
     @model_validator(mode="after")
     def _works_together(self) -> Self:
         combinations.check_combination(self.source, self.target, self.strategy, self.write_mode)
+        if self.throttle.bytes_per_second is not None:
+            combinations.check_knows_bytes(self.source)
         return self
 
     @model_validator(mode="after")

@@ -181,7 +181,10 @@ class Progress(ProgressSummary):
     """Is nothing running?"""
 
     throttle_rows_per_second: Count | None = None
-    """Limit in force; absent: none."""
+    """Limit in force, in rows; absent: none."""
+
+    throttle_bytes_per_second: Count | None = None
+    """Limit in force, in bytes of the source's files; absent: none."""
 
     throttle_until: Moment | None = None
     """When it ends, RFC 3339."""

@@ -107,7 +107,10 @@ class Control(Model):
     """What the driver was last asked to pause, at its start or by a command; absent: nothing."""
 
     rows_per_second: Count | None = None
-    """The limit that it was last asked for; absent: none."""
+    """The limit of rows that it was last asked for; absent: none."""
+
+    bytes_per_second: Count | None = None
+    """The limit of bytes that it was last asked for; absent: none."""
 
     attempt: Count = 0
     """The attempt that the pending commands are for."""

@@ -62,6 +62,7 @@ class Launch:
     """Initial pause: spec and override combined."""
 
     rows_per_second: int | None = None
+    bytes_per_second: int | None = None
 
     @property
     def image(self) -> str:

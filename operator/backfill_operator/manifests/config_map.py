@@ -40,8 +40,9 @@ def backfill_document(launch: Launch) -> dict[str, Any]:
         spec["spark"] = {"conf": dict(launch.spec.spark.conf)}
     if launch.paused is not None:
         spec |= {"desiredState": "Paused", "pause": {"scope": launch.paused}}
-    if launch.rows_per_second is not None:
-        spec["throttle"] = {"rowsPerSecond": launch.rows_per_second}
+    limits = {"rowsPerSecond": launch.rows_per_second, "bytesPerSecond": launch.bytes_per_second}
+    if any(one is not None for one in limits.values()):
+        spec["throttle"] = {name: one for name, one in limits.items() if one is not None}
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,

@@ -68,6 +68,7 @@ def manifests_of(installation: Installation) -> Manifests:
             installation=installation,
             paused=action.paused,
             rows_per_second=action.rows_per_second,
+            bytes_per_second=action.bytes_per_second,
         )
         identity = Identity(credentials.certificate, credentials.key, credentials.token, credentials.rpc_secret)
         return AttemptObjects(config_map(launch), secret(launch, identity), service(launch), driver_pod(launch))

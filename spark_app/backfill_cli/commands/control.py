@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 
 from backfill import Ack, Comparison, NotRunningError, Settings
@@ -14,7 +15,7 @@ from backfill.control import drivers, find
 from backfill.errors import VerificationFailedError
 from backfill_api.wire import Command, PauseCommand, StopCommand, ThrottleCommand
 from backfill_cli.commands.options import FILE, JOB, WAIT, beside, job_of, leave, parsed, read, spark_settings
-from backfill_cli.terminal.amounts import parse_duration_s, parse_rate
+from backfill_cli.terminal.amounts import parse_byte_rate, parse_duration_s, parse_rate
 from backfill_cli.terminal.view import show_receipt
 
 
@@ -59,16 +60,38 @@ def resume(file: Path | None, job: str | None, wait_s: float) -> None:
 
 
 @click.command(context_settings={"ignore_unknown_options": True})  # "-5" is a bad rate, not an unknown option
-@click.argument("rate", callback=parsed(parse_rate))
+@click.argument("rate", callback=parsed(parse_rate), required=False)
+@click.option(
+    "--bytes",
+    "bytes_per_s",
+    callback=parsed(parse_byte_rate),
+    metavar="RATE",
+    help="Bytes of the source's files: 50MB.",
+)
 @FILE
 @JOB
 @WAIT
 @click.option(
     "--for", "for_s", callback=parsed(parse_duration_s), metavar="DURATION", help="90s, 30m, 2h; then what was before."
 )
-def throttle(rate: int | None, file: Path | None, job: str | None, wait_s: float, for_s: int | None) -> None:
-    """Limit the snapshot to RATE rows a second: 50000, 200k, 1.5M, 0 (none at all), none (no limit)."""
-    limit = ThrottleCommand(rows_per_second=rate, for_seconds=for_s)
+@click.pass_context
+def throttle(
+    asked: click.Context,
+    rate: int | None,
+    bytes_per_s: int | None,
+    file: Path | None,
+    job: str | None,
+    wait_s: float,
+    for_s: int | None,
+) -> None:
+    """Limit the snapshot to RATE rows a second: 50000, 200k, 1.5M, 0 (none at all), none (no limit).
+
+    Or to bytes a second, or to both: the lower one holds.
+    """
+    given = {asked.get_parameter_source(name) for name in ("rate", "bytes_per_s")}
+    if ParameterSource.COMMANDLINE not in given:
+        raise click.UsageError("give a RATE, or --bytes RATE.")
+    limit = ThrottleCommand(rows_per_second=rate, bytes_per_second=bytes_per_s, for_seconds=for_s)
     _send(file, job, wait_s, Command(type="Throttle", throttle=limit))
 
 

@@ -162,6 +162,7 @@ def _stored_words(found: Status) -> dict[str, Any]:
         "targetVersion": found.target_version,
         "paused": found.paused,
         "throttleRowsPerSecond": found.throttle_rows_per_second,
+        "throttleBytesPerSecond": found.throttle_bytes_per_second,
         "receipt": None if receipt is None else f"{'equal' if receipt.equal else 'different'}, {receipt.rows:,} rows",
     }  # fmt: skip
 

@@ -7,8 +7,10 @@ import re
 from backfill import Settings
 
 UNITS = {"": 1, "k": 1_000, "m": 1_000_000}
+BYTE_UNITS = {"b": 1, "kb": 1_000, "mb": 1_000_000, "gb": 1_000_000_000}
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "": 1}
 RATE_MAX_ROWS_PER_S = 1_000_000_000
+RATE_MAX_BYTES_PER_S = 1_000_000_000_000
 DURATION_MAX_S = 7 * 86_400
 
 
@@ -27,6 +29,25 @@ def parse_rate(text: str) -> int | None:
     rate = round(float(re.sub("[_,]", "", match[1])) * UNITS[match[2]])
     if rate > RATE_MAX_ROWS_PER_S:
         raise ValueError(f"{text!r} is above {RATE_MAX_ROWS_PER_S:,} rows/s; for no limit write none")
+    return rate
+
+
+def parse_byte_rate(text: str) -> int | None:
+    """Return bytes a second: `50MB`, `1.5GB`, `800kB`, `0`; `none` is unlimited. Units are decimal, as those of networks.
+
+    Raises:
+        ValueError: it is no such thing, negative, or absurd.
+    """
+    word = text.strip().lower()
+    if word in ("none", "unlimited", "off"):
+        return None
+    match = re.fullmatch(r"([0-9][0-9_,]*(?:\.[0-9]+)?)(b|kb|mb|gb)?(?:/s)?", word)
+    # A bare number could be meant in megabytes: only 0 is the same in each unit.
+    if match is None or (match[2] is None and float(re.sub("[_,]", "", match[1]))):
+        raise ValueError(f"invalid rate {text!r}: write 50MB, 1.5GB, 800kB, 0 or none")
+    rate = round(float(re.sub("[_,]", "", match[1])) * BYTE_UNITS[match[2] or "b"])
+    if rate > RATE_MAX_BYTES_PER_S:
+        raise ValueError(f"{text!r} is above 1 TB/s; for no limit write none")
     return rate
 
 

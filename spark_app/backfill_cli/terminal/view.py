@@ -21,6 +21,7 @@ from backfill.words import (
     eta_words,
     filtered_words,
     lag_words,
+    limit_words,
     position_words,
     proof_words,
     show_bytes,
@@ -207,11 +208,10 @@ def _step_time(step: StepProgress) -> str:
 def _left(progress: Progress) -> list[tuple[int, str, str]]:
     """Return rank, name and value of what a person asks first."""
     rate = f"{show_rows(progress.rows_per_second)} rows/s" if progress.rows_per_second else "-"
-    limit = progress.throttle_rows_per_second
     until = f" until {show_clock(progress.throttle_until)}" if progress.throttle_until else ""
     return [
         (2, "rate", rate),
-        (4, "limit", "none" if limit is None else f"{show_rows(limit)} rows/s{until}"),
+        (4, "limit", limit_words(progress) + until),
         (2, "ETA", eta_words(progress)),
         (3, "state", state_words(progress)),
     ]

@@ -7,6 +7,7 @@ in force already                              Applied, at once
 on its way already                            none; the one under way answers
 older than one in force or on its way         Superseded, at once
 newer than all                                Applied, once the commit that holds it is durable
+a limit of bytes, of a source without files   Refused, at once
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from backfill_core.protocol.actions import Acknowledge
-from backfill_core.protocol.commands import Pause, Stop, VerifyNow
+from backfill_core.protocol.commands import Pause, Stop, Throttle, VerifyNow
 from backfill_core.protocol.epochs import Epoch
 from backfill_core.protocol.events import CommandReceived, StopRequested
 
@@ -75,6 +76,20 @@ class Inbox:
     def put_back(self, commands: tuple[CommandReceived, ...]) -> Inbox:
         """The commit that held them was given up."""
         return replace(self, applied=(*commands, *self.applied))
+
+
+def refused_of_bytes(event: CommandReceived, epoch: Epoch, *, knows_bytes: bool) -> tuple[Acknowledge, ...]:
+    """Refuse a limit of bytes where none can be counted, of this attempt's commands."""
+    command = event.command
+    if (
+        knows_bytes
+        or event.attempt != epoch.attempt
+        or not isinstance(command, Throttle)
+        or command.bytes_per_s is None
+    ):
+        return ()
+    words = "a limit of bytes is one of the bytes of files, and this source has its rows in none: give rows a second"
+    return (Acknowledge(event.attempt, epoch.number, event.revision, "Refused", words),)
 
 
 def waits_for_no_barrier(event: CommandReceived) -> bool:

@@ -9,7 +9,7 @@ command            effect on the controls
 Pause(History)     no new split; change batches go on (R-SNAP-43)
 Pause(All)         neither splits nor change batches
 Resume             neither kind of pause
-Throttle(n)        history limited to n rows/s until changed
+Throttle(n)        history limited to n rows/s, or to so many bytes/s, until changed
 Throttle(n, for)   the same until the moment given, then what was in force before
 VerifyNow, Stop    none: they are acts, not states
 """
@@ -51,10 +51,16 @@ class Controls:
     """Revision of the command that set `paused`; 0: the spec."""
 
     limited_by: int = 0
-    """Revision of the command that set `rows_per_s`; 0: the spec."""
+    """Revision of the command that set the limits; 0: the spec."""
 
     after_limited_by: int = 0
     """The same of the limit that comes back."""
+
+    bytes_per_s: int | None = None
+    """Limit of history in bytes of the source's files a second; of two limits the lower one holds."""
+
+    after_bytes_per_s: int | None = None
+    spec_bytes_per_s: int | None = None
 
     def after(self, command: Command, revision: int, now_ms: int) -> Controls:
         """Return the controls with one more command in force."""
@@ -64,15 +70,16 @@ class Controls:
                 return replace(self, paused=scope, paused_by=revision, revision=revision)
             case Resume():
                 return replace(self, paused=None, paused_by=revision, revision=revision)
-            case Throttle(rows_per_s=rate, for_s=None):
-                return replace(self._limited(rate, revision), revision=revision)
-            case Throttle(rows_per_s=rate, for_s=float() | int() as for_s):
+            case Throttle(for_s=None):
+                return replace(self._limited(command.rows_per_s, command.bytes_per_s, revision), revision=revision)
+            case Throttle(for_s=float() | int() as for_s):
                 # A second limit with an expiry does not make the first one permanent.
                 before = self.at(self.until_ms) if self.until_ms is not None else self
                 return replace(
-                    self._limited(rate, revision),
+                    self._limited(command.rows_per_s, command.bytes_per_s, revision),
                     until_ms=now_ms + round(for_s * 1000),
                     after_rows_per_s=before.rows_per_s,
+                    after_bytes_per_s=before.bytes_per_s,
                     after_limited_by=before.limited_by,
                     revision=revision,
                 )
@@ -84,15 +91,22 @@ class Controls:
         """Return the controls as they are at a moment: a limit past its expiry is gone."""
         if self.until_ms is None or now_ms < self.until_ms:
             return self
-        return self._limited(self.after_rows_per_s, self.after_limited_by)
+        return self._limited(self.after_rows_per_s, self.after_bytes_per_s, self.after_limited_by)
 
-    def _limited(self, rows_per_s: int | None, by: int) -> Controls:
+    def _limited(self, rows_per_s: int | None, bytes_per_s: int | None, by: int) -> Controls:
         """Return the same with a limit that does not end."""
         return replace(
-            self, rows_per_s=rows_per_s, limited_by=by, until_ms=None, after_rows_per_s=None, after_limited_by=0
+            self,
+            rows_per_s=rows_per_s,
+            bytes_per_s=bytes_per_s,
+            limited_by=by,
+            until_ms=None,
+            after_rows_per_s=None,
+            after_bytes_per_s=None,
+            after_limited_by=0,
         )
 
-    def under_spec(self, paused: str | None, rows_per_s: int | None) -> Controls:
+    def under_spec(self, paused: str | None, rows_per_s: int | None, bytes_per_s: int | None = None) -> Controls:
         """Return what is in force when an attempt starts.
 
         What was commanded before the restart stays in force (R-PROG-8), unless the spec says something else than
@@ -101,14 +115,26 @@ class Controls:
         controls = self
         if paused != self.spec_paused:
             controls = replace(controls, paused=paused, spec_paused=paused, paused_by=0)
-        if rows_per_s != self.spec_rows_per_s:
-            controls = replace(controls._limited(rows_per_s, 0), spec_rows_per_s=rows_per_s)  # noqa: SLF001 - our own class
+        if (rows_per_s, bytes_per_s) != (self.spec_rows_per_s, self.spec_bytes_per_s):
+            limited = controls._limited(rows_per_s, bytes_per_s, 0)  # noqa: SLF001 - our own class
+            controls = replace(limited, spec_rows_per_s=rows_per_s, spec_bytes_per_s=bytes_per_s)
         return controls
+
+    @property
+    def limited(self) -> bool:
+        """Is there a limit, of rows or of bytes?"""
+        return (self.rows_per_s, self.bytes_per_s) != (None, None)
+
+    @property
+    def limit_words(self) -> str:
+        """The limits as people read them; empty: there is none."""
+        rows = [] if self.rows_per_s is None else [f"{self.rows_per_s:,} rows/s"]
+        return " and ".join(rows + ([] if self.bytes_per_s is None else [f"{self.bytes_per_s:,} bytes/s"]))
 
     @property
     def history_held(self) -> bool:
         """May no split start?"""
-        return self.paused is not None or self.rows_per_s == 0
+        return self.paused is not None or 0 in (self.rows_per_s, self.bytes_per_s)
 
     @property
     def changes_held(self) -> bool:
@@ -120,11 +146,14 @@ class Controls:
         pairs = {
             "paused": self.paused,
             "rowsPerSecond": self.rows_per_s,
+            "bytesPerSecond": self.bytes_per_s,
             "untilMs": self.until_ms,
             "afterRowsPerSecond": self.after_rows_per_s,
+            "afterBytesPerSecond": self.after_bytes_per_s,
             "revision": self.revision or None,
             "specPaused": self.spec_paused,
             "specRowsPerSecond": self.spec_rows_per_s,
+            "specBytesPerSecond": self.spec_bytes_per_s,
             "pausedBy": self.paused_by or None,
             "limitedBy": self.limited_by or None,
             "afterLimitedBy": self.after_limited_by or None,
@@ -144,9 +173,12 @@ class Controls:
             after_limited_by=value.get("afterLimitedBy", 0),
             paused=value.get("paused"),
             rows_per_s=value.get("rowsPerSecond"),
+            bytes_per_s=value.get("bytesPerSecond"),
             until_ms=value.get("untilMs"),
             after_rows_per_s=value.get("afterRowsPerSecond"),
+            after_bytes_per_s=value.get("afterBytesPerSecond"),
             revision=value.get("revision", 0),
             spec_paused=value.get("specPaused"),
             spec_rows_per_s=value.get("specRowsPerSecond"),
+            spec_bytes_per_s=value.get("specBytesPerSecond"),
         )

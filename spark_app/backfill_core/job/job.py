@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from backfill_core.errors import BackfillError
-from backfill_core.job.commands import waits_for_no_barrier
+from backfill_core.job.commands import refused_of_bytes, waits_for_no_barrier
 from backfill_core.job.commit import NOTHING, backoff_s
 from backfill_core.job.phase import (
     Fencing,
@@ -120,6 +120,9 @@ class Job(Attempt):
 
     def _on_command(self, event: CommandReceived) -> tuple[Action, ...]:
         before = self._inbox
+        refused = refused_of_bytes(event, self._epoch, knows_bytes=self._settings.knows_bytes)
+        if refused:
+            return refused
         self._inbox, answers = before.receive(event, self._epoch, self._controls.revision, self._commits.commands)
         if self._inbox is not before and waits_for_no_barrier(event):
             self._times = self._times.hurry()
@@ -290,7 +293,7 @@ class Job(Attempt):
             self.phase = stopped(self.phase, awaited=True)
             self._times = self._times.cancel_in(0.0 if stop.force else self._settings.pause_budget_s, now)
         self._inbox = self._inbox.put_in_force()
-        if self._controls.rows_per_s != before.rows_per_s:
+        if (self._controls.rows_per_s, self._controls.bytes_per_s) != (before.rows_per_s, before.bytes_per_s):
             self._set_limit(now)
         return changed
 

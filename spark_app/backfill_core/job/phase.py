@@ -29,6 +29,9 @@ class JobSettings:
     interval_s: float = 1.0
     commit_every: int = 1
     verify_final: bool = False
+    knows_bytes: bool = True
+    """May a limit be one of bytes: are they known of the source's rows?"""
+
     follows: bool = False
     """Does the job go on once it has caught up?"""
 

@@ -201,14 +201,14 @@ def scan_s(name: str, rows: int, rows_per_s: float = ROWS_PER_S) -> float:
     return SCAN_S + share * rows / rows_per_s
 
 
-def copy_s(rows: int, rows_per_s: float, limit_rows_per_s: int | None) -> float:
+def copy_s(rows: int, rows_per_s: float, limit_rows_per_s: float | None) -> float:
     """Return the seconds that copying so many rows takes at a rate, or at a limit below it."""
     if not rows:
         return 0.0
     return rows / min(rows_per_s, limit_rows_per_s or rows_per_s)
 
 
-def merge_s(rows: int, rows_per_s: float, limit_rows_per_s: int | None, *, batch_s: float) -> float:
+def merge_s(rows: int, rows_per_s: float, limit_rows_per_s: float | None, *, batch_s: float) -> float:
     """Return the seconds that rows take which are merged one batch after the other.
 
     Args:

@@ -109,10 +109,10 @@ def reason_of(
         what = "everything" if controls.changes_held else "the snapshot"
         ending = "; work under way is ending" if len(work) and (controls.changes_held or not doing) else ""
         return f"{what} is paused {_by(controls.paused_by)}{ending}{'' if controls.changes_held else also}"
-    if controls.rows_per_s is not None and not history_complete:
+    if controls.limited and not history_complete:
         until_ms = controls.until_ms
         until = "" if until_ms is None else f", for {max(0, until_ms - now.wall_ms) // 1000} s more"
-        return f"throttled to {controls.rows_per_s:,} rows/s {_by(controls.limited_by)}{until}{also}"
+        return f"throttled to {controls.limit_words} {_by(controls.limited_by)}{until}{also}"
     return doing
 
 
@@ -161,7 +161,7 @@ class Attempt:
 
     def _set_limit(self, now: Now) -> None:
         burst_s = self._settings.burst_s * max(1.0, self._settings.interval_s)
-        self._strategy.on(LimitSet(self._controls.rows_per_s, burst_s), now)
+        self._strategy.on(LimitSet(self._controls.rows_per_s, burst_s, self._controls.bytes_per_s), now)
 
     def wake_at_s(self) -> float:
         """Return when a `Tick` is due at the latest, in monotonic seconds."""
@@ -236,7 +236,9 @@ class Attempt:
         held = controls.changes_held if self._strategy.status.history_complete else controls.history_held
         held = (held and not isinstance(self._phase_or_last, Fencing)) or stop_in(self.phase) is not None
         facts = self._strategy.view(now).facts
-        return replace(facts, limit_rows_per_s=controls.rows_per_s, held=held, copy=None if held else facts.copy)
+        # A limit of bytes is one of rows to who knows the bytes of a row.
+        limit = controls.rows_per_s if controls.bytes_per_s is None else facts.limit_rows_per_s
+        return replace(facts, limit_rows_per_s=limit, held=held, copy=None if held else facts.copy)
 
     @property
     def commit(self) -> CommitInFlight:

@@ -41,6 +41,7 @@ class LaunchDriver:
     """Controls that the attempt starts with: spec and override together."""
 
     rows_per_second: int | None = None
+    bytes_per_second: int | None = None
     token_hashes: tuple[str, ...] = ()
     """Of tokens that its Secret may hold; a Secret with another token is not ours. Empty: not on record."""
 

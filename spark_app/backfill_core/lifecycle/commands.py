@@ -61,8 +61,7 @@ def plan_commands(context: Context, number: int, *, stop: bool, steer: bool) -> 
             new.append(Command(type="Verify"))
             control = control.model_copy(update={"verify_token": token})
         # A command above corrects what differed, so from here on these are the controls that were asked for.
-        asked = {"paused": context.desired.paused, "rows_per_second": context.desired.rows_per_second}
-        control = control.model_copy(update=asked)
+        control = control.model_copy(update=context.desired.controls)
     if new:
         control = _with(control, new, context)
     return CommandPlan(control, decided=bool(new), requests=_requests(context, control, number))
@@ -72,13 +71,13 @@ def settled(context: Context, control: Control) -> bool:
     """Are the desired controls in force, as far as is known? Verify and Stop do not count: they are no controls."""
     if any(one.command.type in (*_PAUSE, "Throttle") for one in control.pending):
         return False
-    desired = (context.desired.paused, context.desired.rows_per_second)
-    if (control.paused, control.rows_per_second) != desired:
+    desired = (context.desired.paused, context.desired.rows_per_second, context.desired.bytes_per_second)
+    if (control.paused, control.rows_per_second, control.bytes_per_second) != desired:
         return False
     progress = context.progress
     if progress is None or progress.revision < control.acked_revision:
         return True
-    return (progress.paused, progress.throttle_rows_per_second) == desired
+    return (progress.paused, progress.throttle_rows_per_second, progress.throttle_bytes_per_second) == desired
 
 
 def _acknowledged(context: Context, control: Control, number: int) -> tuple[Control, list[Command]]:
@@ -125,14 +124,18 @@ def _corrections(context: Context, control: Control) -> list[Command]:
     progress, desired = context.progress, context.desired
     # A progress from before the newest acknowledgement does not show the controls of now.
     known = progress is not None and progress.revision >= control.acked_revision
-    paused = progress.paused if progress is not None and known else control.paused
-    rate = progress.throttle_rows_per_second if progress is not None and known else control.rows_per_second
+    paused: str | None = control.paused
+    limits = (control.rows_per_second, control.bytes_per_second)
+    if progress is not None and known:
+        paused = progress.paused
+        limits = (progress.throttle_rows_per_second, progress.throttle_bytes_per_second)
     for one in control.pending:
         match one.command.type:
             case "Pause" | "Resume":
                 paused = None if one.command.pause is None else one.command.pause.scope
             case "Throttle":
-                rate = None if one.command.throttle is None else one.command.throttle.rows_per_second
+                throttle = one.command.throttle or ThrottleCommand()
+                limits = (throttle.rows_per_second, throttle.bytes_per_second)
             case _:
                 pass
     commands: list[Command] = []
@@ -142,8 +145,9 @@ def _corrections(context: Context, control: Control) -> list[Command]:
             if desired.paused is None
             else Command(type="Pause", pause=PauseCommand(scope=desired.paused))
         )
-    if rate != desired.rows_per_second:
-        commands.append(Command(type="Throttle", throttle=ThrottleCommand(rows_per_second=desired.rows_per_second)))
+    if limits != (desired.rows_per_second, desired.bytes_per_second):
+        limit = ThrottleCommand(rows_per_second=desired.rows_per_second, bytes_per_second=desired.bytes_per_second)
+        commands.append(Command(type="Throttle", throttle=limit))
     return commands
 
 

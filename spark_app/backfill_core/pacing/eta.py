@@ -19,7 +19,7 @@ class RateMeter:
     """(seconds since the seal before, rows), newest last."""
 
     last_s: float | None = None
-    limit: int | None = None
+    limit: float | None = None
     """Rows a second that were allowed; None: any number."""
 
     before: float = 0.0
@@ -47,7 +47,7 @@ class RateMeter:
         """Begin a pause, or end it; its time is forgotten."""
         return replace(self, held=held, last_s=now_s if self.held and not held else self.last_s)
 
-    def under(self, limit: int | None) -> RateMeter:
+    def under(self, limit: float | None) -> RateMeter:
         """Begin anew where the limit is another one: rates of two limits do not mix, and the next seal has rows of both."""
         if limit == self.limit:
             return self

@@ -15,7 +15,7 @@ class TokenBucket:
     A rate of None is unlimited; 0 admits nothing, ever (R-SNAP-41).
     """
 
-    rate_per_s: int | None
+    rate_per_s: float | None
     burst_s: float
     """How much unused rate is kept, in seconds."""
 
@@ -26,7 +26,7 @@ class TokenBucket:
     owed: float = 0.0
     """Rows that the debt was made of; a lower rate since then has made it fewer in `tokens`, which keep its seconds."""
 
-    pace: int | None = field(default=None, compare=False)
+    pace: float | None = field(default=None, compare=False)
     """The last rate above 0: what the seconds of a debt are measured in."""
 
     begins: bool = False
@@ -38,7 +38,7 @@ class TokenBucket:
         return cls(None, 1.0, 0.0, 0.0, begins=True)
 
     @classmethod
-    def full(cls, rate_per_s: int | None, now_s: float, burst_s: float = 1.0) -> TokenBucket:
+    def full(cls, rate_per_s: float | None, now_s: float, burst_s: float = 1.0) -> TokenBucket:
         """Return a bucket with one second's rows in it, or as many as it holds if those are fewer."""
         empty = cls(rate_per_s, burst_s, 0.0, now_s)
         return replace(empty, tokens=min(empty._room, float(rate_per_s or 0)))
@@ -81,11 +81,11 @@ class TokenBucket:
         now = self.refill(now_s)
         return now._with(min(now._room, now.tokens - rows))  # noqa: SLF001 - our own class
 
-    def under(self, rate_per_s: int | None, now_s: float, burst_s: float) -> TokenBucket:
+    def under(self, rate_per_s: float | None, now_s: float, burst_s: float) -> TokenBucket:
         """Take a limit: the first one begins with one second's rows, a later one as `with_rate` says."""
         return TokenBucket.full(rate_per_s, now_s, burst_s) if self.begins else self.with_rate(rate_per_s, now_s)
 
-    def with_rate(self, rate_per_s: int | None, now_s: float) -> TokenBucket:
+    def with_rate(self, rate_per_s: float | None, now_s: float) -> TokenBucket:
         """Change the rate without a windfall: what was saved is lost, a debt is not.
 
         A debt keeps its length in seconds, because it was made at the old rate, but is never more rows than were owed; a rate

@@ -100,6 +100,7 @@ class CopiedState:
             table_id=self.table_id,
             fingerprint=self.fingerprint,
             rows=(self.rows,),
+            bytes=(),
             order=None,
             rows_live=self.rows_read if self.rows_live is None else self.rows_live,
         )

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from backfill_core.pacing.eta import RateMeter
+from backfill_core.pacing.row_costs import RowCosts, mean_row_bytes
 from backfill_core.pacing.sizing import SplitSizer, split_span, tapered
 from backfill_core.pacing.throttle import TokenBucket
 from backfill_core.phases.prefetch import RATE_MIN, ChargePolicy
@@ -51,9 +52,15 @@ class CopySettings:
 class Copy:
     """The splits of one pinned version, from their choice to their commit."""
 
-    def __init__(self, rows: Sequence[int], settings: CopySettings, order: FileOrder | None = None) -> None:
-        """Begin with nothing; `rows` are those of each file."""
-        self._settings, self._rows, self._order = settings, rows, order
+    def __init__(
+        self,
+        rows: Sequence[int],
+        settings: CopySettings,
+        order: FileOrder | None = None,
+        file_bytes: Sequence[int] = (),
+    ) -> None:
+        """Begin with nothing; rows and bytes are those of each file, no bytes: they are not known."""
+        self._settings, self._rows, self._order, self._bytes = settings, rows, order, file_bytes
         self._reading = ReadingOrder(rows, order)
         self.total = self._reading.offsets[-1]
         self.sealed = IntervalSet()
@@ -75,7 +82,8 @@ class Copy:
         self._splits = Splits(filtered=settings.filtered)
         self._bucket = TokenBucket.unlimited()
         self._barrier_passed = self._limited = False
-        self.rate_limit: int | None = None
+        self.rate_limit: float | None = None
+        self._costs = RowCosts(self._reading.offsets)
         self.meter = RateMeter()
         self._sizer = SplitSizer(
             target_s=settings.split_target_s,
@@ -125,9 +133,13 @@ class Copy:
 
     # -------------------------------------------------------------- events
     def set_limit(self, limit: LimitSet, now: Now) -> None:
-        """Limit the rows per second; the first limit begins with one second's rows."""
-        self.meter = self.meter.under(limit.rows_per_s)
-        self._bucket = self._bucket.under(limit.rows_per_s, now.mono_s, limit.burst_s)
+        """Limit the rows or bytes per second; the first limit begins with one second's rows."""
+        row_bytes = mean_row_bytes(self._rows, self._bytes)
+        rate = limit.in_rows(row_bytes).rows_per_s
+        self.meter = self.meter.under(rate)
+        file_bytes = self._bytes if limit.counts_bytes(row_bytes) else ()
+        self._costs = RowCosts(self._reading.offsets, self._reading.by_place(file_bytes))
+        self._bucket = self._bucket.under(rate, now.mono_s, limit.burst_s)
 
     def pass_barrier(self) -> None:
         """A limit admits one epoch's quota when a barrier passes."""
@@ -172,10 +184,12 @@ class Copy:
             # What a file was longer than its share is owed by the next one.
             rows = share if exact else int(min(share, self._bucket.available(now.mono_s)))
             gap = self._first_gap()
+            if self._limited and gap is not None and rows >= 1:
+                rows = self._costs.rows(gap[0], rows)
             span = None if gap is None or rows < 1 else split_span(self._reading.offsets, gap, rows, exact=exact)
             if span is None:
                 break
-            self._bucket = self._bucket.take(span[1] - span[0], now.mono_s)
+            self._bucket = self._bucket.take(self._costs.of(*span), now.mono_s)
             work.append(self._begin(span, (), policy, permits.epoch, next(ids), now))
         return tuple(work)
 
@@ -190,7 +204,7 @@ class Copy:
     ) -> ReadSplit:
         start, stop = span
         split = ReadSplit(work_id, self._reading.ranges(start, stop), start, stop, epoch.number, boundaries)
-        return self._splits.begin(split, now.mono_s, policy)
+        return self._splits.begin(split, now.mono_s, policy, self._costs)
 
     def _read_ahead(self, epoch: Epoch, ids: Iterator[int], now: Now) -> tuple[ReadSplit, ...]:
         """Start whole files at any moment, while less than some seconds' worth is buffered; see `prefetch`."""
@@ -201,7 +215,12 @@ class Copy:
         while len(splits.reading_ahead) < in_flight_max and len(splits.running) < 2 * in_flight_max:
             gap, under_way = self._first_gap(), sum(one.rows for one in splits.reading_ahead)
             found = gap and splits.buffer.next_split(
-                self._reading.offsets, gap, under_way=under_way, bucket=self._bucket, now_s=now.mono_s
+                self._reading.offsets,
+                gap,
+                under_way=under_way,
+                bucket=self._bucket,
+                now_s=now.mono_s,
+                row_cost=self._costs.at(gap[0]),
             )
             if not found:
                 break

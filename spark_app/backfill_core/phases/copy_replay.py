@@ -108,7 +108,7 @@ class CopyReplay:
             key_proven: Did an earlier attempt prove the key?
         """
         self._settings, self._pinned = settings, pinned
-        self.copy = Copy(pinned.rows, settings.copy, pinned.order)
+        self.copy = Copy(pinned.rows, settings.copy, pinned.order, pinned.bytes)
         self.replay = Replay(
             pinned.version,
             way=settings.way,

@@ -141,7 +141,7 @@ class KeyCopy:
         return all(isinstance(one.state, Waiting) for one in self._queue)
 
     @property
-    def rate_limit(self) -> int | None:
+    def rate_limit(self) -> float | None:
         """Rows a second; None: no limit."""
         return self._bucket.rate_per_s
 

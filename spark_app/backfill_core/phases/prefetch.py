@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 from math import ceil
 
+from backfill_core.pacing.row_costs import RowCosts
 from backfill_core.pacing.sizing import split_span
 from backfill_core.pacing.throttle import TokenBucket
 from backfill_core.protocol.work import ReadSplit, StagedFile
@@ -62,20 +63,29 @@ class Segment:
     start: int
     stop: int
     files: tuple[StagedFile, ...]
-    charge: int
-    """Rows that the bucket is charged for."""
+    charge: float
+    """What the bucket is charged."""
 
     last: bool
     """Is it the end of its split?"""
 
 
-def segments_of(split: ReadSplit, files: Iterable[StagedFile], *, filtered: bool) -> tuple[Segment, ...]:
+def segments_of(
+    split: ReadSplit, files: Iterable[StagedFile], costs: RowCosts, *, filtered: bool
+) -> tuple[Segment, ...]:
     """Return what a split staged, segment by segment; under a filter files do not tell how many rows were read."""
+    by_index = filtered or costs.by_bytes
     found: list[tuple[StagedFile, ...]] = [()] * len(split.segments)
     for file in files:
         found[file.segment] = (*found[file.segment], file)
     return tuple(
-        Segment(start, stop, own, stop - start if filtered else sum(file.rows for file in own), last=stop == split.stop)
+        Segment(
+            start,
+            stop,
+            own,
+            costs.of(start, stop) if by_index else sum(file.rows for file in own),
+            last=stop == split.stop,
+        )
         for (start, stop), own in zip(split.segments, found, strict=True)
     )
 
@@ -112,7 +122,14 @@ class PrefetchBuffer:
         return PrefetchBuffer(self.segments[count:], tokens), bucket, self.segments[:count]
 
     def next_split(
-        self, prefix: Sequence[int], gap: tuple[int, int], *, under_way: int, bucket: TokenBucket, now_s: float
+        self,
+        prefix: Sequence[int],
+        gap: tuple[int, int],
+        *,
+        under_way: int,
+        bucket: TokenBucket,
+        now_s: float,
+        row_cost: float = 1.0,
     ) -> tuple[tuple[int, int], tuple[int, ...]] | None:
         """Return the next split from the start of a gap and its boundaries; None while there is enough, or to be read in sub-file ranges.
 
@@ -122,22 +139,25 @@ class PrefetchBuffer:
             under_way: Rows that are being read ahead already.
             bucket: The limit, above 0.
             now_s: Monotonic seconds.
+            row_cost: What a row costs there; a second has the more of them the less they cost.
         """
-        quota, ahead = bucket.rate_per_s or 0, under_way + self.rows
+        quota, ahead = (bucket.rate_per_s or 0) / row_cost, under_way + self.rows
         span = split_span(prefix, gap, int(SPLIT_S * quota), exact=False) if fits(prefix, gap[0], quota) else None
         if span is None or ahead >= STOCK_S * quota + span[1] - span[0]:
             return None
         tokens = bucket.refill(now_s + _BEAT_S).tokens if self.next_tokens is None else self.next_tokens
-        return span, segment_boundaries(prefix, span, quota, barrier=span[0] - ahead + tokens)
+        return span, segment_boundaries(prefix, span, quota, barrier=span[0] - ahead + tokens / row_cost)
 
 
-def fits(prefix: Sequence[int], start: int, quota: int) -> bool:
+def fits(prefix: Sequence[int], start: int, quota: float) -> bool:
     """Is the file at a position of the row index small enough to be read whole?"""
     behind = bisect_right(prefix, start)
     return prefix[behind] - prefix[behind - 1] <= FILE_S * quota
 
 
-def segment_boundaries(prefix: Sequence[int], span: tuple[int, int], quota: int, *, barrier: float) -> tuple[int, ...]:
+def segment_boundaries(
+    prefix: Sequence[int], span: tuple[int, int], quota: float, *, barrier: float
+) -> tuple[int, ...]:
     """Return where the segments of a split end, but for the last: on a grid that has every barrier's share on it.
 
     Equal segments would be sealed in fours and in sixes where five do not make a second's rows. On this grid each

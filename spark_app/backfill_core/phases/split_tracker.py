@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from backfill_core.pacing.row_costs import RowCosts
 from backfill_core.pacing.throttle import TokenBucket
 from backfill_core.phases.prefetch import RATE_MIN, ChargePolicy, PrefetchBuffer, segments_of
 from backfill_core.positions.intervals import IntervalSet
@@ -17,6 +18,18 @@ class Running:
     split: ReadSplit
     since_s: float
     charged: ChargePolicy
+    costs: RowCosts
+    """What its rows cost under the limit that it was begun under."""
+
+    @property
+    def cost(self) -> float:
+        """What its rows cost."""
+        return self.costs.of(self.split.start, self.split.stop)
+
+    @property
+    def known(self) -> bool:
+        """Was it charged for what it takes, however many rows there are: for the bytes of whole files?"""
+        return self.costs.by_bytes and all(one.whole for one in self.split.ranges)
 
     @property
     def rows(self) -> int:
@@ -71,9 +84,9 @@ class Splits:
         return bool(self.buffer.segments or self.reading_ahead)
 
     # -------------------------------------------------------------- the way
-    def begin(self, split: ReadSplit, now_s: float, charged: ChargePolicy) -> ReadSplit:
+    def begin(self, split: ReadSplit, now_s: float, charged: ChargePolicy, costs: RowCosts) -> ReadSplit:
         """Know that a split is being read."""
-        self.running[split.work_id] = Running(split, now_s, charged)
+        self.running[split.work_id] = Running(split, now_s, charged, costs)
         return split
 
     def finish(
@@ -84,11 +97,12 @@ class Splits:
         split = one.split
         if one.charged is ChargePolicy.WHEN_SEALED:
             if not _too_slow(bucket):
-                self.buffer = self.buffer.add(segments_of(split, files, filtered=self._filtered))
+                self.buffer = self.buffer.add(segments_of(split, files, one.costs, filtered=self._filtered))
             return bucket, one
         self.staged.append(Staged(split.start, split.stop, files, split.epoch, one.charged))
-        if one.charged is ChargePolicy.WHEN_STARTED and not self._filtered:
-            bucket = bucket.take(sum(file.rows for file in files) - one.rows, now_s)
+        if one.charged is ChargePolicy.WHEN_STARTED and not self._filtered and not one.known:
+            read = sum(file.rows for file in files)
+            bucket = bucket.take((read - one.rows) * one.cost / one.rows, now_s)
         return bucket, one
 
     def admit(self, now_s: float, bucket: TokenBucket, *, held: bool) -> TokenBucket:

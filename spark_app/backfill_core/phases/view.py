@@ -48,7 +48,7 @@ class Copied:
     """Of the numbers below `rows`."""
 
     meter: RateMeter
-    rate_limit: int | None
+    rate_limit: float | None
     watermark: Watermark | None
     position: str = ""
 
@@ -117,6 +117,7 @@ class Look:
             rows_left=copied.rows_left,
             copy=copied.eta,
             rows_per_s=copied.meter.measured,
+            limit_rows_per_s=copied.meter.limit,
             versions_done=max(0, replay.consumed - self.pinned.version),
             versions_left=replay.lag_versions,
             version_s=replay.version_s,

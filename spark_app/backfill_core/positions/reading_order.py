@@ -53,6 +53,10 @@ class ReadingOrder:
         found = file_ranges(self.offsets, start, stop)
         return found if self.same else tuple(replace(one, file=self._files[one.file]) for one in found)
 
+    def by_place(self, values: Sequence[int]) -> Sequence[int]:
+        """Return values of the files in path order in the order of reading."""
+        return values if self.same or not values else [values[file] for file in self._files]
+
     def in_row_index(self, spans: IntervalSet) -> IntervalSet:
         """Return intervals of the order as those of the row index; asked again for the same ones, it costs nothing."""
         if self.same:

@@ -20,10 +20,12 @@ class Resume:
 
 @dataclass(frozen=True, slots=True)
 class Throttle:
-    """Limit history to `rows_per_s` (None: unlimited, 0: paused), for `for_s` seconds or for ever."""
+    """Limit history to `rows_per_s` (None: unlimited, 0: paused), for `for_s` seconds or for ever; of two limits the lower holds."""
 
     rows_per_s: int | None
     for_s: float | None = None
+    bytes_per_s: int | None = None
+    """Of the source's files, compressed."""
 
 
 @dataclass(frozen=True, slots=True)

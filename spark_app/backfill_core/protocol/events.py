@@ -128,10 +128,29 @@ Event = (
 # ------------------------------------------------------------------ what the job tells a strategy
 @dataclass(frozen=True, slots=True)
 class LimitSet:
-    """From now on history is limited to `rows_per_s` (None: unlimited, 0: held); unused rate is kept for `burst_s` seconds."""
+    """From now on history is limited (None: not so, 0: held); of two limits the lower holds."""
 
-    rows_per_s: int | None
+    rows_per_s: float | None
     burst_s: float
+    """For so many seconds unused rate is kept."""
+
+    bytes_per_s: int | None = None
+    """Of the source's files, as they are stored."""
+
+    def in_rows(self, row_bytes: float | None) -> LimitSet:
+        """Return the limit in rows, where one has so many bytes in the mean; None: it is not known, or there is no row."""
+        rates = [one for one in (self.rows_per_s, self._rows_of_bytes(row_bytes)) if one is not None]
+        return LimitSet(min(rates, default=None), self.burst_s)
+
+    def counts_bytes(self, row_bytes: float | None) -> bool:
+        """Is the limit of bytes the one that holds?"""
+        by_bytes = self._rows_of_bytes(row_bytes)
+        return by_bytes is not None and (self.rows_per_s is None or by_bytes < self.rows_per_s)
+
+    def _rows_of_bytes(self, row_bytes: float | None) -> float | None:
+        if self.bytes_per_s == 0:
+            return 0
+        return self.bytes_per_s / row_bytes if self.bytes_per_s and row_bytes else None
 
 
 @dataclass(frozen=True, slots=True)

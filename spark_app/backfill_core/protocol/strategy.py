@@ -25,7 +25,6 @@ from backfill_core.protocol.events import Head, StrategyEvent
 from backfill_core.protocol.work import Covered, Position, RemovedFile, StagedFile, Work
 
 
-# ------------------------------------------------------------------ opening
 @dataclass(frozen=True, slots=True)
 class PinVersion:
     """Pin a version of the source for as long as the job reads it."""
@@ -116,6 +115,9 @@ class Pinned:
     order: FileOrder | None = None
     """None: the files are read in path order."""
 
+    bytes: tuple[int, ...] = ()
+    """Of each file, as it is stored; empty: not known."""
+
 
 @dataclass(frozen=True, slots=True)
 class Opened:
@@ -149,7 +151,6 @@ class Opened:
         return self.found
 
 
-# ------------------------------------------------------------------ running
 @dataclass(frozen=True, slots=True)
 class Permits:
     """What may start now, by kind of work."""
@@ -248,7 +249,7 @@ class Facts:
     rows_per_s: float = 0.0
     """Measured; 0: not yet."""
 
-    limit_rows_per_s: int | None = None
+    limit_rows_per_s: float | None = None
     versions_done: int = 0
     """Of a source without versions: what is new of its rows."""
 

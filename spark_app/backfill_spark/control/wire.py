@@ -29,7 +29,7 @@ def _command(wire: WireCommand) -> Command:
             return Resume()
         case "Throttle":
             assert wire.throttle is not None
-            return Throttle(wire.throttle.rows_per_second, wire.throttle.for_seconds)
+            return Throttle(wire.throttle.rows_per_second, wire.throttle.for_seconds, wire.throttle.bytes_per_second)
         case "Verify":
             return VerifyNow()
         case "Stop":

@@ -12,6 +12,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from backfill_api.spec.combinations import knows_bytes
 from backfill_api.spec.spec import Backfill
 from backfill_api.status.progress import Progress
 from backfill_core.errors import (
@@ -182,6 +183,7 @@ class _Attempt:
             commit_every=spec.barrier.commit_every,
             verify_final=spec.verify != "None",
             follows=spec.after == "Follow",
+            knows_bytes=knows_bytes(spec.source),
         )
         strategy = opened.strategy(proves_key=proves_key, key_proven=key_proven)
         job = Job(state, strategy, pace, moment, spent)
@@ -266,7 +268,9 @@ def _next_state(opened: OpenedJob, moment: Now) -> JobState:
     return replace(
         state,
         attempt=state.attempt + 1,
-        controls=state.controls.under_spec(paused, spec.throttle.rows_per_second).at(moment.wall_ms),
+        controls=state.controls.under_spec(paused, spec.throttle.rows_per_second, spec.throttle.bytes_per_second).at(
+            moment.wall_ms
+        ),
         receipt=receipt,
         spec_fields=backfill.spec_fields,
         driver=secrets.token_hex(8),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from backfill_api.spec.bounds import count as whole
 from backfill_api.spec.params import SplitParams
-from backfill_api.spec.spec import Backfill
+from backfill_api.spec.spec import Backfill, ThrottleSpec
 from backfill_api.status.plan import (
     PARTITIONS_MAX,
     WAYS_MAX,
@@ -41,8 +41,10 @@ from backfill_core.job.steps import (
     slower,
 )
 from backfill_core.pacing.retention import OF_A_TABLE, SHORT
+from backfill_core.pacing.row_costs import mean_row_bytes
 from backfill_core.positions.file_order import FileOrder
 from backfill_core.positions.offsets import Largest
+from backfill_core.protocol.events import LimitSet
 from backfill_core.transfer.ways import Decoded, Excluded, Way
 from backfill_spark.driver.job_context import CHECK_UNIQUE_ROWS_MAX, JobContext, OpenedJob
 from backfill_spark.opening.outlook import outlook
@@ -115,7 +117,6 @@ def _plan(
         Counter[Way]() if ways is None or table is None else ways.counts([i for i, n in enumerate(table.rows) if n])
     )
     rate = _calibrate(opened, settings.cores, ways, counted)
-    limit = spec.throttle.rows_per_second
     steps = _steps(opened, backfill, settings, start_s, rate)
     seconds = sum(one.seconds for one in steps)
     source.check_no_null_key(spec.transform.where)
@@ -146,7 +147,7 @@ def _plan(
         partitions=_partitions(source),
         warnings=(
             *_order_warnings(order),
-            *_warnings(limit, unique=unique),
+            *_warnings(spec.throttle, unique=unique),
             *_source_warnings(opened, seconds, rate, retention),
             *([] if table is None else _table_warnings(table)),
             *_key_unproven(opened, settings, unique=unique),
@@ -178,10 +179,17 @@ def _steps(
 def _copy_s(opened: OpenedJob, rows: int, per_s: float) -> float:
     """Return the seconds that the rows which are there take; where they are merged in order, a batch at a time."""
     spec = opened.backfill.spec
-    limit, params = spec.throttle.rows_per_second, spec.strategy.params
+    limit, params = _limit(opened), spec.strategy.params
     if _merges_in_order(opened) and isinstance(params, SplitParams):
         return merge_s(rows, per_s, limit, batch_s=params.change_batch_seconds)
     return copy_s(rows, per_s, limit)
+
+
+def _limit(opened: OpenedJob) -> float | None:
+    """Return the limit in rows a second; one of bytes as rows of the mean size."""
+    source, limits = opened.opened, opened.backfill.spec.throttle
+    row_bytes = mean_row_bytes(source.table.rows, source.table.bytes) if isinstance(source, PinnedSource) else None
+    return LimitSet(limits.rows_per_second, 0.0, limits.bytes_per_second).in_rows(row_bytes).rows_per_s
 
 
 def _merges_in_order(opened: OpenedJob) -> bool:
@@ -333,14 +341,15 @@ def _source_warnings(opened: OpenedJob, seconds: float, rate: float, retention: 
     return (PlanWarning(reason="RetentionShort", message=words, hint=f"Raise {OF_A_TABLE}."),)
 
 
-def _warnings(limit: int | None, *, unique: bool | None) -> list[PlanWarning]:
+def _warnings(limit: ThrottleSpec, *, unique: bool | None) -> list[PlanWarning]:
     """Return the doubts about any source."""
     found: list[PlanWarning] = []
     if unique is False:
         words = "the key is not unique: the job will refuse to start."
         found.append(PlanWarning(reason="KeyNotUnique", message=words, hint="Choose another key."))
-    if limit == 0:
-        words = "throttle.rowsPerSecond is 0: the snapshot will not be read."
+    if 0 in (limit.rows_per_second, limit.bytes_per_second):
+        field = "rowsPerSecond" if limit.rows_per_second == 0 else "bytesPerSecond"
+        words = f"throttle.{field} is 0: the snapshot will not be read."
         found.append(PlanWarning(reason="HistoryHeld", message=words, hint="Raise it."))
     return found
 

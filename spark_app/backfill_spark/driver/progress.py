@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from backfill_api.spec.bounds import MESSAGE_MAX, count
 from backfill_api.status import progress as api
 from backfill_api.status.progress import OTHER_PARTITIONS, PartitionLag, Progress, StepProgress
 from backfill_core.job.steps import Step
 from backfill_core.job.view import JobView
+from backfill_core.pacing.eta import Eta
 from backfill_core.positions.file_order import Watermark
 from backfill_core.positions.offsets import Largest
 from backfill_core.protocol.clock import Now
@@ -28,7 +30,6 @@ def progress_of(view: JobView, moment: Now, say: Callable[[Position | None], str
     strategy, controls = view.strategy, view.controls
     grid, head = strategy.grid, None if strategy.head is None else strategy.head.position
     course = view.course
-    eta = course.eta
     seals = sorted(view.seal_seconds)
     return Progress(
         attempt=view.attempt,
@@ -56,10 +57,7 @@ def progress_of(view: JobView, moment: Now, say: Callable[[Position | None], str
         lag_records=strategy.lag_records,
         lag_by_partition=() if strategy.lag_by_partition is None else tuple(_lags(strategy.lag_by_partition)),
         lag_seconds=count(strategy.lag_ms // 1000),
-        eta_seconds=None if eta is None else count(eta.seconds),
-        eta_seconds_low=None if eta is None else count(eta.low),
-        eta_seconds_high=None if eta is None else count(eta.high),
-        eta=None if eta is None else moment_words(moment.wall_ms + round(eta.seconds * 1000)),
+        **_eta_words(course.eta, moment),
         reason=view.reason[:MESSAGE_MAX],
         warnings=tuple(one.message[:MESSAGE_MAX] for one in view.warnings),
         warning_codes=tuple(one.code for one in view.warnings),
@@ -70,6 +68,7 @@ def progress_of(view: JobView, moment: Now, say: Callable[[Position | None], str
         paused=controls.paused,
         quiet=view.quiet,
         throttle_rows_per_second=controls.rows_per_s,
+        throttle_bytes_per_second=controls.bytes_per_s,
         throttle_until=None if controls.until_ms is None else moment_words(controls.until_ms),
         revision=controls.revision,
         table_version=view.table_version if view.table_version >= 0 else None,
@@ -77,6 +76,17 @@ def progress_of(view: JobView, moment: Now, say: Callable[[Position | None], str
         seal_ms_p99=count(seals[min(len(seals) - 1, len(seals) * 99 // 100)] * 1000) if seals else None,
         grid=grid,
     )
+
+
+def _eta_words(eta: Eta | None, moment: Now) -> dict[str, Any]:
+    if eta is None:
+        return {}
+    seconds = {
+        "eta_seconds": count(eta.seconds),
+        "eta_seconds_low": count(eta.low),
+        "eta_seconds_high": count(eta.high),
+    }
+    return {"eta": moment_words(moment.wall_ms + round(eta.seconds * 1000)), **seconds}
 
 
 def _lags(lags: Largest) -> Iterator[PartitionLag]:

@@ -70,6 +70,7 @@ class PinnedSource:
             rows=tuple(table.rows),
             rows_live=table.live_rows,
             order=self.order,
+            bytes=tuple(table.bytes),
         )
 
     @property

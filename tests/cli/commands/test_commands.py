@@ -26,6 +26,9 @@ class TestACommandIsSentAndItsAcknowledgementShown:
             (["throttle", "200k"], Throttle(200_000)),
             (["throttle", "1.5M", "--for", "30m"], Throttle(1_500_000, 1800)),
             (["throttle", "0"], Throttle(0)),
+            (["throttle", "--bytes", "50MB", "--for", "30m"], Throttle(None, 1800, 50_000_000)),
+            (["throttle", "200k", "--bytes", "1.5GB"], Throttle(200_000, None, 1_500_000_000)),
+            (["throttle", "--bytes", "none"], Throttle(None)),
             (["throttle", "none"], Throttle(None)),
             (["stop"], Stop()),
             (["stop", "--force"], Stop(force=True)),
@@ -72,6 +75,12 @@ class TestACommandIsSentAndItsAcknowledgementShown:
         assert done.exit_code == 48
         assert ACKNOWLEDGED.fullmatch(done.stderr)
         assert "1 of 256 vnodes differ" in done.stdout
+
+    def test_rows_are_compared_here_and_need_the_file(self, job):
+        """A driver compares by bytes, as its spec says: it is not asked."""
+        done = backfill("verify", "--rows")
+        assert (done.exit_code, job.seen) == (2, [])
+        assert "--rows compares here, and needs -f FILE" in done.stderr
 
     def test_a_driver_that_ends_without_a_receipt(self, state_dir):
         """Nothing was proven, so it is no success either."""

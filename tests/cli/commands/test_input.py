@@ -34,7 +34,7 @@ class TestWrongInputEndsWithItsCode:
 
     @pytest.mark.parametrize(
         "words",
-        [["throttle", "-5"], ["throttle", "fast"], ["throttle", "1k", "--for", "0"]],
+        [["throttle", "-5"], ["throttle", "fast"], ["throttle", "1k", "--for", "0"], ["throttle", "--bytes", "5"]],
         ids=lambda value: " ".join(value) if isinstance(value, list) else "",
     )
     def test_rates(self, job, words):
@@ -42,6 +42,12 @@ class TestWrongInputEndsWithItsCode:
         done = backfill(*words)
         assert (done.exit_code, job.seen) == (2, [])
         assert "write" in done.stderr
+
+    def test_a_limit_of_nothing(self, job):
+        """`backfill throttle` alone could mean all or nothing."""
+        done = backfill("throttle")
+        assert (done.exit_code, job.seen) == (2, [])
+        assert "give a RATE, or --bytes RATE" in done.stderr
 
     def test_a_file_that_is_no_text(self, tmp_path):
         """A Parquet file given by mistake is not a stack trace."""

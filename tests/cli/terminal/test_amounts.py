@@ -3,7 +3,7 @@
 import pytest
 
 from backfill.words import show_bytes, show_seconds
-from backfill_cli.terminal.amounts import parse_duration_s, parse_memory, parse_rate
+from backfill_cli.terminal.amounts import parse_byte_rate, parse_duration_s, parse_memory, parse_rate
 
 
 class TestRates:
@@ -36,6 +36,22 @@ class TestRates:
         """A misread limit may stop a job or flood a source."""
         with pytest.raises(ValueError, match="none"):
             parse_rate(text)
+
+
+class TestByteRates:
+    @pytest.mark.parametrize(
+        ("text", "bytes_per_s"),
+        [("50MB", 50_000_000), ("1.5GB", 1_500_000_000), ("800kB/s", 800_000), ("7B", 7), ("0", 0), ("none", None)],
+    )
+    def test_read(self, text, bytes_per_s):
+        """Decimal units, as networks have them."""
+        assert parse_byte_rate(text) == bytes_per_s
+
+    @pytest.mark.parametrize("text", ["50", "-5MB", "MB", "50MiB", "50k", "1e6", "9999GB", ""])
+    def test_refused(self, text):
+        """A number without a unit may be meant in each of them."""
+        with pytest.raises(ValueError, match="none"):
+            parse_byte_rate(text)
 
 
 class TestDurations:

@@ -29,7 +29,7 @@ def launch(name: str = "orders", attempt: int = 1, **fields: Any) -> Launch:
     """Return a launch of a valid spec."""
     kind = fields.pop("kind", "Run")
     limits = fields.pop("limits", Limits())
-    controls = {one: fields.pop(one) for one in ("paused", "rows_per_second") if one in fields}
+    controls = {one: fields.pop(one) for one in ("paused", "rows_per_second", "bytes_per_second") if one in fields}
     return Launch(
         "shop", name, "0b5a-uid", attempt, kind, spec(**fields), Installation("backfill:1", limits=limits), **controls
     )
@@ -119,6 +119,13 @@ class TestWhatTheDriverReads:
         read = load_backfill(config_map(one)["data"]["backfill.yaml"]).spec
 
         assert (read.desired_state, read.pause.scope, read.throttle.rows_per_second) == ("Paused", "All", None)
+
+    def test_has_the_limits_that_are_in_force_now(self) -> None:
+        """Of rows, of bytes, or of both."""
+        for rows, size_bytes in ((5, None), (None, 7), (5, 7)):
+            one = launch(throttle={"rowsPerSecond": 9}, rows_per_second=rows, bytes_per_second=size_bytes)
+            read = load_backfill(config_map(one)["data"]["backfill.yaml"]).spec.throttle
+            assert (read.rows_per_second, read.bytes_per_second) == (rows, size_bytes)
 
     @given(st.dictionaries(st.text(min_size=1, max_size=20), st.text(max_size=40), max_size=5))
     def test_properties_survive_their_file(self, values: dict[str, str]) -> None:

@@ -197,8 +197,23 @@ class TestControls:
         assert controls.at(40_000).rows_per_s is None
 
     def test_zero_holds_history_like_a_pause(self):
-        """Zero rows a second is a pause, and must look like one."""
+        """Zero rows a second is a pause, and must look like one; so are zero bytes."""
         assert Controls().after(Throttle(0), 1, 0).history_held
+        assert Controls().after(Throttle(5, bytes_per_s=0), 1, 0).history_held
+
+    def test_a_command_sets_both_limits(self):
+        """Rows and bytes are one limit: who asks for rows does not want the bytes of yesterday as well."""
+        both = Controls().under_spec(None, 9, 90).after(Throttle(None, 30, 50), 1, 0)
+
+        assert (both.rows_per_s, both.bytes_per_s, both.limit_words) == (None, 50, "50 bytes/s")
+        back = both.at(30_000)
+        assert (back.rows_per_s, back.bytes_per_s, back.limited_by) == (9, 90, 0)
+        assert back.limit_words == "9 rows/s and 90 bytes/s"
+        assert both.after(Throttle(3), 2, 0).bytes_per_s is None
+        assert both.under_spec(None, 9, 90).bytes_per_s == 50
+        assert both.under_spec(None, 9, 91).bytes_per_s == 91
+        assert not Controls().limited
+        assert both.limited
 
     def test_after_a_restart_the_command_wins_over_the_same_spec(self):
         """R-PROG-8: a restart is no reason to forget a command."""
@@ -213,10 +228,12 @@ class TestControls:
         assert stored.under_spec(None, 2000).rows_per_s == 2000
 
     @given(
-        some.sampled_from([Pause(), Pause(everything=True), Resume(), Throttle(7), Throttle(7, 3.0), Throttle(None)])
+        some.sampled_from(
+            [Pause(), Pause(everything=True), Resume(), Throttle(7), Throttle(7, 3.0, 70), Throttle(None, None, 5)]
+        )
     )
     def test_they_come_back_from_the_state(self, command):
         """A limit must hold after a restart too."""
-        controls = Controls().under_spec(HISTORY, 9).after(command, 3, 1)
+        controls = Controls().under_spec(HISTORY, 9, 90).after(command, 3, 1)
 
         assert Controls.from_json(json.loads(json.dumps(controls.to_json()))) == controls

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from support.operators.crd_rows import of_a_topic
 from support.operators.lifecycle_space import STATUSES
 from support.operators.observations import (
     T0,
@@ -19,6 +20,7 @@ from support.operators.observations import (
     spec,
 )
 
+from backfill_api.spec.spec import BackfillSpec
 from backfill_api.status.status import Control
 from backfill_api.wire import Ack
 from backfill_core.lifecycle.actions import Decision, PersistIntent, SendCommand
@@ -223,6 +225,34 @@ class TestTheOverride:
 
         assert sent(checked(replace(wish, report=report(throttle_rows_per_second=5)))) == [(1, "Throttle")]
         assert sent(checked(wish)) == []
+
+
+class TestALimitOfBytes:
+    """Beside one of rows, by the same way."""
+
+    def test_is_sent_acknowledged_and_in_force(self) -> None:
+        """What the driver reports is compared as a pair."""
+        wish = replace(UP, spec=spec(throttle={"bytesPerSecond": 50}))
+        asked = checked(wish)
+        (one,) = control(asked).pending
+        done = checked(acked(wish, asked, throttle_bytes_per_second=50))
+        other = checked(acked(wish, asked, throttle_bytes_per_second=50, throttle_rows_per_second=1))
+
+        assert one.command.throttle is not None
+        assert (one.command.throttle.rows_per_second, one.command.throttle.bytes_per_second) == (None, 50)
+        assert conditions(asked.status)["Throttled"] == "False"
+        assert (conditions(done.status)["Throttled"], sent(done)) == ("True", [])
+        assert sent(other) == [(2, "Throttle")]
+
+    def test_of_an_override_is_ignored_where_the_source_has_no_files(self) -> None:
+        """The driver would refuse it again and again; the event names the field."""
+        annotations = {"backfill.dev/override": '{"throttle":{"bytesPerSecond":5}}'}
+        of_topic = BackfillSpec.model_validate(of_a_topic())
+        decision = checked(replace(UP, spec=of_topic, annotations=annotations))
+
+        (event,) = [one for one in decision.events if one.reason == "OverrideIgnored"]
+        assert "throttle.bytesPerSecond is a limit of the bytes of files" in event.message
+        assert sent(decision) == []
 
 
 class TestRequests:

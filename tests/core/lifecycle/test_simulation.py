@@ -68,7 +68,7 @@ class TestWhateverHappens:
         assert world.cr is not None
         (pod,) = [pod for pod in world.pods.values() if not pod.over]
         driver = world.drivers[pod.uid]
-        assert (driver.paused, driver.rate) == ("History", 7)
+        assert (driver.paused, driver.limits) == ("History", (7, None))
         assert world.cr.status.phase == "Paused"
         assert conditions(world.cr.status).items() >= {"Paused": "True", "Throttled": "True", "Ready": "True"}.items()
         assert conditions(world.cr.status)["ControlSynced"] == "True"

@@ -158,7 +158,11 @@ def _controls(config_map):
     """Return what a driver starts with, as its Backfill in the ConfigMap says."""
     spec = yaml.safe_load(config_map["data"][SPEC_KEY])["spec"]
     paused = (spec.get("pause") or {}).get("scope", "History") if spec.get("desiredState") == "Paused" else None
-    return {"paused": paused, "throttle_rows_per_second": (spec.get("throttle") or {}).get("rowsPerSecond")}
+    limits = spec.get("throttle") or {}
+    return {
+        "paused": paused, "throttle_rows_per_second": limits.get("rowsPerSecond"),
+        "throttle_bytes_per_second": limits.get("bytesPerSecond"),
+    }  # fmt: skip
 
 
 def _running(host):

@@ -14,9 +14,9 @@ def effect_of(event: CommandReceived) -> dict[str, Any]:
             return {"paused": "All" if everything else "History", "quiet": True, "reason": reason}
         case Resume():
             return {"paused": None, "quiet": False, "reason": ""}
-        case Throttle(rows_per_s=rate):
+        case Throttle(rows_per_s=rows, bytes_per_s=size_bytes):
             reason = f"throttled by command (revision {event.revision})"
-            return {"throttle_rows_per_second": rate, "reason": reason}
+            return {"throttle_rows_per_second": rows, "throttle_bytes_per_second": size_bytes, "reason": reason}
         case Stop():
             return {"stopping": True}
         case VerifyNow():

@@ -47,7 +47,9 @@ class Driver:
 
     attempt: int
     paused: str | None = None
-    rate: int | None = None
+    limits: tuple[int | None, int | None] = (None, None)
+    """Rows and bytes a second."""
+
     revision: int = 0
     stopping: bool = False
     verified: int = 0
@@ -65,7 +67,8 @@ class Driver:
                 case "Resume":
                     self.paused = None
                 case "Throttle":
-                    self.rate = request.command.throttle.rows_per_second
+                    throttle = request.command.throttle
+                    self.limits = throttle.rows_per_second, throttle.bytes_per_second
                 case "Stop":
                     self.stopping = True
                 case "Verify":
@@ -172,7 +175,7 @@ class World:
                 pause={"scope": self.chance.choice(["All", "History"])},
             )
         elif choice == 1:
-            self.edit(throttle={"rowsPerSecond": self.chance.randrange(5)})
+            self.edit(throttle={self.chance.choice(["rowsPerSecond", "bytesPerSecond"]): self.chance.randrange(5)})
         elif choice == 2:
             self.edit(suspend=self.chance.random() < 0.5)
         elif choice == 3:
@@ -220,7 +223,9 @@ class World:
         self.uids += 1
         uid = f"pod-{self.uids}"
         self.pods[name] = DriverPod(name, uid, UID, action.attempt, action.kind, created_ms=self.now_ms)
-        self.drivers[uid] = Driver(action.attempt, action.paused, action.rows_per_second, self.sealed.revision)
+        self.drivers[uid] = Driver(
+            action.attempt, action.paused, (action.rows_per_second, action.bytes_per_second), self.sealed.revision
+        )
         self.launched.append(action.attempt)
         self.launch_failed = None
 
@@ -296,7 +301,8 @@ class World:
                 driver = self.drivers[pod.uid]
                 progress = Progress(
                     phase="Snapshot", percent=min(100, 100 * self.work // self.work_wanted), paused=driver.paused, table_version=1,
-                    throttle_rows_per_second=driver.rate, revision=driver.revision,
+                    throttle_rows_per_second=driver.limits[0], throttle_bytes_per_second=driver.limits[1],
+                    revision=driver.revision,
                 )  # fmt: skip
                 acks = tuple(ack for ack in self.acks.values() if ack.attempt == driver.attempt)
                 return DriverReport(driver.attempt, self.now_ms, progress, None, acks)

@@ -47,6 +47,7 @@ class HandDriven:
         controls: Controls | None = None,
         order: FileOrder | None = None,
         stored: SnapshotStored | None = None,
+        file_bytes: tuple[int, ...] = (),
     ) -> None:
         """Make a job over files of so many rows; it has fenced when this returns."""
         self.now_s = 0.0
@@ -72,7 +73,7 @@ class HandDriven:
         self.ends_when_cancelled = True
         """Does work answer at once when it is cancelled? A MERGE does not."""
 
-        pinned = Pinned(3, WALL_MS, "table", "files", rows, sum(rows), order)
+        pinned = Pinned(3, WALL_MS, "table", "files", rows, sum(rows), order, file_bytes)
         strategy = SnapshotStrategy(
             Opened(pinned, proves_key=proves_key),
             SnapshotSettings(merges=True, filtered=filtered, follow=follow, reads_ahead=reads_ahead),

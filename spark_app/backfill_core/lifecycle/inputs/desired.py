@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import ValidationError
 
 from backfill_api.names import OVERRIDE_ANNOTATION
+from backfill_api.spec.combinations import NO_BYTES, knows_bytes
 from backfill_api.spec.override import Override
-from backfill_api.spec.spec import BackfillSpec, PauseSpec
+from backfill_api.spec.spec import BackfillSpec, PauseSpec, ThrottleSpec
 from backfill_core.lifecycle.observation import SpecRefused
 
 Scope = Literal["History", "All"]
@@ -22,12 +23,19 @@ class Desired:
 
     paused: Scope | None = None
     rows_per_second: int | None = None
+    bytes_per_second: int | None = None
     suspend: bool = False
     pause_overridden: bool = False
     throttle_overridden: bool = False
     suspend_overridden: bool = False
     override_error: str = ""
     """Why the annotation is ignored; empty: it is not."""
+
+    @property
+    def controls(self) -> dict[str, Any]:
+        """The pause and the limits, by the names that a status and a launch have for them."""
+        limits = {"rows_per_second": self.rows_per_second, "bytes_per_second": self.bytes_per_second}
+        return {"paused": self.paused, **limits}
 
 
 def desired_of(spec: BackfillSpec | SpecRefused, annotations: Mapping[str, str]) -> Desired:
@@ -36,18 +44,20 @@ def desired_of(spec: BackfillSpec | SpecRefused, annotations: Mapping[str, str])
     Half an emergency brake is worse than one that visibly does not work.
     """
     override, error = _override(annotations.get(OVERRIDE_ANNOTATION, ""))
-    state = pause = rate = None
-    suspend = False
+    state = pause = None
+    throttle, suspend = ThrottleSpec(), False
     if isinstance(spec, BackfillSpec):
-        state, pause, rate = spec.desired_state, spec.pause, spec.throttle.rows_per_second
-        suspend = spec.suspend
+        state, pause, throttle, suspend = spec.desired_state, spec.pause, spec.throttle, spec.suspend
+        if override.throttle and override.throttle.bytes_per_second is not None and not knows_bytes(spec.source):
+            error = f"{OVERRIDE_ANNOTATION}: throttle.bytesPerSecond {NO_BYTES}"
+            override = Override()
     state = override.desired_state or state
     pause = override.pause or pause or PauseSpec()
-    if override.throttle is not None:
-        rate = override.throttle.rows_per_second
+    throttle = override.throttle or throttle
     return Desired(
         paused=pause.scope if state == "Paused" else None,
-        rows_per_second=rate,
+        rows_per_second=throttle.rows_per_second,
+        bytes_per_second=throttle.bytes_per_second,
         suspend=suspend if override.suspend is None else override.suspend,
         pause_overridden=override.desired_state is not None or override.pause is not None,
         throttle_overridden=override.throttle is not None,

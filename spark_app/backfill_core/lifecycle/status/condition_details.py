@@ -74,9 +74,12 @@ def _in_force(context: Context, control: Control, kinds: tuple[str, ...], type_:
     asked, overridden, commanded = desired.paused is not None, desired.pause_overridden, control.paused is not None
     reported = None if progress is None else progress.paused is not None
     if type_ == "Throttled":
-        asked, overridden = desired.rows_per_second is not None, desired.throttle_overridden
-        commanded = control.rows_per_second is not None
-        reported = None if progress is None else progress.throttle_rows_per_second is not None
+        none = (None, None)
+        asked, overridden = (desired.rows_per_second, desired.bytes_per_second) != none, desired.throttle_overridden
+        commanded = (control.rows_per_second, control.bytes_per_second) != none
+        reported = None
+        if progress is not None:
+            reported = (progress.throttle_rows_per_second, progress.throttle_bytes_per_second) != none
     on_its_way = any(one.command.type in kinds for one in control.pending)
     before = context.condition(type_)
     was = before is not None and before.status == "True"

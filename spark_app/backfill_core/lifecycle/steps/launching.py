@@ -152,14 +152,12 @@ def _wait(context: Context, attempt: Attempt, conditions: ConditionSet) -> StepR
 def _as_desired(context: Context, control: Control) -> Control:
     """Return the control state of an attempt that starts with what is desired now: it needs no command."""
     desired = context.desired
-    return control.model_copy(update={"paused": desired.paused, "rows_per_second": desired.rows_per_second})
+    return control.model_copy(update=desired.controls)
 
 
 def _launch_action(context: Context, attempt: Attempt) -> LaunchDriver:
     desired = context.desired
-    return LaunchDriver(
-        attempt.number, attempt.kind, desired.paused, desired.rows_per_second, token_hashes=attempt.token_hashes or ()
-    )
+    return LaunchDriver(attempt.number, attempt.kind, **desired.controls, token_hashes=attempt.token_hashes or ())
 
 
 def _launching(context: Context, attempt: Attempt) -> ConditionSet:

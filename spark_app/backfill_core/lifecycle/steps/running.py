@@ -151,7 +151,7 @@ def _actions(context: Context, attempt: Attempt, pod: DriverPod, commands: Comma
     actions += delete_unretained(context)
     if attempt.stop is None and pod.deletion_ms is None and not policy.refused and (pod.scheduled or pod.ready):
         # No process reads them before a node has taken the pod: ten thousand pods that wait for one cost nothing.
-        launch = LaunchDriver(attempt.number, attempt.kind, desired.paused, desired.rows_per_second)
+        launch = LaunchDriver(attempt.number, attempt.kind, **desired.controls)
         actions.append(EnsureObjects(launch))
     drains = policy.drains and not policy.refused
     if observation.deletion_ms is None and drains and DRAIN_FINALIZER not in observation.finalizers:

@@ -31,6 +31,7 @@ from dataclasses import replace
 from backfill_api.spec.spec import BackfillSpec
 from backfill_core.job.steps import CATCH_UP as CATCH_UP_STEP
 from backfill_core.job.steps import COPY
+from backfill_core.pacing.row_costs import mean_row_bytes
 from backfill_core.phases.key_copy import KeyCopy
 from backfill_core.phases.replay import Applied, ChangeWay, Replay, Running
 from backfill_core.positions.vnode_positions import KeyBound
@@ -205,7 +206,7 @@ class ArrangementStrategy:
             self._replay.pending.settle()
         match event:
             case LimitSet():
-                self._copy.set_limit(event, now)
+                self._copy.set_limit(event.in_rows(mean_row_bytes(self._pinned.rows, self._pinned.bytes)), now)
             case BarrierPassed(scheduled=scheduled):
                 if scheduled:
                     self._copy.pass_barrier()

@@ -104,6 +104,7 @@ def _facts(look: Look, total: int, left: int, eta: Eta | None, *, new: int) -> F
         rows_left=left,
         copy=eta,
         rows_per_s=look.meter.measured,
+        limit_rows_per_s=look.meter.limit,
         versions_done=sum(one.live - one.end for one in look.splits.values()),
         versions_left=new if pace else 0,
         version_s=1 / pace if pace else None,

@@ -10,6 +10,7 @@ from support.simulation.hand_driven import STEP_S, HandDriven
 
 from backfill_core.errors import TransientError
 from backfill_core.job.phase import JobSettings
+from backfill_core.pacing.row_costs import RowCosts
 from backfill_core.pacing.throttle import TokenBucket
 from backfill_core.phases.prefetch import SEGMENTS_PER_S, SNAP_S, PrefetchBuffer, segment_boundaries, segments_of
 from backfill_core.protocol.commands import Pause, Resume, Throttle
@@ -338,7 +339,7 @@ class TestTheCuts:
         """Half a segment is enough; the next one begins with the debt."""
         split = ReadSplit(1, (), 0, 400, 1, (100, 200, 300))
         files = [StagedFile(str(segment), 1, 100, segment=segment) for segment in range(4)]
-        buffer = PrefetchBuffer().add(segments_of(split, files, filtered=False))
+        buffer = PrefetchBuffer().add(segments_of(split, files, RowCosts([0, 400]), filtered=False))
         buffer, bucket, admitted = buffer.admit(TokenBucket(1000, 1.0, 260.0, 0.0), 0.0)
 
         assert [segment.stop for segment in admitted] == [100, 200, 300]

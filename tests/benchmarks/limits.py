@@ -1,0 +1,77 @@
+"""How far the rows of ten seconds are off a limit, of real driver processes.
+
+Part of `run.py --only throttle`.
+"""
+
+import itertools
+import json
+import threading
+from pathlib import Path
+
+from support.tables.oracle import adds_of, seals
+
+from backfill_api.wire import Command, ThrottleCommand
+
+BARS = {
+    "throttle_error_1k": ("percent", 2, "lower"), "throttle_error_50k": ("percent", 2, "lower"),
+    "throttle_error_500k": ("percent", 2, "lower"), "throttle_error_50mb": ("percent", 2, "lower"),
+}  # fmt: skip
+
+SETTLED_S = 6
+"""A rate is measured from so long after the seal that acknowledged it: what was being read then, splits of four seconds, is
+sealed by that time."""
+
+WARM_SHARE = 0.35
+"""Of the rows, before a driver is throttled: a JVM that has just started stalls for a second now and then."""
+
+COPIED_SHARE, COPIED_BYTES_PER_S = 0.03, 10_000_000
+"""The same of files that are copied, and the limit meanwhile: without one the job would be done."""
+
+
+def throttle(bench):
+    """Of a driver that was copying without a limit: its own pace is far above each rate."""
+    for name, rate in (("1k", 1000), ("50k", 50_000), ("500k", 500_000)):
+        target, job = bench.fresh(f"rate{name}"), f"rate{name}"
+        process = bench.driver(job, target)
+        warm(bench, job, WARM_SHARE)
+        bench.extra[f"pace_before_{name}"] = round(bench.client(job).progress().rows_per_second)
+        limited(bench, process, job, rows_per_second=rate)
+        bench.put(f"throttle_error_{name}", error(bench, target, rate, "rowsPerSecond", rate))
+    throttle_bytes(bench)
+
+
+def throttle_bytes(bench):
+    """Of a job that takes each column as it is; bytes are those of the source's files, whose rows are of one size."""
+    target, rate = bench.fresh("rate50mb"), 50_000_000
+    process = bench.driver("rate50mb", target, transform={}, throttle={"bytesPerSecond": COPIED_BYTES_PER_S})
+    warm(bench, "rate50mb", COPIED_SHARE)
+    limited(bench, process, "rate50mb", bytes_per_second=rate)
+    row_bytes = sum(one["size"] for one in adds_of(bench.source).values()) / bench.rows
+    bench.put("throttle_error_50mb", error(bench, target, rate / row_bytes, "bytesPerSecond", rate))
+
+
+def warm(bench, job, share):
+    """Wait until so many of the rows are there."""
+    bench.until(lambda: bench.client(job).progress().rows_done > bench.rows * share)
+
+
+def limited(bench, process, job, **limit):
+    """Let a driver copy under a limit for a while, and end it."""
+    bench.client(job).command(Command(type="Throttle", throttle=ThrottleCommand(**limit)), 10)
+    threading.Event().wait(SETTLED_S + 11.5)
+    bench.end(process)
+
+
+def error(bench, target, rows_per_s, field, limit):
+    """Return by how many percent the rows of ten seconds are off, from when `field` of the controls was first the limit."""
+    points = []
+    for seal in seals(target):
+        file = Path(target, "_delta_log", f"{seal.version:020d}.json")
+        info = next(json.loads(line)["commitInfo"] for line in file.read_text().splitlines() if "commitInfo" in line)
+        points.append((info["timestamp"] / 1000, seal.state["rowsDone"], seal.state["controls"].get(field)))
+    throttled_s = next(at for at, _, one in points if one == limit)
+    window = [point for point in points if SETTLED_S <= point[0] - throttled_s <= SETTLED_S + 10.6]
+    (first_s, first, _), (last_s, last, _) = window[0], window[-1]
+    by_second = [abs((b[1] - a[1]) / (b[0] - a[0]) / rows_per_s - 1) * 100 for a, b in itertools.pairwise(window)]
+    bench.extra[f"throttle_worst_second_{limit}_percent"] = round(max(by_second), 2)
+    return abs((last - first) / ((last_s - first_s) * rows_per_s) - 1) * 100
