@@ -20,6 +20,7 @@ PHASE_WORDS = {
 WAY_WORDS = {
     "Whole": "copied byte by byte",
     "Projected": "copied without some columns, or with other names",
+    "Grafted": "copied, with computed columns joined to the others",
     "Decoded": "decoded",
     "Excluded": "not read: the filter leaves out all of their rows",
 }

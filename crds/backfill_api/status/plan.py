@@ -46,8 +46,8 @@ class PlannedFiles(Model):
     """Files of the pinned version that get into the target in the same way."""
 
     way: Annotated[str, Field(max_length=64)]
-    """Whole: their bytes are copied. Projected: columns are left out or renamed. Decoded: their rows are read and written.
-    Excluded: the filter leaves out all of their rows, and they are not read."""
+    """Whole: their bytes are copied. Projected: columns are left out or renamed. Grafted: columns are computed, and joined
+    to those that are copied. Decoded: their rows are read and written. Excluded: the filter leaves out all of their rows, and they are not read."""
 
     files: Count
     """How many."""

@@ -81,6 +81,9 @@ class FileWay(Enum):
     PROJECTED = "Projected"
     """Some columns of a file of the source, or under other names."""
 
+    GRAFTED = "Grafted"
+    """Columns of a file of the source, joined with columns that were computed for its rows."""
+
     DECODED = "Decoded"
     """Rows that were read and written."""
 

@@ -74,6 +74,8 @@ class Computed:
     """An output column that must be computed."""
 
     name: str
+    may_fail: bool = True
+    """May there be a row of the source for which it cannot be computed?"""
 
 
 @dataclass(frozen=True, slots=True)

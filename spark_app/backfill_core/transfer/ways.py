@@ -7,6 +7,7 @@ way        the staged file is                                 where
 --------   ------------------------------------------------   -----------------------------------------------------------
 Whole      the source's, byte by byte                         each column is there, under its name in files
 Projected  the source's column chunks with another footer     columns are left out or have another name in files
+Grafted    those, and chunks of columns that Spark computed   some columns are computed, and at least as many are taken
 Decoded    written by Spark, row by row                       everything else
 Excluded   none, and the source's is not read                  the filter leaves out all of its rows
 """
@@ -24,7 +25,9 @@ class Reason(Enum):
     """Why files are decoded, in words that follow "decoded: "."""
 
     FILTER = "the log does not decide the filter"
-    COMPUTED = "the transform computes a column"
+    MOSTLY_COMPUTED = "the transform computes more columns than it takes"
+    FEW_ROWS = "a file has so few rows that computed columns are not worth a place of their own"
+    HIDDEN_ROWS = "a computed column may fail at a row that a deletion vector hides"
     WRITE_MODE = "the write mode adds columns"
     TAKEN_TWICE = "the transform takes a column twice"
     PARTITIONS = "source and target are partitioned by different columns"
@@ -61,6 +64,17 @@ class Projected:
 
 
 @dataclass(frozen=True, slots=True)
+class Grafted:
+    """Some columns are computed for all rows of the file, in their order; they are joined to the column chunks that are copied."""
+
+    taken: Projected
+    """What becomes of the file's own chunks; where nothing is renamed or left out, both parts of it are empty."""
+
+    computed: tuple[str, ...]
+    """Names of the output columns that are computed."""
+
+
+@dataclass(frozen=True, slots=True)
 class Decoded:
     """The file's rows are read, transformed and written."""
 
@@ -78,7 +92,13 @@ class Excluded:
     """The filter leaves out all rows of the file: it is not read."""
 
 
-Way = Whole | Projected | Decoded | Excluded
+Copying = Whole | Projected | Grafted
+"""Ways on which each row keeps its place in its file."""
+
+Way = Copying | Decoded | Excluded
+
+GRAFTED_ROWS_MIN = 10_000
+"""A file that is grafted costs some 15 ms, however small it is; so many rows are decoded in that time."""
 
 NO_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 """A text that engines read as another value, in a partition column."""
@@ -106,11 +126,15 @@ def of_table(transform: TransformFacts, source: TableFacts, target: TableFacts) 
     pairs = [(old, new) for old, new in pairs if old in data]
     renamed = tuple((old, new) for old, new in pairs if old != new)
     pruned = tuple(sorted(data - {old for old, _ in pairs}))
-    if not pairs:
+    computed = tuple(one.name for one in _computed(transform))
+    if not pairs and not computed:
         return Decoded(Reason.NO_COLUMN)  # a Parquet file counts its rows by its columns
-    if not (renamed or pruned):
+    if len(computed) > len(pairs):
+        return Decoded(Reason.MOSTLY_COMPUTED, computed[0])
+    if not (renamed or pruned or computed):
         return Whole()
-    return _by_names(source, data, dict(renamed)) or Projected(renamed, pruned)
+    taken = Projected(renamed, pruned)
+    return _by_names(source, data, dict(renamed)) or (Grafted(taken, computed) if computed else taken)
 
 
 def of_file(way: Way, transform: TransformFacts, source: TableFacts, target: TableFacts, file: FileFacts) -> Way:
@@ -118,7 +142,7 @@ def of_file(way: Way, transform: TransformFacts, source: TableFacts, target: Tab
     verdict = judge(transform.condition, file.values)
     if verdict is Verdict.EXCLUDED:
         return Excluded()
-    if not isinstance(way, Whole | Projected):
+    if not isinstance(way, Copying):
         return way
     if verdict is Verdict.UNDECIDED and transform.condition is not None:
         return _undecided(transform.condition)
@@ -137,11 +161,15 @@ def of_file(way: Way, transform: TransformFacts, source: TableFacts, target: Tab
                 return refused
         elif not wanted[name].takes_null and file.nulls.get(column.physical) != 0:
             return Decoded(Reason.NULLS, name)
-    return way
+    return (_by_rows(transform, target, file) if isinstance(way, Grafted) else None) or way
 
 
 def _taken(transform: TransformFacts) -> list[tuple[str, Taken]]:
     return [(name, one) for name, one in transform.outputs.items() if isinstance(one, Taken)]
+
+
+def _computed(transform: TransformFacts) -> list[Computed]:
+    return [one for one in transform.outputs.values() if isinstance(one, Computed)]
 
 
 def _by_transform(transform: TransformFacts) -> Decoded | None:
@@ -150,9 +178,7 @@ def _by_transform(transform: TransformFacts) -> Decoded | None:
     if transform.condition is not None and is_opaque(transform.condition):
         return _undecided(transform.condition)
     seen: set[str] = set()
-    for name, one in transform.outputs.items():
-        if isinstance(one, Computed):
-            return Decoded(Reason.COMPUTED, name)
+    for _, one in _taken(transform):
         if one.column in seen:
             return Decoded(Reason.TAKEN_TWICE, one.column)
         seen.add(one.column)
@@ -184,6 +210,9 @@ def _by_columns(transform: TransformFacts, source: TableFacts, target: TableFact
         for column in (mine, theirs):
             if column.oddity is not None:
                 return Decoded(Reason.COLUMN, f"{name}: {column.oddity.value}")
+    absent = [one.name for one in _computed(transform) if one.name not in wanted]
+    if absent:
+        return Decoded(Reason.TYPE, absent[0])
     names = {one.column: name for name, one in _taken(transform)}
     # Of a partition column that is left out, files hold nothing.
     if {names[one] for one in source.partitions if one in names} != set(target.partitions):
@@ -198,6 +227,17 @@ def _by_names(source: TableFacts, data: set[str], renamed: dict[str, str]) -> De
             return Decoded(Reason.NAME, column.name)
     clash = sorted(data & set(renamed.values()))
     return Decoded(Reason.NAME, clash[0]) if clash else None
+
+
+def _by_rows(transform: TransformFacts, target: TableFacts, file: FileFacts) -> Decoded | None:
+    """Refuse to compute columns apart where that does not pay, or where rows are computed that decoding would not see."""
+    if file.rows is not None and file.rows < GRAFTED_ROWS_MIN:
+        return Decoded(Reason.FEW_ROWS)
+    if not file.has_vector:
+        return None
+    wanted = target.by_name
+    failing = [one.name for one in _computed(transform) if one.may_fail or not wanted[one.name].takes_null]
+    return Decoded(Reason.HIDDEN_ROWS, failing[0]) if failing else None
 
 
 def _by_partition(column: ColumnFacts, wanted: ColumnFacts, file: FileFacts) -> Decoded | None:

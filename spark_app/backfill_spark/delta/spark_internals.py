@@ -5,10 +5,11 @@ Snapshots and lists of files are Java's own objects, to be handed back here.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from backfill_core.log_shipping.actions import UNIQUE_DIGITS
@@ -17,6 +18,8 @@ from backfill_spark.jvm.gateway import java, java_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from backfill_spark.delta.source_file import SourceFile
 
 
 class SparkDeltaLog:
@@ -64,6 +67,32 @@ class SparkDeltaLog:
         """Return the rows of a `java.util.List` of files, as a snapshot describes them; lazy."""
         listed = self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(files).toSeq()
         return DataFrame(self._log.createDataFrame(snapshot, listed, False, self._none), self._spark)
+
+    def numbered_rows(self, files: Sequence[SourceFile], snapshot: Any) -> tuple[DataFrame, Column, Column]:
+        """Return all rows of files as a snapshot describes them, hidden ones too, each file's in their order; lazy.
+
+        Beside them: each row's file, by its place among `files`, and its place in the file, counted from 0.
+        """
+        # What Spark hands on of an action beside its path is its moment: here it is the file's number.
+        actions = [
+            {"path": one.path, "partitionValues": dict(one.partition), "size": one.size_bytes, "modificationTime": number,
+             "dataChange": True}
+            for number, one in enumerate(files)
+        ]  # fmt: skip
+        lines = [json.dumps({"add": action}) for action in actions]
+        rows = self.frame(delta_actions(self._spark, lines), self._with_places(snapshot))
+        place = rows.metadataColumn("_metadata")
+        return rows, F.unix_millis(place["file_modification_time"]), place["row_index"]
+
+    def _with_places(self, snapshot: Any) -> Any:
+        """Return the columns of a snapshot as those of a table with deletion vectors: of no other does Delta tell a row's place."""
+        delta, packages = self._jvm.org.apache.spark.sql.delta, self._jvm.java.util
+        vectors = getattr(getattr(delta, "DeletionVectorsTableFeature$"), "MODULE$")
+        needed = packages.ArrayList()
+        needed.add(delta.actions.Protocol.forTableFeature(vectors))
+        protocol = snapshot.protocol().merge(self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(needed).toSeq())
+        given = self._jvm.scala.Option.apply(protocol)
+        return delta.DummySnapshot(self._log.logPath(), self._log, snapshot.metadata(), self._none, given)
 
     def row_counts(self, files: Sequence[Any], snapshot: Any) -> list[int]:
         """Count the rows of each of some files, deleted ones included; a Spark job."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from backfill_core.errors import BackfillError
@@ -11,7 +11,7 @@ from backfill_core.transfer.facts import TableFacts
 from backfill_spark.ports.committer import Committer
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
     from backfill_core.log_shipping.target_files import TargetFiles
@@ -84,6 +84,12 @@ class SupportsCopies(Protocol):
 
     def table_facts(self, schema: StructType) -> TableFacts:
         """Return what such files must keep to; of a table that is not there yet, with these columns of the transform."""
+
+    def stored_columns(self, rows: DataFrame, only: Collection[str] | None = None) -> list[Column]:
+        """Return the columns that files of the target have of such rows, under their names there; `only`: those of these names.
+
+        Whoever computes them fails at a null where the target or its key takes none.
+        """
 
     def folder_of(self, attempt: int, work_id: int) -> str:
         """Return the folder for what a piece of work stages, below `path`."""

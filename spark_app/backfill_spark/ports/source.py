@@ -18,7 +18,7 @@ from backfill_core.protocol.work import FileRange, Position
 from backfill_core.transfer.facts import TableFacts
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
     from backfill_spark.delta.log import LoggedFile, LoggedTable
@@ -116,6 +116,13 @@ class SupportsFiles(Protocol):
 
     def files_of(self, version: int) -> Sequence[LoggedFile]:
         """Return the files of a version, in path order."""
+
+    def numbered_rows(self, files: Sequence[SourceFile]) -> tuple[DataFrame, Column, Column]:
+        """Return all rows of files of the pinned or a later version, also those that deletion vectors hide, with the pinned columns.
+
+        Beside them: each row's file, by its place among `files`, and its place in the file, counted from 0. A task has the
+        rows of a file in this order, and each row group in one task. Lazy.
+        """
 
     def rows_of(self, actions: Sequence[str], version: int) -> DataFrame:
         """Return the rows of files as a version describes them, with the pinned columns; each is told by its `add` action. Lazy."""

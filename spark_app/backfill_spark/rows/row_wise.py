@@ -150,6 +150,11 @@ def taken(projection: DataFrame) -> dict[str, str | None]:
     return dict(zip(projection.columns, found, strict=True))
 
 
+def expressions(plan: Any) -> list[Part]:
+    """Return the expressions at the top of a plan, in their order."""
+    return _roots(next(_plan(plan)))
+
+
 def _id(attribute: dict[str, Any]) -> Any:
     return attribute["exprId"]["id"]
 

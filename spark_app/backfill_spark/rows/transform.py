@@ -13,6 +13,7 @@ from backfill_spark.jvm.errors import JAVA_ERRORS, RAISED, row_failure
 from backfill_spark.jvm.gateway import java, java_frame, java_session
 from backfill_spark.rows.columns import deep_hash, quoted
 from backfill_spark.rows.condition import condition_of
+from backfill_spark.rows.failing import may_fail
 from backfill_spark.rows.row_wise import FIXED_HINT, ROW_WISE_HINT, Fault, find_fault, stray_node, taken, void
 
 if TYPE_CHECKING:
@@ -52,6 +53,10 @@ class Transform:
         if self.select is None:
             return {name: name for name in schema.names}
         return taken(self.project(_no_rows(spark, schema)))
+
+    def may_fail(self, spark: SparkSession, schema: StructType) -> dict[str, bool]:
+        """Say of each column that rows of `schema` become whether there may be a row for which it cannot be computed."""
+        return may_fail(self.project(_no_rows(spark, schema)))
 
     def condition(self, spark: SparkSession, schema: StructType) -> Condition | None:
         """Return what the filter is for rows of `schema`; None: there is none."""

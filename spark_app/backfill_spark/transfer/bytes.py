@@ -7,6 +7,7 @@ blocks instead of copying them. What goes wrong there is tried again by Hadoop, 
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -106,6 +107,22 @@ class ByteCopier:
                 Path(self.staged_path(below)).mkdir(parents=True, exist_ok=True)
                 return
         self._to.mkdirs(self._path(f"{self.target}/{below}"))
+
+    def files(self, below: str) -> list[str]:
+        """Return the paths of the Parquet files in a folder below the target's, and in those below it."""
+        if self.is_local:
+            return [str(path) for path in Path(self.staged_path(below)).rglob("*.parquet")]
+        found = self._to.listFiles(self._path(f"{self.target}/{below}"), True)
+        paths = list[str]()
+        while found.hasNext():
+            paths.append(str(found.next().getPath().toString()))
+        return [path for path in paths if path.endswith(".parquet")]
+
+    def remove_folder(self, below: str) -> None:
+        """Remove a folder below the target's, with all that is in it."""
+        if self.is_local:
+            shutil.rmtree(self.staged_path(below), ignore_errors=True)
+        self._to.delete(self._path(f"{self.target}/{below}"), True)
 
     def remove(self, below: str) -> None:
         """Remove a file below the target's folder."""

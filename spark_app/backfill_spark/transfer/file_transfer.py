@@ -17,16 +17,23 @@ from backfill_core.errors import SourceDamagedError
 from backfill_core.phases.accounting import check_read
 from backfill_core.protocol.work import FileWay, StagedFile
 from backfill_core.transfer.copy_digest import CopyDigest, statistics_digest
-from backfill_core.transfer.ways import Projected, Whole
+from backfill_core.transfer.grafting import Groups, can_be_joined
+from backfill_core.transfer.ways import Copying, Grafted, Projected, Whole
 from backfill_spark.delta.added_files import BESIDE, CommitLine, Statistics
 from backfill_spark.delta.deletion_vectors import VectorDescriptor
 from backfill_spark.delta.source_file import SourceFile
 from backfill_spark.jvm.workers import at_once
 from backfill_spark.transfer.bytes import ByteCopier
-from backfill_spark.transfer.footers import Footers
+from backfill_spark.transfer.computed_columns import ComputedColumns, FileToCompute
+from backfill_spark.transfer.footers import Footer, Footers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+WAYS = {Whole: FileWay.WHOLE, Projected: FileWay.PROJECTED, Grafted: FileWay.GRAFTED}
+
+COMPUTED_FOLDER = "computed"
+"""Below the folder of the work; it is gone when the work is done."""
 
 AT_ONCE = 4
 """Files of one piece of work that are under way at once, where a store answers late. A local disk is busy with one."""
@@ -37,7 +44,7 @@ class PlannedCopy:
     """A file and its way."""
 
     file: SourceFile
-    way: Whole | Projected
+    way: Copying
     partition: Mapping[str, str | None]
     """Its partition values in the target, by physical name."""
 
@@ -63,7 +70,10 @@ class Transferred:
     """The files of their deletion vectors; without rows."""
 
     left: tuple[PlannedCopy, ...]
-    """Those that must be decoded after all, as their footers say: encrypted, without a kept column, or projected with INT96."""
+    """Those that must be decoded after all, as their footers say.
+
+    Encrypted, without a kept column, projected with INT96, or with row groups to which no computed columns can be joined.
+    """
 
     @property
     def staged(self) -> tuple[StagedFile, ...]:
@@ -75,7 +85,13 @@ class FileTransfer:
     """Copies files of one source into the staging folders of one target."""
 
     def __init__(
-        self, spark: SparkSession, *, source: str, target: str, measure: Callable[[str, bool], Statistics]
+        self,
+        spark: SparkSession,
+        *,
+        source: str,
+        target: str,
+        measure: Callable[[str, bool], Statistics],
+        computed: ComputedColumns | None = None,
     ) -> None:
         """Take the two tables' folders.
 
@@ -84,8 +100,9 @@ class FileTransfer:
             source: Path or URI.
             target: Path or URI.
             measure: The committer's `statistics`.
+            computed: Computes columns of files that are `Grafted`; without it there must be none.
         """
-        self._bytes, self._measure = ByteCopier(spark, source, target), measure
+        self._bytes, self._measure, self._computed = ByteCopier(spark, source, target), measure, computed
         self._footers = Footers(spark, local=self._bytes.is_local)
 
     def copy(
@@ -113,8 +130,11 @@ class FileTransfer:
         needed = [*vectors, *(one.file.vector for one in files if one.file.vector is not None)]
         paths = sorted({one.file for one in needed if not one.is_inline})
         beside = tuple(self._copy_vector(path, folder, check) for path in paths)
-        tasks = [partial(self._copy, one, folder, check) for one in files]
+        parts = self._parts(files, f"{folder}/{COMPUTED_FOLDER}", check)
+        tasks = [partial(self._copy, one, folder, check, of_file) for one, of_file in zip(files, parts, strict=True)]
         done = [task() for task in tasks] if self._bytes.is_local else at_once(tasks, AT_ONCE)
+        if any(isinstance(one.way, Grafted) for one in files):
+            self._bytes.remove_folder(f"{folder}/{COMPUTED_FOLDER}")
         copied = tuple(one for one in done if one is not None)
         left = tuple(one for one, result in zip(files, done, strict=True) if result is None)
         return Transferred(copied, beside, left)
@@ -128,7 +148,35 @@ class FileTransfer:
         size_bytes = self._bytes.copy(path, below, check=check).size_bytes
         return StagedFile(self._bytes.staged_path(below), size_bytes, 0, BESIDE)
 
-    def _copy(self, planned: PlannedCopy, folder: str, check: Callable[[], None]) -> Copied | None:
+    def _parts(self, files: Sequence[PlannedCopy], folder: str, check: Callable[[], None]) -> list[list[str] | None]:
+        """Compute the columns of files that are grafted, all of which have the same; return the parts of each, None: there are none."""
+        found: list[list[str] | None] = [None] * len(files)
+        wanted = {at: FileToCompute(one.file, groups) for at, one in enumerate(files) if (groups := self._groups(one))}
+        columns = {name for one in files if isinstance(one.way, Grafted) for name in one.way.computed}
+        if wanted:
+            assert self._computed is not None
+            parts = self._computed.parts(
+                list(wanted.values()), columns, f"{self._bytes.target}/{folder}",
+                listed=lambda below: self._bytes.files(f"{folder}/{below}"), check=check,
+            )  # fmt: skip
+            for at, of_file in zip(wanted, parts, strict=True):
+                found[at] = of_file
+        return found
+
+    def _groups(self, planned: PlannedCopy) -> Groups | None:
+        """Return the row groups of a file that is grafted; None: it is not, or no computed columns can be joined to them."""
+        if not isinstance(planned.way, Grafted):
+            return None
+        footer = self._footers.read(f"{self._bytes.source}/{planned.file.below}")
+        if not _can_be_projected(footer, planned.way.taken) or footer.has_old_days():
+            return None
+        check_read(planned.file.below, read=footer.rows, promised=planned.rows)
+        groups = footer.groups()
+        return groups if can_be_joined(groups) else None
+
+    def _copy(
+        self, planned: PlannedCopy, folder: str, check: Callable[[], None], parts: Sequence[str] | None
+    ) -> Copied | None:
         below = f"{folder}/{planned.file.name}"
         match planned.way:
             case Whole():
@@ -136,6 +184,9 @@ class FileTransfer:
             case Projected() as way:
                 check()
                 return self._projected(planned, below, way)
+            case Grafted() as way:
+                check()
+                return None if parts is None else self._grafted(planned, below, way, parts)
 
     def _whole(self, planned: PlannedCopy, below: str, check: Callable[[], None]) -> Copied | None:
         file = planned.file
@@ -160,9 +211,16 @@ class FileTransfer:
     def _projected(self, planned: PlannedCopy, below: str, way: Projected) -> Copied | None:
         source, target = f"{self._bytes.source}/{planned.file.below}", f"{self._bytes.target}/{below}"
         footer = self._footers.read(source)
-        if footer.is_encrypted or footer.has_int96 or footer.columns <= sum(map(footer.has, way.pruned)):
+        if not _can_be_projected(footer, way):
             return None
         self._footers.project(source, target, way)
+        return self._measured(planned, below)
+
+    def _grafted(self, planned: PlannedCopy, below: str, way: Grafted, parts: Sequence[str]) -> Copied | None:
+        source, target = f"{self._bytes.source}/{planned.file.below}", f"{self._bytes.target}/{below}"
+        return self._measured(planned, below) if self._footers.graft(source, target, way.taken, parts) else None
+
+    def _measured(self, planned: PlannedCopy, below: str) -> Copied:
         found = self._measure(self._bytes.staged_path(below), planned.file.vector is not None)
         check_read(planned.file.below, read=found.rows, promised=planned.rows)
         return self._named(planned, below, found, None)
@@ -184,6 +242,12 @@ class FileTransfer:
         }
         line = json.dumps({"add": {name: value for name, value in add.items() if value is not None}})
         rows = found.rows - planned.file.deleted
-        way = FileWay.WHOLE if isinstance(planned.way, Whole) else FileWay.PROJECTED
+        way = WAYS[type(planned.way)]
         staged = StagedFile(self._bytes.staged_path(below), found.size_bytes, rows, CommitLine(line), way=way)
         return Copied(planned, staged)
+
+
+def _can_be_projected(footer: Footer, way: Projected) -> bool:
+    if footer.is_encrypted or footer.has_int96:
+        return False
+    return footer.columns > sum(map(footer.has, way.pruned))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from backfill_core.phases.accounting import check_read
+from backfill_core.transfer.grafting import Groups, fits
 from backfill_core.transfer.ways import Projected
 from backfill_spark.jvm.errors import JAVA_ERRORS
 from backfill_spark.jvm.gateway import hadoop_conf, java
@@ -17,6 +20,10 @@ if TYPE_CHECKING:
 NOT_ENCRYPTED = "UNENCRYPTED"
 OLD_SCHEMAS = ("ARROW:schema", "org.apache.spark.sql.parquet.row.metadata", "parquet.avro.schema")
 """The columns of a file in the words of its writer, some of which readers believe: wrong once a column is left out."""
+
+OLD_CALENDAR = ("org.apache.spark.legacyDateTime", "org.apache.spark.legacyINT96")
+WRITER = "org.apache.spark.version"
+"""What readers ask for when they wonder which calendar the days of a file are of; it is said once for all columns."""
 
 ROW_GROUP_BYTES, PADDING_BYTES = 128 << 20, 8 << 20
 """Parquet's own numbers; a group is copied as it is."""
@@ -36,6 +43,12 @@ class Footer:
 
     has: Callable[[str], bool]
     """Is there a top-level column of this name?"""
+
+    groups: Callable[[], Groups]
+    """Rows of each row group."""
+
+    has_old_days: Callable[[], bool]
+    """Are its days of the calendar that Spark had before its version 3?"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +93,8 @@ class Footers:
                 is_encrypted=str(metadata.getEncryptionType()) != NOT_ENCRYPTED,
                 has_int96=" int96 " in str(schema.toString()),
                 has=schema.containsField,
+                groups=partial(_groups, reader.getFooter()),
+                has_old_days=partial(_has_old_days, metadata),
             )
         finally:
             reader.close()
@@ -90,29 +105,84 @@ class Footers:
         Raises:
             Whatever Parquet or the storage say (`JAVA_ERRORS`).
         """
-        file = self._input(source)
-        reader = self._reader(file)
-        try:
-            footer = reader.getFooter()
-        finally:
-            reader.close()
+        file, footer = self._opened(source)
         metadata: Any = footer.getFileMetaData()
         projection = self._projection(metadata.getSchema(), way)
-        writer, stream = self._writer(target, projection.schema), file.newStream()
-        try:
-            writer.start()
+        with closing(file.newStream()) as stream, self._writing(target, projection.schema, metadata) as writer:
             for block in footer.getBlocks():
                 writer.appendRowGroup(stream, self._renamed_block(block, projection) if way.renamed else block, True)
+
+    def graft(self, source: str, target: str, way: Projected, parts: Sequence[str]) -> bool:
+        """Copy the column chunks of a file as `project` does, each row group with the chunks of its part beside them.
+
+        Args:
+            source: The file.
+            target: Does not exist.
+            way: What becomes of the file's own columns.
+            parts: One file for each row group, with columns that the others do not have, and the rows of the group in their order.
+
+        Returns:
+            Whether it was done: a part of several row groups, or with days of another calendar, cannot be joined.
+
+        Raises:
+            AccountingError: a part has other rows than its row group.
+            Whatever Parquet or the storage say (`JAVA_ERRORS`).
+        """
+        file, footer = self._opened(source)
+        opened = [self._opened(part) for part in parts]
+        blocks = list(footer.getBlocks())
+        for block, (_, found) in zip(blocks, opened, strict=True):
+            rows, groups = int(block.getRowCount()), _groups(found)
+            check_read(source, read=sum(groups), promised=rows)
+            if not fits(rows, groups) or _has_old_days(found.getFileMetaData()):
+                return False
+        metadata: Any = footer.getFileMetaData()
+        projection = self._projection(metadata.getSchema(), way)
+        schema = projection.schema.union(opened[0][1].getFileMetaData().getSchema())
+        with closing(file.newStream()) as stream, self._writing(target, schema, metadata) as writer:
+            for block, (part, found) in zip(blocks, opened, strict=True):
+                writer.startBlock(block.getRowCount())
+                for chunk in block.getColumns():
+                    path = str(chunk.getPath().toDotString())
+                    if path.partition(".")[0] not in way.pruned:
+                        column = projection.renamed.get(path)
+                        self._append(
+                            writer, stream, chunk if column is None else self._renamed_chunk(chunk, column), schema
+                        )
+                with closing(part.newStream()) as computed:
+                    for chunk in found.getBlocks()[0].getColumns():
+                        self._append(writer, computed, chunk, schema)
+                writer.endBlock()
+        return True
+
+    def _append(self, writer: Any, stream: Any, chunk: Any, schema: Any) -> None:
+        descriptor = schema.getColumnDescription(chunk.getPath().toArray())
+        writer.appendColumnChunk(descriptor, stream, chunk, None, None, None)
+
+    @contextmanager
+    def _writing(self, target: str, schema: Any, metadata: Any) -> Iterator[Any]:
+        """Yield a writer of a file with the words of another one, but for those about its columns."""
+        writer = self._writer(target, schema)
+        try:
+            writer.start()
+            yield writer
             words = self._jvm.java.util.HashMap(metadata.getKeyValueMetaData())
             for name in OLD_SCHEMAS:
                 words.remove(name)
             writer.end(words)
-        except JAVA_ERRORS:
+        except BaseException:
             with suppress(*JAVA_ERRORS):
                 writer.close()
             raise
+
+    def _opened(self, path: str) -> tuple[Any, Any]:
+        """Return a file and its footer, both Java's."""
+        file = self._input(path)
+        reader = self._reader(file)
+        try:
+            return file, reader.getFooter()
         finally:
-            stream.close()
+            reader.close()
 
     def _reader(self, file: Any) -> Any:
         return self._parquet.hadoop.ParquetFileReader.open(file, self._options)
@@ -193,6 +263,15 @@ class Footers:
             chunk.getTotalSize(),
             chunk.getTotalUncompressedSize(),
         )
+
+
+def _groups(footer: Any) -> Groups:
+    return tuple(int(block.getRowCount()) for block in footer.getBlocks())
+
+
+def _has_old_days(metadata: Any) -> bool:
+    words = metadata.getKeyValueMetaData()
+    return any(words.containsKey(name) for name in OLD_CALENDAR) or str(words.get(WRITER) or "3") < "3"
 
 
 def _renamed_path(path: str, renamed: Mapping[str, str]) -> str:

@@ -10,6 +10,7 @@ from backfill_spark.delta.deletion_vectors import VectorDescriptor
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.sink import SupportsCopies
 from backfill_spark.ports.source import SupportsFiles
+from backfill_spark.transfer.computed_columns import ComputedColumns
 from backfill_spark.transfer.file_transfer import FileTransfer, PlannedCopy, Transferred
 from backfill_spark.transfer.job_ways import JobWays
 
@@ -60,6 +61,10 @@ class JobCopies:
             if self._transfer is None:
                 source, sink = ability(self._job.source, SupportsFiles), ability(self._job.sink, SupportsCopies)
                 self._transfer = FileTransfer(
-                    self._job.spark, source=source.path, target=sink.path, measure=self._job.committer.statistics
+                    self._job.spark,
+                    source=source.path,
+                    target=sink.path,
+                    measure=self._job.committer.statistics,
+                    computed=ComputedColumns(self._job.spark, self._job.transform, source, sink),
                 )
             return self._transfer

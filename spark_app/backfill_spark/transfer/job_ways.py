@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 from backfill_core.protocol.work import FileRange
 from backfill_core.transfer.facts import Computed, FileFacts, TableFacts, Taken, TransformFacts
 from backfill_core.transfer.filters import is_opaque
-from backfill_core.transfer.ways import Decoded, Excluded, Projected, Reason, Way, Whole, of_file, of_table
+from backfill_core.transfer.ways import Decoded, Excluded, Grafted, Projected, Reason, Way, Whole, of_file, of_table
 from backfill_spark.opening.source import PinnedSource
 from backfill_spark.ports.sink import SupportsCopies
 from backfill_spark.ports.source import SupportsFiles
@@ -54,7 +54,8 @@ class JobWays:
         ):
             return cls(None, TransformFacts({}), nothing, nothing, Decoded(Reason.NO_STORE), FilterColumns())
         known = job.transform.taken(job.spark, opened.schema)
-        outputs = {name: Computed(name) if one is None else Taken(one) for name, one in known.items()}
+        failing = job.transform.may_fail(job.spark, opened.schema) if None in known.values() else {}
+        outputs = {name: Computed(name, failing[name]) if one is None else Taken(one) for name, one in known.items()}
         condition = job.transform.condition(job.spark, opened.schema)
         transform = TransformFacts(outputs, condition, adds_columns=bool(job.mode.columns))
         table = source.table_facts()
@@ -89,7 +90,7 @@ class JobWays:
         """Return the copy of a file of this or a later version, or why there is none."""
         way, rows = self._way(file)
         match way:
-            case Whole() | Projected():
+            case Whole() | Projected() | Grafted():
                 assert rows is not None
                 return PlannedCopy(file, way, self._partition(file), rows)
         return way

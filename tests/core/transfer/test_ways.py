@@ -16,10 +16,21 @@ from backfill_core.transfer.facts import (
     TransformFacts,
 )
 from backfill_core.transfer.filters import And, Column, Compare, Literal, Nulls, Opaque, Operator, Values
-from backfill_core.transfer.ways import Decoded, Excluded, Projected, Reason, Whole, of_file, of_table
+from backfill_core.transfer.ways import (
+    GRAFTED_ROWS_MIN,
+    Decoded,
+    Excluded,
+    Grafted,
+    Projected,
+    Reason,
+    Whole,
+    of_file,
+    of_table,
+)
 
 LETTERS = "abcd"
 LONG = '"long"'
+MANY = GRAFTED_ROWS_MIN
 
 
 def table(*names, **facts):
@@ -78,6 +89,16 @@ def jobs(draw):
     return TransformFacts(outputs), source, target, content, partition
 
 
+def value_of(output, seen):
+    """Return the value that decoding gives a column of the target."""
+    match output:
+        case Taken(column):
+            return seen[column]
+        case Computed():
+            return "computed"
+    return None
+
+
 class TestAReaderSeesTheSame:
     """Each row and each value, whatever the two tables call their columns."""
 
@@ -85,13 +106,16 @@ class TestAReaderSeesTheSame:
     def test_a_file_that_is_not_decoded(self, job):
         """Bytes under the source's names are values under the target's."""
         transform, source, target, content, partition = job
-        way = way_of(transform, source, target, FileFacts(3, partition=partition))
+        way = way_of(transform, source, target, FileFacts(MANY, partition=partition))
         if isinstance(way, Decoded):
             return
         there = dict(content)
-        if isinstance(way, Projected):
-            renamed = dict(way.renamed)
-            there = {renamed.get(name, name): value for name, value in content.items() if name not in way.pruned}
+        if not isinstance(way, Whole):
+            taken = way.taken if isinstance(way, Grafted) else way
+            renamed = dict(taken.renamed)
+            there = {renamed.get(name, name): value for name, value in content.items() if name not in taken.pruned}
+        if isinstance(way, Grafted):
+            there |= {target.by_name[name].physical: "computed" for name in way.computed}
         known, wanted = source.by_name, target.by_name
         parts = {
             wanted[name].physical: partition[known[one.column].physical] or None
@@ -102,9 +126,7 @@ class TestAReaderSeesTheSame:
 
         found = read(target, there, parts)
 
-        assert found == {
-            name: seen[transform.outputs[name].column] if name in transform.outputs else None for name in wanted
-        }
+        assert found == {name: value_of(transform.outputs.get(name), seen) for name in wanted}
         assert set(there) <= {one.physical for one in target.columns}, "what was left out is in the target's files"
 
     def test_a_column_that_is_left_out_does_not_stay_in_the_file(self):
@@ -126,10 +148,26 @@ class TestAReaderSeesTheSame:
 
 PLAIN = (as_is("a", "b"), table("a", "b"), table("a", "b"), FileFacts(3, {"a": 0, "b": 0}))
 
+COMPUTED = TransformFacts({"a": Taken("a"), "b": Computed("b")})
+
 HAZARDS = {
     "a filter": (replace(PLAIN[0], condition=Opaque("x LIKE y")), *PLAIN[1:], Reason.FILTER),
     "Changelog": (replace(PLAIN[0], adds_columns=True), *PLAIN[1:], Reason.WRITE_MODE),
-    "computed": (TransformFacts({"a": Taken("a"), "b": Computed("b")}), *PLAIN[1:], Reason.COMPUTED),
+    "mostly computed": (
+        TransformFacts({"a": Taken("a"), "b": Computed("b"), "c": Computed("c")}),
+        PLAIN[1], table("a", "b", "c"), PLAIN[3], Reason.MOSTLY_COMPUTED,
+    ),
+    "only computed": (TransformFacts({"a": Computed("a")}), PLAIN[1], table("a"), PLAIN[3], Reason.MOSTLY_COMPUTED),
+    "computed, small": (COMPUTED, *PLAIN[1:3], FileFacts(MANY - 1), Reason.FEW_ROWS),
+    "computed, hidden": (
+        COMPUTED, PLAIN[1], replace(PLAIN[2], vectors=True), FileFacts(MANY, has_vector=True), Reason.HIDDEN_ROWS,
+    ),
+    "computed, hidden nulls": (
+        TransformFacts({"a": Taken("a"), "b": Computed("b", may_fail=False)}),
+        PLAIN[1], changed(replace(PLAIN[2], vectors=True), "b", takes_null=False), FileFacts(MANY, has_vector=True),
+        Reason.HIDDEN_ROWS,
+    ),
+    "computed partition": (COMPUTED, PLAIN[1], replace(PLAIN[2], partitions=("b",)), PLAIN[3], Reason.PARTITIONS),
     "taken twice": (TransformFacts({"a": Taken("a"), "b": Taken("a")}), *PLAIN[1:], Reason.TAKEN_TWICE),
     "another type": (PLAIN[0], PLAIN[1], changed(PLAIN[2], "b", type='"integer"'), PLAIN[3], Reason.TYPE),
     "widened": (PLAIN[0], changed(PLAIN[1], "b", oddity=Oddity.TYPE_CHANGED), *PLAIN[2:], Reason.COLUMN),
@@ -148,7 +186,7 @@ HAZARDS = {
     "unsaid nulls": (*PLAIN[:2], changed(PLAIN[2], "b", takes_null=False), FileFacts(3), Reason.NULLS),
     "swapped": (TransformFacts({"a": Taken("b"), "b": Taken("a")}), *PLAIN[1:], Reason.NAME),
     "dots": (as_is("a.x"), table("a.x", "b"), table("a.x"), FileFacts(3), Reason.NAME),
-}
+}  # fmt: skip
 
 
 class TestInDoubtItIsDecoded:
@@ -164,6 +202,15 @@ class TestInDoubtItIsDecoded:
     def test_without_any_the_bytes_are_copied(self):
         """Or the test above would prove nothing."""
         assert way_of(*PLAIN) == Whole()
+
+    def test_a_file_of_many_rows_gets_its_computed_columns(self):
+        """Or those above would prove nothing; hidden rows do no harm where no row can."""
+        way = Grafted(Projected((), ("b",)), ("b",))
+        safe = TransformFacts({"a": Taken("a"), "b": Computed("b", may_fail=False)})
+        vectors = replace(PLAIN[2], vectors=True)
+
+        assert way_of(COMPUTED, *PLAIN[1:3], FileFacts(MANY)) == way
+        assert way_of(safe, PLAIN[1], vectors, FileFacts(MANY, has_vector=True)) == way
 
     def test_a_vector_that_the_target_takes(self):
         """It is copied too."""
@@ -195,6 +242,9 @@ class TestInDoubtItIsDecoded:
         assert way.reason is Reason.NULLS
 
 
+MOSTLY = Decoded(Reason.MOSTLY_COMPUTED, "b")
+
+
 class TestAFilter:
     """Is decided by what is known of a file's values, whatever else there is to decide."""
 
@@ -206,9 +256,13 @@ class TestAFilter:
         [
             ({"a": Taken("a"), "b": Taken("b")}, [Whole(), Decoded(Reason.FILTER), Excluded()]),
             ({"b": Taken("b")}, [Projected((), ("a",)), Decoded(Reason.FILTER), Excluded()]),
-            ({"b": Computed("b")}, [Decoded(Reason.COMPUTED, "b"), Decoded(Reason.COMPUTED, "b"), Excluded()]),
+            (
+                {"a": Taken("a"), "b": Computed("b")},
+                [Grafted(Projected((), ("b",)), ("b",)), Decoded(Reason.FILTER), Excluded()],
+            ),
+            ({"b": Computed("b")}, [MOSTLY, MOSTLY, Excluded()]),
         ],
-        ids=["as it is", "without the column", "computed"],
+        ids=["as it is", "without the column", "computed", "only computed"],
     )
     def test_takes_a_file_as_if_it_were_not_there_or_leaves_it_out(self, outputs, ways):
         """What is excluded is not read even where all else is decoded."""
@@ -216,7 +270,7 @@ class TestAFilter:
         source, target = table("a", "b"), table(*outputs)
 
         assert [
-            way_of(transform, source, target, FileFacts(3, {}, values={"a": values})) for values in self.FILES
+            way_of(transform, source, target, FileFacts(MANY, {}, values={"a": values})) for values in self.FILES
         ] == ways
 
     def test_says_what_the_log_does_not_decide(self):

@@ -211,7 +211,11 @@ class TestThePlan:
             ({"select": ["id", "note"]}, {("Projected", 2, "")}),
             (
                 {"select": ["id", "upper(note) AS note"]},
-                {("Decoded", 2, "the transform computes a column (note)")},
+                {("Decoded", 2, "a file has so few rows that computed columns are not worth a place of their own")},
+            ),
+            (
+                {"select": ["id", "upper(note) AS note", "-amount AS debt"]},
+                {("Decoded", 2, "the transform computes more columns than it takes (note)")},
             ),
             ({"where": "id < 50"}, {("Whole", 1, ""), ("Excluded", 1, "")}),
             (

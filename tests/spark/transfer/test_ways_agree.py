@@ -5,16 +5,10 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from deltalake import (
-    ColumnProperties,
-    DeltaTable,
-    QueryBuilder,
-    WriterProperties,
-    convert_to_deltalake,
-    write_deltalake,
-)
+from deltalake import DeltaTable, QueryBuilder, convert_to_deltalake
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.tables.layouts import layouts, write
 
 from backfill_core.transfer.ways import Projected, Whole
 from backfill_spark.delta.added_files import Statistics
@@ -23,8 +17,6 @@ from backfill_spark.jvm.gateway import hadoop_conf
 from backfill_spark.transfer.file_transfer import FileTransfer, PlannedCopy
 from backfill_spark.transfer.footers import Footers
 
-ROWS = 40
-CODECS = ("snappy", "zstd", "gzip", "uncompressed")
 WAYS = {
     "id, i, s, t, d, a, g, m": Whole(),
     "i AS j, s, d, g": Projected(renamed=(("i", "j"),), pruned=("a", "id", "m", "t")),
@@ -33,63 +25,6 @@ WAYS = {
 """What a transform selects, and the way that follows."""
 
 numbers = count()
-
-
-@st.composite
-def layouts(draw):
-    """Return how a file is written, and how it goes."""
-    return {
-        "writer": draw(st.sampled_from(["spark", "delta-rs"])),
-        "codec": draw(st.sampled_from(CODECS)),
-        "group_rows": draw(st.sampled_from([7, ROWS])),
-        "dictionary": draw(st.booleans()),
-        "nulls": draw(st.sampled_from([1, 2, 5, ROWS + 1])),
-        "repeats": draw(st.sampled_from([3, ROWS])),
-        "select": draw(st.sampled_from(list(WAYS))),
-    }
-
-
-def rows(spark, layout):
-    """Return rows with each kind of column; each but the first is null in every so many of them, in turn."""
-    every, repeats = layout["nulls"], layout["repeats"]
-    value = f"(id % {repeats})"
-    columns = {
-        "i": f"cast({value} AS int)",
-        "s": f"concat('tëxt ', {value})",
-        "t": f"timestamp_seconds({value}) + interval 123456 microseconds",
-        "d": f"cast({value} AS decimal(20, 4)) / 8",
-        "a": f"array({value}, null, {value} + 1)",
-        "g": f"named_struct('x', if(id % 3 = 0, null, {value}), 'y', array(concat('y', {value})))",
-        "m": f"map(concat('k', {value}), if(id % 4 = 0, null, {value}))",
-    }
-    exprs = [
-        f"if(id % {every} = {at % every}, null, {text}) AS {name}" for at, (name, text) in enumerate(columns.items())
-    ]
-    return spark.range(0, ROWS, 1, 1).selectExpr("id", *exprs)
-
-
-def write(spark, folder, layout):
-    """Write one file in as many row groups as the layout says."""
-    frame = rows(spark, layout)
-    if layout["writer"] == "spark":
-        options = {
-            "compression": layout["codec"],
-            "parquet.enable.dictionary": str(layout["dictionary"]).lower(),
-            "parquet.block.size": "1" if layout["group_rows"] < ROWS else "134217728",
-            "parquet.block.row.count.limit": str(layout["group_rows"]),
-        }
-        frame.write.options(**options).parquet(str(folder))
-        return
-    plain = f"{folder}-plain"
-    frame.write.parquet(plain)
-    convert_to_deltalake(plain)
-    table = QueryBuilder().register("now", DeltaTable(plain)).execute("SELECT * FROM now").read_all()
-    properties = WriterProperties(
-        compression=layout["codec"].upper(),
-        max_row_group_size=layout["group_rows"],
-        default_column_properties=ColumnProperties(dictionary_enabled=layout["dictionary"]),
-    )
-    write_deltalake(str(folder), table, writer_properties=properties)
 
 
 def copied(spark, source, target, way, *, scheme=""):
@@ -140,10 +75,10 @@ class TestEachWayGivesTheRowsThatDecodingGives:
     """Whole and projected, by two engines that share no code."""
 
     @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-    @given(layout=layouts())
-    def test_of_any_layout(self, spark, folder, layout):
+    @given(layout=layouts(), select=st.sampled_from(list(WAYS)))
+    def test_of_any_layout(self, spark, folder, layout, select):
         """Codecs, row groups, dictionaries, nulls and nested columns; written by Spark or by delta-rs."""
-        number, select = next(numbers), layout["select"]
+        number = next(numbers)
         source, target = folder / f"s{number}", folder / f"t{number}"
         write(spark, source, layout)
 

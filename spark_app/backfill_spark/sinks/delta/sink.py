@@ -7,7 +7,7 @@ Staged files are plain Parquet: what Delta would enforce or convert on its way i
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -42,13 +42,7 @@ from backfill_spark.shipping.layout import carried_properties, check_followed
 from backfill_spark.shipping.target_log import TargetLog
 from backfill_spark.sinks.delta import checks, dictionaries, new_table
 from backfill_spark.sinks.delta.committer import DeltaCommitter
-from backfill_spark.sinks.delta.create import (
-    check_known,
-    create_table,
-    made_with,
-    name_table,
-    planned_table,
-)
+from backfill_spark.sinks.delta.create import check_known, create_table, made_with, name_table, planned_table
 from backfill_spark.sinks.delta.failures import BEGIN_ANEW, explain_job, explain_making, explain_target
 from backfill_spark.sinks.delta.folder import TargetFolder
 from backfill_spark.sinks.delta.row_changes import drop_rows, merge_rows
@@ -285,9 +279,7 @@ class DeltaSink:
     def _write(self, rows: DataFrame, above: list[Column], folder: str) -> list[str]:
         """Write the columns of the target, in folders by `above` (its aliases) and by the target's partitions."""
         table = self._table
-        values, names = self._values, {one.lower(): one for one in rows.columns}
-        columns = [self._column(values, field, names.get(field.name.lower())) for field in table.schema]
-        chosen = rows.select(*above, *columns)
+        chosen = rows.select(*above, *self.stored_columns(rows))
         folders = chosen.columns[: len(above)] + [table.physical(table.schema[name]) for name in table.partitions]
         spared = self._dictionaries.next_write()
         # The names of folders are values: of a timestamp in the zone that the log means, whatever the session's is.
@@ -303,6 +295,12 @@ class DeltaSink:
                 raise StagedFilesGoneError(f"a staged file is gone: {first_line(error)}.", hint=GONE_HINT) from error
             raise
         return files
+
+    def stored_columns(self, rows: DataFrame, only: Collection[str] | None = None) -> list[Column]:
+        """See `SupportsCopies`."""
+        values, names = self._values, {one.lower(): one for one in rows.columns}
+        fields = [field for field in self._table.schema if only is None or field.name in only]
+        return [self._column(values, field, names.get(field.name.lower())) for field in fields]
 
     def _column(self, values: StoredValues, field: StructField, name: str | None) -> Column:
         column = values.guarded(field, F.lit(None) if name is None else values.stored(field, F.col(quoted(name))))

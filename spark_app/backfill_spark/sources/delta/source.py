@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
@@ -269,6 +269,10 @@ class DeltaSource:
             return files_at(self._spark, self.path, version, nulls_of=())
         except LOG_ERRORS as error:
             raise explain_version(error, path=self.path, version=version, newest=version) from error
+
+    def numbered_rows(self, files: Sequence[SourceFile]) -> tuple[DataFrame, Column, Column]:
+        """See `SupportsFiles`."""
+        return self._delta_log.numbered_rows(files, self._snapshot)
 
     # ------------------------------------------------------------------ reading
     def read(self, ranges: Sequence[FileRange]) -> DataFrame:

@@ -1,0 +1,163 @@
+"""Promises of files that get computed columns beside their copied ones, in whole jobs; delta-rs says what is there."""
+
+import json
+import shutil
+
+import pytest
+from support.tables.jobs import job
+from support.tables.oracle import adds_of, rows_in, strangers
+
+from backfill_core.positions.source_names import RowOrder, source_of
+from backfill_spark.driver.attempt import run_driver
+from backfill_spark.driver.plan import plan_job
+from backfill_spark.settings import DriverSettings
+
+ROWS, FILES = 60_000, 4
+EACH = ROWS // FILES
+MOST = ["id", "part", "at", "money", "upper(name) AS name", "nested"]
+REPLICA = {"source": {"key": []}, "strategy": {"type": "Replica"}}
+
+
+@pytest.fixture(scope="module")
+def sources(spark, tmp_path_factory):
+    """A table in the order of the id, with partitions and without; the last row of each file is hidden in a copy of it."""
+    found = {}
+    for kind, partitions in {"plain": [], "partitioned": ["part"]}.items():
+        path = str(tmp_path_factory.mktemp("sources") / "s")
+        columns = [
+            "id", f"concat('p', id DIV {EACH}) AS part", "IF(id % 7 = 3, NULL, concat('n', id % 50)) AS name",
+            "timestamp_seconds(1704067200 + id) AS at", "CAST(id AS DECIMAL(20, 2)) / 4 AS money",
+            "named_struct('x', id, 'list', array(id, NULL)) AS nested", f"id % {EACH} - {EACH - 1} AS left",
+        ]  # fmt: skip
+        rows = spark.range(0, ROWS, 1, FILES).selectExpr(*columns).write.format("delta").partitionBy(*partitions)
+        rows.option("delta.enableDeletionVectors", "true").save(path)
+        found[kind] = path
+    hidden = str(tmp_path_factory.mktemp("sources") / "s")
+    shutil.copytree(found["plain"], hidden)
+    spark.sql(f"DELETE FROM delta.`{hidden}` WHERE left = 0")
+    return {**found, "hidden": hidden}
+
+
+@pytest.fixture
+def run(spark, tmp_path, sources):
+    """Runs a job from a copy of a source to a folder."""
+
+    def run(kind, observe=lambda progress: None, name="t", **spec):
+        if not (tmp_path / "s").exists():
+            shutil.copytree(sources[kind], tmp_path / "s")
+        settings = DriverSettings(state_dir=tmp_path / "state", cores=2, check_unique=False)
+        backfill = job(str(tmp_path / "s"), str(tmp_path / name), **{"name": name, "verify": "Final", **spec})
+        return run_driver(backfill, settings=settings, spark=spark, observe=observe)
+
+    return run
+
+
+def kept(table):
+    """Return how many files of a target have the rows of a source's file in their places."""
+    found = [source_of(path) for path in adds_of(table)]
+    return sum(one is not None and one.order is RowOrder.KEPT for one in found)
+
+
+class TestComputedColumns:
+    """Stand beside those that are copied, file by file."""
+
+    @pytest.mark.parametrize(
+        ("kind", "select", "grafted"),
+        [
+            ("plain", MOST, FILES),
+            ("plain", ["*", "id + 1 AS next", "part || name AS both"], FILES),
+            ("partitioned", ["id", "part", "at", "concat(part, '-', id) AS words"], FILES),
+            ("hidden", MOST, FILES),
+            ("hidden", ["id", "name", "1 / left AS share"], 0),
+        ],
+        ids=["one", "more and all", "from a partition", "beside hidden rows", "that fail at hidden rows"],
+    )
+    def test_are_those_that_decoding_gives(self, tmp_path, run, kind, select, grafted):
+        """A receipt of all rows, and another engine, say so; what would fail at a row that is not there is decoded."""
+        target = {"partitionBy": ["part"]} if kind == "partitioned" else {}
+
+        outcome = run(kind, transform={"select": select}, target=target)
+        other = run(kind, name="u", transform={"select": select, "where": "true"}, target=target)
+
+        assert (outcome.reason, outcome.message, outcome.receipt.equal) == ("Complete", "", True)
+        assert other.reason == "Complete"
+        there = str(tmp_path / "t"), str(tmp_path / "u")
+        assert (kept(there[0]), kept(there[1])) == (grafted, 0)
+        assert strangers(*there) == 0 == strangers(*reversed(there))
+        assert rows_in(there[0]) == outcome.progress.rows_done == ROWS - (FILES if kind == "hidden" else 0)
+
+    def test_of_a_row_that_cannot_be_computed_end_the_job(self, tmp_path, run):
+        """As decoding does: no row of it is visible."""
+        outcome = run("plain", transform={"select": ["id", "name", "1 / left AS share"]})
+
+        assert (outcome.reason, "DIVIDE_BY_ZERO" in outcome.message) == ("InvalidTransform", True)
+        assert rows_in(str(tmp_path / "t")) == 0
+
+    def test_that_are_null_where_the_target_takes_none_end_the_job(self, spark, tmp_path, run):
+        """No file of the target has such a row."""
+        spark.sql(f"CREATE TABLE delta.`{tmp_path / 't'}` (id BIGINT, at TIMESTAMP, name STRING NOT NULL) USING delta")
+
+        outcome = run("plain", transform={"select": ["id", "at", "upper(name) AS name"]})
+
+        assert (outcome.reason, "'name'" in outcome.message) == ("TargetSchemaMismatch", True)
+        assert rows_in(str(tmp_path / "t")) == 0
+
+    def test_of_files_that_pass_a_filter(self, tmp_path, run):
+        """The log decides that for three of them; one is left out, and one is decoded."""
+        outcome = run("plain", transform={"select": MOST, "where": f"id >= {EACH + 100}"})
+
+        assert (outcome.reason, outcome.receipt.equal) == ("Complete", True)
+        assert kept(str(tmp_path / "t")) == FILES - 2
+        assert rows_in(str(tmp_path / "t")) == ROWS - EACH - 100
+
+    def test_leave_nothing_behind(self, tmp_path, run):
+        """Parts are gone once they are joined."""
+        run("plain", transform={"select": MOST})
+
+        assert len(list((tmp_path / "t").rglob("*.parquet"))) == FILES
+
+    def test_have_statistics(self, tmp_path, run):
+        """A reader leaves out files by what was computed."""
+        run("plain", transform={"select": ["id", "name", "id * 2 AS twice"]})
+
+        found = [json.loads(one["stats"])["minValues"]["twice"] for one in adds_of(tmp_path / "t").values()]
+        assert sorted(found) == [2 * EACH * number for number in range(FILES)]
+
+
+class TestAPlan:
+    """Counts them by their way."""
+
+    def test_says_that_columns_are_joined(self, spark, tmp_path, sources):
+        """Each file goes so."""
+        settings = DriverSettings(state_dir=tmp_path / "state", cores=2)
+
+        plan = plan_job(
+            job(sources["plain"], str(tmp_path / "t"), transform={"select": MOST}), settings=settings, spark=spark
+        )
+
+        assert [(one.way, one.files, one.reason) for one in plan.ways] == [("Grafted", FILES, "")]
+        assert plan.estimated_seconds > 0
+
+
+class TestAReplica:
+    """Ships new files with their computed columns, and hides rows in those that it has."""
+
+    def test_of_a_source_that_changes(self, spark, tmp_path, run, sources):
+        """Rows keep their places, so the source's deletion vectors fit."""
+        source = str(tmp_path / "s")
+        shutil.copytree(sources["plain"], source)
+        new = [f"id + {ROWS} AS id", "part", "name", "at", "money", "nested", "left"]
+        statements = [
+            f"DELETE FROM delta.`{source}` WHERE id % 100 = 7",
+            f"INSERT INTO delta.`{source}` BY NAME SELECT {', '.join(new)} FROM delta.`{source}`",
+        ]
+
+        def observe(progress):
+            while progress.rows_done and statements:
+                spark.sql(statements.pop(0))
+
+        outcome = run("plain", observe, **REPLICA, transform={"select": MOST}, throttle={"rowsPerSecond": 20_000})
+
+        assert (outcome.reason, outcome.message, outcome.receipt.equal) == ("Complete", "", True)
+        assert rows_in(str(tmp_path / "t")) == 2 * (ROWS - ROWS // 100)
+        assert kept(str(tmp_path / "t")) == len(adds_of(tmp_path / "t")) > FILES

@@ -1,0 +1,216 @@
+"""The law of grafted files: columns that Spark computed apart stand beside the copied ones, each value in its row.
+
+However the file is laid out, by whichever engine it was written, and for two engines that read it.
+"""
+
+from collections import Counter
+from itertools import count
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable, QueryBuilder, convert_to_deltalake
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.tables.layouts import ROWS, layouts, write
+
+from backfill_core.protocol.work import FileWay
+from backfill_core.transfer.facts import Computed, Taken, TransformFacts
+from backfill_core.transfer.ways import Grafted, of_table
+from backfill_spark.delta.added_files import Statistics
+from backfill_spark.jvm.gateway import hadoop_conf, java
+from backfill_spark.rows.transform import Transform
+from backfill_spark.rows.write_modes import APPEND
+from backfill_spark.sinks.delta.sink import DeltaSink
+from backfill_spark.sources.delta.source import DeltaSource
+from backfill_spark.transfer.computed_columns import ComputedColumns
+from backfill_spark.transfer.file_transfer import FileTransfer, PlannedCopy
+
+SELECTS = (
+    ("id", "s", "t", "d", "a", "g", "m", "i * 2 + id AS j"),
+    ("upper(s) AS s", "id", "i AS k", "g"),
+    ("m", "a", "struct(i AS x, array(s, null) AS y) AS n", "id", "map(id, g) AS o"),
+    ("*", "concat_ws('-', s, id) AS w", "date_add(DATE '1500-01-01', i) AS old"),
+)
+"""Some columns are computed; one takes the place of its own, some are nested, and one has days of long ago."""
+
+numbers = count()
+
+
+class Graft:
+    """One table, and its files as a job would stage them."""
+
+    def __init__(self, spark, folder, target, select):
+        self.spark, self.select = spark, select
+        self.transform = Transform(select)
+        self.source = DeltaSource(spark, str(folder), key=())
+        pinned = self.source.pin(None)
+        schema = self.transform.output_schema(spark, pinned.schema)
+        self.sink = DeltaSink(spark, str(target), write_mode=APPEND, key=(), job_id="ns/job")
+        self.sink.prepare(schema)
+        known = self.transform.taken(spark, pinned.schema)
+        outputs = {name: Computed(name) if one is None else Taken(one) for name, one in known.items()}
+        facts = TransformFacts(outputs)
+        self.way = of_table(facts, self.source.table_facts(), self.sink.table_facts(schema))
+        self.planned = [
+            PlannedCopy(file, self.way, {}, rows)
+            for file, rows in zip(self.source.source_files(range(len(pinned.rows))), pinned.rows, strict=True)
+        ]
+        self.target = target
+
+    def stage(self):
+        """Stage all files; return what came of them."""
+        measured = {one.file.name: one.rows for one in self.planned}
+        return FileTransfer(
+            self.spark, source=self.source.path, target=str(self.target),
+            measure=lambda path, _: Statistics(0, measured[Path(path).name], None),
+            computed=ComputedColumns(self.spark, self.transform, self.source, self.sink),
+        ).copy(self.planned, "work", check=lambda: None)  # fmt: skip
+
+    def decoded(self):
+        """Return the rows that decoding gives, file by file."""
+        found = {}
+        for one in self.planned:
+            rows = self.transform.apply(self.source.rows_of([action(one)], self.source.version))
+            found[one.file.name] = [repr(tuple(row)) for row in rows.collect()]
+        return found
+
+    def staged(self, done):
+        """Return the rows of the staged files, in their order."""
+        names = self.sink.table_facts(self.spark.range(0).schema).by_name
+        return {
+            Path(one.staged.path).name: [
+                repr(tuple(row))
+                for row in self.spark.read.parquet(one.staged.path).select(*(f"`{name}`" for name in names)).collect()
+            ]
+            for one in done.copied
+        }
+
+
+def action(planned):
+    """Return the `add` action of a file without a vector."""
+    return f'{{"add": {{"path": "{planned.file.path}", "partitionValues": {{}}, "size": {planned.file.size_bytes}, \
+"modificationTime": 1, "dataChange": true}}}}'
+
+
+def groups(spark, path):
+    """Return the rows of each row group of a file, and how many column chunks each has."""
+    parquet = java(spark).org.apache.parquet.hadoop
+    file = parquet.util.HadoopInputFile.fromPath(java(spark).org.apache.hadoop.fs.Path(str(path)), hadoop_conf(spark))
+    reader = parquet.ParquetFileReader.open(file)
+    try:
+        return [(one.getRowCount(), one.getColumns().size()) for one in reader.getFooter().getBlocks()]
+    finally:
+        reader.close()
+
+
+def by_another_engine(folder):
+    """Return the rows of files as delta-rs reads them, from a log that it makes."""
+    convert_to_deltalake(str(folder))
+    found = QueryBuilder().register("now", DeltaTable(str(folder))).execute("SELECT * FROM now").read_all()
+    return Counter(
+        zip(*(map(repr, found.column(name).to_pylist()) for name in sorted(found.column_names)), strict=True)
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Of all examples."""
+    return tmp_path_factory.mktemp("grafts")
+
+
+def table(spark, folder, layout, files=1):
+    """Make a Delta table of some files of one layout."""
+    for number in range(files):
+        write(spark, folder / f"part{number}" if files > 1 else folder, layout)
+    if not (folder / "_delta_log").exists():
+        convert_to_deltalake(str(folder))
+
+
+class TestAGraftedFile:
+    """Has the rows that decoding gives, in the places that they have in the source."""
+
+    @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(layout=layouts(), select=st.sampled_from(SELECTS))
+    def test_of_any_layout(self, spark, folder, layout, select):
+        """Codecs, row groups, dictionaries, nulls, nested columns; written by Spark or by delta-rs, read by both."""
+        number = next(numbers)
+        source, target, other = (folder / f"{name}{number}" for name in "stu")
+        table(spark, source, layout)
+        graft = Graft(spark, source, target, select)
+        assert isinstance(graft.way, Grafted)
+
+        done = graft.stage()
+
+        assert (done.left, {one.staged.way for one in done.copied}) == ((), {FileWay.GRAFTED})
+        assert graft.staged(done) == graft.decoded()
+        assert not (target / "work" / "computed").exists()
+        spark.read.format("delta").load(str(source)).selectExpr(*select).write.parquet(str(other))
+        assert by_another_engine(target / "work") == by_another_engine(other)
+
+    def test_has_the_row_groups_of_the_source(self, spark, tmp_path):
+        """Each with a chunk of every column."""
+        table(spark, tmp_path / "s", LAYOUT | {"group_rows": 7})
+        graft = Graft(spark, tmp_path / "s", tmp_path / "t", ("id", "i", "upper(s) AS u"))
+        (staged,) = (one.staged for one in graft.stage().copied)
+
+        assert [rows for rows, _ in groups(spark, staged.path)] == [7, 7, 7, 7, 7, 5]
+        assert {columns for _, columns in groups(spark, staged.path)} == {3}
+
+    def test_is_one_of_many_that_one_job_computes(self, spark, tmp_path):
+        """Of files with other row groups, too: each gets its own rows."""
+        source = tmp_path / "s"
+        for number, rows in enumerate((5, 40, 11, 40, 7)):
+            frame = spark.range(number * 100, number * 100 + rows, 1, 1).selectExpr("id", "id + 1 AS i")
+            options = {"parquet.block.size": "1", "parquet.block.row.count.limit": str(10 + number % 2)}
+            frame.write.options(**options).mode("append").parquet(str(source))
+        convert_to_deltalake(str(source))
+        graft = Graft(spark, source, tmp_path / "t", ("id", "id * 10 AS ten"))
+
+        done = graft.stage()
+
+        assert len(done.copied) == 5
+        assert graft.staged(done) == graft.decoded()
+
+
+LAYOUT = {"writer": "spark", "codec": "zstd", "group_rows": ROWS, "dictionary": True, "nulls": 5, "repeats": 3}
+
+
+class TestAFileThatCannotBeGrafted:
+    """Is decoded, as its footer says."""
+
+    def test_with_many_row_groups(self, spark, tmp_path):
+        """A job would hold a file open for each of them."""
+        table(spark, tmp_path / "s", LAYOUT | {"group_rows": 1})
+        done = Graft(spark, tmp_path / "s", tmp_path / "t", ("id", "i", "upper(s) AS u")).stage()
+
+        assert (len(done.copied), len(done.left)) == (0, 1)
+
+    def test_with_days_of_another_calendar(self, spark, tmp_path):
+        """A footer says it once for all columns, and those that are computed have other days."""
+        spark.conf.set("spark.sql.parquet.datetimeRebaseModeInWrite", "LEGACY")
+        try:
+            frame = spark.range(0, ROWS, 1, 1).selectExpr("id", "DATE '1500-01-01' AS day", "id AS i")
+            frame.write.format("delta").save(str(tmp_path / "s"))
+        finally:
+            spark.conf.unset("spark.sql.parquet.datetimeRebaseModeInWrite")
+        done = Graft(spark, tmp_path / "s", tmp_path / "t", ("id", "day", "date_add(day, 1) AS next")).stage()
+
+        assert (len(done.copied), len(done.left)) == (0, 1)
+
+
+class TestTheOrderOfRows:
+    """Does not hang on how many files a task may hold open."""
+
+    def test_with_one_file_at_a_time(self, spark, tmp_path):
+        """Spark then sorts rows by file and row group alone."""
+        name = "spark.sql.maxConcurrentOutputFileWriters"
+        before = spark.conf.get(name)
+        table(spark, tmp_path / "s", LAYOUT | {"group_rows": 7})
+        graft = Graft(spark, tmp_path / "s", tmp_path / "t", ("id", "i", "upper(s) AS u"))
+        spark.conf.set(name, "0")
+        try:
+            done = graft.stage()
+        finally:
+            spark.conf.set(name, before)
+
+        assert graft.staged(done) == graft.decoded()
