@@ -88,7 +88,7 @@ class SupportsCopies(Protocol):
     def stored_columns(self, rows: DataFrame, only: Collection[str] | None = None) -> list[Column]:
         """Return the columns that files of the target have of such rows, under their names there; `only`: those of these names.
 
-        Whoever computes them fails at a null where the target or its key takes none.
+        Computing them fails at a null where the target or its key takes none.
         """
 
     def folder_of(self, attempt: int, work_id: int) -> str:
