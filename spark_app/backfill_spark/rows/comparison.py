@@ -14,7 +14,8 @@ from backfill_core.protocol.work import Position
 from backfill_core.transfer.proof import Proven
 from backfill_spark.rows.columns import quoted
 from backfill_spark.rows.records.folding import FoldingTransform
-from backfill_spark.rows.records.partition_sums import partition_receipts
+from backfill_spark.rows.records.parsing import ParsingTransform
+from backfill_spark.rows.records.partition_sums import Tallies, tallied, target_tally
 from backfill_spark.rows.verification import differing_rows, receipt_without_rows, take_receipt
 
 if TYPE_CHECKING:
@@ -63,20 +64,21 @@ class Comparison:
     def receipt(self, *, epoch: int) -> Receipt:
         """Compare; reads both sides once, of files that are proven by their bytes the target's alone."""
         began_s = time.monotonic()
-        sides = self._sides()
-        receipt = self._with_files(self._taken(sides, epoch))
-        receipt = self._whole(receipt, sides, epoch)
+        receipt = self._with_files(
+            self._taken(self._sides(), epoch) if self.source.ranges is None else self._tallied(epoch)
+        )
+        receipt = self._whole(receipt, epoch)
         return replace(receipt, seconds=round(time.monotonic() - began_s, 3))
 
-    def _whole(self, receipt: Receipt, sides: Sides, epoch: int) -> Receipt:
-        replaced = None if receipt.equal else self._replaced()
+    def _whole(self, receipt: Receipt, epoch: int) -> Receipt:
+        partitions, replaced = receipt.partitions, None if receipt.equal else self._replaced()
         if replaced is not None:
+            sides = self._sides()
             assert sides is not None
             source, target = (one.join(replaced, list(self.key), "left_anti") for one in sides)
             receipt = self._taken((source, target), epoch)
         # Where the last record of a key decides, a record that is no row need not have met the filter.
         filtered = self.transform.where is not None and not isinstance(self.transform, FoldingTransform)
-        partitions = self._partitions()
         covered = self._covered(partitions) if filtered else receipt.rows
         return replace(
             receipt,
@@ -104,7 +106,16 @@ class Comparison:
             digest=both if known.digest else receipt.digest,
         )
 
-    def _taken(self, sides: Sides, epoch: int) -> Receipt:
+    def _tallied(self, epoch: int) -> Receipt:
+        """Return the receipt of a source with offsets, with its partitions."""
+        transform, ranges = self.transform, self.source.ranges
+        assert isinstance(transform, ParsingTransform), "a source with offsets has a transform of records"
+        assert ranges is not None
+        source, tally = tallied(self.source.rows, transform)
+        sides = self.sink.as_stored(source), self.sink.at(self.target_version)
+        return self._taken(sides, epoch, Tallies(tally, target_tally(transform), ranges))
+
+    def _taken(self, sides: Sides, epoch: int, tallies: Tallies | None = None) -> Receipt:
         if sides is None:
             return receipt_without_rows(self.vnodes, self.source_version, self.target_version, epoch)
         source, target = sides
@@ -117,6 +128,7 @@ class Comparison:
             target_version=self.target_version,
             epoch=epoch,
             mode=self.mode,
+            tallies=tallies,
         )
 
     def _replaced(self) -> DataFrame | None:
@@ -127,19 +139,13 @@ class Comparison:
         later = self.source.later(self.head())
         if later is None or not isinstance(self.transform, FoldingTransform):
             return None
-        return self.transform.folded(later).select(*map(quoted, self.key))
+        return self.transform.folded(self.transform.judged(later)).select(*map(quoted, self.key))
 
     def _covered(self, partitions: tuple[PartitionReceipt, ...]) -> int:
         """Return how many rows of the source are compared; bad records are none, nor are offsets without a record."""
         if self.source.ranges is None:
             return self.source.count()
         return sum(one.records - one.bad_records for one in partitions)
-
-    def _partitions(self) -> tuple[PartitionReceipt, ...]:
-        ranges = self.source.ranges
-        if ranges is None:
-            return ()
-        return partition_receipts(self.source.rows, self.sink.at(self.target_version), self.transform, ranges)
 
     def examples(self, receipt: Receipt) -> list[tuple[str, dict[str, Any]]]:
         """Return rows that differ; reads both sides again."""

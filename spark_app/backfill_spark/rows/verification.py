@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections.abc import Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType, VariantType
 
 from backfill_core.errors import DuplicateKeyError
-from backfill_core.protocol.receipt import Receipt, VnodeMismatch
+from backfill_core.protocol.receipt import PartitionReceipt, Receipt, VnodeMismatch
 from backfill_spark.rows.columns import deep_hash, doubled_key, nullable, quoted
+from backfill_spark.rows.records.folding import BAD, FIRST, LAST, PARTITION, RECORDS, SPREAD
+from backfill_spark.rows.records.partition_sums import IS_ROW, TALLIED, PartitionSums, Tallies, partition_receipts
 from backfill_spark.rows.write_modes import APPEND, WriteMode
 
 if TYPE_CHECKING:
@@ -28,6 +31,9 @@ HASH_FORMAT = b"2\n"
 """How rows are hashed; part of the digest, which compares with those of the same format only."""
 
 SOURCE, TARGET = 0, 1
+OF_PARTITIONS = 0b10
+"""Of two columns to group by, the first is not grouped by."""
+
 MASK_BITS = 60
 """Columns whose nulls one number tells."""
 
@@ -42,8 +48,9 @@ def take_receipt(
     target_version: int,
     epoch: int,
     mode: WriteMode = APPEND,
+    tallies: Tallies | None = None,
 ) -> Receipt:
-    """Compare the transformed source with the target, column by column of the target.
+    """Compare the transformed source with the target, column by column of the target; reads both sides once.
 
     Args:
         source: The view: transformed rows of the source at `source_version`.
@@ -54,16 +61,31 @@ def take_receipt(
         target_version: Named in the receipt.
         epoch: The epoch that was open.
         mode: How the target is written: it says which columns are its own, and what a row counts for.
+        tallies: What rows count for their partitions; the source has records that are no rows, too.
+
+    Raises:
+        DuplicateKeyError: see `partition_receipts`.
     """
     began_s = time.monotonic()
     sign = mode.sign()
     fields = _compared(source, target, mode)
     names = [field.name for field in fields]
-    view = _as_typed(source, fields)
     # One query for both sides: neither waits for the other's last task. Each is summed before the union, because Spark hands
     # rows over a union one by one: it compiles scan, hash and sums into one loop only without one between them.
-    both = _sums(view, names, key, vnodes, None, SOURCE).unionAll(_sums(target, names, key, vnodes, sign, TARGET))
-    rows = [row for row in both.collect() if any(_values(row))]
+    if tallies is None:
+        both = _sums(_as_typed(source, fields), names, key, vnodes, None, SOURCE).unionAll(
+            _sums(target, names, key, vnodes, sign, TARGET)
+        )
+    else:
+        view = _as_typed(source, fields, *tallies.source.columns)
+        both = _tallied_sums(view, names, key, vnodes, SOURCE).unionByName(
+            _sums(target, names, key, vnodes, sign, TARGET)
+            if tallies.target is None
+            else _tallied_sums(target.select("*", *tallies.target.columns), names, key, vnodes, TARGET),
+            allowMissingColumns=True,
+        )
+    found = both.collect()
+    rows = [row for row in found if any(_values(row)) and (tallies is None or row["of"] != OF_PARTITIONS)]
     ours, theirs = ({row["vnode"]: row for row in rows if row["side"] == side} for side in (SOURCE, TARGET))
     wrong = tuple(
         VnodeMismatch(vnode, _count(ours.get(vnode)), _count(theirs.get(vnode)))
@@ -82,7 +104,20 @@ def take_receipt(
         digest=digest.hexdigest(),
         mismatches=wrong,
         seconds=round(time.monotonic() - began_s, 3),
+        partitions=() if tallies is None else _partitions(found, tallies),
     )
+
+
+def _partitions(found: list[Row], tallies: Tallies) -> tuple[PartitionReceipt, ...]:
+    ours, theirs = (
+        {
+            row[PARTITION]: PartitionSums(*(row[name] for name in ("rows", RECORDS, BAD, SPREAD, FIRST, LAST)))
+            for row in found
+            if row["of"] == OF_PARTITIONS and row["side"] == side
+        }
+        for side in (SOURCE, TARGET)
+    )
+    return partition_receipts(ours, None if tallies.target is None else theirs, tallies.ranges)
 
 
 def receipt_without_rows(vnodes: int, source_version: int | None, target_version: int, epoch: int) -> Receipt:
@@ -153,15 +188,16 @@ def _compared(source: DataFrame, target: DataFrame, mode: WriteMode) -> list[Str
     return [field for field in target.schema if field.name.lower() in there and field.name not in mode.columns]
 
 
-def _as_typed(source: DataFrame, fields: list[StructField]) -> DataFrame:
-    return source.select(*(F.col(quoted(one.name)).cast(nullable(one.dataType)).alias(one.name) for one in fields))
+def _as_typed(source: DataFrame, fields: list[StructField], *more: Column) -> DataFrame:
+    typed = (F.col(quoted(one.name)).cast(nullable(one.dataType)).alias(one.name) for one in fields)
+    return source.select(*typed, *more)
 
 
 def _sums(
     rows: DataFrame, names: list[str], key: tuple[str, ...], vnodes: int, sign: Column | None, side: int
 ) -> DataFrame:
     """Return side, vnode, rows, and the sums of both halves of the rows' hashes; `sign` None: each row counts for one."""
-    row_hash = _hash([(F.col(quoted(name)), rows.schema[name].dataType) for name in names])
+    row_hash = _hash_of(rows, names)
     counted = [] if sign is None else [sign.cast("long").alias("sign")]
     hashed = rows.select(_vnode(rows, names, key, vnodes).alias("vnode"), row_hash.alias("hash"), *counted)
     low = F.col("hash").bitwiseAND(F.lit(LOW_HALF).cast("long"))
@@ -172,12 +208,32 @@ def _sums(
     return sums.select(F.lit(side).alias("side"), "vnode", "rows", "low", "high")
 
 
+def _tallied_sums(rows: DataFrame, names: list[str], key: tuple[str, ...], vnodes: int, side: int) -> DataFrame:
+    """Return what `_sums` does of the rows, and what all count for their partitions; `of`: which of the two a line is of."""
+    is_row = F.col(IS_ROW)
+    vnode, row_hash = F.when(is_row, _vnode(rows, names, key, vnodes)), F.when(is_row, _hash_of(rows, names))
+    hashed = rows.select(vnode.alias("vnode"), row_hash.alias("hash"), *TALLIED)
+    # Each row twice, once for its vnode and once for its partition, behind the scan and the hash.
+    return hashed.groupingSets([["vnode"], [PARTITION]], "vnode", PARTITION).agg(
+        F.lit(side).alias("side"),
+        F.grouping_id().alias("of"),
+        F.count_if(IS_ROW).alias("rows"),
+        F.sum(F.col("hash").bitwiseAND(F.lit(LOW_HALF).cast("long"))).alias("low"),
+        F.sum(F.shiftrightunsigned("hash", 32)).alias("high"),
+        *(F.sum(name).alias(name) for name in (RECORDS, BAD, SPREAD)),
+        F.min(FIRST).alias(FIRST),
+        F.max(LAST).alias(LAST),
+    )
+
+
 def _vnode(rows: DataFrame, names: list[str], key: tuple[str, ...], vnodes: int) -> Column:
     """Return a row's vnode: of its key, or of all compared columns where not all of the key is among them."""
     parts = key if key and set(key) <= set(names) else names
-    return F.pmod(_hash([(F.col(quoted(name)), rows.schema[name].dataType) for name in parts]), F.lit(vnodes)).cast(
-        "int"
-    )
+    return F.pmod(_hash_of(rows, parts), F.lit(vnodes)).cast("int")
+
+
+def _hash_of(rows: DataFrame, names: Sequence[str]) -> Column:
+    return _hash([(F.col(quoted(name)), rows.schema[name].dataType) for name in names])
 
 
 def _hash(columns: list[tuple[Column, DataType]]) -> Column:

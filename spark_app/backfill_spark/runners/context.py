@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-
 from backfill_core.errors import TransientError
 from backfill_core.phases.accounting import check_staged
 from backfill_core.protocol.work import FileRange, StagedFile
@@ -16,7 +14,7 @@ from backfill_spark.delta.deletion_vectors import VectorDescriptor
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.sink import SupportsSegments, SupportsShipping
 from backfill_spark.rows.counted_rows import CountedRows
-from backfill_spark.rows.records.parsing import REASON, ParsingTransform, bad, bad_record
+from backfill_spark.rows.records.parsing import ParsingTransform, bad_record, is_bad
 from backfill_spark.transfer.file_transfer import PlannedCopy, Transferred
 from backfill_spark.transfer.job_copies import JobCopies
 from backfill_spark.transfer.job_ways import PlannedRange
@@ -116,20 +114,20 @@ class SparkWorkContext:
     def stage_records(self, records: DataFrame, *, what: str) -> tuple[StagedFile, ...]:
         """See `WorkContext`."""
         transform = self.job.transform
-        if not isinstance(transform, ParsingTransform):
+        if not isinstance(transform, ParsingTransform) or not transform.parses:
             return self.stage(transform.apply(records), what=what)
-        is_bad = F.col(REASON).isNotNull()
-        counted = CountedRows(self.job.spark, transform.judged(records), only=is_bad)
+        # Counted between parsers and rows: Spark moves no filter past what counts, which would parse once more.
+        counted = CountedRows(self.job.spark, transform.judged(records), only=is_bad())
         files = self.stage(transform.rows(counted.frame), what=what)
         rows = counted.rows()
-        return files if rows == 0 else (*files, *self._stage_bad(bad(transform.judged(records)), rows, what))
+        return files if rows == 0 else (*files, *self._stage_bad(transform.bad(transform.judged(records)), rows, what))
 
     def stage_bad_records(self, records: DataFrame, *, what: str) -> tuple[StagedFile, ...]:
         """See `WorkContext`."""
         transform, quarantine = self.job.transform, self.job.quarantine
         if quarantine is None or not quarantine.keeps or not isinstance(transform, ParsingTransform):
             return ()
-        counted = CountedRows(self.job.spark, bad(transform.judged(records)))
+        counted = CountedRows(self.job.spark, transform.bad(transform.judged(records)))
         files = quarantine.stage(counted.frame, attempt=self.attempt, work_id=self.work_id)
         check_staged(what, written=counted.rows(), found=sum(file.rows for file in files))
         return files

@@ -1,13 +1,13 @@
 """The last record of each key decides what a target with one row a key holds; what cannot be told is a bad record."""
 
 import pytest
+from support.kafka.receipts import receipt_of
 
 from backfill_core.errors import DuplicateKeyError, InvalidTransformError
 from backfill_core.positions.offsets import OffsetRange
 from backfill_spark.rows.changes import ADD, DELETE, check_net_changes
 from backfill_spark.rows.records.folding import PARTITION, folding
-from backfill_spark.rows.records.parsing import REASON, bad, parsing
-from backfill_spark.rows.records.partition_sums import partition_receipts
+from backfill_spark.rows.records.parsing import REASON, parsing
 from backfill_spark.rows.transform import Transform
 
 SHAPE = "partition int, offset bigint, key string, value string"
@@ -23,14 +23,14 @@ def transform_of(spark, select=SELECT, where=None, key=("id",)):
 def folded(spark, rows, **given):
     """Return by key what its last record says: a row, or None where it is removed."""
     known = transform_of(spark, **given)
-    found = known.folded(spark.createDataFrame(rows, SHAPE)).collect()
+    found = known.folded(known.judged(spark.createDataFrame(rows, SHAPE))).collect()
     return {one["id"]: None if one[DELETE] else (one["amount"], one["offset"]) for one in found}
 
 
 def reasons(spark, rows, **given):
     """Return the reason of each bad record, by offset."""
     known = transform_of(spark, **given)
-    return {one["offset"]: one[REASON] for one in bad(known.judged(spark.createDataFrame(rows, SHAPE))).collect()}
+    return {one["offset"]: one[REASON] for one in known.bad(known.judged(spark.createDataFrame(rows, SHAPE))).collect()}
 
 
 class TestTheLastRecordOfAKey:
@@ -83,13 +83,13 @@ class TestTheLastRecordOfAKey:
     def test_is_unknown_of_a_key_in_several_partitions(self, spark):
         """Nothing orders them: the MERGE and the receipt refuse what they see."""
         known, records = transform_of(spark), spark.createDataFrame([(0, 1, "1", "10"), (1, 1, "1", "11")], SHAPE)
-        net = known.folded(records).drop(PARTITION)
+        net = known.folded(known.judged(records)).drop(PARTITION)
 
         assert [one[ADD] for one in net.collect()] == [2]
         with pytest.raises(DuplicateKeyError, match="has records in several partitions"):
             check_net_changes(net, ("id",), doubled="has records in several partitions")
         with pytest.raises(DuplicateKeyError, match="1 keys have records in several partitions"):
-            partition_receipts(records, known.apply(records), known, [OffsetRange("0", 0, 2), OffsetRange("1", 0, 2)])
+            receipt_of(records, known.apply(records), known, [OffsetRange("0", 0, 2), OffsetRange("1", 0, 2)])
 
 
 class TestARecordWithoutAKey:
@@ -155,9 +155,12 @@ class TestTheReceiptByPartition:
             (1, 5, "x", "1"),
         ]
         records = spark.createDataFrame(rows, SHAPE)
-        zero, one = partition_receipts(
-            records, known.apply(records), known, [OffsetRange("0", 0, 4), OffsetRange("1", 0, 6)]
+        receipt = receipt_of(
+            records, known.apply(records), known, [OffsetRange("0", 0, 4), OffsetRange("1", 0, 6)], key=("id",)
         )
+        zero, one = receipt.partitions
+
+        assert (receipt.equal, receipt.rows) == (True, 2)
 
         assert (zero.records, zero.bad_records, zero.rows, zero.target_rows, zero.missing) == (4, 0, 1, 1, 0)
         assert (one.records, one.bad_records, one.rows, one.target_rows, one.missing) == (2, 1, 1, 1, 0)

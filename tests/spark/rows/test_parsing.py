@@ -1,10 +1,17 @@
 """Which records of a topic are bad: those that a parser of the transform cannot read, whole or in part."""
 
+import json
+
 import pytest
+from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructType
 
 from backfill_core.errors import InvalidTransformError
-from backfill_spark.rows.records.parsing import REASON, ParsingTransform, bad, parsing
+from backfill_spark.jvm.gateway import java_frame
+from backfill_spark.rows.counted_rows import CountedRows
+from backfill_spark.rows.records.folding import folding
+from backfill_spark.rows.records.parsing import REASON, is_bad, parsing
+from backfill_spark.rows.records.partition_sums import tallied
 from backfill_spark.rows.transform import Transform
 
 SCHEMA = StructType().add("partition", IntegerType()).add("offset", LongType()).add("value", BinaryType())
@@ -36,7 +43,7 @@ def topic(spark):
 def found(empty, topic, *select, where=None):
     """Return the names of the bad records, and the number of rows that the good ones make."""
     transform = parsing(Transform(select, where), empty)
-    found = bad(transform.judged(topic)).collect() if isinstance(transform, ParsingTransform) else []
+    found = transform.bad(transform.judged(topic)).collect()
     return [list(PAYLOADS)[row["offset"]] for row in found], transform.apply(topic).count()
 
 
@@ -80,9 +87,9 @@ class TestARecordThatAParserCannotRead:
 
     def test_is_told_with_its_field(self, empty, topic):
         """A transform may have many parsers."""
-        judged = parsing(Transform(("offset", f"{JSON}.id AS id"), None), empty).judged(topic)
+        transform = parsing(Transform(("offset", f"{JSON}.id AS id"), None), empty)
 
-        reasons = {row[REASON] for row in bad(judged).collect()}
+        reasons = {row[REASON] for row in transform.bad(transform.judged(topic)).collect()}
 
         assert reasons == {"spec.transform.select[1]: from_json cannot read the payload."}
 
@@ -120,7 +127,7 @@ class TestAvro:
         transform = parsing(Transform(select), empty)
         Transform(select).check(empty)
 
-        assert [row["offset"] for row in bad(transform.judged(topic)).collect()] == [2, 3, 4]
+        assert [row["offset"] for row in transform.bad(transform.judged(topic)).collect()] == [2, 3, 4]
         assert [tuple(row) for row in transform.apply(topic).collect()] == [("a", 0), (None, 1), (None, 5)]
 
     def test_a_schema_that_is_none_is_refused(self, empty):
@@ -148,3 +155,90 @@ class TestTheUsualParsersStandInATransform:
             with pytest.raises(InvalidTransformError, match=r"spec\.transform\.select\[1\]") as refused:
                 Transform(("offset", f"{wrong} AS x"), None).check(empty)
             assert words in refused.value.message
+
+
+def parses(frame):
+    """Return how often Spark parses JSON for a frame, by what it would execute."""
+    return java_frame(frame).queryExecution().optimizedPlan().toString().count("from_json(")
+
+
+class TestAPayloadIsParsedOnce:
+    """The check of a record and its row share what a parser made of it."""
+
+    @pytest.mark.parametrize(
+        ("select", "where"),
+        [
+            ((f"{JSON}.id AS id", f"{JSON}.name AS name", f"coalesce({JSON}.name, '') AS other"), None),
+            ((f"{JSON} AS record", f"cast({JSON}.name AS int) AS number"), "offset > 2"),
+            (("offset", f"upper({JSON}.name) AS name"), f"{JSON}.id > 0"),
+            ((f"struct({JSON}) AS document", f"{JSON}.id AS id", "id + 1 AS next"), f"{JSON}.id > 0"),
+        ],
+    )
+    def test_where_it_is_written(self, spark, empty, topic, select, where):
+        """As work does: the bad records are counted on the way. A row is what it would be without us."""
+        plain, transform = Transform(select, where), parsing(Transform(select, where), empty)
+        rows = transform.rows(CountedRows(spark, transform.judged(topic), only=is_bad()).frame)
+
+        assert parses(rows) == 1
+        bad = [one["offset"] for one in transform.bad(transform.judged(topic)).collect()]
+        good = topic.where(~F.col("offset").isin(bad))
+        assert rows.columns == plain.apply(empty).columns
+        assert [one.dataType.simpleString() for one in rows.schema] == [
+            one.dataType.simpleString() for one in plain.apply(empty).schema
+        ]
+        assert sorted(map(str, rows.collect())) == sorted(map(str, plain.apply(good).collect()))
+
+    def test_in_a_receipt(self, empty, topic):
+        """It has records that are no rows, so no filter stands between parsers and sums."""
+        rows, _ = tallied(topic, parsing(Transform((f"{JSON}.id AS id", "offset"), f"{JSON}.id > 0"), empty))
+
+        assert parses(rows) == 1
+
+    def test_in_a_target_with_one_row_a_key(self, spark, empty, topic):
+        """Key, row and filter need it."""
+        known = parsing(Transform((f"{JSON}.id AS id", f"{JSON}.name AS name"), f"{JSON}.name <> ''"), empty)
+        folds = folding(known, empty, ("id",))
+        judged = CountedRows(spark, folds.judged(topic), only=is_bad())
+
+        assert parses(folds.folded(judged.frame)) == 1
+        assert parses(folds.tallied(folds.judged(topic))) == 1
+
+
+class TestAParserIsNotAskedInVain:
+    """What would fail on a record that another parser cannot read is not computed of it."""
+
+    def test_behind_one_that_could_not_read_the_record(self, spark, empty):
+        """The record is set aside by its first reason; none of the later ones ends the job."""
+        rows = [(0, 0, bytearray(b'{"id": 1}')), (0, 1, bytearray(b"")), (0, 2, None)]
+        topic = spark.createDataFrame(rows, SCHEMA)
+        transform = parsing(Transform((f"{JSON}.id AS id", "cast(100 div length(value) AS int) AS part")), empty)
+
+        judged = transform.judged(topic)
+
+        assert [(one["offset"], one[REASON]) for one in transform.bad(judged).collect()] == [
+            (1, "spec.transform.select[0]: from_json cannot read the payload.")
+        ]
+        assert sorted(map(tuple, transform.rows(judged).collect()), key=str) == [(1, 11), (None, None)]
+
+    def test_by_a_filter_that_needs_it_of_some_records_only(self, empty, topic):
+        """It comes first, and leaves out what it does not know."""
+        assert found(empty, topic, f"{JSON}.id AS id", where=f"offset > 2 AND {JSON}.id > 0") == ([], 1)
+
+    def test_and_a_star_is_the_source(self, empty, topic):
+        """Our own columns are none of it, in whatever function it stands."""
+        most = "to_json(struct(* EXCEPT (value))) AS most"
+        transform = parsing(
+            Transform(("*", f"{JSON}.id AS id", "to_json(struct(*)) AS all", most), "offset = 0"), empty
+        )
+
+        row = transform.apply(topic).collect()[0].asDict()
+
+        assert list(row) == ["partition", "offset", "value", "id", "all", "most"]
+        assert set(json.loads(row["all"])) == {"partition", "offset", "value"}
+        assert json.loads(row["most"]) == {"partition": 0, "offset": 0}
+
+    def test_nor_within_a_function_of_each_element(self, empty, topic):
+        """Its variable is no column."""
+        select = ("transform(split(cast(value AS string), ','), x -> coalesce(cast(try_cast(x AS int) AS bigint), 0)) AS parts", f"{JSON}.id AS id")
+
+        assert found(empty, topic, *select)[0] == ["half", "cut", "nothing", "null", "text"]

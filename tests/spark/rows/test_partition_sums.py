@@ -1,10 +1,12 @@
 """A receipt by partition tells gaps that are the broker's own from rows that the target lacks."""
 
 import pytest
+from support.kafka.receipts import receipt_of
 
 from backfill_core.positions.offsets import OffsetRange
+from backfill_spark.rows.records.folding import folding
 from backfill_spark.rows.records.parsing import parsing
-from backfill_spark.rows.records.partition_sums import PlaceColumns, partition_receipts, place_columns
+from backfill_spark.rows.records.partition_sums import PlaceColumns, place_columns
 from backfill_spark.rows.transform import Transform
 
 RANGES = (OffsetRange("0", 0, 10), OffsetRange("10", 0, 5), OffsetRange("2", 5, 9), OffsetRange("0", 20, 22))
@@ -25,7 +27,7 @@ def receipts(records, transform, lost=()):
     target = known.apply(records)
     kept = place_columns(known)
     target = target if kept is None or not lost else target.where(f"{kept.offset} NOT IN ({', '.join(map(str, lost))})")
-    return {one.partition: one for one in partition_receipts(records, target, known, RANGES)}
+    return {one.partition: one for one in receipt_of(records, target, known, RANGES).partitions}
 
 
 class TestGapsAreTold:
@@ -61,3 +63,32 @@ class TestGapsAreTold:
         assert receipts(records, named, lost=(8,))["0"].missing == 1
 
         assert receipts(records, Transform((NUMBER,)))["0"].missing is None
+
+
+class TestAReceiptReadsOnce:
+    """A topic may be large: one scan of each side tells the sums of the rows and those of the partitions."""
+
+    @pytest.mark.parametrize("key", [(), ("partition", "offset")])
+    def test_each_record_and_each_row(self, spark, records, key):
+        """Counted where they are read; also where the last record of a key decides, and where bad ones are among them."""
+        known = parsing(Transform(("partition", "offset", NUMBER), "offset <> 8"), records.limit(0))
+        known = folding(known, records.limit(0), key) if key else known
+        rows = known.apply(records)
+        (ours, records_read), (theirs, rows_read) = counted(spark, records), counted(spark, rows)
+
+        found = receipt_of(ours, theirs, known, RANGES, key)
+
+        assert (found.equal, found.rows) == (True, len(rows.collect()))
+        assert sum(one.records for one in found.partitions) == records_read.value == 10
+        assert sum(one.target_rows for one in found.partitions) == rows_read.value
+
+
+def counted(spark, frame):
+    """Return the same rows, and how many of them were read."""
+    read = spark.sparkContext.accumulator(0)
+
+    def note(row):
+        read.add(1)
+        return row
+
+    return spark.createDataFrame(frame.rdd.map(note), frame.schema), read

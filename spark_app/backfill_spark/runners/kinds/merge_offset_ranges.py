@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pyspark.sql import functions as F
-
 from backfill_core.protocol.work import MergeOffsetRanges, OffsetRangesMerged
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.source import SupportsOffsets
@@ -11,7 +9,7 @@ from backfill_spark.ports.work import WorkContext
 from backfill_spark.rows.changes import check_net_changes
 from backfill_spark.rows.counted_rows import CountedPartitions, CountedRows
 from backfill_spark.rows.records.folding import PARTITION, SPREAD_HINT, FoldingTransform
-from backfill_spark.rows.records.parsing import REASON, bad, bad_record
+from backfill_spark.rows.records.parsing import bad_record, is_bad
 from backfill_spark.runners.merging import is_merged, merge
 from backfill_spark.runners.offset_ranges import check_same_source, words
 from backfill_spark.runners.runner import WorkRunner
@@ -22,12 +20,12 @@ def _run(work: MergeOffsetRanges, context: WorkContext) -> OffsetRangesMerged:
     assert isinstance(transform, FoldingTransform), "a target with one row a key has a transform that knows the key"
     records = ability(job.source, SupportsOffsets).read_offsets(work.ranges)
     of_partitions = CountedPartitions(job.spark, records, len(work.ranges))
-    judged = CountedRows(job.spark, transform.judged(of_partitions.frame), only=F.col(REASON).isNotNull())
+    judged = CountedRows(job.spark, transform.judged(of_partitions.frame), only=is_bad())
     # Computed once, and not by cache(): Delta refuses a MERGE whose source is cached.
     net = job.sink.as_stored(transform.folded(judged.frame).drop(PARTITION)).localCheckpoint()
     found = judged.rows()
     if found and not work.skips_bad:
-        raise bad_record(bad(transform.judged(records)), found, what)
+        raise bad_record(transform.bad(transform.judged(records)), found, what)
     changed = check_net_changes(net, job.key, doubled="has records in several partitions", hint=SPREAD_HINT)
     check_same_source(context)
     if changed:
