@@ -239,6 +239,9 @@ class TestAParserIsNotAskedInVain:
 
     def test_nor_within_a_function_of_each_element(self, empty, topic):
         """Its variable is no column."""
-        select = ("transform(split(cast(value AS string), ','), x -> coalesce(cast(try_cast(x AS int) AS bigint), 0)) AS parts", f"{JSON}.id AS id")
+        select = (
+            "transform(split(cast(value AS string), ','), x -> coalesce(cast(try_cast(x AS int) AS bigint), 0)) AS parts",
+            f"{JSON}.id AS id",
+        )
 
         assert found(empty, topic, *select)[0] == ["half", "cut", "nothing", "null", "text"]
