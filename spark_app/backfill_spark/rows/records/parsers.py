@@ -212,7 +212,7 @@ def _inner_first(node: Any) -> Iterator[Any]:
 
 def _is_star(node: Any) -> bool:
     """Does it stand for all columns there are? Not that of a struct."""
-    return node.nodeName() in _STARS and not node.target().isDefined()
+    return str(node.nodeName()) in _STARS and not node.target().isDefined()
 
 
 def _all(node: Any) -> Iterator[Any]:
@@ -244,9 +244,10 @@ def _is_plain(node: Any) -> bool:
         case "UnresolvedAttribute" | "Literal":
             return True
         case "Cast":
-            return node.dataType().sql() in {"STRING", "BINARY"}
+            return str(node.dataType().sql()) in {"STRING", "BINARY"}
         case "UnresolvedExtractValue":  # a field; an element of an array may not be there
-            return _children(node)[1].nodeName() == "Literal" and _children(node)[1].dataType().sql() == "STRING"
+            field = _children(node)[1]
+            return str(field.nodeName()) == "Literal" and str(field.dataType().sql()) == "STRING"
     return False
 
 
