@@ -67,24 +67,8 @@ def take_receipt(
         DuplicateKeyError: see `partition_receipts`.
     """
     began_s = time.monotonic()
-    sign = mode.sign()
     fields = _compared(source, target, mode)
-    names = [field.name for field in fields]
-    # One query for both sides: neither waits for the other's last task. Each is summed before the union, because Spark hands
-    # rows over a union one by one: it compiles scan, hash and sums into one loop only without one between them.
-    if tallies is None:
-        both = _sums(_as_typed(source, fields), names, key, vnodes, None, SOURCE).unionAll(
-            _sums(target, names, key, vnodes, sign, TARGET)
-        )
-    else:
-        view = _as_typed(source, fields, *tallies.source.columns)
-        both = _tallied_sums(view, names, key, vnodes, SOURCE).unionByName(
-            _sums(target, names, key, vnodes, sign, TARGET)
-            if tallies.target is None
-            else _tallied_sums(target.select("*", *tallies.target.columns), names, key, vnodes, TARGET),
-            allowMissingColumns=True,
-        )
-    found = both.collect()
+    found = _both(source, target, fields, key, vnodes, mode.sign(), tallies).collect()
     rows = [row for row in found if any(_values(row)) and (tallies is None or row["of"] != OF_PARTITIONS)]
     ours, theirs = ({row["vnode"]: row for row in rows if row["side"] == side} for side in (SOURCE, TARGET))
     wrong = tuple(
@@ -106,6 +90,31 @@ def take_receipt(
         seconds=round(time.monotonic() - began_s, 3),
         partitions=() if tallies is None else _partitions(found, tallies),
     )
+
+
+def _both(
+    source: DataFrame,
+    target: DataFrame,
+    fields: list[StructField],
+    key: tuple[str, ...],
+    vnodes: int,
+    sign: Column | None,
+    tallies: Tallies | None,
+) -> DataFrame:
+    """Return the sums of both sides.
+
+    One query: neither waits for the other's last task. Each is summed before the union, because Spark hands rows over a union one by
+    one: it compiles scan, hash and sums into one loop only without one between them.
+    """
+    names = [field.name for field in fields]
+    if tallies is None:
+        ours = _sums(_as_typed(source, fields), names, key, vnodes, None, SOURCE)
+        return ours.unionAll(_sums(target, names, key, vnodes, sign, TARGET))
+    ours = _tallied_sums(_as_typed(source, fields, *tallies.source.columns), names, key, vnodes, SOURCE)
+    if tallies.target is None:
+        return ours.unionByName(_sums(target, names, key, vnodes, sign, TARGET), allowMissingColumns=True)
+    tallied = target.select("*", *tallies.target.columns)
+    return ours.unionAll(_tallied_sums(tallied, names, key, vnodes, TARGET))
 
 
 def _partitions(found: list[Row], tallies: Tallies) -> tuple[PartitionReceipt, ...]:
