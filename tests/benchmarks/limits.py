@@ -40,9 +40,9 @@ def throttle(bench):
     throttle_bytes(bench)
 
 
-def throttle_bytes(bench):
+def throttle_bytes(bench, rate=50_000_000):
     """Of a job that takes each column as it is; bytes are those of the source's files, whose rows are of one size."""
-    target, rate = bench.fresh("rate50mb"), 50_000_000
+    target = bench.fresh("rate50mb")
     process = bench.driver("rate50mb", target, transform={}, throttle={"bytesPerSecond": COPIED_BYTES_PER_S})
     warm(bench, "rate50mb", COPIED_SHARE)
     limited(bench, process, "rate50mb", bytes_per_second=rate)

@@ -91,8 +91,8 @@ class SupportsCopies(Protocol):
         Computing them fails at a null where the target or its key takes none.
         """
 
-    def folder_of(self, attempt: int, work_id: int) -> str:
-        """Return the folder for what a piece of work stages, below `path`."""
+    def folder_of(self, attempt: int, work_id: int, segment: int | None = None) -> str:
+        """Return the folder for what a piece of work stages, below `path`; with a segment, the one of that, which is sealed alone."""
 
 
 @runtime_checkable

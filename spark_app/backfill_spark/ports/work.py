@@ -38,10 +38,12 @@ class WorkContext(Protocol):
             StagedFilesGoneError, AccountingError: the files do not hold the rows that were written.
         """
 
-    def copy(self, planned: Sequence[PlannedRange]) -> tuple[tuple[StagedFile, ...], tuple[FileRange, ...]]:
+    def copy(
+        self, planned: Sequence[PlannedRange], *, segment: int | None = None
+    ) -> tuple[tuple[StagedFile, ...], tuple[FileRange, ...]]:
         """Stage copies of whole files; return them, and the ranges that must be decoded after all, as their footers say.
 
-        `copies.ways.split` tells which files among some ranges need no decoding.
+        `copies.ways.split` tells which files among some ranges need no decoding. Those of a segment lie in a folder of its own.
 
         Raises:
             SourceDamagedError, AccountingError: a file is not what the source's log says.

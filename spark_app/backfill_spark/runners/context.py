@@ -73,16 +73,21 @@ class SparkWorkContext:
             paths = sink.stage(counted.frame, attempt=self.attempt, work_id=self.work_id)
         return self._known(counted, self.job.committer.measure(paths), what)
 
-    def copy(self, planned: Sequence[PlannedRange]) -> tuple[tuple[StagedFile, ...], tuple[FileRange, ...]]:
+    def copy(
+        self, planned: Sequence[PlannedRange], *, segment: int | None = None
+    ) -> tuple[tuple[StagedFile, ...], tuple[FileRange, ...]]:
         """See `WorkContext`."""
         if not planned:
             return (), ()
-        done = self.copy_files([one for _, one in planned])
+        done = self.copy_files([one for _, one in planned], segment=segment)
         return done.staged, tuple(one for one, file in planned if any(file is other for other in done.left))
 
-    def copy_files(self, files: Sequence[PlannedCopy], *, vectors: Sequence[VectorDescriptor] = ()) -> Transferred:
+    def copy_files(
+        self, files: Sequence[PlannedCopy], *, vectors: Sequence[VectorDescriptor] = (), segment: int | None = None
+    ) -> Transferred:
         """See `WorkContext`."""
-        done = self.copies.stage(files, attempt=self.attempt, work_id=self.work_id, check=self.check, vectors=vectors)
+        folder = self.copies.folder_of(self.attempt, self.work_id, segment)
+        done = self.copies.stage(files, folder, check=self.check, vectors=vectors)
         with self.ledger.lock:
             self.ledger.unsealed.update(file.path for file in done.staged)
         return done

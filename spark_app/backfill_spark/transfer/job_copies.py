@@ -38,19 +38,17 @@ class JobCopies:
     def stage(
         self,
         files: Sequence[PlannedCopy],
+        folder: str,
         *,
-        attempt: int,
-        work_id: int,
         check: Callable[[], None],
         vectors: Sequence[VectorDescriptor] = (),
     ) -> Transferred:
-        """Copy files into the folder of a piece of work; see `FileTransfer.copy`."""
-        folder = self.folder_of(attempt, work_id)
+        """Copy files into the folder of a piece of work, or of a segment of it; see `FileTransfer.copy`."""
         return self._copier().copy(files, folder, check=check, vectors=vectors)
 
-    def folder_of(self, attempt: int, work_id: int) -> str:
-        """Return the folder for what a piece of work stages, below the target's."""
-        return ability(self._job.sink, SupportsCopies).folder_of(attempt, work_id)
+    def folder_of(self, attempt: int, work_id: int, segment: int | None = None) -> str:
+        """Return the folder for what a piece of work stages, or a segment of it, below the target's."""
+        return ability(self._job.sink, SupportsCopies).folder_of(attempt, work_id, segment)
 
     def staged_path(self, below: str) -> str:
         """See `FileTransfer.staged_path`."""

@@ -12,11 +12,12 @@ from deltalake import DeltaTable, QueryBuilder
 from support.tables.jobs import job, make_kind, make_orders, vacuum
 from support.tables.odd_tables import ID, NoExampleError, OddTable, ticked
 from support.tables.odd_transforms import Output, held
-from support.tables.oracle import adds_of, rows_in, strangers
+from support.tables.oracle import adds_of, rows_in, seals, strangers
 
 from backfill_spark.driver.attempt import run_driver
 from backfill_spark.driver.plan import plan_job
 from backfill_spark.settings import DriverSettings
+from backfill_spark.stop_signal import StopSignal
 
 
 @pytest.fixture
@@ -163,6 +164,61 @@ class TestAFilter:
         outcome = run(transform={"where": "part = 'p3'"}, throttle=throttle, verify="None")
 
         assert (outcome.reason, rows_in(str(tmp_path / "t"))) == ("Complete", 98)
+
+
+class TestFilesAheadOfALimit:
+    """From 100,000 rows a second on a limit cuts what is read at positions; only files that it cuts are decoded."""
+
+    FILES, EACH = 8, 30_000
+
+    @pytest.fixture
+    def source(self, spark, tmp_path):
+        """Files with deletion vectors, two or three of which are cut in each second."""
+        frame = spark.range(0, self.FILES * self.EACH, 1, self.FILES).selectExpr(
+            "id", "id % 97 AS customer", "md5(cast(id AS string)) AS note"
+        )
+        frame.write.format("delta").option("delta.enableDeletionVectors", "true").save(str(tmp_path / "s"))
+        spark.sql(f"DELETE FROM delta.`{tmp_path / 's'}` WHERE id % 9 = 4")
+        return tmp_path / "s"
+
+    def test_are_copied_where_they_lie_in_one_part(self, source, tmp_path, run):
+        """Rows, receipts by bytes and by rows, and another engine say the same; a part that is sealed alone has a folder alone."""
+        outcome = run(throttle={"rowsPerSecond": 100_000})
+        there = adds_of(tmp_path / "t")
+        whole = [path for path in there if "/w-" in path]
+
+        assert (outcome.reason, outcome.receipt.equal) == ("Complete", True)
+        assert 2 <= len(whole) < self.FILES
+        assert outcome.receipt.files_by_bytes == len(whole)
+        assert sum("/w-" not in path for path in there) >= self.FILES - len(whole)
+        assert all("/part=" in path for path in there)
+        assert all(there[path]["deletionVector"]["pathOrInlineDv"][:-20] == path.rpartition("/")[0] for path in whole)
+        for seal in seals(
+            tmp_path / "t"
+        ):  # a file that was taken along with another part would be read twice after a crash
+            done = sum(stop - start for start, stop in seal.state["snapshot"]["done"])
+            assert seal.state["rowsDone"] == pytest.approx(done * 8 / 9, abs=2_000)
+        assert strangers(str(tmp_path / "t"), str(source)) == strangers(str(source), str(tmp_path / "t")) == 0
+
+    def test_are_read_again_by_the_next_attempt_with_the_same_rows(self, source, tmp_path, spark):
+        """What was copied and not sealed is removed, and the rest of a file that was sealed by parts is that of the same cut."""
+        backfill = job(str(source), str(tmp_path / "t"), verify="FinalByRows", throttle={"rowsPerSecond": 100_000})
+        settings, stop = DriverSettings(state_dir=tmp_path / "state", cores=2, check_unique=False), StopSignal()
+
+        def halfway(progress):
+            if progress.rows_done:
+                stop.ask(force=True)
+
+        first = run_driver(backfill, settings=settings, spark=spark, stop=stop, observe=halfway)
+        second = run_driver(backfill, settings=settings, spark=spark)
+        named = {path.rpartition("/")[0] for path in adds_of(tmp_path / "t")}
+        staged = {
+            str(file.parent.relative_to(tmp_path / "t")) for file in (tmp_path / "t").glob("backfill-*/a1/**/*.parquet")
+        }
+
+        assert (first.outcome, 0 < first.progress.rows_done < self.FILES * self.EACH * 8 // 9) == ("Stopped", True)
+        assert (second.outcome, second.receipt.equal) == ("Complete", True)
+        assert staged <= named
 
 
 class TestAFileThatIsNotWhatItsLogSays:

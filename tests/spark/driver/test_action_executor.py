@@ -40,7 +40,7 @@ class SinkThatLosesTheAnswer(DeltaSink):
 class SinkThatCannotRemove(DeltaSink):
     """Stages nothing and removes nothing."""
 
-    def folder_of(self, attempt, work_id):
+    def folder_of(self, attempt, work_id, segment=None):
         raise TransientError("no staging")
 
     def discard_work(self, attempt, work_id):

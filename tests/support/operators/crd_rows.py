@@ -174,7 +174,7 @@ REFUSED = {
     "another write mode": Refused(spec(target=target(writeMode="Overwrite")), "spec.target.delta.writeMode", "Unsupported value"),
     "another strategy": Refused(spec(strategy={"type": "Guess"}), "spec.strategy.type", "Unsupported value"),
     "a rate below zero": Refused(spec(throttle={"rowsPerSecond": -1}), "spec.throttle.rowsPerSecond", "greater than or equal to 0"),
-    "bytes of a topic": Refused(of_a_topic() | {"throttle": {"bytesPerSecond": 5}}, "spec", "throttle.bytesPerSecond is a limit of the bytes of files"),
+    "bytes of a topic": Refused(of_a_topic() | {"throttle": {"bytesPerSecond": 5}}, "spec", "throttle.bytesPerSecond is a limit of the bytes of files: it works with source Delta"),
     "a rate with a fraction": Refused(spec(throttle={"rowsPerSecond": 0.5}), "spec.throttle.rowsPerSecond", "must be of type integer"),
     "a barrier too short": Refused(spec(barrier={"intervalMs": 1}), "spec.barrier.intervalMs", "greater than or equal to 100"),
     "a barrier too long": Refused(spec(barrier={"intervalMs": 600_000}), "spec.barrier.intervalMs", "less than or equal to 60000"),

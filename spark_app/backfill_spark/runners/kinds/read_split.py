@@ -67,12 +67,29 @@ def _decoded(work: ReadSplit, context: WorkContext, ranges: Sequence[FileRange])
 
 
 def _stage_segments(work: ReadSplit, context: WorkContext) -> tuple[StagedFile, ...]:
-    """Stage all segments of a split in one job, as each would be staged alone."""
-    job, ways = context.job, context.copies.ways
-    parts = [ways.included(ranges) for ranges in work.segment_ranges]
+    """Copy the files that lie in one segment, and decode what is left of all segments in one job.
+
+    A part of a file is told by a hash of its rows, whichever job reads it, so that parts of one file are decoded all. First
+    comes what is decoded: a write removes what lies in the folder of the work.
+    """
+    ways = context.copies.ways
+    split = [ways.split(ranges) for ranges in work.segment_ranges]
+    found = [*_decoded_segments(work, context, [rest for _, rest in split])]
+    for segment, (planned, _) in enumerate(split):
+        copied, refused = context.copy(planned, segment=segment)
+        if refused:
+            return _decoded_segments(work, context, [ways.included(ranges) for ranges in work.segment_ranges])
+        found += [replace(file, segment=segment) for file in copied]
+    return tuple(found)
+
+
+def _decoded_segments(
+    work: ReadSplit, context: WorkContext, parts: Sequence[Sequence[FileRange]]
+) -> tuple[StagedFile, ...]:
+    """Stage some ranges of each segment in one job, as each segment would be staged alone."""
     if not any(parts):
         return ()
-    read, label = ability(job.source, SupportsPin).read_segments(parts)
+    read, label = ability(context.job.source, SupportsPin).read_segments(parts)
     return context.stage_segments(_history(work, context, read, label), label=label, what=_words(work))
 
 

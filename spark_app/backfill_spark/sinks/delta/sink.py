@@ -241,9 +241,9 @@ class DeltaSink:
         except LOG_ERRORS as error:
             raise explain_target(error, path=self.path, doing="the look at the files of the target") from error
 
-    def folder_of(self, attempt: int, work_id: int) -> str:
+    def folder_of(self, attempt: int, work_id: int, segment: int | None = None) -> str:
         """See `SupportsCopies`."""
-        return self._staging.of_work(attempt, work_id).removeprefix(f"{self.path}/")
+        return self._staging.of_work(attempt, work_id, segment).removeprefix(f"{self.path}/")
 
     # ------------------------------------------------------------------ staging
     @property

@@ -59,9 +59,9 @@ class StagingFolder:
         self._fs = self._path(table_path).getFileSystem(hadoop_conf(spark))
         self._is_local = str(self._fs.getUri().getScheme()) == "file"
 
-    def of_work(self, attempt: int, work_id: int) -> str:
-        """Return the folder of one piece of work."""
-        return f"{self.path}/a{attempt}/s{work_id}"
+    def of_work(self, attempt: int, work_id: int, part: int | None = None) -> str:
+        """Return the folder of one piece of work, or of a part of it that is sealed alone."""
+        return f"{self.path}/a{attempt}/s{work_id}" + ("" if part is None else f"/{PART}={part}")
 
     def files(self, folder: str) -> list[str]:
         """Return the absolute paths of the Parquet files below a folder, in order."""
