@@ -24,7 +24,7 @@ from backfill_core.protocol.events import (
     WorkFinished,
 )
 from backfill_core.protocol.strategy import Opened, Pinned
-from backfill_core.protocol.work import ApplyChanges, ProveKey, ReadSplit, SplitStaged, StagedFile
+from backfill_core.protocol.work import ApplyChanges, FileWay, ProveKey, ReadSplit, SplitStaged, StagedFile
 from backfill_core.strategies.snapshot.params import SnapshotSettings
 from backfill_core.strategies.snapshot.stored import SnapshotStored
 from backfill_core.strategies.snapshot.strategy import SnapshotStrategy
@@ -48,11 +48,15 @@ class HandDriven:
         order: FileOrder | None = None,
         stored: SnapshotStored | None = None,
         file_bytes: tuple[int, ...] = (),
+        way: FileWay = FileWay.DECODED,
     ) -> None:
         """Make a job over files of so many rows; it has fenced when this returns."""
         self.now_s = 0.0
         self._passing = 10 if filtered else 1
         """Of so many rows one passes the filter."""
+
+        self._way = way
+        """Of all files that are staged."""
 
         self.head = Head(3, WALL_MS)
         self.running: dict[int, ReadSplit] = {}
@@ -111,7 +115,13 @@ class HandDriven:
         """The oldest split under way is staged."""
         work = self.running.pop(min(self.running))
         files = tuple(
-            StagedFile(f"s{work.work_id}/{segment}", stop - start, (stop - start) // self._passing, segment=segment)
+            StagedFile(
+                f"s{work.work_id}/{segment}",
+                stop - start,
+                (stop - start) // self._passing,
+                segment=segment,
+                way=self._way,
+            )
             for segment, (start, stop) in enumerate(work.segments)
         )
         self.send(WorkFinished(SplitStaged(work.work_id, files)))

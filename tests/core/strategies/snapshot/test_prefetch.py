@@ -15,7 +15,7 @@ from backfill_core.pacing.throttle import TokenBucket
 from backfill_core.phases.prefetch import SEGMENTS_PER_S, SNAP_S, PrefetchBuffer, segment_boundaries, segments_of
 from backfill_core.protocol.commands import Pause, Resume, Throttle
 from backfill_core.protocol.events import CommandReceived, StopRequested, Tick, WorkFailed
-from backfill_core.protocol.work import ReadSplit, StagedFile
+from backfill_core.protocol.work import FileWay, ReadSplit, StagedFile
 
 FILE = 312_500
 RATES = [100_000, 500_000, 2_000_000]
@@ -67,9 +67,9 @@ class Reader:
         return sum(one.stop - one.start for one in begun) - sum(rows for _, rows in self.job.sealed)
 
 
-def limited(rate, *, files=(FILE,) * 400, reads=4.0, **settings):
+def limited(rate, *, files=(FILE,) * 400, reads=4.0, way=FileWay.DECODED, **settings):
     """Return a job that has been under a limit for a while, and its reader."""
-    job = HandDriven(*files, settings=JobSettings(**settings))
+    job = HandDriven(*files, settings=JobSettings(**settings), way=way)
     job.send(CommandReceived(1, 1, Throttle(rate)))
     # What was begun without a limit is not what these tests are about.
     Reader(job, 5e6).let_pass(5.0)
@@ -112,6 +112,19 @@ class TestTheRateIsExact:
 
         assert sum(reader.seals) == pytest.approx(0.7 * 20 * rate, abs=FILE + rate / 2)
         assert all(rows <= (1.1 + 0.5 / SEGMENTS_PER_S) * rate for rows in reader.seals)
+
+    @pytest.mark.parametrize("rate", RATES)
+    def test_where_files_are_copied_and_few_are_cut(self, rate):
+        """One that is cut is decoded: half as many cuts as of files that are decoded anyhow, and more of them between two files."""
+        cuts = {}
+        for way in (FileWay.DECODED, FileWay.WHOLE):
+            _, reader = limited(rate, way=way)
+            reader.let_pass(20.0)
+            assert reader.seals == [pytest.approx(rate, rel=0.11)] * 20
+            assert sum(reader.seals[:10]) == pytest.approx(10 * rate, rel=0.011)
+            cuts[way] = sum(at % FILE != 0 for one in reader.seen for at in one.boundaries)
+
+        assert 0 < cuts[FileWay.WHOLE] <= 0.6 * cuts[FileWay.DECODED]
 
     @pytest.mark.parametrize("rate", [1000, 500_000])
     def test_when_barriers_come_seldom(self, rate):
