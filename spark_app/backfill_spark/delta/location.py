@@ -12,6 +12,7 @@ from backfill_api.spec.locations import Place, PlaceError, place
 from backfill_core.errors import InvalidSpecError, SourceNotFoundError, TargetNotFoundError, TransientError
 from backfill_spark.jvm.errors import JAVA_ERRORS, causes, first_line, is_a
 from backfill_spark.jvm.gateway import hadoop_conf, java, java_session
+from backfill_spark.jvm.s3_log_store import SCHEME, bring_log_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,7 +27,6 @@ ONE_STORE = {"s3": "s3a", "s3n": "s3a", "abfs": "abfss", "wasb": "wasbs"}
 """Schemes of one object store, by the one that stands for both."""
 
 JARS = {
-    "s3a": "org.apache.hadoop:hadoop-aws",
     "gs": "com.google.cloud.bigdataoss:gcs-connector",
     "abfss": "org.apache.hadoop:hadoop-azure",
     "wasbs": "org.apache.hadoop:hadoop-azure",
@@ -122,6 +122,8 @@ def _qualified(spark: SparkSession, uri: str, found: Place, field: str) -> str:
     jvm = java(spark)
     try:
         hadoop = jvm.org.apache.hadoop.fs.Path(uri)
+        if found.scheme == SCHEME:
+            bring_log_store(spark)
         return str(hadoop.getFileSystem(_conf(spark)).makeQualified(hadoop).toString()).rstrip("/")
     except JAVA_ERRORS as error:
         jar = JARS.get(ONE_STORE.get(found.scheme, found.scheme))
@@ -162,6 +164,7 @@ def _conf(spark: SparkSession) -> Any:
 
 
 def _of_table(spark: SparkSession, table: str, *, field: str) -> str:
+    bring_log_store(spark)  # where the table is is not known yet
     detail = spark.sql(f"DESCRIBE DETAIL {table}").first()
     assert detail is not None
     return one_spelling(spark, str(detail["location"]), field=field)

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from backfill_api.spec import session_conf as meaning
 from backfill_core.errors import JavaMissingError
-from backfill_spark.jvm import class_archive
+from backfill_spark.jvm import class_archive, s3_log_store
 from backfill_spark.jvm.gateway import java_context, know_packages
 from backfill_spark.jvm.jars import DELTA_PACKAGE, OF_THE_CLONE, SHIPPED
 from backfill_spark.jvm.java_process import signals_stay_ours
@@ -67,6 +67,22 @@ OF_A_SESSION = {
     "mapreduce.fileoutputcommitter.algorithm.version": "2",
 }
 """How files are written; a session hands on to Hadoop what is not Spark's."""
+
+CREDENTIALS = (
+    "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider,org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider,"
+    "software.amazon.awssdk.auth.credentials.EnvironmentVariableCredentialsProvider,"
+    "software.amazon.awssdk.auth.credentials.WebIdentityTokenFileCredentialsProvider,"
+    "org.apache.hadoop.fs.s3a.auth.IAMInstanceCredentialsProvider"
+)
+"""Where keys of S3 are looked for, in this order; a spec has none."""
+
+OF_STORES = {
+    "fs.s3a.create.conditional.enabled": "true",
+    "fs.s3a.aws.credentials.provider": CREDENTIALS,
+    # Hadoop's default is in a jar of its own.
+    "fs.s3a.input.stream.type": "classic",
+}
+"""Of Hadoop, when a store is opened for the first time: a caller's session has its own."""
 
 JVM_OPTIONS = f"-Dlog4j2.configurationFile=file:{LOG_FILE} -XX:+UseParallelGC {ONE_ZONE} {HOT_CODE_ONLY}"
 EXECUTOR_OPTIONS = f"{ONE_ZONE} {HOT_CODE_ONLY}"
@@ -220,8 +236,10 @@ def _settings(
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         **{
-            name if name.startswith("spark.") else f"spark.hadoop.{name}": value for name, value in OF_A_SESSION.items()
+            name if name.startswith("spark.") else f"spark.hadoop.{name}": value
+            for name, value in {**OF_A_SESSION, **OF_STORES}.items()
         },
+        **dict([s3_log_store.OF_SPARK]),
         **tasks_for(cores),
         "spark.scheduler.mode": "FAIR",
         "spark.scheduler.allocation.file": f"file:{POOLS_FILE}",

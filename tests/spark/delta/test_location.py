@@ -117,7 +117,7 @@ class TestNoPlace:
         with pytest.raises(InvalidSpecError, match=r"spec\.source\.delta\.path: .*no file system"):
             location(spark, "foo://a/b", None)
 
-    @pytest.mark.parametrize(("text", "jar"), [("s3a://b/x", "hadoop-aws"), ("abfss://c@a/x", "hadoop-azure")])
+    @pytest.mark.parametrize(("text", "jar"), [("gs://b/x", "gcs-connector"), ("abfss://c@a/x", "hadoop-azure")])
     def test_without_the_jar_it_is_named(self, spark, text, jar):
         """The class that Java misses says nothing to a user."""
         with pytest.raises(InvalidSpecError) as refusal:

@@ -9,6 +9,7 @@ from backfill_core.errors import InvalidSpecError, PermissionDeniedError, Target
 from backfill_spark.jvm.errors import JAVA_ERRORS
 from backfill_spark.jvm.failures import Trouble, trouble_of
 from backfill_spark.jvm.gateway import hadoop_conf, java
+from backfill_spark.sinks.delta.conditional_writes import check_conditional_writes
 from backfill_spark.sinks.delta.failures import explain_making
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ class TargetFolder:
 
     def __init__(self, spark: SparkSession, path: str, *, staging: str) -> None:
         """Take the table's path and the name of the job's folder of staged files; nothing is read yet."""
-        self._staging = staging
+        self._spark, self._staging = spark, staging
         self._jvm = java(spark)
         self._path = path
         self._fs = self._jvm.org.apache.hadoop.fs.Path(path).getFileSystem(hadoop_conf(spark))  # type: ignore[union-attr]
@@ -34,6 +35,7 @@ class TargetFolder:
         Raises:
             InvalidSpecError: it lies below a file.
             PermissionDeniedError: this user may not write there.
+            UnsupportedTargetFeatureError: the store lets two writers make the same file.
         """
         path = self._jvm.org.apache.hadoop.fs.Path(self._path)
         action = self._jvm.org.apache.hadoop.fs.permission.FsAction.WRITE
@@ -46,6 +48,7 @@ class TargetFolder:
                     hint="Choose a path that is none, nor lies below one.",
                 )
             self._fs.access(path, action)
+            check_conditional_writes(self._spark, self._fs, f"{self._path}/{self._staging}")
         except JAVA_ERRORS as error:
             if trouble_of(error) != Trouble.DENIED:
                 raise explain_making(error, path=self._path) from error

@@ -1,0 +1,143 @@
+"""Whole jobs from one bucket to another, on a real S3 server; the targets are read by delta-rs."""
+
+from collections import Counter
+
+import pytest
+from deltalake import DeltaTable, QueryBuilder
+from py4j.protocol import Py4JJavaError
+from support.stores.fault_proxy import Fault
+from support.stores.minio import for_delta_rs
+from support.tables.jobs import job
+
+from backfill_spark.driver.attempt import run_driver
+from backfill_spark.jvm.gateway import hadoop_conf, java
+from backfill_spark.settings import DriverSettings
+
+ROWS = 400
+
+
+@pytest.fixture
+def place(request):
+    """Return the URI of a table of this test in a bucket."""
+    return lambda bucket: f"s3a://{bucket}/{request.node.name.translate(str.maketrans('[]', '--'))}/orders"
+
+
+@pytest.fixture
+def orders(spark, place):
+    """A source of some files in the first bucket, with changes after version 0."""
+    at = place("here")
+    spark.range(ROWS).selectExpr("id", "id % 7 AS kind", "cast(id AS string) AS note").repartition(4).write.format(
+        "delta"
+    ).option("delta.enableChangeDataFeed", "true").option("delta.enableDeletionVectors", "true").save(at)
+    spark.sql(f"UPDATE delta.`{at}` SET note = '\u2028 changed' WHERE id % 10 = 3")
+    spark.sql(f"DELETE FROM delta.`{at}` WHERE id % 10 = 4")
+    return at
+
+
+@pytest.fixture
+def rows(store):
+    """Return all rows of a table as another engine reads them."""
+
+    def read(uri):
+        table = DeltaTable(uri.replace("s3a:", "s3:"), storage_options=for_delta_rs(store.endpoint))
+        found = QueryBuilder().register("t", table).execute("SELECT id, kind, note FROM t").read_all()
+        return Counter(zip(*(found.column(name).to_pylist() for name in ("id", "kind", "note")), strict=True))
+
+    return read
+
+
+@pytest.fixture
+def run(spark, tmp_path):
+    """Run a job between two places."""
+
+    def go(at, to, **spec):
+        backfill = job(at, to, **({"verify": "Final"} | spec))
+        return run_driver(backfill, settings=DriverSettings(cores=2, state_dir=tmp_path / "state"), spark=spark)
+
+    return go
+
+
+COPIED = {"select": ["*"]}
+DECODED = {"select": ["id", "kind + 0 AS kind", "note"]}
+
+
+@pytest.mark.parametrize("transform", [COPIED, DECODED])
+@pytest.mark.parametrize("version", [0, 2])
+def test_a_snapshot_with_its_changes(orders, place, run, rows, transform, version):
+    """Copied or decoded, from an old version or the newest: the target is what the source is."""
+    outcome = run(orders, place("there"), transform=transform, source={"version": version})
+
+    assert (outcome.outcome, outcome.message) == ("Complete", "")
+    assert outcome.receipt.equal
+    assert rows(place("there")) == rows(orders)
+
+
+def test_a_replica(orders, place, run, rows):
+    """Files and vectors are copied, and the log is shipped."""
+    outcome = run(orders, place("there"), strategy={"type": "Replica"}, source={"version": 0, "key": []})
+
+    assert (outcome.outcome, outcome.message) == ("Complete", "")
+    assert outcome.receipt.equal
+    assert rows(place("there")) == rows(orders)
+
+
+def test_a_busy_store_is_asked_again(orders, place, run, rows, proxy):
+    """503 SlowDown on reads and on writes, of data and of the log: nothing is lost, and nothing is there twice."""
+    faults = [Fault("slow down", "PUT", "/there/", 4), Fault("slow down", "GET", "/here/", 4)]
+    proxy.faults.extend(faults)
+
+    outcome = run(orders, place("there"), transform=COPIED, source={"version": 0})
+
+    assert (outcome.outcome, outcome.message) == ("Complete", "")
+    assert [one.met for one in faults] == [4, 4]
+    assert rows(place("there")) == rows(orders)
+
+
+class TestTheLog:
+    """One writer of each version, whatever becomes of answers."""
+
+    def test_of_two_writers_of_one_version_the_second_is_refused(self, spark, place):
+        """Asked of the server itself, not of a lock of this process: both have looked before either writes."""
+        jvm, conf = java(spark), hadoop_conf(spark)
+        path = jvm.org.apache.hadoop.fs.Path(f"{place('there')}/{'0' * 19}1.json")
+        store = jvm.io.delta.storage.BackfillS3LogStore(conf)
+        store.write(path, jvm.java.util.List.of("first").iterator(), False, conf)
+        with pytest.raises(Py4JJavaError, match="FileAlreadyExistsException"):
+            store.write(path, jvm.java.util.List.of("the second").iterator(), False, conf)
+        assert path.getFileSystem(conf).getFileStatus(path).getLen() == len("first\n")
+
+        store.write(path, jvm.java.util.List.of("the third").iterator(), True, conf)
+        assert path.getFileSystem(conf).getFileStatus(path).getLen() == len("the third\n")
+
+    def test_a_store_that_ignores_the_condition_is_refused(self, orders, place, run, proxy):
+        """Before anything is written."""
+        proxy.is_old = True
+        try:
+            outcome = run(orders, place("there"))
+        finally:
+            proxy.is_old = False
+
+        assert (outcome.outcome, outcome.reason) == ("Failed", "UnsupportedTargetFeature")
+        assert "If-None-Match" in outcome.message
+
+    def test_a_commit_whose_answer_is_lost_is_not_made_twice(self, orders, place, run, rows, proxy):
+        """The store has it, and the job does not know: it looks again, and goes on from there."""
+        lost = Fault("lost answer", "PUT", f"{place('there').removeprefix('s3a:/')}/_delta_log/0", 3)
+        proxy.faults.append(lost)
+
+        outcome = run(orders, place("there"), transform=COPIED, source={"version": 0})
+        while outcome.outcome == "Retry":
+            outcome = run(orders, place("there"), transform=COPIED, source={"version": 0})
+
+        assert (outcome.outcome, outcome.message) == ("Complete", "")
+        assert lost.met == 3
+        assert rows(place("there")) == rows(orders)
+
+
+@pytest.mark.parametrize(("target", "words"), [("s3a://nowhere/t", "nowhere"), ("s3://there/t", "s3a")])
+def test_what_no_retry_can_mend_is_named(orders, run, target, words):
+    """A bucket that is not there, and a scheme of other tools."""
+    outcome = run(orders, target)
+
+    assert outcome.outcome == "Failed"
+    assert words in outcome.message + outcome.hint

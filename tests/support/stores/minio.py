@@ -1,0 +1,138 @@
+"""A real S3 server for tests: one process on a free port of loopback, with buckets that are there from the start.
+
+It is compiled from the Go module proxy once (three minutes of two cores), and kept in the user's cache.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+MODULE = "github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c"
+BUILD_S = 1500
+UP_S = 60
+ACCESS_KEY, SECRET_KEY = "reader", "the secret of a reader"
+BUCKETS = ("here", "there")
+
+
+class NoStoreError(Exception):
+    """There is no S3 server, and none can be made; says why."""
+
+
+def program():
+    """Return where the server's program is: on the path, or compiled here.
+
+    Raises:
+        NoStoreError: neither.
+    """
+    found = shutil.which("minio")
+    if found:
+        return Path(found)
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "backfill-minio"
+    made = cache / "minio"
+    if made.is_file():
+        return made
+    go = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
+    if go is None:
+        raise NoStoreError("there is no minio on the path, and no go to compile it")
+    environ = {**os.environ, "GOBIN": str(cache), "GOFLAGS": ""}
+    done = subprocess.run(
+        [go, "install", MODULE], env=environ, capture_output=True, text=True, check=False, timeout=BUILD_S
+    )
+    if done.returncode:
+        raise NoStoreError("minio could not be compiled:\n" + "\n".join(done.stderr.splitlines()[-10:]))
+    return made
+
+
+class Store:
+    """One server with one folder; it may be stopped and started, at the same port, with what it had."""
+
+    def __init__(self, folder):
+        """Lay out the folder of a new server; starts nothing."""
+        self._program, self._folder = program(), folder
+        for bucket in BUCKETS:
+            (folder / "data" / bucket).mkdir(parents=True)
+        with socket.socket() as one:
+            one.bind(("127.0.0.1", 0))
+            self.port = one.getsockname()[1]
+        self._process = None
+
+    @property
+    def endpoint(self):
+        """Where it answers."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self):
+        """Start it; return when it answers."""
+        environ = {"MINIO_ROOT_USER": ACCESS_KEY, "MINIO_ROOT_PASSWORD": SECRET_KEY, "HOME": str(self._folder),
+                   "MINIO_BROWSER": "off", "PATH": os.environ["PATH"]}  # fmt: skip
+        log = (self._folder / "log").open("ab")
+        words = [self._program, "server", self._folder / "data", "--address", f"127.0.0.1:{self.port}", "--quiet"]
+        self._process = subprocess.Popen([str(word) for word in words], env=environ, stdout=log, stderr=log)
+        deadline = time.monotonic() + UP_S
+        while not _answers(f"{self.endpoint}/minio/health/ready"):
+            said = (self._folder / "log").read_text()[-2000:]
+            assert self._process.poll() is None, f"the server ended: {said}"
+            assert time.monotonic() < deadline, f"the server is not ready: {said}"
+            time.sleep(0.05)
+
+    def stop(self):
+        """End it at once, as a machine that loses power does."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+
+
+@contextmanager
+def running_store(folder):
+    """Give a server while the block runs."""
+    store = Store(folder)
+    store.start()
+    try:
+        yield store
+    finally:
+        store.stop()
+
+
+def credentials(access=ACCESS_KEY, secret=SECRET_KEY):
+    """Return what a driver's environment has."""
+    return {"AWS_ACCESS_KEY_ID": access, "AWS_SECRET_ACCESS_KEY": secret}
+
+
+def for_spark(endpoint):
+    """Return the settings by which Spark finds the server: no secret among them."""
+    return {
+        "spark.hadoop.fs.s3a.endpoint": endpoint,
+        "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
+        "spark.hadoop.fs.s3a.path.style.access": "true",
+    }
+
+
+def for_delta_rs(endpoint):
+    """Return the same for the independent reader."""
+    return {
+        **credentials(),
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_REGION": "us-east-1",
+        "AWS_ALLOW_HTTP": str(urlsplit(endpoint).scheme == "http").lower(),
+        "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "false",
+        "aws_conditional_put": "etag",
+    }
+
+
+def _answers(url):
+    try:
+        with urllib.request.urlopen(url, timeout=2) as answer:
+            return answer.status == 200
+    except (urllib.error.URLError, OSError):
+        return False
