@@ -67,7 +67,7 @@ def test_a_snapshot_with_its_changes(orders, place, run, rows, transform, versio
     """Copied or decoded, from an old version or the newest: the target is what the source is."""
     outcome = run(orders, place("there"), transform=transform, source={"version": version})
 
-    assert (outcome.outcome, outcome.message) == ("Complete", "")
+    assert (outcome.message, outcome.outcome) == ("", "Complete")
     assert outcome.receipt.equal
     assert rows(place("there")) == rows(orders)
 
@@ -76,7 +76,7 @@ def test_a_replica(orders, place, run, rows):
     """Files and vectors are copied, and the log is shipped."""
     outcome = run(orders, place("there"), strategy={"type": "Replica"}, source={"version": 0, "key": []})
 
-    assert (outcome.outcome, outcome.message) == ("Complete", "")
+    assert (outcome.message, outcome.outcome) == ("", "Complete")
     assert outcome.receipt.equal
     assert rows(place("there")) == rows(orders)
 
@@ -88,7 +88,7 @@ def test_a_busy_store_is_asked_again(orders, place, run, rows, proxy):
 
     outcome = run(orders, place("there"), transform=COPIED, source={"version": 0})
 
-    assert (outcome.outcome, outcome.message) == ("Complete", "")
+    assert (outcome.message, outcome.outcome) == ("", "Complete")
     assert [one.met for one in faults] == [4, 4]
     assert rows(place("there")) == rows(orders)
 
@@ -129,7 +129,7 @@ class TestTheLog:
         while outcome.outcome == "Retry":
             outcome = run(orders, place("there"), transform=COPIED, source={"version": 0})
 
-        assert (outcome.outcome, outcome.message) == ("Complete", "")
+        assert (outcome.message, outcome.outcome) == ("", "Complete")
         assert lost.met == 3
         assert rows(place("there")) == rows(orders)
 

@@ -288,7 +288,7 @@ class DeltaSink:
             (writer.partitionBy(*folders) if folders else writer).parquet(folder)
             files = self._staging.files(folder)
             if files and spared is None:
-                self._dictionaries.learn(*dictionaries.read_chunks(self._spark, files[0]))
+                self._dictionaries.learn(*dictionaries.read_chunks(self._spark, self._staging.uri(files[0])))
         except JAVA_ERRORS as error:
             if trouble_of(error) == Trouble.GONE and is_about(error, folder):
                 # A file of the target is none of these: nothing of it is read here.

@@ -76,6 +76,10 @@ class StagingFolder:
                 found.append(path)
         return sorted(found)
 
+    def uri(self, path: str) -> str:
+        """Return the URI of a staged file: without its scheme it would be one of the default file system."""
+        return str(self._fs.makeQualified(self._path(path)).toString())
+
     def check(self, files: Sequence[StagedFile]) -> None:
         """Refuse staged files that are gone or changed.
 
