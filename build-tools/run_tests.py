@@ -26,7 +26,7 @@ REPORTS = ROOT / "build" / "reports"
 NO_SUITE = {"support", "benchmarks"}
 ATTACKS = {"tables", "objects", "terminal"}
 """Suites below tests/attack, each a lane: a small steady form in `make test`, as long as one likes in `make attack`."""
-OWN_LANE = {"crash", "e2e", "attack"}
+OWN_LANE = {"crash", "e2e", "attack", "stores"}
 CONTROL = {"control_plane"}
 JOBS = {"jobs"}
 RULES = {"core", "simulation", "api", "words", "architecture", "cli"}
