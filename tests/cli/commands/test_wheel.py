@@ -65,7 +65,10 @@ class TestTheWheel:
         """The checksums of the jars lie outside of the packages in a clone."""
         held = set(zipfile.ZipFile(wheel).namelist())
 
-        assert {f"backfill_spark/jvm/{name}" for name in ("jars.sha256", "pools.xml", "log4j2.properties", "BackfillS3LogStore.java")} <= held
+        assert {
+            f"backfill_spark/jvm/{name}"
+            for name in ("jars.sha256", "pools.xml", "log4j2.properties", "BackfillS3LogStore.java")
+        } <= held
         assert {"backfill/__init__.py", "backfill/py.typed"} <= held
         text = zipfile.ZipFile(wheel).read("backfill_spark/jvm/jars.sha256").decode()
         assert text == (ROOT / "requirements" / "jars.sha256").read_text()
