@@ -34,7 +34,7 @@ from backfill_spark.delta.log import logged_files
 from backfill_spark.delta.table_layout import Layout
 from backfill_spark.jvm.errors import JAVA_ERRORS, first_line, is_a, is_no_table, whole_text
 from backfill_spark.jvm.gateway import hadoop_conf, java
-from backfill_spark.jvm.s3_log_store import OF_KERNEL
+from backfill_spark.jvm.s3.log_store import OF_KERNEL
 from backfill_spark.ports.committer import SealedCommit, StoredState
 from backfill_spark.sinks.delta.failures import BEGIN_ANEW, explain_target
 from backfill_spark.sinks.delta.foreign_commits import check_alone, commits_of_others

@@ -1,6 +1,6 @@
 """One writer of each version of the log, where a store has no rename that fails: on S3 the store itself must decide.
 
-S3 refuses a PUT with `If-None-Match` where something is there, and our log store asks for it (`jvm/s3_log_store.py`). A store that does
+S3 refuses a PUT with `If-None-Match` where something is there, and our log store asks for it (`log_store.py`). A store that does
 not know the condition ignores it, and two drivers would write the same version (ADR 0039).
 """
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from backfill_core.errors import UnsupportedTargetFeatureError
 from backfill_spark.jvm.errors import JAVA_ERRORS, is_a
 from backfill_spark.jvm.gateway import hadoop_conf, java, java_context
-from backfill_spark.jvm.s3_log_store import LOG_STORE, OF_SPARK, SCHEME
+from backfill_spark.jvm.s3.log_store import LOG_STORE, OF_SPARK, SCHEME
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,0 +1,1 @@
+"""Tables on S3: how their log is written."""
