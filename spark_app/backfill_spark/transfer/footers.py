@@ -62,6 +62,17 @@ class _Projection:
     """Columns under another name by the path that they had, leaves only."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Joined:
+    """What becomes of files of one schema with computed columns of another one; of Java."""
+
+    projection: _Projection
+    computed: Any
+    schema: Any
+    descriptors: Mapping[str, Any]
+    """Of leaves by their path."""
+
+
 class Footers:
     """Reads and replaces footers, in the JVM of a session. From any thread.
 
@@ -74,6 +85,7 @@ class Footers:
         self._jvm, self._conf, self._local = java(spark), hadoop_conf(spark), local
         self._parquet: Any = self._jvm.org.apache.parquet
         self._known: _Projection | None = None
+        self._known_join: _Joined | None = None
         # Without them each reader would parse Hadoop's settings again, which takes longer than all else that it does.
         self._options = self._parquet.HadoopReadOptions.builder(self._conf).build()
 
@@ -109,7 +121,7 @@ class Footers:
         metadata: Any = footer.getFileMetaData()
         projection = self._projection(metadata.getSchema(), way)
         with closing(file.newStream()) as stream, self._writing(target, projection.schema, metadata) as writer:
-            for block in footer.getBlocks():
+            for block in _items(footer.getBlocks()):
                 writer.appendRowGroup(stream, self._renamed_block(block, projection) if way.renamed else block, True)
 
     def graft(self, source: str, target: str, way: Projected, parts: Sequence[str]) -> bool:
@@ -130,7 +142,7 @@ class Footers:
         """
         file, footer = self._opened(source)
         opened = [self._opened(part) for part in parts]
-        blocks = list(footer.getBlocks())
+        blocks = _items(footer.getBlocks())
         for block, (_, found) in zip(blocks, opened, strict=True):
             rows, groups = int(block.getRowCount()), _groups(found)
             check_read(source, read=sum(groups), promised=rows)
@@ -138,26 +150,33 @@ class Footers:
                 return False
         metadata: Any = footer.getFileMetaData()
         projection = self._projection(metadata.getSchema(), way)
-        schema = projection.schema.union(opened[0][1].getFileMetaData().getSchema())
-        with closing(file.newStream()) as stream, self._writing(target, schema, metadata) as writer:
+        joined = self._joined(projection, opened[0][1].getFileMetaData().getSchema())
+        with closing(file.newStream()) as stream, self._writing(target, joined.schema, metadata) as writer:
             for block, (part, found) in zip(blocks, opened, strict=True):
                 writer.startBlock(block.getRowCount())
-                for chunk in block.getColumns():
+                for chunk in _items(block.getColumns()):
                     path = str(chunk.getPath().toDotString())
                     if path.partition(".")[0] not in way.pruned:
                         column = projection.renamed.get(path)
-                        self._append(
-                            writer, stream, chunk if column is None else self._renamed_chunk(chunk, column), schema
-                        )
+                        kept = chunk if column is None else self._renamed_chunk(chunk, column)
+                        self._append(writer, stream, kept, joined)
                 with closing(part.newStream()) as computed:
-                    for chunk in found.getBlocks()[0].getColumns():
-                        self._append(writer, computed, chunk, schema)
+                    for chunk in _items(found.getBlocks().get(0).getColumns()):
+                        self._append(writer, computed, chunk, joined)
                 writer.endBlock()
         return True
 
-    def _append(self, writer: Any, stream: Any, chunk: Any, schema: Any) -> None:
-        descriptor = schema.getColumnDescription(chunk.getPath().toArray())
+    def _append(self, writer: Any, stream: Any, chunk: Any, joined: _Joined) -> None:
+        descriptor = joined.descriptors[str(chunk.getPath().toDotString())]
         writer.appendColumnChunk(descriptor, stream, chunk, None, None, None)
+
+    def _joined(self, projection: _Projection, computed: Any) -> _Joined:
+        known = self._known_join
+        if known is None or known.projection is not projection or not known.computed.equals(computed):
+            schema = projection.schema.union(computed)
+            descriptors = {".".join(one.getPath()): one for one in schema.getColumns()}
+            known = self._known_join = _Joined(projection, computed, schema, descriptors)
+        return known
 
     @contextmanager
     def _writing(self, target: str, schema: Any, metadata: Any) -> Iterator[Any]:
@@ -219,7 +238,7 @@ class Footers:
         """Return what is said of a row group, under the names that its columns get."""
         result = self._parquet.hadoop.metadata.BlockMetaData()
         result.setRowCount(block.getRowCount())
-        for chunk in block.getColumns():
+        for chunk in _items(block.getColumns()):
             column = projection.renamed.get(str(chunk.getPath().toDotString()))
             result.addColumn(chunk if column is None else self._renamed_chunk(chunk, column))
         return result
@@ -266,7 +285,12 @@ class Footers:
 
 
 def _groups(footer: Any) -> Groups:
-    return tuple(int(block.getRowCount()) for block in footer.getBlocks())
+    return tuple(int(block.getRowCount()) for block in _items(footer.getBlocks()))
+
+
+def _items(listed: Any) -> list[Any]:
+    """Return the items of a Java list: an iterator of Java's ends by an exception, which takes pyspark milliseconds to read."""
+    return [listed.get(at) for at in range(listed.size())]
 
 
 def _has_old_days(metadata: Any) -> bool:
