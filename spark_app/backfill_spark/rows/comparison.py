@@ -9,13 +9,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import functions as F
+
 from backfill_core.protocol.receipt import PartitionReceipt, Receipt
 from backfill_core.protocol.work import Position
 from backfill_core.transfer.proof import Proven
 from backfill_spark.rows.columns import quoted
-from backfill_spark.rows.records.folding import FoldingTransform
+from backfill_spark.rows.records.folding import LAST, PARTITION, FoldingTransform
 from backfill_spark.rows.records.parsing import ParsingTransform
-from backfill_spark.rows.records.partition_sums import Tallies, tallied, target_tally
+from backfill_spark.rows.records.partition_sums import Tallies, place_columns, tallied, target_tally
 from backfill_spark.rows.verification import differing_rows, receipt_without_rows, take_receipt
 
 if TYPE_CHECKING:
@@ -71,12 +73,9 @@ class Comparison:
         return replace(receipt, seconds=round(time.monotonic() - began_s, 3))
 
     def _whole(self, receipt: Receipt, epoch: int) -> Receipt:
-        partitions, replaced = receipt.partitions, None if receipt.equal else self._replaced()
-        if replaced is not None:
-            sides = self._sides()
-            assert sides is not None
-            source, target = (one.join(replaced, list(self.key), "left_anti") for one in sides)
-            receipt = self._taken((source, target), epoch)
+        partitions, left = receipt.partitions, None if receipt.equal else self._left()
+        if left is not None:
+            receipt = self._taken(left, epoch)
         # Where the last record of a key decides, a record that is no row need not have met the filter.
         filtered = self.transform.where is not None and not isinstance(self.transform, FoldingTransform)
         covered = self._covered(partitions) if filtered else receipt.rows
@@ -131,15 +130,27 @@ class Comparison:
             tallies=tallies,
         )
 
-    def _replaced(self) -> DataFrame | None:
-        """Return the keys that have newer records by now, where the source removes a record that a newer one has replaced.
+    def _left(self) -> Sides:
+        """Return both sides without what tells nothing, where the source removes a record that a newer one has replaced.
 
-        What the target was made of may be gone, so such a key tells nothing. None: the source keeps what is compared.
+        What the target was made of may be gone: a row of it that is in no record any more, or a key that has newer records by now.
+        None: the source keeps what is compared, or the target does not keep the places.
         """
-        later = self.source.later(self.head())
-        if later is None or not isinstance(self.transform, FoldingTransform):
+        later, sides = self.source.later(self.head()), self._sides()
+        if later is None or sides is None:
             return None
-        return self.transform.folded(self.transform.judged(later)).select(*map(quoted, self.key))
+        source, target = sides
+        if isinstance(self.transform, FoldingTransform):
+            replaced = self.transform.folded(self.transform.judged(later)).select(*map(quoted, self.key))
+            return source.join(replaced, list(self.key), "left_anti"), target.join(
+                replaced, list(self.key), "left_anti"
+            )
+        places = place_columns(self.transform)
+        if places is None:
+            return None
+        there = self.source.rows.select(F.col("partition").cast("string").alias(PARTITION), F.col("offset").alias(LAST))
+        of_partition = F.col(quoted(places.partition)).cast("string") == F.col(PARTITION)
+        return source, target.join(there, of_partition & (F.col(quoted(places.offset)) == F.col(LAST)), "left_semi")
 
     def _covered(self, partitions: tuple[PartitionReceipt, ...]) -> int:
         """Return how many rows of the source are compared; bad records are none, nor are offsets without a record."""

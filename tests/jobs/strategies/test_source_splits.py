@@ -7,7 +7,7 @@ import time
 
 from deltalake import DeltaTable, QueryBuilder
 from support.kafka.jobs import admins, lives_on
-from support.kafka.topics import producing, send_all, transacting
+from support.kafka.topics import COMPACTED, producing, send_all, transacting
 from support.simulation.models.source_splits import SourceSplitsModel
 from support.tables.oracle import seals
 
@@ -17,6 +17,7 @@ from backfill_spark.settings import DriverSettings
 from backfill_spark.stop_signal import StopSignal
 
 DAY_S = 86_400
+QUICK = {"default.api.timeout.ms": "4000", "request.timeout.ms": "2000"}
 
 
 def records_in(target, version=None):
@@ -149,6 +150,77 @@ class TestATopic:
         state = seals(str(tmp_path / "t"))[-1].progress
         assert state["splits"]["0"] == {"state": "Finished", "num_consumed_rows": 0, "target_offset": None}
         assert (state["starts"], state["live"]) == ({"0": 3}, {"0": 6})
+
+
+class TestAPartitionThatEndsWithoutARecord:
+    """Its last offsets are a marker, or records that were taken back: no record tells that it ends."""
+
+    def test_is_done_within_two_barriers(self, topics, run_topic, tmp_path):
+        """R-SRC-42: of the commit that has its last record."""
+        topic = topics.create(partitions=2)
+        with transacting(topics.address) as transaction:
+            for partition, abort in ((0, False), (1, False), (1, True)):
+                with transaction(abort=abort) as send:
+                    for number in range(20):
+                        send(topic, b"%d" % number, partition=partition)
+
+        outcome = run_topic(topic, verify="Final")
+
+        assert (outcome.outcome, outcome.receipt.equal, outcome.receipt.rows) == ("Complete", True, 40)
+        states = [(len(records_in(tmp_path / "t", one.version)), one.progress) for one in seals(str(tmp_path / "t"))]
+        after = [state for rows, state in states if rows == 40]
+        done = [all(one["state"] != "Backfilling" for one in state["splits"].values()) for state in after]
+        assert {name: one["target_offset"] for name, one in after[-1]["splits"].items()} == {"0": "20", "1": "41"}
+        assert done[:3].count(True) > 0
+        assert [state["phase"] for state in after][-1] == "Live"
+
+
+class TestABrokerThatIsAway:
+    """It may come back."""
+
+    def test_for_a_while_costs_no_record(self, topics, broker, run_topic, tmp_path):
+        """Reads and looks that fail meanwhile are made again."""
+        topic = topics.create(partitions=2)
+        send_all(topics.address, topic, [b"%d" % number for number in range(300)])
+        away = [broker.stopped]
+
+        def leave(progress):
+            if away and progress.rows_done:
+                with away.pop()():
+                    pass
+
+        outcome = run_topic(topic, seen=leave, limit=60, verify="Final", kafka={"options": QUICK})
+
+        assert not away
+        assert (outcome.outcome, outcome.message) == ("Complete", "")
+        assert records_in(tmp_path / "t") == [(0, offset, b"%d" % offset) for offset in range(300)]
+
+    def test_for_good_ends_the_job_with_its_address(self, run_topic):
+        """Another start may find it."""
+        outcome = run_topic("orders", kafka={"bootstrapServers": "127.0.0.1:1", "options": QUICK})
+
+        assert (outcome.outcome, outcome.reason) == ("Failed", "Transient")
+        assert "127.0.0.1:1" in outcome.message
+
+
+class TestATopicThatIsCompactedMeanwhile:
+    """The target has records that the topic has no more."""
+
+    def test_is_proven_by_those_that_are_left(self, topics, run_topic, tmp_path):
+        """What was read before a compaction is no error; it cannot be compared any more."""
+        topic = topics.create(config=COMPACTED)
+        with producing(topics.address) as send:
+            for number in range(40):
+                send(topic, b"%d" % number, b"key %d" % (number % 4))
+        whole = len(topics.committed(topic))
+        run_topic(topic, stops=True, limit=20)
+        topics.compact(topic)
+
+        outcome = run_topic(topic, verify="Final")
+
+        assert (outcome.outcome, outcome.message) == ("Complete", "")
+        assert outcome.receipt.equal
+        assert outcome.receipt.rows < whole <= len(records_in(tmp_path / "t"))
 
 
 class TestATopicThatIsRefused:

@@ -12,7 +12,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
 from support.kafka.broker import MESSAGE_MAX
 
@@ -89,6 +96,23 @@ class Topics:
                     else:
                         assert message.error().code() == KafkaError._PARTITION_EOF, message.error()  # noqa: SLF001 - its public name
                         left.discard(message.partition())
+        return found
+
+    def read_by(self, name: str, group: str, *, upto: int) -> dict[str, dict[int, int]]:
+        """Let a group read partition 0 up to an offset, and commit that; return what `groups` does."""
+        with _consumer(self.address, group) as reader:
+            reader.commit(offsets=[TopicPartition(name, 0, upto)], asynchronous=False)
+        return self.groups(name)
+
+    def groups(self, name: str) -> dict[str, dict[int, int]]:
+        """Return what each group has committed of a topic, by partition; of those that did."""
+        known = self._admin.list_consumer_groups().result(WAIT_S).valid
+        found = dict[str, dict[int, int]]()
+        for group in sorted(one.group_id for one in known):
+            asked = self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group]
+            offsets = {one.partition: one.offset for one in asked.result(WAIT_S).topic_partitions if one.topic == name}
+            if offsets:
+                found[group] = offsets
         return found
 
     def compact(self, name: str, partition: int = 0) -> dict[tuple[int, int], Record]:
@@ -187,11 +211,11 @@ def send_all(address: str, topic: str, values: Iterable[bytes | None], *, partit
 
 
 @contextmanager
-def _consumer(address: str):
+def _consumer(address: str, group: str = ""):
     reader = Consumer(
         {
             "bootstrap.servers": address,
-            "group.id": f"independent-{uuid.uuid4().hex}",
+            "group.id": group or f"independent-{uuid.uuid4().hex}",
             "isolation.level": "read_committed",
             "enable.auto.commit": False,
             "enable.partition.eof": True,

@@ -142,6 +142,22 @@ class TestRecords:
         assert [row.size for row in frame.selectExpr("length(value) AS size").collect()] == [len(large), 5]
 
 
+class TestAGroupOfOthers:
+    """A topic has readers: what they have read is their own."""
+
+    def test_is_left_alone(self, topics, opened, broker):
+        """No group is joined, and no offset of any is moved; nor does theirs move the job's."""
+        topic = topics.create()
+        send_all(broker.address, topic, [b"%d" % number for number in range(9)])
+        before = topics.read_by(topic, "others", upto=4)
+        source = opened(topic)
+
+        found = source.read_offsets([OffsetRange("0", 0, source.subscribe(None).newest["0"])])
+
+        assert len(rows(found)) == 9
+        assert topics.groups(topic) == before == {"others": {0: 4}}
+
+
 class TestPositions:
     """Where a topic begins and ends, and what is gone."""
 
@@ -245,6 +261,32 @@ class TestPositions:
         assert first.source_id not in ("", again.source_id)
         with pytest.raises(SourceReplacedError, match=r"partition 0 of .* ends at offset 0, and 2 were consumed"):
             source.subscribe(first.newest)
+
+    def test_a_partition_that_vanished_is_named(self, topics, opened, broker):
+        """A topic of fewer partitions is another one: nothing tells where the records of the others went."""
+        topic = topics.create(partitions=3)
+        send_all(broker.address, topic, [b"a", b"b"], partition=2)
+        consumed = opened(topic).subscribe(None).newest
+        topics.delete(topic)
+        topics.create(topic)
+        source = opened(topic)
+
+        with pytest.raises(SourceReplacedError, match=r"partition 2 of .* ends at offset 0, and 2 were consumed"):
+            source.subscribe(consumed)
+        with pytest.raises(Exception) as lost:
+            source.read_offsets([OffsetRange("2", 0, 2)]).collect()
+        explained = source.explain_failure(lost.value)
+        assert explained is not None
+        assert f"{topic}" in explained.message
+        assert broker.address in explained.message
+
+    def test_a_topic_that_never_was(self, opened, broker):
+        """Looking at it does not make it."""
+        source = opened("no-such-topic")
+
+        for look in (source.head, lambda: source.subscribe(None)):
+            with pytest.raises(SourceNotFoundError, match=f"there is no topic no-such-topic at {broker.address}"):
+                look()
 
     def test_are_said_in_few_words(self):
         """A message has room for some partitions, and not for a thousand."""
