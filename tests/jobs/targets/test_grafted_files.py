@@ -110,6 +110,14 @@ class TestComputedColumns:
         assert kept(str(tmp_path / "t")) == FILES - 2
         assert rows_in(str(tmp_path / "t")) == ROWS - EACH - 100
 
+    def test_ahead_of_a_limit(self, tmp_path, run):
+        """Files that lie in one segment get theirs there, in the folder of the segment."""
+        outcome = run("plain", transform={"select": MOST}, throttle={"rowsPerSecond": 60_000})
+
+        assert (outcome.reason, outcome.message, outcome.receipt.equal) == ("Complete", "", True)
+        assert rows_in(str(tmp_path / "t")) == ROWS
+        assert not list((tmp_path / "t").rglob("computed"))
+
     def test_leave_nothing_behind(self, tmp_path, run):
         """Parts are gone once they are joined."""
         run("plain", transform={"select": MOST})
