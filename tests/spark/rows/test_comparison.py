@@ -9,6 +9,7 @@ from backfill_core.positions.offsets import OffsetRange
 from backfill_spark.opening.source import ComparedRows, PinnedSource
 from backfill_spark.rows.comparison import Comparison
 from backfill_spark.rows.records.folding import folding
+from backfill_spark.rows.records.parsing import parsing
 from backfill_spark.rows.transform import Transform
 from backfill_spark.rows.write_modes import APPEND, UPSERT
 from backfill_spark.sinks.delta.sink import DeltaSink
@@ -91,6 +92,27 @@ class TestAReceiptOfATopicThatIsCompacted:
             source=ComparedRows(records, lambda: 2, None, (OffsetRange("0", 0, 3),), lambda _: newer if later else None),
             sink=DeltaSink(spark, str(tmp_path / "t"), write_mode=UPSERT, key=("key",), job_id="j"),
             transform=folding(Transform(("key", "value")), records.limit(0), ("key",)), key=("key",), vnodes=4, mode=UPSERT,
+            source_version=None, source_position="3", target_version=0, complete=True, head=lambda: {"0": 10},
+            files=None, check=lambda: None,
+        )  # fmt: skip
+
+        found = compared.receipt(epoch=1)
+
+        assert (found.equal, found.rows) == (equal, 2)
+
+    @pytest.mark.parametrize(
+        ("held", "later", "equal"), [((0, 1, 2), True, True), ((0, 1, 2), False, False), ((0, 1), True, False)]
+    )
+    def test_leaves_out_rows_whose_record_is_gone(self, spark, tmp_path, held, later, equal):
+        """Where all are kept; a row that the target lacks is a difference still."""
+        shape = "partition int, offset bigint, value string"
+        rows = {offset: (0, offset, f"value {offset}") for offset in range(3)}
+        records = spark.createDataFrame([rows[1], rows[2]], shape)
+        spark.createDataFrame([rows[one] for one in held], shape).write.format("delta").save(str(tmp_path / "t"))
+        compared = Comparison(
+            source=ComparedRows(records, lambda: 3, None, (OffsetRange("0", 0, 3),), lambda _: records if later else None),
+            sink=DeltaSink(spark, str(tmp_path / "t"), write_mode=APPEND, key=(), job_id="j"),
+            transform=parsing(Transform(None), records.limit(0)), key=(), vnodes=4, mode=APPEND,
             source_version=None, source_position="3", target_version=0, complete=True, head=lambda: {"0": 10},
             files=None, check=lambda: None,
         )  # fmt: skip
