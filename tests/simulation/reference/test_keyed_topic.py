@@ -5,7 +5,7 @@ from support.reference.keyed_topic import Keyed, KeyedTopic
 from support.simulation.topic import Topic
 
 
-def told(topic, *, removed):
+def table_of(topic, *, removed):
     """Return the table that the machine of rows makes of a topic, by the simulator's keys; `removed`: with what compaction took."""
     records = {}
     for number, one in topic.partitions.items():
@@ -28,7 +28,7 @@ def test_the_simulator_asks_for_what_rows_say(seed):
     allowed = topic.folds((number, 0, one.high) for number, one in topic.partitions.items())
 
     for removed in (True, False):
-        table = told(topic, removed=removed)
+        table = table_of(topic, removed=removed)
         assert all(table.get(f"{partition}-{key}") in images for (partition, key), images in allowed.items())
         assert table.keys() <= {f"{partition}-{key}" for partition, key in allowed}
     if not topic.compacted:
