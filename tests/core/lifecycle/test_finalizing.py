@@ -25,6 +25,7 @@ from support.operators.observations import (
 from backfill_api.status.ending import Ending
 from backfill_core.lifecycle.actions import (
     AddFinalizer,
+    DeleteAttemptObjects,
     DeleteObject,
     DeletePod,
     LaunchDriver,
@@ -139,6 +140,27 @@ class TestDeletion:
         assert [one.request.command.type for one in stopping.actions if isinstance(one, SendCommand)] == ["Stop"]
         assert isinstance(unseen.actions[0], RefetchPods)
         assert over.actions == (RemoveFinalizer(),)
+
+    @pytest.mark.parametrize(
+        ("retain", "exit_code", "kept"), [("Never", 1, False), ("OnFailure", 1, True), ("Always", 0, True)]
+    )
+    def test_what_lost_its_owner_is_deleted_by_us(self, retain: str, exit_code: int, kept: bool) -> None:
+        """After `--cascade=orphan` no garbage collector comes; a pod that the spec retains stays."""
+        left = replace(ended(exit_code), owner_uid=None, backfill_uid=UP.uid)
+        wanted = spec(retainDriver=retain)
+        gone = replace(UP, spec=wanted, deletion_ms=T0 - 1000, pods=(left,), report=None)
+        pods = () if kept else (DeletePod(left.name, left.uid, 0),)
+
+        assert isinstance(checked(gone).actions[0], RefetchPods)
+        assert checked(replace(gone, live=True)).actions == (DeleteAttemptObjects(1), *pods, RemoveFinalizer())
+        assert checked(replace(gone, live=True, pods=(ended(exit_code),))).actions == (RemoveFinalizer(),)
+
+    def test_an_immediate_end_takes_the_objects_of_an_orphan_too(self) -> None:
+        """Its driver gets the short grace; nothing of it stays."""
+        left = replace(running(), owner_uid=None, backfill_uid=UP.uid)
+        gone = replace(UP, spec=spec(deletionPolicy="Immediate"), deletion_ms=T0, pods=(left,))
+
+        assert checked(gone).actions == (DeletePod(left.name, left.uid, 5), DeleteAttemptObjects(1), RemoveFinalizer())
 
     @pytest.mark.parametrize("refused", [True, False])
     def test_during_a_launch_leaves_nothing(self, refused: bool) -> None:

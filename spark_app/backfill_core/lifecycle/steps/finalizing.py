@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Literal
 
 from backfill_api.names import DRAIN_FINALIZER
-from backfill_core.lifecycle.actions import Action, DeleteObject, RemoveFinalizer
+from backfill_core.lifecycle.actions import Action, DeleteAttemptObjects, DeleteObject, DeletePod, RemoveFinalizer
 from backfill_core.lifecycle.inputs.context import Context
 from backfill_core.lifecycle.observation import DriverPod
 from backfill_core.lifecycle.status.conditions import ConditionSet
@@ -17,6 +17,7 @@ from backfill_core.lifecycle.steps.step import (
     delete_pods,
     delete_unretained,
     refetch_pods,
+    retained,
     stuck_ms,
     without_driver,
 )
@@ -33,9 +34,9 @@ def finalize(context: Context) -> StepResult | Ended[Literal["DriverToDrain"]]:
         return result
     alive = _alive(context)
     if not context.policy.drains:
-        return result.then(*delete_pods(context, alive, grace_s=STOP_GRACE_S), RemoveFinalizer())
+        return result.then(*delete_pods(context, alive, grace_s=STOP_GRACE_S), *_orphans(context), RemoveFinalizer())
     if not alive:
-        return result.then(RemoveFinalizer()) if context.observation.live else refetch_pods(context)
+        return result.then(*_orphans(context), RemoveFinalizer()) if context.observation.live else refetch_pods(context)
     pod = context.pod
     if context.observation.recordable and context.attempt is not None and pod is not None and not pod.over:
         return Ended("DriverToDrain", context)
@@ -71,6 +72,20 @@ def reconcile_finished(context: Context) -> StepResult | Ended[Literal["Reopened
         return result
     left_ms = context.left_ms(completed, policy.ttl_s * 1000)
     return result.then(DeleteObject()) if left_ms <= 0 else result.requeue_within(left_ms)
+
+
+def _orphans(context: Context) -> tuple[Action, ...]:
+    """Delete what no garbage collector will: `--cascade=orphan` took the owner from pods and objects.
+
+    An ended pod stays if the spec retains it; the ConfigMap, the Secret and the Service of its attempt serve nobody.
+    """
+    actions: list[Action] = []
+    for pod in context.our_pods:
+        if pod.owner_uid is None and pod.attempt is not None:
+            actions.append(DeleteAttemptObjects(pod.attempt))
+            if pod.over and not retained(context, pod):
+                actions.append(DeletePod(pod.name, pod.uid, 0))
+    return tuple(actions)
 
 
 def _alive(context: Context) -> tuple[DriverPod, ...]:

@@ -138,8 +138,12 @@ def delete_unretained(context: Context) -> tuple[Action, ...]:
             continue
         if current is not None and number == current.number and number not in recorded:
             continue
-        failed = classify(pod).outcome in ("Retry", "Final")
-        kept = context.policy.retain == "Always" or (context.policy.retain == "OnFailure" and failed)
-        if not (kept and number in recorded):
+        if not (retained(context, pod) and number in recorded):
             actions.append(DeletePod(pod.name, pod.uid, 0))
     return tuple(actions)
+
+
+def retained(context: Context, pod: DriverPod) -> bool:
+    """Does the spec keep this pod, which is over?"""
+    failed = classify(pod).outcome in ("Retry", "Final")
+    return context.policy.retain == "Always" or (context.policy.retain == "OnFailure" and failed)
