@@ -15,8 +15,9 @@ from support.repository import ROOT
 REPORT = ROOT / "build" / "e2e"
 LIMITS = {
     "allowedHostPaths": [str(LAKE)],
-    # It is not there: what becomes of a Backfill that names it?
+    # They are not there: what becomes of a Backfill that names one?
     "allowedServiceAccounts": ["late"],
+    "allowedImages": ["localhost/missing:1"],
 }
 
 

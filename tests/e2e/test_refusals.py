@@ -6,7 +6,10 @@ import pytest
 from support.cluster.real_job import document
 from support.cluster.real_node import make_orders
 
-ROWS = 200
+ROWS = 20_000
+SLOWLY = 500
+MISSING = "localhost/missing:1"
+"""The operator's settings allow it, and no node has it."""
 
 
 @pytest.fixture
@@ -51,3 +54,32 @@ def test_a_missing_account_and_a_missing_secret_may_come_later(orders, apply):
         job.equals_the_source()
         job.delete()
     assert "LaunchRefused" in {reason for _, reason in waits.history("Stalled")}
+
+
+def test_a_missing_image_may_come_later(node, orders, apply):
+    """Its name is in the status, and the same attempt starts when the spec names one that is there."""
+    backfill = document("image", spark={"image": MISSING})
+    job = apply(backfill)
+
+    job.until("the image", lambda: MISSING in job.message("Reconciling") + job.message("Stalled"))
+    assert job.condition("Ready")[0] == "False"
+    job.patch(spark=None)
+
+    job.until_complete()
+    job.equals_the_source()
+    job.delete()
+
+
+def test_two_on_one_target(orders, apply):
+    """The second one is refused by the target itself, by name; the first one is not disturbed, and its rows are there once."""
+    first = apply(document("first", target="shared", throttle={"rowsPerSecond": SLOWLY}))
+    first.until_rows()
+    second = apply(document("second", target="shared"))
+
+    second.until("its end", lambda: second.condition("Failed")[0] == "True")
+    assert "first" in second.message("Failed")
+    first.commanded("unlimited", throttle={"rowsPerSecond": None})
+    first.until_complete(attempts=1, failures=0)
+    first.equals_the_source()
+    first.delete()
+    second.delete()

@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 from datetime import datetime
+from urllib.parse import urlsplit
 
 from deltalake import DeltaTable
 from support.cluster.charts import CHART, RELEASE, SYSTEM, as_flags
@@ -107,6 +108,17 @@ class Node:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
             asked.connect((address, 9))  # sends nothing
             return asked.getsockname()[0]
+
+    def roll_back(self):
+        """Take the installation back to what it was before its last upgrade, and wait until the operator is ready."""
+        self._as_wanted = False
+        self.helm("rollback", RELEASE, "--wait", "--timeout=3m")
+
+    def address_of_the_api(self):
+        """Return host and port of the API server."""
+        view = json.loads(self.kubectl("config", "view", "--minify", "-o", "json"))
+        address = urlsplit(view["clusters"][0]["cluster"]["server"])
+        return address.hostname, address.port
 
     def leader(self):
         """Return the name of the operator's pod that holds the Lease."""
