@@ -312,7 +312,9 @@ class Oracle:
         """An attempt begins; the one before it is gone, and with it what it had not sealed."""
         stored = self._stored_revision
         lost = {revision: one for revision, one in self.commands.items() if revision > stored}
-        self._lost.setdefault(self._attempt, {}).update(lost)
+        # Two that open before either has sealed have one number. Once the second has, nothing of the first can land.
+        others = {} if self._attempt in self._fenced else self._lost.get(self._attempt, {})
+        self._lost[self._attempt] = others | lost
         self.commands = {revision: one for revision, one in self.commands.items() if revision <= stored}
         self._heard.clear()
         self._attempt = attempt
