@@ -6,6 +6,8 @@ import pytest
 from support.cluster.real_job import document
 from support.cluster.real_node import make_orders
 
+from backfill_api.names import RESTART_ANNOTATION
+
 ROWS = 20_000
 SLOWLY = 500
 MISSING = "localhost/missing:1"
@@ -57,15 +59,16 @@ def test_a_missing_account_and_a_missing_secret_may_come_later(orders, apply):
 
 
 def test_a_missing_image_may_come_later(node, orders, apply):
-    """Its name is in the status, and the same attempt starts when the spec names one that is there."""
+    """Its name is in the status; with another one in the spec, and a restart, a new attempt starts at once."""
     backfill = document("image", spark={"image": MISSING})
     job = apply(backfill)
 
     job.until("the image", lambda: MISSING in job.message("Reconciling") + job.message("Stalled"))
     assert job.condition("Ready")[0] == "False"
     job.patch(spark=None)
+    job.kubectl("annotate", "backfill", job.name, f"{RESTART_ANNOTATION}=another-image")
 
-    job.until_complete()
+    job.until_complete(attempts=2, failures=0)
     job.equals_the_source()
     job.delete()
 
