@@ -10,8 +10,8 @@ ROWS = 40_000
 HERE = "orders-cluster.yaml"
 """Names a folder of the node, so it runs where that may be mounted."""
 
-ELSEWHERE = ("events-kafka.yaml", "customers-kafka.yaml", HERE, "orders-replica.yaml")
-"""Those of topics need a broker, and run in test_topics.py and below tests/jobs; the last two are scenarios of test_smoke.py."""
+ELSEWHERE = ("events-kafka.yaml", "customers-kafka.yaml", "bucket-to-bucket.yaml", HERE, "orders-replica.yaml")
+"""Those of topics need a broker, one needs an S3 server; the last two are scenarios of test_smoke.py."""
 
 FILES = sorted(one.name for one in (ROOT / "examples").glob("*.yaml") if one.name not in ELSEWHERE)
 
