@@ -8,8 +8,8 @@ import time
 
 import pytest
 from support.cluster import harness
-from support.cluster.real_job import LAKE, SLOW, Job
-from support.cluster.real_node import IMAGES, Node, Writer, build_images
+from support.node.real_job import LAKE, SLOW, Job
+from support.node.real_node import IMAGES, Node, Writer, build_images
 from support.repository import ROOT
 
 REPORT = ROOT / "build" / "e2e"

@@ -3,8 +3,8 @@
 import os
 
 import pytest
-from support.cluster import processes
-from support.cluster.real_job import SLOW, document
+from support.node import processes
+from support.node.real_job import SLOW, document
 
 ROWS = 200_000
 LIMIT = 2000

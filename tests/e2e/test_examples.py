@@ -2,7 +2,7 @@
 
 import pytest
 from deltalake import DeltaTable
-from support.cluster.real_job import example, for_pods
+from support.node.real_job import example, for_pods
 from support.repository import ROOT
 from support.tables import oracle
 

@@ -4,7 +4,7 @@ import os
 import time
 
 from deltalake import DeltaTable
-from support.cluster.real_job import SLOW, document
+from support.node.real_job import SLOW, document
 from support.tables import oracle
 
 ROWS = 120_000

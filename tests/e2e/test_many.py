@@ -1,8 +1,8 @@
 """Twenty Backfills at once share one node."""
 
 import pytest
-from support.cluster.real_job import document
-from support.cluster.real_node import make_orders
+from support.node.real_job import document
+from support.node.real_node import make_orders
 
 MANY = 20
 

@@ -2,7 +2,7 @@
 
 import json
 
-from support.cluster.real_job import document
+from support.node.real_job import document
 
 ROWS = 120_000
 LIMIT = 2000

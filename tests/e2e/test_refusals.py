@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from support.cluster.real_job import document
-from support.cluster.real_node import make_orders
+from support.node.real_job import document
+from support.node.real_node import make_orders
 
 from backfill_api.names import RESTART_ANNOTATION
 

@@ -11,8 +11,8 @@ import os
 
 import pytest
 from deltalake import DeltaTable
-from support.cluster.real_job import SLOW, committed_at, document, example, for_pods
-from support.cluster.real_node import make_orders, seconds
+from support.node.real_job import SLOW, committed_at, document, example, for_pods
+from support.node.real_node import make_orders, seconds
 from support.tables import oracle
 
 ROWS = int(os.environ.get("BACKFILL_E2E_ROWS", "400000"))

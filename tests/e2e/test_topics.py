@@ -6,9 +6,9 @@ import json
 import threading
 
 import pytest
-from support.cluster.real_job import example, for_pods
 from support.kafka.broker import PASSWORD, USER, running_broker
 from support.kafka.topics import Topics, producing, transacting
+from support.node.real_job import example, for_pods
 from support.tables import oracle
 
 PARTITIONS = 3

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from deltalake import DeltaTable
 from support.cluster.charts import CHART, RELEASE, SYSTEM, as_flags
 from support.cluster.harness import said, tool
-from support.cluster.witness import Witness
+from support.node.witness import Witness
 from support.repository import ROOT
 from support.tables.other_engine import append
 
