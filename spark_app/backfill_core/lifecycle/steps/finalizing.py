@@ -77,7 +77,7 @@ def reconcile_finished(context: Context) -> StepResult | Ended[Literal["Reopened
 def _orphans(context: Context) -> tuple[Action, ...]:
     """Delete what no garbage collector will: `--cascade=orphan` took the owner from pods and objects.
 
-    An ended pod stays if the spec retains it; the ConfigMap, the Secret and the Service of its attempt serve nobody.
+    An ended pod stays if the spec retains it; the ConfigMap, the Secret and the Service of its attempt have no use any more.
     """
     actions: list[Action] = []
     for pod in context.our_pods:
