@@ -87,6 +87,7 @@ def sound_specs(draw):
     of_topic = spec["source"]["type"] == "Kafka"
     if of_topic:
         spec |= {"source": topic(), "strategy": {"type": OF_TOPICS}}
+        spec.get("throttle", {}).pop("bytesPerSecond", None)
     elif spec.get("strategy", {}).get("type") == OF_TOPICS:
         del spec["strategy"]
     for end in ("target",) if of_topic else ("source", "target"):
