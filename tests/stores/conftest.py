@@ -29,7 +29,7 @@ def spark(proxy, tmp_path_factory):
     """A session whose credentials are in its environment, as in a pod."""
     from conftest import JARS
 
-    from backfill_spark.jvm.s3.log_store import bring_log_store
+    from backfill_spark.jvm.log_stores.s3 import bring_log_store
     from backfill_spark.jvm.session import open_session
 
     with pytest.MonkeyPatch.context() as patch:

@@ -1,5 +1,6 @@
 """Whole jobs from one bucket to another, on a real S3 server; the targets are read by delta-rs."""
 
+import re
 from collections import Counter
 
 import pytest
@@ -14,6 +15,7 @@ from backfill_spark.jvm.gateway import hadoop_conf, java
 from backfill_spark.settings import DriverSettings
 
 ROWS = 400
+VERSION = re.compile(r"/_delta_log/\d{20}\.json")
 
 
 @pytest.fixture
@@ -95,6 +97,17 @@ def test_a_busy_store_is_asked_again(orders, place, run, rows, proxy):
 
 class TestTheLog:
     """One writer of each version, whatever becomes of answers."""
+
+    @pytest.mark.parametrize("strategy", ["Snapshot", "Replica"])
+    def test_each_version_is_made_on_a_condition(self, orders, place, run, proxy, strategy):
+        """By whatever makes it: the table, a commit of files, a MERGE."""
+        proxy.plain_puts.clear()
+        source = {"version": 0} | ({"key": []} if strategy == "Replica" else {})
+
+        outcome = run(orders, place("there"), strategy={"type": strategy}, source=source)
+
+        assert (outcome.message, outcome.outcome) == ("", "Complete")
+        assert [path for path in proxy.plain_puts if VERSION.search(path)] == []
 
     def test_of_two_writers_of_one_version_the_second_is_refused(self, spark, place):
         """Asked of the server itself, not of a lock of this process: both have looked before either writes."""

@@ -12,7 +12,7 @@ from backfill_api.spec.locations import Place, PlaceError, place
 from backfill_core.errors import InvalidSpecError, SourceNotFoundError, TargetNotFoundError, TransientError
 from backfill_spark.jvm.errors import JAVA_ERRORS, causes, first_line, is_a
 from backfill_spark.jvm.gateway import hadoop_conf, java, java_session
-from backfill_spark.jvm.s3.log_store import SCHEME, bring_log_store
+from backfill_spark.jvm.log_stores.s3 import SCHEME, bring_log_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

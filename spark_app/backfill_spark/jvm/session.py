@@ -22,7 +22,7 @@ from backfill_spark.jvm import class_archive
 from backfill_spark.jvm.gateway import java_context, know_packages
 from backfill_spark.jvm.jars import DELTA_PACKAGE, OF_THE_CLONE, SHIPPED
 from backfill_spark.jvm.java_process import signals_stay_ours
-from backfill_spark.jvm.s3.log_store import OF_SPARK
+from backfill_spark.jvm.log_stores import s3
 from backfill_spark.settings import default_jars_dir
 from backfill_spark.stop_signal import StopSignal
 
@@ -240,7 +240,7 @@ def _settings(
             name if name.startswith("spark.") else f"spark.hadoop.{name}": value
             for name, value in {**OF_A_SESSION, **OF_STORES}.items()
         },
-        **dict([OF_SPARK]),
+        s3.SPARK_SETTING: s3.LOG_STORE,
         **tasks_for(cores),
         "spark.scheduler.mode": "FAIR",
         "spark.scheduler.allocation.file": f"file:{POOLS_FILE}",

@@ -42,6 +42,9 @@ class _Proxy(ThreadingHTTPServer):
         self.is_old = False
         """Does it say that a PUT was done which the server refused by its condition? So does a store that ignores conditions."""
 
+        self.plain_puts = []
+        """Paths of files that were made without a condition: another writer's file would have been replaced."""
+
         self._lock = threading.Lock()
 
     def fault_of(self, method, path):
@@ -62,6 +65,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _pass_on(self):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        if self.command == "PUT" and "If-None-Match" not in self.headers:
+            self.server.plain_puts.append(self.path)
         what = self.server.fault_of(self.command, self.path)
         if what == "slow down":
             self._answer(503, {"Content-Type": "application/xml"}, SLOW_DOWN)

@@ -33,8 +33,8 @@ from backfill_spark.delta.added_files import AddedFiles, Statistics
 from backfill_spark.delta.log import logged_files
 from backfill_spark.delta.table_layout import Layout
 from backfill_spark.jvm.errors import JAVA_ERRORS, first_line, is_a, is_no_table, whole_text
-from backfill_spark.jvm.gateway import hadoop_conf, java
-from backfill_spark.jvm.s3.log_store import OF_KERNEL
+from backfill_spark.jvm.gateway import java
+from backfill_spark.jvm.log_stores.kernel import writing_engine
 from backfill_spark.ports.committer import SealedCommit, StoredState
 from backfill_spark.sinks.delta.failures import BEGIN_ANEW, explain_target
 from backfill_spark.sinks.delta.foreign_commits import check_alone, commits_of_others
@@ -48,9 +48,6 @@ HOOKS_MAX = 32
 """Of past commits that failed and are kept for another try."""
 OF_ANY_JOB = "backfill-"
 """How the application ids of all jobs begin; jobs that share a target are not foreign."""
-
-LOCAL_LOG_STORE = ("io.delta.kernel.logStore.file.impl", "io.delta.storage.LocalLogStore")
-"""Kernel's own choice for local files starts ten processes (chmod, readlink) for every file it writes: half of a commit's time."""
 
 
 class DeltaCommitter:
@@ -75,10 +72,7 @@ class DeltaCommitter:
 
         self._domain = domain
         self._kernel = self._jvm.io.delta.kernel
-        conf = self._jvm.org.apache.hadoop.conf.Configuration(hadoop_conf(spark))  # type: ignore[union-attr]
-        conf.setIfUnset(*LOCAL_LOG_STORE)
-        conf.setIfUnset(*OF_KERNEL)
-        self._engine = self._kernel.defaults.engine.DefaultEngine.create(conf)
+        self._engine, conf = writing_engine(spark)
         self._added = AddedFiles(spark, path, self._kernel, self._engine, conf)
         self._hooks: list[Any] = []
         self._lock = threading.Lock()

@@ -12,7 +12,8 @@ from backfill_spark.delta.properties import VECTORS, VECTORS_ON, is_on
 from backfill_spark.delta.spark_internals import check_properties, is_feature
 from backfill_spark.jvm.errors import JAVA_ERRORS
 from backfill_spark.jvm.failures import in_words
-from backfill_spark.jvm.gateway import hadoop_conf, java
+from backfill_spark.jvm.gateway import java
+from backfill_spark.jvm.log_stores.kernel import writing_engine
 from backfill_spark.rows.columns import nullable
 from backfill_spark.shipping.layout import carried_schema
 from backfill_spark.sinks.delta.table import TargetTable
@@ -80,7 +81,7 @@ def create_empty(
     """
     jvm = java(spark)
     kernel = jvm.io.delta.kernel
-    engine = kernel.defaults.engine.DefaultEngine.create(hadoop_conf(spark))
+    engine, _ = writing_engine(spark)
     columns, given = jvm.java.util.ArrayList(), jvm.java.util.HashMap()
     for name in partition_by:
         columns.add(kernel.expressions.Column(name))

@@ -9,7 +9,7 @@ from backfill_core.errors import InvalidSpecError, PermissionDeniedError, Target
 from backfill_spark.jvm.errors import JAVA_ERRORS
 from backfill_spark.jvm.failures import Trouble, trouble_of
 from backfill_spark.jvm.gateway import hadoop_conf, java
-from backfill_spark.jvm.s3.conditional_writes import check_conditional_writes
+from backfill_spark.jvm.log_stores.conditional_writes import check_conditional_writes
 from backfill_spark.sinks.delta.failures import explain_making
 
 if TYPE_CHECKING:

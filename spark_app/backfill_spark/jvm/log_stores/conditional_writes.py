@@ -1,6 +1,6 @@
 """One writer of each version of the log, where a store has no rename that fails: on S3 the store itself must decide.
 
-S3 refuses a PUT with `If-None-Match` where something is there, and our log store asks for it (`log_store.py`). A store that does
+S3 refuses a PUT with `If-None-Match` where something is there, and our log store asks for it (`s3.py`). A store that does
 not know the condition ignores it, and two drivers would write the same version (ADR 0039).
 """
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from backfill_core.errors import UnsupportedTargetFeatureError
 from backfill_spark.jvm.errors import JAVA_ERRORS, is_a
 from backfill_spark.jvm.gateway import hadoop_conf, java, java_context
-from backfill_spark.jvm.s3.log_store import LOG_STORE, OF_SPARK, SCHEME
+from backfill_spark.jvm.log_stores.s3 import LOG_STORE, SCHEME, SPARK_SETTING
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,7 +35,7 @@ def check_conditional_writes(spark: SparkSession, files: Any, folder: str) -> No
     """
     if str(files.getScheme()) != SCHEME:
         return
-    if str(java_context(spark).getConf().get(*OF_SPARK[:1], "")) != LOG_STORE:
+    if str(java_context(spark).getConf().get(SPARK_SETTING, "")) != LOG_STORE:
         raise UnsupportedTargetFeatureError(
             f"{folder}: the Delta of this session writes the log on S3 without a condition, so two writers could make one version.",
             hint=f"Let the job open a session of its own: job.run() without a session, or `backfill run` ({PAGE}).",

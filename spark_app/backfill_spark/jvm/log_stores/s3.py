@@ -22,8 +22,8 @@ SOURCE: Final = Path(__file__).with_name("BackfillS3LogStore.java")
 NEIGHBOUR: Final = "io.delta.storage.LocalLogStore"
 """A class of the same package, next to which Java defines ours."""
 
-OF_SPARK: Final = (f"spark.delta.logStore.{SCHEME}.impl", LOG_STORE)
-OF_KERNEL: Final = (f"io.delta.kernel.logStore.{SCHEME}.impl", LOG_STORE)
+SPARK_SETTING: Final = f"spark.delta.logStore.{SCHEME}.impl"
+"""By which Spark's Delta takes it; Kernel has a setting of its own (`kernel.py`)."""
 
 _LOCK = threading.Lock()
 

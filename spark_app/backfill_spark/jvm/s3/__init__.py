@@ -1,1 +1,0 @@
-"""Tables on S3: how their log is written."""
