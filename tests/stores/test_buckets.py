@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from urllib.parse import quote
 
 import pytest
 from deltalake import DeltaTable, QueryBuilder
@@ -41,7 +42,7 @@ def rows(store):
     """Return all rows of a table as another engine reads them."""
 
     def read(uri):
-        table = DeltaTable(uri.replace("s3a:", "s3:"), storage_options=for_delta_rs(store.endpoint))
+        table = DeltaTable(quote(uri.replace("s3a:", "s3:"), safe=":/"), storage_options=for_delta_rs(store.endpoint))
         found = QueryBuilder().register("t", table).execute("SELECT id, kind, note FROM t").read_all()
         return Counter(zip(*(found.column(name).to_pylist() for name in ("id", "kind", "note")), strict=True))
 
@@ -61,6 +62,7 @@ def run(spark, tmp_path):
 
 COPIED = {"select": ["*"]}
 DECODED = {"select": ["id", "kind + 0 AS kind", "note"]}
+ODD = "/a b+d=ü/t"
 
 
 @pytest.mark.parametrize("transform", [COPIED, DECODED])
@@ -81,6 +83,19 @@ def test_a_replica(orders, place, run, rows):
     assert (outcome.message, outcome.outcome) == ("", "Complete")
     assert outcome.receipt.equal
     assert rows(place("there")) == rows(orders)
+
+
+@pytest.mark.parametrize("transform", [COPIED, DECODED])
+def test_a_place_with_odd_text(orders, place, run, rows, transform):
+    """A space, a plus, an equals sign and letters of others in the keys of all objects.
+
+    Of a percent sign there, and of a deletion vector at such a place, delta-rs looks for another key.
+    """
+    target = {"properties": {"delta.enableDeletionVectors": "false"}}
+    outcome = run(orders, place("there") + ODD, transform=transform, source={"version": 0}, target=target)
+
+    assert (outcome.message, outcome.outcome) == ("", "Complete")
+    assert rows(place("there") + ODD) == rows(orders)
 
 
 def test_a_busy_store_is_asked_again(orders, place, run, rows, proxy):
