@@ -41,8 +41,9 @@ def backfill_document(launch: Launch) -> dict[str, Any]:
     if launch.paused is not None:
         spec |= {"desiredState": "Paused", "pause": {"scope": launch.paused}}
     limits = {"rowsPerSecond": launch.rows_per_second, "bytesPerSecond": launch.bytes_per_second}
-    if any(one is not None for one in limits.values()):
-        spec["throttle"] = {name: one for name, one in limits.items() if one is not None}
+    limits = {name: one for name, one in limits.items() if one is not None}
+    if limits:
+        spec["throttle"] = limits
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,

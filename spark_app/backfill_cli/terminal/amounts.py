@@ -12,6 +12,8 @@ SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "": 1}
 RATE_MAX_ROWS_PER_S = 1_000_000_000
 RATE_MAX_BYTES_PER_S = 1_000_000_000_000
 DURATION_MAX_S = 7 * 86_400
+UNLIMITED = ("none", "unlimited", "off")
+_NUMBER = r"([0-9][0-9_,]*(?:\.[0-9]+)?)"
 
 
 def parse_rate(text: str) -> int | None:
@@ -21,12 +23,12 @@ def parse_rate(text: str) -> int | None:
         ValueError: it is no such thing, negative, or absurd.
     """
     word = text.strip().lower()
-    if word in ("none", "unlimited", "off"):
+    if word in UNLIMITED:
         return None
-    match = re.fullmatch(r"([0-9][0-9_,]*(?:\.[0-9]+)?)([km]?)", word)
+    match = re.fullmatch(rf"{_NUMBER}([km]?)", word)
     if match is None:
         raise ValueError(f"invalid rate {text!r}: write 50000, 200k, 1.5M, 0 or none")
-    rate = round(float(re.sub("[_,]", "", match[1])) * UNITS[match[2]])
+    rate = round(_number(match[1]) * UNITS[match[2]])
     if rate > RATE_MAX_ROWS_PER_S:
         raise ValueError(f"{text!r} is above {RATE_MAX_ROWS_PER_S:,} rows/s; for no limit write none")
     return rate
@@ -39,16 +41,21 @@ def parse_byte_rate(text: str) -> int | None:
         ValueError: it is no such thing, negative, or absurd.
     """
     word = text.strip().lower()
-    if word in ("none", "unlimited", "off"):
+    if word in UNLIMITED:
         return None
-    match = re.fullmatch(r"([0-9][0-9_,]*(?:\.[0-9]+)?)(b|kb|mb|gb)?(?:/s)?", word)
+    match = re.fullmatch(rf"{_NUMBER}(b|kb|mb|gb)?(?:/s)?", word)
     # A bare number could be meant in megabytes: only 0 is the same in each unit.
-    if match is None or (match[2] is None and float(re.sub("[_,]", "", match[1]))):
+    if match is None or (match[2] is None and _number(match[1])):
         raise ValueError(f"invalid rate {text!r}: write 50MB, 1.5GB, 800kB, 0 or none")
-    rate = round(float(re.sub("[_,]", "", match[1])) * BYTE_UNITS[match[2] or "b"])
+    rate = round(_number(match[1]) * BYTE_UNITS[match[2] or "b"])
     if rate > RATE_MAX_BYTES_PER_S:
         raise ValueError(f"{text!r} is above 1 TB/s; for no limit write none")
     return rate
+
+
+def _number(text: str) -> float:
+    """Return a number that `_NUMBER` fits; people put `_` or `,` between its thousands."""
+    return float(re.sub("[_,]", "", text))
 
 
 def parse_duration_s(text: str) -> int:

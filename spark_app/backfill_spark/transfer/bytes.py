@@ -121,7 +121,9 @@ class ByteCopier:
     def remove_folder(self, below: str) -> None:
         """Remove a folder below the target's, with all that is in it."""
         if self.is_local:
-            shutil.rmtree(self.staged_path(below), ignore_errors=True)
+            with suppress(OSError):  # it is not there, or Hadoop says why
+                shutil.rmtree(self.staged_path(below))
+                return
         self._to.delete(self._path(f"{self.target}/{below}"), True)
 
     def remove(self, below: str) -> None:
