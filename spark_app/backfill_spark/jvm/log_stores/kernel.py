@@ -1,4 +1,4 @@
-"""Delta Kernel's engine, with the log stores by which this project commits: each commit and each table is made through it."""
+"""By which log stores Delta Kernel commits here: each commit and each table that it makes goes through them."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ LOG_STORES: Final = {
 """Settings of Hadoop, by the scheme of a path."""
 
 
-def writing_engine(spark: SparkSession) -> tuple[Any, Any]:
-    """Return an engine that may commit, and Hadoop's settings that it has, both Java's; settings of a session win over ours."""
-    jvm = java(spark)
-    conf: Any = jvm.org.apache.hadoop.conf.Configuration(hadoop_conf(spark))
+def kernel_settings(spark: SparkSession) -> Any:
+    """Return Hadoop's settings for an engine of Kernel that may commit, Java's; those of a session win over ours."""
+    conf: Any = java(spark).org.apache.hadoop.conf.Configuration(hadoop_conf(spark))
     for name, store in LOG_STORES.items():
         conf.setIfUnset(name, store)
-    return jvm.io.delta.kernel.defaults.engine.DefaultEngine.create(conf), conf
+    return conf

@@ -34,7 +34,7 @@ from backfill_spark.delta.log import logged_files
 from backfill_spark.delta.table_layout import Layout
 from backfill_spark.jvm.errors import JAVA_ERRORS, first_line, is_a, is_no_table, whole_text
 from backfill_spark.jvm.gateway import java
-from backfill_spark.jvm.log_stores.kernel import writing_engine
+from backfill_spark.jvm.log_stores.kernel import kernel_settings
 from backfill_spark.ports.committer import SealedCommit, StoredState
 from backfill_spark.sinks.delta.failures import BEGIN_ANEW, explain_target
 from backfill_spark.sinks.delta.foreign_commits import check_alone, commits_of_others
@@ -72,7 +72,8 @@ class DeltaCommitter:
 
         self._domain = domain
         self._kernel = self._jvm.io.delta.kernel
-        self._engine, conf = writing_engine(spark)
+        conf = kernel_settings(spark)
+        self._engine = self._kernel.defaults.engine.DefaultEngine.create(conf)
         self._added = AddedFiles(spark, path, self._kernel, self._engine, conf)
         self._hooks: list[Any] = []
         self._lock = threading.Lock()

@@ -13,7 +13,7 @@ from backfill_spark.delta.spark_internals import check_properties, is_feature
 from backfill_spark.jvm.errors import JAVA_ERRORS
 from backfill_spark.jvm.failures import in_words
 from backfill_spark.jvm.gateway import java
-from backfill_spark.jvm.log_stores.kernel import writing_engine
+from backfill_spark.jvm.log_stores.kernel import kernel_settings
 from backfill_spark.rows.columns import nullable
 from backfill_spark.shipping.layout import carried_schema
 from backfill_spark.sinks.delta.table import TargetTable
@@ -81,7 +81,7 @@ def create_empty(
     """
     jvm = java(spark)
     kernel = jvm.io.delta.kernel
-    engine, _ = writing_engine(spark)
+    engine = kernel.defaults.engine.DefaultEngine.create(kernel_settings(spark))
     columns, given = jvm.java.util.ArrayList(), jvm.java.util.HashMap()
     for name in partition_by:
         columns.add(kernel.expressions.Column(name))
