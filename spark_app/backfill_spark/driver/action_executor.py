@@ -5,6 +5,7 @@ Every piece of work has its own job group, so that a pause can cancel it; and an
 
 from __future__ import annotations
 
+import secrets
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -41,6 +42,9 @@ class SparkActionExecutor:
         """Take the job and the number of its attempt; start nothing."""
         self._job = job
         self._attempt = attempt
+        # Spark refuses the jobs of a cancelled group for as long as it lives, and a session may see this number again: of a job
+        # that begins anew, or of an attempt that was lost before its first commit.
+        self._groups = f"backfill-{job.committer.app_id}-{attempt}-{secrets.token_hex(4)}"
         # Cancelled work is not waited for, not even by the end of the process.
         self._workers = Workers(THREADS_MAX, "work")
         self._under_way: dict[int, Callable[[Event], None]] = {}
@@ -93,7 +97,7 @@ class SparkActionExecutor:
         self._job.sink.discard(sorted(self._ledger.unsealed))
 
     def _group(self, work_id: int) -> str:
-        return f"backfill-{self._job.committer.app_id}-{self._attempt}-{work_id}"
+        return f"{self._groups}-{work_id}"
 
     def _run(self, work: Work) -> None:
         """Answer exactly once, whatever happens: the core has no timeout for work."""

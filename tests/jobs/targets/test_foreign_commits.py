@@ -1,7 +1,6 @@
 """Others write to the target, or take away what is staged, while a job runs: what is complete is still equal."""
 
 import threading
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -95,10 +94,14 @@ class DeletesBeside(SparkActionExecutor):
         answer = super()._do(work)
         if isinstance(work, Verify) and not self.done:
             self.done.append(work)
-            for _ in range(5):  # a commit of the job may come between
-                with suppress(PySparkException):
+            refused = []
+            while True:
+                try:
                     self.spark.sql(f"DELETE FROM delta.`{self.path}` WHERE id < 10")
                     break
+                except PySparkException as error:  # a commit of the job may come between
+                    refused.append(error)
+                    assert len(refused) < 5, refused
         return answer
 
 

@@ -109,6 +109,17 @@ def answers(executor, work):
     return [first, *(found.get() for _ in range(found.qsize()))]
 
 
+def test_work_that_was_cancelled_does_not_hinder_that_of_another_job_of_its_name(executor):
+    """In one session a job may begin anew, and its work has the same numbers: of what Spark was told to cancel it is no part."""
+    work = ReadSplit(7, (FileRange(0, 0, 10, 20),), 0, 10, 1)  # a part of a file is decoded, by a Spark job
+    first = executor()
+    first.cancel(work.work_id)
+
+    [answer] = answers(ExecutorUnderTest(first.job, attempt=1), work)
+
+    assert isinstance(answer, WorkFinished)
+
+
 BATCH = ApplyChanges(7, 0, 1, 2, TXN)
 SPLIT = ReadSplit(8, (FileRange(0, 0, 20, 20),), 0, 20, 1)
 

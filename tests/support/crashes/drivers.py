@@ -6,7 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from dataclasses import dataclass
+from multiprocessing.connection import wait
 from pathlib import Path
 
 from pyspark import SparkConf, SparkContext
@@ -63,19 +65,26 @@ class LastingJava:
     It is forked from a Python that has its modules, and its Java is warm: it lives and dies within a second.
     """
 
+    ASKED = threading.Lock()
+    """Whoever starts a process asks for the exit codes of all others, and each can be read only once: two threads that read
+    the same one at a time would leave one of them with 255."""
+
     def __init__(self, start, spark):
         java = python_gateway(spark).java_parameters
         self._process = FORKS.Process(target=_drive, args=[start, java.port, java.auth_token], daemon=True)
-        self._process.start()
+        with self.ASKED:
+            self._process.start()
 
     def wait(self, seconds):
         """Wait for its end, so long at most; return its exit code, None while it runs."""
-        self._process.join(seconds)
-        return self._process.exitcode
+        wait([self._process.sentinel], seconds)
+        with self.ASKED:
+            return self._process.exitcode
 
     def kill(self):
-        self._process.kill()
-        self._process.join()
+        with self.ASKED:
+            self._process.kill()
+        self.wait(None)
 
     def freeze(self):
         """Let it stand still, as on a node that lost its network; its Java goes on."""

@@ -8,6 +8,7 @@ import asyncio
 import multiprocessing
 import os
 import signal
+from multiprocessing.connection import wait
 from pathlib import Path
 
 from backfill_operator.settings import PREFIX
@@ -47,7 +48,8 @@ class OperatorProcess:
         """End it as a cluster does; a process that was not killed must come to that end by itself."""
         was_alive = self.alive
         self._process.terminate()
-        await asyncio.to_thread(self._process.join, 10)
+        # Its exit code is read in this thread only: of two that read it at a time one gets 255.
+        await asyncio.to_thread(wait, [self._process.sentinel], 10)
         if was_alive and self._process.exitcode != 0:
             self.error = f"ended with {self._process.exitcode}: {self.log.read_text()[-2000:]}"
             self.kill()
