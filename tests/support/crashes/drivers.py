@@ -66,8 +66,8 @@ class LastingJava:
     """
 
     ASKED = threading.Lock()
-    """Whoever starts a process asks for the exit codes of all others, and each can be read only once: two threads that read
-    the same one at a time would leave one of them with 255."""
+    """A thread that starts a process asks for the exit codes of all others, and each can be read only once: two that read
+    the same one at a time leave one of them with 255."""
 
     def __init__(self, start, spark):
         java = python_gateway(spark).java_parameters
