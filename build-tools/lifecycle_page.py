@@ -176,6 +176,10 @@ plans do not. An attempt that was ready for an hour starts the count anew. The w
 `backoff.maxSeconds`, less up to a fifth that depends on the object's UID, so that jobs that failed together do not return
 together. A failed Backfill is taken up again when its spec is edited or a restart is requested; a complete one never.
 
+A pod may wait for an image, a Secret, a volume or a node with room. When the spec is edited before its driver ever ran, the
+pod is replaced at once by one of the new spec, and `SpecChanged` counts as no failure. Fields that the operator reads itself (`throttle`, `suspend`,
+`backoffLimit`, times) replace no pod. A driver that ran is never ended by an edit: the edit is in force with the next attempt.
+
 ## Commands
 
 `desiredState`, `pause`, `throttle` and the override annotation are compared with what the driver reports; every

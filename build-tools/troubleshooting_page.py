@@ -14,7 +14,7 @@ Need = Literal["act", "wait", "none"]
 
 HINTS: dict[str, tuple[Need, str]] = {
     "Accepted": ("wait", "The operator starts an attempt within seconds. If it does not, look whether it leads: `kubectl logs -n backfill-system deploy/backfill-operator`."),
-    "Launching": ("wait", "The message says what the pod waits for: a node, an image, a volume. After `startupTimeoutSeconds` the attempt counts as failed."),
+    "Launching": ("wait", "The message says what the pod waits for: a node, an image, a volume. An edit of the spec replaces the pod. After `startupTimeoutSeconds` the attempt counts as failed."),
     "Running": ("none", "Nothing. `progress.reason` says why it is not faster."),
     "AsRequested": ("none", "Nothing. Change `desiredState`, `suspend` or `throttle` in the spec to go on."),
     "Override": ("none", "Remove the annotation `backfill.dev/override` to give the spec its force back."),
@@ -45,6 +45,7 @@ HINTS: dict[str, tuple[Need, str]] = {
     "Planned": ("none", "Nothing."),
     "Suspended": ("none", "Nothing."),
     "Restarted": ("none", "Nothing. The next attempt goes on."),
+    "SpecChanged": ("none", "Nothing. The next attempt starts at once, and this one does not count as failed."),
     "Deleted": ("none", "Nothing."),
     "Stopped": ("wait", "The next attempt goes on from the last commit."),
     "OverrideIgnored": ("act", "Correct the annotation; the event quotes the error. Until then the spec holds."),

@@ -41,5 +41,8 @@ KIND_LABEL: Final = f"{GROUP}/attempt-kind"
 ROLE_LABEL: Final = f"{GROUP}/role"
 """`driver` or `executor`."""
 
+LAUNCHED_LABEL: Final = f"{GROUP}/launched-of"
+"""Hash of the part of the spec that a driver pod was made of, on the pod."""
+
 FIELD_MANAGER: Final = "backfill-operator"
 """Owner of the fields that the operator applies."""

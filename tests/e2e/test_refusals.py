@@ -6,8 +6,6 @@ import pytest
 from support.node.real_job import document
 from support.node.real_node import make_orders
 
-from backfill_api.names import RESTART_ANNOTATION
-
 ROWS = 20_000
 SLOWLY = 500
 MISSING = "localhost/missing:1"
@@ -58,17 +56,19 @@ def test_a_missing_account_and_a_missing_secret_may_come_later(orders, apply):
     assert "LaunchRefused" in {reason for _, reason in waits.history("Stalled")}
 
 
-def test_a_missing_image_may_come_later(node, orders, apply):
-    """Its name is in the status; with another one in the spec, and a restart, a new attempt starts at once."""
+def test_a_missing_image_may_come_later(orders, apply):
+    """Its name is in the status; with another one in the spec a new attempt starts at once, and that is no failure."""
     backfill = document("image", spark={"image": MISSING})
     job = apply(backfill)
 
     job.until("the image", lambda: MISSING in job.message("Reconciling") + job.message("Stalled"))
     assert job.condition("Ready")[0] == "False"
     job.patch(spark=None)
-    job.kubectl("annotate", "backfill", job.name, f"{RESTART_ANNOTATION}=another-image")
 
-    job.until_complete(attempts=2, failures=0)
+    status = job.until_complete(attempts=2, failures=0)
+    assert [one["reason"] for one in status["history"]] == ["SpecChanged", "Complete"]
+    assert job.passed("Launching", "Running", "Succeeded")
+    assert "SpecChanged" in job.events()
     job.equals_the_source()
     job.delete()
 

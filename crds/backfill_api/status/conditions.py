@@ -69,6 +69,7 @@ REASONS: Final = {
     "Planned": "The plan was made.",
     "Suspended": "The attempt ended because the job was suspended.",
     "Restarted": "The attempt ended because a restart was requested.",
+    "SpecChanged": "The spec was changed before the driver started; its pod is replaced by one of the new spec.",
     "Deleted": "The attempt ended because the object was deleted.",
     "Stopped": "The driver stopped at a barrier by itself, or because its pod was deleted; the next attempt continues.",
     "OverrideIgnored": "The override annotation is invalid; the spec holds.",

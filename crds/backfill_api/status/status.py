@@ -27,7 +27,9 @@ TokenHash = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 
 
 AttemptKind = Literal["Run", "Plan"]
-StopReason = Literal["Suspended", "Deleted", "Restarted", "DeadlineExceeded", "StartupTimeout", "SubmissionFailed"]
+StopReason = Literal[
+    "Suspended", "Deleted", "Restarted", "DeadlineExceeded", "SpecChanged", "StartupTimeout", "SubmissionFailed"
+]
 Token = Annotated[str, Field(max_length=256)]
 
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from backfill_api.crd.explain import path_of
 from backfill_api.load import SpecError, load_backfill
-from backfill_api.names import API_VERSION, ATTEMPT_LABEL, KIND, KIND_LABEL, UID_LABEL
+from backfill_api.names import API_VERSION, ATTEMPT_LABEL, KIND, KIND_LABEL, LAUNCHED_LABEL, UID_LABEL
 from backfill_api.spec.spec import BackfillSpec
 from backfill_api.status.ending import Ending
 from backfill_api.status.status import AttemptKind, BackfillStatus
@@ -191,6 +191,8 @@ def pod_of(raw: Raw) -> DriverPod:
         kind=_kind(labels.get(KIND_LABEL)),
         phase=phase,
         ready=_says(conditions, "Ready"),
+        started=_started(container, state),
+        launched_of=_text(labels.get(LAUNCHED_LABEL)),
         created_ms=ms_of(_text(metadata.get("creationTimestamp")) or None) or 0,
         deletion_ms=ms_of(_text(metadata.get("deletionTimestamp")) or None),
         exit_code=_number(ended.get("exitCode")),
@@ -228,6 +230,12 @@ def _driver_container(status: Mapping[str, Any]) -> Mapping[str, Any]:
     containers = _mappings(status.get("containerStatuses"))
     named = [one for one in containers if one.get("name") == DRIVER_CONTAINER]
     return (named or containers or [{}])[0]
+
+
+def _started(container: Mapping[str, Any], state: Mapping[str, Any]) -> bool:
+    """Did the container ever run?"""
+    ran = _mapping(state.get("running")) or _mapping(state.get("terminated")) or _mapping(container.get("lastState"))
+    return bool(ran) or container.get("started") is True
 
 
 def _waiting(status: Mapping[str, Any], driver: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -12,9 +12,11 @@ from backfill_api.names import (
     FIELD_MANAGER,
     KIND,
     KIND_LABEL,
+    LAUNCHED_LABEL,
     ROLE_LABEL,
     UID_LABEL,
 )
+from backfill_core.lifecycle.inputs.launched_of import launched_of
 from backfill_core.lifecycle.naming import base_name, driver_name
 from backfill_operator.manifests.attempt import Launch
 
@@ -83,6 +85,8 @@ def labels(launch: Launch, role: Role | None = None) -> dict[str, str]:
             "spark-app-selector": application_id(launch),
             KIND_LABEL: launch.kind,
         }
+    if role == "driver":
+        made[LAUNCHED_LABEL] = launched_of(launch.spec)
     return made
 
 

@@ -48,6 +48,9 @@ STEPS_MAX: Final = 5
 NOTEWORTHY: Final = frozenset({"AwaitingApproval", "Paused", "Suspended", "Running", "Succeeded"})
 ALARMING: Final = frozenset({"Retrying", "Failed"})
 SHARED_TARGET: Final = "SharedTarget"
+REPLACES: Final = "SpecChanged"
+"""A pod that was to start is deleted: its phase stays, so no other event would say it."""
+
 BESIDE_SHOWN_MAX: Final = 3
 
 
@@ -112,6 +115,7 @@ def _events(context: Context, conditions: ConditionSet) -> tuple[EventNote, ...]
     notes = []
     before = context.observation.status
     known = {one.type for one in before.conditions}
+    ready = context.condition("Ready")
     if context.desired.override_error:
         notes.append(EventNote("Warning", "OverrideIgnored", context.desired.override_error))
     shared = conditions.details.get(SHARED_TARGET)
@@ -119,6 +123,8 @@ def _events(context: Context, conditions: ConditionSet) -> tuple[EventNote, ...]
         notes.append(EventNote("Warning", shared.reason, shared.message))
     if conditions.needs_a_person and "Stalled" not in known:
         notes.append(EventNote("Warning", conditions.reason, conditions.message))
+    elif conditions.reason == REPLACES and (ready is None or ready.reason != REPLACES):
+        notes.append(EventNote("Normal", REPLACES, conditions.message))
     elif conditions.phase != before.phase and conditions.phase in NOTEWORTHY | ALARMING:
         kind: Literal["Normal", "Warning"] = "Warning" if conditions.phase in ALARMING else "Normal"
         notes.append(EventNote(kind, conditions.reason, conditions.message))

@@ -46,6 +46,12 @@ class DriverPod:
     kind: AttemptKind = "Run"
     phase: PodPhase = "Pending"
     ready: bool = False
+    started: bool = False
+    """Did its driver's container ever run?"""
+
+    launched_of: str = ""
+    """Hash of the part of the spec that it was made of; empty: not known, an earlier version of the operator made it."""
+
     created_ms: int = 0
     deletion_ms: int | None = None
     """`deletionTimestamp`: when its grace is over."""

@@ -25,11 +25,11 @@ pods = st.builds(
     owner_uid=st.sampled_from([UID, "else", None]), attempt=st.none() | numbers, kind=st.sampled_from(["Run", "Plan"]),
     phase=st.sampled_from(["Pending", "Running", "Succeeded", "Failed", "Unknown"]), ready=st.booleans(),
     created_ms=st.integers(0, T0 + 10**8), deletion_ms=times, exit_code=st.none() | st.integers(-5, 300), reason=texts,
-    message=texts, waiting=st.sampled_from(["", "ErrImagePull", "x"]), oom_killed=st.booleans(), disrupted=st.booleans(),
+    message=texts, started=st.booleans(), launched_of=st.sampled_from(["", "of before"]), waiting=st.sampled_from(["", "ErrImagePull", "x"]), oom_killed=st.booleans(), disrupted=st.booleans(),
 )  # fmt: skip
 stops = st.none() | st.builds(
     StopRequest,
-    reason=st.sampled_from(["Suspended", "Deleted", "Restarted", "DeadlineExceeded", "StartupTimeout", "SubmissionFailed"]),
+    reason=st.sampled_from(["Suspended", "Deleted", "Restarted", "DeadlineExceeded", "SpecChanged", "StartupTimeout", "SubmissionFailed"]),
     time=moments, revision=st.none() | numbers,
 )  # fmt: skip
 attempts = st.none() | st.builds(

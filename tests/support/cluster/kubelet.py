@@ -39,6 +39,9 @@ class Kubelet:
         self.held = False
         """New pods are not started."""
 
+        self.missing = set()
+        """Images that no node has: pods of them are not started."""
+
         self._tasks = {}
         self._hosts = itertools.count(1)
 
@@ -65,7 +68,7 @@ class Kubelet:
         uid = pod["metadata"]["uid"]
         if kind == "DELETED":
             self._end_task(uid)
-        elif uid not in self._tasks and pod["status"]["phase"] == "Pending" and not self.held:
+        elif uid not in self._tasks and pod["status"]["phase"] == "Pending" and not self._waits(pod):
             self._tasks[uid] = self._loop.create_task(self._run(key, uid))
         elif "deletionTimestamp" in pod["metadata"]:
             double = self.running.get(key)
@@ -73,6 +76,9 @@ class Kubelet:
                 double.stopped.set()
             else:
                 self._loop.call_soon(self._confirm, key, uid)
+
+    def _waits(self, pod):
+        return self.held or any(one.get("image") in self.missing for one in pod["spec"]["containers"])
 
     def _confirm(self, key, uid):
         """Say that no process of a deleted pod runs any more."""

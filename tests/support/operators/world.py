@@ -17,6 +17,7 @@ from backfill_api.status.status import BackfillStatus
 from backfill_api.wire import Ack, CommandRequest
 from backfill_core.lifecycle.actions import (
     AddFinalizer,
+    Decision,
     DeleteAttemptObjects,
     DeleteObject,
     DeletePod,
@@ -26,6 +27,7 @@ from backfill_core.lifecycle.actions import (
     RemoveFinalizer,
     SendCommand,
 )
+from backfill_core.lifecycle.inputs.launched_of import launched_of
 from backfill_core.lifecycle.naming import driver_name
 from backfill_core.lifecycle.observation import DriverPod, DriverReport, LaunchFailed, Observation
 
@@ -83,6 +85,9 @@ class World:
         self.chance = random.Random(seed)
         self.now_ms = T0
         self.faults = True
+        self.starts = 0.7
+        """How likely a pod that waits starts within a tick."""
+
         self.cr: Observation | None = Observation("shop", NAME, UID, 1, spec(), resource_version="1")
         self.pods: dict[str, DriverPod] = {}
         self.drivers: dict[str, Driver] = {}
@@ -95,6 +100,8 @@ class World:
         self.alive_max = 0
         self.launched: list[int] = []
         self.uids = 0
+        self.replaced = 0
+        """Pods that an edit of the spec replaced before they started."""
 
     # -------------------------------------------------------------- the cluster
     def tick(self, seconds: float = 1.0) -> None:
@@ -122,7 +129,7 @@ class World:
             code = self.chance.choice([137, 1, 61, 62, 10, None])
             return self._ends(pod, code, disrupted=code is None)
         if pod.phase == "Pending":
-            return replace(pod, phase="Running") if self.chance.random() < 0.7 else pod
+            return replace(pod, phase="Running", started=True) if self.chance.random() < self.starts else pod
         if not pod.ready:
             return replace(pod, ready=self.chance.random() < 0.7)
         if driver.stopping:
@@ -168,7 +175,7 @@ class World:
 
     def whim(self) -> None:
         """Do what users do."""
-        choice = self.chance.randrange(9)
+        choice = self.chance.randrange(10)
         if choice == 0:
             self.edit(
                 desiredState=self.chance.choice(["Running", "Paused"]),
@@ -192,6 +199,8 @@ class World:
         elif choice == 7 and self.drivers and self.chance.random() < 0.5:
             for driver in self.drivers.values():
                 driver.paused, driver.revision = "All", driver.revision + 3  # a user with another tool
+        elif choice == 8:
+            self.edit(spark={"image": f"localhost/spark:{self.now_ms}"})
 
     def calm(self) -> None:
         """No more faults, and a user who wants the job done."""
@@ -222,7 +231,9 @@ class World:
             return  # made and collected at once
         self.uids += 1
         uid = f"pod-{self.uids}"
-        self.pods[name] = DriverPod(name, uid, UID, action.attempt, action.kind, created_ms=self.now_ms)
+        self.pods[name] = DriverPod(
+            name, uid, UID, action.attempt, action.kind, created_ms=self.now_ms, launched_of=launched_of(self.cr.spec)
+        )
         self.drivers[uid] = Driver(
             action.attempt, action.paused, (action.rows_per_second, action.bytes_per_second), self.sealed.revision
         )
@@ -243,6 +254,7 @@ class World:
         if decision.actions and isinstance(decision.actions[0], RefetchPods):
             observation = replace(observation, pods=tuple(self.pods.values()), live=True)
             decision = checked(observation, self.now_ms)
+        self._look_at_what_is_replaced(observation, decision)
         self.version = observation.resource_version
         try:
             for action in decision.actions:
@@ -255,6 +267,14 @@ class World:
         except (RefusedError, ShellDiedError):
             pass
         self._count()
+
+    def _look_at_what_is_replaced(self, observation: Observation, decision: Decision) -> None:
+        """An edit of the spec must end no driver that has run, however old the operator's cache is."""
+        before, after = observation.status.attempt, decision.status.attempt
+        if after is None or after.stop is None or after.stop.reason != "SpecChanged" or (before and before.stop):
+            return
+        self.replaced += 1
+        assert not any(pod.started for pod in self.pods.values() if pod.uid == after.pod_uid)
 
     def _maybe_die(self) -> None:
         if self.faults and self.chance.random() < 0.05:

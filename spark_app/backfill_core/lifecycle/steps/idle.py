@@ -13,8 +13,8 @@ from backfill_core.lifecycle.status import condition_details
 from backfill_core.lifecycle.status.conditions import ConditionSet, Fact
 from backfill_core.lifecycle.steps.step import Ended, StepResult, blocked_by, delete_unretained, without_driver
 
-NO_BACKOFF: Final = frozenset({"Suspended", "Restarted", "Planned"})
-"""Ends that were asked for: the next attempt need not wait."""
+NO_BACKOFF: Final = frozenset({"Suspended", "Restarted", "SpecChanged", "Planned"})
+"""Ends that were asked for, by an edit too: the next attempt need not wait."""
 
 PLACE_FIRST_MS, PLACE_LAST_MS = 60_000, 1_800_000
 """The end of another driver wakes a Backfill that waits for a place; these looks are for an end that was missed."""

@@ -19,9 +19,10 @@ from backfill_core.lifecycle.actions import (
 )
 from backfill_core.lifecycle.commands import RESEND_S, CommandPlan, plan_commands, settled
 from backfill_core.lifecycle.inputs.context import Context
+from backfill_core.lifecycle.inputs.launched_of import launched_of
 from backfill_core.lifecycle.inputs.termination import IMAGE_OR_CONFIG, NOT_STARTED, Termination, classify
 from backfill_core.lifecycle.inputs.timestamps import ms_of
-from backfill_core.lifecycle.observation import DriverPod
+from backfill_core.lifecycle.observation import DriverPod, SpecRefused
 from backfill_core.lifecycle.status import condition_details
 from backfill_core.lifecycle.status.conditions import ConditionSet
 from backfill_core.lifecycle.steps.step import (
@@ -46,7 +47,7 @@ run there, its next commit is refused: the target's fence is the second wall.
 
 STOPPING_PHASE: Final[dict[str, Phase]] = {
     "Suspended": "Suspending", "Deleted": "Terminating", "Restarted": "Launching", "DeadlineExceeded": "Running",
-    "StartupTimeout": "Retrying", "SubmissionFailed": "Retrying",
+    "SpecChanged": "Launching", "StartupTimeout": "Retrying", "SubmissionFailed": "Retrying",
 }  # fmt: skip
 
 
@@ -93,6 +94,8 @@ def _on_active(context: Context, attempt: Attempt, pod: DriverPod) -> StepResult
     """Command the driver, or stop it; keep on record what is seen of it."""
     stop = _stop_reason(context, attempt, pod)
     new_stop = attempt.stop is None and stop is not None
+    if new_stop and stop == "SpecChanged" and not context.observation.live:
+        return refetch_pods(context)  # the cache may not show yet that the driver runs
     ready_time = attempt.ready_time or (context.timestamp if _up(attempt, pod) else None)
     listens = pod.ready and context.reachable and context.progress is not None and attempt.kind == "Run"
     steer = attempt.stop is None and stop is None and not context.policy.refused and attempt.kind == "Run"
@@ -131,9 +134,19 @@ def _stop_reason(context: Context, attempt: Attempt, pod: DriverPod) -> StopReas
         return "Restarted"
     if policy.deadline_s is not None and context.left_ms(context.status.start_time, policy.deadline_s * 1000) <= 0:
         return "DeadlineExceeded"
+    if _outdated(context, attempt, pod):
+        return "SpecChanged"
     if attempt.ready_time is None and not _up(attempt, pod) and _startup_left_ms(context, attempt, pod) <= 0:
         return "SubmissionFailed" if pod.waiting in IMAGE_OR_CONFIG else "StartupTimeout"
     return None
+
+
+def _outdated(context: Context, attempt: Attempt, pod: DriverPod) -> bool:
+    """Was the spec edited since a pod was made whose driver never ran? No work is lost with it, and it may wait for ever."""
+    spec = context.observation.spec
+    if pod.phase != "Pending" or pod.started or attempt.ready_time is not None or isinstance(spec, SpecRefused):
+        return False
+    return pod.launched_of not in ("", launched_of(spec))
 
 
 def _actions(context: Context, attempt: Attempt, pod: DriverPod, commands: CommandPlan) -> tuple[Action, ...]:
@@ -240,6 +253,8 @@ def _conditions(context: Context, attempt: Attempt, pod: DriverPod, control: Con
 def _stopping(context: Context, pod: DriverPod, stop: StopRequest) -> ConditionSet:
     reason = "Draining" if stop.reason == "Deleted" else stop.reason
     message = _why_waiting(pod) if reason in NOT_STARTED else "the driver stops at a barrier"
+    if reason == "SpecChanged":
+        message = f"the spec was changed before the driver started: pod {pod.name} is replaced by one of the new spec"
     before = context.condition("Reconciling")
     if not message and before is not None and before.reason in (reason, "Launching"):
         message = before.message  # a pod that is being deleted does not say any more why it did not start

@@ -1,0 +1,30 @@
+"""The part of a spec that a driver pod is made of, as a hash: the pod carries it, so it tells whether the spec was edited since."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Final
+
+from backfill_api.spec.spec import BackfillSpec
+
+READ_BY_THE_OPERATOR: Final = frozenset({
+    "throttle", "pause", "desired_state", "suspend", "approval", "approved", "backoff_limit", "backoff",
+    "active_deadline_seconds", "startup_timeout_seconds", "ttl_seconds_after_finished", "deletion_policy",
+    "drain_timeout_seconds", "retain_driver",
+})  # fmt: skip
+"""Fields that the operator reads at each decision: an edit of them is in force without another pod."""
+
+_CHARACTERS: Final = 16
+
+
+def launched_of(spec: BackfillSpec) -> str:
+    """Return the hash of all that a driver pod and its objects are made of.
+
+    Fields with their defaults are left out: a field that a later version adds replaces no pod that waits.
+    """
+    part = spec.model_dump(
+        mode="json", by_alias=True, exclude_none=True, exclude_defaults=True, exclude=set(READ_BY_THE_OPERATOR)
+    )
+    text = json.dumps(part, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:_CHARACTERS]

@@ -1,0 +1,130 @@
+"""A spec that is corrected while its pod waits for what is missing: another pod at once, and no restart to ask for."""
+
+import pytest
+from support.operators.rig import Rig
+
+from backfill_operator.informer.parse import pod_of
+
+MISSING = "localhost/missing:1"
+ALLOWED = {"allowed_images": (MISSING, "localhost/other:1")}
+
+
+def waits(reason, message):
+    """Return the status of a bound pod whose driver cannot be started."""
+    return {
+        "phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "True"}],
+        "containerStatuses": [{
+            "name": "driver", "image": MISSING, "imageID": "", "ready": False, "restartCount": 0,
+            "state": {"waiting": {"reason": reason, "message": message}},
+        }],
+    }  # fmt: skip
+
+
+UNSCHEDULABLE = {
+    "phase": "Pending",
+    "conditions": [
+        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes are available"}
+    ],
+}
+STATES = {
+    "a missing image": waits("ImagePullBackOff", "no such image"),
+    "a missing Secret": waits("CreateContainerConfigError", 'secret "late" not found'),
+    "a missing volume": waits("ContainerCreating", ""),
+    "no room": UNSCHEDULABLE,
+}
+
+
+class TestAnEditOfTheSpec:
+    @pytest.mark.parametrize("state", STATES)
+    async def test_replaces_a_pod_whose_driver_never_ran(self, rigs, state):
+        """No failure, no wait, an event that says so; and nothing is left of the attempt."""
+        async with rigs(**ALLOWED) as rig:
+            rig.kubelet.missing.add(MISSING)
+            rig.create(spark={"image": MISSING}, backoff={"initialSeconds": 600, "maxSeconds": 600})
+            await rig.until(lambda: rig.pods())
+            rig.kubelet.status(rig.driver(), STATES[state])
+            await rig.until(lambda: rig.condition("Reconciling") == ("True", "Launching"))
+            rig.edit(spark={"image": "localhost/other:1"})
+            await rig.until(lambda: rig.attempt() == 2 and rig.holds("Running"))
+
+            [container] = rig.store.get("pods", *rig.driver(attempt=2))["spec"]["containers"]
+            assert container["image"] == "localhost/other:1"
+            assert [one["reason"] for one in rig.status()["history"]] == ["SpecChanged"]
+            assert rig.status().get("failures", 0) == 0
+            await rig.until(lambda: rig.has_one_driver(attempt=2))
+            await rig.until(lambda: rig.events().count("SpecChanged") == 1)
+
+    async def test_leaves_a_driver_that_runs_alone(self, rigs):
+        """It holds what it has read; the edit is in force with the next attempt."""
+        async with rigs(**ALLOWED) as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            rig.edit(spark={"image": "localhost/other:1"}, executor={"instances": 2})
+            await rig.until_holds("Running")
+            await rig.until(lambda: rig.pods() == {"orders-1-driver": "Running"})
+            await rig.still(lambda: rig.pods() == {"orders-1-driver": "Running"}, for_s=1.5)
+            assert rig.attempt() == 1
+
+    async def test_leaves_a_pod_alone_that_it_does_not_change(self, rigs):
+        """What the operator reads itself needs no other pod: a limit, a pause, a longer time to start."""
+        async with rigs(**ALLOWED) as rig:
+            rig.kubelet.missing.add(MISSING)
+            rig.create(spark={"image": MISSING})
+            await rig.until(lambda: rig.pods())
+            rig.kubelet.status(rig.driver(), STATES["a missing image"])
+            rig.edit(startupTimeoutSeconds=900, throttle={"rowsPerSecond": 5}, backoffLimit=9)
+            await rig.until(lambda: rig.status().get("observedGeneration") == rig.get()["metadata"]["generation"])
+            await rig.still(lambda: list(rig.pods()) == ["orders-1-driver"], for_s=1.0)
+            assert rig.attempt() == 1
+            assert "SpecChanged" not in rig.events()
+
+    async def test_is_seen_by_the_operator_that_comes_after_it(self, rigs):
+        """What a pod was made of is on the pod, not in a process."""
+        async with rigs(**ALLOWED) as rig:
+            rig.kubelet.missing.add(MISSING)
+            rig.create(spark={"image": MISSING})
+            await rig.until(lambda: rig.pods())
+            rig.kill()
+            rig.edit(spark={"image": "localhost/other:1"})
+            rig.restart()
+            await rig.until(lambda: rig.attempt() == 2 and rig.holds("Running"))
+            assert [one["reason"] for one in rig.status()["history"]] == ["SpecChanged"]
+
+
+class TestADriversContainer:
+    """A pod is Pending until all its containers run: a sidecar whose image is missing keeps it so while its driver works."""
+
+    @pytest.mark.parametrize(
+        ("status", "started"),
+        [
+            ({}, False),
+            ({"state": {"waiting": {"reason": "ImagePullBackOff"}}, "started": False, "lastState": {}}, False),
+            ({"state": {"running": {"startedAt": "2027-01-15T08:00:00Z"}}, "started": False}, True),
+            ({"state": {"terminated": {"exitCode": 1}}}, True),
+            (
+                {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": {"terminated": {"exitCode": 1}}},
+                True,
+            ),
+            ({"state": {"waiting": {"reason": "x"}}, "started": True}, True),
+        ],
+    )
+    def test_ran_if_its_status_says_so(self, status, started):
+        """Now, or before."""
+        sidecar = {"name": "sidecar", "state": {"waiting": {"reason": "ImagePullBackOff"}}}
+        ran = {"name": "init", "state": {"terminated": {"exitCode": 0}}}
+        statuses = {"initContainerStatuses": [ran], "containerStatuses": [sidecar, {"name": "driver"} | status]}
+        seen = pod_of({"metadata": {"name": "orders-1-driver"}, "status": {"phase": "Pending"} | statuses})
+
+        assert seen.started is started
+
+    async def test_is_not_stopped_for_its_sidecars_sake(self):
+        """The job goes on, and the edit is in force with the next attempt."""
+        async with Rig(**ALLOWED) as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            missing = {"name": "sidecar", "ready": False, "state": {"waiting": {"reason": "ImagePullBackOff"}}}
+            driver = {"name": "driver", "ready": True, "state": {"running": {"startedAt": "2027-01-15T08:00:00Z"}}}
+            rig.kubelet.status(rig.driver(), {"phase": "Pending", "containerStatuses": [missing, driver]})
+            rig.edit(spark={"image": "localhost/other:1"})
+            await rig.still(lambda: list(rig.pods()) == ["orders-1-driver"], for_s=1.5)
+            assert "SpecChanged" not in rig.events()
