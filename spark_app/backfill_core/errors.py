@@ -319,6 +319,10 @@ class StateMovedError(TransientError):
     ends_attempt = True
 
 
+class ColumnsFollowedError(StateMovedError):
+    """A commit gave the target other columns: the attempt has done its part, and the next one reads the source by them."""
+
+
 class AlreadyRunningError(BackfillError):
     """Another driver of the same job runs on this machine."""
 

@@ -24,6 +24,7 @@ AS_THE_SOURCE = {
 }
 """Fields of a target that gets the source's files: why each is left out."""
 
+FOLLOWS_NOT = "columns are followed only where the target gets the files of its source"
 NO_BYTES = "is a limit of the bytes of files, and this source has its rows in none"
 
 OF_OFFSETS = [one.name for one in Source.VARIANTS.values() if SourceAbility.OFFSETS in one.abilities]
@@ -53,6 +54,11 @@ def check_combination(source: Source, target: Target, strategy: Strategy, mode: 
         raise refused(f"target.{member_of(target.type)}.writeMode", words, hint=f"use {' or '.join(left)}", value=mode)
     if ships(strategy.variant):
         _check_as_the_source(target, strategy)
+    if getattr(source.params, "schema_change", None) == "Follow" and not ships(strategy.variant):
+        raise refused(
+            f"source.{member_of(source.type)}.schemaChange", FOLLOWS_NOT, hint="use Fail or Ignore, or strategy.type: Replica",
+            value="Follow",
+        )  # fmt: skip
     if _keeps_what_must_go(target, strategy):
         words = f"strategy {strategy.type} takes all rows out when it begins anew, and these would be kept"
         raise refused(
@@ -112,6 +118,13 @@ def rules() -> Iterator[tuple[str, str]]:
         f"!has(self.throttle) || !has(self.throttle.bytesPerSecond) || self.source.type in {filed}",
         f"throttle.bytesPerSecond is a limit of the bytes of files: it works with source {' or '.join(filed)}",
     )
+    following = [one.name for one in Strategy.VARIANTS.values() if ships(one)]
+    for one in Source.VARIANTS.values():
+        if "schema_change" in one.params.model_fields:
+            field = f"self.source.{member_of(one.name)}"
+            follows = f"has({field}) && has({field}.schemaChange) && {field}.schemaChange == 'Follow'"
+            words = f"schemaChange: Follow works with strategy {' or '.join(following)}"
+            yield f"self.strategy.type in {following} || !({follows})", words
     for strategy in Strategy.VARIANTS.values():
         for end, union, kind in ENDS:
             fitting = _fitting(strategy, union.VARIANTS.values(), kind)

@@ -211,8 +211,9 @@ class Commits:
         files = tuple(file for file in request.files if file.quarantined_by is None)
         announced = state.quarantine.announced
         action = Seal(
-            epoch.number, epoch.txn_version, files, state.encode(), fences, compared, announced, request.removed
-        )
+            epoch.number, epoch.txn_version, files, state.encode(), fences, compared, announced, request.removed,
+            request.columns,
+        )  # fmt: skip
         self.in_flight = Committing(action, commands, verify, request.polls, state, self._failures_before)
         return action
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 UNIQUE_DIGITS = 20
 """Of the identifier of a file of vectors, after the name of its folder."""
@@ -77,3 +77,5 @@ class VersionActions:
 
     version: int
     files: tuple[FileAdded | FileRemoved, ...]
+    layout: object | None = field(default=None, compare=False, repr=False)
+    """How the table is laid out from this version on, where that is otherwise than before; opaque to the core."""

@@ -53,11 +53,14 @@ def fold(versions: Sequence[VersionActions]) -> Step:
 def beginning(versions: Iterable[VersionActions], *, bytes_max: int) -> tuple[VersionActions, ...]:
     """Return as many of the first versions as bring at most so many bytes of new files, together; at least one.
 
-    No version after them is asked for but the next one.
+    A version with another layout comes alone: files before it and after it go other ways. No version after them is asked for but
+    the next one.
     """
     taken: list[VersionActions] = []
     new: dict[str, int] = {}
     for version in versions:
+        if version.layout is not None:
+            return tuple(taken) or (version,)
         removed = {one.path for one in version.files if isinstance(one, FileRemoved)}
         added = {one.path: one.bytes for one in version.files if isinstance(one, FileAdded)}
         # Removed and added at once, a file was there before, unless it is one of the new ones.

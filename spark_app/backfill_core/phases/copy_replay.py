@@ -245,6 +245,7 @@ class CopyReplay:
             announces=announces,
             polls=polls,
             removed=applied.removed if isinstance(applied, VersionsShipped) else (),
+            columns=applied.columns if isinstance(applied, VersionsShipped) else None,
         )
 
     # -------------------------------------------------------------- view

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from backfill_core.errors import BackfillError
 from backfill_core.protocol.quarantine import AnnouncedRecords
-from backfill_core.protocol.work import Position, RemovedFile, StagedFile, Work
+from backfill_core.protocol.work import NewColumns, Position, RemovedFile, StagedFile, Work
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,9 @@ class Seal:
 
     removed: tuple[RemovedFile, ...] = ()
     """Refused with TargetChangedError when others changed what they replace."""
+
+    columns: NewColumns | None = None
+    """Those of the target are changed in the same commit, where it says so; afterwards no work of this attempt is done any more."""
 
     beside: Durable | None = None
     """A state alone, while a MERGE of the job runs: it has no transaction id, and replaces just this state. Refused with

@@ -22,7 +22,7 @@ from backfill_core.positions.vnode_positions import KeySpace
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
 from backfill_core.protocol.events import Head, StrategyEvent
-from backfill_core.protocol.work import Covered, Position, RemovedFile, StagedFile, Work
+from backfill_core.protocol.work import Covered, NewColumns, Position, RemovedFile, StagedFile, Work
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +187,8 @@ class CommitRequest:
     """Must the source be polled once it is durable, because what was seen before does not count any more?"""
 
     removed: tuple[RemovedFile, ...] = ()
+    columns: NewColumns | None = None
+    """After it the job is opened anew."""
 
     @property
     def bytes(self) -> int:

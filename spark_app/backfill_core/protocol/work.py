@@ -116,6 +116,17 @@ class RemovedFile:
 
 
 @dataclass(frozen=True, slots=True)
+class NewColumns:
+    """What a commit makes of the target's columns, beside the files that have them; or what the source has otherwise since."""
+
+    schema: str | None
+    """Of the target, as JSON; None: it keeps its own, and what the job reads of the source has other columns."""
+
+    last_id: int = 0
+    """The largest id that the target gave to a column; 0 without column mapping."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReadSplit:
     """Read file ranges of the pinned version, transform, and stage them as files.
 
@@ -355,6 +366,9 @@ class VersionsShipped:
     removed: tuple[RemovedFile, ...]
     changes: int
     """Rows that came or went; files that were only rearranged have none."""
+
+    columns: NewColumns | None = None
+    """What its last version changed of the columns; a batch of its own. None: nothing that the job reads."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from backfill_core.log_shipping import columns
+
 if TYPE_CHECKING:
     from pyspark.sql.types import StructField
 
@@ -14,7 +16,7 @@ ROW_TRACKING = "delta.enableRowTracking"
 VECTORS, VECTORS_ON = "deletionVectors", "delta.enableDeletionVectors"
 """The table feature, and the property that lets writers use it."""
 
-COLUMN_ID, PHYSICAL_NAME = "delta.columnMapping.id", "delta.columnMapping.physicalName"
+COLUMN_ID, PHYSICAL_NAME = columns.COLUMN_ID, columns.PHYSICAL_NAME
 TYPE_CHANGES = "delta.typeChanges"
 """Of a column, in its metadata; an id is never given twice."""
 

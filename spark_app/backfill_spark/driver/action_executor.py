@@ -12,7 +12,7 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from backfill_core.errors import BackfillError, ForeignCommit, InvalidSpecError
+from backfill_core.errors import BackfillError, ColumnsFollowedError, ForeignCommit, InvalidSpecError
 from backfill_core.protocol.actions import Seal
 from backfill_core.protocol.events import Event, Head, WorkCancelled, WorkFailed, WorkFinished
 from backfill_core.protocol.quarantine import AnnouncedRecords
@@ -23,6 +23,8 @@ from backfill_spark.jvm.java_process import java_died
 from backfill_spark.jvm.thread_priority import CopyPriority
 from backfill_spark.jvm.workers import Workers
 from backfill_spark.opening.quarantine import no_quarantine
+from backfill_spark.ports.abilities import ability
+from backfill_spark.ports.committer import SupportsColumns
 from backfill_spark.ports.sink import Sink
 from backfill_spark.runners.context import SparkWorkContext, WorkLedger
 from backfill_spark.runners.runner import WorkRunner, discover
@@ -56,6 +58,9 @@ class SparkActionExecutor:
         self._lock = threading.Lock()
         self._sealed: list[int] = []
         """Versions of our newest commits: others may have committed between two of them."""
+
+        self._has_other_columns = False
+        """Did a commit change what this attempt knows of source and target?"""
 
     # ------------------------------------------------------------------ background work
     def start(self, work: Work, answer: Callable[[Event], None]) -> None:
@@ -120,6 +125,8 @@ class SparkActionExecutor:
             return self._after_failure(work, error)
 
     def _do(self, work: Work) -> Result:
+        if self._has_other_columns:
+            raise ColumnsFollowedError("the target has followed a change of the source's columns.")
         return self._runner(work).run(work, self._context(work))
 
     def _runner(self, work: Work) -> WorkRunner:
@@ -167,6 +174,7 @@ class SparkActionExecutor:
         if action.files:
             self._job.sink.check_staged(action.files)
         version = self._commit(action)
+        self._has_other_columns = self._has_other_columns or action.columns is not None
         if action.quarantine is not None:
             self._commit_bad_records(action.quarantine)
         self._ledger.unsealed.difference_update(file.path for file in action.files)
@@ -191,7 +199,10 @@ class SparkActionExecutor:
             if action.beside is not None:
                 return committer.replace_state(action.beside, action.state).version
             given = (action.txn_version, action.files, action.state)
-            return committer.seal(*given, compared=action.compared, removed=action.removed).version
+            sealing = committer
+            if action.columns is not None:
+                sealing = ability(committer, SupportsColumns).with_columns(action.columns)
+            return sealing.seal(*given, compared=action.compared, removed=action.removed).version
         except BackfillError:
             stored = committer.read_state()
             # A MERGE may have landed after a state that was committed beside it.

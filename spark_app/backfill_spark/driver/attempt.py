@@ -19,6 +19,7 @@ from backfill_core.errors import (
     EXIT_COMPLETE,
     EXIT_STOPPED,
     BackfillError,
+    ColumnsFollowedError,
     StagedFilesGoneError,
     StateMovedError,
 )
@@ -114,11 +115,16 @@ def run_driver(
 
 
 def _run_until_fenced(context: JobContext, caller: _Caller, began_s: float) -> RunOutcome:
-    """Run an attempt; open anew while a killed predecessor's commit still lands, or when staged files are gone."""
+    """Run an attempt; open anew while a killed predecessor's commit still lands, or when staged files are gone.
+
+    And after a commit that gave the target other columns: all that an attempt knows of both tables is of the old ones.
+    """
     reopened = 0
     while True:
         try:
             return _run_attempt(context, caller, began_s)
+        except ColumnsFollowedError:
+            reopened = -1
         except (StateMovedError, StagedFilesGoneError):
             if reopened == REOPENED_MAX:
                 raise

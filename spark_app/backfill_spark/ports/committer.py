@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from backfill_core.errors import ForeignCommit
 from backfill_core.job.owner import Claim
 from backfill_core.protocol.actions import Durable
-from backfill_core.protocol.work import RemovedFile, StagedFile
+from backfill_core.protocol.work import NewColumns, RemovedFile, StagedFile
 
 if TYPE_CHECKING:
     from backfill_spark.delta.added_files import Statistics
@@ -118,3 +118,11 @@ class Committer(Protocol):
 
     def run_hooks(self) -> None:
         """Do what past commits left to do, such as checkpoints; what fails is tried again next time."""
+
+
+@runtime_checkable
+class SupportsColumns(Protocol):
+    """A committer of a target that one job keeps alone, and that gets other columns when its source does."""
+
+    def with_columns(self, columns: NewColumns) -> Committer:
+        """Return one whose `seal` gives the target these columns in the same commit, and which measures files as it has them then."""

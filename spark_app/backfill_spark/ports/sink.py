@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
+    from backfill_core.log_shipping.schema_changes import Target
     from backfill_core.log_shipping.target_files import TargetFiles
     from backfill_spark.delta.log import LoggedTable
 
@@ -104,6 +105,12 @@ class SupportsShipping(SupportsCopies, Protocol):
 
     def stage_of(self, rows: DataFrame, folder: str, *, attempt: int, work_id: int) -> list[str]:
         """Write as `stage`, into a folder of that name below that of the work."""
+
+    def columns(self) -> Target:
+        """Return its columns, and what those to come must keep to."""
+
+    def with_columns(self, schema: str) -> Sink:
+        """Return the target as it is once a commit gave it other columns; as JSON."""
 
     def target_files(self) -> TargetFiles:
         """Return the files of the newest version by the source file that each was made of."""

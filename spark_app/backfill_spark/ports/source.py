@@ -150,6 +150,9 @@ class SupportsLog(SupportsFiles, Protocol):
             UnsupportedSourceFeatureError: names what a copy would lack.
         """
 
+    def layout_at(self, version: int) -> LoggedTable:
+        """Return the layout of a version, whatever it is."""
+
     def log_actions(self, after: int, upto: int) -> Iterator[VersionActions]:
         """Yield the file actions of the versions `(after, upto]`, in order; each is read and checked when it is asked for."""
 

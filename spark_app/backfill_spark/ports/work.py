@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from backfill_core.protocol.work import FileRange, StagedFile
+from backfill_core.protocol.work import FileRange, NewColumns, StagedFile
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -23,6 +23,9 @@ class WorkContext(Protocol):
     @property
     def job(self) -> OpenedJob:
         """The job: session, spec, source, transform, write mode, sink and committer."""
+
+    def relaid(self, version: int, columns: NewColumns) -> WorkContext:
+        """Return the same work in the job as it is with the columns of a later version of the source, and these in the target."""
 
     def check(self) -> None:
         """End the work here if its end was asked for; to be called often by work that runs no Spark job."""

@@ -150,6 +150,18 @@ def taken(projection: DataFrame) -> dict[str, str | None]:
     return dict(zip(projection.columns, found, strict=True))
 
 
+def asked(frame: DataFrame) -> frozenset[str]:
+    """Return the columns of a relation that its projection computes with, or its filter asks for; not those taken as they are."""
+    plan: Any = java_frame(frame).queryExecution().analyzed()
+    nodes = list(_plan(plan))
+    known = {_id(one): str(one["name"]) for node in nodes if not node.children for (one,) in node.fields["output"]}
+    takes = len(nodes) == 2 and nodes[0].name == "Project"
+    bodies = (root.children[0] if root.name == "Alias" else root for node in nodes for root in _roots(node))
+    computed = (body for body in bodies if not (takes and body.name == "AttributeReference"))
+    parts = (part for body in computed for part in body.all() if part.name == "AttributeReference")
+    return frozenset(known[_id(part.fields)] for part in parts if _id(part.fields) in known)
+
+
 def expressions(plan: Any) -> list[Part]:
     """Return the expressions at the top of a plan, in their order."""
     return _roots(next(_plan(plan)))

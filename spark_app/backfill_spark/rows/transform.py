@@ -14,7 +14,7 @@ from backfill_spark.jvm.gateway import java, java_frame, java_session
 from backfill_spark.rows.columns import deep_hash, quoted
 from backfill_spark.rows.condition import condition_of
 from backfill_spark.rows.failing import may_fail
-from backfill_spark.rows.row_wise import FIXED_HINT, ROW_WISE_HINT, Fault, find_fault, stray_node, taken, void
+from backfill_spark.rows.row_wise import FIXED_HINT, ROW_WISE_HINT, Fault, asked, find_fault, stray_node, taken, void
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,6 +53,12 @@ class Transform:
         if self.select is None:
             return {name: name for name in schema.names}
         return taken(self.project(_no_rows(spark, schema)))
+
+    def asked(self, spark: SparkSession, schema: StructType) -> frozenset[str]:
+        """Return the columns of `schema` that computed columns and the filter are made of."""
+        rows = _no_rows(spark, schema)
+        computed = frozenset() if self.select is None else asked(self.project(rows))
+        return computed if self.where is None else computed | asked(rows.where(self.where))
 
     def may_fail(self, spark: SparkSession, schema: StructType) -> dict[str, bool]:
         """Say of each column that rows of `schema` become whether there may be a row for which it cannot be computed."""

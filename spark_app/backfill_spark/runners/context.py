@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from backfill_core.errors import TransientError
 from backfill_core.phases.accounting import check_staged
-from backfill_core.protocol.work import FileRange, StagedFile
+from backfill_core.protocol.work import FileRange, NewColumns, StagedFile
 from backfill_spark.delta.deletion_vectors import VectorDescriptor
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.sink import SupportsSegments, SupportsShipping
@@ -91,6 +91,11 @@ class SparkWorkContext:
         with self.ledger.lock:
             self.ledger.unsealed.update(file.path for file in done.staged)
         return done
+
+    def relaid(self, version: int, columns: NewColumns) -> SparkWorkContext:
+        """See `WorkContext`."""
+        job = self.job.relaid(version, columns)
+        return replace(self, job=job, copies=JobCopies(job))
 
     @property
     def folder(self) -> str:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from pyspark.sql.types import StructType
 
 from backfill_core.errors import TargetSchemaMismatchError, UnsupportedTargetFeatureError
+from backfill_core.log_shipping.columns import loose
 from backfill_spark.delta.log import LoggedTable
 from backfill_spark.delta.properties import (
     CHANGE_FEED,
-    COLUMN_ID,
     MAPPING_MODE,
-    PHYSICAL_NAME,
     ROW_TRACKING,
     VECTORS,
     VECTORS_ON,
@@ -46,29 +44,8 @@ def carried_schema(wanted: StructType, source: LoggedTable) -> str:
     fields = []
     for field in json.loads(wanted.json())["fields"]:
         same = known.get(field["name"])
-        fields.append(_loose(field if same is None else same, mapped=same is not None))
+        fields.append(loose(field if same is None else same, mapped=same is not None))
     return json.dumps({"type": "struct", "fields": fields})
-
-
-def _loose(field: Mapping[str, Any], *, mapped: bool) -> dict[str, Any]:
-    """Return a field that takes null, with what its files need of its metadata."""
-    metadata = field.get("metadata") or {}
-    kept = {name: metadata[name] for name in (COLUMN_ID, PHYSICAL_NAME) if mapped and name in metadata}
-    return {"name": field["name"], "type": _type(field["type"], mapped=mapped), "nullable": True, "metadata": kept}
-
-
-def _type(kind: Any, *, mapped: bool) -> Any:
-    if not isinstance(kind, dict):
-        return kind
-    match kind["type"]:
-        case "struct":
-            return {"type": "struct", "fields": [_loose(field, mapped=mapped) for field in kind["fields"]]}
-        case "array":
-            return {**kind, "elementType": _type(kind["elementType"], mapped=mapped), "containsNull": True}
-        case "map":
-            inside = {name: _type(kind[name], mapped=mapped) for name in ("keyType", "valueType")}
-            return {**kind, **inside, "valueContainsNull": True}
-    return kind
 
 
 def check_followed(path: str, partitions: Sequence[str], properties: Mapping[str, str], source: LoggedTable) -> None:

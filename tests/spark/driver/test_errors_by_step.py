@@ -26,8 +26,7 @@ from backfill_spark.rows.changes import DELETE
 from backfill_spark.rows.transform import Transform
 from backfill_spark.rows.write_modes import write_mode
 from backfill_spark.sinks.delta.committer import DeltaCommitter
-from backfill_spark.sinks.delta.committer import explain as explain_seal
-from backfill_spark.sinks.delta.failures import explain_making
+from backfill_spark.sinks.delta.failures import explain_commit, explain_making
 from backfill_spark.sinks.delta.sink import DeltaSink
 from backfill_spark.sources.delta.failures import explain_look
 from backfill_spark.sources.delta.source import DeltaSource
@@ -331,8 +330,8 @@ PROVOKE = {
     "seal: future-protocol": sealed(lambda w: w.commit(w.to, 2, FUTURE)),
     "seal: missing-commit": sealed(lambda w: missing_commit(w, w.to, 2)),
     "seal: newer-attempt": sealed(lambda w: w.committer().seal(9, (), "s")),
-    "seal: no-room": lambda w: w.fail(explain_seal(w.java(IO, FULL), w.to)),
-    "seal: quicker": lambda w: w.fail(explain_seal(w.java(QUICKER, "no"), w.to)),
+    "seal: no-room": lambda w: w.fail(explain_commit(w.java(IO, FULL), w.to)),
+    "seal: quicker": lambda w: w.fail(explain_commit(w.java(QUICKER, "no"), w.to)),
     "merge: dropped": merged(lambda w: shutil.rmtree(w.to)),
     "merge: file-gone": merged(lambda w: [file.unlink() for file in w.data(w.to)]),
     "merge: file-cut": merged(lambda w: [cut(file) for file in w.data(w.to)]),

@@ -22,8 +22,9 @@ class DeltaSource(SourceParams, LocatedTable):
     version: Version | None = None
     """Version that the snapshot is read from; default: the newest when the job first starts."""
 
-    schema_change: Literal["Fail", "Ignore"] = "Fail"
-    """What to do when a column is added while the job runs; any other change of the schema always fails."""
+    schema_change: Literal["Fail", "Ignore", "Follow"] = "Fail"
+    """What to do when columns change while the job runs: `Ignore` leaves out those that are added, and any other change ends the job;
+    `Follow`, with strategy Replica, gives the target those that are added, and names that change (docs/cloning.md)."""
 
     @property
     def start_version(self) -> int | None:

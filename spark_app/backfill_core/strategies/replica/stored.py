@@ -27,9 +27,13 @@ class ReplicaStored:
     shipped: int
     """The version of the source whose files the target has; the pinned one while rows of that are missing."""
 
+    laid_out: int | None = None
+    """The version of the source whose columns the target has; None: they are those of the pinned one."""
+
     def encode(self) -> dict[str, Any]:
         """Return the JSON value."""
-        return {**self.copied.encode(), "phase": self.phase, "shipped": self.shipped}
+        later = {} if self.laid_out is None else {"laidOut": self.laid_out}
+        return {**self.copied.encode(), "phase": self.phase, "shipped": self.shipped, **later}
 
 
 def decode(value: Mapping[str, Any]) -> ReplicaStored:
@@ -42,13 +46,22 @@ def decode(value: Mapping[str, Any]) -> ReplicaStored:
     copied, shipped = CopiedState.read(fields), fields.typed("shipped", int)
     if shipped < copied.version:
         raise fields.unfit("shipped")
-    return ReplicaStored(copied, fields.one_of("phase", PHASES), shipped)
+    laid_out = fields.typed("laidOut", int) if fields.value.get("laidOut") is not None else None
+    phase = fields.one_of("phase", PHASES)
+    if laid_out is not None and (phase == SNAPSHOT or not copied.version < laid_out <= shipped):
+        raise fields.unfit("laidOut")
+    return ReplicaStored(copied, phase, shipped, laid_out)
 
 
 def open_request(stored: ReplicaStored | None) -> OpenRequest:
-    """Pin the version of the state; once all of it was copied, the one that was shipped last will do."""
+    """Pin the version of the state; once all of it was copied, the one that was shipped last will do.
+
+    Once the target followed a change of columns, only that one has them.
+    """
     if stored is None:
         return PinVersion()
+    if stored.laid_out is not None:
+        return PinVersion(stored.shipped, None, stored.copied.table_id)
     return stored.copied.open_request(None if stored.phase == SNAPSHOT else stored.shipped)
 
 

@@ -14,6 +14,7 @@ was prepared before it is durable. It is staged, and the next commit takes it wh
 from __future__ import annotations
 
 from backfill_api.spec.spec import BackfillSpec
+from backfill_core.errors import SourceReplacedError
 from backfill_core.phases.copied_state import CopiedState
 from backfill_core.phases.copy_replay import CopyReplay
 from backfill_core.phases.replay import CatchUpEnd
@@ -34,13 +35,20 @@ class ReplicaStrategy:
 
         Raises:
             StateMismatchError: the pinned version is not made of the same files any more.
+            SourceReplacedError: another table is in the source's place.
         """
+        if stored is not None and stored.laid_out is not None and opened.pinned.table_id != stored.copied.table_id:
+            raise SourceReplacedError(
+                f"the source is another table than when version {stored.copied.version} was pinned.",
+                hint="It was dropped and made again: give the job another jobId and another target.",
+            )
         self._pinned = opened.pinned if stored is None else stored.copied.recall(opened.pinned)
         self._machine = CopyReplay(
             opened, self._pinned, settings, limit="Barriers", end=CatchUpEnd.WITH_ITS_COMMIT, key_proven=True
         )
         self._copy, self._replay = self._machine.copy, self._machine.replay
         self._was_live = stored is not None and stored.phase == LIVE
+        self._laid_out = None if stored is None else stored.laid_out
         if stored is not None:
             stored.copied.resume(self._copy, self._pinned)
             self._replay.resume(stored.shipped, None, None)
@@ -56,7 +64,8 @@ class ReplicaStrategy:
     @property
     def stored(self) -> ReplicaStored:
         """See `Strategy`."""
-        return ReplicaStored(CopiedState.of(self._copy, self._pinned), self.phase, self._replay.consumed)
+        copied = CopiedState.of(self._copy, self._pinned)
+        return ReplicaStored(copied, self.phase, self._replay.consumed, self._laid_out)
 
     @property
     def status(self) -> StrategyStatus:
@@ -74,7 +83,10 @@ class ReplicaStrategy:
 
     def prepare_commit(self, epoch: Epoch, permits: Permits, now: Now) -> CommitRequest:
         """See `Strategy`."""
-        return self._machine.prepare_commit(epoch, permits, now, forgets_polls=True)
+        request = self._machine.prepare_commit(epoch, permits, now, forgets_polls=True)
+        if request.columns is not None:
+            self._laid_out = self._replay.consumed
+        return request
 
     # -------------------------------------------------------------- view
     def view(self, now: Now) -> StrategyView:

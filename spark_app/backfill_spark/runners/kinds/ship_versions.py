@@ -10,6 +10,7 @@ from backfill_spark.ports.sink import SupportsShipping
 from backfill_spark.ports.source import SupportsLog
 from backfill_spark.ports.work import WorkContext
 from backfill_spark.runners.runner import WorkRunner
+from backfill_spark.shipping.new_columns import new_columns
 from backfill_spark.shipping.staged_step import stage_step
 
 
@@ -19,9 +20,11 @@ def _run(work: ShipVersions, context: WorkContext) -> VersionsShipped:
     versions = beginning(source.log_actions(work.after, work.upto), bytes_max=work.bytes_max)
     step = sink.target_files().step(fold(versions))
     upto = versions[-1].version
-    files, removed = stage_step(step, upto, context)
+    # A version with another layout comes alone.
+    columns = None if versions[0].layout is None else new_columns(versions[0], work.after, context)
+    files, removed = stage_step(step, upto, context if columns is None else context.relaid(upto, columns))
     crash_point("after_stage")
-    return VersionsShipped(work.work_id, upto, files, removed, step.rows_changed)
+    return VersionsShipped(work.work_id, upto, files, removed, step.rows_changed, columns)
 
 
 RUNNER = WorkRunner("ShipVersions", ShipVersions, _run)

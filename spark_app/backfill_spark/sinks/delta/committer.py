@@ -12,10 +12,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from backfill_core.errors import (
-    BackfillError,
     FencedError,
     ForeignCommit,
     StagedFilesGoneError,
@@ -28,22 +28,21 @@ from backfill_core.errors import (
 from backfill_core.job.owner import OWNER_DOMAIN, Claim, check_claim, claimed, claims_in, released
 from backfill_core.phases.accounting import GONE_HINT
 from backfill_core.protocol.actions import Durable
-from backfill_core.protocol.work import RemovedFile, StagedFile
+from backfill_core.protocol.work import NewColumns, RemovedFile, StagedFile
 from backfill_spark.delta.added_files import AddedFiles, Statistics
 from backfill_spark.delta.log import logged_files
 from backfill_spark.delta.table_layout import Layout
-from backfill_spark.jvm.errors import JAVA_ERRORS, first_line, is_a, is_no_table, whole_text
+from backfill_spark.jvm.errors import JAVA_ERRORS, first_line, is_a, is_no_table
 from backfill_spark.jvm.gateway import java
 from backfill_spark.jvm.log_stores.kernel import kernel_settings
 from backfill_spark.ports.committer import SealedCommit, StoredState
-from backfill_spark.sinks.delta.failures import BEGIN_ANEW, explain_target
+from backfill_spark.sinks.delta.failures import BEGIN_ANEW, FENCED_HINT, explain_commit
 from backfill_spark.sinks.delta.foreign_commits import check_alone, commits_of_others
+from backfill_spark.sinks.delta.new_columns import ENGINE_INFO, with_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ENGINE_INFO = "backfill"
-FENCED_HINT = "Nothing to do if another driver runs; else start it again."
 HOOKS_MAX = 32
 """Of past commits that failed and are kept for another try."""
 OF_ANY_JOB = "backfill-"
@@ -78,6 +77,7 @@ class DeltaCommitter:
         self._hooks: list[Any] = []
         self._lock = threading.Lock()
         self._layout: Layout | None = None
+        self._columns: NewColumns | None = None
         self._sealed = -1
         """Version of our newest commit."""
 
@@ -94,7 +94,7 @@ class DeltaCommitter:
         except JAVA_ERRORS as error:
             if is_no_table(error):
                 return None
-            raise explain(error, self._path) from error
+            raise explain_commit(error, self._path) from error
 
     def _state_in(self, snapshot: Any) -> StoredState:
         try:
@@ -102,7 +102,7 @@ class DeltaCommitter:
             txn = snapshot.getLatestTransactionVersion(self._engine, self.app_id)
             version = snapshot.getVersion()
         except JAVA_ERRORS as error:
-            raise explain(error, self._path) from error
+            raise explain_commit(error, self._path) from error
         domains = {str(name): str(one.getConfiguration()) for name, one in stored.items()}
         return StoredState(
             domains.get(self._domain),
@@ -126,7 +126,7 @@ class DeltaCommitter:
             finally:
                 files.close()
         except JAVA_ERRORS as error:
-            raise explain(error, self._path) from error
+            raise explain_commit(error, self._path) from error
 
     def check(self) -> None:
         """Begin a commit and drop it, so that Kernel names what it cannot write before anything is written.
@@ -155,15 +155,16 @@ class DeltaCommitter:
         except JAVA_ERRORS as error:
             if is_a(error, "FileNotFoundException"):
                 raise StagedFilesGoneError(f"a staged file is gone: {first_line(error)}.", hint=GONE_HINT) from error
-            raise explain(error, self._path) from error
+            raise explain_commit(error, self._path) from error
 
     def _known_layout(self) -> Layout:
         with self._lock:
             if self._layout is None:
                 try:
-                    self._layout = Layout(self._begin(None), self._kernel, self._engine, self._jvm)
+                    txn = self._altered(self._begin(None))
+                    self._layout = Layout(txn, self._kernel, self._engine, self._jvm)
                 except JAVA_ERRORS as error:
-                    raise explain(error, self._path) from error
+                    raise explain_commit(error, self._path) from error
             return self._layout
 
     def statistics(self, path: str, wide: bool) -> Statistics:
@@ -272,7 +273,18 @@ class DeltaCommitter:
             raise TargetChangedError(
                 f"others changed {self._path} while it was compared: {words}.", commits=others, newest=newest
             )
-        return self._commit(txn, (*files, *removed), state)
+        return self._commit(self._altered(txn), (*files, *removed), state)
+
+    def with_columns(self, columns: NewColumns) -> DeltaCommitter:
+        """See `ports.committer.SupportsColumns`."""
+        other = copy(self)
+        other._layout, other._columns = None, columns  # noqa: SLF001 - a copy of this one
+        return other
+
+    def _altered(self, txn: Any) -> Any:
+        """Return a transaction that gives the table other columns too, where it gets some."""
+        columns = self._columns
+        return txn if columns is None else with_columns(self._spark, self._engine, self._path, txn, columns)
 
     def _check_alone(self, newest: int) -> None:
         """See `foreign_commits.check_alone`."""
@@ -317,13 +329,13 @@ class DeltaCommitter:
             nothing = self._kernel.utils.CloseableIterable.emptyIterable()
             return SealedCommit(txn.commit(self._engine, nothing).getVersion())
         except JAVA_ERRORS as error:
-            raise explain(error, self._path) from error
+            raise explain_commit(error, self._path) from error
 
     def _begun(self, txn_version: int | None, retries: int | None = None) -> Any:
         try:
             txn = self._begin(txn_version, retries)
         except JAVA_ERRORS as error:
-            raise explain(error, self._path) from error
+            raise explain_commit(error, self._path) from error
         if txn.getReadTableVersion() < self._sealed:
             # Another table would take our files, without those that the dropped one took along.
             raise TargetGoneError(
@@ -346,7 +358,7 @@ class DeltaCommitter:
             iterable = self._kernel.utils.CloseableIterable.inMemoryIterable(rows)
             result = txn.commit(self._engine, iterable)
         except JAVA_ERRORS as error:
-            raise explain(error, self._path) from error
+            raise explain_commit(error, self._path) from error
         with self._lock:
             self._hooks += list(result.getPostCommitHooks())
         self._sealed = result.getVersion()
@@ -370,7 +382,7 @@ class DeltaCommitter:
             with self._lock:
                 # If none ever succeeds the oldest are dropped: a newer checkpoint holds all of theirs.
                 self._hooks = [*(hook for hook, _ in late), *self._hooks][-HOOKS_MAX:]
-            raise explain(late[0][1], self._path) from late[0][1]
+            raise explain_commit(late[0][1], self._path) from late[0][1]
 
     def _begin(self, txn_version: int | None, retries: int | None = None) -> Any:
         table = self._kernel.Table.forPath(self._engine, self._path)
@@ -380,16 +392,3 @@ class DeltaCommitter:
         if retries is not None:
             builder = builder.withMaxRetries(retries)
         return builder.withDomainMetadataSupported().build(self._engine)
-
-
-def explain(error: Exception, path: str) -> BackfillError:
-    """Say in our words what Kernel or the storage refused."""
-    # Kernel names whichever it meets first: our transaction id, or our domain; no other writer has either.
-    if is_a(error, "ConcurrentTransactionException") or "domainMetadata action for the same domain" in whole_text(
-        error
-    ):
-        return FencedError(
-            "a newer attempt of this job has committed.",
-            hint=FENCED_HINT,
-        )
-    return explain_target(error, path=path, doing="the commit")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from backfill_core.errors import (
     BackfillError,
+    FencedError,
     InvalidSpecError,
     PermissionDeniedError,
     StorageFullError,
@@ -12,9 +13,10 @@ from backfill_core.errors import (
     TransientError,
     UnsupportedTargetFeatureError,
 )
-from backfill_spark.jvm.errors import causes, is_a
+from backfill_spark.jvm.errors import causes, is_a, whole_text
 from backfill_spark.jvm.failures import Trouble, in_words, is_about, long_name, trouble_of
 
+FENCED_HINT = "Nothing to do if another driver runs; else start it again."
 BEGIN_ANEW = "Start the job again: it begins anew, in a table of its own making."
 
 
@@ -22,6 +24,19 @@ def explain_target(error: Exception, *, path: str, doing: str) -> BackfillError:
     """Return the error of a step on the target, such as `the seal` or `the look at the target`."""
     known = _known(error, path=path, words=f"{doing} failed: {in_words(error)}")
     return known or TransientError(f"{doing} failed: {in_words(error)}")
+
+
+def explain_commit(error: Exception, path: str) -> BackfillError:
+    """Say in our words what Kernel or the storage refused."""
+    # Kernel names whichever it meets first: our transaction id, or our domain; no other writer has either.
+    if is_a(error, "ConcurrentTransactionException") or "domainMetadata action for the same domain" in whole_text(
+        error
+    ):
+        return FencedError(
+            "a newer attempt of this job has committed.",
+            hint=FENCED_HINT,
+        )
+    return explain_target(error, path=path, doing="the commit")
 
 
 def explain_job(error: Exception, *, path: str) -> BackfillError | None:
@@ -80,3 +95,8 @@ def _known(error: Exception, *, path: str, words: str) -> BackfillError | None:
         case Trouble.CONFLICT | Trouble.AWAY:
             return TransientError(words)
     return None
+
+
+def may_be_others(error: Exception) -> bool:
+    """May another driver, which makes the same table, be the reason?"""
+    return trouble_of(error) in (Trouble.CONFLICT, Trouble.NO_TABLE, Trouble.GONE, Trouble.UNKNOWN)

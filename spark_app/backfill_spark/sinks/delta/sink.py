@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from pathlib import Path
-from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -24,6 +24,7 @@ from backfill_core.errors import (
     TargetNotEmptyError,
     TargetSchemaMismatchError,
 )
+from backfill_core.log_shipping.schema_changes import Target
 from backfill_core.log_shipping.target_files import TargetFiles
 from backfill_core.phases.accounting import GONE_HINT
 from backfill_core.protocol.work import StagedFile
@@ -43,7 +44,7 @@ from backfill_spark.shipping.target_log import TargetLog
 from backfill_spark.sinks.delta import checks, dictionaries, new_table
 from backfill_spark.sinks.delta.committer import DeltaCommitter
 from backfill_spark.sinks.delta.create import check_known, create_table, made_with, name_table, planned_table
-from backfill_spark.sinks.delta.failures import BEGIN_ANEW, explain_job, explain_making, explain_target
+from backfill_spark.sinks.delta.failures import BEGIN_ANEW, explain_job, explain_making, explain_target, may_be_others
 from backfill_spark.sinks.delta.folder import TargetFolder
 from backfill_spark.sinks.delta.row_changes import drop_rows, merge_rows
 from backfill_spark.sinks.delta.staging import PART, StagingFolder, part_of
@@ -146,13 +147,10 @@ class DeltaSink:
     def _wanted(self, schema: StructType) -> StructType:
         return self._mode.target_schema(schema)
 
-    def _file_system(self, path: str) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(path).getFileSystem(hadoop_conf(self._spark))
-
     def _qualified(self, path: str) -> str:
         """Return the one URI of a folder, whatever file system it is on and however it was written."""
         hadoop = self._jvm.org.apache.hadoop.fs.Path(path)
-        uri = self._file_system(path).makeQualified(hadoop).toUri()
+        uri = hadoop.getFileSystem(hadoop_conf(self._spark)).makeQualified(hadoop).toUri()
         if uri.getScheme() == "file":
             return f"file:{Path(uri.getPath()).resolve()}"
         return in_one_store(str(uri.toString()).rstrip("/"))
@@ -198,7 +196,7 @@ class DeltaSink:
                 checks.check_table(found, upserts=self._mode.merges)
                 checks.check_schema(wanted, found.schema)
                 return found
-            if failure is not None and not _may_be_others(failure):
+            if failure is not None and not may_be_others(failure):
                 break
         if failure is None:
             raise TargetGoneError(f"the target {self.path} was dropped as soon as it was made.", hint=BEGIN_ANEW)
@@ -233,6 +231,16 @@ class DeltaSink:
         self._source = layout
         self._partition_by = layout.partitions
         self._properties = {**carried_properties(layout), **self._properties}
+
+    def columns(self) -> Target:
+        """See `SupportsShipping`."""
+        return self._table.columns
+
+    def with_columns(self, schema: str) -> DeltaSink:
+        """See `SupportsShipping`."""
+        other = copy(self)
+        other._known = self._table.with_columns(schema)  # noqa: SLF001 - a copy of this one
+        return other
 
     def target_files(self) -> TargetFiles:
         """See `SupportsShipping`."""
@@ -330,11 +338,9 @@ class DeltaSink:
         except JAVA_ERRORS as error:
             raise explain_target(error, path=self.path, doing="the look at the staged files") from error
         except StagedFilesGoneError:
-            if self._look() is None:
-                raise TargetGoneError(
-                    f"the target {self.path} was dropped while it was filled.", hint=BEGIN_ANEW
-                ) from None
-            raise
+            if self.exists():
+                raise
+            raise TargetGoneError(f"the target {self.path} was dropped while it was filled.", hint=BEGIN_ANEW) from None
 
     def staged_by(self, attempt: int, work_id: int) -> list[str]:
         """See `ports.sink.Quarantine`."""
@@ -391,8 +397,3 @@ class DeltaSink:
                 f"the transform yields a null where the target takes none: {first_line(error)}", hint=NOT_NULL_HINT
             )
         return self._values.explain(text) if StoredValues.raised(text) else explain_job(error, path=self.path)
-
-
-def _may_be_others(error: Exception) -> bool:
-    """May another driver, which makes the same table, be the reason?"""
-    return trouble_of(error) in (Trouble.CONFLICT, Trouble.NO_TABLE, Trouble.GONE, Trouble.UNKNOWN)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql.types import StructField, StructType
 
+from backfill_core.log_shipping.columns import Columns
+from backfill_core.log_shipping.schema_changes import Target
 from backfill_spark.delta.log import table_now
 from backfill_spark.delta.properties import MAPPING_MODE, PHYSICAL_NAME, value
+from backfill_spark.delta.table_facts import LAST_ID
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,6 +37,16 @@ class TargetTable:
     def physical(self, field: StructField) -> str:
         """Return the name that a column has in files."""
         return str(field.metadata[PHYSICAL_NAME]) if self.mapped else field.name
+
+    def with_columns(self, schema: str) -> TargetTable:
+        """Return the table as it is with other columns; `schema` is JSON, as a log has it."""
+        return replace(self, schema=StructType.fromJson(json.loads(schema)))
+
+    @property
+    def columns(self) -> Target:
+        """What a change of its columns must know."""
+        fields = tuple(json.loads(self.schema.json())["fields"])
+        return Target(Columns(fields, self.mapped), int(value(self.properties, LAST_ID) or 0), self.features)
 
 
 def read_table(spark: SparkSession, path: str) -> TargetTable | None:

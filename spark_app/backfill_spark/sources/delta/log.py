@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import StructType
@@ -63,7 +63,7 @@ class VersionLog:
         *,
         feed_at: Callable[[int], bool],
     ) -> None:
-        """Take the table, the policy for columns that are added (`Fail` or `Ignore`), and who knows of a change feed.
+        """Take the table, the policy for changes of its columns (`Fail`, `Ignore` or `Follow`), and who knows of a change feed.
 
         Args:
             spark: The session.
@@ -101,14 +101,20 @@ class VersionLog:
             self._check_table(number, version)
 
     def checked_text(self, number: int) -> str:
-        """Return the text of a commit of the same table with the same columns; a restored version is one.
+        """Return the text of a commit of the same table; a restored version is one. Its columns are the same, or `follows`.
 
         Raises:
             What `check` raises, and SourceDamagedError: it is no commit.
         """
         text = self._text(number)
-        self._check_table(number, self._parsed(number, text))
+        version = self._parsed(number, text)
+        self._check_table(number, replace(version, schema=None) if self.follows else version)
         return text
+
+    @property
+    def follows(self) -> bool:
+        """Does the target follow changes of the columns?"""
+        return self._schema_change == "Follow"
 
     def _check_table(self, number: int, version: Version) -> None:
         if version.table_id is not None and version.table_id != self._pinned.table_id:
@@ -139,7 +145,7 @@ class VersionLog:
             raise self._changed(
                 number,
                 f"column {added[0]!r} was added",
-                "Set spec.source.delta.schemaChange: Ignore to go on without it, or start a new job.",
+                "Set spec.source.delta.schemaChange: Ignore to go on without it (Follow: with it, strategy Replica), or start a new job.",
             )
 
     def _changed(self, number: int, what: str, hint: str = "Start a new job on a new target.") -> SchemaChangedError:

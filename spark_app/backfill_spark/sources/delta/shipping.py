@@ -11,6 +11,8 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from backfill_core.errors import SchemaChangedError, SourceDamagedError, UnsupportedSourceFeatureError
 from backfill_core.log_shipping.actions import VersionActions
+from backfill_core.log_shipping.columns import shape
+from backfill_core.transfer.ways import HARMLESS
 from backfill_spark.delta.log import LoggedTable, lines_of
 from backfill_spark.delta.properties import MAPPING_MODE, PHYSICAL_NAME, ROW_TRACKING, TYPE_CHANGES, is_on, value
 from backfill_spark.shipping.file_actions import file_actions
@@ -65,27 +67,32 @@ class ShippedLog:
         Raises:
             ChangeFeedExpiredError: a version is gone; names it.
             SourceReplacedError: another table is at the path.
-            SchemaChangedError: columns or partitions changed; names them.
+            SchemaChangedError: partitions changed, or columns that are not followed; names them.
             UnsupportedSourceFeatureError: a version brought something that is not carried over.
             SourceDamagedError: a commit cannot be read.
         """
         for number in range(after + 1, upto + 1):
             text = self.log.checked_text(number)
-            self._check_layout(number, text)
+            layout = self._layout(number, text)
             try:
-                yield file_actions(number, text)
+                yield replace(file_actions(number, text), layout=layout)
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 raise SourceDamagedError(
                     f"version {number} of {self.path} has a file action that says too little: {error!r}.",
                     hint="Restore the file in the source's _delta_log, or start a new job from a version after it.",
                 ) from error
 
-    def _check_layout(self, number: int, text: str) -> None:
+    def _layout(self, number: int, text: str) -> LoggedTable | None:
+        """Return how a version lays the table out, where that is another way than the pinned one's, and is followed."""
         # Most commits have no metadata, and their text says so before any of it is parsed again.
-        if '"metaData"' not in text:
-            return
+        if '"metaData"' not in text and '"protocol"' not in text:
+            return None
+        found: LoggedTable | None = None
         for line in lines_of(text):
-            metadata = json.loads(line).get("metaData")
+            action = json.loads(line)
+            if self.log.follows and action.get("protocol") is not None:
+                self._check_features(number, action["protocol"])
+            metadata = action.get("metaData")
             if metadata is None:
                 continue
             now = replace(
@@ -95,16 +102,40 @@ class ShippedLog:
                 properties=metadata.get("configuration") or {},
             )
             if now.partitions != self.pinned.partitions:
-                words = f"the partition columns became {list(now.partitions)} in version {number} of {self.path}"
-                raise SchemaChangedError(f"{words}.", hint="Start a new job on a new target.")
+                raise self._changed(f"the partition columns became {list(now.partitions)}", number)
+            if self.log.follows:
+                found = self._followed(now)
+                continue
             check_shippable(self.path, now)
             before, after = (StructType.fromJson(json.loads(one.schema)) for one in (self.pinned, now))
             for field in before:
                 if _physical(field.name, field.metadata, field.dataType) != _physical(
                     field.name, after[field.name].metadata, after[field.name].dataType
                 ):
-                    words = f"column {field.name!r} has another name in files since version {number} of {self.path}"
-                    raise SchemaChangedError(f"{words}.", hint="Start a new job on a new target.")
+                    raise self._changed(f"column {field.name!r} has another name in files", number, "since")
+        return found
+
+    def _followed(self, now: LoggedTable) -> LoggedTable | None:
+        before, after = (shape(json.loads(one.schema)) for one in (self.pinned, now))
+        if before != after:
+            # What of it is not carried over is said once it is known to be followed otherwise.
+            return now
+        check_shippable(self.path, now)
+        return None
+
+    def _check_features(self, number: int, protocol: dict[str, Any]) -> None:
+        """Refuse a table feature that came since, unless it says nothing of how files are read."""
+        has = {*(protocol.get("readerFeatures") or ()), *(protocol.get("writerFeatures") or ())}
+        strange = sorted(has - self.pinned.features - HARMLESS)
+        if strange:
+            raise UnsupportedSourceFeatureError(
+                f"the source {self.path} has the table feature {strange[0]} since version {number}, and the target has it not.",
+                hint="Start a new job on a new target.",
+            )
+
+    def _changed(self, what: str, number: int, at: str = "in") -> SchemaChangedError:
+        words = f"{what} {at} version {number} of {self.path}."
+        return SchemaChangedError(words, hint="Start a new job on a new target.")
 
 
 def _physical(name: str, metadata: dict[str, Any], data_type: DataType) -> tuple[str, tuple[Any, ...]]:

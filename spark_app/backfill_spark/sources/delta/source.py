@@ -37,7 +37,6 @@ from backfill_spark.delta.retention import kept_seconds
 from backfill_spark.delta.source_file import SourceFile
 from backfill_spark.delta.spark_internals import SparkDeltaLog, delta_actions
 from backfill_spark.delta.table_facts import facts_of
-from backfill_spark.jvm.gateway import java
 from backfill_spark.ports.source import PinnedTable
 from backfill_spark.rows.columns import quoted, unused
 from backfill_spark.sources.delta.checks import CHANGE_TYPE, COMMIT_VERSION, check_schema
@@ -63,10 +62,9 @@ class DeltaSource:
             spark: The session.
             path: Absolute path or URI of the table.
             key: Key columns in terms of the source; may be empty.
-            schema_change: `Fail`, or `Ignore` for columns that are added while the job runs.
+            schema_change: What to do when columns change while the job runs: `Fail`, `Ignore` or `Follow`.
         """
         self._spark = spark
-        self._jvm = java(spark)
         self.path = path
         self._key = key
         self._schema_change = schema_change
@@ -385,10 +383,14 @@ class DeltaSource:
 
     @cached_property
     def _pinned_layout(self) -> LoggedTable:
+        return self.layout_at(self.version)
+
+    def layout_at(self, version: int) -> LoggedTable:
+        """See `ports.source.SupportsLog`."""
         try:
-            return table_at(self._spark, self.path, self.version)
+            return table_at(self._spark, self.path, version)
         except LOG_ERRORS as error:
-            raise explain_version(error, path=self.path, version=self.version, newest=self.version) from error
+            raise explain_version(error, path=self.path, version=version, newest=version) from error
 
     # ------------------------------------------------------------------ failures
     def explain_failure(self, error: Exception) -> BackfillError | None:

@@ -1,0 +1,80 @@
+"""The columns of a table as a log has them: fields as JSON, and which name each has in files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+COLUMN_ID, PHYSICAL_NAME = "delta.columnMapping.id", "delta.columnMapping.physicalName"
+
+Field = Mapping[str, Any]
+"""A field of a schema: `name`, `type`, `nullable`, `metadata`."""
+
+INSIDE = {"array": ("elementType",), "map": ("keyType", "valueType")}
+"""Where an array and a map have their types."""
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The columns of a version of a table."""
+
+    fields: tuple[Field, ...]
+    mapped: bool
+    """Do columns have names of their own in files, so that one may be renamed or dropped without a change of any file?"""
+
+
+def physical(field: Field) -> str:
+    """Return the name that a field has in files."""
+    return str((field.get("metadata") or {}).get(PHYSICAL_NAME, field["name"]))
+
+
+def fields_of(kind: Any) -> Iterator[Field]:
+    """Yield the fields inside a type, outer ones first."""
+    if not isinstance(kind, dict):
+        return
+    for field in kind.get("fields", ()):
+        yield field
+        yield from fields_of(field["type"])
+    for part in INSIDE.get(kind["type"], ()):
+        yield from fields_of(kind[part])
+
+
+def loose(field: Field, *, mapped: bool) -> dict[str, Any]:
+    """Return a field that takes null, with what its files need of its metadata; `mapped`: it keeps its name and id in files."""
+    metadata = field.get("metadata") or {}
+    kept = {name: metadata[name] for name in (COLUMN_ID, PHYSICAL_NAME) if mapped and name in metadata}
+    return {
+        "name": field["name"],
+        "type": _loose_type(field["type"], mapped=mapped),
+        "nullable": True,
+        "metadata": kept,
+    }
+
+
+def _loose_type(kind: Any, *, mapped: bool) -> Any:
+    if not isinstance(kind, dict):
+        return kind
+    match kind["type"]:
+        case "struct":
+            return {"type": "struct", "fields": [loose(field, mapped=mapped) for field in kind["fields"]]}
+        case "array":
+            return {**kind, "elementType": _loose_type(kind["elementType"], mapped=mapped), "containsNull": True}
+        case "map":
+            inside = {name: _loose_type(kind[name], mapped=mapped) for name in INSIDE["map"]}
+            return {**kind, **inside, "valueContainsNull": True}
+    return kind
+
+
+def shape(kind: Any) -> Any:
+    """Return of a type what values in files go by: names, names in files, types; not nullability, comments or ids."""
+    if not isinstance(kind, dict):
+        return kind
+    if kind["type"] == "struct":
+        return tuple((field["name"], physical(field), shape(field["type"])) for field in kind["fields"])
+    return (kind["type"], *(shape(kind[part]) for part in INSIDE.get(kind["type"], ())))
+
+
+def words(kind: Any) -> str:
+    """Say a type in a message."""
+    return kind if isinstance(kind, str) else str(kind["type"])

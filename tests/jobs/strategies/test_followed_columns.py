@@ -1,0 +1,232 @@
+"""A replica whose source gets other columns while it runs: they arrive with the files that have them, or end the job by name."""
+
+import json
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from support.crashes.drivers import OwnJava, Start
+from support.tables.jobs import job, write_yaml
+from support.tables.oracle import seals, violations
+
+from backfill_spark.driver.attempt import run_driver
+from backfill_spark.settings import DriverSettings
+from backfill_spark.stop_signal import StopSignal
+
+MAPPED = "'delta.columnMapping.mode' = 'name', 'delta.enableDeletionVectors' = 'true'"
+FOLLOW = {"source": {"key": [], "schemaChange": "Follow"}, "strategy": {"type": "Replica"}, "after": "Follow"}
+
+
+class Pair:
+    """A source and its replica, run by run."""
+
+    def __init__(self, spark, folder):
+        self.spark, self.folder = spark, folder
+        self.source, self.target = str(folder / "s"), str(folder / "t")
+
+    def sql(self, *statements):
+        for one in statements:
+            self.spark.sql(one.format(t=f"delta.`{self.source}`", copy=f"delta.`{self.target}`"))
+
+    def make(self, properties="'delta.enableDeletionVectors' = 'true'"):
+        self.sql(
+            f"CREATE TABLE {{t}} (id LONG, v STRING, st STRUCT<a: INT>) USING delta TBLPROPERTIES ({properties})",
+            "INSERT INTO {t} SELECT id, concat('v', id), named_struct('a', CAST(id AS INT)) FROM range(0, 90, 1, 3)",
+        )
+
+    @property
+    def head(self):
+        return max(int(file.stem) for file in Path(self.source, "_delta_log").glob("*.json"))
+
+    def run(self, *changes, **spec):
+        """Follow the source through changes, each once all before it has arrived; then stop."""
+        left, stop = [(one,) if isinstance(one, str) else one for one in changes], StopSignal()
+
+        def observe(progress):
+            if progress.consumed_version == self.head and progress.caught_up:
+                if left:
+                    self.sql(*left.pop(0))
+                else:
+                    stop.ask(force=False)
+
+        settings = DriverSettings(cores=2, state_dir=self.folder / "state")
+        backfill = job(self.source, self.target, **{**FOLLOW, **spec})
+        return run_driver(backfill, settings=settings, spark=self.spark, observe=observe, stop=stop)
+
+    def equal(self, view="SELECT * FROM source"):
+        """Compare columns in their order, and rows."""
+        self.spark.read.format("delta").load(self.source).createOrReplaceTempView("source")
+        wanted, found = self.spark.sql(view), self.spark.read.format("delta").load(self.target)
+        assert [(one.name, one.dataType) for one in found.schema] == [(one.name, one.dataType) for one in wanted.schema]
+        return wanted.exceptAll(found).isEmpty() and found.exceptAll(wanted).isEmpty()
+
+    def commits(self):
+        """Return the actions of each version of the target."""
+        files = sorted(Path(self.target, "_delta_log").glob("*.json"))
+        return [[json.loads(line) for line in file.read_text().splitlines()] for file in files]
+
+    def with_columns(self):
+        """Return the commits after the first that have metadata."""
+        return [one for one in self.commits()[1:] if any("metaData" in action for action in one)]
+
+
+@pytest.fixture
+def pair(spark, tmp_path):
+    return Pair(spark, tmp_path)
+
+
+def kinds(commit):
+    return {kind for action in commit for kind in action} - {"commitInfo"}
+
+
+class TestColumnsThatAreAdded:
+    """They come with the files that have them, and are null in all others."""
+
+    def test_arrive_in_one_commit_with_files_state_and_transaction(self, spark, pair):
+        """No reader sees a new file with old columns; each version is one that another engine finds equal, too."""
+        pair.make()
+        spark.conf.set("spark.databricks.delta.schema.autoMerge.enabled", "true")
+        try:
+            outcome = pair.run(
+                "INSERT INTO {t} SELECT 200 AS id, 'n' AS v, named_struct('a', 1) AS st, 2.5D AS price",
+                "ALTER TABLE {t} ADD COLUMN (st.b STRING AFTER a, note STRING FIRST)",
+                "UPDATE {t} SET note = 'x', st = named_struct('a', 5, 'b', 'y') WHERE id % 7 = 0",
+                "DELETE FROM {t} WHERE id % 5 = 0",
+                "OPTIMIZE {t}",
+            )
+        finally:
+            spark.conf.unset("spark.databricks.delta.schema.autoMerge.enabled")
+
+        assert outcome.outcome == "Stopped", outcome.message
+        assert pair.equal()
+        assert [words for one in seals(pair.target) for words in violations(pair.source, pair.target, one)] == []
+        first, second = pair.with_columns()
+        assert kinds(first) == {"metaData", "add", "domainMetadata", "txn"}
+        assert kinds(second) == {"metaData", "domainMetadata", "txn"}
+
+    def test_are_read_by_the_next_attempt(self, pair):
+        """What an attempt found before its death, and what it finds afterwards."""
+        pair.make()
+        assert pair.run().outcome == "Stopped"
+        pair.sql("ALTER TABLE {t} ADD COLUMN w INT")
+        assert pair.run("INSERT INTO {t} VALUES (300, 'n', NULL, 3)").outcome == "Stopped"
+        outcome = pair.run("UPDATE {t} SET w = 4 WHERE id < 9", "ALTER TABLE {t} ADD COLUMN x INT")
+
+        assert outcome.outcome == "Stopped", outcome.message
+        assert pair.equal()
+        assert len(pair.with_columns()) == 2
+
+    @pytest.mark.parametrize("point", ["before_seal:2", "after_seal_commit:2"])
+    def test_are_there_once_when_the_driver_dies_at_their_commit(self, pair, tmp_path, point):
+        """Before it there is neither file nor column, afterwards there are both."""
+        pair.make()
+        pair.run()
+        before = len(pair.commits())
+        pair.sql("ALTER TABLE {t} ADD COLUMN w INT")
+        file = write_yaml(tmp_path / "job.yaml", pair.source, pair.target, **FOLLOW, barrier={"intervalMs": 200})
+        driver = OwnJava(Start(file, tmp_path / "other", tmp_path / "log", point))
+        assert driver.wait(120) not in (None, 0)
+        driver.kill()
+
+        assert len(pair.with_columns()) == point.startswith("after")
+        assert len(pair.commits()) == before + (2 if point.startswith("after") else 1)
+        assert pair.run("INSERT INTO {t} VALUES (300, 'n', NULL, 3)").outcome == "Stopped"
+        assert pair.equal()
+        assert len(pair.with_columns()) == 1
+
+    def test_that_are_not_selected_change_nothing(self, pair):
+        """Nor does another name of one that is not selected; a computed column is made of the same."""
+        pair.make(MAPPED)
+        outcome = pair.run(
+            "ALTER TABLE {t} ADD COLUMN w INT",
+            "INSERT INTO {t} VALUES (300, 'n', NULL, 3)",
+            "ALTER TABLE {t} RENAME COLUMN st TO other",
+            "INSERT INTO {t} VALUES (301, 'n', NULL, 3)",
+            "DELETE FROM {t} WHERE id < 9",
+            transform={"select": ["id", "upper(v) AS u"], "where": "id <> 20"},
+        )
+
+        assert outcome.outcome == "Stopped", outcome.message
+        assert pair.with_columns() == []
+        assert pair.equal("SELECT id, upper(v) AS u FROM source WHERE id <> 20")
+
+
+class TestColumnsOfAMappedTable:
+    """Their names are words of the metadata: no file changes."""
+
+    def test_are_renamed_and_dropped_without_a_file(self, pair):
+        """Also inside others; what comes later is copied under the same names in files."""
+        pair.make(MAPPED)
+        outcome = pair.run(
+            "ALTER TABLE {t} RENAME COLUMN v TO words",
+            "ALTER TABLE {t} RENAME COLUMN st.a TO z",
+            "INSERT INTO {t} VALUES (300, 'n', named_struct('z', 3))",
+            "ALTER TABLE {t} ADD COLUMN (st.b INT, w INT)",
+            "UPDATE {t} SET w = 1 WHERE id % 9 = 1",
+            "ALTER TABLE {t} DROP COLUMN words",
+            "ALTER TABLE {t} ADD COLUMN words STRING",
+            "INSERT INTO {t} VALUES (301, named_struct('z', 3, 'b', 4), 5, 'again')",
+            "DELETE FROM {t} WHERE id % 4 = 0",
+        )
+
+        assert outcome.outcome == "Stopped", outcome.message
+        assert pair.equal()
+        assert [kinds(one) for one in pair.with_columns()] == [{"metaData", "domainMetadata", "txn"}] * 5
+
+    def test_are_compared_by_their_new_names(self, pair):
+        """The receipt of a job that ends right behind a change."""
+        pair.make(MAPPED)
+        pair.run()
+        pair.sql(
+            "ALTER TABLE {t} RENAME COLUMN v TO words",
+            "ALTER TABLE {t} ADD COLUMN w INT",
+            "UPDATE {t} SET w = 1 WHERE id % 9 = 1",
+        )
+        outcome = pair.run(after="Exit", verify="Final")
+
+        assert (outcome.outcome, outcome.message) == ("Complete", "")
+        assert outcome.receipt.equal
+        assert outcome.receipt.files_by_bytes > 0
+        assert pair.equal()
+
+
+class TestWhatIsRefused:
+    """By name, with the version; the target stays as it was."""
+
+    @pytest.mark.parametrize(
+        ("properties", "change", "transform", "words"),
+        [
+            ("", "ALTER TABLE {t} ALTER COLUMN st.a TYPE LONG", {}, "'st.a' changed its type: integer became long"),
+            (MAPPED, "ALTER TABLE {t} RENAME COLUMN v TO w", {"select": ["id", "v"]}, "cannot be made of the columns"),
+            (MAPPED, "ALTER TABLE {t} DROP COLUMN id", {"where": "id > 0"}, "cannot be made of the columns"),
+            ("", "ALTER TABLE {t} ADD COLUMN at TIMESTAMP_NTZ", {}, "'at' was added, and the target has not"),
+        ],
+    )
+    def test_names_the_column_and_the_version(self, pair, properties, change, transform, words):
+        """A type, a column that the transform asks for, a feature that the target has not."""
+        extra = "'delta.enableTypeWidening' = 'true', 'delta.feature.timestampNtz' = 'supported'"
+        pair.make(", ".join(filter(None, (properties, extra))))
+        outcome = pair.run(change, transform=transform)
+
+        assert (outcome.reason, outcome.exit_code) == ("SchemaChanged", 45)
+        assert words in outcome.message
+        assert "version 2" in outcome.message
+        assert pair.with_columns() == []
+
+    def test_what_was_ignored_before(self, pair):
+        """Files that came meanwhile may have it or not: what they would show is a guess."""
+        pair.make()
+        ignore = {"key": [], "schemaChange": "Ignore"}
+        pair.run(("ALTER TABLE {t} ADD COLUMN w INT", "INSERT INTO {t} VALUES (300, 'n', NULL, 3)"), source=ignore)
+        outcome = pair.run("ALTER TABLE {t} ADD COLUMN x INT")
+
+        assert (outcome.reason, "schemaChange was Ignore" in outcome.message) == ("SchemaChanged", True)
+        assert DeltaTable(pair.target).schema().fields[-1].name == "st"
+
+    def test_any_change_unless_it_is_asked_for(self, pair):
+        """`Fail` is the default."""
+        pair.make()
+        outcome = pair.run("ALTER TABLE {t} ADD COLUMN w INT", source={"key": []})
+
+        assert (outcome.reason, "'w' was added" in outcome.message) == ("SchemaChanged", True)
+        assert "Follow" in outcome.error.hint
