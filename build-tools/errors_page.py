@@ -66,7 +66,7 @@ HINTS = {
     "OffsetsExpired": "Start again with a new target, and keep the records of the topic longer than a run takes (`retention.ms`, `retention.bytes`).",
     "ChangeFeedMissing": "Set `delta.enableChangeDataFeed` on the source, then start again with a new target: changes made before that left no feed.",
     "SourceReplaced": "Start again with a new target: the table under this path is not the one that was pinned.",
-    "SchemaChanged": "Undo the change of the column that the message names, or start again with a new target; `schemaChange: Ignore` permits added columns only.",
+    "SchemaChanged": "Undo the change of the column that the message names, or start again with a new target; `schemaChange: Ignore` permits added columns, `Follow` (strategy `Replica`) brings them and other names to the target.",
     "SourceNotAppendOnly": "Use `writeMode: Upsert` or `Changelog` with a new target.",
     "Fenced": "Nothing to do when a newer attempt runs. Otherwise look for a second driver of the same job.",
     "TargetTaken": "Give each job a target of its own, or wait until the other job is finished. `Append` and `Changelog` jobs may share a target when each says `spec.target.delta.existingRows: Keep`.",

@@ -191,6 +191,7 @@ WRONG: list[tuple[str, dict[str, Any], str, str, str]] = [
     ("unknown at the top", changed("sepc", to={}), "sepc", "{}", "did you mean 'spec'?"),
     ("unknown far from all", changed("spec", "zzz", to=1), "spec.zzz", "1", "use one of jobId, source"),
     ("snake case", changed(*DELTA_SOURCE, "schema_change", to="Fail"), "spec.source.delta.schema_change", '"Fail"', "'schemaChange'"),
+    ("followed columns", changed(*DELTA_SOURCE, "schemaChange", to="Follow"), "spec.source.delta.schemaChange", '"Follow"', "strategy.type: Replica"),
     ("unknown parameter", changed("spec", "strategy", "snapshot", "vnode", to=1), "spec.strategy.snapshot.vnode", "1", "'vnodes'"),
     ("unknown metadata", changed("metadata", "nmespace", to="x"), "metadata.nmespace", '"x"', "'namespace'"),
     ("bool for a number", changed("spec", "barrier", "intervalMs", to=True), "spec.barrier.intervalMs", "true", "whole number"),

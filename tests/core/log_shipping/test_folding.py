@@ -250,6 +250,14 @@ class TestTheBeginning:
         assert taken == [1, 3, 3, 4]
         assert beginning((), bytes_max=1) == ()
 
+    def test_leaves_a_version_with_other_columns_alone(self):
+        """Its files go other ways than those before it, and those after it wait for another look at both tables."""
+        versions = [VersionActions(number, (), "other" if number in (3, 4) else None) for number in range(1, 7)]
+
+        taken = [[one.version for one in beginning(versions[after:], bytes_max=1)] for after in (0, 2, 3, 4)]
+
+        assert taken == [[1, 2], [3], [4], [5, 6]]
+
 
 class TestDecodedRows:
     """Are a group: they tell no place."""

@@ -101,6 +101,9 @@ ACCEPTED = {
     ),
     "the target's key": spec(source={"type": "Delta", "delta": {"path": "/a"}}, target=target(key=["id"])),
     "a version": spec(source=source(version=7, schemaChange="Ignore")),
+    "columns that a replica follows": spec(
+        source=source(key=[], schemaChange="Follow"), target={"type": "Delta", "delta": {"path": "/b"}}, strategy={"type": "Replica"}
+    ),
     "a transform": spec(transform={"select": ["id", "upper(name) AS name"], "where": "id > 5"}),
     "partitions": spec(target=target(partitionBy=["day"], clusterBy=[], properties={"delta.appendOnly": "false"})),
     "an append of a topic that says so": of_a_topic(target=target(writeMode="Append")),
@@ -245,6 +248,11 @@ REFUSED |= {
     )
     for _, _, words in rules()
     if words.endswith(TAKES_OUT)
+}
+REFUSED |= {
+    "columns that a snapshot follows": Refused(
+        spec(source=source(schemaChange="Follow")), "spec", "schemaChange: Follow works with strategy Replica"
+    )
 }
 REFUSED |= {
     f"a replica with {field}": Refused(

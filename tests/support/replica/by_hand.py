@@ -9,6 +9,7 @@ from backfill_core.protocol.epochs import Epoch
 from backfill_core.protocol.events import Head, Sealed, SourcePolled, StrategyEvent, WorkFinished
 from backfill_core.protocol.strategy import CommitRequest, Opened, Permits, Pinned
 from backfill_core.protocol.work import (
+    NewColumns,
     ReadSplit,
     RemovedFile,
     ShipVersions,
@@ -109,9 +110,10 @@ class ByHand:
         files: tuple[StagedFile, ...] = (),
         removed: tuple[RemovedFile, ...] = (),
         changes: int = 0,
+        columns: NewColumns | None = None,
     ) -> None:
         """A batch is staged."""
-        self.on(WorkFinished(VersionsShipped(work.work_id, upto or work.upto, files, removed, changes)))
+        self.on(WorkFinished(VersionsShipped(work.work_id, upto or work.upto, files, removed, changes, columns)))
 
     def doing(self, version: int) -> str:
         """Begin the batch that reaches a version, and return what a user reads of it."""

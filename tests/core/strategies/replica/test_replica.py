@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 from support.replica.by_hand import ByHand, pinned
 
-from backfill_core.errors import StateMismatchError
+from backfill_core.errors import SourceReplacedError, StateMismatchError
 from backfill_core.protocol.events import BarrierPassed, LimitSet, WorkLost
 from backfill_core.protocol.strategy import PinVersion
-from backfill_core.protocol.work import ReadSplit, RemovedFile, ShipVersions, StagedFile
+from backfill_core.protocol.work import NewColumns, ReadSplit, RemovedFile, ShipVersions, StagedFile
 from backfill_core.strategies.replica.stored import decode, open_request, summarize
 
 
@@ -220,6 +220,56 @@ class TestARestart:
         stored = {**ByHand(10).strategy.stored.encode(), "shipped": value}
         with pytest.raises(StateMismatchError, match=r"replica\.shipped"):
             decode(stored)
+
+
+class TestOtherColumns:
+    """A batch that changes them is the last of its attempt."""
+
+    def followed(self):
+        one = ByHand(10).live()
+        columns = NewColumns('{"type":"struct","fields":[]}', 3)
+        one.shipped(one.ship(7), upto=5, columns=columns)
+        return one, columns
+
+    def test_go_into_the_commit_of_their_files(self):
+        """Once."""
+        one, columns = self.followed()
+        requests = [one.prepare(), one.seal().prepare()]
+        assert [request.columns for request in requests] == [columns, None]
+
+    def test_are_those_of_the_version_that_the_next_attempt_reads(self):
+        """The pinned one has the old columns, by which nothing that is there now could be read."""
+        one, _ = self.followed()
+        assert one.strategy.stored.laid_out is None
+        one.prepare()
+        stored = decode(one.strategy.stored.encode())
+        assert (stored.shipped, stored.laid_out) == (5, 5)
+        assert open_request(stored) == PinVersion(5, None, "table")
+
+        found = replace(pinned(3, 4), version=5, fingerprint="later")
+        other = ByHand(pinned=found, stored=stored)
+        assert other.strategy.stored == stored
+        other.poll(7)
+        other.prepare()
+        other.seal()
+        other.poll(7)
+        assert [(work.after, work.upto) for work in other.propose()] == [(5, 7)]
+
+    def test_of_another_table_at_the_place_of_the_source_are_refused(self):
+        """Its version of that number is about other rows."""
+        one, _ = self.followed()
+        one.prepare()
+        found = replace(pinned(3), version=5, table_id="other")
+        with pytest.raises(SourceReplacedError, match="version 3 was pinned"):
+            ByHand(pinned=found, stored=one.strategy.stored)
+
+    @pytest.mark.parametrize("value", [3, 6, "5", True])
+    def test_are_refused_of_a_version_that_cannot_be(self, value):
+        """A state that was written by hand."""
+        one, _ = self.followed()
+        one.prepare()
+        with pytest.raises(StateMismatchError, match=r"replica\.laidOut"):
+            decode({**one.strategy.stored.encode(), "laidOut": value})
 
 
 class TestTheState:
