@@ -207,7 +207,7 @@ class _Fields:
         if any(not {COLUMN_ID, PHYSICAL_NAME} <= one["metadata"].keys() for one in inside):
             raise NotFollowedError(f"column {name!r} was added, and the target maps its columns, the source does not")
         if min(one["metadata"][COLUMN_ID] for one in inside) <= self.target.last_id:
-            # Another job's table, or one that somebody made: an id is given once.
+            # A table of another history: an id is given once.
             raise NotFollowedError(f"column {name!r} was added, and the target gave its id to another column")
         return made
 

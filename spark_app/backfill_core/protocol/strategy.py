@@ -1,7 +1,7 @@
 """The contract between a job and its strategy. A strategy is a folder; see strategies/.
 
-The job knows when: barriers, commits, commands, retries. The strategy knows what: which work, of which positions, in which
-order. Positions and what is covered of history pass through the job unread.
+The job knows when: barriers, commits, commands, retries. The strategy knows what: which work, of which positions, in which order.
+Positions and what is covered of history pass through the job unread.
 """
 
 from __future__ import annotations
@@ -188,7 +188,6 @@ class CommitRequest:
 
     removed: tuple[RemovedFile, ...] = ()
     columns: NewColumns | None = None
-    """After it the job is opened anew."""
 
     @property
     def bytes(self) -> int:
@@ -337,9 +336,8 @@ class StoredProgress(Protocol):
 class Strategy(Protocol):
     """Decides which work to do next; hears of results, never does work itself.
 
-    Laws (tests/core and tests/simulation hold every strategy to them): a restart from `stored` after any crash loses and
-    doubles nothing; every row is in one commit; work in flight is bounded; progress never goes backwards; nothing starts
-    without a permit.
+    Laws (tests/core and tests/simulation hold every strategy to them): a restart from `stored` after any crash loses and doubles
+    nothing; every row is in one commit; work in flight is bounded; progress never goes backwards; nothing starts without a permit.
     """
 
     def on(self, event: StrategyEvent, now: Now) -> None:

@@ -24,7 +24,7 @@ from backfill_core.protocol.strategy import (
     Strategy,
     StrategyPlugin,
 )
-from backfill_core.protocol.work import Covered, NewColumns, Position
+from backfill_core.protocol.work import Covered, Position
 from backfill_spark import sinks, sources
 from backfill_spark.jvm.session_scope import session_scope
 from backfill_spark.opening.failures import Side, explain, explained
@@ -34,9 +34,9 @@ from backfill_spark.opening.shipping import lay_out
 from backfill_spark.opening.source import OpenSource, PinnedSource, in_order, open_source
 from backfill_spark.opening.transform import transform_of
 from backfill_spark.ports.abilities import ability, check_promises, closing
-from backfill_spark.ports.committer import Committer, StoredState, SupportsColumns
-from backfill_spark.ports.sink import Sink, SupportsShipping, SupportsStartOver
-from backfill_spark.ports.source import PinnedTable, Source, SupportsLog, SupportsPin
+from backfill_spark.ports.committer import Committer, StoredState
+from backfill_spark.ports.sink import Sink, SupportsStartOver
+from backfill_spark.ports.source import PinnedTable, Source
 from backfill_spark.rows.comparison import Comparison
 from backfill_spark.rows.transform import Transform
 from backfill_spark.rows.verification import check_one_row_a_key
@@ -210,24 +210,6 @@ class OpenedJob(JobContext):
 
     quarantine: OpenedQuarantine | None = None
     """The table of bad records; None: the source names none."""
-
-    def relaid(self, version: int, columns: NewColumns) -> OpenedJob:
-        """Return the job as it is with the columns of a later version of its source, and with these in its target.
-
-        Raises:
-            UnsupportedSourceFeatureError: the version has what is not carried over; names it.
-            InvalidTransformError: the transform cannot be made of these columns.
-        """
-        source, transform = _source(self.spark, self.backfill, self.plugins)
-        with self.explained("the look at the source", source, transform):
-            opened = PinnedSource(ability(source, SupportsPin), ability(source, SupportsPin).pin(version))
-            transform = transform_of(transform, opened, self.mode, self.key, begins=False)
-            ability(source, SupportsLog).shippable()
-        sink, committer = self.sink, self.committer
-        if columns.schema is not None:
-            sink = ability(sink, SupportsShipping).with_columns(columns.schema)
-            committer = ability(committer, SupportsColumns).with_columns(columns)
-        return replace(self, source=source, transform=transform, opened=opened, sink=sink, committer=committer)
 
     @property
     def resumes(self) -> StoredProgress | None:

@@ -11,6 +11,7 @@ from backfill_core.errors import TransientError
 from backfill_core.phases.accounting import check_staged
 from backfill_core.protocol.work import FileRange, NewColumns, StagedFile
 from backfill_spark.delta.deletion_vectors import VectorDescriptor
+from backfill_spark.opening.shipping import relaid
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.sink import SupportsSegments, SupportsShipping
 from backfill_spark.rows.counted_rows import CountedRows
@@ -94,7 +95,7 @@ class SparkWorkContext:
 
     def relaid(self, version: int, columns: NewColumns) -> SparkWorkContext:
         """See `WorkContext`."""
-        job = self.job.relaid(version, columns)
+        job = relaid(self.job, version, columns)
         return replace(self, job=job, copies=JobCopies(job))
 
     @property

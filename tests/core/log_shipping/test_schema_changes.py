@@ -99,7 +99,7 @@ class TestAColumnThatIsNew:
         ],
     )
     def test_is_refused_where_the_target_cannot_have_it(self, new, target, words):
-        """A name that is taken, a type that needs a table feature, names in files that nobody gave."""
+        """A name that is taken, a type that needs a table feature, names in files that were never given."""
         before, after = view(ID), view(ID, new)
         made = made_of(before, **target)
         there = (*made.columns.fields, loose(column("theirs", number=1), mapped=True))

@@ -36,9 +36,9 @@ from backfill_spark.jvm.errors import JAVA_ERRORS, first_line, is_a, is_no_table
 from backfill_spark.jvm.gateway import java
 from backfill_spark.jvm.log_stores.kernel import kernel_settings
 from backfill_spark.ports.committer import SealedCommit, StoredState
+from backfill_spark.sinks.delta.create import ENGINE_INFO, with_columns
 from backfill_spark.sinks.delta.failures import BEGIN_ANEW, FENCED_HINT, explain_commit
 from backfill_spark.sinks.delta.foreign_commits import check_alone, commits_of_others
-from backfill_spark.sinks.delta.new_columns import ENGINE_INFO, with_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -232,7 +232,7 @@ class TestOtherColumns:
         return one, columns
 
     def test_go_into_the_commit_of_their_files(self):
-        """Once."""
+        """Once: a second commit would take back what came between."""
         one, columns = self.followed()
         requests = [one.prepare(), one.seal().prepare()]
         assert [request.columns for request in requests] == [columns, None]
