@@ -250,7 +250,7 @@ class KeyCopy:
 
     # -------------------------------------------------------------- choosing work
     def propose(
-        self, permits: Permits, ids: Iterator[int], now: Now, version: int, *, opens: bool
+        self, permits: Permits, ids: Iterator[int], now: Now, version: int, *, opens: bool, shares: bool = False
     ) -> tuple[ReadKeyRange, ...]:
         """Choose the chunks that start now, all of one version.
 
@@ -260,13 +260,16 @@ class KeyCopy:
             now: The moment.
             version: The version that is read.
             opens: May any start? A round that ends starts none.
+            shares: Do changes run beside them? Half of the readers are left to those: a MERGE has twenty small Spark jobs, and each
+                would wait for a part of a range to end.
         """
         at_barrier, self._barrier_passed = self._barrier_passed, False
         self.meter = self.meter.hold(now.mono_s, held=not permits.history)
         if not permits.history or not opens or (self.rate_limit is not None and not at_barrier):
             return ()
         work: list[ReadKeyRange] = []
-        while len(self._running) + len(self._dropped) < self._settings.in_flight_max:
+        readers = self._settings.in_flight_max
+        while len(self._running) + len(self._dropped) < ((readers + 1) // 2 if shares else readers):
             one = self._start_next(permits, ids, now, version)
             if one is None:
                 break
@@ -304,6 +307,7 @@ class KeyCopy:
             epoch=permits.epoch.number,
             rows_max=rows_max,
             proves_key=self._settings.proves_key,
+            readers=self._settings.in_flight_max,
         )
 
     def _plan(self, version: int, quota: int | None) -> Chunk | None:

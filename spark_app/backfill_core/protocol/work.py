@@ -195,6 +195,9 @@ class ReadKeyRange:
     proves_key: bool = False
     """Are two rows with one key an error? Rows with one key are in one range."""
 
+    readers: int = 1
+    """Ranges that are read side by side at most: each takes its share of the cores, so that changes find a free one."""
+
 
 @dataclass(frozen=True, slots=True)
 class ReadOffsetRanges:

@@ -10,7 +10,7 @@ from deltalake import DeltaTable, QueryBuilder
 from support.reference.arrangement import Key
 from support.tables import other_engine
 from support.tables.jobs import job, make_kind, make_orders
-from support.tables.oracle import seals, violations
+from support.tables.oracle import adds_of, seals, violations
 
 from backfill_core.errors import InvalidSpecError
 from backfill_spark.driver.attempt import run_driver
@@ -112,6 +112,16 @@ class TestALiveTable:
         assert rounds
         assert max(one["chunks"] for one in states) >= 5
         assert sorted(map(str, rows_of(target))) == sorted(map(str, rows_of(source)))
+
+    @pytest.mark.parametrize("readers", [1, 2])
+    def test_leaves_a_core_to_changes(self, spark, tmp_path, run, readers):
+        """A range is read by its share of the cores: one task for each, and each writes one file."""
+        make_orders(spark, str(tmp_path / "s"), 100, files=8)
+
+        outcome = run(chunk_rows=1000, maxInFlight=readers)
+
+        assert outcome.receipt.equal
+        assert len(adds_of(tmp_path / "t")) == spark.sparkContext.defaultParallelism // readers
 
     def test_by_a_column_that_changes(self, spark, tmp_path, run):
         """R-ARR-7, 17: an update moves a row across the position; the largest are read first, ties by the key."""

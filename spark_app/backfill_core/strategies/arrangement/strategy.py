@@ -268,7 +268,8 @@ class ArrangementStrategy:
                 version, opens = batch.upto, not self._is_lost(batch.upto)
             case batch:
                 version, opens = replay.consumed, batch is None and not self._ends_round
-        return (*work, *self._copy.propose(permits, ids, now, version, opens=opens))
+        shares = isinstance(replay.batch, Running)
+        return (*work, *self._copy.propose(permits, ids, now, version, opens=opens, shares=shares))
 
     # -------------------------------------------------------------- committing
     def prepare_commit(self, epoch: Epoch, permits: Permits, now: Now) -> CommitRequest:

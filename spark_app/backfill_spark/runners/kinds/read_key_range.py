@@ -41,8 +41,10 @@ def _stage(work: ReadKeyRange, context: WorkContext) -> KeyRangeStaged:
     # Without a filter each row is staged, and counted there.
     counted = None if job.transform.where is None else CountedRows(job.spark, rows)
     view = job.transform.apply(rows if counted is None else counted.frame)
+    # Spark gives a free core to changes first, but it takes none from a task that runs.
+    tasks = max(1, job.spark.sparkContext.defaultParallelism // work.readers)
     files = context.stage(
-        job.mode.history_rows(view, epoch=work.epoch, version=work.version),
+        job.mode.history_rows(view, epoch=work.epoch, version=work.version).coalesce(tasks),
         what=f"a range of the key at version {work.version}",
     )
     if work.proves_key:

@@ -83,8 +83,8 @@ class SourceSplitsModel(TopicModel):
         self._effects: dict[int, Merging] = {}
         """What a MERGE does that may be in the target, by its transaction."""
 
-        self._begun: dict[str, set[tuple[int, int]]] = {}
-        """Of each partition, where an attempt that begins found its start and its end."""
+        self._begun: list[dict[str, tuple[int, int]]] = []
+        """Where each attempt from nothing found the partitions' starts and ends; which of them sealed first is seen later."""
 
     @property
     def met(self) -> Mapping[str, int]:
@@ -125,8 +125,7 @@ class SourceSplitsModel(TopicModel):
                     raise OffsetsExpiredError(f"partition {name} begins at {lows[name]}")
         first = self.offsets if self._latest else lows
         if stored is None:
-            for name, newest in self.offsets.items():
-                self._begun.setdefault(name, set()).add((first[name], newest))
+            self._begun.append({name: (first[name], newest) for name, newest in self.offsets.items()})
         found = Subscribed(first if stored is None else request.first or {}, self.offsets, self.source_id)
         settings = replace(SourceSplitsSettings.of(spec), sets_aside=True, **self._sizes)
         if not self._upserts:
@@ -175,7 +174,7 @@ class SourceSplitsModel(TopicModel):
         for name, one in progress["splits"].items():
             start, live, target = progress["starts"][name], progress["live"][name], one["target_offset"]
             end = start if target is None else int(target) + 1
-            begun = self._begun.get(name, {(0, 0)})
+            begun = {one.get(name, (0, 0)) for one in self._begun}
             demand((start, end) in begun, f"partition {name} has history [{start}, {end}), not one of {begun}")
             demand(live >= end, "the live side of a partition begins in its history")
             demand(one["num_consumed_rows"] <= end - start, "more records than offsets were counted")
