@@ -8,6 +8,7 @@ ARGS ?=
 KILLS ?= 1000
 MINUTES ?= 60
 OPERATOR_KILLS = $(if $(filter file,$(origin KILLS)),500,$(KILLS))
+STORE_KILLS = $(if $(filter file,$(origin KILLS)),200,$(KILLS))
 ROWS ?= 20000000
 TOPIC_ROWS = $(if $(filter file,$(origin ROWS)),10000000,$(ROWS))
 RUNS ?= 5
@@ -57,8 +58,11 @@ crash-operator: setup ## kill the operator KILLS times (500) around its writes, 
 	@BACKFILL_OPERATOR_KILLS=$(OPERATOR_KILLS) $(BIN)/python -m pytest -q -s --junit-xml=build/reports/crash-operator.xml \
 		tests/control_plane/faults/test_killed_operators.py $(ARGS)
 
+crash-stores: setup ## kill real drivers KILLS times (200) in all while they fill a bucket of a real S3 server from another
+	@BACKFILL_KILLS=$(STORE_KILLS) $(BIN)/python -m pytest -q -s --junit-xml=build/reports/crash-stores.xml tests/stores/crash $(ARGS)
+
 test-stores: setup ## jobs from bucket to bucket of a real S3 server with faults; compiles it once, which needs go and three minutes
-	@$(TESTS) stores -- $(ARGS)
+	@$(TESTS) stores -- --ignore=tests/stores/crash $(ARGS)
 
 attack: setup ## let three suites look for holes for MINUTES (60) in all: odd tables, hostile objects, a real terminal
 	@$(BIN)/python build-tools/attack.py $(MINUTES) -- $(ARGS)
@@ -120,4 +124,4 @@ clean: ## remove what tests and tools leave behind; .venv and the jars stay
 	@rm -rf build dist spark-warehouse metastore_db derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	@find crds operator spark_app tests build-tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help setup demo demo-kafka test test-core test-spark test-control-plane test-cli test-stores crash crash-operator crash-kafka attack e2e e2e-smoke simulate mutants check lint types contracts generated docs crds bench bench-kafka bench-operator lock image chart clean
+.PHONY: help setup demo demo-kafka test test-core test-spark test-control-plane test-cli test-stores crash crash-operator crash-kafka crash-stores attack e2e e2e-smoke simulate mutants check lint types contracts generated docs crds bench bench-kafka bench-operator lock image chart clean

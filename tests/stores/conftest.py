@@ -1,10 +1,19 @@
-"""One S3 server for all tests of stores, and a session that reaches it by a proxy which can make trouble."""
+"""One S3 server for all tests of stores, a session that reaches it by a proxy which can make trouble, and jobs between its buckets."""
 
 import os
+from collections import Counter
+from urllib.parse import quote
 
 import pytest
+from deltalake import DeltaTable, QueryBuilder
 from support.stores.fault_proxy import faulty
-from support.stores.minio import NoStoreError, credentials, for_spark, running_store
+from support.stores.minio import NoStoreError, credentials, for_delta_rs, for_spark, running_store
+from support.tables.jobs import job
+
+from backfill_spark.driver.attempt import run_driver
+from backfill_spark.settings import DriverSettings
+
+ROWS = 400
 
 
 @pytest.fixture(scope="session")
@@ -50,3 +59,53 @@ def spark(proxy, tmp_path_factory):
         bring_log_store(session)
         yield session
         session.stop()
+
+
+@pytest.fixture(scope="module")
+def environment(store, spark):
+    """Let delta-rs and the reader of logs find the store as they do anywhere: by their environment."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in for_delta_rs(store.endpoint).items():
+            patch.setitem(os.environ, name.upper(), value)
+        yield
+
+
+@pytest.fixture
+def place(request):
+    """Return the URI of a table of this test in a bucket."""
+    return lambda bucket: f"s3a://{bucket}/{request.node.name.translate(str.maketrans('[]', '--'))}/orders"
+
+
+@pytest.fixture
+def orders(spark, place):
+    """A source of some files in the first bucket, with changes after version 0."""
+    at = place("here")
+    spark.range(ROWS).selectExpr("id", "id % 7 AS kind", "cast(id AS string) AS note").repartition(4).write.format(
+        "delta"
+    ).option("delta.enableChangeDataFeed", "true").option("delta.enableDeletionVectors", "true").save(at)
+    spark.sql(f"UPDATE delta.`{at}` SET note = '\u2028 changed' WHERE id % 10 = 3")
+    spark.sql(f"DELETE FROM delta.`{at}` WHERE id % 10 = 4")
+    return at
+
+
+@pytest.fixture
+def rows(store):
+    """Return all rows of a table as another engine reads them."""
+
+    def read(uri):
+        table = DeltaTable(quote(uri.replace("s3a:", "s3:"), safe=":/"), storage_options=for_delta_rs(store.endpoint))
+        found = QueryBuilder().register("t", table).execute("SELECT id, kind, note FROM t").read_all()
+        return Counter(zip(*(found.column(name).to_pylist() for name in ("id", "kind", "note")), strict=True))
+
+    return read
+
+
+@pytest.fixture
+def run(spark, tmp_path):
+    """Run a job between two places."""
+
+    def go(at, to, **spec):
+        backfill = job(at, to, **({"verify": "Final"} | spec))
+        return run_driver(backfill, settings=DriverSettings(cores=2, state_dir=tmp_path / "state"), spark=spark)
+
+    return go

@@ -1,63 +1,14 @@
 """Whole jobs from one bucket to another, on a real S3 server; the targets are read by delta-rs."""
 
 import re
-from collections import Counter
-from urllib.parse import quote
 
 import pytest
-from deltalake import DeltaTable, QueryBuilder
 from py4j.protocol import Py4JJavaError
 from support.stores.fault_proxy import Fault
-from support.stores.minio import for_delta_rs
-from support.tables.jobs import job
 
-from backfill_spark.driver.attempt import run_driver
 from backfill_spark.jvm.gateway import hadoop_conf, java
-from backfill_spark.settings import DriverSettings
 
-ROWS = 400
 VERSION = re.compile(r"/_delta_log/\d{20}\.json")
-
-
-@pytest.fixture
-def place(request):
-    """Return the URI of a table of this test in a bucket."""
-    return lambda bucket: f"s3a://{bucket}/{request.node.name.translate(str.maketrans('[]', '--'))}/orders"
-
-
-@pytest.fixture
-def orders(spark, place):
-    """A source of some files in the first bucket, with changes after version 0."""
-    at = place("here")
-    spark.range(ROWS).selectExpr("id", "id % 7 AS kind", "cast(id AS string) AS note").repartition(4).write.format(
-        "delta"
-    ).option("delta.enableChangeDataFeed", "true").option("delta.enableDeletionVectors", "true").save(at)
-    spark.sql(f"UPDATE delta.`{at}` SET note = '\u2028 changed' WHERE id % 10 = 3")
-    spark.sql(f"DELETE FROM delta.`{at}` WHERE id % 10 = 4")
-    return at
-
-
-@pytest.fixture
-def rows(store):
-    """Return all rows of a table as another engine reads them."""
-
-    def read(uri):
-        table = DeltaTable(quote(uri.replace("s3a:", "s3:"), safe=":/"), storage_options=for_delta_rs(store.endpoint))
-        found = QueryBuilder().register("t", table).execute("SELECT id, kind, note FROM t").read_all()
-        return Counter(zip(*(found.column(name).to_pylist() for name in ("id", "kind", "note")), strict=True))
-
-    return read
-
-
-@pytest.fixture
-def run(spark, tmp_path):
-    """Run a job between two places."""
-
-    def go(at, to, **spec):
-        backfill = job(at, to, **({"verify": "Final"} | spec))
-        return run_driver(backfill, settings=DriverSettings(cores=2, state_dir=tmp_path / "state"), spark=spark)
-
-    return go
 
 
 COPIED = {"select": ["*"]}

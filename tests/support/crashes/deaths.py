@@ -13,9 +13,9 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from support.crashes.drivers import LastingJava, OwnJava, Start
+from support.tables.logs import is_begun
 from support.tables.oracle import seals
 
 from backfill.control import NotRunningError, find
@@ -113,10 +113,11 @@ class MortalJob:
     POINTS: tuple = ()
     """Crash points in an order in which one job can meet them all; the second number: at which passing."""
 
-    def __init__(self, spark, folder, strategy, seed, *, rate, seals_max=SEALS_MAX):
+    def __init__(self, spark, folder, strategy, seed, *, rate, seals_max=SEALS_MAX, target=None):
+        """Take a Spark, a folder of this machine for the job's file, state and log, and where the target lies: there too, or elsewhere."""
         self.spark, self.folder, self.seed, self.seals_max = spark, folder, seed, seals_max
         self.name = f"crash-{strategy.lower()}-{seed}"
-        self.file, self.target = folder / "job.yaml", f"{folder}/target"
+        self.file, self.target = folder / "job.yaml", target or f"{folder}/target"
         self.report = Report(self.name)
         self.checked = -1
         self.commands = {
@@ -222,7 +223,7 @@ class MortalJob:
 
     def kill_while_made(self, driver, delay_s):
         """Kill it so long after the target's folder is there; seals come seconds later."""
-        while driver.wait(0.001) is None and not Path(self.target).exists():
+        while driver.wait(0.001) is None and not is_begun(self.target):
             pass
         driver.wait(delay_s)
         driver.kill()

@@ -1,13 +1,14 @@
 """Jobs of a table that die, by strategy: another engine changes the table meanwhile, also across the position of the job."""
 
 import random
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from deltalake import DeltaTable
 from support.crashes.deaths import SEALS_MAX, MortalJob
 from support.tables.jobs import write_yaml
+from support.tables.logs import has_version
 from support.tables.oracle import violations
 from support.tables.other_engine import append
 
@@ -65,6 +66,20 @@ TRIALS = {
 }
 
 
+@dataclass(frozen=True)
+class Places:
+    """Where the tables of a job lie, and the settings by which a driver finds them there."""
+
+    source: str
+    target: str
+    conf: Mapping[str, str] = field(default_factory=dict)
+
+
+def in_folder(folder):
+    """Return the places of tables on this machine."""
+    return Places(f"{folder}/source", f"{folder}/target")
+
+
 class TableJob(MortalJob):
     """One table, one job, many deaths."""
 
@@ -74,11 +89,12 @@ class TableJob(MortalJob):
         "after_seal_commit:2", "before_finish:1",
     )  # fmt: skip
 
-    def __init__(self, spark, folder, strategy, seed):
-        self.trial = TRIALS[strategy]
-        super().__init__(spark, folder, strategy, seed, rate=self.trial.rate, seals_max=self.trial.seals_max)
+    def __init__(self, spark, folder, strategy, seed, places=None):
+        self.trial, places = TRIALS[strategy], places or in_folder(folder)
+        trial = {"rate": self.trial.rate, "seals_max": self.trial.seals_max}
+        super().__init__(spark, folder, strategy, seed, target=places.target, **trial)
         self.strategy, self.random = strategy, random.Random(seed)
-        self.source = f"{folder}/source"
+        self.source, self.conf = places.source, dict(places.conf)
         self.mode = self.report.mode = self.trial.modes[seed] if seed < len(MODES) else self.trial.modes[0]
         self.ships = self.mode in WAYS
         self.transform = WAYS.get(self.mode, READ)
@@ -97,6 +113,7 @@ class TableJob(MortalJob):
             source={"key": [] if self.ships else ["id"]}, target={} if self.ships else {"writeMode": self.mode},
             strategy={"type": self.strategy, member: form}, transform=self.transform,
             **({"throttle": {"rowsPerSecond": self.trial.rate}} if limited else {}),
+            **({"spark": {"conf": self.conf}} if self.conf else {}),
         )  # fmt: skip
 
     def change(self):
@@ -104,7 +121,7 @@ class TableJob(MortalJob):
         table, pick = DeltaTable(self.source), self.random.randrange(1000)
         kind = self.random.randrange(7) if self.mode != "Append" else self.random.choice([0, 6])
         # This engine rewrites all files into one, which would be the whole history of a replica: it cuts none.
-        pinned = Path(self.target, "_delta_log", f"{PINNED:020d}.json").exists()
+        pinned = has_version(self.target, PINNED)
         match kind if pinned or not self.ships else 0:
             case 0:
                 append(self.source, ORDERS, self.fresh_id, 50)

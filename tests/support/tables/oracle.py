@@ -8,6 +8,7 @@ from typing import Any
 
 from deltalake import DeltaTable, QueryBuilder
 from support.simulation.model import model_of
+from support.tables.logs import commit_of, commits_of
 
 from backfill_api.model import member_of
 
@@ -51,13 +52,11 @@ def opened(path: str, version: int | None = None) -> DeltaTable:
 def seals(target: str, after: int = -1) -> list[SeenSeal]:
     """Return the seals of a target with a version above `after`, oldest first."""
     found = []
-    for file in sorted(Path(target, "_delta_log").glob("*.json")):
-        if not file.stem.isdigit() or int(file.stem) <= after:
-            continue
-        for line in file.read_text().splitlines():
+    for version in commits_of(target, after):
+        for line in commit_of(target, version).splitlines():
             domain = json.loads(line).get("domainMetadata")
             if domain and domain["domain"].startswith("backfill.") and domain["domain"] != "backfill.owner":
-                found.append(SeenSeal(int(file.stem), json.loads(domain["configuration"])))
+                found.append(SeenSeal(version, json.loads(domain["configuration"])))
     return found
 
 

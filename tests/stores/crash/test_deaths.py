@@ -1,0 +1,65 @@
+"""The real driver is killed with SIGKILL while it fills one bucket from another; nothing is lost and nothing is doubled.
+
+The jobs, their deaths and what is compared are those of `tests/crash`; source and target lie on a real S3 server. delta-rs
+changes the source and reads both, and the log is read as the store has it.
+"""
+
+import os
+from collections import Counter
+
+import pytest
+from support.crashes.deaths import ANYWHERE, lives
+from support.crashes.table_job import Places, TableJob, points_of
+from support.stores.minio import for_spark
+
+KILLS = int(os.environ.get("BACKFILL_KILLS", "20"))
+"""Of both strategies together."""
+
+STRATEGIES = ("Snapshot", "Replica")
+OF_EACH = KILLS // len(STRATEGIES)
+MANY = 50
+"""So many kills of a strategy show each kind of death; fewer show the named points and some random moments."""
+
+pytestmark = pytest.mark.timeout(0)
+
+
+@pytest.fixture(scope="module", params=STRATEGIES)
+def strategy(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def reports(environment, store, strategy, spark, tmp_path_factory):
+    """Let drivers of a strategy die until there were as many deaths as asked for; the first job meets each named point."""
+    tmp_path_factory.getbasetemp()  # two threads at once would make two
+
+    def make(seed):
+        name = f"{strategy.lower()}-{seed}"
+        places = Places(f"s3a://here/{name}/source", f"s3a://there/{name}/target", for_spark(store.endpoint))
+        return TableJob(spark, tmp_path_factory.mktemp(name), strategy, seed, places)
+
+    return lives(make, OF_EACH, jobs_min=1)
+
+
+class TestDeathChangesNothing:
+    """Exactly once in a bucket too, whatever dies when (R-SNAP-37, R-SNAP-38)."""
+
+    def test_every_seal_and_every_end_is_what_its_state_says(self, reports):
+        """0 rows lost, 0 doubled."""
+        assert [problem for report in reports for problem in report.problems] == []
+        assert sum(report.seals_checked for report in reports) >= OF_EACH / 2
+
+    def test_each_named_point_was_died_at(self, reports, strategy):
+        """A crash point that is never reached proves nothing."""
+        died = sum((report.kills for report in reports), Counter())
+        anywhere = ANYWHERE if OF_EACH >= MANY else set()
+
+        assert anywhere | {point.split(":")[0] for point in points_of(strategy)} <= set(died)
+
+    def test_a_woken_driver_meets_the_fence(self, reports):
+        """Here the store refuses its commit, and no lock of a machine does."""
+        assert OF_EACH < MANY or sum(report.fenced for report in reports) > 0
+
+    def test_there_were_as_many_deaths_as_asked_for(self, reports):
+        """The suite says what it did, not what it planned."""
+        assert sum(report.kills.total() for report in reports) >= OF_EACH

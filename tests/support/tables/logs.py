@@ -1,0 +1,43 @@
+"""The files of a table's log as they lie there: in a folder of this machine, or in a bucket of S3."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from support.stores.objects import objects_at, text_of
+
+IN_A_BUCKET = "s3a://"
+
+
+def is_begun(table: str | Path) -> bool:
+    """Is there anything where a table is to be?"""
+    if _is_in_a_bucket(table):
+        return next(objects_at(str(table)), None) is not None
+    return Path(table).exists()
+
+
+def has_version(table: str | Path, version: int) -> bool:
+    """Has a table this version?"""
+    return version in commits_of(table, version - 1)
+
+
+def commits_of(table: str | Path, after: int = -1) -> list[int]:
+    """Return the versions above `after` whose commits are in a table's log, in order."""
+    if _is_in_a_bucket(table):
+        # What comes behind `…5.json` in the order of keys is of version 6 or above.
+        names: Iterator[str] = objects_at(f"{table}/_delta_log", f"{after:020d}.json" if after >= 0 else "")
+    else:
+        names = (file.name for file in Path(table, "_delta_log").glob("*.json"))
+    versions = (
+        int(stem) for stem, dot, end in (name.partition(".") for name in names) if end == "json" and stem.isdigit()
+    )
+    return sorted(version for version in versions if version > after)
+
+
+def commit_of(table: str | Path, version: int) -> str:
+    """Return the text of a commit."""
+    name = f"{table}/_delta_log/{version:020d}.json"
+    return text_of(name) if _is_in_a_bucket(table) else Path(name).read_text()
+
+
+def _is_in_a_bucket(table: str | Path) -> bool:
+    return str(table).startswith(IN_A_BUCKET)
