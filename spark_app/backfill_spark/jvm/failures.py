@@ -19,6 +19,7 @@ from backfill_core.errors import (
     TransientError,
 )
 from backfill_spark.jvm.errors import NO_ACCESS, NO_ROOM, causes, first_line, is_no_table, whole_text
+from backfill_spark.jvm.log_stores import refusals
 
 
 class Trouble(StrEnum):
@@ -60,7 +61,15 @@ SIGNS = (
         words=r"File name too long|ENAMETOOLONG|Pathname too long|KeyTooLong|[Yy]our key is too long|"
         "maximum object length is 1024|resource name length is not within the permissible limits",
     ),
-    Sign(Trouble.DENIED, words="|".join((*NO_ACCESS, "Read-only file system", "403 Forbidden", r"Status Code: 403"))),
+    Sign(
+        Trouble.DENIED,
+        words="|".join(
+            (
+                *(*NO_ACCESS, "Read-only file system", "403 Forbidden", r"Status Code: 403"),
+                *(refusals.WRONG_KEYS, refusals.WRONG_CLOCK),  # S3 answers some with 400, as it does a broken request
+            )
+        ),
+    ),
     Sign(
         Trouble.AWAY,
         classes=(
@@ -218,7 +227,7 @@ def unexplained(error: Exception, *, doing: str) -> BackfillError:
         case Trouble.TOO_LONG:
             return long_name()
         case Trouble.DENIED:
-            return PermissionDeniedError(f"{words}.", hint="Grant this user access.")
+            return PermissionDeniedError(f"{words}.", hint=refusals.hint_of(error, "Grant this user access."))
         case Trouble.REFUSED:
             return TargetSchemaMismatchError(
                 f"{words}.", hint="Compare the columns of source and target with spec.transform and the key."

@@ -7,13 +7,27 @@ with faulty(store.endpoint) as proxy:
 
 import http.client
 import threading
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
 SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
-PRECONDITION_FAILED = 412
+TOO_SKEWED = (
+    b'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>RequestTimeTooSkewed</Code>'
+    b"<Message>The difference between the request time and the server's time is too large.</Message></Error>"
+)
+"""As MinIO and Amazon answer a request that was signed too long ago; a test asks the real server for it."""
+
+DENIED = b"<Error><Code>AccessDenied</Code><Message>Access Denied.</Message></Error>"
+
+SKEW_MAX = timedelta(minutes=5)
+"""Of a proxy with a clock of its own: stricter than the 15 minutes of S3, behind which it stands."""
+
+FORBIDDEN, PRECONDITION_FAILED = 403, 412
 HOP_BY_HOP = ("connection", "keep-alive", "transfer-encoding", "expect")
 
 
@@ -22,7 +36,7 @@ class Fault:
     """What happens to the next requests of a method whose path has some text."""
 
     what: str
-    """`slow down`: 503, and nothing is done; `lost answer`: it is done, and the connection ends without an answer."""
+    """`slow down`: 503, `denied`: 403, and nothing is done; `lost answer`: it is done, and the connection ends without an answer."""
 
     method: str
     text: str
@@ -45,7 +59,20 @@ class _Proxy(ThreadingHTTPServer):
         self.plain_puts = []
         """Paths of files that were made without a condition: another writer's file would have been replaced."""
 
+        self.ahead = timedelta()
+        """So far the clock of this store is ahead of the machine's; 0: nobody looks at the clock but the server itself."""
+
+        self.refused = Counter()
+        """How often which answer of 403 was given, by its code; empty where an answer has no body."""
+
         self._lock = threading.Lock()
+
+    def is_skewed(self, signed_at):
+        """Was a request signed too far from the time that this store has?"""
+        if not self.ahead:
+            return False
+        moment = datetime.strptime(signed_at, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+        return abs(datetime.now(UTC) + self.ahead - moment) > SKEW_MAX
 
     def fault_of(self, method, path):
         """Return what happens to a request; None: nothing."""
@@ -71,6 +98,14 @@ class _Handler(BaseHTTPRequestHandler):
         if what == "slow down":
             self._answer(503, {"Content-Type": "application/xml"}, SLOW_DOWN)
             return
+        if what == "denied":
+            self._answer(FORBIDDEN, {"Content-Type": "application/xml"}, DENIED)
+            return
+        if self.server.is_skewed(self.headers["X-Amz-Date"]):
+            date = format_datetime(datetime.now(UTC) + self.server.ahead, usegmt=True)
+            self.server.refused["RequestTimeTooSkewed"] += 1
+            self._answer(FORBIDDEN, {"Content-Type": "application/xml", "Date": date}, TOO_SKEWED)
+            return
         server = http.client.HTTPConnection(self.server.target, timeout=60)
         try:
             server.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
@@ -89,6 +124,8 @@ class _Handler(BaseHTTPRequestHandler):
         if self.server.is_old and answer.status == PRECONDITION_FAILED:
             self._answer(200, {"ETag": '"of what was put"'}, b"")
             return
+        if answer.status == FORBIDDEN:
+            self.server.refused[_code(said)] += 1
         headers = {name: value for name, value in answer.getheaders() if name.lower() not in HOP_BY_HOP}
         self._answer(answer.status, headers, said)
 
@@ -106,6 +143,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_):
         """Say nothing."""
+
+
+def _code(said):
+    """Return the code of an error; empty where there is none."""
+    return said.partition(b"<Code>")[2].partition(b"</Code>")[0].decode()
 
 
 @contextmanager

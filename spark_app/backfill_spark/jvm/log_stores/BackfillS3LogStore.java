@@ -1,6 +1,7 @@
 package io.delta.storage;
 
 import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 import java.util.Iterator;
 import org.apache.hadoop.conf.Configuration;
@@ -36,7 +37,9 @@ public class BackfillS3LogStore extends HadoopFileSystemLogStore {
             if (failure.getClass().getName().endsWith(".RemoteFileChangedException")) {
                 throw new java.nio.file.FileAlreadyExistsException(path.toString());
             }
-            throw failure;
+            // Kernel repeats a commit 200 times after any IOException, even if the store denies it; Hadoop has repeated already
+            // what may pass.
+            throw new UncheckedIOException(failure);
         }
     }
 

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import secrets
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from backfill_core.errors import UnsupportedTargetFeatureError
 from backfill_spark.jvm.errors import JAVA_ERRORS, is_a
 from backfill_spark.jvm.gateway import hadoop_conf, java, java_context
+from backfill_spark.jvm.log_stores.refusals import PAGE
 from backfill_spark.jvm.log_stores.s3 import LOG_STORE, SCHEME, SPARK_SETTING
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-PAGE: Final = "docs/object-stores.md"
 
 
 def check_conditional_writes(spark: SparkSession, files: Any, folder: str) -> None:

@@ -37,7 +37,7 @@ from backfill_spark.jvm.gateway import java
 from backfill_spark.jvm.log_stores.kernel import kernel_settings
 from backfill_spark.ports.committer import SealedCommit, StoredState
 from backfill_spark.sinks.delta.create import ENGINE_INFO, with_columns
-from backfill_spark.sinks.delta.failures import BEGIN_ANEW, FENCED_HINT, explain_commit
+from backfill_spark.sinks.delta.failures import BEGIN_ANEW, FENCED_HINT, explain_commit, explain_target
 from backfill_spark.sinks.delta.foreign_commits import check_alone, commits_of_others
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class DeltaCommitter:
         except JAVA_ERRORS as error:
             if is_no_table(error):
                 return None
-            raise explain_commit(error, self._path) from error
+            raise explain_target(error, path=self._path, doing="the look at the target") from error
 
     def _state_in(self, snapshot: Any) -> StoredState:
         try:
@@ -102,7 +102,7 @@ class DeltaCommitter:
             txn = snapshot.getLatestTransactionVersion(self._engine, self.app_id)
             version = snapshot.getVersion()
         except JAVA_ERRORS as error:
-            raise explain_commit(error, self._path) from error
+            raise explain_target(error, path=self._path, doing="the look at the target") from error
         domains = {str(name): str(one.getConfiguration()) for name, one in stored.items()}
         return StoredState(
             domains.get(self._domain),

@@ -15,6 +15,7 @@ from backfill_core.errors import (
 )
 from backfill_spark.jvm.errors import causes, is_a, whole_text
 from backfill_spark.jvm.failures import Trouble, in_words, is_about, long_name, trouble_of
+from backfill_spark.jvm.log_stores import refusals
 
 FENCED_HINT = "Nothing to do if another driver runs; else start it again."
 BEGIN_ANEW = "Start the job again: it begins anew, in a table of its own making."
@@ -77,7 +78,8 @@ def _known(error: Exception, *, path: str, words: str) -> BackfillError | None:
             return long_name()
         case Trouble.DENIED:
             return PermissionDeniedError(
-                f"the target cannot be written: {words}.", hint="Grant write access to the table."
+                f"the target {path} cannot be read or written: {words}.",
+                hint=refusals.hint_of(error, "Grant read and write access to the table."),
             )
         case Trouble.NO_TABLE:
             return TargetGoneError(f"the target {path} was dropped while it was filled.", hint=BEGIN_ANEW)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from backfill_core.errors import InvalidSpecError, PermissionDeniedError, TargetNotEmptyError
 from backfill_spark.jvm.errors import JAVA_ERRORS
-from backfill_spark.jvm.failures import Trouble, trouble_of
+from backfill_spark.jvm.failures import Trouble, in_words, trouble_of
 from backfill_spark.jvm.gateway import hadoop_conf, java
+from backfill_spark.jvm.log_stores import refusals
 from backfill_spark.jvm.log_stores.conditional_writes import check_conditional_writes
 from backfill_spark.sinks.delta.failures import explain_making
 
@@ -53,8 +54,8 @@ class TargetFolder:
             if trouble_of(error) != Trouble.DENIED:
                 raise explain_making(error, path=self._path) from error
             raise PermissionDeniedError(
-                f"{path.toString()} is not writable for this user.",
-                hint="Grant write access, or choose another target.",
+                f"spec.target.delta.path: {path.toString()} is not writable for this user: {in_words(error)}.",
+                hint=refusals.hint_of(error, "Grant write access, or choose another target."),
             ) from error
 
     def check_foreign_files(self) -> None:

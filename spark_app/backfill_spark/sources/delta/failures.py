@@ -17,6 +17,7 @@ from backfill_core.errors import (
 )
 from backfill_spark.jvm.errors import causes, first_line, whole_text
 from backfill_spark.jvm.failures import Trouble, in_words, is_about, trouble_of
+from backfill_spark.jvm.log_stores import refusals
 
 VERSION_GONE = re.compile(
     r"FileNotFoundException|FILE_NOT_EXIST|FILE_NOT_FOUND|does not exist|VersionNotFound|VERSION_NOT_FOUND|"
@@ -33,7 +34,9 @@ def explain_look(error: Exception, *, path: str) -> BackfillError:
         case Trouble.NO_TABLE:
             return SourceNotFoundError(f"{path} is not a Delta table.", hint="Check spec.source.delta.path.")
         case Trouble.DENIED:
-            return PermissionDeniedError(words, hint="Grant this user read access to the source.")
+            return PermissionDeniedError(
+                words, hint=refusals.hint_of(error, "Grant this user read access to the source.")
+            )
         case Trouble.UNSUPPORTED:
             return UnsupportedSourceFeatureError(
                 f"the source {path} cannot be read: {causes(error)[-1][1] or first_line(error)}.",
@@ -71,7 +74,7 @@ def explain(error: Exception, *, path: str, version: int) -> BackfillError | Non
             return StorageFullError("no space left while staging.", hint="Free some room; nothing is lost.")
         case Trouble.DENIED:
             # Java's FileNotFoundException also says `(Permission denied)`: that file is there.
-            return PermissionDeniedError(in_words(error), hint="Grant this user access.")
+            return PermissionDeniedError(in_words(error), hint=refusals.hint_of(error, "Grant this user access."))
         case Trouble.GONE if ours and "_change_data" in text:
             return ChangeFeedExpiredError(
                 f"files of the change feed of {path} are gone: {in_words(error)}",

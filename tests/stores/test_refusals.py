@@ -1,0 +1,136 @@
+"""A store that refuses: wrong keys, keys that may not write, a clock that is wrong. Each ends at once, with what to correct."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from support.stores.fault_proxy import TOO_SKEWED, Fault, faulty
+from support.stores.minio import ACCESS_KEY, SECRET_KEY
+from support.stores.objects import Keys, Request, ask, objects_at
+from support.stores.roles import READ_ONLY, assumed_role
+from support.tables.oracle import seals, violations
+
+from backfill_spark.jvm.gateway import java, java_context
+
+OWNER = Keys(ACCESS_KEY, SECRET_KEY)
+UNKNOWN = Keys("nobody", "a secret that nobody has")
+WRONG = Keys(ACCESS_KEY, "a secret that is another one")
+OF_NO_SESSION = Keys(ACCESS_KEY, SECRET_KEY, "a token of no session")
+ASKED_MAX = 12
+"""Requests that a refused job makes at most; one that took the refusal for an outage would go on asking for minutes."""
+
+
+@pytest.fixture
+def bucket(request, spark, store):
+    """Make a bucket of this test, with keys and an endpoint of its own, and return the URI of a table in it."""
+
+    def make(keys, endpoint=None):
+        name = f"b{abs(hash(request.node.nodeid))}"
+        assert ask(store.endpoint, Request("PUT", f"/{name}"), OWNER).status == 200
+        settings = {
+            "access.key": keys.access,
+            "secret.key": keys.secret,
+            "session.token": keys.session,
+            "endpoint": endpoint,
+        }
+        for setting, value in settings.items():
+            if value:
+                java_context(spark).hadoopConfiguration().set(f"fs.s3a.bucket.{name}.{setting}", value)
+        return f"s3a://{name}/orders"
+
+    return make
+
+
+@pytest.fixture
+def late(spark, store):
+    """A way to the store on which its clock is ten minutes ahead of ours, and on which it is stricter."""
+    with faulty(store.endpoint) as proxy:
+        proxy.ahead = timedelta(minutes=10)
+        yield proxy
+    # Amazon's client keeps what it learned of the time for the whole of Java.
+    java(spark).software.amazon.awssdk.core.SdkGlobalTime.setGlobalTimeOffset(0)
+
+
+class TestWrongKeys:
+    """They are a mistake, and no outage: the job fails at once, and says which variables to correct."""
+
+    @pytest.mark.parametrize("keys", [UNKNOWN, WRONG, OF_NO_SESSION], ids=["unknown", "wrong", "sessionless"])
+    @pytest.mark.parametrize("side", ["source", "target"])
+    def test_they_are_named_and_not_tried_again(self, orders, place, bucket, run, proxy, environment, keys, side):
+        """Whichever of the two places takes them not."""
+        at = bucket(keys)
+        proxy.refused.clear()
+
+        outcome = run(at, place("there")) if side == "source" else run(orders, at)
+
+        assert (outcome.outcome, outcome.reason) == ("Failed", "PermissionDenied")
+        assert at in outcome.message
+        assert "AWS_SECRET_ACCESS_KEY" in outcome.hint
+        assert 0 < proxy.refused.total() < ASKED_MAX
+        assert list(objects_at(at)) + list(objects_at(place("there"))) == []
+
+
+class TestKeysThatMayOnlyRead:
+    """Keys of a role are enough for a source, and are refused for a target before anything is written."""
+
+    def test_a_target(self, orders, bucket, run, store, environment):
+        """By the trial of the store, which is the first that writes."""
+        at = bucket(assumed_role(store.endpoint, OWNER, READ_ONLY))
+
+        outcome = run(orders, at)
+
+        assert (outcome.outcome, outcome.reason) == ("Failed", "PermissionDenied")
+        assert "spec.target.delta.path" in outcome.message
+        assert "Access Denied" in outcome.message
+        assert "write access" in outcome.hint
+        assert list(objects_at(at)) == []
+
+    def test_a_right_that_is_withdrawn_meanwhile(self, orders, place, run, proxy, environment, rows):
+        """The commit is refused: what was committed before is whole, and the next run goes on from there."""
+        version = f"{place('there').removeprefix('s3a:/')}/_delta_log/{2:020d}.json"
+        denied = Fault("denied", "PUT", version, 1000)
+        proxy.faults.append(denied)
+
+        outcome = run(orders, place("there"), source={"version": 0})
+        proxy.faults.remove(denied)
+
+        assert (outcome.outcome, outcome.reason) == ("Failed", "PermissionDenied")
+        assert 0 < denied.met < ASKED_MAX
+        assert [one for seal in seals(place("there")) for one in violations(orders, place("there"), seal)] == []
+        assert run(orders, place("there"), source={"version": 0}).outcome == "Complete"
+        assert rows(place("there")) == rows(orders)
+
+
+class TestAClock:
+    """S3 takes what was signed at most 15 minutes ago; Amazon's client learns the store's time from a refusal."""
+
+    def test_what_the_real_server_does(self, store):
+        """Ten minutes are nothing to it; its answer to sixteen is the one that tests give."""
+        asked, now = Request("GET", "/here", {"list-type": "2"}), datetime.now(UTC)
+        ten = ask(store.endpoint, asked, OWNER, now - timedelta(minutes=10))
+        sixteen = ask(store.endpoint, asked, OWNER, now - timedelta(minutes=16))
+
+        assert (ten.status, sixteen.status) == (200, 403)
+        assert sixteen.body.partition(b"<Message>")[0] == TOO_SKEWED.partition(b"<Message>")[0]
+
+    def test_ten_minutes_of_which_the_store_speaks(self, orders, bucket, run, rows, late):
+        """One refusal, and everything after it is signed as of the store's time."""
+        at = bucket(OWNER, late.endpoint)
+
+        outcome = run(orders, at)
+
+        assert (outcome.message, outcome.outcome) == ("", "Complete")
+        assert late.refused == {"RequestTimeTooSkewed": 1}
+        assert rows(at) == rows(orders)
+
+    @pytest.mark.parametrize("side", ["source", "target"])
+    def test_a_store_that_is_never_content(self, orders, place, bucket, run, late, environment, side):
+        """The clock is named, and the job ends."""
+        at = bucket(OWNER, late.endpoint)
+        late.is_skewed = lambda _: True
+
+        outcome = run(at, place("there")) if side == "source" else run(orders, at)
+
+        assert (outcome.outcome, outcome.reason) == ("Failed", "PermissionDenied")
+        assert "clock" in outcome.hint
+        assert at in outcome.message
+        assert list(objects_at(at)) == []

@@ -1,0 +1,25 @@
+"""Keys of a role, as the server's own service for them (STS) gives them."""
+
+import json
+from urllib.parse import urlencode
+from xml.etree import ElementTree as ET
+
+from support.stores.objects import Keys, Request, ask
+
+NAMES = "{https://sts.amazonaws.com/doc/2011-06-15/}"
+READS = ("s3:GetObject", "s3:ListBucket", "s3:GetBucketLocation")
+READ_ONLY = {
+    "Version": "2012-10-17",
+    "Statement": [{"Effect": "Allow", "Action": READS, "Resource": ["arn:aws:s3:::*"]}],
+}
+HOUR_S = 3600
+
+
+def assumed_role(endpoint, keys, policy):
+    """Return keys for an hour that may do what a policy says."""
+    form = {"Action": "AssumeRole", "Version": "2011-06-15", "DurationSeconds": HOUR_S, "Policy": json.dumps(policy)}
+    answer = ask(endpoint, Request("POST", "/", body=urlencode(form).encode(), service="sts"), keys)
+    assert answer.status == 200, answer.body
+    given = ET.fromstring(answer.body)
+    names = ("AccessKeyId", "SecretAccessKey", "SessionToken")
+    return Keys(*(given.findtext(f".//{NAMES}{name}") for name in names))
