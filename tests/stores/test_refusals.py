@@ -12,7 +12,7 @@ from support.tables.oracle import seals, violations
 from backfill_spark.jvm.gateway import java, java_context
 
 OWNER = Keys(ACCESS_KEY, SECRET_KEY)
-UNKNOWN = Keys("nobody", "a secret that nobody has")
+UNKNOWN = Keys("unheard-of", "a secret of no user")
 WRONG = Keys(ACCESS_KEY, "a secret that is another one")
 OF_NO_SESSION = Keys(ACCESS_KEY, SECRET_KEY, "a token of no session")
 ASKED_MAX = 12

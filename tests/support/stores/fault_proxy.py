@@ -60,7 +60,7 @@ class _Proxy(ThreadingHTTPServer):
         """Paths of files that were made without a condition: another writer's file would have been replaced."""
 
         self.ahead = timedelta()
-        """So far the clock of this store is ahead of the machine's; 0: nobody looks at the clock but the server itself."""
+        """So far the clock of this store is ahead of the machine's; 0: only the server itself looks at the clock."""
 
         self.refused = Counter()
         """How often which answer of 403 was given, by its code; empty where an answer has no body."""

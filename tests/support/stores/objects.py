@@ -118,7 +118,7 @@ def objects_at(uri: str, after: str = "") -> Iterator[str]:
 
 @lru_cache(maxsize=4096)
 def text_of(uri: str) -> str:
-    """Return the text of an object that nobody changes."""
+    """Return the text of an object that is never changed."""
     bucket, key = _parts(uri)
     return _of_environment(Request("GET", f"/{bucket}/{key}")).body.decode()
 
