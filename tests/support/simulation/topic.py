@@ -128,6 +128,10 @@ class Topic:
         """Return the partitions of the first topic of this name, the only one that a job may read."""
         return self.former or self.partitions
 
+    def _of_first(self, number: int) -> Partition:
+        """Return a partition of the first topic: an empty one where it had none, for a seal may name one of the next topic."""
+        return self.first.get(number, Partition())
+
     # ------------------------------------------------------------------ reading
     @property
     def highs(self) -> dict[int, int]:
@@ -174,7 +178,7 @@ class Topic:
         """
         found: dict[Key, set[Image]] = {}
         for number, start, stop in spans:
-            partition = self.first[number]
+            partition = self._of_first(number)
             kept = partition.values | partition.expired
             for offset, value in self._good(kept | partition.removed, start, stop):
                 key, image = self._change(number, offset, value)
@@ -190,7 +194,7 @@ class Topic:
         """Return the rows at some offsets: those that a target with them must have, expired ones too, and those that it may."""
         must, may = Counter[Row](), Counter[Row]()
         for number, start, stop in spans:
-            partition = self.first[number]
+            partition = self._of_first(number)
             must.update(self._rows(number, partition.values | partition.expired, start, stop, bad=bad))
             may.update(self._rows(number, partition.removed, start, stop, bad=bad))
         return must, may

@@ -88,7 +88,11 @@ def sweep(strategy: str, seeds: Iterable[int], live: Callable[[Scenario], World]
                 worlds.append(live(one))
                 return worlds[-1]
 
-            lived.failure = try_out(given, kept)
+            try:
+                lived.failure = try_out(given, kept)
+            except Exception as error:
+                error.add_note(f"{strategy}: the simulator failed in seed {seed}")
+                raise
             lived.worlds += 1
             lived.met.update(lived_in(worlds[-1]))
             if lived.failure is not None:
