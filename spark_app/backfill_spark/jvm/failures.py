@@ -53,6 +53,12 @@ class Sign:
     """A pattern in the text of an exception or a cause."""
 
 
+NO_ANSWER = (
+    *("SocketTimeoutException", "SocketException", "ConnectException", "ConnectTimeoutException"),
+    *("UnknownHostException", "NoRouteToHostException", "SSLException", "NoHttpResponseException"),
+)
+"""What Java throws where a network or a host does not answer."""
+
 SIGNS = (
     Sign(Trouble.FULL, words="|".join(NO_ROOM)),
     Sign(
@@ -66,15 +72,18 @@ SIGNS = (
         words="|".join(
             (
                 *(*NO_ACCESS, "Read-only file system", "403 Forbidden", r"Status Code: 403"),
-                *(refusals.WRONG_KEYS, refusals.WRONG_CLOCK),  # S3 answers some with 400, as it does a broken request
+                *(
+                    refusals.NO_KEYS,
+                    refusals.WRONG_KEYS,
+                    refusals.WRONG_CLOCK,
+                ),  # S3 answers some with 400, as it does a broken request
             )
         ),
     ),
     Sign(
         Trouble.AWAY,
         classes=(
-            *("SocketTimeoutException", "SocketException", "ConnectException", "ConnectTimeoutException"),
-            *("UnknownHostException", "NoRouteToHostException", "SSLException", "NoHttpResponseException"),
+            *NO_ANSWER,
             *("SdkClientException", "AWSServiceIOException", "AWSBadRequestException", "BlockMissingException"),
         ),
         words="Connection reset|Connection refused|timed out",
@@ -178,6 +187,9 @@ def trouble_of(error: Exception) -> Trouble:
         return Trouble.NO_TABLE
     said = causes(error)
     text = whole_text(error)
+    if said[-1][0].endswith(NO_ANSWER) or re.search(refusals.BUSY_GIVER, text):
+        # Hadoop speaks of a denied access where the service that gives the keys does not answer.
+        return Trouble.AWAY
     if any(is_long(path) for path in _NOT_MADE.findall(text)):
         return Trouble.TOO_LONG
     conditions = tuple(found[1] for _, message in said if (found := _CONDITION.match(message.strip())))

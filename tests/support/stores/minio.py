@@ -56,9 +56,9 @@ def program():
 class Store:
     """One server with one folder; it may be stopped and started, at the same port, with what it had."""
 
-    def __init__(self, folder):
-        """Lay out the folder of a new server; starts nothing."""
-        self._program, self._folder = program(), folder
+    def __init__(self, folder, **settings):
+        """Lay out the folder of a new server, which is told some variables; starts nothing."""
+        self._program, self._folder, self._settings = program(), folder, settings
         for bucket in BUCKETS:
             (folder / "data" / bucket).mkdir(parents=True)
         with socket.socket() as one:
@@ -74,7 +74,7 @@ class Store:
     def start(self):
         """Start it; return when it answers."""
         environ = {"MINIO_ROOT_USER": ACCESS_KEY, "MINIO_ROOT_PASSWORD": SECRET_KEY, "HOME": str(self._folder),
-                   "MINIO_BROWSER": "off", "PATH": os.environ["PATH"]}  # fmt: skip
+                   "MINIO_BROWSER": "off", "PATH": os.environ["PATH"], **self._settings}  # fmt: skip
         log = (self._folder / "log").open("ab")
         words = [self._program, "server", self._folder / "data", "--address", f"127.0.0.1:{self.port}", "--quiet"]
         self._process = subprocess.Popen([str(word) for word in words], env=environ, stdout=log, stderr=log)
@@ -94,9 +94,9 @@ class Store:
 
 
 @contextmanager
-def running_store(folder):
-    """Give a server while the block runs."""
-    store = Store(folder)
+def running_store(folder, **settings):
+    """Give a server while the block runs; `settings`: further variables of its environment."""
+    store = Store(folder, **settings)
     store.start()
     try:
         yield store

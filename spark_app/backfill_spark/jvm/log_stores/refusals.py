@@ -18,6 +18,16 @@ WRONG_KEYS: Final = (
 
 WRONG_CLOCK: Final = r"RequestTimeTooSkewed|difference between the request time and the"
 
+NO_KEYS: Final = r"No AWS Credentials provided|NoAwsCredentials|NoAuthWithAWS|StsException"
+"""No variable has keys, and no service gave any: Amazon's for roles (STS) did not take the token, or there is none."""
+
+BUSY_GIVER: Final = r"Service: Sts, Status Code: 5\d\d|Service: Sts,.*Rate exceeded|Rate exceeded.*Service: Sts"
+"""The service that gives keys for a role has trouble of its own: it may be over in a minute."""
+
+NO_KEYS_HINT: Final = (
+    "Give driver and executors AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_ROLE_ARN and a valid token in the file "
+    f"AWS_WEB_IDENTITY_TOKEN_FILE ({PAGE})."
+)
 CLOCK_HINT: Final = (
     f"Set the clock of the driver's machine: the store takes requests that were signed at most 15 minutes ago ({PAGE})."
 )
@@ -32,4 +42,6 @@ def hint_of(error: Exception, otherwise: str) -> str:
     text = whole_text(error)
     if re.search(WRONG_CLOCK, text):
         return CLOCK_HINT
+    if re.search(NO_KEYS, text):
+        return NO_KEYS_HINT
     return KEYS_HINT if re.search(WRONG_KEYS, text) else otherwise

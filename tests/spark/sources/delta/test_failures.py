@@ -106,3 +106,36 @@ class TestALookAtTheSource:
 
         with pytest.raises(UnsupportedSourceFeatureError, match="begins or ends with a backtick"):
             DeltaSource(spark, path, key=()).pin(None)
+
+
+class TestAStoreThatRefuses:
+    """What S3 says of keys and of the clock is no outage, whatever the status of the answer."""
+
+    @pytest.mark.parametrize(
+        ("said", "hint"),
+        [
+            ("The AWS Access Key Id you provided does not exist in our records.", "AWS_ACCESS_KEY_ID"),
+            ("The provided token has expired. (Service: S3, Status Code: 400)", "AWS_SESSION_TOKEN"),
+            ("The difference between the request time and the current time is too large.", "clock"),
+            ("No AWS Credentials provided by WebIdentityTokenFileCredentialsProvider", "AWS_WEB_IDENTITY_TOKEN_FILE"),
+            ("Access Denied (Service: S3, Status Code: 403)", "Grant this user read access"),
+        ],
+    )
+    def test_the_hint_says_what_to_correct(self, said, hint):
+        """Amazon's words; those of MinIO are met by the tests of stores."""
+        error = explain_look(Exception(said), path="s3a://here/orders")
+
+        assert isinstance(error, PermissionDeniedError)
+        assert hint in error.hint
+
+    @pytest.mark.parametrize(
+        "trouble", ["busy (Service: Sts, Status Code: 503)", "Rate exceeded (Service: Sts, Status Code: 400)"]
+    )
+    def test_who_gives_the_keys_may_have_trouble(self, trouble):
+        """Hadoop says that access is denied; a job of weeks must live through a minute of that."""
+        assert isinstance(
+            explain_look(
+                Exception(f"AccessDeniedException: No AWS Credentials provided: {trouble}"), path="s3a://here/orders"
+            ),
+            TransientError,
+        )

@@ -1,0 +1,107 @@
+"""A driver without keys: the token of its service account is all it has, and the store's own service gives it a role for that."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from deltalake import DeltaTable
+from support.stores.identities import AUDIENCE, issuing, role_of_minio
+from support.stores.minio import for_delta_rs, for_spark, running_store
+from support.tables.jobs import write_yaml
+from support.tables.oracle import rows_in
+from support.tables.other_engine import append
+
+from backfill_core.errors import PermissionDeniedError, TransientError
+
+ORDERS = "SELECT value AS id, value % 7 AS kind FROM generate_series({first}, {last})"
+ROWS = 400
+RUN_S = 240
+
+
+@pytest.fixture(scope="module")
+def issuer():
+    with issuing() as provider:
+        yield provider
+
+
+@pytest.fixture(scope="module")
+def trusting(issuer, tmp_path_factory):
+    """A store that gives a role to whom the issuer vouches for; delta-rs, with the owner's keys, finds it by its environment."""
+    settings = {"CONFIG_URL": issuer.configuration, "CLIENT_ID": AUDIENCE, "ROLE_POLICY": "readwrite"}
+    names = {f"MINIO_IDENTITY_OPENID_{name}": value for name, value in settings.items()}
+    with running_store(tmp_path_factory.mktemp("trusting"), **names) as running, pytest.MonkeyPatch.context() as patch:
+        for name, value in for_delta_rs(running.endpoint).items():
+            patch.setitem(os.environ, name.upper(), value)
+        append("s3a://here/orders", ORDERS, 1, ROWS)
+        yield running
+
+
+@pytest.fixture
+def drive(trusting, tmp_path):
+    """Run a driver, a process of its own with a token and no keys; return it when it has ended."""
+    token = tmp_path / "token"
+    conf = for_spark(trusting.endpoint)
+    file = write_yaml(
+        tmp_path / "job.yaml", "s3a://here/orders", "s3a://there/orders", verify="Final", spark={"conf": conf}
+    )
+    bare = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    given = {
+        "AWS_ROLE_ARN": role_of_minio(),
+        "AWS_WEB_IDENTITY_TOKEN_FILE": str(token),
+        "AWS_REGION": "us-east-1",
+        # Of Amazon's own service nothing need be said.
+        "AWS_ENDPOINT_URL_STS": trusting.endpoint,
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+
+    def go(text, **others):
+        """Drive with a token, if there is one; `others`: variables that have another value, and are not set where it is None."""
+        if text is not None:
+            token.write_text(text)
+        environ = {name: value for name, value in {**bare, **given, **others}.items() if value is not None}
+        return subprocess.run(
+            [sys.executable, "-m", "backfill_spark", "-f", str(file)],
+            env={**environ, "BACKFILL_STATE_DIR": str(tmp_path / "state"), "BACKFILL_CORES": "2", "BACKFILL_MEMORY": "1g"},
+            capture_output=True, text=True, check=False, timeout=RUN_S,
+        )  # fmt: skip
+
+    return go
+
+
+def hint_of(ended):
+    """Return the hint of the last line that a driver wrote."""
+    return json.loads(ended.stdout.splitlines()[-1])["hint"]
+
+
+@pytest.mark.parametrize("lives_s", [-60, None], ids=["expired", "missing"])
+def test_a_token_that_is_not_taken_is_named(drive, issuer, lives_s):
+    """One that has expired, and one that is not there: it ends at once, and says where the token is looked for."""
+    ended = drive(None if lives_s is None else issuer.token(lives_s))
+
+    assert ended.returncode == PermissionDeniedError.exit_code, ended.stdout + ended.stderr
+    assert "AWS_WEB_IDENTITY_TOKEN_FILE" in hint_of(ended)
+
+
+def test_no_keys_at_all(drive):
+    """No variable says anything: all that would do is named."""
+    ended = drive(None, AWS_ROLE_ARN=None, AWS_WEB_IDENTITY_TOKEN_FILE=None)
+
+    assert ended.returncode == PermissionDeniedError.exit_code, ended.stdout + ended.stderr
+    assert "AWS_ACCESS_KEY_ID" in hint_of(ended)
+
+
+def test_a_service_for_roles_that_does_not_answer_is_an_outage(drive, issuer):
+    """It may be back in a minute: no mistake of the job."""
+    ended = drive(issuer.token(), AWS_ENDPOINT_URL_STS="http://127.0.0.1:1")
+
+    assert ended.returncode == TransientError.exit_code, ended.stdout + ended.stderr
+
+
+def test_a_job_with_nothing_but_a_token(drive, issuer):
+    """From bucket to bucket, with the role that the store gives for it."""
+    ended = drive(issuer.token())
+
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert rows_in("s3a://there/orders") == ROWS == DeltaTable("s3a://here/orders").count()
