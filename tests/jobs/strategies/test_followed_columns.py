@@ -116,6 +116,23 @@ class TestColumnsThatAreAdded:
         assert pair.equal()
         assert len(pair.with_columns()) == 2
 
+    def test_have_their_values_in_rows_that_are_decoded(self, spark, pair):
+        """A filter that the log does not decide: rows are read by the columns of their version, in that commit and after it."""
+        pair.make()
+        spark.conf.set("spark.databricks.delta.schema.autoMerge.enabled", "true")
+        try:
+            outcome = pair.run(
+                "INSERT INTO {t} SELECT id + 200 AS id, 'n' AS v, named_struct('a', 1) AS st, 2.5D AS price FROM range(9)",
+                "INSERT INTO {t} SELECT id + 300 AS id, 'n' AS v, named_struct('a', 1) AS st, 3.5D AS price FROM range(9)",
+                "DELETE FROM {t} WHERE id IN (2, 202, 302)",
+                transform={"where": "id % 2 = 0"},
+            )
+        finally:
+            spark.conf.unset("spark.databricks.delta.schema.autoMerge.enabled")
+
+        assert outcome.outcome == "Stopped", outcome.message
+        assert pair.equal("SELECT * FROM source WHERE id % 2 = 0")
+
     @pytest.mark.parametrize("point", ["before_seal:3", "after_seal_commit:3"])
     def test_are_there_once_when_the_driver_dies_at_their_commit(self, pair, tmp_path, point):
         """Before it there is neither file nor column, afterwards there are both."""

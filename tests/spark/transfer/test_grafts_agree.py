@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from support.tables.layouts import ROWS, layouts, write
 
 from backfill_core.protocol.work import FileWay
-from backfill_core.transfer.facts import Computed, Taken, TransformFacts
-from backfill_core.transfer.ways import Grafted, of_table
+from backfill_core.transfer.facts import Computed, Oddity, Taken, TransformFacts
+from backfill_core.transfer.ways import Decoded, Grafted, Reason, of_table
 from backfill_spark.delta.added_files import Statistics
 from backfill_spark.jvm.gateway import hadoop_conf, java
 from backfill_spark.rows.transform import Transform
@@ -214,3 +214,91 @@ class TestTheOrderOfRows:
             spark.conf.set(name, before)
 
         assert graft.staged(done) == graft.decoded()
+
+
+OF_MAPPED = (
+    ("id", "words", "t", "d", "a", "g", "m", "i * 2 + id AS j"),
+    ("upper(words) AS words", "id", "i AS k", "g"),
+    ("m", "a", "struct(i AS x, g.x AS y) AS n", "id", "upper(words) AS s"),
+    ("*", "concat_ws('-', words, id, g.x) AS w"),
+)
+"""One column has another name than in files, which a computed one may have now."""
+
+
+def mapped(spark, folder, layout):
+    """Make a table whose columns have other names in files, of a file of one layout."""
+    table(spark, folder, layout)
+    for change in (
+        "SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')",
+        "RENAME COLUMN s TO words",
+    ):
+        spark.sql(f"ALTER TABLE delta.`{folder}` {change}")
+
+
+class TestAMappedTable:
+    """Names in files are not the columns' names."""
+
+    @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(layout=layouts(), select=st.sampled_from(OF_MAPPED))
+    def test_of_any_layout_gives_what_decoding_gives(self, spark, folder, layout, select):
+        """A target that does not map its columns gets files with the columns' own names."""
+        number = next(numbers)
+        source = folder / f"s{number}"
+        mapped(spark, source, layout)
+        graft = Graft(spark, source, folder / f"t{number}", select)
+        assert isinstance(graft.way, Grafted)
+
+        done = graft.stage()
+
+        assert (done.left, len(done.copied)) == ((), 1)
+        assert graft.staged(done) == graft.decoded()
+
+    def test_with_other_names_inside_a_column_is_decoded(self, spark, tmp_path):
+        """A target that does not map its columns needs other names in its files there."""
+        mapped(spark, tmp_path / "s", LAYOUT)
+        spark.sql(f"ALTER TABLE delta.`{tmp_path}/s` RENAME COLUMN g.x TO z")
+        graft = Graft(spark, tmp_path / "s", tmp_path / "t", ("id", "g", "upper(words) AS u"))
+
+        assert graft.way == Decoded(Reason.TYPE, "g")
+
+    def test_by_ids_is_decoded(self, spark, tmp_path):
+        """Its files need not have any name that the log knows."""
+        spark.sql(
+            f"CREATE TABLE delta.`{tmp_path}/s` (id LONG, v STRING) USING delta "
+            "TBLPROPERTIES ('delta.columnMapping.mode' = 'id')"
+        )
+        spark.sql(f"INSERT INTO delta.`{tmp_path}/s` SELECT id, 'x' FROM range(9)")
+        graft = Graft(spark, tmp_path / "s", tmp_path / "t", ("id", "v", "upper(v) AS u"))
+
+        assert graft.way == Decoded(Reason.MAPPED_BY_ID)
+
+
+class TestAWidenedColumn:
+    """Older files hold the narrow type."""
+
+    @pytest.fixture
+    def source(self, spark, tmp_path):
+        at = f"delta.`{tmp_path}/s`"
+        spark.sql(
+            f"CREATE TABLE {at} (id LONG, v STRING, n INT) USING delta TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"
+        )
+        spark.sql(f"INSERT INTO {at} SELECT id, concat('v', id), id FROM range(0, 40, 1, 1)")
+        spark.sql(f"ALTER TABLE {at} ALTER COLUMN n TYPE LONG")
+        spark.sql(f"INSERT INTO {at} SELECT id, concat('v', id), id + 5000000000 FROM range(40, 60, 1, 1)")
+        return tmp_path / "s"
+
+    def test_is_computed_with_as_readers_see_it(self, spark, source, tmp_path):
+        """The other columns are copied from narrow and from wide files alike."""
+        graft = Graft(spark, source, tmp_path / "t", ("id", "v", "n * 3 AS thrice"))
+        assert isinstance(graft.way, Grafted)
+
+        done = graft.stage()
+
+        assert len(done.copied) == 2
+        assert graft.staged(done) == graft.decoded()
+
+    def test_is_not_copied(self, spark, source, tmp_path):
+        """A file of the target would have the narrow type, and its log does not say so."""
+        graft = Graft(spark, source, tmp_path / "t", ("id", "n", "upper(v) AS u"))
+
+        assert graft.way == Decoded(Reason.COLUMN, f"n: {Oddity.TYPE_CHANGED.value}")
