@@ -150,6 +150,9 @@ class TestHowAnAttemptEnds:
             (ended(None, reason="NodeLost"), "Infrastructure", "Retrying"),
             (ended(None, disrupted=True), "Infrastructure", "Retrying"),
             (ended(137, oom_killed=True), "Infrastructure", "Retrying"),
+            (ended(64, oom_killed=True), "Infrastructure", "Retrying"),
+            (ended(64), "JavaDied", "Retrying"),
+            (ended(40, oom_killed=True), "StateMismatch", "Failed"),
             (ended(143), "Infrastructure", "Retrying"),
             (ended(1), "Unexpected", "Retrying"),
             (ended(79), "Unexpected", "Retrying"),
@@ -168,6 +171,18 @@ class TestHowAnAttemptEnds:
         assert decision.status.history[-1].reason == word
         assert decision.status.phase == phase
         assert decision.actions[0] == DeleteAttemptObjects(1)
+
+    @pytest.mark.parametrize("code", [137, 64, 1])
+    def test_one_for_want_of_memory_says_what_to_raise(self, code: int) -> None:
+        """A node kills all of a container or its largest process; then the driver's own word is only that Java is gone."""
+        own = Ending(outcome="Failed", reason="JavaDied", message="Java is gone", hint="Look at its log.")
+        one = ended(code, oom_killed=True, reason="OOMKilled", ending=own if code == 64 else None)
+
+        decision = checked(observed(status=STATUSES["running"], pods=(one,)))
+
+        message = next(one.message for one in decision.status.conditions if one.type == "Reconciling")
+        assert "OOMKilled: the driver's container ran out of memory" in message
+        assert "driver.resources.limits.memory" in message
 
     def test_its_termination_message_is_kept(self) -> None:
         """They are in the pod, so an operator that was away reads them too."""

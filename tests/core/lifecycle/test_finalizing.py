@@ -34,6 +34,7 @@ from backfill_core.lifecycle.actions import (
     RemoveFinalizer,
     SendCommand,
 )
+from backfill_core.lifecycle.observation import LaunchFailed
 
 HELD = ("backfill.dev/drain",)
 UP = observed(status=STATUSES["running"], pods=(running(),), report=report(), finalizers=HELD)
@@ -128,6 +129,32 @@ class TestDeletion:
         assert AddFinalizer() in checked(starting).actions
         assert AddFinalizer() not in checked(replace(starting, spec=spec(deletionPolicy="Immediate"))).actions
         assert RemoveFinalizer() in checked(replace(UP, pods=(ended(0),), report=None)).actions
+
+    @pytest.mark.parametrize("code", [137, 10, None])
+    def test_waits_for_no_attempt_that_may_never_come(self, code: int | None) -> None:
+        """A namespace that is deleted ends its pods first, and the next thing that goes is the right to remove a finalizer."""
+        over = checked(replace(UP, pods=(ended(code),), report=None))
+        later = checked(after(UP, over, pods=(), report=None))
+
+        assert RemoveFinalizer() in over.actions
+        assert RemoveFinalizer() in later.actions, "another writer was quicker"
+
+    def test_waits_for_no_pod_that_is_refused(self) -> None:
+        """In a namespace that is being deleted nothing is made any more."""
+        words = 'pods "orders-1-driver" is forbidden: unable to create new content in namespace shop because it is being terminated'
+        refused = LaunchFailed(1, T0, 403, "Forbidden", words)
+        planned = observed(status=STATUSES["planned"], finalizers=HELD, launch_failed=refused)
+
+        assert checked(planned).actions == (RemoveFinalizer(),)
+        assert checked(replace(planned, finalizers=())).actions == ()
+
+    def test_is_kept_between_two_attempts_that_follow_at_once(self) -> None:
+        """A restart is two writes cheaper."""
+        asked = replace(UP, annotations={"backfill.dev/restart-requested": "1"})
+        over = checked(after(asked, checked(asked), pods=(ended(10),), report=None))
+
+        assert reason(over.status) == "Restarted"
+        assert RemoveFinalizer() not in over.actions
 
     def test_drains_and_lets_go(self) -> None:
         """Only after a refetch: a driver that the cache does not show would be killed without a barrier."""

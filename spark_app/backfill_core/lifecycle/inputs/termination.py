@@ -67,11 +67,14 @@ def classify(pod: DriverPod) -> Termination:
         return Termination(
             "Final", "SubmissionFailed", message or "the driver's command line or settings are wrong", code
         )
-    if code is not None and 20 <= code < 80:
-        return _by_code(pod, code, message)
-    if pod.oom_killed:
+    of_driver = code is not None and 20 <= code < 80
+    if pod.oom_killed and (not of_driver or code == errors.JavaDiedError.exit_code):
+        # Some nodes kill Java alone; then the driver's first process lives on, and says only that Java is gone.
         hint = "raise driver.resources.limits.memory, or lower spark.driver.memory"
-        return Termination("Retry", "Infrastructure", f"the driver's container ran out of memory; {hint}", code)
+        words = f"OOMKilled: the driver's container ran out of memory; {hint}"
+        return Termination("Retry", "Infrastructure", words, code)
+    if code is not None and of_driver:
+        return _by_code(pod, code, message)
     if pod.disrupted or pod.reason in NODE_TOOK_IT or code in KILLED or code is None:
         return Termination("Retry", "Infrastructure", message or "the driver was killed", code)
     return Termination(

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from backfill_api.names import DRAIN_FINALIZER
-from backfill_core.lifecycle.actions import Action, RemoveFinalizer
 from backfill_core.lifecycle.inputs.backoff import backoff_ms
 from backfill_core.lifecycle.inputs.context import Context
 from backfill_core.lifecycle.inputs.next_look import next_look_ms
 from backfill_core.lifecycle.status import condition_details
 from backfill_core.lifecycle.status.conditions import ConditionSet, Fact
-from backfill_core.lifecycle.steps.step import Ended, StepResult, blocked_by, delete_unretained, without_driver
+from backfill_core.lifecycle.steps.step import Ended, StepResult, blocked_by, delete_unretained, release, without_driver
 
 NO_BACKOFF: Final = frozenset({"Suspended", "Restarted", "SpecChanged", "Planned"})
 """Ends that were asked for, by an edit too: the next attempt need not wait."""
@@ -66,7 +64,10 @@ def _reconcile(context: Context) -> StepResult | Ended[Literal["Launchable"]]:
             conditions = ConditionSet.reconciling("Launching", reason)
         else:
             conditions = ConditionSet.reconciling("Retrying", "BackingOff", why)
-        return StepResult(status, without_driver(context, conditions)).requeue_within(backoff_left_ms, deadline_left_ms)
+        result = StepResult(status, without_driver(context, conditions))
+        if reason not in NO_BACKOFF:
+            result = result.then(*release(context))
+        return result.requeue_within(backoff_left_ms, deadline_left_ms)
     if context.observation.no_room:
         conditions = ConditionSet.reconciling("Pending", "DriversLimited", context.observation.no_room)
         result = StepResult(status, without_driver(context, conditions))
@@ -80,7 +81,7 @@ def _reconcile(context: Context) -> StepResult | Ended[Literal["Launchable"]]:
 def _finish(context: Context, conditions: ConditionSet) -> StepResult:
     """End the job; an edit of the spec takes up a failed one again."""
     status = context.status.model_copy(update={"completion_time": context.timestamp})
-    return StepResult(status, without_driver(context, conditions), _release(context))
+    return StepResult(status, without_driver(context, conditions), release(context))
 
 
 def _awaits_approval(context: Context) -> StepResult:
@@ -88,7 +89,7 @@ def _awaits_approval(context: Context) -> StepResult:
     conditions = conditions.with_details({"AwaitingApproval": Fact("True", "AwaitingApproval")})
     # The deadline is for work, not for the time that a person needs to decide.
     status = context.status.model_copy(update={"start_time": None})
-    return StepResult(status, without_driver(context, conditions), _release(context))
+    return StepResult(status, without_driver(context, conditions), release(context))
 
 
 def _suspended(context: Context) -> StepResult:
@@ -97,13 +98,7 @@ def _suspended(context: Context) -> StepResult:
     conditions = ConditionSet.ready("Suspended", reason).with_details(details)
     # The deadline counts from the resumption, as a Job's does.
     status = context.status.model_copy(update={"start_time": None})
-    return StepResult(status, conditions, _release(context))
-
-
-def _release(context: Context) -> tuple[Action, ...]:
-    """Remove our finalizer while there is nothing to drain: the operator may be uninstalled."""
-    held = DRAIN_FINALIZER in context.observation.finalizers
-    return (RemoveFinalizer(),) if held and not context.orphan_pods else ()
+    return StepResult(status, conditions, release(context))
 
 
 def _backoff_left_ms(context: Context) -> int:

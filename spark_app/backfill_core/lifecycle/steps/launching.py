@@ -18,6 +18,7 @@ from backfill_core.lifecycle.steps.step import (
     blocked_by,
     delete_unretained,
     refetch_pods,
+    release,
     without_driver,
 )
 
@@ -101,7 +102,8 @@ def launch(context: Context) -> StepResult:
     edited = context.observation.generation != context.observation.status.observed_generation
     if left_ms <= 0 or edited:
         return _launch_again(context, attempt, conditions)
-    return _wait(context, attempt, conditions).requeue_within(left_ms)
+    result = _wait(context, attempt, conditions).requeue_within(left_ms)
+    return result.then(*release(context)) if failed.status == FORBIDDEN else result
 
 
 def _refused(failed: LaunchFailed) -> tuple[ConditionSet, int]:

@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final, Generic, Literal, TypeVar
 
+from backfill_api.names import DRAIN_FINALIZER
 from backfill_api.status.conditions import Phase
 from backfill_api.status.status import BackfillStatus
-from backfill_core.lifecycle.actions import Action, DeletePod, RefetchPods
+from backfill_core.lifecycle.actions import Action, DeletePod, RefetchPods, RemoveFinalizer
 from backfill_core.lifecycle.inputs.context import Context
 from backfill_core.lifecycle.inputs.termination import classify
 from backfill_core.lifecycle.observation import DriverPod
@@ -125,6 +126,15 @@ def stuck_ms(context: Context, pods: Iterable[DriverPod]) -> int | None:
     """Return when the first of the pods under deletion is stuck, in milliseconds from now; None: none is deleted."""
     left = [pod.deletion_ms + FORCE_AFTER_MS - context.now_ms for pod in pods if pod.deletion_ms is not None]
     return max(min(left), 1000) if left else None
+
+
+def release(context: Context) -> tuple[Action, ...]:
+    """Remove our finalizer while there is nothing to drain: the operator may be uninstalled, or lose its right to do so.
+
+    A namespace that is deleted ends its pods first, and then takes along the Role that allows to remove a finalizer.
+    """
+    held = DRAIN_FINALIZER in context.observation.finalizers
+    return (RemoveFinalizer(),) if held and not context.orphan_pods else ()
 
 
 def delete_unretained(context: Context) -> tuple[Action, ...]:
