@@ -77,9 +77,27 @@ class Node:
             self.kubectl("create", "namespace", namespace, check=namespace != SYSTEM)
         for namespace in (self.restricted, SYSTEM):
             self.kubectl("label", "namespace", namespace, *RESTRICTED, "--overwrite")
+        self._claim_the_lake()
+        self.witness.start()
+
+    def _claim_the_lake(self):
         objects = {"apiVersion": "v1", "kind": "List", "items": _claim(self.restricted, self._lake)}
         self.kubectl("apply", "-f", "-", stdin=json.dumps(objects), namespace=self.restricted)
-        self.witness.start()
+
+    def make_anew(self, within_s=90):
+        """Make the restricted namespace again, with its part of the chart, if it was deleted."""
+        found = self.get("namespace", self.restricted)
+        if found is not None and "deletionTimestamp" not in found["metadata"]:
+            return
+        self.release(self.restricted)
+        self.until("no namespace", lambda: self.get("namespace", self.restricted) is None, within_s)
+        # A volume stays bound to the claim that is gone.
+        self.kubectl("delete", "persistentvolume", f"lake-{self.restricted}", "--ignore-not-found")
+        self.kubectl("create", "namespace", self.restricted)
+        self.kubectl("label", "namespace", self.restricted, *RESTRICTED)
+        self._claim_the_lake()
+        self._as_wanted = False
+        self.install()
 
     def install(self):
         """Install the chart, unless it is: CRD, roles, accounts, policies and the operator's own pods, which are ready then."""

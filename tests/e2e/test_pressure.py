@@ -1,0 +1,101 @@
+"""The node itself ends a driver: its container ran out of memory, or its pod filled the disk. The status says which, and the job goes on."""
+
+from support.node.real_job import document
+
+ROWS = 120_000
+LIMIT = 1000
+"""Rows a second: two minutes of reading; a kubelet looks at the disk of its pods once a minute."""
+
+EAT = """
+import os, signal
+def java():
+    for pid in filter(str.isdigit, os.listdir('/proc')):
+        try:
+            if open(f'/proc/{pid}/comm').read().strip() == 'java':
+                return True
+        except OSError:
+            pass
+while java():
+    told, tells = os.pipe()
+    if os.fork() == 0:
+        os.closerange(0, 3)
+        held = b'x' * (32 << 20)
+        os.write(tells, b'!')
+        os.close(tells)
+        signal.pause()
+    os.close(tells)
+    os.read(told, 1)
+    os.close(told)
+"""
+"""Processes of 32 MiB each, as many as it takes: so the largest one of the container, which its node kills, is Java."""
+
+FILL = """
+with open('/var/lib/backfill/filler', 'wb') as filler:
+    for _ in range(600):
+        filler.write(b'x' * (1 << 20))
+"""
+DISK = "400Mi"
+JAVA_DIED, STOPPED, KILLED = 64, 10, 137
+
+
+def run(job, code):
+    """Run Python code in the driver's container; it may end with it."""
+    return lambda pod: job.kubectl("exec", pod["metadata"]["name"], "--", "python", "-c", code, check=False)
+
+
+def messages(job, reason):
+    """Return what was said with a reason of Reconciling, each once."""
+    past = [one.get("status") or {} for one in job.node.witness.past(job.namespace, job.name)]
+    found = [one for status in past for one in status.get("conditions", ()) if one["type"] == "Reconciling"]
+    return {one["message"] for one in found if one["reason"] == reason}
+
+
+def goes_on(job, history, failures):
+    """Its limit is taken away; the second attempt ends well, and the target is what the source was."""
+    job.commanded("unlimited", throttle={"rowsPerSecond": None})
+    status = job.until_complete(attempts=2, failures=failures)
+    assert [one["reason"] for one in status["history"]] == history
+    assert job.passed("Running", "Retrying", "Launching", "Running", "Succeeded")
+    assert {"Running", "BackingOff", "Complete"} <= job.events()
+    job.equals_the_source()
+    job.delete()
+
+
+def test_a_driver_runs_out_of_memory(node, writer, apply, figures):
+    """OOMKilled, with what to raise, whichever process the node chose; one failure, and the next attempt goes on."""
+    writer(ROWS)
+    job = apply(document("oom", throttle={"rowsPerSecond": LIMIT}))
+    job.until_rows()
+    first = job.driver()["metadata"]["name"]
+
+    figures["driver out of memory -> rows of the next attempt s"] = job.outlives(run(job, EAT))
+
+    [container] = node.get("pod", first, namespace=job.namespace)["status"]["containerStatuses"]
+    assert container["state"]["terminated"]["reason"] == "OOMKilled", container
+    assert node.witness.ended(job.namespace, job.name)[first] in (KILLED, JAVA_DIED)
+    [said] = messages(job, "BackingOff")
+    assert "OOMKilled" in said
+    assert "driver.resources.limits.memory" in said
+    goes_on(job, ["Infrastructure", "Complete"], failures=1)
+
+
+def test_a_driver_is_evicted_by_its_node(node, writer, apply, figures):
+    """It uses more of the node's disk than its limit; the kubelet ends it, and the message is the kubelet's own."""
+    writer(ROWS)
+    backfill = document("evicted", throttle={"rowsPerSecond": LIMIT})
+    backfill["spec"]["driver"]["resources"]["limits"] = {"ephemeral-storage": DISK}
+    job = apply(backfill)
+    job.until_rows()
+    first = job.driver()["metadata"]["name"]
+
+    figures["driver's disk full -> rows of the next attempt s"] = job.outlives(run(job, FILL))
+
+    evicted = node.get("pod", first, namespace=job.namespace)["status"]
+    assert (evicted["phase"], evicted["reason"]) == ("Failed", "Evicted")
+    code = node.witness.ended(job.namespace, job.name)[first]
+    assert code in (STOPPED, KILLED)
+    [said] = messages(job, "BackingOff")
+    assert "Evicted" in said, "whichever came first: the barrier, or the end of the kubelet's patience"
+    assert "ephemeral" in said
+    stopped = code == STOPPED
+    goes_on(job, ["Stopped" if stopped else "Infrastructure", "Complete"], failures=0 if stopped else 1)
