@@ -184,6 +184,17 @@ class TestHowAnAttemptEnds:
         assert "OOMKilled: the driver's container ran out of memory" in message
         assert "driver.resources.limits.memory" in message
 
+    @pytest.mark.parametrize("code", [10, 137, 143])
+    def test_one_by_its_node_has_the_words_of_the_node(self, code: int) -> None:
+        """The driver was told to stop, and says no more than that."""
+        own = Ending(outcome="Stopped", reason="Stopped", message="stopped at a barrier")
+        one = ended(code, reason="Evicted", message="it used more than 64Mi of the disk", ending=own)
+
+        decision = checked(observed(status=STATUSES["running"], pods=(one,)))
+
+        message = next(one.message for one in decision.status.conditions if one.type == "Reconciling")
+        assert "Evicted: it used more than 64Mi of the disk" in message
+
     def test_its_termination_message_is_kept(self) -> None:
         """They are in the pod, so an operator that was away reads them too."""
         ending = Ending(

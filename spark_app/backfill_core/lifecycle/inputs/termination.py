@@ -103,7 +103,9 @@ def _by_code(pod: DriverPod, code: int, message: str) -> Termination:
 
 
 def _message(pod: DriverPod) -> str:
-    if pod.ending is not None and pod.ending.message:
+    # A driver that its node ends knows only that it was asked to stop.
+    asked_by_node = pod.reason in NODE_TOOK_IT and (pod.exit_code == EXIT_STOPPED or pod.exit_code in KILLED)
+    if pod.ending is not None and pod.ending.message and not asked_by_node:
         return f"{pod.ending.message} {pod.ending.hint}".strip()
     # A kubelet says `Error` for every exit code but 0, which explains nothing.
     reason = "" if pod.reason in ("Error", "Completed") else pod.reason
