@@ -1,4 +1,4 @@
-"""A tenant's namespace is deleted while its job runs: nothing stays, nobody else notices, and it may be made anew."""
+"""A tenant's namespace is deleted while its job runs: nothing stays, no other job notices, and it may be made anew."""
 
 from support.node.real_job import LAKE, SLOW, Job, document
 from support.tables import oracle

@@ -44,7 +44,7 @@ def run(job, code):
 
 
 def messages(job, reason):
-    """Return what was said with a reason of Reconciling, each once."""
+    """Return the messages of Reconciling with a reason, each once."""
     past = [one.get("status") or {} for one in job.node.witness.past(job.namespace, job.name)]
     found = [one for status in past for one in status.get("conditions", ()) if one["type"] == "Reconciling"]
     return {one["message"] for one in found if one["reason"] == reason}

@@ -8,7 +8,9 @@ import pytest
 from support.cluster.fake_api import Fault
 from support.operators.rig import NAMESPACE, Rig
 
-from backfill_api.names import BACKFILL_LABEL
+from backfill_api.names import BACKFILL_LABEL, LAUNCHED_LABEL
+from backfill_api.spec.spec import BackfillSpec
+from backfill_core.lifecycle.inputs.launched_of import launched_of
 from backfill_core.lifecycle.naming import driver_name
 from backfill_operator.kube.election import LeadershipLostError
 
@@ -106,7 +108,9 @@ def multiply(rig, number):
         spec = copy.deepcopy(first["spec"])
         spec["target"]["delta"]["path"] += f"-{name}"  # two with one target would be told so
         made = rig.store.create("backfills", NAMESPACE, {"metadata": metadata, "spec": spec})
-        driver = rig.store.create("pods", NAMESPACE, another(pod, name, made))
+        waiting = another(pod, name, made)
+        waiting["metadata"]["labels"][LAUNCHED_LABEL] = launched_of(BackfillSpec.model_validate(spec))
+        driver = rig.store.create("pods", NAMESPACE, waiting)
         for plural, one in children:
             rig.store.create(plural, NAMESPACE, another(one, name, made))
         status = copy.deepcopy(first["status"])
