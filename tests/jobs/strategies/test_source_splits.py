@@ -212,7 +212,6 @@ class TestATopicThatIsCompactedMeanwhile:
         with producing(topics.address) as send:
             for number in range(40):
                 send(topic, b"%d" % number, b"key %d" % (number % 4))
-        whole = len(topics.committed(topic))
         run_topic(topic, stops=True, limit=20)
         topics.compact(topic)
 
@@ -220,7 +219,8 @@ class TestATopicThatIsCompactedMeanwhile:
 
         assert (outcome.outcome, outcome.message) == ("Complete", "")
         assert outcome.receipt.equal
-        assert outcome.receipt.rows < len(records_in(tmp_path / "t")) <= whole
+        found = [(partition, offset) for partition, offset, _ in records_in(tmp_path / "t")]
+        assert outcome.receipt.rows < len(found) == len(set(found))
 
 
 class TestATopicThatIsRefused:
