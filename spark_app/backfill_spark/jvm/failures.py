@@ -69,16 +69,7 @@ SIGNS = (
     ),
     Sign(
         Trouble.DENIED,
-        words="|".join(
-            (
-                *(*NO_ACCESS, "Read-only file system", "403 Forbidden", r"Status Code: 403"),
-                *(
-                    refusals.NO_KEYS,
-                    refusals.WRONG_KEYS,
-                    refusals.WRONG_CLOCK,
-                ),  # S3 answers some with 400, as it does a broken request
-            )
-        ),
+        words="|".join((*NO_ACCESS, "Read-only file system", "403 Forbidden", r"Status Code: 403", *refusals.SAID)),
     ),
     Sign(
         Trouble.AWAY,

@@ -71,10 +71,7 @@ def _view(job: OpenedJob, layout: LoggedTable) -> View:
     schema = StructType.fromJson(json.loads(layout.schema))
     outputs = job.transform.output_schema(job.spark, schema)
     return View(
-        Columns(
-            columns,
-            mapped=bool(value(layout.properties, MAPPING_MODE)) and value(layout.properties, MAPPING_MODE) != "none",
-        ),
+        Columns(columns, mapped=value(layout.properties, MAPPING_MODE) == "name"),
         tuple(json.loads(outputs.json())["fields"]),
         job.transform.taken(job.spark, schema),
         job.transform.asked(job.spark, schema),

@@ -1,6 +1,7 @@
 """A replica whose source gets other columns while it runs: they arrive with the files that have them, or end the job by name."""
 
 import json
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,16 @@ def pair(spark, tmp_path):
     return Pair(spark, tmp_path)
 
 
+@contextmanager
+def merging_schemas(spark):
+    """Let an INSERT bring new columns while the block runs."""
+    spark.conf.set("spark.databricks.delta.schema.autoMerge.enabled", "true")
+    try:
+        yield
+    finally:
+        spark.conf.unset("spark.databricks.delta.schema.autoMerge.enabled")
+
+
 def kinds(commit):
     return {kind for action in commit for kind in action} - {"commitInfo"}
 
@@ -85,8 +96,7 @@ class TestColumnsThatAreAdded:
     def test_arrive_in_one_commit_with_files_state_and_transaction(self, spark, pair):
         """No reader sees a new file with old columns; each version is one that another engine finds equal, too."""
         pair.make()
-        spark.conf.set("spark.databricks.delta.schema.autoMerge.enabled", "true")
-        try:
+        with merging_schemas(spark):
             outcome = pair.run(
                 "INSERT INTO {t} SELECT 200 AS id, 'n' AS v, named_struct('a', 1) AS st, 2.5D AS price",
                 "ALTER TABLE {t} ADD COLUMN (st.b STRING AFTER a, note STRING FIRST)",
@@ -94,8 +104,6 @@ class TestColumnsThatAreAdded:
                 "DELETE FROM {t} WHERE id % 5 = 0",
                 "OPTIMIZE {t}",
             )
-        finally:
-            spark.conf.unset("spark.databricks.delta.schema.autoMerge.enabled")
 
         assert outcome.outcome == "Stopped", outcome.message
         assert pair.equal()
@@ -119,16 +127,13 @@ class TestColumnsThatAreAdded:
     def test_have_their_values_in_rows_that_are_decoded(self, spark, pair):
         """A filter that the log does not decide: rows are read by the columns of their version, in that commit and after it."""
         pair.make()
-        spark.conf.set("spark.databricks.delta.schema.autoMerge.enabled", "true")
-        try:
+        with merging_schemas(spark):
             outcome = pair.run(
                 "INSERT INTO {t} SELECT id + 200 AS id, 'n' AS v, named_struct('a', 1) AS st, 2.5D AS price FROM range(9)",
                 "INSERT INTO {t} SELECT id + 300 AS id, 'n' AS v, named_struct('a', 1) AS st, 3.5D AS price FROM range(9)",
                 "DELETE FROM {t} WHERE id IN (2, 202, 302)",
                 transform={"where": "id % 2 = 0"},
             )
-        finally:
-            spark.conf.unset("spark.databricks.delta.schema.autoMerge.enabled")
 
         assert outcome.outcome == "Stopped", outcome.message
         assert pair.equal("SELECT * FROM source WHERE id % 2 = 0")

@@ -151,14 +151,20 @@ def _code(said):
 
 
 @contextmanager
-def faulty(endpoint):
-    """Give a proxy of a server while the block runs."""
-    proxy = _Proxy(endpoint)
-    thread = threading.Thread(target=proxy.serve_forever, daemon=True)
+def serving(server):
+    """Have a server of the standard library answer, on a thread of its own, while the block runs."""
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield proxy
+        yield server
     finally:
-        proxy.shutdown()
-        proxy.server_close()
+        server.shutdown()
+        server.server_close()
         thread.join(5)
+
+
+@contextmanager
+def faulty(endpoint):
+    """Give a proxy of a server while the block runs."""
+    with serving(_Proxy(endpoint)) as proxy:
+        yield proxy

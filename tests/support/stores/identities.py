@@ -10,10 +10,11 @@ import hashlib
 import json
 import math
 import random
-import threading
 import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from support.stores.fault_proxy import serving
 
 AUDIENCE = "backfill"
 KEY_ID = "of-a-test"
@@ -97,14 +98,8 @@ def issuing():
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     issuer = Issuer(f"http://127.0.0.1:{server.server_address[1]}")
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with serving(server):
         yield issuer
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join(5)
 
 
 def _text(value):

@@ -61,12 +61,10 @@ def _reconcile(context: Context) -> StepResult | Ended[Literal["Launchable"]]:
     if backoff_left_ms > 0 or termination is not None:
         reason = _end_reason(context)
         if reason in NO_BACKOFF:
-            conditions = ConditionSet.reconciling("Launching", reason)
+            result = StepResult(status, without_driver(context, ConditionSet.reconciling("Launching", reason)))
         else:
             conditions = ConditionSet.reconciling("Retrying", "BackingOff", why)
-        result = StepResult(status, without_driver(context, conditions))
-        if reason not in NO_BACKOFF:
-            result = result.then(*release(context))
+            result = StepResult(status, without_driver(context, conditions), release(context))
         return result.requeue_within(backoff_left_ms, deadline_left_ms)
     if context.observation.no_room:
         conditions = ConditionSet.reconciling("Pending", "DriversLimited", context.observation.no_room)

@@ -21,6 +21,9 @@ WRONG_CLOCK: Final = r"RequestTimeTooSkewed|difference between the request time 
 NO_KEYS: Final = r"No AWS Credentials provided|NoAwsCredentials|NoAuthWithAWS|StsException"
 """No variable has keys, and no service gave any: Amazon's for roles (STS) did not take the token, or there is none."""
 
+SAID: Final = (NO_KEYS, WRONG_KEYS, WRONG_CLOCK)
+"""All of it; S3 answers some with 400, as it does a broken request."""
+
 BUSY_GIVER: Final = r"Service: Sts, Status Code: 5\d\d|Service: Sts,.*Rate exceeded|Rate exceeded.*Service: Sts"
 """The service that gives keys for a role has trouble of its own: it may be over in a minute."""
 
