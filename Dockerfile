@@ -41,15 +41,23 @@ RUN python3 -m venv /opt/backfill \
 RUN cd /opt/backfill/lib/python3*/site-packages/pyspark \
     && rm -rf ml mllib pandas examples data licenses jars/connect-repl \
     && cd jars && rm -f rocksdbjni* spark-connect* hive-* spark-hive* datanucleus-* derby* spark-mllib* spark-graphx* breeze* \
-        spire* algebra* lapack* blas* arpack* spark-yarn* spark-repl* scala-compiler* jline* libthrift* HikariCP* ST4*
+        spire* algebra* cats-kernel* JTransforms* lapack* blas* arpack* spark-yarn* spark-repl* scala-compiler* jline* libthrift* \
+        HikariCP* ST4* netty-*osx-* netty-*windows-*
 COPY build/image/jars /tmp/jars
 RUN cp /tmp/jars/*.jar /opt/backfill/lib/python3*/site-packages/pyspark/jars/ \
     && python3 -m compileall -q --invalidation-mode unchecked-hash /opt/backfill/lib
 
-FROM debian:bookworm-slim AS base
+FROM debian:bookworm-slim AS whole-base
+COPY build/image/tools/image_slim.sh /tmp/
 RUN apt-get update && apt-get install -y --no-install-recommends python3 tini ca-certificates \
-    && rm -rf /var/lib/apt/lists/* \
-    && groupadd --gid 185 backfill && useradd --uid 185 --gid 185 --home-dir /tmp --no-create-home backfill
+    && groupadd --gid 185 backfill && useradd --uid 185 --gid 185 --home-dir /tmp --no-create-home backfill \
+    && mkdir /usr/share/backfill \
+    && dpkg-query --show --showformat '${Package} ${Version} ${Architecture}\n' >/usr/share/backfill/debian.txt \
+    && sh /tmp/image_slim.sh && rm /tmp/image_slim.sh
+
+# One layer: what is removed in a layer of its own stays in the one before, and a node stores both.
+FROM scratch AS base
+COPY --from=whole-base / /
 ENV PATH=/opt/backfill/bin:/usr/local/bin:/usr/bin:/bin PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 LABEL org.opencontainers.image.licenses=Apache-2.0 org.opencontainers.image.vendor=backfill.dev
 
@@ -57,10 +65,9 @@ FROM base AS operator
 COPY --from=operator-build /opt/backfill /opt/backfill
 # What the image holds: a Python package that is not locked ends the build. Nothing is installed after it; Debian's own list stays.
 COPY build/image/tools /tools
-RUN mkdir /usr/share/backfill \
-    && python3 /tools/sbom.py --name backfill-operator --lock /tools/image.txt --debian \
+RUN python3 /tools/sbom.py --name backfill-operator --lock /tools/image.txt --debian /usr/share/backfill/debian.txt \
         --site-packages /opt/backfill/lib/python3*/site-packages > /usr/share/backfill/sbom.cdx.json \
-    && sh /tools/image_slim.sh && rm -r /tools
+    && rm -r /tools
 LABEL org.opencontainers.image.title=backfill-operator \
     org.opencontainers.image.description="Gives every Backfill a Spark driver, sends it commands and writes its status."
 USER 185:185
@@ -68,9 +75,6 @@ ENTRYPOINT ["/usr/bin/tini", "--"]
 CMD ["python", "-m", "backfill_operator"]
 
 FROM base AS spark
-# Spark's scripts want ps.
-RUN apt-get update && apt-get install -y --no-install-recommends procps \
-    && rm -rf /var/lib/apt/lists/*
 COPY --from=java /opt/java /opt/java
 COPY --from=spark-build /opt/backfill /opt/backfill
 COPY --chmod=755 spark_app/entrypoint.sh /opt/backfill/entrypoint.sh
@@ -85,10 +89,9 @@ RUN SPARK_LOCAL_IP=127.0.0.1 SPARK_LOCAL_HOSTNAME=localhost python -m backfill_s
     && java -Xshare:on -XX:SharedArchiveFile=/opt/spark/jars/classes.jsa \
         -cp "/opt/spark/conf:$(echo /opt/spark/jars/slf4j-api-*.jar):/opt/spark/jars/*" -version
 COPY build/image/tools /tools
-RUN mkdir /usr/share/backfill \
-    && python3 /tools/sbom.py --name backfill-spark --lock /tools/image.txt --debian \
+RUN python3 /tools/sbom.py --name backfill-spark --lock /tools/image.txt --debian /usr/share/backfill/debian.txt \
         --site-packages /opt/spark/.. --jars /opt/spark/jars > /usr/share/backfill/sbom.cdx.json \
-    && sh /tools/image_slim.sh && rm -r /tools
+    && rm -r /tools
 LABEL org.opencontainers.image.title=backfill-spark \
     org.opencontainers.image.description="Driver and executors: fill a Delta table from a source that keeps changing."
 USER 185:185

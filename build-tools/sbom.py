@@ -1,6 +1,6 @@
 """Writes what an image holds as CycloneDX, inside the build of the image, from what is there and what is locked.
 
-    python3 sbom.py --name backfill-spark --lock image.txt --site-packages /opt/… [--jars /opt/…/jars] [--debian] > sbom.json
+    python3 sbom.py --name backfill-spark --lock image.txt --site-packages /opt/… [--jars /opt/…/jars] [--debian LIST] > sbom.json
 
 Runs with any Python and needs no package: it is copied into the build. A Python package that is not in the lock ends the build.
 The same image has the same text: no time, no serial number, sorted.
@@ -10,7 +10,6 @@ import argparse
 import hashlib
 import json
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -79,13 +78,12 @@ def main(words: list[str]) -> None:
     parser.add_argument("--lock", type=Path, required=True)
     parser.add_argument("--site-packages", type=Path, required=True)
     parser.add_argument("--jars", type=Path)
-    parser.add_argument("--debian", action="store_true")
+    parser.add_argument("--debian", type=Path, help="`name version architecture` in each line, by dpkg-query")
     given = parser.parse_args(words)
     packages = [*python_packages(given.site_packages, given.lock.read_text())]
     found = packages + ([*jars(given.jars)] if given.jars else [])
     if given.debian:
-        query = ["dpkg-query", "--show", "--showformat", "${Package} ${Version} ${Architecture}\n"]
-        found += debian_packages(subprocess.run(query, check=True, capture_output=True, text=True).stdout)
+        found += debian_packages(given.debian.read_text())
     version = next(one["version"] for one in packages if one["name"] == OURS)
     sys.stdout.write(bom(given.name, version, found))
 

@@ -25,9 +25,11 @@ class Witness:
         self._changed = threading.Condition()
         self._held = {kind: {} for kind in KINDS}
         self._past = {}
-        """All versions of a Backfill by namespace, name and UID; a pod's last by namespace and name."""
+        """All versions of a Backfill by namespace and name."""
 
         self._ended = {}
+        """A pod as it was last seen after its container had ended, and the exit code, by namespace and name."""
+
         self._over = threading.Event()
         self._watches = set()
 
@@ -68,6 +70,11 @@ class Witness:
         return {
             key[1]: code for key, (pod, code) in found if key[0] == namespace and wanted.items() <= _labels(pod).items()
         }
+
+    def ended_pod(self, namespace, name):
+        """Return a pod as it was last seen after its container had ended, also if it is gone; None: it did not end."""
+        with self._changed:
+            return self._ended.get((namespace, name), (None, None))[0]
 
     def wait(self, within_s):
         """Return when something changed, or the time is over."""
