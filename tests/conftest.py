@@ -24,6 +24,8 @@ FEWER_STEPS = {
     "spark.sql.shuffle.partitions": "1",
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.sql.ui.explainMode": "simple",
+    # VACUUM lists in so many tasks, 10,000 unless told otherwise: half a minute of nothing.
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
     # Delta's own way to commit on a local disk starts `readlink` eight times for each; this is the way Kernel has here.
     "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",
     "spark.sql.streaming.checkpointFileManagerClass": (

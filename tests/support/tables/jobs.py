@@ -142,11 +142,4 @@ def _make_once(what: tuple[Any, ...], write: Callable[[str], None], path: str) -
 
 def vacuum(spark: Any, path: str) -> None:
     """Remove at once every file that the newest version of a table does not name."""
-    spread = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
-    before = spark.conf.get(spread)
-    # VACUUM lists in so many tasks, 10,000 unless told otherwise: minutes of nothing.
-    spark.conf.set(spread, "2")
-    try:
-        spark.sql(f"VACUUM delta.`{path}` RETAIN 0 HOURS")
-    finally:
-        spark.conf.set(spread, before)
+    spark.sql(f"VACUUM delta.`{path}` RETAIN 0 HOURS")
