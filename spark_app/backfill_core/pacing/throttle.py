@@ -11,7 +11,8 @@ class TokenBucket:
     """Rows that may be read now; below zero is a debt that is paid before anything else is read.
 
     Over any time t it admits at most `rate * t + burst` rows, plus the error of the last estimate; the burst
-    is `rate * burst_s` rows, at least one.
+    is `rate * burst_s` rows, at least one. From one barrier to the next all of the time counts, also where that is longer than
+    the burst: a barrier that is late by up to one burst more loses nothing, and still takes no more than the time is worth.
     A rate of None is unlimited; 0 admits nothing, ever (R-SNAP-41).
     """
 
@@ -32,6 +33,12 @@ class TokenBucket:
     begins: bool = False
     """Was no limit told yet, not even that there is none?"""
 
+    passed_s: float | None = field(default=None, compare=False)
+    """When the last barrier passed; None: under this limit none did."""
+
+    kept: float = field(default=0.0, compare=False)
+    """Rows that the last barrier left in the bucket only because what waited for it could not be cut."""
+
     @classmethod
     def unlimited(cls) -> TokenBucket:
         """Return the bucket of a job that no limit was told yet."""
@@ -48,11 +55,20 @@ class TokenBucket:
         # At one row a second and a burst of one second the bucket must still be able to hold one row (R-SNAP-42).
         return max(1.0, (self.rate_per_s or 0) * self.burst_s) if self.rate_per_s else 0.0
 
+    def _room_at(self, now_s: float) -> float:
+        since_s = 0.0 if self.passed_s is None else now_s - self.passed_s
+        return max(self._room, min((self.rate_per_s or 0) * since_s, 2 * self._room)) + self.kept
+
+    def passing(self, now_s: float, *, kept: float = 0.0) -> TokenBucket:
+        """Return the bucket once a barrier has taken its share; `kept`: what it left because rows stay together."""
+        now = self.refill(now_s)
+        return replace(now, passed_s=now_s, kept=max(0.0, min(kept, now.tokens)))
+
     def refill(self, now_s: float) -> TokenBucket:
         """Return the bucket as it is at a moment; time never runs backwards for it."""
         if self.rate_per_s is None or now_s <= self.at_s:
             return self
-        tokens = min(self._room, self.tokens + self.rate_per_s * (now_s - self.at_s))
+        tokens = min(self._room_at(now_s), self.tokens + self.rate_per_s * (now_s - self.at_s))
         return replace(self._with(max(tokens, min(self.tokens, 0.0))), at_s=now_s)
 
     def _with(self, tokens: float) -> TokenBucket:
@@ -79,7 +95,7 @@ class TokenBucket:
         if self.rate_per_s is None:
             return self
         now = self.refill(now_s)
-        return now._with(min(now._room, now.tokens - rows))  # noqa: SLF001 - our own class
+        return now._with(min(now._room_at(now.at_s), now.tokens - rows))  # noqa: SLF001 - our own class
 
     def under(self, rate_per_s: float | None, now_s: float, burst_s: float) -> TokenBucket:
         """Take a limit: the first one begins with one second's rows, a later one as `with_rate` says."""

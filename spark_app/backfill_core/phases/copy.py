@@ -165,6 +165,12 @@ class Copy:
     def propose(self, permits: Permits, ids: Iterator[int], now: Now) -> tuple[ReadSplit, ...]:
         """Choose the splits that start now."""
         at_barrier, self._barrier_passed = self._barrier_passed, False
+        work = self._chosen(at_barrier, permits, ids, now)
+        if at_barrier:
+            self._bucket = self._bucket.passing(now.mono_s, kept=self._splits.buffer.kept)
+        return work
+
+    def _chosen(self, at_barrier: bool, permits: Permits, ids: Iterator[int], now: Now) -> tuple[ReadSplit, ...]:
         self.rate_limit = self._bucket.rate_per_s
         self._limited = self.rate_limit is not None
         self.meter = self.meter.hold(now.mono_s, held=not permits.history)

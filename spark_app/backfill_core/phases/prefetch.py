@@ -114,6 +114,9 @@ class PrefetchBuffer:
     next_tokens: float | None = None
     """What the bucket will have a second after it was last asked; None: it was not asked yet."""
 
+    kept: float = 0.0
+    """What was left in the bucket then because the next segment stays together."""
+
     @property
     def rows(self) -> int:
         """Rows of the row index that wait."""
@@ -135,7 +138,8 @@ class PrefetchBuffer:
             bucket = bucket.take(segment.charge, now_s)
             count += 1
         tokens = None if bucket.rate_per_s is None else bucket.refill(now_s + _BEAT_S).tokens
-        return PrefetchBuffer(self.segments[count:], tokens), bucket, self.segments[:count]
+        kept = max(0.0, bucket.tokens) if self.segments[count:] else 0.0
+        return PrefetchBuffer(self.segments[count:], tokens, kept), bucket, self.segments[:count]
 
     def next_split(
         self,

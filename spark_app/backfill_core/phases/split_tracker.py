@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from backfill_core.pacing.row_costs import RowCosts
 from backfill_core.pacing.throttle import TokenBucket
@@ -118,7 +118,10 @@ class Splits:
             return bucket
         asked_s, self._asked_s = self._asked_s, now_s
         ranged = any(one.charged is ChargePolicy.WHEN_STARTED for one in self.staged)
-        if asked_s == now_s or (ranged and bucket.rate_per_s is not None):
+        if asked_s == now_s:
+            return bucket
+        if ranged and bucket.rate_per_s is not None:
+            self.buffer = replace(self.buffer, kept=0.0)
             return bucket
         self.buffer, bucket, segments = self.buffer.admit(bucket, now_s)
         self.staged += [
