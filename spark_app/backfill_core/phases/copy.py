@@ -14,7 +14,7 @@ from backfill_core.pacing.eta import RateMeter
 from backfill_core.pacing.row_costs import RowCosts, mean_row_bytes
 from backfill_core.pacing.sizing import SplitSizer, split_span, tapered
 from backfill_core.pacing.throttle import TokenBucket
-from backfill_core.phases.prefetch import COPIED, CUT, RATE_MIN, ChargePolicy
+from backfill_core.phases.prefetch import RATE_MIN, ChargePolicy, is_short
 from backfill_core.phases.split_tracker import Splits
 from backfill_core.positions.done_files import SPANS_MAX, Done, bounded
 from backfill_core.positions.file_order import FileOrder, Watermark
@@ -24,7 +24,7 @@ from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
 from backfill_core.protocol.events import LimitSet
 from backfill_core.protocol.strategy import Permits
-from backfill_core.protocol.work import FileWay, ReadSplit, SplitStaged, StagedFile
+from backfill_core.protocol.work import ReadSplit, SplitStaged, StagedFile
 
 FIRST_SPLIT_ROWS = 300_000
 """Few: a JVM that has just started takes seven times as long for them as later, and the user waits for the first commit."""
@@ -80,9 +80,6 @@ class Copy:
         """Grows with each change of what is stored."""
 
         self._splits = Splits(filtered=settings.filtered)
-        self._copied = False
-        """Was a file copied as it is? Then a file that a limit does not cut costs next to nothing."""
-
         self._bucket = TokenBucket.unlimited()
         self._barrier_passed = self._limited = False
         self.rate_limit: float | None = None
@@ -152,7 +149,6 @@ class Copy:
         """Take a finished split; it waits for the next commit."""
         if result.work_id not in self._splits.running:
             return
-        self._copied = self._copied or any(file.way is not FileWay.DECODED for file in result.files)
         self._bucket, one = self._splits.finish(result.work_id, result.files, now.mono_s, self._bucket)
         if one.charged is ChargePolicy.NEVER and not self._limited:
             self._sizer = self._sizer.observe(one.rows, now.mono_s - one.since_s)
@@ -224,14 +220,18 @@ class Copy:
         work: list[ReadSplit] = []
         while len(splits.reading_ahead) < in_flight_max and len(splits.running) < 2 * in_flight_max:
             gap, under_way = self._first_gap(), sum(one.rows for one in splits.reading_ahead)
-            found = gap and splits.buffer.next_split(
-                self._reading.offsets,
+            if gap is None:
+                break
+            row_cost, offsets = self._costs.at(gap[0]), self._reading.offsets
+            second = (self.rate_limit or 0) / row_cost
+            found = splits.buffer.next_split(
+                offsets,
                 gap,
                 under_way=under_way,
                 bucket=self._bucket,
                 now_s=now.mono_s,
-                row_cost=self._costs.at(gap[0]),
-                grid=COPIED if self._copied else CUT,
+                row_cost=row_cost,
+                grid=splits.grid(second, is_short=is_short(offsets, gap[0], second)),
             )
             if not found:
                 break

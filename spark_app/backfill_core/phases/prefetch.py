@@ -7,7 +7,7 @@ rows are staged in segments, each a fraction of what a second admits, and a segm
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from math import ceil
@@ -28,6 +28,9 @@ these and two splits."""
 FILE_S = 4.0
 """Seconds' worth of rows of the largest file that is read whole; larger ones are read in sub-file ranges."""
 
+UNCUT_S = 1.5
+"""Seconds' worth of rows of the largest file that is left whole where a cut would keep the next seconds waiting."""
+
 SPLIT_S = 1.0
 """Seconds' worth of rows of a split, rounded to whole files (at least one): less, and the start-up of its Spark job weighs."""
 
@@ -41,18 +44,24 @@ SNAP_S = 0.025
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Where cuts may lie."""
+    """Where segments may end."""
 
     per_s: int
+    """Cuts in a second's worth of rows, also inside files; 0: only between files."""
+
     snap_s: float
+    border_s: float | None = None
+    """A segment ends also between two files that are so far apart; None: it does only at a cut."""
 
 
-CUT = Grid(SEGMENTS_PER_S, SNAP_S)
+DECODED = Grid(SEGMENTS_PER_S, SNAP_S)
 """Of rows that are decoded, whether they are cut or not."""
 
-COPIED = Grid(1, 0.05)
-"""Of files that are copied unless they are cut: fewer cuts, and more of them between two files. Off by a twentieth of a second at
-both ends, a second is within 10 % and ten of them within 1 %."""
+COPIED = Grid(1, 0.09, 0.05)
+"""Of files that are copied unless they are cut: as few cuts as ten seconds bear. They are off by 0.09 s at both ends, which is within 2 %."""
+
+UNCUT = Grid(0, 0.0, 0.05)
+"""Of files of which none is cut."""
 
 _BEAT_S = 1.0
 """From one barrier to the next. Cuts fall where barriers will find them at this pace; at another one they are a
@@ -137,9 +146,9 @@ class PrefetchBuffer:
                 break
             bucket = bucket.take(segment.charge, now_s)
             count += 1
-        tokens = None if bucket.rate_per_s is None else bucket.refill(now_s + _BEAT_S).tokens
-        kept = max(0.0, bucket.tokens) if self.segments[count:] else 0.0
-        return PrefetchBuffer(self.segments[count:], tokens, kept), bucket, self.segments[:count]
+        left = self.segments[count:]
+        kept = max(0.0, bucket.tokens) if left else 0.0
+        return PrefetchBuffer(left, _in_a_beat(bucket.passing(now_s, kept=kept)), kept), bucket, self.segments[:count]
 
     def next_split(
         self,
@@ -150,7 +159,7 @@ class PrefetchBuffer:
         bucket: TokenBucket,
         now_s: float,
         row_cost: float = 1.0,
-        grid: Grid = CUT,
+        grid: Grid = DECODED,
     ) -> tuple[tuple[int, int], tuple[int, ...]] | None:
         """Return the next split from the start of a gap and its boundaries; None while there is enough, or to be read in sub-file ranges.
 
@@ -168,7 +177,18 @@ class PrefetchBuffer:
         if span is None or ahead >= STOCK_S * quota + span[1] - span[0]:
             return None
         tokens = bucket.refill(now_s + _BEAT_S).tokens if self.next_tokens is None else self.next_tokens
-        return span, segment_boundaries(prefix, span, quota, barrier=span[0] - ahead + tokens / row_cost, grid=grid)
+        found = segment_boundaries(prefix, span, quota, barrier=span[0] - ahead + tokens / row_cost, grid=grid)
+        return (span, found) if grid.border_s is None else first_of_one_kind(prefix, span, found)
+
+
+def _in_a_beat(bucket: TokenBucket) -> float | None:
+    return None if bucket.rate_per_s is None else bucket.refill(bucket.at_s + _BEAT_S).tokens
+
+
+def is_short(prefix: Sequence[int], start: int, quota: float) -> bool:
+    """Is the file at a position of the row index so small that a second or two bear it whole?"""
+    behind = bisect_right(prefix, start)
+    return prefix[behind] - prefix[behind - 1] <= UNCUT_S * quota
 
 
 def fits(prefix: Sequence[int], start: int, quota: float) -> bool:
@@ -178,7 +198,7 @@ def fits(prefix: Sequence[int], start: int, quota: float) -> bool:
 
 
 def segment_boundaries(
-    prefix: Sequence[int], span: tuple[int, int], quota: float, *, barrier: float, grid: Grid = CUT
+    prefix: Sequence[int], span: tuple[int, int], quota: float, *, barrier: float, grid: Grid = DECODED
 ) -> tuple[int, ...]:
     """Return where the segments of a split end, but for the last: on a grid that has every barrier's share on it.
 
@@ -193,13 +213,40 @@ def segment_boundaries(
         grid: How many cuts there are, and how far each may be moved.
     """
     start, stop = span
-    step = quota / grid.per_s
     borders = [start, *prefix[bisect_right(prefix, start) : bisect_left(prefix, stop)], stop]
+    found = set() if grid.border_s is None else set(_apart(borders, grid.border_s * quota))
+    if not grid.per_s:
+        return tuple(sorted(found - {start, stop}))
+    step = quota / grid.per_s
     first = ceil((start - barrier) / step)
-    found: set[int] = set()
     for number in range(first, first + ceil((stop - start) / step) + 1):
         at = round(barrier + number * step)
         near = bisect_left(borders, at)
         border = min(borders[max(0, near - 1) : near + 1], key=lambda one: abs(one - at))
         found.add(border if abs(border - at) <= grid.snap_s * quota else at)
     return tuple(sorted(one for one in found if start < one < stop))
+
+
+def first_of_one_kind(
+    prefix: Sequence[int], span: tuple[int, int], boundaries: tuple[int, ...]
+) -> tuple[tuple[int, int], tuple[int, ...]]:
+    """Return what a split begins with and its boundaries: files that are not cut, or one that is.
+
+    A file that is cut is decoded. What is copied need not wait for that in one split.
+    """
+    start, stop = span
+    within = [one for one in (start, *boundaries, stop) if prefix[bisect_left(prefix, one)] != one]
+    if within:
+        behind = bisect_right(prefix, within[0])
+        first, end = prefix[behind - 1], prefix[behind]
+        stop = min(stop, end if first <= start else first)
+    return (start, stop), tuple(one for one in boundaries if one < stop)
+
+
+def _apart(borders: Sequence[int], rows: float) -> Iterator[int]:
+    """Pick borders that are at least so many rows apart."""
+    last = borders[0]
+    for one in borders[1:]:
+        if one - last >= rows:
+            last = one
+            yield one

@@ -6,9 +6,18 @@ from dataclasses import dataclass, replace
 
 from backfill_core.pacing.row_costs import RowCosts
 from backfill_core.pacing.throttle import TokenBucket
-from backfill_core.phases.prefetch import RATE_MIN, ChargePolicy, PrefetchBuffer, segments_of
+from backfill_core.phases.prefetch import (
+    COPIED,
+    DECODED,
+    RATE_MIN,
+    UNCUT,
+    ChargePolicy,
+    Grid,
+    PrefetchBuffer,
+    segments_of,
+)
 from backfill_core.positions.intervals import IntervalSet
-from backfill_core.protocol.work import ReadSplit, StagedFile
+from backfill_core.protocol.work import FileWay, ReadSplit, StagedFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +29,9 @@ class Running:
     charged: ChargePolicy
     costs: RowCosts
     """What its rows cost under the limit that it was begun under."""
+
+    cuts: bool
+    """Is a part of a file of its own in it?"""
 
     @property
     def cost(self) -> float:
@@ -62,6 +74,11 @@ class Splits:
         self.staged: list[Staged] = []
         self.buffer = PrefetchBuffer()
         self._asked_s: float | None = None
+        self._copied: bool | None = None
+        """Was a file copied as it is? Then one that a limit does not cut costs next to nothing; None: no file was staged whole yet."""
+
+        self._cut_in_time = False
+        """Was the last file that was cut staged in the time that its rows last, or in a second?"""
 
     # -------------------------------------------------------------- what there is
     def taken(self, prepared: IntervalSet) -> IntervalSet:
@@ -83,10 +100,30 @@ class Splits:
         """Is anything charged when it is sealed?"""
         return bool(self.buffer.segments or self.reading_ahead)
 
+    def grid(self, second: float, *, is_short: bool) -> Grid:
+        """Return where the segments of the next split may end.
+
+        A file that is cut is decoded. While it is not known whether files are copied, and while a cut could keep the next
+        barriers waiting, a short file is left whole: a second is off by a part of it then, and not by all of its rows.
+
+        Args:
+            second: Rows of a second, of the file that is next.
+            is_short: Is that file small beside a second?
+        """
+        if self._copied is None:
+            # One split tells. Where both were left whole, two seconds would be off.
+            return UNCUT if is_short and not self.anything_ahead else DECODED
+        if not self._copied:
+            return DECODED
+        cutting = any(one.cuts for one in self.reading_ahead)
+        may_cut = self.buffer.rows >= second and (self._cut_in_time or not cutting)
+        return COPIED if may_cut or not is_short else UNCUT
+
     # -------------------------------------------------------------- the way
     def begin(self, split: ReadSplit, now_s: float, charged: ChargePolicy, costs: RowCosts) -> ReadSplit:
         """Know that a split is being read."""
-        self.running[split.work_id] = Running(split, now_s, charged, costs)
+        cuts = not all(one.whole for ranges in split.segment_ranges for one in ranges)
+        self.running[split.work_id] = Running(split, now_s, charged, costs, cuts)
         return split
 
     def finish(
@@ -95,6 +132,7 @@ class Splits:
         """Take what a split staged; a sub-file range has its rows only in the mean, and is now charged for those there were."""
         one = self.running.pop(work_id)
         split = one.split
+        self._learn(one, files, now_s - one.since_s, bucket)
         if one.charged is ChargePolicy.WHEN_SEALED:
             if not _too_slow(bucket):
                 self.buffer = self.buffer.add(segments_of(split, files, one.costs, filtered=self._filtered))
@@ -104,6 +142,14 @@ class Splits:
             read = sum(file.rows for file in files)
             bucket = bucket.take((read - one.rows) * one.cost / one.rows, now_s)
         return bucket, one
+
+    def _learn(self, one: Running, files: tuple[StagedFile, ...], took_s: float, bucket: TokenBucket) -> None:
+        if any(file.way is not FileWay.DECODED for file in files):
+            self._copied = True
+        elif files and not one.cuts:
+            self._copied = self._copied or False
+        if one.cuts and bucket.rate_per_s:
+            self._cut_in_time = took_s <= max(1.0, one.cost / bucket.rate_per_s)
 
     def admit(self, now_s: float, bucket: TokenBucket, *, held: bool) -> TokenBucket:
         """Let segments of the buffer be sealed; once a moment. What will not be sealed soon is given up, and read again later.

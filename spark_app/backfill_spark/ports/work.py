@@ -46,7 +46,7 @@ class WorkContext(Protocol):
     ) -> tuple[tuple[StagedFile, ...], tuple[FileRange, ...]]:
         """Stage copies of whole files; return them, and the ranges that must be decoded after all, as their footers say.
 
-        `copies.ways.split` tells which files among some ranges need no decoding. Those of a segment lie in a folder of its own.
+        `copies.ways.split` tells which files among some ranges need no decoding. With a segment they lie in the folder of that.
 
         Raises:
             SourceDamagedError, AccountingError: a file is not what the source's log says.

@@ -200,6 +200,23 @@ class TestFilesAheadOfALimit:
             assert seal.state["rowsDone"] == pytest.approx(done * 8 / 9, abs=2_000)
         assert strangers(str(tmp_path / "t"), str(source)) == strangers(str(source), str(tmp_path / "t")) == 0
 
+    def test_are_copied_together_where_no_vector_binds_them_to_a_part(self, spark, source, tmp_path, run):
+        """Each is admitted alone, and the segment that each is of is known all the same."""
+        spark.sql(f"DELETE FROM delta.`{source}`")
+        spark.range(0, self.FILES * self.EACH, 1, self.FILES).selectExpr(
+            "id", "id % 97 AS customer", "md5(cast(id AS string)) AS note"
+        ).write.format("delta").mode("append").save(str(source))
+        outcome = run(throttle={"rowsPerSecond": 120_000})
+        whole = [path for path in adds_of(tmp_path / "t") if "/w-" in path]
+
+        assert (outcome.reason, outcome.receipt.equal) == ("Complete", True)
+        assert len(whole) >= 4
+        assert all("/part=" not in path for path in whole)
+        for seal in seals(tmp_path / "t"):
+            done = sum(stop - start for start, stop in seal.state["snapshot"]["done"])
+            assert seal.state["rowsDone"] == pytest.approx(done, abs=2_000)
+        assert strangers(str(tmp_path / "t"), str(source)) == strangers(str(source), str(tmp_path / "t")) == 0
+
     def test_are_read_again_by_the_next_attempt_with_the_same_rows(self, source, tmp_path, spark):
         """What was copied and not sealed is removed, and the rest of a file that was sealed by parts is that of the same cut."""
         backfill = job(str(source), str(tmp_path / "t"), verify="FinalByRows", throttle={"rowsPerSecond": 100_000})

@@ -70,16 +70,25 @@ def _stage_segments(work: ReadSplit, context: WorkContext) -> tuple[StagedFile, 
     """Copy the files that lie in one segment, and decode what is left of all segments in one job.
 
     A part of a file is told by a hash of its rows, whichever job reads it, so that parts of one file are decoded all. First
-    comes what is decoded: a write removes what lies in the folder of the work.
+    comes what is decoded: a write removes what lies in the folder of the work. Files are copied together, but for those with a
+    deletion vector: a file of vectors belongs to the segment that it is sealed or given up with.
     """
     ways = context.copies.ways
     split = [ways.split(ranges) for ranges in work.segment_ranges]
     found = [*_decoded_segments(work, context, [rest for _, rest in split])]
-    for segment, (planned, _) in enumerate(split):
-        copied, refused = context.copy(planned, segment=segment)
-        if refused:
-            return _decoded_segments(work, context, [ways.included(ranges) for ranges in work.segment_ranges])
-        found += [replace(file, segment=segment) for file in copied]
+    alone = [
+        (segment, one) for segment, (planned, _) in enumerate(split) for one in planned if one[1].file.vector is None
+    ]
+    copied, refused = context.copy([one for _, one in alone])
+    if not refused:
+        found += [replace(file, segment=segment) for (segment, _), file in zip(alone, copied, strict=True)]
+        for segment, (planned, _) in enumerate(split):
+            beside, refused = context.copy([one for one in planned if one[1].file.vector is not None], segment=segment)
+            found += [replace(file, segment=segment) for file in beside]
+            if refused:
+                break
+    if refused:
+        return _decoded_segments(work, context, [ways.included(ranges) for ranges in work.segment_ranges])
     return tuple(found)
 
 

@@ -115,16 +115,17 @@ class TestTheRateIsExact:
 
     @pytest.mark.parametrize("rate", RATES)
     def test_where_files_are_copied_and_few_are_cut(self, rate):
-        """One that is cut is decoded: half as many cuts as of files that are decoded anyhow, and more of them between two files."""
+        """One that is cut is decoded: half as many cuts as of files that are decoded anyhow; none of files below a fifth of a second."""
         cuts = {}
         for way in (FileWay.DECODED, FileWay.WHOLE):
             _, reader = limited(rate, way=way)
             reader.let_pass(20.0)
-            assert reader.seals == [pytest.approx(rate, rel=0.11)] * 20
-            assert sum(reader.seals[:10]) == pytest.approx(10 * rate, rel=0.011)
+            assert reader.seals == [pytest.approx(rate, rel=0.19)] * 20
+            assert sum(reader.seals[:10]) == pytest.approx(10 * rate, rel=0.02)
             cuts[way] = sum(at % FILE != 0 for one in reader.seen for at in one.boundaries)
 
-        assert 0 < cuts[FileWay.WHOLE] <= 0.6 * cuts[FileWay.DECODED]
+        assert cuts[FileWay.WHOLE] <= 0.6 * cuts[FileWay.DECODED]
+        assert (cuts[FileWay.WHOLE] == 0) == (rate == 2_000_000)
 
     @pytest.mark.parametrize("rate", [1000, 500_000])
     def test_when_barriers_come_seldom(self, rate):
