@@ -34,6 +34,7 @@ class Trouble(StrEnum):
     CONFLICT = "another commit was quicker"
     UNSUPPORTED = "the table has a feature or a protocol that this release does not know"
     DAMAGED = "a file is there and cannot be read"
+    ENCRYPTED = "a file is encrypted, and there is no key for it"
     REFUSED = "Spark or Delta refuses what was asked"
     UNKNOWN = "unknown"
 
@@ -58,6 +59,8 @@ NO_ANSWER = (
     *("UnknownHostException", "NoRouteToHostException", "SSLException", "NoHttpResponseException"),
 )
 """What Java throws where a network or a host does not answer."""
+
+NO_KEY = "ParquetCryptoRuntimeException"
 
 SIGNS = (
     Sign(Trouble.FULL, words="|".join(NO_ROOM)),
@@ -136,7 +139,7 @@ SIGNS = (
                 "TProtocolException",
                 "ZstdIOException",
                 "ZstdException",
-                "ParquetCryptoRuntimeException",
+                "AEADBadTagException",
                 "JSONDecodeError",
             ),
         ),
@@ -147,6 +150,8 @@ SIGNS = (
         words="is not a Parquet file|footer is too large|corrupted file|can not read class org.apache.parquet|"
         "Could not parse JSON|Expected magic number",
     ),
+    # After DAMAGED: a file that is damaged does not fit its key.
+    Sign(Trouble.ENCRYPTED, classes=(NO_KEY,)),
     Sign(
         Trouble.REFUSED,
         classes=(

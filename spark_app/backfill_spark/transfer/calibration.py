@@ -27,7 +27,7 @@ TIMES = 2
 
 
 def copied_rows_per_s(job: OpenedJob, ways: JobWays, files: Sequence[FileRange], folder: str) -> float | None:
-    """Return the rows a second of one thread that copies some files into an empty folder; None: none of them is copied."""
+    """Return the rows a second of one thread that copies some files into an empty folder; None: they are decoded."""
     pairs, _ = ways.split(files)
     if not pairs:
         return None
@@ -35,9 +35,11 @@ def copied_rows_per_s(job: OpenedJob, ways: JobWays, files: Sequence[FileRange],
     rows, seconds = sum(one.rows for one in planned), 0.0
     for attempt in range(TIMES):
         began_s = time.monotonic()
-        FileTransfer(
+        transfer = FileTransfer(
             job.spark, source=ability(job.source, SupportsFiles).path, target=folder, measure=_unmeasured(planned)
-        ).copy(planned, str(attempt), check=lambda: None)
+        )
+        if transfer.copy(planned, str(attempt), check=lambda: None).left:
+            return None
         seconds = time.monotonic() - began_s
     return rows / (seconds + _computed_s(job, ways, [one for one, _ in pairs], folder))
 

@@ -22,6 +22,8 @@ from backfill_core.transfer.ways import Copying, Grafted, Projected, Whole
 from backfill_spark.delta.added_files import BESIDE, CommitLine, Statistics
 from backfill_spark.delta.deletion_vectors import VectorDescriptor
 from backfill_spark.delta.source_file import SourceFile
+from backfill_spark.jvm.errors import JAVA_ERRORS, is_a
+from backfill_spark.jvm.failures import NO_KEY
 from backfill_spark.jvm.workers import at_once
 from backfill_spark.transfer.bytes import ByteCopier
 from backfill_spark.transfer.computed_columns import ComputedColumns, FileToCompute
@@ -167,7 +169,12 @@ class FileTransfer:
         """Return the row groups of a file that is grafted; None: it is not, or no computed columns can be joined to them."""
         if not isinstance(planned.way, Grafted):
             return None
-        footer = self._footers.read(f"{self._bytes.source}/{planned.file.below}")
+        try:
+            footer = self._footers.read(f"{self._bytes.source}/{planned.file.below}")
+        except JAVA_ERRORS as error:
+            if is_a(error, NO_KEY):
+                return None
+            raise
         if not _can_be_projected(footer, planned.way.taken) or footer.has_old_days():
             return None
         check_read(planned.file.below, read=footer.rows, promised=planned.rows)
@@ -178,15 +185,22 @@ class FileTransfer:
         self, planned: PlannedCopy, folder: str, check: Callable[[], None], parts: Sequence[str] | None
     ) -> Copied | None:
         below = f"{folder}/{planned.file.name}"
-        match planned.way:
-            case Whole():
-                return self._whole(planned, below, check)
-            case Projected() as way:
-                check()
-                return self._projected(planned, below, way)
-            case Grafted() as way:
-                check()
-                return None if parts is None else self._grafted(planned, below, way, parts)
+        try:
+            match planned.way:
+                case Whole():
+                    return self._whole(planned, below, check)
+                case Projected() as way:
+                    check()
+                    return self._projected(planned, below, way)
+                case Grafted() as way:
+                    check()
+                    return None if parts is None else self._grafted(planned, below, way, parts)
+        except JAVA_ERRORS as error:
+            if not is_a(error, NO_KEY):
+                raise
+            # The file is encrypted. Spark may have the key; if it has none, its error names the file.
+            self._bytes.remove(below)
+            return None
 
     def _whole(self, planned: PlannedCopy, below: str, check: Callable[[], None]) -> Copied | None:
         file = planned.file

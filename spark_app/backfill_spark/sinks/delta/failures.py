@@ -89,6 +89,11 @@ def _known(error: Exception, *, path: str, words: str) -> BackfillError | None:
                 f"the target cannot be committed to: {said[1] or said[0]}.",
                 hint="Use a target without this table feature.",
             )
+        case Trouble.ENCRYPTED:
+            return UnsupportedTargetFeatureError(
+                f"a file of the target {path} is encrypted, and Spark has no key for it: {words}",
+                hint="Use a target that is not encrypted, or give Spark the key (parquet.crypto.factory.class).",
+            )
         case Trouble.DAMAGED | Trouble.GONE:
             return TargetDamagedError(
                 f"a file of the target {path} cannot be read: {words}",

@@ -91,6 +91,11 @@ def explain(error: Exception, *, path: str, version: int) -> BackfillError | Non
             return SourceDamagedError(
                 f"a file of {path} cannot be read: {in_words(error)}", hint="Restore the file that the message names."
             )
+        case Trouble.ENCRYPTED if ours:
+            return UnsupportedSourceFeatureError(
+                f"a file of {path} is encrypted, and Spark has no key for it: {in_words(error)}",
+                hint="Read a copy that is not encrypted, or give Spark the key (parquet.crypto.factory.class).",
+            )
         case Trouble.UNSUPPORTED if ours:
             return explain_look(error, path=path)
         case Trouble.CONFLICT | Trouble.AWAY:

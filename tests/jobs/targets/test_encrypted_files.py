@@ -1,0 +1,99 @@
+"""Encrypted Parquet files of a source: what is said of them, whether their footers can be read or not."""
+
+import json
+from pathlib import Path
+
+import pytest
+from support.tables.jobs import job
+
+from backfill_core.errors import UnsupportedSourceFeatureError
+from backfill_spark.driver.attempt import run_driver
+from backfill_spark.driver.plan import plan_job
+from backfill_spark.jvm.gateway import hadoop_conf, java
+from backfill_spark.settings import DriverSettings
+
+ROWS = 50
+
+
+def encrypted(spark, path, *, plain_footer):
+    """Write a file with one column `id`, encrypted with a key that no reader is told."""
+    jvm = java(spark)
+    parquet = jvm.org.apache.parquet
+    schema = parquet.schema.MessageTypeParser.parseMessageType("message spark_schema { optional int32 id; }")
+    properties = parquet.crypto.FileEncryptionProperties.builder(bytearray(b"0123456789abcdef"))
+    if plain_footer:
+        properties = properties.withPlaintextFooter()
+    to = parquet.hadoop.util.HadoopOutputFile.fromPath(jvm.org.apache.hadoop.fs.Path(str(path)), hadoop_conf(spark))
+    writer = (
+        parquet.hadoop.example.ExampleParquetWriter.builder(to)
+        .withType(schema)
+        .withEncryption(properties.build())
+        .build()
+    )
+    rows = parquet.example.data.simple.SimpleGroupFactory(schema)
+    for number in range(ROWS):
+        writer.write(rows.newGroup().append("id", number))
+    writer.close()
+
+
+@pytest.fixture(params=[False, True], ids=["encrypted footer", "plain footer"])
+def source(request, spark, tmp_path):
+    """A table with a plain file and an encrypted one."""
+    folder = tmp_path / "s"
+    spark.range(5).selectExpr("CAST(id AS INT) AS id").coalesce(1).write.format("delta").option(
+        "delta.enableDeletionVectors", "true"
+    ).save(str(folder))
+    file = folder / "part-secret.parquet"
+    encrypted(spark, file, plain_footer=request.param)
+    add = {
+        "path": file.name, "partitionValues": {}, "size": file.stat().st_size, "modificationTime": 1, "dataChange": True,
+        "stats": json.dumps({"numRecords": ROWS, "nullCount": {"id": 0}}),
+    }  # fmt: skip
+    Path(folder, "_delta_log", f"{1:020d}.json").write_text(
+        json.dumps({"commitInfo": {"operation": "WRITE", "timestamp": 1}}) + "\n" + json.dumps({"add": add}) + "\n"
+    )
+    return folder
+
+
+def plain_file(source):
+    """Return the path of the file that is not encrypted, as the log has it."""
+    lines = Path(source, "_delta_log", f"{0:020d}.json").read_text().splitlines()
+    return next(json.loads(line)["add"]["path"] for line in lines if "add" in json.loads(line))
+
+
+WAYS = {
+    "Replica": {"strategy": {"type": "Replica"}},
+    "as it is": {},
+    "projected": {"transform": {"select": ["id AS number"]}},
+    "computed": {"transform": {"select": ["id", "id + 1 AS more"]}},
+    "filtered": {"transform": {"where": "id % 2 = 0"}},
+}
+
+
+class TestWithoutTheKey:
+    """No row of an encrypted file can be read, and a copy of its bytes would be a table that nobody was told is encrypted."""
+
+    @pytest.mark.parametrize("way", WAYS)
+    def test_a_job_ends_at_once_and_names_the_file(self, spark, source, tmp_path, way):
+        """Whether its bytes would be copied or its rows read; trying again would not help."""
+        spec = {"source": {"key": []}, "target": {} if way == "Replica" else {"writeMode": "Append"}} | WAYS[way]
+        outcome = run_driver(
+            job(str(source), str(tmp_path / "t"), **spec),
+            settings=DriverSettings(cores=2, state_dir=tmp_path / "state"), spark=spark,
+        )  # fmt: skip
+
+        assert outcome.reason == "UnsupportedSourceFeature", outcome
+        assert "is encrypted, and Spark has no key for it" in outcome.message
+        assert "part-secret.parquet" in outcome.message
+        assert "not encrypted" in outcome.error.hint
+        assert not any(b"PARE" in file.read_bytes()[-4:] for file in (tmp_path / "t").rglob("*.parquet"))
+
+    def test_a_plan_says_so(self, spark, source, tmp_path):
+        """Where all files are encrypted: a plan opens few of them. Nothing is written."""
+        with Path(source, "_delta_log", f"{1:020d}.json").open("a") as log:
+            log.write(json.dumps({"remove": {"path": plain_file(source), "dataChange": True}}) + "\n")
+        backfill = job(str(source), str(tmp_path / "t"), source={"key": []}, target={"writeMode": "Append"})
+
+        with pytest.raises(UnsupportedSourceFeatureError, match=r"part-secret\.parquet"):
+            plan_job(backfill, settings=DriverSettings(cores=2, state_dir=tmp_path / "state"), spark=spark)
+        assert not (tmp_path / "t").exists()
