@@ -71,7 +71,7 @@ WAYS = {
 
 
 class TestWithoutTheKey:
-    """No row of an encrypted file can be read, and a copy of its bytes would be a table that nobody was told is encrypted."""
+    """No row of an encrypted file can be read, and a copy of its bytes would be a table that no reader knows to be encrypted."""
 
     @pytest.mark.parametrize("way", WAYS)
     def test_a_job_ends_at_once_and_names_the_file(self, spark, source, tmp_path, way):
