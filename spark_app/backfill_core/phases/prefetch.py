@@ -25,7 +25,7 @@ STOCK_S = 2.0
 begun: with less, a split that waits for its barrier would keep one of the two slots idle. So there is never more than
 these and two splits."""
 
-FILE_S = 4.0
+FILE_S = 10.0
 """Seconds' worth of rows of the largest file that is read whole; larger ones are read in sub-file ranges."""
 
 UNCUT_S = 1.5

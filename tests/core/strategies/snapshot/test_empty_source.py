@@ -85,7 +85,7 @@ class TestWorkInFlightIsBounded:
     )
     def test_a_small_quota_is_one_sub_file_range(self, rate, ranges):
         """Each range reads its whole file, so that cutting 50,000 rows in two reads twice as much."""
-        work = strategy(*[3_125_000] * 64, rate=rate).propose(OPEN, NOW)
+        work = strategy(*[6_250_000] * 64, rate=rate).propose(OPEN, NOW)
 
         assert [one.stop - one.start for one in work] == [rate // ranges] * ranges
         assert all(len(one.segments) == 1 for one in work)
