@@ -4,6 +4,7 @@
     python tests/benchmarks/run.py --only growth                10^7 and 10^8 rows, once
     python tests/benchmarks/run.py --only strategies            each beside Snapshot: the copy, live changes, a kill
     python tests/benchmarks/run.py --only ways                  files that are copied and not decoded
+    python tests/benchmarks/run.py --only large --runs 3        a copy of 10 GiB beside `cp`
     python tests/benchmarks/run.py --only replica               a replica that catches up, beside MERGE; its lag and its receipt
     python tests/benchmarks/run.py --only kafka                 a topic of a real broker
 
@@ -273,6 +274,10 @@ class Bench:
     def ways(self):
         """See `file_ways`; before the streams, as the copies are."""
         file_ways.ways(self)
+
+    def large(self):
+        """See `file_ways`; not part of `make bench`: it takes 30 GB of disk."""
+        file_ways.large(self)
 
     def replica(self):
         """See `catch_up`."""

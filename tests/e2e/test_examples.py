@@ -11,7 +11,7 @@ HERE = "orders-cluster.yaml"
 """Names a folder of the node, so it runs where that may be mounted."""
 
 ELSEWHERE = ("events-kafka.yaml", "customers-kafka.yaml", "bucket-to-bucket.yaml", HERE, "orders-replica.yaml")
-"""Those of topics need a broker, one needs an S3 server; the last two are scenarios of test_smoke.py."""
+"""Those of topics need a broker, one needs an S3 server (test_topics.py, test_buckets.py); the last two are scenarios of test_smoke.py."""
 
 FILES = sorted(one.name for one in (ROOT / "examples").glob("*.yaml") if one.name not in ELSEWHERE)
 

@@ -1,4 +1,4 @@
-"""A real S3 server for tests: one process on a free port of loopback, with buckets that are there from the start.
+"""A real S3 server for tests: one process on a free port, with buckets that are there from the start.
 
 It is compiled from the Go module proxy once (three minutes of two cores), and kept in the user's cache.
 """
@@ -56,27 +56,27 @@ def program():
 class Store:
     """One server with one folder; it may be stopped and started, at the same port, with what it had."""
 
-    def __init__(self, folder, **settings):
-        """Lay out the folder of a new server, which is told some variables; starts nothing."""
-        self._program, self._folder, self._settings = program(), folder, settings
+    def __init__(self, folder, host="127.0.0.1", **settings):
+        """Lay out the folder of a new server at an address of this machine, which is told some variables; starts nothing."""
+        self._program, self._folder, self._host, self._settings = program(), folder, host, settings
         for bucket in BUCKETS:
             (folder / "data" / bucket).mkdir(parents=True)
         with socket.socket() as one:
-            one.bind(("127.0.0.1", 0))
+            one.bind((host, 0))
             self.port = one.getsockname()[1]
         self._process = None
 
     @property
     def endpoint(self):
         """Where it answers."""
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://{self._host}:{self.port}"
 
     def start(self):
         """Start it; return when it answers."""
         environ = {"MINIO_ROOT_USER": ACCESS_KEY, "MINIO_ROOT_PASSWORD": SECRET_KEY, "HOME": str(self._folder),
                    "MINIO_BROWSER": "off", "PATH": os.environ["PATH"], **self._settings}  # fmt: skip
         log = (self._folder / "log").open("ab")
-        words = [self._program, "server", self._folder / "data", "--address", f"127.0.0.1:{self.port}", "--quiet"]
+        words = [self._program, "server", self._folder / "data", "--address", f"{self._host}:{self.port}", "--quiet"]
         self._process = subprocess.Popen([str(word) for word in words], env=environ, stdout=log, stderr=log)
         deadline = time.monotonic() + UP_S
         while not _answers(f"{self.endpoint}/minio/health/ready"):
@@ -94,9 +94,9 @@ class Store:
 
 
 @contextmanager
-def running_store(folder, **settings):
+def running_store(folder, host="127.0.0.1", **settings):
     """Give a server while the block runs; `settings`: further variables of its environment."""
-    store = Store(folder, **settings)
+    store = Store(folder, host, **settings)
     store.start()
     try:
         yield store
