@@ -7,12 +7,16 @@ import json
 import os
 import statistics
 import subprocess
+import time
 from pathlib import Path
+
+from backfill_spark.sinks.delta.create import create_empty, made_with
 
 BARS = {
     "identity_vs_delta": ("ratio", 8, "higher"), "identity_vs_cp": ("ratio", 4, "lower"),
     "projection_vs_delta": ("ratio", 6, "higher"), "computed_vs_delta": ("ratio", 2.5, "higher"),
     "filter_vs_delta": ("ratio", 1.3, "higher"), "large_identity_vs_cp": ("ratio", 1.5, "lower"),
+    "empty_target": ("s", 0.2, "lower"),
 }  # fmt: skip
 
 KEPT = ["id", "customer", "amount", "ts", "sku AS product"]
@@ -24,6 +28,7 @@ TRANSFORMS = {
     "filter": {"where": "customer % 2 = 0"},
 }
 WARM_ROUNDS = 4
+EMPTY_TABLES = 9
 TARGETS = ("plain", "ours", "cp")
 LARGE_BYTES = 10 << 30
 
@@ -43,6 +48,7 @@ def ways(bench):
     for name in TRANSFORMS:
         bench.put(f"{name}_vs_delta", middle[f"{name}_delta"] / middle[f"{name}_ours"])
     bench.put("identity_vs_cp", middle["identity_ours"] / middle["cp"])
+    bench.put("empty_target", statistics.median(empty_target(bench) for _ in range(EMPTY_TABLES)))
     bench.extra["source_bytes"] = sum(file.stat().st_size for file in Path(bench.source).glob("*.parquet"))
 
 
@@ -74,6 +80,14 @@ def cp(bench):
     files = sorted(str(file) for file in Path(bench.source).glob("*.parquet"))
     halves = [subprocess.Popen(["cp", "--reflink=never", "-t", target, *files[half::2]]) for half in range(2)]
     assert [one.wait() for one in halves] == [0, 0]
+
+
+def empty_target(bench):
+    """Return the seconds in which Kernel makes the table that a Replica fills."""
+    schema = bench.spark.read.format("delta").load(bench.source).schema.json()
+    target, began = bench.fresh("empty"), time.monotonic()
+    create_empty(bench.spark, target, schema, partition_by=(), properties=made_with({}, deletion_vectors=True))
+    return time.monotonic() - began
 
 
 def large(bench):
