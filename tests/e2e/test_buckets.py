@@ -4,13 +4,13 @@ import base64
 import json
 import threading
 
-import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from support.node.real_job import MEMORY, Job, example
 from support.stores.minio import NoStoreError, credentials, for_delta_rs, for_spark, running_store
 
 FILES, ROWS_OF_A_FILE = 40, 1000
+ROWS = "SELECT value AS order_id, concat('\u2028 ', value % 7, ' é') AS note FROM generate_series({first}, {last})"
 LIMIT = 2000
 """Rows a second: twenty seconds of copying, so that the driver is killed in the middle."""
 
@@ -34,11 +34,8 @@ class Table:
     def append(self, number):
         """Add a file of rows whose ids nothing else has; every fifth time delete some of it."""
         first = number * ROWS_OF_A_FILE
-        ids = pa.array(range(first, first + ROWS_OF_A_FILE), pa.int64())
-        texts = pa.array([f"\u2028 {number} é" for _ in range(ROWS_OF_A_FILE)])
-        write_deltalake(
-            self.uri, pa.table({"order_id": ids, "note": texts}), mode="append", storage_options=self._options
-        )
+        made = QueryBuilder().execute(ROWS.format(first=first, last=first + ROWS_OF_A_FILE - 1)).read_all()
+        write_deltalake(self.uri, made, mode="append", storage_options=self._options)
         if number % 5 == 4:
             self._at().delete(f"order_id >= {first} AND order_id < {first + 10}")
 
