@@ -1,6 +1,5 @@
 """The node itself ends a driver: its container ran out of memory, or its pod filled the disk. The status says which, and the job goes on."""
 
-import pytest
 from support.node.real_job import document
 
 ROWS = 120_000
@@ -36,18 +35,6 @@ with open('/var/lib/backfill/filler', 'wb') as filler:
         filler.write(b'x' * (1 << 20))
 """
 DISK = "400Mi"
-FILL_THE_NODE = """
-with open('/var/lib/backfill/filler', 'wb') as filler:
-    while True:
-        filler.write(b'x' * (1 << 20))
-        filler.flush()
-"""
-SMALL_GIB = 4
-"""A disk that a test may fill."""
-
-PRESSURE_S = 600
-"""A kubelet keeps the taint for five minutes after the disk has room again."""
-
 JAVA_DIED, STOPPED, KILLED = 64, 10, 137
 
 
@@ -111,32 +98,4 @@ def test_a_driver_is_evicted_by_its_node(node, writer, apply, figures):
     assert "Evicted" in said, "whichever came first: the barrier, or the end of the kubelet's patience"
     assert "ephemeral" in said
     stopped = code == STOPPED
-    goes_on(job, ["Stopped" if stopped else "Infrastructure", "Complete"], failures=0 if stopped else 1)
-
-
-def test_a_node_is_low_on_disk(node, writer, apply, figures):
-    """The kubelet evicts the driver, whose pod has no limit of its own, and takes no pod for a while; then the job goes on."""
-    [only] = node.list("nodes")
-    gib = int(only["status"]["capacity"]["ephemeral-storage"].removesuffix("Ki")) / (1 << 20)
-    if gib > SMALL_GIB:
-        pytest.skip(f"the node's disk has {gib:.0f} GiB: this scenario fills it (docs/kubernetes.md, Tested)")
-    writer(ROWS)
-    job = apply(document("squeezed", throttle={"rowsPerSecond": LIMIT}))
-    job.until_rows()
-    first = job.driver()["metadata"]["name"]
-
-    run(job, FILL_THE_NODE)(job.driver())
-    evicted = job.until("an eviction", lambda: job.node.witness.ended_pod(job.namespace, first), PRESSURE_S)["status"]
-    assert evicted["reason"] == "Evicted", evicted
-    assert "low on resource: ephemeral-storage" in evicted["message"]
-    job.until("the next attempt", lambda: job.status().get("attempts") == 2 and job.driver(), PRESSURE_S)
-    waits = job.until(
-        "what it waits for",
-        lambda: "disk-pressure" in job.message("Reconciling") and job.message("Reconciling"),
-        PRESSURE_S,
-    )
-    assert "disk-pressure" in waits
-    job.until("rows of the next attempt", lambda: job.said(attempt=2) and job.said(attempt=2)["phase"], PRESSURE_S)
-
-    stopped = node.witness.ended(job.namespace, job.name)[first] == STOPPED
     goes_on(job, ["Stopped" if stopped else "Infrastructure", "Complete"], failures=0 if stopped else 1)
