@@ -33,16 +33,23 @@ class DriverSlots:
         """Return why a Backfill cannot have a driver now; empty: it can, or it has one."""
         if not (self._in_all or self._in_namespace):
             return ""
-        waiting = self._waiting.get(key[0], {})
         if key in self._reserved or self._cache.has_active_attempt(key) or self._free(key[0]) > 0:
-            waiting.pop(key, None)
-            if not waiting:
-                self._waiting.pop(key[0], None)
             return ""
-        self._waiting.setdefault(key[0], {})[key] = None
         if self._in_namespace and self._used(key[0]) >= self._in_namespace:
             return f"{self._in_namespace} drivers run in this namespace, which is the operator's limit for a namespace"
         return f"{self._in_all} drivers run, which is the operator's limit"
+
+    def note(self, key: Key, *, waits: bool) -> None:
+        """Keep a Backfill's turn while it waits for a slot.
+
+        One that wants no driver has no turn: thousands that are over would be looked at before the next one launches.
+        """
+        if waits:
+            self._waiting.setdefault(key[0], {})[key] = None
+        elif (waiting := self._waiting.get(key[0])) is not None:
+            waiting.pop(key, None)
+            if not waiting:
+                del self._waiting[key[0]]
 
     def reserve(self, key: Key) -> None:
         """Reserve a slot until the attempt is recorded, because other Backfills decide meanwhile."""
@@ -55,7 +62,7 @@ class DriverSlots:
 
     def forget(self, key: Key) -> None:
         """Drop a Backfill that is gone."""
-        self._waiting.get(key[0], {}).pop(key, None)
+        self.note(key, waits=False)
         self.offer()
 
     def offer(self) -> None:

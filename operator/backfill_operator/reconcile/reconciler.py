@@ -165,7 +165,9 @@ class Reconciler:
 
     def _decide(self, key: Key, seen: Observation) -> Decision:
         """Decide, and reserve the slot of a launch before any other coroutine runs."""
-        decision = decide(replace(seen, no_room=self._slots.no_room(key)), self._now_ms())
+        no_room = self._slots.no_room(key)
+        decision = decide(replace(seen, no_room=no_room), self._now_ms())
+        self._slots.note(key, waits=bool(no_room) and decision.waits_for_room)
         if any(isinstance(one, LaunchDriver) for one in decision.actions):
             self._slots.reserve(key)
         return decision

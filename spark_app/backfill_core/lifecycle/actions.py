@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from backfill_api.status.status import AttemptKind, BackfillStatus
 from backfill_api.wire import CommandRequest
+
+DRIVERS_LIMITED: Final = "DriversLimited"
+"""The reason of a Backfill that waits for a driver's slot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,3 +137,8 @@ class Decision:
     """Decide again after this long at the latest; None: when something changes."""
 
     events: tuple[EventNote, ...] = ()
+
+    @property
+    def waits_for_room(self) -> bool:
+        """Would it launch a driver if there were room for one more?"""
+        return any(one.reason == DRIVERS_LIMITED for one in self.status.conditions)

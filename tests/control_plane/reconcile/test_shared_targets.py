@@ -143,6 +143,38 @@ class TestRoomForDrivers:
                 done.add(name)
             assert most <= 2
 
+    async def test_is_offered_only_to_those_that_wait(self):
+        """A slot went from one suspended Backfill to the next, each of which was looked at, before one launched."""
+        resting = [f"rest-{number:02}" for number in range(60)]
+        async with Rig(max_drivers=1, relist_min_seconds=60, relist_max_seconds=60) as rig:
+            rig.create("first")
+            await rig.until_holds("Running", "first")
+            for name in resting:
+                rig.create(name, suspend=True, target=target(f"/data/{name}"))
+            await rig.until(lambda: all(rig.phase(name) == "Suspended" for name in resting), 20)
+            rig.create("next", target=target("/data/next"))
+            await rig.until(lambda: rig.condition("Reconciling", "next") == ("True", "DriversLimited"))
+            await rig.until(lambda: self.at_rest(rig))
+            before = self.looks(rig)
+            rig.kubelet.finish(rig.driver("first"))
+            await rig.until_holds("Running", "next", 20)
+            assert self.looks(rig) - before < len(resting)
+
+    @staticmethod
+    def at_rest(rig):
+        """Has the operator seen every Backfill as it is, and nothing to look at?"""
+        operator = rig.operator
+        known = all(
+            operator.cache.backfill(key)["metadata"]["resourceVersion"] == one["metadata"]["resourceVersion"]
+            for key, one in list(rig.store.objects["backfills"].items())
+        )
+        return known and not operator.queue.busy and not len(operator.queue)
+
+    @staticmethod
+    def looks(rig):
+        """Return how many reconciles there were."""
+        return rig.operator.metrics.registry.get_sample_value("backfill_operator_reconcile_seconds_count")
+
     async def test_of_a_namespace_is_its_own(self):
         """The words say whose limit it is."""
         async with Rig(max_drivers_per_namespace=1) as rig:

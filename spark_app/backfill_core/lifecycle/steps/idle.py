@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
+from backfill_core.lifecycle.actions import DRIVERS_LIMITED
 from backfill_core.lifecycle.inputs.backoff import backoff_ms
 from backfill_core.lifecycle.inputs.context import Context
 from backfill_core.lifecycle.inputs.next_look import next_look_ms
@@ -67,7 +68,7 @@ def _reconcile(context: Context) -> StepResult | Ended[Literal["Launchable"]]:
             result = StepResult(status, without_driver(context, conditions), release(context))
         return result.requeue_within(backoff_left_ms, deadline_left_ms)
     if context.observation.no_room:
-        conditions = ConditionSet.reconciling("Pending", "DriversLimited", context.observation.no_room)
+        conditions = ConditionSet.reconciling("Pending", DRIVERS_LIMITED, context.observation.no_room)
         result = StepResult(status, without_driver(context, conditions))
         known = context.condition("Reconciling")
         since = known.last_transition_time if known is not None else None
