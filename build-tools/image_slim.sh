@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs in the build of an image, at its end: takes away what installs packages, and what neither Python nor Java reads.
+# Runs in the build of the images' common layer, at its end: takes away what installs packages, and what neither Python nor Java reads.
 # Debian's own list of packages stays, for scanners.
 set -eu
 rm -rf /usr/bin/apt* /usr/bin/dpkg* /usr/lib/apt /usr/lib/dpkg /etc/apt /var/lib/apt /var/cache/apt /var/cache/debconf /var/lib/dpkg/info /usr/lib/*-linux-gnu/libapt-*

@@ -154,7 +154,7 @@ class JarsMissingError(BackfillError):
 
 
 class UnsupportedSourceFeatureError(BackfillError):
-    """The source has a table feature that cannot be read, an encrypted file without a key, or a column with a name of the change feed; names it."""
+    """The source has a table feature, an encrypted file or a column name that cannot be read; names it."""
 
     reason = "UnsupportedSourceFeature"
     exit_code = 30

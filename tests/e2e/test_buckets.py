@@ -1,13 +1,14 @@
 """A real S3 server on this machine, beside the node: the images copy a live table from bucket to bucket, with keys from a Secret."""
 
-import base64
-import json
+import itertools
+import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from support.node.real_job import MEMORY, Job, example
 from support.stores.minio import NoStoreError, credentials, for_delta_rs, for_spark, running_store
+from support.tables.other_engine import append, delete
 
 FILES, ROWS_OF_A_FILE = 40, 1000
 ROWS = "SELECT value AS order_id, concat('\u2028 ', value % 7, ' é') AS note FROM generate_series({first}, {last})"
@@ -25,52 +26,50 @@ def store(real_node, tmp_path_factory):
         pytest.fail(str(none), pytrace=False)
 
 
-class Table:
-    """A table of a bucket, as another engine writes and reads it."""
+@pytest.fixture(scope="module")
+def environment(store):
+    """Let delta-rs find the store by its environment."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in for_delta_rs(store.endpoint).items():
+            patch.setitem(os.environ, name.upper(), value)
+        yield
 
-    def __init__(self, store, uri):
-        self.uri, self._options = uri.replace("s3a:", "s3:"), for_delta_rs(store.endpoint)
 
-    def append(self, number):
-        """Add a file of rows whose ids nothing else has; every fifth time delete some of it."""
-        first = number * ROWS_OF_A_FILE
-        made = QueryBuilder().execute(ROWS.format(first=first, last=first + ROWS_OF_A_FILE - 1)).read_all()
-        write_deltalake(self.uri, made, mode="append", storage_options=self._options)
-        if number % 5 == 4:
-            self._at().delete(f"order_id >= {first} AND order_id < {first + 10}")
-
-    def rows(self, version=None):
-        """Return the rows of a version, sorted."""
-        found = QueryBuilder().register("t", self._at(version)).execute("SELECT order_id, note FROM t").read_all()
-        return sorted(zip(*(found.column(name).to_pylist() for name in ("order_id", "note")), strict=True))
-
-    def _at(self, version=None):
-        return DeltaTable(self.uri, version=version, storage_options=self._options)
+def write(table, number):
+    """Add a file of rows whose ids no other one has; every fifth time delete some of it."""
+    first = number * ROWS_OF_A_FILE
+    append(table, ROWS, first, ROWS_OF_A_FILE)
+    if number % 5 == 4:
+        delete(table, f"order_id >= {first} AND order_id < {first + 10}")
 
 
 @pytest.fixture
-def source(store, request):
-    """Return the table that the example names; it grows until the test is over."""
-    table = Table(store, example("bucket-to-bucket.yaml")["spec"]["source"]["delta"]["path"])
+def source(environment):
+    """Make the table that the example names; it grows until the test is over."""
+    table = example("bucket-to-bucket.yaml")["spec"]["source"]["delta"]["path"]
     for number in range(FILES):
-        table.append(number)
+        write(table, number)
     over = threading.Event()
 
-    def write():
-        number = FILES
-        while not over.wait(0.5):
-            table.append(number)
-            number += 1
+    def grow():
+        for number in itertools.count(FILES):
+            if over.wait(0.5):
+                return
+            write(table, number)
 
-    writer = threading.Thread(target=write, daemon=True)
-    writer.start()
-    yield table
-    over.set()
-    writer.join(30)
+    with ThreadPoolExecutor(1) as writer:
+        growing = writer.submit(grow)
+        yield table
+        over.set()
+        growing.result(60)
 
 
 class BucketJob(Job):
     """A Backfill whose tables are in buckets: how far it is stands in its status."""
+
+    def host(self, end):
+        """Return where the source or the target is."""
+        return self.backfill["spec"][end]["delta"]["path"]
 
     def signs(self):
         """Return how far the job is."""
@@ -79,9 +78,8 @@ class BucketJob(Job):
 
 def test_the_example_copies_from_bucket_to_bucket(node, store, source):
     """With executors; its driver is killed, the next one goes on, and both sides are equal at the version of the receipt."""
-    held = {name.removeprefix("AWS_"): base64.b64encode(text.encode()).decode() for name, text in credentials().items()}
-    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "lake"}, "data": held}
-    node.kubectl("apply", "-f", "-", stdin=json.dumps(secret), namespace=node.restricted)
+    keys = {name.removeprefix("AWS_"): value for name, value in credentials().items()}
+    node.keep_secret("lake", keys, node.restricted)
     backfill = example("bucket-to-bucket.yaml")
     spec = backfill["spec"] | {"throttle": {"rowsPerSecond": LIMIT}, "backoff": {"initialSeconds": 1}}
     spec["spark"] = {"conf": for_spark(store.endpoint)}
@@ -95,10 +93,7 @@ def test_the_example_copies_from_bucket_to_bucket(node, store, source):
     job.commanded("unlimited", throttle={"rowsPerSecond": None})
     receipt = job.until_complete(attempts=2, failures=1)["receipt"]
 
-    target = Table(store, spec["target"]["delta"]["path"])
-    wanted = source.rows(receipt["sourceVersion"])
-    assert target.rows() == wanted
-    assert (receipt["mismatches"], receipt["rows"]) == (0, len(wanted))
+    job.equals_the_source()
     assert receipt["sourceVersion"] > FILES
     said = node.operator_log() + job.kubectl("logs", "--selector=backfill.dev/role=driver", "--tail=-1", check=False)
     assert credentials()["AWS_SECRET_ACCESS_KEY"] not in said + job.kubectl(

@@ -91,7 +91,7 @@ def test_a_driver_is_evicted_by_its_node(node, writer, apply, figures):
     figures["driver's disk full -> rows of the next attempt s"] = job.outlives(run(job, FILL))
 
     evicted = node.witness.ended_pod(job.namespace, first)["status"]
-    assert evicted["reason"] == "Evicted", evicted
+    assert (evicted["phase"], evicted["reason"]) == ("Failed", "Evicted")
     code = node.witness.ended(job.namespace, job.name)[first]
     assert code in (STOPPED, KILLED)
     [said] = messages(job, "BackingOff")

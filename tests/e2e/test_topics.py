@@ -1,8 +1,6 @@
 """A real broker on this machine, beside the node: its records are in the target once each, also those that come meanwhile."""
 
-import base64
 import itertools
-import json
 import threading
 
 import pytest
@@ -64,11 +62,7 @@ def event(number):
 
 def with_password(node, address):
     """Return the example with a Secret, of which neither the spec nor a log has a word."""
-    held = {
-        name: base64.b64encode(text.encode()).decode() for name, text in (("username", USER), ("password", PASSWORD))
-    }
-    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET}, "data": held}
-    node.kubectl("apply", "-f", "-", stdin=json.dumps(secret), namespace=node.restricted)
+    node.keep_secret(SECRET, {"username": USER, "password": PASSWORD}, node.restricted)
     backfill = for_pods(example("events-kafka.yaml"), instances=1)
     options = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
     backfill["spec"]["source"]["kafka"] |= {"bootstrapServers": address, "options": options, "secretRef": SECRET}

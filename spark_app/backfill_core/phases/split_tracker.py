@@ -146,8 +146,8 @@ class Splits:
     def _learn(self, one: Running, files: tuple[StagedFile, ...], took_s: float, bucket: TokenBucket) -> None:
         if any(file.way is not FileWay.DECODED for file in files):
             self._copied = True
-        elif files and not one.cuts:
-            self._copied = self._copied or False
+        elif files and not one.cuts and self._copied is None:
+            self._copied = False
         if one.cuts and bucket.rate_per_s:
             self._cut_in_time = took_s <= max(1.0, one.cost / bucket.rate_per_s)
 

@@ -61,6 +61,7 @@ NO_ANSWER = (
 """What Java throws where a network or a host does not answer."""
 
 NO_KEY = "ParquetCryptoRuntimeException"
+"""What Parquet throws where it cannot read what is encrypted."""
 
 SIGNS = (
     Sign(Trouble.FULL, words="|".join(NO_ROOM)),

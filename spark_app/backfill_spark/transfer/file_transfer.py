@@ -22,8 +22,6 @@ from backfill_core.transfer.ways import Copying, Grafted, Projected, Whole
 from backfill_spark.delta.added_files import BESIDE, CommitLine, Statistics
 from backfill_spark.delta.deletion_vectors import VectorDescriptor
 from backfill_spark.delta.source_file import SourceFile
-from backfill_spark.jvm.errors import JAVA_ERRORS, is_a
-from backfill_spark.jvm.failures import NO_KEY
 from backfill_spark.jvm.workers import at_once
 from backfill_spark.transfer.bytes import ByteCopier
 from backfill_spark.transfer.computed_columns import ComputedColumns, FileToCompute
@@ -169,13 +167,8 @@ class FileTransfer:
         """Return the row groups of a file that is grafted; None: it is not, or no computed columns can be joined to them."""
         if not isinstance(planned.way, Grafted):
             return None
-        try:
-            footer = self._footers.read(f"{self._bytes.source}/{planned.file.below}")
-        except JAVA_ERRORS as error:
-            if is_a(error, NO_KEY):
-                return None
-            raise
-        if not _can_be_projected(footer, planned.way.taken) or footer.has_old_days():
+        footer = self._footers.read(f"{self._bytes.source}/{planned.file.below}")
+        if footer is None or not _can_be_projected(footer, planned.way.taken) or footer.has_old_days():
             return None
         check_read(planned.file.below, read=footer.rows, promised=planned.rows)
         groups = footer.groups()
@@ -185,22 +178,15 @@ class FileTransfer:
         self, planned: PlannedCopy, folder: str, check: Callable[[], None], parts: Sequence[str] | None
     ) -> Copied | None:
         below = f"{folder}/{planned.file.name}"
-        try:
-            match planned.way:
-                case Whole():
-                    return self._whole(planned, below, check)
-                case Projected() as way:
-                    check()
-                    return self._projected(planned, below, way)
-                case Grafted() as way:
-                    check()
-                    return None if parts is None else self._grafted(planned, below, way, parts)
-        except JAVA_ERRORS as error:
-            if not is_a(error, NO_KEY):
-                raise
-            # The file is encrypted. Spark may have the key; if it has none, its error names the file.
-            self._bytes.remove(below)
-            return None
+        match planned.way:
+            case Whole():
+                return self._whole(planned, below, check)
+            case Projected() as way:
+                check()
+                return self._projected(planned, below, way)
+            case Grafted() as way:
+                check()
+                return None if parts is None else self._grafted(planned, below, way, parts)
 
     def _whole(self, planned: PlannedCopy, below: str, check: Callable[[], None]) -> Copied | None:
         file = planned.file
@@ -211,10 +197,10 @@ class FileTransfer:
                 hint="The file changed under its name: restore it, or start a new job from a newer version.",
             )
         footer = self._footers.read(f"{self._bytes.target}/{below}")
-        check_read(file.below, read=footer.rows, promised=planned.rows)
-        if footer.is_encrypted:
+        if footer is None:
             self._bytes.remove(below)
             return None
+        check_read(file.below, read=footer.rows, promised=planned.rows)
         if footer.has_int96:
             # Kernel refuses the statistics that a footer may have of such times.
             found = Statistics(copied.size_bytes, footer.rows, file.statistics)
@@ -225,7 +211,7 @@ class FileTransfer:
     def _projected(self, planned: PlannedCopy, below: str, way: Projected) -> Copied | None:
         source, target = f"{self._bytes.source}/{planned.file.below}", f"{self._bytes.target}/{below}"
         footer = self._footers.read(source)
-        if not _can_be_projected(footer, way):
+        if footer is None or not _can_be_projected(footer, way):
             return None
         self._footers.project(source, target, way)
         return self._measured(planned, below)
@@ -262,6 +248,4 @@ class FileTransfer:
 
 
 def _can_be_projected(footer: Footer, way: Projected) -> bool:
-    if footer.is_encrypted or footer.has_int96:
-        return False
-    return footer.columns > sum(map(footer.has, way.pruned))
+    return not footer.has_int96 and footer.columns > sum(map(footer.has, way.pruned))

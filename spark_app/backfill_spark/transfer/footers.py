@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from backfill_core.phases.accounting import check_read
 from backfill_core.transfer.grafting import Groups, fits
 from backfill_core.transfer.ways import Projected
-from backfill_spark.jvm.errors import JAVA_ERRORS
+from backfill_spark.jvm.errors import JAVA_ERRORS, is_a
+from backfill_spark.jvm.failures import NO_KEY
 from backfill_spark.jvm.gateway import hadoop_conf, java
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ class Footer:
     columns: int
     """Top-level ones."""
 
-    is_encrypted: bool
     has_int96: bool
     """Has it times in the old form, of which no footer has statistics?"""
 
@@ -89,20 +89,26 @@ class Footers:
         # Without them each reader would parse Hadoop's settings again, which takes longer than all else that it does.
         self._options = self._parquet.HadoopReadOptions.builder(self._conf).build()
 
-    def read(self, path: str) -> Footer:
-        """Read a file's footer; a file that was cut off has none.
+    def read(self, path: str) -> Footer | None:
+        """Read a file's footer; a file that was cut off has none. None: the file is encrypted, with or without a key that is known.
 
         Raises:
             Whatever Parquet or the storage say (`JAVA_ERRORS`).
         """
-        reader = self._reader(self._input(path))
+        try:
+            reader = self._reader(self._input(path))
+        except JAVA_ERRORS as error:
+            if is_a(error, NO_KEY):
+                return None
+            raise
         try:
             metadata: Any = reader.getFileMetaData()
+            if str(metadata.getEncryptionType()) != NOT_ENCRYPTED:
+                return None
             schema = metadata.getSchema()
             return Footer(
                 rows=int(reader.getRecordCount()),
                 columns=schema.getFieldCount(),
-                is_encrypted=str(metadata.getEncryptionType()) != NOT_ENCRYPTED,
                 has_int96=" int96 " in str(schema.toString()),
                 has=schema.containsField,
                 groups=partial(_groups, reader.getFooter()),

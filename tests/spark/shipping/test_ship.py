@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from deltalake import DeltaTable
+from support.tables.jobs import vacuum
 
 MERGE = """
 MERGE INTO {t} t USING (SELECT id + 1010 AS id FROM range(20)) s ON t.id = s.id
@@ -69,7 +70,7 @@ class TestADelta:
         replica.sql("UPDATE {t} SET v = 2 WHERE id >= 105")
         replica.sql("UPDATE {t} SET v = 3 WHERE id % 2 = 0")
         replica.sql("OPTIMIZE {t}")
-        replica.sql("VACUUM {t} RETAIN 0 HOURS")
+        vacuum(spark, replica.source)
         shipped, _ = replica.ship()
 
         assert replica.equal()
@@ -84,7 +85,7 @@ class TestADelta:
         replica.sql("DELETE FROM {t} WHERE id = 3")
         shipped, _ = replica.ship()
         replica.job.sink.remove_orphans(2)
-        spark.sql(f"VACUUM delta.`{replica.target}` RETAIN 0 HOURS")
+        vacuum(spark, replica.target)
 
         assert len(shipped.removed) == 1
         assert replica.equal()

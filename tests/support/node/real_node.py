@@ -71,6 +71,11 @@ class Node:
             "items"
         ]
 
+    def keep_secret(self, name, values, namespace):
+        """Make a Secret, or change it."""
+        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": values}
+        self.kubectl("apply", "-f", "-", stdin=json.dumps(secret), namespace=namespace)
+
     def prepare(self):
         """Make the namespaces, those of the operator and of one tenant restricted, and a claim for the lake."""
         for namespace in (self.namespace, self.restricted, SYSTEM):
