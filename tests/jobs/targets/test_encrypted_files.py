@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from support.tables.jobs import job
+from support.tables.oracle import rows_in
 
 from backfill_core.errors import UnsupportedSourceFeatureError
 from backfill_spark.driver.attempt import run_driver
@@ -97,3 +98,16 @@ class TestWithoutTheKey:
         with pytest.raises(UnsupportedSourceFeatureError, match=r"part-secret\.parquet"):
             plan_job(backfill, settings=DriverSettings(cores=2, state_dir=tmp_path / "state"), spark=spark)
         assert not (tmp_path / "t").exists()
+
+    @pytest.mark.parametrize("where", [None, "id % 2 = 0"])
+    def test_a_replica_that_ships_the_file_says_so_too(self, spark, source, tmp_path, where):
+        """It came after the version that was copied; what was copied stays, and is that version."""
+        backfill = job(
+            str(source), str(tmp_path / "t"), source={"key": [], "version": 0}, strategy={"type": "Replica"},
+            transform={"where": where} if where else {},
+        )  # fmt: skip
+        outcome = run_driver(backfill, settings=DriverSettings(cores=2, state_dir=tmp_path / "state"), spark=spark)
+
+        assert outcome.reason == "UnsupportedSourceFeature", outcome
+        assert "part-secret.parquet" in outcome.message
+        assert rows_in(str(tmp_path / "t")) == (3 if where else 5)
