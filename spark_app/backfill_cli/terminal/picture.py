@@ -37,7 +37,7 @@ def draw(recording: Path, picture: Path) -> None:
 
 def record(lines: Path, recording: Path, job: str, percent: int) -> None:
     """Keep of a demo's `driver.jsonl` the first progress of at least `percent` that is throttled, and the receipt."""
-    words = [json.loads(line) for line in lines.read_text(encoding="utf-8").splitlines() if line.startswith("{")]
+    words = [json.loads(line) for line in lines.read_text(encoding="utf-8").split("\n") if line.startswith("{")]
     shown = next(
         one
         for one in words

@@ -1,7 +1,9 @@
 """The files of a table's log as they lie there: in a folder of this machine, or in a bucket of S3."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from support.stores.objects import objects_at, text_of
 
@@ -37,6 +39,11 @@ def commit_of(table: str | Path, version: int) -> str:
     """Return the text of a commit."""
     name = f"{table}/_delta_log/{version:020d}.json"
     return text_of(name) if _is_in_a_bucket(table) else Path(name).read_text()
+
+
+def actions_in(commit: str) -> list[dict[str, Any]]:
+    """Return the actions of a commit's text; a statistic may hold what Python, and no reader of Delta, takes for the end of a line."""
+    return [json.loads(line) for line in commit.split("\n") if line]
 
 
 def _is_in_a_bucket(table: str | Path) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from deltalake import DeltaTable, QueryBuilder
 from support.simulation.model import model_of
-from support.tables.logs import commit_of, commits_of
+from support.tables.logs import actions_in, commit_of, commits_of
 
 from backfill_api.model import member_of
 
@@ -53,8 +53,8 @@ def seals(target: str, after: int = -1) -> list[SeenSeal]:
     """Return the seals of a target with a version above `after`, oldest first."""
     found = []
     for version in commits_of(target, after):
-        for line in commit_of(target, version).splitlines():
-            domain = json.loads(line).get("domainMetadata")
+        for action in actions_in(commit_of(target, version)):
+            domain = action.get("domainMetadata")
             if domain and domain["domain"].startswith("backfill.") and domain["domain"] != "backfill.owner":
                 found.append(SeenSeal(version, json.loads(domain["configuration"])))
     return found
@@ -98,7 +98,7 @@ def adds_of(table: str | Path) -> dict[str, dict[str, Any]]:
     """Return the `add` actions of the files that a table has now, by path, as its log says; it has no checkpoint."""
     found: dict[str, dict[str, Any]] = {}
     for file in sorted(Path(table, "_delta_log").glob("*.json")):
-        actions = [json.loads(line) for line in file.read_text().splitlines()]
+        actions = actions_in(file.read_text())
         for gone in (one["remove"]["path"] for one in actions if "remove" in one):
             found.pop(gone, None)
         found |= {one["add"]["path"]: one["add"] for one in actions if "add" in one}
@@ -107,7 +107,7 @@ def adds_of(table: str | Path) -> dict[str, dict[str, Any]]:
 
 def columns_of(table: str, *names: str, version: int | None = None) -> list[tuple[Any, ...]]:
     """Return some columns of all rows of a table, now or as of a version; none, where there is no table."""
-    if not Path(table, "_delta_log").is_dir():
+    if not commits_of(table):
         return []
     chosen = ", ".join(f'"{name}"' for name in names)
     query = QueryBuilder().register("held", opened(table, version))
