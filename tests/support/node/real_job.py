@@ -7,6 +7,7 @@ from pathlib import Path
 
 import yaml
 from support.repository import ROOT
+from support.simulation.model import model_of
 from support.tables import oracle
 
 LAKE = Path("/var/tmp/backfill-lake")
@@ -267,7 +268,7 @@ class Job:
         if receipt:
             assert receipt["mismatches"] == 0
             assert oracle.rows_in(str(self.target)) == receipt["rows"]
-            assert last.progress["consumed"] == receipt["sourceVersion"]
+            assert model_of(last.state["strategy"]).compared(last.progress).version == receipt["sourceVersion"]
 
 
 def _condition(status, type_):
