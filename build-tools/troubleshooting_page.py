@@ -31,6 +31,7 @@ HINTS: dict[str, tuple[Need, str]] = {
     "Draining": ("wait", "The driver stops at a barrier, at most `drainTimeoutSeconds`. If the operator is gone: [delete](kubernetes.md#delete)."),
     "SpecRefused": ("act", "Correct the field that the message names. If a limit of the chart refuses it, ask the administrator: [limits](kubernetes.md#tenants)."),
     "QuotaExceeded": ("act", "Raise the namespace's ResourceQuota, or ask for less in `driver.resources`. It starts as soon as there is room."),
+    "PodRejected": ("wait", "The message is the kubelet's: its disk, memory or devices are full, or it shuts down. It starts as soon as a node has room: free some, or ask for less in `driver.resources`."),
     "LaunchRefused": ("act", "The message is the API server's. `serviceaccount … not found` and `forbidden` mean that the namespace lacks the [tenant's part](kubernetes.md#tenants)."),
     "DriversLimited": ("wait", "It starts when another Backfill ends. The administrator can raise `limits.maxDrivers` or `limits.maxDriversPerNamespace`."),
     "SharedTarget": ("act", "Delete all but one of the Backfills that the message names, or give each a target of its own."),

@@ -4,12 +4,14 @@ import contextlib
 import json
 import os
 import shutil
+import subprocess
 import time
 
 import pytest
 from support.cluster import harness
 from support.node.real_job import LAKE, SLOW, Job
 from support.node.real_node import IMAGES, Node, Writer, build_images
+from support.node.small_disk import small_disk
 from support.repository import ROOT
 
 REPORT = ROOT / "build" / "e2e"
@@ -36,13 +38,15 @@ def figures():
 def _node(stack):
     """Return a node with the images of this checkout, or None, and why there is none."""
     try:
+        if folder := os.environ.get("BACKFILL_E2E_DISK"):
+            stack.enter_context(small_disk(folder))
         cluster = stack.enter_context(harness.borrowed_cluster(os.environ, nodes=True, mounted=LAKE))
         made = Node(cluster, LAKE, limits=LIMITS)
         if not os.environ.get("BACKFILL_E2E_IMAGES_LOADED"):
             build_images(os.environ)
             for image in IMAGES.values():
                 cluster.load(image)
-    except (harness.NoClusterError, harness.CommandFailedError, FileNotFoundError) as none:
+    except (harness.NoClusterError, harness.CommandFailedError, subprocess.CalledProcessError, OSError) as none:
         return None, str(none)
     return made, ""
 

@@ -1,6 +1,10 @@
 """The node itself ends a driver: its container ran out of memory, or its pod filled the disk. The status says which, and the job goes on."""
 
+import time
+
+import pytest
 from support.node.real_job import document
+from support.node.small_disk import GIB
 
 ROWS = 120_000
 LIMIT = 1000
@@ -35,12 +39,28 @@ with open('/var/lib/backfill/filler', 'wb') as filler:
         filler.write(b'x' * (1 << 20))
 """
 DISK = "400Mi"
+FILL_THE_NODE = """
+with open('/var/lib/backfill/filler', 'wb') as filler:
+    while True:
+        filler.write(b'x' * (1 << 20))
+        filler.flush()
+"""
+PRESSURE_S = 600
+"""A kubelet keeps the taint for five minutes after the disk has room again."""
+
 JAVA_DIED, STOPPED, KILLED = 64, 10, 137
 
 
 def run(job, code):
     """Run Python code in the driver's container; it may end with it."""
     return lambda pod: job.kubectl("exec", pod["metadata"]["name"], "--", "python", "-c", code, check=False)
+
+
+def later(job):
+    """Has an attempt after the first one sealed something?"""
+    number = job.status().get("attempts", 0)
+    said = job.said(attempt=number) if number > 1 else None
+    return said and said["phase"]
 
 
 def messages(job, reason):
@@ -99,3 +119,34 @@ def test_a_driver_is_evicted_by_its_node(node, writer, apply, figures):
     assert "ephemeral" in said
     stopped = code == STOPPED
     goes_on(job, ["Stopped" if stopped else "Infrastructure", "Complete"], failures=0 if stopped else 1)
+
+
+def test_a_node_is_low_on_disk(node, writer, apply, figures):
+    """The kubelet evicts the driver, whose pod has no limit of its own, and takes no pod for a while; then the job goes on."""
+    [only] = node.list("nodes")
+    gib = int(only["status"]["capacity"]["ephemeral-storage"].removesuffix("Ki")) / (1 << 20)
+    if gib > GIB:
+        pytest.skip(f"the node's disk has {gib:.0f} GiB: this scenario fills one of {GIB} (docs/kubernetes.md, Tested)")
+    writer(ROWS)
+    job = apply(document("squeezed", throttle={"rowsPerSecond": LIMIT}))
+    job.until_rows()
+    first = job.driver()["metadata"]["name"]
+
+    run(job, FILL_THE_NODE)(job.driver())
+    evicted = job.until("an eviction", lambda: job.node.witness.ended_pod(job.namespace, first), PRESSURE_S)["status"]
+    assert evicted["reason"] == "Evicted", evicted
+    assert "low on resource: ephemeral-storage" in evicted["message"]
+    began = time.monotonic()
+    job.until("rows of a later attempt", lambda: later(job), PRESSURE_S)
+    figures["node full -> rows of a later attempt s"] = round(time.monotonic() - began, 1)
+
+    stopped = node.witness.ended(job.namespace, job.name)[first] == STOPPED
+    job.commanded("unlimited", throttle={"rowsPerSecond": None})
+    attempts = job.status()["attempts"]
+    status = job.until_complete(attempts=attempts, failures=0 if stopped else 1)
+    history = [one["reason"] for one in status["history"]]
+    assert history[0] == ("Stopped" if stopped else "Infrastructure")
+    assert set(history[1:-1]) <= {"PodRejected"}
+    assert history[-1] == "Complete"
+    figures["pods that the full node rejected"] = attempts - 2
+    job.equals_the_source()

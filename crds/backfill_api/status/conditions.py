@@ -55,6 +55,7 @@ REASONS: Final = {
     "Draining": "The object is deleted; the driver stops at a barrier first.",
     "SpecRefused": "The spec breaks a rule, or the API server refuses it.",
     "QuotaExceeded": "The namespace's quota has no room for the driver; tried again until there is room.",
+    "PodRejected": "A node's kubelet rejected the driver's pod before it ran: no room. Another one is made; no failure is counted.",
     "LaunchRefused": "The API server refuses the driver's objects; tried again. The message quotes it.",
     "DriversLimited": "The operator's limit of drivers is reached; this one waits.",
     "SharedTarget": "Another Backfill writes the same target: only one of them can have it.",

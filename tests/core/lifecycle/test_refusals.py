@@ -1,15 +1,16 @@
-"""What keeps an attempt from being launched: names that are taken, quotas, and what the API server refuses."""
+"""What keeps an attempt from being launched: names that are taken, quotas, what the API server refuses, and what a node rejects."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from support.operators.lifecycle_space import STATUSES
-from support.operators.observations import T0, checked, conditions, observed, reason, running
+from support.operators.observations import T0, after, checked, conditions, ended, observed, reason, running, spec
 
-from backfill_core.lifecycle.actions import LaunchDriver
-from backfill_core.lifecycle.observation import LaunchFailed
+from backfill_core.lifecycle.actions import DeletePod, LaunchDriver
+from backfill_core.lifecycle.observation import DriverPod, LaunchFailed
 
 
 class TestWhatIsInTheWay:
@@ -104,3 +105,80 @@ class TestWhatIsInTheWay:
         decision = checked(observed(status=STATUSES["planned"], launch_failed=refused, generation=2))
 
         assert LaunchDriver(1, "Run") in decision.actions
+
+
+class TestARejectedPod:
+    """A kubelet rejected it before its driver ran, so no driver failed: the job waits until a node has room."""
+
+    WORDS = "Pod was rejected: The node had condition: [DiskPressure]"
+
+    def rejected(self, attempt: int, code: int | None = None, **fields: object) -> DriverPod:
+        return ended(code, attempt, **({"reason": "Evicted", "message": self.WORDS} | fields))
+
+    @pytest.mark.parametrize("why", ["Evicted", "OutOfcpu", "OutOfpods", "NodeShutdown", "UnexpectedAdmissionError"])
+    def test_is_no_failure(self, why: str) -> None:
+        """Not even the only one that the spec allows; the status has the kubelet's words."""
+        observation = observed(spec=spec(backoffLimit=0), status=STATUSES["starting"])
+
+        decision = checked(replace(observation, pods=(self.rejected(1, reason=why),)))
+
+        assert decision.status.failures == 0
+        assert (decision.status.phase, reason(decision.status)) == ("Pending", "PodRejected")
+        message = next(one.message for one in decision.status.conditions if one.type == "Reconciling")
+        assert f"{why}: {self.WORDS}" in message
+
+    def test_is_replaced_for_as_long_as_it_takes(self) -> None:
+        """After ten seconds at first, then ever more rarely; one entry of the history has them all, and what was before stays."""
+        observation = observed(spec=spec(backoffLimit=1, backoff={"initialSeconds": 1, "maxSeconds": 1}))
+        decision = checked(observation)
+        decision = checked(after(observation, decision, pods=(ended(137),)))
+        now_ms, waits = T0 + 1_000, []
+        for attempt in range(2, 42):
+            decision = checked(after(observation, decision, live=True), now_ms)
+            assert LaunchDriver(attempt, "Run") in decision.actions
+            decision = checked(after(observation, decision, pods=(self.rejected(attempt),)), now_ms)
+            assert decision.requeue_after_s is not None
+            waits.append(decision.requeue_after_s)
+            early = checked(after(observation, decision), now_ms + 9_999)
+            assert (early.status.phase, reason(early.status)) == ("Pending", "PodRejected")
+            assert self.WORDS in next(one.message for one in early.status.conditions if one.type == "Reconciling")
+            now_ms += round(waits[-1] * 2_000)
+
+        assert waits[0] == 10
+        assert 40 < waits[-1] <= 100
+        assert [one.reason for one in decision.status.history] == ["Infrastructure", "PodRejected"]
+        assert decision.status.failures == 1
+
+    def test_need_not_wait_after_an_edit(self) -> None:
+        """The edit may give it another node."""
+        observation = observed(status=STATUSES["starting"])
+        decision = checked(replace(observation, pods=(self.rejected(1),)))
+
+        edited = checked(after(observation, decision, generation=2, live=True))
+
+        assert LaunchDriver(2, "Run") in edited.actions
+
+    def test_leaves_nothing_to_look_at(self) -> None:
+        """It has no log: `retainDriver: OnFailure` does not keep it."""
+        observation = observed(status=STATUSES["starting"], spec=spec(retainDriver="OnFailure"))
+        decision = checked(replace(observation, pods=(self.rejected(1),)))
+
+        later = checked(after(observation, decision, pods=(self.rejected(1),)))
+
+        assert DeletePod("orders-1-driver", "pod-1", 0) in later.actions
+
+    @pytest.mark.parametrize("fields", [{"reason": "SysctlForbidden"}, {"started": True}, {"code": 137}])
+    def test_is_one_whose_driver_never_ran_for_want_of_room(self, fields: dict[str, Any]) -> None:
+        """A pod that no node may run is a failure, and so is one that ran."""
+        observation = observed(status=STATUSES["starting"])
+
+        decision = checked(replace(observation, pods=(self.rejected(1, **fields),)))
+
+        assert decision.status.failures == 1
+        assert reason(decision.status) == "BackingOff"
+
+    def test_was_not_rejected_if_its_driver_was_ready(self) -> None:
+        """Some kubelets forget the containers of a pod that they evict."""
+        decision = checked(observed(status=STATUSES["running"], pods=(self.rejected(1),)))
+
+        assert decision.status.history[-1].reason == "Infrastructure"

@@ -103,6 +103,7 @@ PODS: dict[str, tuple[DriverPod, ...]] = {
     "wrong state": (ended(40),),
     "storage full": (ended(60),),
     "killed": (ended(137),),
+    "rejected": (ended(None, reason="OutOfpods"),),
     "evicted": (ended(None, reason="Evicted"),),
     "another owner's": (running(owner_uid="uid-2"),),
     "newer": (ended(137), running(2)),

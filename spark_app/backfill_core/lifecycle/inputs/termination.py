@@ -26,6 +26,12 @@ NODE_TOOK_IT: Final = frozenset({
     "Terminated", "TerminationByKubelet", "UnexpectedAdmissionError",
 })  # fmt: skip
 
+NO_ROOM: Final = frozenset({
+    "Evicted", "NodeAffinity", "NodeShutdown", "OutOfcpu", "OutOfephemeral-storage", "OutOfmemory", "OutOfpods",
+    "Preempting", "Shutdown", "TaintToleration", "Terminated", "UnexpectedAdmissionError",
+})  # fmt: skip
+"""Why a kubelet rejects a pod that the scheduler gave it: the node changed meanwhile. Another node, or a later time, may do."""
+
 KILLED: Final = frozenset({128 + 9, 128 + 15})
 """Exit codes of SIGKILL and SIGTERM: the operator kills no driver that may go on, so its node needed the place."""
 
@@ -37,8 +43,8 @@ NOT_STARTED: Final = frozenset({"StartupTimeout", "SubmissionFailed"})
 class Termination:
     """How an attempt ended."""
 
-    outcome: Literal["Complete", "Planned", "Stopped", "Retry", "Final"]
-    """`Retry`: another attempt may succeed. `Final`: none will."""
+    outcome: Literal["Complete", "Planned", "Stopped", "Rejected", "Retry", "Final"]
+    """`Rejected`: no driver ran, so none failed. `Retry`: another attempt may succeed. `Final`: none will."""
 
     reason: str
     message: str = ""
@@ -75,6 +81,8 @@ def classify(pod: DriverPod) -> Termination:
         return Termination("Retry", "Infrastructure", words, code)
     if code is not None and of_driver:
         return _by_code(pod, code, message)
+    if code is None and not pod.started and pod.reason in NO_ROOM:
+        return Termination("Rejected", "PodRejected", message)
     if pod.disrupted or pod.reason in NODE_TOOK_IT or code in KILLED or code is None:
         return Termination("Retry", "Infrastructure", message or "the driver was killed", code)
     return Termination(

@@ -15,6 +15,10 @@ from backfill_core.lifecycle.steps.step import Ended, StepResult, blocked_by, de
 NO_BACKOFF: Final = frozenset({"Suspended", "Restarted", "SpecChanged", "Planned"})
 """Ends that were asked for, by an edit too: the next attempt need not wait."""
 
+REJECTED: Final = "PodRejected"
+REJECTED_FIRST_MS, REJECTED_LAST_MS = 10_000, 100_000
+"""A kubelet that rejects a pod for want of room says so to the scheduler within ten seconds; then pods wait for a node."""
+
 PLACE_FIRST_MS, PLACE_LAST_MS = 60_000, 1_800_000
 """The end of another driver wakes a Backfill that waits for a place; these looks are for an end that was missed."""
 
@@ -61,7 +65,10 @@ def _reconcile(context: Context) -> StepResult | Ended[Literal["Launchable"]]:
     backoff_left_ms = _backoff_left_ms(context)
     if backoff_left_ms > 0 or termination is not None:
         reason = _end_reason(context)
-        if reason in NO_BACKOFF:
+        if reason == REJECTED:
+            conditions = ConditionSet.reconciling("Pending", REJECTED, why)
+            result = StepResult(status, without_driver(context, conditions), release(context))
+        elif reason in NO_BACKOFF:
             result = StepResult(status, without_driver(context, ConditionSet.reconciling("Launching", reason)))
         else:
             conditions = ConditionSet.reconciling("Retrying", "BackingOff", why)
@@ -104,12 +111,17 @@ def _backoff_left_ms(context: Context) -> int:
     status = context.status
     if not status.history or status.attempt is None:
         return 0
-    reason = _end_reason(context)
+    reason, last = _end_reason(context), status.history[-1]
+    if reason == REJECTED:
+        if context.observation.generation != context.observation.status.observed_generation:
+            return 0
+        wait_ms = next_look_ms(context, last.start, first_ms=REJECTED_FIRST_MS, last_ms=REJECTED_LAST_MS)
+        return min(context.left_ms(last.end, wait_ms), wait_ms)
     if reason in NO_BACKOFF or (status.failures == 0 and reason != "Stopped"):
         return 0  # the end was asked for, or an edit of the spec has reset the count
     failures = 1 if reason == "Stopped" else status.failures
     wait_ms = backoff_ms(context.policy, context.observation.uid, status.attempt.number, failures)
-    return min(context.left_ms(status.history[-1].end, wait_ms), wait_ms)
+    return min(context.left_ms(last.end, wait_ms), wait_ms)
 
 
 def _end_reason(context: Context) -> str:
@@ -123,6 +135,6 @@ def _last_end(context: Context) -> str:
     if termination is not None:
         return f"attempt {history[-1].number} ended with {termination.reason}: {termination.message}".rstrip(": ")
     before = context.condition("Reconciling")
-    if before is not None and before.reason == "BackingOff" and before.message:
+    if before is not None and before.reason in ("BackingOff", REJECTED) and before.message:
         return before.message
     return f"attempt {history[-1].number} ended with {history[-1].reason}" if history else "no attempt was made"

@@ -39,6 +39,10 @@ def _confirmed(context: Context, attempt: Attempt, termination: Termination) -> 
 def _as_requested(context: Context, attempt: Attempt, termination: Termination) -> Termination:
     """An attempt that was asked to end did not fail by ending, unless its driver says that no other one can succeed."""
     if attempt.stop is None or termination.outcome in ("Complete", "Planned", "Final"):
+        if termination.outcome == "Rejected" and attempt.ready_time is not None:
+            return Termination(
+                "Retry", "Infrastructure", termination.message
+            )  # its driver ran; some kubelets forget that
         return termination
     reason = attempt.stop.reason
     if reason not in NOT_STARTED:
@@ -52,9 +56,13 @@ def _as_requested(context: Context, attempt: Attempt, termination: Termination) 
 def _closed(context: Context, attempt: Attempt, termination: Termination) -> BackfillStatus:
     """Return the status with the attempt in the history, its failure counted, and what its driver left."""
     status = context.status
+    start, history = attempt.start_time, [one for one in status.history if one.number != attempt.number]
+    if termination.outcome == "Rejected" and history and history[-1].reason == termination.reason:
+        # A node may reject pods for hours: one entry has all of them in a row, and the failures before stay known.
+        start = history.pop().start
     past = PastAttempt(
-        number=attempt.number, kind=attempt.kind, start=attempt.start_time, end=context.timestamp,
-        reason=termination.reason, exit_code=termination.exit_code,
+        number=attempt.number, kind=attempt.kind, start=start, end=context.timestamp, reason=termination.reason,
+        exit_code=termination.exit_code,
     )  # fmt: skip
     failures = status.failures
     if termination.outcome in ("Retry", "Final"):
@@ -62,7 +70,6 @@ def _closed(context: Context, attempt: Attempt, termination: Termination) -> Bac
         failures = 1 if steady else failures + 1
     ending = context.pod.ending if context.pod is not None else None
     progress = (ending.progress if ending else None) or status.progress
-    history = [one for one in status.history if one.number != attempt.number]
     return status.model_copy(
         update={
             "attempt": attempt.model_copy(update={"state": "Ended", "stop": None}),
