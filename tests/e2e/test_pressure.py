@@ -40,11 +40,14 @@ with open('/var/lib/backfill/filler', 'wb') as filler:
 """
 DISK = "400Mi"
 FILL_THE_NODE = """
+import os
 with open('/var/lib/backfill/filler', 'wb') as filler:
-    while True:
+    while os.statvfs('/var/lib/backfill').f_bavail * os.statvfs('/var/lib/backfill').f_frsize > 32 << 20:
         filler.write(b'x' * (1 << 20))
         filler.flush()
 """
+"""Below the hundredth of the disk at which a kubelet evicts, above what an API server beside it needs."""
+
 PRESSURE_S = 600
 """A kubelet keeps the taint for five minutes after the disk has room again."""
 
