@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 from support.crashes.deaths import ANYWHERE, lives
-from support.crashes.table_job import MODES, TRIALS, TableJob, points_of
+from support.crashes.table_job import TRIALS, TableJob, points_of
 from support.crashes.topic_job import MODES as OF_TOPICS
 from support.crashes.topic_job import TopicJob
 
@@ -19,7 +19,6 @@ KILLS = int(os.environ.get("BACKFILL_KILLS", "60"))
 """Of each strategy."""
 
 TOPIC = "SourceSplits"
-JOBS_MIN = len(MODES)
 
 
 @pytest.fixture(scope="module", params=[*TRIALS, TOPIC])
@@ -31,9 +30,10 @@ def strategy(request):
 def reports(request, strategy, spark, tmp_path_factory):
     """Let drivers of a strategy die until there were as many deaths as asked for, and one of each mode."""
     tmp_path_factory.getbasetemp()  # two threads at once would make two
+    jobs_min = len(OF_TOPICS if strategy == TOPIC else TRIALS[strategy].modes)
     kind, place = (TopicJob, [request.getfixturevalue("broker").address]) if strategy == TOPIC else (TableJob, [])
     return lives(
-        lambda seed: kind(spark, tmp_path_factory.mktemp(f"{strategy}-{seed}"), strategy, seed, *place), KILLS, JOBS_MIN
+        lambda seed: kind(spark, tmp_path_factory.mktemp(f"{strategy}-{seed}"), strategy, seed, *place), KILLS, jobs_min
     )
 
 

@@ -2,7 +2,8 @@
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import MappingProxyType
 
 from deltalake import DeltaTable
@@ -21,11 +22,23 @@ ORDERS = """
         md5(cast(value AS string)) AS note, CASE value % 3 WHEN 0 THEN 'new' WHEN 1 THEN 'paid' ELSE 'sent' END AS status
     FROM generate_series({first}, {last})"""
 MODES = ("Upsert", "Append", "Changelog")
-"""Of the first three jobs; all others are upserts, in which most can go wrong."""
+"""Of the first jobs; all others are upserts, in which most can go wrong."""
 
 READ = {"select": ["id", "customer", "amount", "upper(status) AS status"], "where": "amount < 900"}
-WAYS = {"Whole": {}, "Projected": {"select": ["id", "note AS words", "amount"]}, "Decoded": READ}
+GRAFTED = "Grafted"
+WAYS = {
+    "Whole": {},
+    "Projected": {"select": ["id", "note AS words", "amount"]},
+    "Decoded": READ,
+    GRAFTED: {"select": ["id", "customer AS client", "amount", "upper(status) AS status"]},
+}
 """Of the jobs of a replica: its transform by what becomes of files."""
+
+GRAFTED_FILES, GRAFTED_ROWS, GRAFTED_RATE = 16, 10_000, 12_000
+"""Of a job whose files are grafted: a smaller file is decoded, and so is one that the limit cuts."""
+
+REWRITTEN = "w-*.parquet"
+"""Files into which column chunks were copied; if the transform computes a column, that one was joined to them."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +61,7 @@ class Trial:
 BY_AMOUNT = {"chunkRows": 400, "maxReadAmplification": 100_000}
 TRIALS = {
     # A small copy is complete before a driver comes to each of its points.
-    "Snapshot": Trial(48_000, 4_000),
+    "Snapshot": Trial(48_000, 4_000, modes=(*MODES, GRAFTED)),
     # By a column that changes, rows cross the position in both directions; by the key, those do whose key changes.
     "Arrangement": Trial(
         12_000,
@@ -90,19 +103,31 @@ class TableJob(MortalJob):
     )  # fmt: skip
 
     def __init__(self, spark, folder, strategy, seed, places=None):
-        self.trial, places = TRIALS[strategy], places or in_folder(folder)
-        trial = {"rate": self.trial.rate, "seals_max": self.trial.seals_max}
-        super().__init__(spark, folder, strategy, seed, target=places.target, **trial)
+        trial, places = TRIALS[strategy], places or in_folder(folder)
+        mode = trial.modes[seed] if seed < len(trial.modes) else trial.modes[0]
+        if mode == GRAFTED:
+            trial = replace(trial, rows=GRAFTED_FILES * GRAFTED_ROWS, rate=GRAFTED_RATE, files=GRAFTED_FILES)
+        super().__init__(
+            spark, folder, strategy, seed, target=places.target, rate=trial.rate, seals_max=trial.seals_max
+        )
+        self.trial, self.mode, self.report.mode = trial, mode, mode
         self.strategy, self.random = strategy, random.Random(seed)
         self.source, self.conf = places.source, dict(places.conf)
-        self.mode = self.report.mode = self.trial.modes[seed] if seed < len(MODES) else self.trial.modes[0]
-        self.ships = self.mode in WAYS
+        self.ships = ships(strategy)
         self.transform = WAYS.get(self.mode, READ)
         self.POINTS = points_of(strategy)
         self.fresh_id = 10_000_000  # no key from here on was ever used; a step that takes some moves it
-        rows = self.trial.rows // self.trial.files
-        for first in range(0, self.trial.rows, rows):
+        rows = trial.rows // trial.files
+        for first in range(0, trial.rows, rows):
             append(self.source, ORDERS, first, rows)
+
+    def run(self, enough=lambda: False):
+        """Live; a job whose files are to be grafted says so if none was."""
+        report = super().run(enough)
+        # Of a bucket no file is seen here.
+        if self.mode == GRAFTED and Path(self.target).is_dir() and not list(Path(self.target).rglob(REWRITTEN)):
+            self.problem("no file was grafted")
+        return report
 
     def write(self, *, limited):
         """Without a limit it also reads as much at once as it likes."""
@@ -110,7 +135,7 @@ class TableJob(MortalJob):
         form = {name: value for name, value in self.trial.form(self.seed).items() if limited or name != "chunkRows"}
         write_yaml(
             self.file, self.source, self.target, name=self.name, verify="Final", barrier={"intervalMs": 200},
-            source={"key": [] if self.ships else ["id"]}, target={} if self.ships else {"writeMode": self.mode},
+            source={"key": [] if self.ships else ["id"]}, target={} if self.ships else {"writeMode": "Upsert" if self.mode == GRAFTED else self.mode},
             strategy={"type": self.strategy, member: form}, transform=self.transform,
             **({"throttle": {"rowsPerSecond": self.trial.rate}} if limited else {}),
             **({"spark": {"conf": self.conf}} if self.conf else {}),
@@ -120,9 +145,9 @@ class TableJob(MortalJob):
         """Write one commit to the source, as some other engine does."""
         table, pick = DeltaTable(self.source), self.random.randrange(1000)
         kind = self.random.randrange(7) if self.mode != "Append" else self.random.choice([0, 6])
-        # This engine rewrites all files into one, which would be the whole history of a replica: it cuts none.
+        # This engine rewrites all files into one, which would be the whole history: a replica cuts none, and a cut one is decoded.
         pinned = has_version(self.target, PINNED)
-        match kind if pinned or not self.ships else 0:
+        match kind if pinned or not (self.ships or self.mode == GRAFTED) else 0:
             case 0:
                 append(self.source, ORDERS, self.fresh_id, 50)
                 self.fresh_id += 50
@@ -147,7 +172,11 @@ class TableJob(MortalJob):
         return [one for seal in new for one in violations(self.source, self.target, seal, view)]
 
 
+def ships(strategy):
+    """Does a strategy bring over files, and no rows that a MERGE would write?"""
+    return strategy in TRIALS and TRIALS[strategy].modes == tuple(WAYS)
+
+
 def points_of(strategy):
     """Return the crash points that a job of a strategy comes to: a replica merges nothing."""
-    shipped = strategy in TRIALS and TRIALS[strategy].modes != MODES
-    return tuple(point for point in TableJob.POINTS if not (shipped and "_merge:" in point))
+    return tuple(point for point in TableJob.POINTS if not (ships(strategy) and "_merge:" in point))
