@@ -134,7 +134,7 @@ class PastAttempt(Model):
     """An attempt that ended."""
 
     number: Count
-    """1 for the first."""
+    """1 for the first. Of attempts in a row whose pods a node rejected there is one entry: the last one's, with the start of the first."""
 
     kind: AttemptKind = "Run"
     """`Plan`: it only made a plan."""

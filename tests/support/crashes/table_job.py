@@ -174,7 +174,7 @@ class TableJob(MortalJob):
 
 def ships(strategy):
     """Does a strategy bring over files, and no rows that a MERGE would write?"""
-    return strategy in TRIALS and TRIALS[strategy].modes == tuple(WAYS)
+    return strategy == "Replica"
 
 
 def points_of(strategy):

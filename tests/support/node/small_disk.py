@@ -1,8 +1,9 @@
 """A disk that a test may fill: a file of this machine, mounted where a node keeps its pods."""
 
 import contextlib
-import subprocess
 from pathlib import Path
+
+from support.cluster.harness import said
 
 GIB = 4
 
@@ -13,7 +14,7 @@ def small_disk(folder):
 
     Raises:
         OSError: something is mounted there, or the folder is not empty: what is in it would be hidden.
-        CalledProcessError: this machine has no loop device, or none for us.
+        CommandFailedError: this machine has no loop device, or none for us.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -23,15 +24,11 @@ def small_disk(folder):
     with disk.open("wb") as made:
         made.truncate(GIB << 30)
     try:
-        _run("mkfs.ext4", "-q", "-m", "0", disk)
-        _run("mount", "-o", "loop", disk, folder)
+        said("mkfs.ext4", "-q", "-m", "0", disk)
+        said("mount", "-o", "loop", disk, folder)
         try:
             yield folder
         finally:
-            _run("umount", folder)
+            said("umount", folder)
     finally:
         disk.unlink()
-
-
-def _run(*command):
-    subprocess.run([str(word) for word in command], check=True, capture_output=True, text=True)

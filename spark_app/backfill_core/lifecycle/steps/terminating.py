@@ -28,8 +28,13 @@ def on_terminated(context: Context) -> Ended[Literal["Recorded"]]:
 
 
 def _confirmed(context: Context, attempt: Attempt, termination: Termination) -> Termination:
-    """Believe that a job is complete only if the pod is the one on record, or left a termination message."""
+    """Believe that a job is complete only if the pod is the one on record, or left a termination message.
+
+    Believe that a pod was rejected only if its driver never was ready: some kubelets forget that it ran.
+    """
     pod = context.pod
+    if termination.outcome == "Rejected" and attempt.ready_time is not None:
+        return Termination("Retry", "Infrastructure", termination.message)
     if termination.outcome != "Complete" or pod is None or pod.ending is not None or pod.uid == attempt.pod_uid:
         return termination
     message = f"pod {pod.name} exited with 0 before it was seen to run, and left no termination message"
@@ -39,10 +44,6 @@ def _confirmed(context: Context, attempt: Attempt, termination: Termination) -> 
 def _as_requested(context: Context, attempt: Attempt, termination: Termination) -> Termination:
     """An attempt that was asked to end did not fail by ending, unless its driver says that no other one can succeed."""
     if attempt.stop is None or termination.outcome in ("Complete", "Planned", "Final"):
-        if termination.outcome == "Rejected" and attempt.ready_time is not None:
-            return Termination(
-                "Retry", "Infrastructure", termination.message
-            )  # its driver ran; some kubelets forget that
         return termination
     reason = attempt.stop.reason
     if reason not in NOT_STARTED:
