@@ -115,7 +115,9 @@ class TestARejectedPod:
     def rejected(self, attempt: int, code: int | None = None, **fields: object) -> DriverPod:
         return ended(code, attempt, **({"reason": "Evicted", "message": self.WORDS} | fields))
 
-    @pytest.mark.parametrize("why", ["Evicted", "OutOfcpu", "OutOfpods", "NodeShutdown", "UnexpectedAdmissionError"])
+    @pytest.mark.parametrize(
+        "why", ["Evicted", "OutOfcpu", "OutOfnvidia.com/gpu", "NodePorts", "NodeShutdown", "UnexpectedAdmissionError"]
+    )
     def test_is_no_failure(self, why: str) -> None:
         """Not even the only one that the spec allows; the status has the kubelet's words."""
         observation = observed(spec=spec(backoffLimit=0), status=STATUSES["starting"])

@@ -27,10 +27,13 @@ NODE_TOOK_IT: Final = frozenset({
 })  # fmt: skip
 
 NO_ROOM: Final = frozenset({
-    "Evicted", "NodeAffinity", "NodeShutdown", "OutOfcpu", "OutOfephemeral-storage", "OutOfmemory", "OutOfpods",
-    "Preempting", "Shutdown", "TaintToleration", "Terminated", "UnexpectedAdmissionError",
+    "Evicted", "NodeAffinity", "NodePorts", "NodeShutdown", "Preempting", "Shutdown", "TaintToleration", "Terminated",
+    "TopologyAffinityError", "UnexpectedAdmissionError",
 })  # fmt: skip
 """Why a kubelet rejects a pod that the scheduler gave it: the node changed meanwhile. Another node, or a later time, may do."""
+
+OUT_OF: Final = "OutOf"
+"""Begins the same for want of a resource, whose name follows as the cluster has it: `OutOfcpu`, `OutOfnvidia.com/gpu`."""
 
 KILLED: Final = frozenset({128 + 9, 128 + 15})
 """Exit codes of SIGKILL and SIGTERM: the operator kills no driver that may go on, so its node needed the place."""
@@ -81,7 +84,8 @@ def classify(pod: DriverPod) -> Termination:
         return Termination("Retry", "Infrastructure", words, code)
     if code is not None and of_driver:
         return _by_code(pod, code, message)
-    if code is None and not pod.started and pod.reason in NO_ROOM:
+    no_room = pod.reason in NO_ROOM or pod.reason.startswith(OUT_OF)
+    if code is None and not pod.started and no_room:
         return Termination("Rejected", "PodRejected", message)
     if pod.disrupted or pod.reason in NODE_TOOK_IT or code in KILLED or code is None:
         return Termination("Retry", "Infrastructure", message or "the driver was killed", code)
