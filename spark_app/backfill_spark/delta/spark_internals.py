@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
     from backfill_spark.delta.source_file import SourceFile
 
+DEFAULTS = "spark.databricks.delta.properties.defaults."
+"""How settings of a session begin that are properties of new tables."""
+
 
 class SparkDeltaLog:
     """Delta's own log of one table. Delta keeps it between the jobs of a session, so it may know an old version only."""
@@ -150,3 +153,9 @@ def check_properties(spark: SparkSession, properties: Mapping[str, str]) -> None
         given.put(name, value)
     configs = jvm.org.apache.spark.sql.delta.DeltaConfigs
     configs.validateConfigurations(jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(given))
+
+
+def gives_properties(spark: SparkSession) -> bool:
+    """Does the session give properties to each table that Spark makes?"""
+    names: Any = java_session(spark).sessionState().conf().getAllConfs().keys()
+    return any(name.startswith(DEFAULTS) for name in str(names.mkString("\n")).split("\n"))

@@ -22,6 +22,7 @@ from backfill_core.transfer.ways import Copying, Grafted, Projected, Whole
 from backfill_spark.delta.added_files import BESIDE, CommitLine, Statistics
 from backfill_spark.delta.deletion_vectors import VectorDescriptor
 from backfill_spark.delta.source_file import SourceFile
+from backfill_spark.jvm.gateway import java
 from backfill_spark.jvm.workers import at_once
 from backfill_spark.transfer.bytes import ByteCopier
 from backfill_spark.transfer.computed_columns import ComputedColumns, FileToCompute
@@ -36,7 +37,7 @@ COMPUTED_FOLDER = "computed"
 """Below the folder of the work; it is gone when the work is done."""
 
 AT_ONCE = 4
-"""Files of one piece of work that are under way at once, where a store answers late. A local disk is busy with one."""
+"""Files of one piece of work that are under way at once where a store answers late. Local ones take a core each, so as many as there are cores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +105,8 @@ class FileTransfer:
         """
         self._bytes, self._measure, self._computed = ByteCopier(spark, source, target), measure, computed
         self._footers = Footers(spark, local=self._bytes.is_local)
+        cores = int(java(spark).java.lang.Runtime.getRuntime().availableProcessors())
+        self._at_once = min(AT_ONCE, cores) if self._bytes.is_local else AT_ONCE
 
     def copy(
         self,
@@ -132,7 +135,7 @@ class FileTransfer:
         beside = tuple(self._copy_vector(path, folder, check) for path in paths)
         parts = self._parts(files, f"{folder}/{COMPUTED_FOLDER}", check)
         tasks = [partial(self._copy, one, folder, check, of_file) for one, of_file in zip(files, parts, strict=True)]
-        done = [task() for task in tasks] if self._bytes.is_local else at_once(tasks, AT_ONCE)
+        done = at_once(tasks, self._at_once)
         if any(isinstance(one.way, Grafted) for one in files):
             self._bytes.remove_folder(f"{folder}/{COMPUTED_FOLDER}")
         copied = tuple(one for one in done if one is not None)

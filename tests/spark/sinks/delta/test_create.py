@@ -1,22 +1,49 @@
 """A target that is made: what others make at the same moment is looked at again, what we left behind is no stranger's."""
 
+import json
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
 from py4j.protocol import Py4JJavaError
-from pyspark.sql.types import LongType, StringType, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DateType,
+    DecimalType,
+    LongType,
+    MapType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+    VariantType,
+)
 
-from backfill_core.errors import TargetSchemaMismatchError, TransientError
+from backfill_core.errors import InvalidSpecError, TargetSchemaMismatchError, TransientError
 from backfill_spark.control.local_registry import LocalRegistry, control_file
+from backfill_spark.delta.spark_internals import DEFAULTS
 from backfill_spark.jvm.gateway import java
 from backfill_spark.rows.write_modes import APPEND
 from backfill_spark.settings import InvalidSettingError
+from backfill_spark.sinks.delta import create
 from backfill_spark.sinks.delta import sink as sinks
 from backfill_spark.sinks.delta.create import create_table
 from backfill_spark.sinks.delta.sink import DeltaSink
 
 SCHEMA = StructType().add("id", LongType()).add("n", LongType())
+
+
+ODD = (
+    StructType()
+    .add("id", LongType(), nullable=False)
+    .add("no zone", TimestampNTZType())
+    .add("zone", TimestampType())
+    .add("any", VariantType())
+    .add("bytes", BinaryType())
+    .add("in", StructType().add("x", ArrayType(DecimalType(20, 3), containsNull=False), nullable=False))
+    .add("by", MapType(StringType(), DateType(), valueContainsNull=False))
+)
 
 
 def sink_at(spark, path):
@@ -104,3 +131,53 @@ class TestAFolderOfTheProcess:
         with pytest.raises(InvalidSettingError, match=r"BACKFILL_STATE_DIR: .* cannot be written") as refusal:
             LocalRegistry(folder, "j").__enter__()
         assert refusal.value.hint
+
+
+class TestWhoMakesIt:
+    """Kernel makes a plain table, which takes no Spark job; it is the table that Spark would make."""
+
+    @pytest.mark.parametrize("merges", [True, False])
+    def test_it_is_the_same_table(self, spark, tmp_path, monkeypatch, merges):
+        """A job's target does not depend on who made it."""
+        plain = StructType([field for field in ODD if " " not in field.name])
+        made = {who: self.logged(spark, tmp_path / who, plain, monkeypatch, who, merges) for who in ("Kernel", "Spark")}
+
+        assert made["Kernel"]["commitInfo"]["engineInfo"].startswith("Kernel")
+        assert made["Spark"]["commitInfo"]["engineInfo"].startswith("Apache-Spark")
+        for part in ("schemaString", "partitionColumns", "configuration"):
+            assert made["Kernel"]["metaData"][part] == made["Spark"]["metaData"][part]
+        for part, value in made["Spark"]["protocol"].items():
+            found = made["Kernel"]["protocol"][part]
+            assert (set(found) if isinstance(found, list) else found) == (
+                set(value) if isinstance(value, list) else value
+            )
+
+    @staticmethod
+    def logged(spark, path, schema, monkeypatch, who, merges):
+        with monkeypatch.context() as patched:
+            if who == "Spark":
+                patched.setattr(create, "gives_properties", lambda _spark: True)
+            create_table(
+                spark, str(path), None, schema, partition_by=(), cluster_by=(), properties={}, deletion_vectors=merges
+            )
+        lines = Path(path, "_delta_log", f"{0:020}.json").read_text().split("\n")
+        return {name: body for line in lines if line for name, body in json.loads(line).items()}
+
+    def test_what_a_session_gives_to_new_tables_is_given(self, spark, tmp_path, monkeypatch):
+        """A user's own session may say how long each new table keeps its log."""
+        setting = f"{DEFAULTS}logRetentionDuration"
+        spark.conf.set(setting, "interval 3 days")
+        try:
+            sink_at(spark, tmp_path / "t").prepare(SCHEMA)
+        finally:
+            spark.conf.unset(setting)
+
+        assert (
+            DeltaTable(str(tmp_path / "t")).metadata().configuration["delta.logRetentionDuration"] == "interval 3 days"
+        )
+
+    def test_what_it_refuses_is_refused_in_our_words(self, spark, tmp_path):
+        """A name that needs column mapping is a mistake in the spec."""
+        with pytest.raises(InvalidSpecError, match="Delta refuses the table"):
+            sink_at(spark, tmp_path / "t").prepare(ODD)
+        assert not list(tmp_path.rglob("*.json"))
