@@ -1,7 +1,8 @@
 """Chooses the way of a file into the target: its bytes, some of its columns, its rows, or none.
 
 A way without decoding is taken only where a reader of the target then sees the very rows that decoding would write. What is
-not known to be so is decoded, with the reason.
+not known to be so is decoded, with the reason. Where a table dropped columns, the footer of a file has the last word
+(`leftovers.py`).
 
 way        the staged file is                                 where
 --------   ------------------------------------------------   -----------------------------------------------------------
@@ -34,7 +35,7 @@ class Reason(Enum):
     TYPE = "a column of the target has another type, or other names inside it"
     COLUMN = "the values of a column are not what files hold"
     MAPPED_BY_ID = "the source maps its columns by id"
-    DROPPED_COLUMN = "files may hold values of a column that was dropped"
+    DROPPED_COLUMN = "a file holds values of a field that was dropped inside a column"
     SOURCE_FEATURE = "the source has a table feature that may change how files are read"
     TARGET_FEATURE = "the target has a table feature that may ask something of its files"
     NO_COLUMN = "no column of files is left"
@@ -109,7 +110,7 @@ HARMLESS = frozenset({
     "inCommitTimestamp-preview", "invariants", "timestampNtz", "typeWidening", "typeWidening-preview", "v2Checkpoint",
     "vacuumProtocolCheck",
 })  # fmt: skip
-"""Table features that change nothing of how a reader reads a file, but for what `Oddity` and `drops` say."""
+"""Table features that change nothing of how a reader reads a file, but for what `Oddity` and `leftovers.py` say."""
 
 ALSO_OF_A_TARGET = frozenset({"rowTracking"})
 """Ids of rows are given with the commit; files of such a source may hold ids, in columns of their own."""
@@ -196,9 +197,7 @@ def _by_features(source: TableFacts, target: TableFacts) -> Decoded | None:
     strange = sorted(target.features - HARMLESS - ALSO_OF_A_TARGET)
     if strange:
         return Decoded(Reason.TARGET_FEATURE, strange[0])
-    if source.mapped_by_id:
-        return Decoded(Reason.MAPPED_BY_ID)
-    return Decoded(Reason.DROPPED_COLUMN) if source.drops else None
+    return Decoded(Reason.MAPPED_BY_ID) if source.mapped_by_id else None
 
 
 def _by_columns(transform: TransformFacts, source: TableFacts, target: TableFacts) -> Decoded | None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from backfill_core.errors import TargetChangedError, UnsupportedTargetFeatureError
@@ -13,6 +14,7 @@ from backfill_core.log_shipping.actions import FileAdded
 from backfill_core.log_shipping.target_files import Copy, OtherVector, Removal, TargetStep
 from backfill_core.positions.source_names import folder_of
 from backfill_core.protocol.work import FileWay, RemovedFile, StagedFile
+from backfill_core.transfer.copy_digest import CopyDigest
 from backfill_core.transfer.ways import Decoded, Whole
 from backfill_spark.delta.added_files import CommitLine
 from backfill_spark.delta.source_file import SourceFile
@@ -129,11 +131,8 @@ def _under_other_vector(one: OtherVector, data_change: bool, context: WorkContex
     path = context.copies.staged_path(unquote(one.file.path))
     add = json.loads(one.file.action)["add"]
     source = _logged(one.source)
-    stats = (
-        source.statistics
-        if isinstance(context.copies.ways.best, Whole)
-        else context.job.committer.statistics(path, wide=True).text
-    )
+    known = _is_whole(add, context.copies.ways)
+    stats = source.statistics if known else context.job.committer.statistics(path, wide=True).text
     vector = None
     if source.vector is not None:
         vector = source.vector if source.vector.is_inline else source.vector.in_folder(context.folder)
@@ -144,6 +143,11 @@ def _under_other_vector(one: OtherVector, data_change: bool, context: WorkContex
         dataChange=data_change,
     )
     return StagedFile(path, add["size"], one.source.live_rows, CommitLine(line), way=FileWay.WHOLE)
+
+
+def _is_whole(add: Mapping[str, Any], ways: JobWays) -> bool:
+    """Has a file of the target the columns of the source's, and so its statistics? Its copy may lack what was dropped."""
+    return isinstance(ways.best, Whole) and (not ways.table.drops or CopyDigest.of_tags(add.get("tags")) is not None)
 
 
 def _logged(file: FileAdded) -> SourceFile:

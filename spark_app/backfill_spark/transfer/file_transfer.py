@@ -9,16 +9,18 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from backfill_core.errors import SourceDamagedError
 from backfill_core.phases.accounting import check_read
 from backfill_core.protocol.work import FileWay, StagedFile
 from backfill_core.transfer.copy_digest import CopyDigest, statistics_digest
+from backfill_core.transfer.facts import TableFacts
 from backfill_core.transfer.grafting import Groups, can_be_joined
-from backfill_core.transfer.ways import Copying, Grafted, Projected, Whole
+from backfill_core.transfer.leftovers import without_leftovers
+from backfill_core.transfer.ways import Copying, Decoded, Grafted, Projected, Whole
 from backfill_spark.delta.added_files import BESIDE, CommitLine, Statistics
 from backfill_spark.delta.deletion_vectors import VectorDescriptor
 from backfill_spark.delta.source_file import SourceFile
@@ -30,6 +32,8 @@ from backfill_spark.transfer.footers import Footer, Footers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+R = TypeVar("R")
 
 WAYS = {Whole: FileWay.WHOLE, Projected: FileWay.PROJECTED, Grafted: FileWay.GRAFTED}
 
@@ -52,6 +56,9 @@ class PlannedCopy:
     rows: int
     """As the source's log counts them, deleted ones included."""
 
+    dropping: TableFacts | None = None
+    """The source, where the file may hold columns that it dropped: then the footer says which way the file goes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Copied:
@@ -73,7 +80,8 @@ class Transferred:
     left: tuple[PlannedCopy, ...]
     """Those that must be decoded after all, as their footers say.
 
-    Encrypted, without a kept column, projected with INT96, or with row groups to which no computed columns can be joined.
+    Encrypted, without a kept column, projected with INT96, with row groups to which no computed columns can be joined, or with
+    a field that was dropped inside a column.
     """
 
     @property
@@ -130,17 +138,39 @@ class FileTransfer:
             Whatever the two file systems say (`JAVA_ERRORS`).
         """
         self._bytes.make_folder(folder)
-        needed = [*vectors, *(one.file.vector for one in files if one.file.vector is not None)]
+        told = self.by_footers(files)
+        needed = [*vectors, *(one.file.vector for one in told if one is not None and one.file.vector is not None)]
         paths = sorted({one.file for one in needed if not one.is_inline})
         beside = tuple(self._copy_vector(path, folder, check) for path in paths)
-        parts = self._parts(files, f"{folder}/{COMPUTED_FOLDER}", check)
-        tasks = [partial(self._copy, one, folder, check, of_file) for one, of_file in zip(files, parts, strict=True)]
-        done = at_once(tasks, self._at_once)
+        parts = self._parts(told, f"{folder}/{COMPUTED_FOLDER}", check)
+        done = self._each(
+            [partial(self._copy, one, folder, check, of_file) for one, of_file in zip(told, parts, strict=True)]
+        )
         if any(isinstance(one.way, Grafted) for one in files):
             self._bytes.remove_folder(f"{folder}/{COMPUTED_FOLDER}")
         copied = tuple(one for one in done if one is not None)
         left = tuple(one for one, result in zip(files, done, strict=True) if result is None)
         return Transferred(copied, beside, left)
+
+    def by_footers(self, files: Sequence[PlannedCopy]) -> list[PlannedCopy | None]:
+        """Return files with the ways that their footers leave them, where their table dropped columns; None: it is decoded.
+
+        Raises:
+            Whatever the source's file system says (`JAVA_ERRORS`).
+        """
+        if all(one.dropping is None for one in files):
+            return list(files)
+        return self._each([partial(self._by_footer, one) for one in files])
+
+    def _by_footer(self, planned: PlannedCopy) -> PlannedCopy | None:
+        if planned.dropping is None:
+            return planned
+        footer = self._footers.read(f"{self._bytes.source}/{planned.file.below}")
+        way = None if footer is None else without_leftovers(planned.way, planned.dropping, footer.leaves())
+        return None if way is None or isinstance(way, Decoded) else replace(planned, way=way, dropping=None)
+
+    def _each(self, tasks: Sequence[Callable[[], R]]) -> list[R]:
+        return at_once(tasks, self._at_once)
 
     def staged_path(self, below: str) -> str:
         """Return the path of a file below the target's folder, as staged files have it."""
@@ -151,11 +181,14 @@ class FileTransfer:
         size_bytes = self._bytes.copy(path, below, check=check).size_bytes
         return StagedFile(self._bytes.staged_path(below), size_bytes, 0, BESIDE)
 
-    def _parts(self, files: Sequence[PlannedCopy], folder: str, check: Callable[[], None]) -> list[list[str] | None]:
+    def _parts(
+        self, files: Sequence[PlannedCopy | None], folder: str, check: Callable[[], None]
+    ) -> list[list[str] | None]:
         """Compute the columns of files that are grafted, all of which have the same; return the parts of each, None: there are none."""
         found: list[list[str] | None] = [None] * len(files)
-        wanted = {at: FileToCompute(one.file, groups) for at, one in enumerate(files) if (groups := self._groups(one))}
-        columns = {name for one in files if isinstance(one.way, Grafted) for name in one.way.computed}
+        grafted = {at: one for at, one in enumerate(files) if one is not None and isinstance(one.way, Grafted)}
+        wanted = {at: FileToCompute(one.file, groups) for at, one in grafted.items() if (groups := self._groups(one))}
+        columns = {name for one in grafted.values() if isinstance(one.way, Grafted) for name in one.way.computed}
         if wanted:
             assert self._computed is not None
             parts = self._computed.parts(
@@ -178,8 +211,10 @@ class FileTransfer:
         return groups if can_be_joined(groups) else None
 
     def _copy(
-        self, planned: PlannedCopy, folder: str, check: Callable[[], None], parts: Sequence[str] | None
+        self, planned: PlannedCopy | None, folder: str, check: Callable[[], None], parts: Sequence[str] | None
     ) -> Copied | None:
+        if planned is None:
+            return None
         below = f"{folder}/{planned.file.name}"
         match planned.way:
             case Whole():

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from backfill_core.phases.accounting import check_read
 from backfill_core.transfer.grafting import Groups, fits
+from backfill_core.transfer.leftovers import Leaf
 from backfill_core.transfer.ways import Projected
 from backfill_spark.jvm.errors import JAVA_ERRORS, is_a
 from backfill_spark.jvm.failures import NO_KEY
@@ -46,6 +47,9 @@ class Footer:
 
     groups: Callable[[], Groups]
     """Rows of each row group."""
+
+    leaves: Callable[[], tuple[Leaf, ...]]
+    """Of all columns."""
 
     has_old_days: Callable[[], bool]
     """Are its days of the calendar that Spark had before its version 3?"""
@@ -86,6 +90,7 @@ class Footers:
         self._parquet: Any = self._jvm.org.apache.parquet
         self._known: _Projection | None = None
         self._known_join: _Joined | None = None
+        self._known_leaves: tuple[Any, tuple[Leaf, ...]] | None = None
         # Without them each reader would parse Hadoop's settings again, which takes longer than all else that it does.
         self._options = self._parquet.HadoopReadOptions.builder(self._conf).build()
 
@@ -112,10 +117,19 @@ class Footers:
                 has_int96=" int96 " in str(schema.toString()),
                 has=schema.containsField,
                 groups=partial(_groups, reader.getFooter()),
+                leaves=partial(self._leaves, schema),
                 has_old_days=partial(_has_old_days, metadata),
             )
         finally:
             reader.close()
+
+    def _leaves(self, schema: Any) -> tuple[Leaf, ...]:
+        """Return the leaves of files of one schema; see `_projection`."""
+        known = self._known_leaves
+        if known is None or not known[0].equals(schema):
+            found = tuple(tuple(map(str, path)) for path in _items(schema.getPaths()))
+            known = self._known_leaves = schema, found
+        return known[1]
 
     def project(self, source: str, target: str, way: Projected) -> None:
         """Copy the column chunks of a file into one that does not exist, without those and under the names that `way` says.

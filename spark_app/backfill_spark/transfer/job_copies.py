@@ -6,13 +6,14 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from backfill_core.protocol.work import FileRange
 from backfill_spark.delta.deletion_vectors import VectorDescriptor
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.sink import SupportsCopies
 from backfill_spark.ports.source import SupportsFiles
 from backfill_spark.transfer.computed_columns import ComputedColumns
 from backfill_spark.transfer.file_transfer import FileTransfer, PlannedCopy, Transferred
-from backfill_spark.transfer.job_ways import JobWays
+from backfill_spark.transfer.job_ways import JobWays, PlannedRange
 
 if TYPE_CHECKING:
     from backfill_spark.driver.job_context import OpenedJob
@@ -34,6 +35,20 @@ class JobCopies:
             if self._ways is None:
                 self._ways = JobWays.of(self._job)
             return self._ways
+
+    def split(self, ranges: Sequence[FileRange]) -> tuple[list[PlannedRange], list[FileRange]]:
+        """Return what `JobWays.split` does, with the ways that the footers of files leave them where columns were dropped.
+
+        Raises:
+            Whatever the source's file system says (`JAVA_ERRORS`).
+        """
+        planned, left = self.ways.split(ranges)
+        if not planned or not self.ways.table.drops:
+            return planned, left
+        told = self._copier().by_footers([one for _, one in planned])
+        copied = {one: file for (one, _), file in zip(planned, told, strict=True) if file is not None}
+        decoded = {*left, *(one for one, _ in planned if one not in copied)}
+        return list(copied.items()), [one for one in ranges if one in decoded]
 
     def stage(
         self,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 from backfill_core.protocol.work import FileRange
 from backfill_core.transfer.facts import Computed, FileFacts, TableFacts, Taken, TransformFacts
 from backfill_core.transfer.filters import is_opaque
+from backfill_core.transfer.leftovers import likely
 from backfill_core.transfer.ways import Decoded, Excluded, Grafted, Projected, Reason, Way, Whole, of_file, of_table
 from backfill_spark.opening.source import PinnedSource
 from backfill_spark.ports.sink import SupportsCopies
@@ -92,7 +93,7 @@ class JobWays:
         match way:
             case Whole() | Projected() | Grafted():
                 assert rows is not None
-                return PlannedCopy(file, way, self._partition(file), rows)
+                return PlannedCopy(file, way, self._partition(file), rows, self.table if self.table.drops else None)
         return way
 
     @property
@@ -102,12 +103,13 @@ class JobWays:
         return isinstance(self.best, Decoded) and (condition is None or is_opaque(condition))
 
     def counts(self, files: Sequence[int]) -> Counter[Way]:
-        """Return how many of some files go each way."""
+        """Return how many of some files go each way, as far as it is known without their footers."""
         if self.source is None or self._all_decoded:
             return Counter({self.best: len(files)})
         found = Counter[Way]()
         for at in range(0, len(files), BLOCK_FILES):
-            found.update(self._way(file)[0] for file in self.source.source_files(files[at : at + BLOCK_FILES]))
+            block = self.source.source_files(files[at : at + BLOCK_FILES])
+            found.update(likely(self._way(file)[0], self.table) for file in block)
         return found
 
     def _way(self, file: SourceFile) -> tuple[Way, int | None]:

@@ -8,7 +8,7 @@ import pytest
 from deltalake import DeltaTable
 from support.crashes.drivers import OwnJava, Start
 from support.tables.jobs import job, write_yaml
-from support.tables.oracle import seals, violations
+from support.tables.oracle import adds_of, seals, strangers, violations
 
 from backfill_spark.driver.attempt import run_driver
 from backfill_spark.settings import DriverSettings
@@ -84,6 +84,10 @@ def merging_schemas(spark):
         yield
     finally:
         spark.conf.unset("spark.databricks.delta.schema.autoMerge.enabled")
+
+
+def _fields(table):
+    return json.loads(DeltaTable(table).schema().to_json())["fields"]
 
 
 def kinds(commit):
@@ -195,6 +199,44 @@ class TestColumnsOfAMappedTable:
         assert outcome.outcome == "Stopped", outcome.message
         assert pair.equal()
         assert [kinds(one) for one in pair.with_columns()] == [{"metaData", "domainMetadata", "txn"}] * 5
+
+    def test_are_dropped_and_what_comes_later_is_copied(self, pair):
+        """New files, those of an UPDATE, and rows that are hidden in files of before; none is decoded."""
+        pair.make(MAPPED)
+        outcome = pair.run(
+            "ALTER TABLE {t} DROP COLUMN v",
+            "INSERT INTO {t} VALUES (300, named_struct('a', 3))",
+            "UPDATE {t} SET st = named_struct('a', 7) WHERE id % 9 = 1",
+            "DELETE FROM {t} WHERE id IN (1, 2, 300)",
+            "OPTIMIZE {t}",
+            after="Follow",
+        )
+        final = pair.run(after="Exit", verify="Final")
+
+        assert outcome.outcome == "Stopped", outcome.message
+        assert (final.outcome, final.receipt.equal) == ("Complete", True)
+        added = [action["add"]["path"] for commit in pair.commits() for action in commit if "add" in action]
+        assert all("/w-" in path for path in added)
+        assert final.receipt.files_by_bytes == len(adds_of(pair.target))
+        assert strangers(pair.target, pair.source) == strangers(pair.source, pair.target) == 0
+
+    def test_that_went_before_the_job_are_in_no_statistics(self, pair):
+        """Rows are hidden in files that were copied without the column: what an engine keeps saying of its values is not taken over."""
+        pair.make(MAPPED)
+        pair.sql("ALTER TABLE {t} DROP COLUMN v")
+        assert pair.run("INSERT INTO {t} VALUES (300, NULL)").outcome == "Stopped"
+        pair.sql("DELETE FROM {t} WHERE id IN (1, 40, 300)")
+        log = Path(pair.source, "_delta_log", f"{pair.head:020}.json")
+        log.write_text(log.read_text().replace('minValues\\":{', 'minValues\\":{\\"gone\\":\\"v1\\",'))
+        log.with_name(f".{log.name}.crc").unlink()  # Hadoop's own sum
+        outcome = pair.run()
+
+        assert (outcome.outcome, "gone" in log.read_text()) == ("Stopped", True), outcome.message
+        known = {json.dumps(one["metadata"]["delta.columnMapping.physicalName"]) for one in _fields(pair.target)}
+        stats = [json.loads(one["stats"]) for one in adds_of(pair.target).values()]
+        assert {one["numRecords"] for one in stats} == {30}
+        assert {json.dumps(name) for one in stats for name in one["minValues"]} <= known
+        assert strangers(pair.target, pair.source) == strangers(pair.source, pair.target) == 0
 
     def test_are_compared_by_their_new_names(self, pair):
         """The receipt of a job that ends right behind a change."""

@@ -42,7 +42,7 @@ def _stage_by_file(work: ReadSplit, context: WorkContext) -> tuple[StagedFile, .
     assert isinstance(source, SupportsFiles)
     assert isinstance(source, SupportsPin)
     for segment, ranges in enumerate(work.segment_ranges):
-        planned, rest = context.copies.ways.split(ranges)
+        planned, rest = context.copies.split(ranges)
         files, refused = context.copy(planned)
         left = [*rest, *refused]
         for one, logged in zip(left, source.source_files([one.file for one in left]), strict=True):
@@ -55,7 +55,7 @@ def _stage_by_file(work: ReadSplit, context: WorkContext) -> tuple[StagedFile, .
 def _stage_whole_files(work: ReadSplit, context: WorkContext) -> tuple[StagedFile, ...]:
     """Decode first, and then copy: a write removes what lies in the folder of the work."""
     ways = context.copies.ways
-    planned, rest = ways.split(work.ranges)
+    planned, rest = context.copies.split(work.ranges)
     files = _decoded(work, context, rest) if rest else ()
     copied, refused = context.copy(planned)
     return _decoded(work, context, ways.included(work.ranges)) if refused else (*files, *copied)
@@ -74,7 +74,7 @@ def _stage_segments(work: ReadSplit, context: WorkContext) -> tuple[StagedFile, 
     deletion vector: a file of vectors belongs to the segment that it is sealed or given up with.
     """
     ways = context.copies.ways
-    split = [ways.split(ranges) for ranges in work.segment_ranges]
+    split = [context.copies.split(ranges) for ranges in work.segment_ranges]
     found = [*_decoded_segments(work, context, [rest for _, rest in split])]
     alone = [
         (segment, one) for segment, (planned, _) in enumerate(split) for one in planned if one[1].file.vector is None
