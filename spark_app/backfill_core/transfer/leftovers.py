@@ -1,15 +1,16 @@
-"""Columns that a file still holds after its table dropped them: its footer tells, and its copy leaves them out.
+"""Columns that a file holds and its table does not know: its footer tells, and its copy leaves them out.
 
-A table that maps its columns drops one by a word of its metadata, and no file changes. So a file may hold values that no reader
-may see. A reader finds columns by their names in files, and a name is given once: what a file has under a name that the
-table does not know was dropped.
+A table that maps its columns drops one by a word of its metadata, and no file changes. A later version of a table may have more
+columns than the job knows, and files of another engine may hold what no table ever named. So a file may hold values that no
+reader may see. Under the name that such a column has in the file, the target may have another column.
 
-what a file has                          its way
---------------------------------------   ---------------------------------------------------------------
-no column but those of the table         as without drops
-a column that the table does not know    Projected, or Grafted, without it
-a field that it does not know, inside    Decoded, unless the column around it is left out
-a column that is taken
+what a file has                                     its way
+-------------------------------------------------   ---------------------------------------------------------------
+no column but those of the table                    as the log alone says
+a column that the table does not know               Projected, or Grafted, without it
+one whose name the table writes in other letters    Decoded: Spark reads it by either name, other readers do not
+a field that the table does not know, inside a      Decoded, unless the column around it is left out
+column that is taken
 """
 
 from __future__ import annotations
@@ -31,12 +32,16 @@ LIST, KEYS, VALUES = ("list", "element"), ("key_value", "key"), ("key_value", "v
 
 
 def without_leftovers(way: Copying, source: TableFacts, leaves: Collection[Leaf]) -> Copying | Decoded:
-    """Return the way of a file that has these leaves, when it would go `way` had its table never dropped a column."""
-    known = {one.physical: one for one in source.columns}
+    """Return the way of a file that has these leaves, when it would go `way` if it had the columns of its table alone."""
+    # A partition column may be in files, too, and nobody reads it there. It is not worth to rewrite a file.
+    hidden = set[str]() if isinstance(way, Whole) else set(source.partitions)
+    known = {one.physical: one for one in source.columns if one.name not in hidden}
     taken = _taken(way)
     for leaf in leaves:
         column = known.get(leaf[0])
-        if column is not None and leaf[0] not in taken.pruned and not _leads(_parsed(column.type), leaf[1:]):
+        if column is None or leaf[0] in taken.pruned:
+            continue
+        if not _leads(_parsed(column.type), leaf[1:], strict=source.drops):
             return Decoded(Reason.DROPPED_COLUMN, column.name)
     leftovers = sorted({leaf[0] for leaf in leaves} - known.keys())
     if not leftovers:
@@ -69,18 +74,22 @@ def _parsed(kind: str) -> Any:
     return json.loads(kind)
 
 
-def _leads(kind: Any, path: Leaf) -> bool:
-    """Does a path lead from a type to a value in it, by fields that the type has?"""
+def _leads(kind: Any, path: Leaf, *, strict: bool) -> bool:
+    """Does a path lead from a type to a value in it, by fields that the type has? If not `strict`, arrays and maps may have other words."""
     if not isinstance(kind, dict):
         return not path
     match kind["type"]:
         case "struct":
-            return any(path[:1] == (one["name"],) and _leads(one["type"], path[1:]) for one in kind["fields"])
+            fields = [one for one in kind["fields"] if path[:1] == (one["name"],)]
+            return any(_leads(one["type"], path[1:], strict=strict) for one in fields)
         case "array":
-            return path[:2] == LIST and _leads(kind["elementType"], path[2:])
+            between = (2,) if strict else (1, 2)
+            found = [one for one in between if len(path) >= one and (not strict or path[:2] == LIST)]
+            return any(_leads(kind["elementType"], path[one:], strict=strict) for one in found)
         case "map":
-            inside = kind["keyType"] if path[:2] == KEYS else kind["valueType"]
-            return path[:2] in (KEYS, VALUES) and _leads(inside, path[2:])
+            inside = [kind[name] for words, name in ((KEYS, "keyType"), (VALUES, "valueType")) if path[:2] == words]
+            both = [kind["keyType"], kind["valueType"]] if len(path) > 1 and not strict else []
+            return any(_leads(one, path[2:], strict=strict) for one in inside or both)
     return False
 
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from backfill_core.errors import SourceDamagedError
 from backfill_core.phases.accounting import check_read
@@ -32,8 +32,6 @@ from backfill_spark.transfer.footers import Footer, Footers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-R = TypeVar("R")
 
 WAYS = {Whole: FileWay.WHOLE, Projected: FileWay.PROJECTED, Grafted: FileWay.GRAFTED}
 
@@ -56,8 +54,13 @@ class PlannedCopy:
     rows: int
     """As the source's log counts them, deleted ones included."""
 
-    dropping: TableFacts | None = None
-    """The source, where the file may hold columns that it dropped: then the footer says which way the file goes."""
+    known: TableFacts | None = None
+    """The columns of the source, by which the footer of the file has the last word; None: it was asked, or there is none."""
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Must the footer be asked before anything is copied?"""
+        return self.known is not None and (self.known.drops or isinstance(self.way, Grafted))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +146,8 @@ class FileTransfer:
         paths = sorted({one.file for one in needed if not one.is_inline})
         beside = tuple(self._copy_vector(path, folder, check) for path in paths)
         parts = self._parts(told, f"{folder}/{COMPUTED_FOLDER}", check)
-        done = self._each(
-            [partial(self._copy, one, folder, check, of_file) for one, of_file in zip(told, parts, strict=True)]
-        )
+        tasks = [partial(self._copy, one, folder, check, of_file) for one, of_file in zip(told, parts, strict=True)]
+        done = at_once(tasks, self._at_once)
         if any(isinstance(one.way, Grafted) for one in files):
             self._bytes.remove_folder(f"{folder}/{COMPUTED_FOLDER}")
         copied = tuple(one for one in done if one is not None)
@@ -153,24 +155,20 @@ class FileTransfer:
         return Transferred(copied, beside, left)
 
     def by_footers(self, files: Sequence[PlannedCopy]) -> list[PlannedCopy | None]:
-        """Return files with the ways that their footers leave them, where their table dropped columns; None: it is decoded.
+        """Return files with the ways that their footers leave those that are doubtful; None: it is decoded.
 
         Raises:
             Whatever the source's file system says (`JAVA_ERRORS`).
         """
-        if all(one.dropping is None for one in files):
+        if not any(one.is_doubtful for one in files):
             return list(files)
-        return self._each([partial(self._by_footer, one) for one in files])
+        return at_once([partial(self._by_footer, one) for one in files], self._at_once)
 
     def _by_footer(self, planned: PlannedCopy) -> PlannedCopy | None:
-        if planned.dropping is None:
+        if not planned.is_doubtful:
             return planned
         footer = self._footers.read(f"{self._bytes.source}/{planned.file.below}")
-        way = None if footer is None else without_leftovers(planned.way, planned.dropping, footer.leaves())
-        return None if way is None or isinstance(way, Decoded) else replace(planned, way=way, dropping=None)
-
-    def _each(self, tasks: Sequence[Callable[[], R]]) -> list[R]:
-        return at_once(tasks, self._at_once)
+        return None if footer is None else _told(planned, footer)
 
     def staged_path(self, below: str) -> str:
         """Return the path of a file below the target's folder, as staged files have it."""
@@ -219,9 +217,9 @@ class FileTransfer:
         match planned.way:
             case Whole():
                 return self._whole(planned, below, check)
-            case Projected() as way:
+            case Projected():
                 check()
-                return self._projected(planned, below, way)
+                return self._projected(planned, below)
             case Grafted() as way:
                 check()
                 return None if parts is None else self._grafted(planned, below, way, parts)
@@ -239,6 +237,10 @@ class FileTransfer:
             self._bytes.remove(below)
             return None
         check_read(file.below, read=footer.rows, promised=planned.rows)
+        told = _told(planned, footer)
+        if told is None or told.way != planned.way:
+            self._bytes.remove(below)
+            return None if told is None else self._copy(told, below.rpartition("/")[0], check, None)
         if footer.has_int96:
             # Kernel refuses the statistics that a footer may have of such times.
             found = Statistics(copied.size_bytes, footer.rows, file.statistics)
@@ -246,13 +248,17 @@ class FileTransfer:
             found = self._measure(self._bytes.staged_path(below), file.vector is not None)
         return self._named(planned, below, found, copied.digest)
 
-    def _projected(self, planned: PlannedCopy, below: str, way: Projected) -> Copied | None:
+    def _projected(self, planned: PlannedCopy, below: str) -> Copied | None:
         source, target = f"{self._bytes.source}/{planned.file.below}", f"{self._bytes.target}/{below}"
         footer = self._footers.read(source)
-        if footer is None or not _can_be_projected(footer, way):
+        told = None if footer is None else _told(planned, footer)
+        if footer is None or told is None:
             return None
-        self._footers.project(source, target, way)
-        return self._measured(planned, below)
+        assert isinstance(told.way, Projected)
+        if not _can_be_projected(footer, told.way):
+            return None
+        self._footers.project(source, target, told.way)
+        return self._measured(told, below)
 
     def _grafted(self, planned: PlannedCopy, below: str, way: Grafted, parts: Sequence[str]) -> Copied | None:
         source, target = f"{self._bytes.source}/{planned.file.below}", f"{self._bytes.target}/{below}"
@@ -283,6 +289,14 @@ class FileTransfer:
         way = WAYS[type(planned.way)]
         staged = StagedFile(self._bytes.staged_path(below), found.size_bytes, rows, CommitLine(line), way=way)
         return Copied(planned, staged)
+
+
+def _told(planned: PlannedCopy, footer: Footer) -> PlannedCopy | None:
+    """Return a file with the way that its footer leaves it; None: it must be decoded."""
+    if planned.known is None:
+        return planned
+    way = without_leftovers(planned.way, planned.known, footer.leaves())
+    return None if isinstance(way, Decoded) else replace(planned, way=way, known=None)
 
 
 def _can_be_projected(footer: Footer, way: Projected) -> bool:

@@ -93,7 +93,7 @@ class JobWays:
         match way:
             case Whole() | Projected() | Grafted():
                 assert rows is not None
-                return PlannedCopy(file, way, self._partition(file), rows, self.table if self.table.drops else None)
+                return PlannedCopy(file, way, self._partition(file), rows, self.table)
         return way
 
     @property

@@ -26,9 +26,9 @@ def pairs(key, kind):
     return {"type": "map", "keyType": key, "valueType": kind, "valueContainsNull": True}
 
 
-def table(partitions=(), **columns):
+def table(partitions=(), drops=True, **columns):
     made = tuple(ColumnFacts(f"the {name}", name, json.dumps(kind)) for name, kind in columns.items())
-    return TableFacts(made, partitions, drops=True)
+    return TableFacts(made, partitions, drops=drops)
 
 
 def leaves_of(kind, *path):
@@ -89,6 +89,13 @@ class TestAColumnThatTheTableDropped:
         """Some writers do; readers take the value of the log."""
         assert without_leftovers(Whole(), table(partitions=("the p",), a=LONG, p=LONG), file(a=LONG, p=LONG)) == Whole()
 
+    def test_is_one_that_a_file_keeps_of_a_partition_once_its_name_may_be_anothers(self):
+        """A selection may drop the partition and give its name to a column."""
+        known = table(partitions=("the p",), a=LONG, b=LONG, p=LONG)
+
+        assert without_leftovers(Projected((), ("b",)), known, file(a=LONG, p=LONG)) == Projected((), ("b", "p"))
+        assert without_leftovers(Projected((("a", "p"),), ()), known, file(a=LONG, p=LONG)) == Decoded(Reason.NAME, "p")
+
     @pytest.mark.parametrize(
         ("way", "known", "there", "name"),
         [
@@ -135,6 +142,43 @@ class TestAFieldThatWasDroppedInsideAColumn:
     def test_is_suspected_in_a_layout_of_other_writers(self, path):
         """Lists of old writers have other names, or a level less: what is a field there is not told."""
         assert without_leftovers(Whole(), table(s=array(LONG)), [path]) == Decoded(Reason.DROPPED_COLUMN, "the s")
+
+
+class TestAColumnThatTheTableNeverHad:
+    """As of a later version than the pinned one, or of a writer that keeps more than it says."""
+
+    def test_is_left_out(self):
+        """Else it would be in the target's file under a name that a column may get one day."""
+        known = table(drops=False, a=LONG)
+
+        assert without_leftovers(Whole(), known, file(a=LONG, gone=LONG)) == Projected((), (GONE,))
+
+    def test_is_not_taken_for_a_computed_one_of_its_name(self):
+        """The job computes `c`, and a later version of the source has a `c` of its own."""
+        way = Grafted(Projected((), ()), ("c",))
+
+        assert without_leftovers(way, table(drops=False, a=LONG), file(a=LONG, c=LONG)) == Grafted(
+            Projected((), ("c",)), ("c",)
+        )
+
+    def test_may_be_one_in_other_letters(self):
+        """Spark finds NOTE where it is asked for note; a footer's names are exact."""
+        known = table(drops=False, a=LONG, note=LONG)
+        for way in (Whole(), Projected((("note", "title"),), ()), Projected((), ("note",))):
+            assert without_leftovers(way, known, file(a=LONG, NOTE=LONG)) == Decoded(Reason.NAME, "NOTE")
+
+    @pytest.mark.parametrize("path", [("s", "array"), ("s", "bag", "array_element"), ("s", "list", "item")])
+    def test_is_not_seen_in_the_layout_of_another_writer(self, path):
+        """Where nothing was dropped, a list by other words is a list."""
+        assert without_leftovers(Whole(), table(drops=False, s=array(LONG)), [path]) == Whole()
+
+    def test_is_seen_in_a_struct(self):
+        """Spark reads what it knows of a struct; a copy would keep the rest."""
+        known = table(drops=False, s=struct(x=LONG))
+
+        assert without_leftovers(Whole(), known, file(s=struct(x=LONG, y=LONG))) == Decoded(
+            Reason.DROPPED_COLUMN, "the s"
+        )
 
 
 @given(
