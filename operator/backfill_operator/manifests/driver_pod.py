@@ -114,14 +114,12 @@ def _defaults(container: str) -> dict[str, Any]:
 
 # ------------------------------------------------------------------ required values
 def _driver_required(launch: Launch) -> dict[str, Any]:
-    account = launch.spec.driver.service_account_name or launch.installation.service_account
-    check_account(account, "spec.driver.serviceAccountName", launch.installation)
+    check_account(launch.service_account, "spec.driver.serviceAccountName", launch.installation)
     return {
         "metadata": metadata(launch, "driver"),
         "spec": {
             **_pod_required(launch),
-            "serviceAccountName": account,
-            # A driver without executors never calls the API server. Clouds grant access to stores by the account's name.
+            # A driver without executors never calls the API server.
             "automountServiceAccountToken": not launch.local,
             # A SIGTERM stops the driver at a barrier, which may take this long.
             "terminationGracePeriodSeconds": launch.spec.drain_timeout_seconds,
@@ -138,14 +136,13 @@ def _driver_required(launch: Launch) -> dict[str, Any]:
 
 
 def _pod_required(launch: Launch) -> dict[str, Any]:
-    made: dict[str, Any] = {
+    return {
         "restartPolicy": "Never",
         "enableServiceLinks": False,
+        # Clouds grant access to stores by the account's name, and Kubernetes gives the pod its pull secrets.
+        "serviceAccountName": launch.service_account,
         "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
     }
-    if launch.installation.image_pull_secrets:
-        made["imagePullSecrets"] = [{"name": name} for name in launch.installation.image_pull_secrets]
-    return made
 
 
 def _container_required(launch: Launch) -> dict[str, Any]:
@@ -266,7 +263,7 @@ def _executor_required(launch: Launch) -> dict[str, Any]:
         "metadata": {"labels": labels(launch, "executor")},
         "spec": {
             **_pod_required(launch),
-            # Executors talk to their driver, never to the API server.
+            # Executors talk to their driver, never to the API server: of their account they have all but its token.
             "automountServiceAccountToken": False,
             "containers": [container],
             "volumes": [
