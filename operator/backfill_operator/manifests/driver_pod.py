@@ -31,8 +31,8 @@ from backfill_operator.manifests.names import (
     metadata,
     object_name,
 )
-from backfill_operator.manifests.rules.durable_targets import check_lasting
 from backfill_operator.manifests.rules.pod_rules import check_account, check_image, check_resources, check_template
+from backfill_operator.manifests.rules.table_paths import check_absolute, check_lasting
 from backfill_operator.manifests.secret import RPC_SECRET_KEY, TOKEN_KEY
 from backfill_operator.manifests.spark_conf import cores
 from backfill_operator.manifests.template import merge
@@ -85,6 +85,7 @@ def _pod(
     """Check the template, merge it over the defaults, and set the required values."""
     check_template(template, path, container, launch.installation)
     check_image(launch.image, "spec.spark.image", launch.installation)
+    check_absolute(launch)
     check_lasting(launch, template, container)
     given = {"metadata": template.get("metadata"), "spec": template.get("spec")}
     pod: dict[str, Any] = merge(merge(_defaults(container), given), required(launch))
