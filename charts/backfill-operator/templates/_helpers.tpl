@@ -76,6 +76,14 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end -}}
 {{- end -}}
 {{- if .Values.watch.checkNamespaces -}}
+{{- if not .Values.crd.install -}}
+{{- $kind := (lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" "backfills.backfill.dev").metadata | default dict -}}
+{{- $says := $kind.annotations | default dict -}}
+{{- $ours := eq (printf "%s/%s" .Release.Namespace .Release.Name) (printf "%s/%s" (index $says "meta.helm.sh/release-namespace") (index $says "meta.helm.sh/release-name")) -}}
+{{- if and $ours (ne (index $says "helm.sh/resource-policy" | default "") "keep") -}}
+{{- fail "crd.install=false would delete the kind Backfill, and every Backfill with it: upgrade with crd.install=true and crd.keep=true first" -}}
+{{- end -}}
+{{- end -}}
 {{- $rbac := "rbac.authorization.k8s.io/v1" -}}
 {{- range include "backfill.others" (list $ (lookup $rbac "ClusterRoleBinding" "" "").items) | fromJsonArray -}}
 {{- fail (printf "%s watches every namespace: uninstall it first or, if it is gone, delete ClusterRoleBinding %s" .whose .name) -}}

@@ -97,3 +97,25 @@ class TestASecondInstallation:
 
         assert "forbidden" in said(forbidden=kinds)
         assert said(forbidden=kinds, watch={"namespaces": ["shop"], "checkNamespaces": False}) is None
+
+
+class TestTheKind:
+    """`crd.install: false` in an upgrade is how an operator goes back alone (docs/versions.md)."""
+
+    def crd(self, release, *, keep):
+        """Return the CRD as the cluster has it."""
+        [one] = of_kind(rendered(crd={"keep": keep}), "CustomResourceDefinition")
+        one = deepcopy(one)
+        owner = {"meta.helm.sh/release-name": release, "meta.helm.sh/release-namespace": SYSTEM}
+        one["metadata"]["annotations"] = one["metadata"].get("annotations", {}) | owner
+        return one
+
+    def test_is_not_taken_away_with_every_backfill(self, said):
+        """helm deletes what leaves a release, but for what is to be kept."""
+        refused = said(self.crd(RELEASE, keep=False), crd={"install": False, "keep": True})
+        assert "would delete the kind Backfill, and every Backfill with it" in refused
+
+    @pytest.mark.parametrize(("release", "keep"), [(RELEASE, True), ("another", False)])
+    def test_may_leave_a_release_that_keeps_it_or_never_had_it(self, said, release, keep):
+        """It stays as it is."""
+        assert said(self.crd(release, keep=keep), crd={"install": False}) is None

@@ -10,9 +10,10 @@ import yaml
 KINDS = {
     "v1": {"namespaces": "Namespace"},
     "apps/v1": {"deployments": "Deployment"},
+    "apiextensions.k8s.io/v1": {"customresourcedefinitions": "CustomResourceDefinition"},
     "rbac.authorization.k8s.io/v1": {"rolebindings": "RoleBinding", "clusterrolebindings": "ClusterRoleBinding"},
 }
-WITHOUT_NAMESPACE = {"namespaces", "clusterrolebindings"}
+WITHOUT_NAMESPACE = {"namespaces", "clusterrolebindings", "customresourcedefinitions"}
 
 
 class _Handler(BaseHTTPRequestHandler):
