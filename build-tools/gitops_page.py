@@ -207,7 +207,7 @@ An override stays until it is removed, and hides later changes of these fields i
 * Deletion goes the other way, and must: the operator takes the finalizer away. An operator that goes first leaves Backfills that hang
   ([Delete](kubernetes.md#delete)).
 * The CRD and namespaces that the chart makes are kept when a release goes (`helm.sh/resource-policy: keep`, which Argo CD honours too).
-* Argo CD renders the chart without the API server. So the checks for a missing namespace and for a second release do not run, and the first shows as
+* Argo CD renders the chart without the API server. So the checks for a missing namespace and for a second installation do not run, and the first shows as
   a Role that cannot be applied.
 * Leave `ttlSecondsAfterFinished` unset: Git would bring a Backfill back that the operator deleted. It would find its work done and end, again and again.
 * A field that the CRD forbids to change (`source`, `target`, `transform`, `strategy`) is refused when it is synced. Give the new job a new name.

@@ -8,6 +8,8 @@ Ready: everything was listed once, and the leader is known; a standby is as read
 from __future__ import annotations
 
 import asyncio
+import errno
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
@@ -21,6 +23,7 @@ from backfill_operator.kube.rate import wait
 from backfill_operator.metrics import Metrics
 from backfill_operator.settings import OperatorSettings
 
+EVERYWHERE: Final = "::"
 LAG_EVERY_S: Final = 0.5
 LAG_MAX_S: Final = 10.0
 RELISTS_MISSED_MAX: Final = 3
@@ -88,8 +91,7 @@ class Health:
             ports = []
             for runner, port in zip(runners, (self._settings.health_port, self._settings.metrics_port), strict=True):
                 await runner.setup()
-                site = web.TCPSite(runner, self._settings.bind, port)
-                await site.start()
+                await web.SockSite(runner, _listener(self._settings.bind, port)).start()
                 ports.append(int(runner.addresses[0][1]))
             yield ports[0], ports[1]
         finally:
@@ -111,6 +113,24 @@ class Health:
                 self._rendered = now, await asyncio.to_thread(generate_latest, self._metrics.registry)
         body = self._rendered[1]
         return web.Response(body=body, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
+
+
+def _listener(bind: str, port: int) -> socket.socket:
+    """Return a socket that listens at one address, or for `::` at every one, of whatever family the machine has.
+
+    Raises:
+        OSError: the port is taken, or the machine has no such address.
+    """
+    if bind != EVERYWHERE:
+        return socket.create_server((bind, port), family=socket.AF_INET6 if ":" in bind else socket.AF_INET)
+    if socket.has_dualstack_ipv6():
+        try:
+            return socket.create_server((bind, port), family=socket.AF_INET6, dualstack_ipv6=True)
+        except OSError as error:
+            # The kernel knows IPv6, and it is switched off.
+            if error.errno != errno.EADDRNOTAVAIL:
+                raise
+    return socket.create_server(("0.0.0.0", port))  # noqa: S104 - as the setting says
 
 
 def _answer(complaint: str) -> web.Response:

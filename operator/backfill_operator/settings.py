@@ -154,8 +154,8 @@ class OperatorSettings(BaseModel):
     metrics_port: Port = 9090
     """`/metrics`."""
 
-    bind: str = "0.0.0.0"  # noqa: S104 - a kubelet and Prometheus come from outside the pod
-    """Address of both ports."""
+    bind: str = "::"
+    """Address of both ports. `::` is every address, of IPv6 and of IPv4: a kubelet and Prometheus come from outside the pod."""
 
     log_level: Annotated[str, Field(pattern="^(DEBUG|INFO|WARNING|ERROR)$")] = "INFO"
     """Log records below this level are dropped."""

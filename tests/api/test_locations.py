@@ -28,6 +28,12 @@ class TestOneMeaning:
         """A local path keeps its form; the machine that runs the job resolves it."""
         assert (place(text).scheme, place(text).path) == ("", text)
 
+    @pytest.mark.parametrize("text", ["lake/x", "./x", "~/x", ".", ".."])
+    def test_of_every_machine_is_an_absolute_one(self, text):
+        """A pod has no folder of its user's, and no home."""
+        assert not place(text).is_absolute
+        assert all(place(one).is_absolute for one in ("/x", "file:/x", "s3a://b/x", "s3a://b", "hdfs:/x"))
+
     @pytest.mark.parametrize("text", ["/a b%41ü", "/a%20b", "/a?b#c"])
     def test_a_percent_sign_is_one(self, text):
         """Spark decodes no percent signs in paths, so neither may we: it would be another table."""

@@ -19,6 +19,27 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
   namespace: {{ .Release.Namespace }}
 {{- end }}
 
+{{/* The name of what belongs to the cluster: releases of one name in two namespaces have their own. */}}
+{{- define "backfill.clusterName" -}}
+{{ .Release.Name }}-{{ .Release.Namespace }}
+{{- end }}
+
+{{/* Of bindings, those that give another installation's operator its rights, as JSON: where, and whose. Takes a list: the top, the bindings. */}}
+{{- define "backfill.others" -}}
+{{- $top := index . 0 -}}
+{{- $found := list -}}
+{{- range index . 1 -}}
+{{- $release := index (.metadata.labels | default dict) "app.kubernetes.io/instance" | default "" -}}
+{{- $system := index (first (.subjects | default (list dict))) "namespace" | default "" -}}
+{{- $ours := eq (index (.metadata.labels | default dict) "app.kubernetes.io/name" | default "") "backfill-operator" -}}
+{{- /* The account of drivers is bound in its own namespace, and an operator watches none but others. */ -}}
+{{- if and $ours (ne $system (.metadata.namespace | default "")) (ne (printf "%s/%s" $system $release) (printf "%s/%s" $top.Release.Namespace $top.Release.Name)) -}}
+{{- $found = append $found (dict "namespace" .metadata.namespace "name" .metadata.name "whose" (printf "release %s of namespace %s" $release $system)) -}}
+{{- end -}}
+{{- end -}}
+{{- $found | toJson -}}
+{{- end }}
+
 {{/* A value as a variable holds it: lists separated by commas, whole numbers without an exponent. */}}
 {{- define "backfill.text" -}}
 {{- if kindIs "slice" . -}}
@@ -51,6 +72,25 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- if not (lookup "v1" "Namespace" "" .) -}}
 {{- fail (printf "watch.namespaces holds %s, which is not there: create it, or set tenant.createNamespaces=true" .) -}}
 {{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if .Values.watch.checkNamespaces -}}
+{{- if not .Values.crd.install -}}
+{{- $kind := (lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" "backfills.backfill.dev").metadata | default dict -}}
+{{- $says := $kind.annotations | default dict -}}
+{{- $ours := eq (printf "%s/%s" .Release.Namespace .Release.Name) (printf "%s/%s" (index $says "meta.helm.sh/release-namespace") (index $says "meta.helm.sh/release-name")) -}}
+{{- if and $ours (ne (index $says "helm.sh/resource-policy" | default "") "keep") -}}
+{{- fail "crd.install=false would delete the kind Backfill, and every Backfill with it: upgrade with crd.install=true and crd.keep=true first" -}}
+{{- end -}}
+{{- end -}}
+{{- $rbac := "rbac.authorization.k8s.io/v1" -}}
+{{- range include "backfill.others" (list $ (lookup $rbac "ClusterRoleBinding" "" "").items) | fromJsonArray -}}
+{{- fail (printf "%s watches every namespace: uninstall it first or, if it is gone, delete ClusterRoleBinding %s" .whose .name) -}}
+{{- end -}}
+{{- range .Values.watch.clusterWide | ternary (list "") .Values.watch.namespaces -}}
+{{- range include "backfill.others" (list $ (lookup $rbac "RoleBinding" . "").items) | fromJsonArray -}}
+{{- fail (printf "%s is watched by %s: take it out of that one's watch.namespaces first or, if it is gone, delete RoleBinding %s there" .namespace .whose .name) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

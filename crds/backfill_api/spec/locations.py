@@ -45,6 +45,11 @@ class Place:
         return self.scheme in ("", "file")
 
     @property
+    def is_absolute(self) -> bool:
+        """Does it mean the same in every folder and for every user?"""
+        return self.path.startswith("/")
+
+    @property
     def uri(self) -> str:
         """The normal form of a location that has a scheme."""
         return f"{self.scheme}://{self.authority}{self.path}"

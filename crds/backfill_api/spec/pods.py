@@ -112,7 +112,7 @@ class DriverSpec(Model):
     """Container resources."""
 
     service_account_name: Name | None = None
-    """Service account; default: the one that the chart made."""
+    """Service account of driver and executors; default: the one that the chart made."""
 
 
 class DynamicExecutors(Model):

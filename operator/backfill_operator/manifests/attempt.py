@@ -34,7 +34,6 @@ class Installation:
     master: str = "k8s://https://kubernetes.default.svc"
     """The API server as a driver reaches it."""
 
-    image_pull_secrets: tuple[str, ...] = ()
     labels: dict[str, str] = field(default_factory=dict)
     """On every object; the operator's own labels take precedence."""
 
@@ -68,6 +67,11 @@ class Launch:
     def image(self) -> str:
         """Image of driver and executors."""
         return self.spec.spark.image or self.installation.image
+
+    @property
+    def service_account(self) -> str:
+        """Service account of driver and executors: it has the identity at a cloud, and the Secrets to pull images with."""
+        return self.spec.driver.service_account_name or self.installation.service_account
 
     @property
     def local(self) -> bool:

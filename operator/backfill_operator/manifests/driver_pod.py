@@ -31,8 +31,8 @@ from backfill_operator.manifests.names import (
     metadata,
     object_name,
 )
-from backfill_operator.manifests.rules.durable_targets import check_lasting
 from backfill_operator.manifests.rules.pod_rules import check_account, check_image, check_resources, check_template
+from backfill_operator.manifests.rules.table_paths import check_absolute, check_lasting
 from backfill_operator.manifests.secret import RPC_SECRET_KEY, TOKEN_KEY
 from backfill_operator.manifests.spark_conf import cores
 from backfill_operator.manifests.template import merge
@@ -85,6 +85,7 @@ def _pod(
     """Check the template, merge it over the defaults, and set the required values."""
     check_template(template, path, container, launch.installation)
     check_image(launch.image, "spec.spark.image", launch.installation)
+    check_absolute(launch)
     check_lasting(launch, template, container)
     given = {"metadata": template.get("metadata"), "spec": template.get("spec")}
     pod: dict[str, Any] = merge(merge(_defaults(container), given), required(launch))
@@ -114,14 +115,12 @@ def _defaults(container: str) -> dict[str, Any]:
 
 # ------------------------------------------------------------------ required values
 def _driver_required(launch: Launch) -> dict[str, Any]:
-    account = launch.spec.driver.service_account_name or launch.installation.service_account
-    check_account(account, "spec.driver.serviceAccountName", launch.installation)
+    check_account(launch.service_account, "spec.driver.serviceAccountName", launch.installation)
     return {
         "metadata": metadata(launch, "driver"),
         "spec": {
             **_pod_required(launch),
-            "serviceAccountName": account,
-            # A driver without executors never calls the API server. Clouds grant access to stores by the account's name.
+            # A driver without executors never calls the API server.
             "automountServiceAccountToken": not launch.local,
             # A SIGTERM stops the driver at a barrier, which may take this long.
             "terminationGracePeriodSeconds": launch.spec.drain_timeout_seconds,
@@ -138,14 +137,13 @@ def _driver_required(launch: Launch) -> dict[str, Any]:
 
 
 def _pod_required(launch: Launch) -> dict[str, Any]:
-    made: dict[str, Any] = {
+    return {
         "restartPolicy": "Never",
         "enableServiceLinks": False,
+        # Clouds grant access to stores by the account's name, and Kubernetes gives the pod its pull secrets.
+        "serviceAccountName": launch.service_account,
         "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
     }
-    if launch.installation.image_pull_secrets:
-        made["imagePullSecrets"] = [{"name": name} for name in launch.installation.image_pull_secrets]
-    return made
 
 
 def _container_required(launch: Launch) -> dict[str, Any]:
@@ -266,7 +264,7 @@ def _executor_required(launch: Launch) -> dict[str, Any]:
         "metadata": {"labels": labels(launch, "executor")},
         "spec": {
             **_pod_required(launch),
-            # Executors talk to their driver, never to the API server.
+            # Executors talk to their driver, never to the API server: of their account they have all but its token.
             "automountServiceAccountToken": False,
             "containers": [container],
             "volumes": [

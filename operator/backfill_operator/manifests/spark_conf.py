@@ -124,6 +124,8 @@ def _required(launch: Launch) -> dict[str, str]:
         "spark.kubernetes.executor.podTemplateFile": f"{SPEC_DIR}/{EXECUTOR_KEY}",
         "spark.kubernetes.executor.podTemplateContainerName": EXECUTOR_CONTAINER,
         "spark.kubernetes.executor.podNamePrefix": executor_prefix(launch),
+        # As in the template, which Spark overrides when an image's own settings name an account.
+        "spark.kubernetes.authenticate.executor.serviceAccountName": launch.service_account,
         # Reads of the pod list may come from the API server's cache: a thousand drivers ask every half minute.
         "spark.kubernetes.executor.enablePollingWithResourceVersion": "true",
     }

@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 
 from backfill_api.load import load_backfill
 from backfill_spark.driver.attempt import run_driver
-from backfill_spark.jvm.class_archive import NAME, QUIET, path_of
-from backfill_spark.jvm.gateway import python_gateway
+from backfill_spark.jvm.class_archive import NAME, QUIET, path_of, remember
+from backfill_spark.jvm.gateway import java, python_gateway
 from backfill_spark.jvm.session import JVM_OPTIONS, open_session
 from backfill_spark.settings import DriverSettings
 
@@ -36,6 +36,7 @@ def make(jars_dir: Path | None) -> Path:
             jars_dir=jars_dir,
             conf={"spark.driver.extraJavaOptions": f"{JVM_OPTIONS} -XX:ArchiveClassesAtExit={written} {QUIET}"},
         )
+        class_path = str(java(spark).java.lang.System.getProperty("java.class.path"))
         source, target = f"{scratch}/source", f"{scratch}/target"
         _make_source(spark, source)
         job = {
@@ -54,6 +55,7 @@ def make(jars_dir: Path | None) -> Path:
         if outcome.exit_code != 0 or not written.is_file():
             raise OSError(f"the training run left no archive: {outcome.reason} {outcome.message}")
         written.replace(archive)
+        remember(jars_dir, class_path)
     return archive
 
 
@@ -69,10 +71,10 @@ def _end_java(spark: SparkSession) -> None:
     gateway = python_gateway()
     spark.stop()
     assert gateway is not None
-    java = gateway.proc
+    process = gateway.proc
     gateway.shutdown()
-    java.stdin.close()
-    java.wait(END_S)
+    process.stdin.close()
+    process.wait(END_S)
 
 
 if __name__ == "__main__":

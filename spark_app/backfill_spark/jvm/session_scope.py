@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JError
 
 from backfill_core.errors import SessionUnfitError
+from backfill_spark.jvm.class_archive import warn_when_unused
 from backfill_spark.jvm.java_process import deaths_named, java_died
 from backfill_spark.jvm.session import open_session
 from backfill_spark.settings import DriverSettings
@@ -67,6 +68,8 @@ def session_scope(
         raise
     try:
         with deaths_named(session):
+            if cluster:
+                warn_when_unused(session, None)
             yield session
     finally:
         try:

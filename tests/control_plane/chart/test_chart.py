@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import tomllib
 
 import pytest
@@ -316,6 +317,21 @@ class TestTheTenantsPart:
         }
         whole = ["NetworkPolicy"] * 2 + ["Role"] * 2 + ["RoleBinding"] * 2 + ["ServiceAccount"]
         assert kinds == dict.fromkeys(TENANTS, whole)
+
+    def test_is_made_in_named_namespaces_alone_by_one_of_the_whole_cluster(self):
+        """Which namespaces there are the chart does not know; the page has a command for one more."""
+        kinds = ("NetworkPolicy", "ServiceAccount", "Role", "RoleBinding")
+        wide = of_kind(rendered(("shop",), watch={"namespaces": ["shop"], "clusterWide": True}), *kinds)
+        page = (ROOT / "docs" / "kubernetes.md").read_text()
+        [command] = re.findall(r"^helm (template .*) \| kubectl apply -f -$", page, re.MULTILINE)
+
+        done = run(*shlex.split(command.replace("charts/backfill-operator", str(CHART))))
+
+        parts = {name: sorted(one["kind"] for one in wide if place(one)[0] == name) for name in ("shop", "stock")}
+        assert parts == {"shop": ["NetworkPolicy"] * 2 + ["Role", "RoleBinding", "ServiceAccount"], "stock": []}
+        made = [one for one in yaml.safe_load_all(done.stdout) if one]
+        assert sorted(one["kind"] for one in made) == parts["shop"]
+        assert {place(one)[0] for one in made} == {"stock"}
 
     def test_limits_how_many_backfills_there_are_where_that_is_wanted(self):
         """Each is kept in the operator's memory. Kubernetes refuses objects that it does not count yet: so not at first."""

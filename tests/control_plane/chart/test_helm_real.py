@@ -4,6 +4,7 @@ import contextlib
 import re
 import secrets
 import shutil
+from copy import copy
 
 import pytest
 import yaml
@@ -96,6 +97,30 @@ class TestARelease:
         assert gone.returncode == 0, gone.stderr
         assert custom.get_namespaced_custom_object(*where, "stays")["spec"]
         assert client.RbacAuthorizationV1Api(api).list_namespaced_role(made.tenant).items == []
+
+    def test_goes_back_without_its_crd(self, releases, older):
+        """An older CRD has the server drop fields of the spec, and the older operator would run the rest of it."""
+        made, api = releases
+        name = f"r-{secrets.token_hex(3)}"
+        assert made.install(name).returncode == 0
+
+        back = made.install(name, chart=older, crd={"install": False})
+        assert back.returncode == 0, back.stderr
+        assert "Older words." not in words_of_crd(api)
+        again = made.install(name)
+        assert again.returncode == 0, again.stderr
+
+    def test_is_refused_where_another_one_watches(self, releases):
+        """Two operators of one namespace would launch two drivers; `--take-ownership` would give the second its account."""
+        made, _ = releases
+        name, other = f"r-{secrets.token_hex(3)}", f"s-{secrets.token_hex(4)}"
+        assert made.install(name).returncode == 0
+
+        second = copy(made)
+        second.system = other
+        refused = second.install(name, "--create-namespace", crd={"install": False})
+        assert refused.returncode != 0
+        assert f"{made.tenant} is watched by release {name} of namespace {made.system}" in refused.stderr
 
     def test_is_refused_where_another_one_is(self, releases):
         """Two operators of one namespace would share neither Lease nor labels."""

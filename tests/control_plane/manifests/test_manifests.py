@@ -252,7 +252,7 @@ class TestRestrictedPods:
         assert container(pod, pod["spec"]["containers"][0]["name"])["securityContext"]["readOnlyRootFilesystem"] is True
 
     def test_executors_have_no_business_with_the_api_server(self) -> None:
-        """No token, no service account of their own; no more has a driver that makes none."""
+        """No token; no more has a driver that makes none."""
         assert executor_template(launch())["spec"]["automountServiceAccountToken"] is False
         for one in (launch(executor={"instances": 0}), launch(kind="Plan")):
             assert driver_pod(one)["spec"]["automountServiceAccountToken"] is False

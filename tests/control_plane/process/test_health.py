@@ -2,9 +2,12 @@
 
 import asyncio
 import contextlib
+import errno
+import socket
 import threading
 from dataclasses import dataclass
 
+import pytest
 from support.cluster.fake_api import FakeApi
 from support.operators.rig import API_VERSION, KIND, NAMESPACE, SPEC, Rig
 
@@ -32,10 +35,10 @@ class Probed:
 
 
 @contextlib.asynccontextmanager
-async def parts(*, election=False):
+async def parts(*, election=False, **settings):
     """Give the parts that are asked, on a fake API server and a clock that is set by hand."""
     async with FakeApi() as api:
-        settings = OperatorSettings(identity="a")
+        settings = OperatorSettings(identity="a", **settings)
         async with api.cluster(settings) as cluster:
             made = Probed(api, Metrics(), settings)
             made.relist = Relist(
@@ -147,3 +150,64 @@ class TestMetrics:
         assert len(threads) == 1
         assert threads != [threading.get_ident()]
         assert len({one.body for one in answers}) == 1
+
+
+def answers(host, port):
+    """Is there a listener?"""
+    try:
+        socket.create_connection((host, port), timeout=5).close()
+    except OSError:
+        return False
+    return True
+
+
+@pytest.fixture
+def free_port():
+    """A port that is free."""
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        return one.getsockname()[1]
+
+
+class TestWhereItListens:
+    """A kubelet and a collector of metrics come to the pod's own address, of whatever family the cluster has."""
+
+    @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+    @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+    async def test_is_every_address_of_both_families(self, host):
+        """A cluster of IPv6 alone has no other one, and `kubectl port-forward` comes to that of the machine itself."""
+        async with parts(health_port=0, metrics_port=0) as made, made.health.served() as ports:
+            assert [answers(host, port) for port in ports] == [True, True]
+
+    @pytest.mark.parametrize("how", ["the kernel has none", "it is switched off"])
+    async def test_is_ipv4_where_there_is_no_other(self, how, monkeypatch):
+        """As in a container whose IPv6 is switched off."""
+        create = socket.create_server
+
+        def without(address, *, family=socket.AF_INET, **options):
+            if family == socket.AF_INET6:
+                raise OSError(errno.EADDRNOTAVAIL, "no such address")
+            return create(address, family=family, **options)
+
+        monkeypatch.setattr(socket, "create_server", without)
+        if how == "the kernel has none":
+            monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
+        async with parts(health_port=0, metrics_port=0) as made, made.health.served() as ports:
+            assert [answers("127.0.0.1", port) for port in ports] == [True, True]
+
+    @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+    async def test_is_one_address_where_that_is_asked(self, host):
+        """Of either family."""
+        if host == "::1" and not socket.has_dualstack_ipv6():
+            pytest.skip("this machine has no IPv6")
+        other = {"127.0.0.1": "::1", "::1": "127.0.0.1"}[host]
+        async with parts(health_port=0, metrics_port=0, bind=host) as made, made.health.served() as ports:
+            assert [answers(host, port) for port in ports] == [True, True]
+            assert not any(answers(other, port) for port in ports)
+
+    async def test_is_free_or_the_process_ends(self, free_port):
+        """The other family alone would be a port that no kubelet asks."""
+        with socket.create_server(("0.0.0.0", free_port)):
+            async with parts(health_port=free_port, metrics_port=0) as made:
+                with pytest.raises(OSError, match="in use"):
+                    async with made.health.served():
+                        pass

@@ -64,6 +64,18 @@ class TestWhatCannotBeLaunched:
             rig.edit(driver={"template": {"metadata": {"annotations": {"wants": None}}}})
             await rig.until_holds("Running")
 
+    async def test_a_path_that_only_the_command_line_can_follow(self):
+        """Nothing is started for it, and an edit is all that it takes."""
+        async with Rig() as rig:
+            rig.create(source={"type": "Delta", "delta": {"path": "./lake/orders", "key": ["id"]}})
+            await rig.until(lambda: rig.condition("Stalled") == ("True", "SpecRefused"))
+
+            stalled = next(one for one in rig.status()["conditions"] if one["type"] == "Stalled")
+            assert "spec.source.delta.path: ./lake/orders" in stalled["message"]
+            assert rig.objects() == []
+            rig.edit(source={"delta": {"path": "/lake/orders"}})
+            await rig.until_holds("Running")
+
     async def test_a_spec_that_the_operator_refuses(self):
         """The CRD may be older than the operator, and let it pass."""
         async with Rig() as rig:

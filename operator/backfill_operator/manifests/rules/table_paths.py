@@ -1,4 +1,7 @@
-"""Refuses a target that would be deleted with the pod that fills it, so that `Complete` always means a table exists."""
+"""Refuses a path that no pod can follow, and a target that would be deleted with the pod that fills it.
+
+So an attempt that starts finds its tables, and `Complete` always means that a table exists.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,23 @@ FLEETING: Final = frozenset({"configMap", "downwardAPI", "emptyDir", "ephemeral"
 """Types of volumes that are deleted with their pod."""
 
 
+def check_absolute(launch: Launch) -> None:
+    """Refuse a path that is relative or begins with `~`: the command line has a folder and a home, a pod has neither.
+
+    Raises:
+        ManifestRefusedError: with the path of the field.
+    """
+    source = launch.spec.source
+    read = {f"spec.source.{source.member}.{field}": text for field, text in source.params.paths.items()}
+    for field, text in (read | _written(launch)).items():
+        if not place(text).is_absolute:
+            raise ManifestRefusedError(
+                field,
+                f"{text[:200]} is relative, and a pod has no folder that it could be relative to",
+                hint="use an object store, or the whole path of a folder that driver.template and executor.template mount",
+            )
+
+
 def check_lasting(launch: Launch, template: Mapping[str, Any], container: str) -> None:
     """Refuse a target in a folder that is deleted with the pod; other folders cannot be checked here.
 
@@ -30,18 +50,21 @@ def check_lasting(launch: Launch, template: Mapping[str, Any], container: str) -
     Raises:
         ManifestRefusedError: with the path of the field: of the target, or of the table of bad records.
     """
-    target, source = launch.spec.target, launch.spec.source
-    paths = {f"spec.target.{target.member}.{field}": text for field, text in target.params.paths.items()}
-    if isinstance(source.params, OffsetSourceParams) and source.params.quarantine_path is not None:
-        paths[f"spec.source.{source.member}.quarantinePath"] = source.params.quarantine_path
-    for field, text in paths.items():
+    for field, text in _written(launch).items():
         if place(text).is_local and "spark.hadoop.fs.defaultFS" not in launch.spec.spark.conf:
             _check_path(field, place(text).path, template, container)
 
 
+def _written(launch: Launch) -> dict[str, str]:
+    """Return the path of each table that the attempt writes, by its field."""
+    target, source = launch.spec.target, launch.spec.source
+    paths = {f"spec.target.{target.member}.{field}": text for field, text in target.params.paths.items()}
+    if isinstance(source.params, OffsetSourceParams) and source.params.quarantine_path is not None:
+        paths[f"spec.source.{source.member}.quarantinePath"] = source.params.quarantine_path
+    return paths
+
+
 def _check_path(field: str, path: str, template: Mapping[str, Any], container: str) -> None:
-    if path.startswith("~"):
-        path = f"{SCRATCH_DIR}/{path}"
     path = posixpath.normpath(path)
     where = max((one for one in _mounts(template, container) if _covers(one, path)), key=len, default="")
     if any(_covers(one, path) for one in OWN) or _mounts(template, container).get(where, "") in FLEETING:

@@ -1,0 +1,121 @@
+"""Two installations of one cluster: each has its own names and its own namespaces, or the second one is refused."""
+
+from copy import deepcopy
+
+import pytest
+from support.cluster import charts
+from support.cluster.charts import RELEASE, SYSTEM, of_kind, place, rendered
+from support.cluster.looked_up import looked_up
+
+OF_THE_CLUSTER = (
+    "ClusterRole", "ClusterRoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+)  # fmt: skip
+WIDE = {"watch": {"namespaces": [], "clusterWide": True}}
+
+
+def namespace(name):
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+
+
+HERE = [namespace(name) for name in ("kube-system", "shop", "stock", SYSTEM, "other")]
+
+
+def installation(system, *tenants, wide=False):
+    """Return the objects of an installation that are in a cluster."""
+    values = {"watch": {"namespaces": list(tenants), "clusterWide": wide}}
+    return deepcopy(of_kind(rendered(system=system, **values), "RoleBinding", "ClusterRoleBinding", "Deployment"))
+
+
+@pytest.fixture
+def said(tmp_path):
+    """Install into a cluster that has these objects; return what helm says against it, or nothing."""
+
+    def install(*objects, forbidden=(), system=SYSTEM, **values):
+        with looked_up(tmp_path, *HERE, *objects, forbidden=forbidden) as (kubeconfig, asked):
+            flags = charts.as_flags({"watch": {"namespaces": ["shop"]}} | values)
+            words = ("template", RELEASE, charts.CHART, "--namespace", system, "--dry-run=server", "--kubeconfig")
+            done = charts.run(*words, kubeconfig, *flags)
+        assert "Deployment" in asked, "helm looked up nothing"
+        return done.stderr if done.returncode else None
+
+    return install
+
+
+class TestNames:
+    @pytest.mark.parametrize("values", [{}, WIDE], ids=["namespaces", "cluster"])
+    def test_of_the_cluster_are_no_others(self, values):
+        """The same release in another namespace is another installation; `--take-ownership` would take what has its name."""
+        mine, others = (of_kind(rendered(system=one, **values), *OF_THE_CLUSTER) for one in (SYSTEM, "other"))
+
+        assert {(one["kind"], *place(one)) for one in mine}.isdisjoint((one["kind"], *place(one)) for one in others)
+        assert len(mine) >= 4
+
+
+class TestASecondInstallation:
+    @pytest.mark.parametrize("release", [RELEASE, "another"])
+    def test_of_a_watched_namespace_is_refused(self, said, release):
+        """Both operators would launch its drivers, and who comes second would own the tenant's account."""
+        first = installation("other", "shop", "stock")
+        for one in first:
+            one["metadata"]["labels"]["app.kubernetes.io/instance"] = release
+
+        assert f"shop is watched by release {release} of namespace other" in said(*first)
+        assert said(*first, watch={"namespaces": ["empty"]}, tenant={"createNamespaces": True}) is None
+
+    def test_beside_one_of_the_whole_cluster_is_refused(self, said):
+        """It watches every namespace, also those of tomorrow."""
+        first = installation("other", wide=True)
+
+        assert f"release {RELEASE} of namespace other watches every namespace" in said(*first)
+        assert f"release {RELEASE} of namespace other watches every namespace" in said(*first, **WIDE)
+
+    def test_of_the_whole_cluster_is_refused_beside_any_other(self, said):
+        """Whatever that one watches."""
+        refused = said(*installation("other", "stock"), **WIDE)
+        assert f"stock is watched by release {RELEASE} of namespace other" in refused
+
+    @pytest.mark.parametrize("wide", [False, True], ids=["namespaces", "cluster"])
+    def test_is_not_the_first_one_itself(self, said, wide):
+        """An upgrade finds its own objects, also those with the names of a version before, and may watch one more."""
+        first = installation(SYSTEM, "shop", wide=wide)
+        for one in of_kind(first, "ClusterRoleBinding"):
+            one["metadata"]["name"] = RELEASE
+
+        assert said(*first, watch={"namespaces": ["shop", "stock"], "clusterWide": wide}) is None
+
+    def test_is_not_a_stranger_with_bindings_of_its_own(self, said):
+        """A binding without the chart's labels says nothing of an operator."""
+        first = installation("other", "shop")
+        for one in first:
+            one["metadata"]["labels"] = None
+
+        assert said(*first) is None
+
+    def test_is_not_looked_for_by_whom_may_not_read_the_cluster(self, said):
+        """An installer of namespaces; without the value helm says what it may not read."""
+        kinds = ("Namespace", "ClusterRoleBinding")
+
+        assert "forbidden" in said(forbidden=kinds)
+        assert said(forbidden=kinds, watch={"namespaces": ["shop"], "checkNamespaces": False}) is None
+
+
+class TestTheKind:
+    """`crd.install: false` in an upgrade is how an operator goes back alone (docs/versions.md)."""
+
+    def crd(self, release, *, keep):
+        """Return the CRD as the cluster has it."""
+        [one] = of_kind(rendered(crd={"keep": keep}), "CustomResourceDefinition")
+        one = deepcopy(one)
+        owner = {"meta.helm.sh/release-name": release, "meta.helm.sh/release-namespace": SYSTEM}
+        one["metadata"]["annotations"] = one["metadata"].get("annotations", {}) | owner
+        return one
+
+    def test_is_not_taken_away_with_every_backfill(self, said):
+        """helm deletes what leaves a release, but for what is to be kept."""
+        refused = said(self.crd(RELEASE, keep=False), crd={"install": False, "keep": True})
+        assert "would delete the kind Backfill, and every Backfill with it" in refused
+
+    @pytest.mark.parametrize(("release", "keep"), [(RELEASE, True), ("another", False)])
+    def test_may_leave_a_release_that_keeps_it_or_never_had_it(self, said, release, keep):
+        """It stays as it is."""
+        assert said(self.crd(release, keep=keep), crd={"install": False}) is None

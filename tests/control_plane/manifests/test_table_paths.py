@@ -1,0 +1,88 @@
+"""A path of a spec means the same in every pod, or is refused before there is one."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from support.operators.observations import TABLES, spec
+from support.repository import ROOT
+
+from backfill_api.load import load_backfill
+from backfill_operator.manifests.attempt import Installation, Launch, ManifestRefusedError
+from backfill_operator.manifests.driver_pod import driver_pod
+from backfill_operator.manifests.rules.limits import Limits
+
+TOPIC = {"bootstrapServers": "broker:9092", "topic": "orders", "onBadRecord": "Quarantine"}
+
+
+def built(**fields: Any) -> dict[str, Any]:
+    """Return the driver's pod."""
+    installation = Installation("backfill:1", limits=Limits(conf=("*",)))
+    return driver_pod(Launch("shop", "orders", "uid", 1, "Run", spec(**fields), installation))
+
+
+class TestAPathThatDependsOnAFolder:
+    """The command line takes it from the file of the spec; a pod would take it from the folder of its ConfigMap."""
+
+    @pytest.mark.parametrize("path", ["./lake/orders", "lake/orders", ".", "../lake", "~/lake/orders", "~other/lake"])
+    @pytest.mark.parametrize("side", ["source", "target"])
+    @pytest.mark.parametrize("conf", [{}, {"spark.hadoop.fs.defaultFS": "s3a://lake"}], ids=["local", "store"])
+    def test_is_refused(self, path: str, side: str, conf: dict[str, str]) -> None:
+        """Field and hint; before, the driver started and did not find it."""
+        given = {side: TABLES[side] | {"delta": TABLES[side]["delta"] | {"path": path}}}
+
+        with pytest.raises(ManifestRefusedError) as caught:
+            built(**given, spark={"conf": conf})
+
+        assert caught.value.path == f"spec.{side}.delta.path"
+        assert (path in caught.value.message, "object store" in caught.value.hint) == (True, True)
+
+    def test_is_refused_for_bad_records_too(self) -> None:
+        """Their table is written like the target."""
+        source = {"type": "Kafka", "kafka": TOPIC | {"quarantinePath": "./lake/bad"}}
+
+        with pytest.raises(ManifestRefusedError) as caught:
+            built(
+                source=source,
+                strategy={"type": "SourceSplits"},
+                target={"type": "Delta", "delta": {"path": "/lake/orders"}},
+            )
+
+        assert caught.value.path == "spec.source.kafka.quarantinePath"
+
+    @pytest.mark.parametrize(
+        "path", ["/lake/a", "//lake/a", "file:/lake/a", "file:///lake/~", "s3a://lake/./a", "hdfs:/a"]
+    )
+    def test_is_no_other_one(self, path: str) -> None:
+        """Absolute paths and stores."""
+        source, target = (
+            TABLES[side] | {"delta": TABLES[side]["delta"] | {"path": path + side}} for side in ("source", "target")
+        )
+        assert built(source=source, target=target)["kind"] == "Pod"
+
+    def test_is_no_name_of_a_catalog(self) -> None:
+        """It has no folder here."""
+        assert built(source={"type": "Delta", "delta": {"table": "shop.orders", "key": ["id"]}})["kind"] == "Pod"
+
+
+PAGES = (ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("examples/*.yaml")))
+APPLIED = {one for page in PAGES for one in re.findall(r"kubectl apply .*-f (\S+\.yaml)", page.read_text())}
+"""What the pages have a reader apply."""
+
+
+class TestWhatThePagesApply:
+    """A reader has this checkout and a cluster."""
+
+    def test_is_there(self) -> None:
+        """An example, not a file that a reader would have to write; the CRD is none."""
+        assert APPLIED
+        assert [one for one in APPLIED if not (ROOT / one).exists()] == []
+
+    @pytest.mark.parametrize("file", sorted(one for one in APPLIED if one.startswith("examples/")))
+    def test_can_be_launched(self, file: str) -> None:
+        """With folders of the node, which one of them asks for in its first lines."""
+        given = load_backfill((ROOT / file).read_text()).spec
+        installation = Installation("backfill:1", limits=Limits(host_paths=("/var/tmp/backfill-lake",)))
+        assert driver_pod(Launch("shop", "orders", "uid", 1, "Run", given, installation))["kind"] == "Pod"
