@@ -13,6 +13,7 @@ from backfill_core.log_shipping.actions import FileAdded
 from backfill_core.log_shipping.target_files import Copy, OtherVector, Removal, TargetStep
 from backfill_core.positions.source_names import folder_of
 from backfill_core.protocol.work import FileWay, RemovedFile, StagedFile
+from backfill_core.transfer.copy_digest import CopyDigest, statistics_digest
 from backfill_core.transfer.ways import Decoded, Whole
 from backfill_spark.delta.added_files import CommitLine
 from backfill_spark.delta.source_file import SourceFile
@@ -129,11 +130,9 @@ def _under_other_vector(one: OtherVector, data_change: bool, context: WorkContex
     path = context.copies.staged_path(unquote(one.file.path))
     add = json.loads(one.file.action)["add"]
     source = _logged(one.source)
-    stats = (
-        source.statistics
-        if isinstance(context.copies.ways.best, Whole)
-        else context.job.committer.statistics(path, wide=True).text
-    )
+    stats = context.copies.statistics(source, unquote(one.file.path)).text
+    digest = CopyDigest.of_tags(add.get("tags"))
+    copied = {} if digest is None else replace(digest, statistics=statistics_digest(stats)).tags
     vector = None
     if source.vector is not None:
         vector = source.vector if source.vector.is_inline else source.vector.in_folder(context.folder)
@@ -148,3 +147,4 @@ def _under_other_vector(one: OtherVector, data_change: bool, context: WorkContex
 
 def _logged(file: FileAdded) -> SourceFile:
     return SourceFile.of(json.loads(file.action)["add"])
+        tags={**(add.get("tags") or {}), **copied} or None,

@@ -22,6 +22,7 @@ from backfill_core.transfer.ways import Copying, Grafted, Projected, Whole
 from backfill_spark.delta.added_files import BESIDE, CommitLine, Statistics
 from backfill_spark.delta.deletion_vectors import VectorDescriptor
 from backfill_spark.delta.source_file import SourceFile
+from backfill_spark.delta.statistics.footer_statistics import CopiedFile
 from backfill_spark.jvm.workers import at_once
 from backfill_spark.transfer.bytes import ByteCopier
 from backfill_spark.transfer.computed_columns import ComputedColumns, FileToCompute
@@ -90,7 +91,7 @@ class FileTransfer:
         *,
         source: str,
         target: str,
-        measure: Callable[[str, bool], Statistics],
+        measure: Callable[[str, CopiedFile], Statistics],
         computed: ComputedColumns | None = None,
     ) -> None:
         """Take the two tables' folders.
@@ -201,12 +202,7 @@ class FileTransfer:
             self._bytes.remove(below)
             return None
         check_read(file.below, read=footer.rows, promised=planned.rows)
-        if footer.has_int96:
-            # Kernel refuses the statistics that a footer may have of such times.
-            found = Statistics(copied.size_bytes, footer.rows, file.statistics)
-        else:
-            found = self._measure(self._bytes.staged_path(below), file.vector is not None)
-        return self._named(planned, below, found, copied.digest)
+        return self._named(planned, below, self._statistics(file, below, footer, planned.way), copied.digest)
 
     def _projected(self, planned: PlannedCopy, below: str, way: Projected) -> Copied | None:
         source, target = f"{self._bytes.source}/{planned.file.below}", f"{self._bytes.target}/{below}"
@@ -220,8 +216,28 @@ class FileTransfer:
         source, target = f"{self._bytes.source}/{planned.file.below}", f"{self._bytes.target}/{below}"
         return self._measured(planned, below) if self._footers.graft(source, target, way.taken, parts) else None
 
+    def statistics(self, file: SourceFile, below: str, way: Copying) -> Statistics:
+        """Return the statistics of a copy that is there, under the deletion vector that its source file has now.
+
+        Args:
+            file: Of the source.
+            below: Path of its copy below the target's folder.
+            way: By which it was copied.
+
+        Raises:
+            Whatever Parquet or the storage say (`JAVA_ERRORS`), and what `measure` raises.
+        """
+        footer = self._footers.read(f"{self._bytes.target}/{below}")
+        assert footer is not None  # what is encrypted is not copied
+        return self._statistics(file, below, footer, way)
+
+    def _statistics(self, file: SourceFile, below: str, footer: Footer, way: Copying) -> Statistics:
+        logged = file.statistics if isinstance(way, Whole) else None
+        known = CopiedFile(footer.written(), wide=file.vector is not None, logged=logged)
+        return self._measure(self._bytes.staged_path(below), known)
+
     def _measured(self, planned: PlannedCopy, below: str) -> Copied:
-        found = self._measure(self._bytes.staged_path(below), planned.file.vector is not None)
+        found = self.statistics(planned.file, below, planned.way)
         check_read(planned.file.below, read=found.rows, promised=planned.rows)
         return self._named(planned, below, found, None)
 
