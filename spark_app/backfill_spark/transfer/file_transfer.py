@@ -21,9 +21,13 @@ from backfill_core.transfer.grafting import Groups, can_be_joined
 from backfill_core.transfer.ways import Copying, Grafted, Projected, Whole
 from backfill_spark.delta.added_files import BESIDE, CommitLine, Statistics
 from backfill_spark.delta.deletion_vectors import VectorDescriptor
+from backfill_spark.delta.log import hidden_rows
 from backfill_spark.delta.source_file import SourceFile
 from backfill_spark.delta.statistics.footer_statistics import CopiedFile
+from backfill_spark.jvm.errors import JAVA_ERRORS, first_line
+from backfill_spark.jvm.failures import Trouble, trouble_of
 from backfill_spark.jvm.workers import at_once
+from backfill_spark.shipping.file_actions import vector_of
 from backfill_spark.transfer.bytes import ByteCopier
 from backfill_spark.transfer.computed_columns import ComputedColumns, FileToCompute
 from backfill_spark.transfer.footers import Footer, Footers
@@ -103,6 +107,7 @@ class FileTransfer:
             measure: The committer's `statistics`.
             computed: Computes columns of files that are `Grafted`; without it there must be none.
         """
+        self._spark = spark
         self._bytes, self._measure, self._computed = ByteCopier(spark, source, target), measure, computed
         self._footers = Footers(spark, local=self._bytes.is_local)
 
@@ -129,8 +134,12 @@ class FileTransfer:
         """
         self._bytes.make_folder(folder)
         needed = [*vectors, *(one.file.vector for one in files if one.file.vector is not None)]
-        paths = sorted({one.file for one in needed if not one.is_inline})
+        stored = [one for one in needed if not one.is_inline]
+        paths = sorted({one.file for one in stored})
         beside = tuple(self._copy_vector(path, folder, check) for path in paths)
+        for vector in stored:
+            check()
+            self._check_vector(vector, folder)
         parts = self._parts(files, f"{folder}/{COMPUTED_FOLDER}", check)
         tasks = [partial(self._copy, one, folder, check, of_file) for one, of_file in zip(files, parts, strict=True)]
         done = [task() for task in tasks] if self._bytes.is_local else at_once(tasks, AT_ONCE)
@@ -148,6 +157,21 @@ class FileTransfer:
         below = f"{folder}/{path.rsplit('/', 1)[-1]}"
         size_bytes = self._bytes.copy(path, below, check=check).size_bytes
         return StagedFile(self._bytes.staged_path(below), size_bytes, 0, BESIDE)
+
+    def _check_vector(self, vector: VectorDescriptor, folder: str) -> None:
+        """Refuse a copied vector that no reader could read, or that hides other rows than the log counts."""
+        found = vector_of({"deletionVector": vector.in_folder(folder).fields})
+        assert found is not None
+        try:
+            rows = len(hidden_rows(self._spark, self._bytes.target, found))
+        except JAVA_ERRORS as error:
+            if trouble_of(error) not in (Trouble.DAMAGED, Trouble.UNKNOWN):
+                raise
+            raise SourceDamagedError(
+                f"the deletion vector {vector.file} of the source cannot be read: {first_line(error)}.",
+                hint="Restore the file, or start a new job from a newer version.",
+            ) from error
+        check_read(vector.file, read=rows, promised=vector.cardinality)
 
     def _parts(self, files: Sequence[PlannedCopy], folder: str, check: Callable[[], None]) -> list[list[str] | None]:
         """Compute the columns of files that are grafted, all of which have the same; return the parts of each, None: there are none."""
