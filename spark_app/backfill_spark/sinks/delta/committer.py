@@ -196,7 +196,8 @@ class DeltaCommitter:
         """
         before: StoredState | None = None
         try:
-            txn = self._begun(txn_version)
+            # Of a target that a job keeps alone nothing may lie between the look at it and the commit.
+            txn = self._begun(txn_version, retries=0 if self._alone else None)
             # Whatever lands after this look meets the transaction that was begun before it.
             before = self._look_before_fence(opened, txn_version, claim)
             owner = None if claim is None else claimed(claim, before.claims, before.owner)
