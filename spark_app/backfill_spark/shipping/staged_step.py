@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from backfill_core.errors import TargetChangedError, UnsupportedTargetFeatureError
+from backfill_core.errors import SourceDamagedError, TargetChangedError, UnsupportedTargetFeatureError
 from backfill_core.log_shipping.actions import FileAdded
-from backfill_core.log_shipping.target_files import Copy, OtherVector, Removal, TargetStep
+from backfill_core.log_shipping.target_files import Copy, OtherVector, Removal, TargetFiles, TargetStep
 from backfill_core.positions.source_names import folder_of
 from backfill_core.protocol.work import FileWay, RemovedFile, StagedFile
 from backfill_core.transfer.copy_digest import CopyDigest, statistics_digest
@@ -46,6 +46,7 @@ def stage_step(
     """
     ways = context.copies.ways
     _check_found(step, context)
+    _check_kept(step, ways, context)
     step = _made_anew(step, ways)
     copies, decoded = _planned(step, ways)
     _check_vectors(step, ways, context)
@@ -82,6 +83,32 @@ def _check_found(step: TargetStep, context: WorkContext) -> None:
         )
 
 
+def check_known(files: TargetFiles, path: str) -> None:
+    """Refuse a target with files of which the source's log says nothing: its readers see rows that the source has not.
+
+    Raises:
+        TargetChangedError: names one.
+    """
+    if files.strangers:
+        more = f" and {len(files.strangers) - 1} more" if len(files.strangers) > 1 else ""
+        raise TargetChangedError(
+            f"{path} has the file {files.strangers[0]}{more}, which was made of no file of the source.",
+            hint="Others wrote to it: start a new job on a new target.",
+        )
+
+
+def _check_kept(step: TargetStep, ways: JobWays, context: WorkContext) -> None:
+    """Refuse a file of the source that has other bytes or another partition than when it was copied, under its name."""
+    for file, one in step.kept:
+        source = _logged(one)
+        what = file.misfit(one, ways.partition(source), same_bytes=isinstance(ways.best, Whole))
+        if what is not None:
+            raise SourceDamagedError(
+                f"{source.below} of the source {context.job.source.path} has {what}.",
+                hint="Another program gave the name to another file: start a new job on a new target.",
+            )
+
+
 def _check_vectors(step: TargetStep, ways: JobWays, context: WorkContext) -> None:
     if not ways.target.vectors and any(one.source.vector is not None for one in step.vectors):
         raise UnsupportedTargetFeatureError(
@@ -104,14 +131,19 @@ def _planned(step: TargetStep, ways: JobWays) -> tuple[list[PlannedCopy], list[C
 
 
 def _made_anew(step: TargetStep, ways: JobWays) -> TargetStep:
-    """Return a step that makes those files anew whose other vector may show rows that the filter leaves out."""
-    if ways.transform.condition is None:
-        return step
-    kept = tuple(one for one in step.vectors if isinstance(ways.planned(_logged(one.source)), PlannedCopy))
+    """Return a step that makes those files anew which another vector does not change in place."""
+    kept = tuple(one for one in step.vectors if _stays(_logged(one.source), ways))
     others = [one for one in step.vectors if one not in kept]
     removals = (*step.removals, *(Removal(one.file, one.data_change) for one in others))
     copies = (*step.copies, *(Copy(one.source, one.data_change) for one in others))
     return replace(step, vectors=kept, removals=removals, copies=copies)
+
+
+def _stays(source: SourceFile, ways: JobWays) -> bool:
+    """May its copy get its vector? One of another folder is not copied; under another one there may be rows that the filter leaves out."""
+    if source.is_elsewhere:
+        return False
+    return ways.transform.condition is None or isinstance(ways.planned(source), PlannedCopy)
 
 
 def _decoded(one: Copy, version: int, context: WorkContext) -> tuple[StagedFile, ...]:
@@ -140,6 +172,7 @@ def _under_other_vector(one: OtherVector, data_change: bool, context: WorkContex
         one.file.action,
         stats=stats,
         deletionVector=None if vector is None else dict(vector.fields),
+        tags={**(add.get("tags") or {}), **copied} or None,
         dataChange=data_change,
     )
     return StagedFile(path, add["size"], one.source.live_rows, CommitLine(line), way=FileWay.WHOLE)
@@ -147,4 +180,3 @@ def _under_other_vector(one: OtherVector, data_change: bool, context: WorkContex
 
 def _logged(file: FileAdded) -> SourceFile:
     return SourceFile.of(json.loads(file.action)["add"])
-        tags={**(add.get("tags") or {}), **copied} or None,
