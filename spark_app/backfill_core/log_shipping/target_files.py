@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from backfill_core.log_shipping.actions import DeletionVector, FileAdded
@@ -20,6 +20,26 @@ class TargetFile:
     vector: DeletionVector | None
     action: str
     """The `add` action, as a line of a commit."""
+
+    bytes: int = 0
+    partition: Mapping[str, str | None] = field(default_factory=dict)
+    """Values of the partition columns as text, by physical name; an empty text is null."""
+
+    def misfit(self, source: FileAdded, partition: Mapping[str, str | None], *, same_bytes: bool) -> str | None:
+        """Return what says that this is no copy of a file of the source as it is named now, in words; None: nothing does.
+
+        Args:
+            source: Of which this is a copy, by its name.
+            partition: Its partition values in the target.
+            same_bytes: Was it copied whole?
+        """
+        if same_bytes and self.bytes != source.bytes:
+            return f"{source.bytes:,} bytes, and had {self.bytes:,} when it was copied"
+        for name in sorted(partition.keys() | self.partition.keys()):
+            now, before = (one.get(name) or None for one in (partition, self.partition))
+            if now != before:
+                return f"the partition value {name} = {now!r}, and had {before!r} when it was copied"
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +73,9 @@ class TargetStep:
 
     copies: tuple[Copy, ...]
     vectors: tuple[OtherVector, ...]
+    kept: tuple[tuple[TargetFile, FileAdded], ...]
+    """Copies that stay, with the files of the source as the step names them; also those under another vector."""
+
     removals: tuple[Removal, ...]
     missing: tuple[str, ...]
     """Paths of source files of which the target should have rows and has no file, unless a filter left them all out."""
@@ -96,20 +119,24 @@ class TargetFiles:
         """
         copies: list[Copy] = []
         vectors: list[OtherVector] = []
+        kept: list[tuple[TargetFile, FileAdded]] = []
         removals: list[Removal] = []
         for path, one in step.present.items():
             group, changed = self.groups.get(tag_of(path), ()), path in step.changed
             if not group:
                 copies.append(Copy(one, changed))
-            elif len(group) > 1 or not _in_place(group[0]):
+                continue
+            if len(group) > 1 or not _in_place(group[0]):
                 removals += [Removal(file, changed) for file in group]
                 copies.append(Copy(one, changed))
-            elif not _same(group[0].vector, one.vector):
+                continue
+            kept.append((group[0], one))
+            if not _same(group[0].vector, one.vector):
                 vectors.append(OtherVector(group[0], one, changed))
         for path in step.absent:
             removals += [Removal(file, path in step.changed) for file in self.groups.get(tag_of(path), ())]
         missing = tuple(path for path in step.needed if tag_of(path) not in self.groups)
-        return TargetStep(tuple(copies), tuple(vectors), tuple(removals), missing, step.rows_gone)
+        return TargetStep(tuple(copies), tuple(vectors), tuple(kept), tuple(removals), missing, step.rows_gone)
 
     def after(self, removed: Iterable[str], added: Iterable[TargetFile]) -> TargetFiles:
         """Return the files after a commit that took some paths out and put others in; a path in both stays, as it is added."""

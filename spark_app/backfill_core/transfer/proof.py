@@ -8,7 +8,7 @@ of a file that was copied whole          what follows
 it is there once, and its entry fits     its bytes are read back, and compared with its digest
 its entry has another size or count      the sides differ, whatever rows say: engines answer by such counts
 another vector or partition value        by rows; named when they differ
-other statistics                         by rows; named when they differ
+statistics that it was not given         by rows; named when they differ
 there is no such file, or another one    by rows; named when they differ
 it has no digest                         by rows: an older release copied it, or another engine wrote it anew
 """
@@ -39,7 +39,6 @@ class LoggedCopy:
     partition: Mapping[str, str | None]
     """By the target's physical name; None stands for an empty text, too."""
 
-    statistics: str | None
     vector: DeletionVector | None
 
     @property
@@ -155,17 +154,14 @@ def _misfits(wanted: LoggedCopy, found: LoggedTargetFile) -> list[str]:
     if (wanted.vector is None) != (found.vector is None) or _hidden(wanted.vector) != _hidden(found.vector):
         hidden = (f"{_hidden(one.vector):,}" for one in (found, wanted))
         words.append("its deletion vector hides {} rows, and that of the source {}".format(*hidden))
-    if not _same_statistics(wanted, found):
-        words.append("its statistics are not those that it was copied with")
+    if not _same_statistics(found):
+        words.append("its statistics are not those that the job gave it")
     return words
 
 
-def _same_statistics(wanted: LoggedCopy, found: LoggedTargetFile) -> bool:
-    """Are they those of the copy's footer, or those that its source file has now? A file under another vector has these."""
-    mine = statistics_digest(found.statistics)
-    return (found.digest is not None and mine == found.digest.statistics) or mine == statistics_digest(
-        wanted.statistics
-    )
+def _same_statistics(found: LoggedTargetFile) -> bool:
+    """Are they those that the job gave it, with its copy or with its last deletion vector?"""
+    return found.digest is not None and statistics_digest(found.statistics) == found.digest.statistics
 
 
 def _hidden(vector: DeletionVector | None) -> int:

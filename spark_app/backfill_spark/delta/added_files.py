@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from backfill_core.protocol.work import RemovedFile, StagedFile
+from backfill_spark.delta.statistics.footer_statistics import OURS, CopiedFile, FooterStatistics
 from backfill_spark.delta.table_layout import Layout
 from backfill_spark.jvm.bulk_calls import java_lines
 from backfill_spark.jvm.gateway import java
@@ -65,25 +66,24 @@ class AddedFiles:
         self._kernel, self._engine = kernel, engine
         self._fs = self._jvm.org.apache.hadoop.fs.Path(path).getFileSystem(conf)
         self._files = kernel.defaults.engine.hadoopio.HadoopFileIO(conf)
+        self._statistics = FooterStatistics(kernel, self._jvm)
 
     def measured(self, path: str, layout: Layout) -> StagedFile:
         """Return a staged file with its size, its rows and its statistics; the partition is that of its folders."""
-        status, rows = self._status(path, layout)
+        status, rows = self._status(path, layout, OURS)
         return StagedFile(path, status.getSize(), rows, _Measured(status, layout.partition_of(path)))
 
-    def statistics(self, path: str, layout: Layout, *, wide: bool) -> Statistics:
-        """Return the statistics of a staged file; `wide`: a deletion vector hides some of its rows."""
-        status, rows = self._status(path, layout)
+    def statistics(self, path: str, layout: Layout, copied: CopiedFile) -> Statistics:
+        """Return the statistics of a staged file whose column chunks others wrote."""
+        status, rows = self._status(path, layout, copied)
         found = status.getStatistics().get()
-        text = (found.withoutTightBounds() if wide else found).serializeAsJson(layout.physical_schema)
+        text = (found.withoutTightBounds() if copied.wide else found).serializeAsJson(layout.physical_schema)
         return Statistics(status.getSize(), rows, str(text))
 
-    def _status(self, path: str, layout: Layout) -> tuple[Any, int]:
+    def _status(self, path: str, layout: Layout, copied: CopiedFile) -> tuple[Any, int]:
         found = self._fs.getFileStatus(self._jvm.org.apache.hadoop.fs.Path(path))
         uri, size_bytes = found.getPath().toString(), found.getLen()
-        statistics = self._kernel.defaults.internal.parquet.ParquetStatsReader.readDataFileStatistics(
-            self._files.newInputFile(uri, size_bytes), layout.physical_schema, layout.statistics_columns
-        )
+        statistics = self._statistics.read(self._files.newInputFile(uri, size_bytes), layout, copied)
         given = self._jvm.java.util.Optional.of(statistics)
         status = self._kernel.utils.DataFileStatus(uri, size_bytes, found.getModificationTime(), given)
         return status, int(statistics.getNumRecords())

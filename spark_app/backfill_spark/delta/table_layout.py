@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from backfill_core.transfer.bounds import Path
 from backfill_spark.delta.partition_values import instant, partition_of
+
+
+@dataclass(frozen=True, slots=True)
+class StatisticsColumn:
+    """A column of which the table's log has statistics."""
+
+    path: Path
+    """Physical names."""
+
+    kind: str
+    """Its type, as the log names it."""
+
+    java: Any
+    """Kernel's `Column`."""
 
 
 class Layout:
@@ -23,10 +40,30 @@ class Layout:
             nothing.put(name, kernel.expressions.Literal.ofNull(self._schema.get(name).getDataType()))
         context = kernel.Transaction.getWriteContext(engine, state, nothing)
         self._directory, self.statistics_columns = context.getTargetDirectory(), context.getStatisticsColumns()
+        self._types_of_kernel = kernel.internal.types.DataTypeJsonSerDe
+        self._schema_text = str(self._types_of_kernel.serializeStructType(self.physical_schema))
+        self._schemas = {frozenset[Path](): self.physical_schema}
+        self.columns = tuple(self._statistics_columns())
         # Physical names stay unique; a logical one may be the physical one of another column, renamed since.
         fields = [self.physical_schema.at(self._schema.indexOf(name)) for name in self.partition_columns]
         self._types = {field.getName(): field.getDataType() for field in fields}
         self._instants = {name for name, kind in self._types.items() if str(kind.toString()) == "timestamp"}
+
+    def _statistics_columns(self) -> Iterator[StatisticsColumn]:
+        kinds = dict(_leaves(json.loads(self._schema_text)))
+        for at in range(self.statistics_columns.size()):
+            column = self.statistics_columns.get(at)
+            path = tuple(str(name) for name in column.getNames())
+            if path in kinds:
+                yield StatisticsColumn(path, kinds[path], column)
+
+    def schema_without(self, paths: frozenset[Path], kind: str) -> Any:
+        """Return the physical schema as Kernel's `StructType`, with another type in some places."""
+        found = self._schemas.get(paths)
+        if found is None:
+            text = json.dumps(_retyped(json.loads(self._schema_text), paths, kind))
+            found = self._schemas[paths] = self._types_of_kernel.deserializeStructType(text)
+        return found
 
     def partition_of(self, path: str) -> tuple[tuple[str, str | None], ...]:
         """Return the partition values of a staged file as the log has them, by physical column name."""
@@ -46,3 +83,25 @@ class Layout:
         for name, text in partition:
             values.put(name, literal.ofNull(self._types[name]) if text is None else literal.ofString(text))
         return self._kernel.internal.DataWriteContextImpl(self._directory, values, self.statistics_columns)
+
+
+def _leaves(struct: Mapping[str, Any], above: Path = ()) -> Iterator[tuple[Path, str]]:
+    """Yield the path and the type of each column of a schema that is in no list and no map."""
+    for field in struct["fields"]:
+        path, kind = (*above, field["name"]), field["type"]
+        if isinstance(kind, str):
+            yield path, kind
+        elif kind["type"] == "struct":
+            yield from _leaves(kind, path)
+
+
+def _retyped(struct: Mapping[str, Any], paths: frozenset[Path], kind: str, above: Path = ()) -> dict[str, Any]:
+    fields = []
+    for field in struct["fields"]:
+        path, found = (*above, field["name"]), field["type"]
+        if path in paths:
+            found = kind
+        elif not isinstance(found, str) and found["type"] == "struct":
+            found = _retyped(found, paths, kind, path)
+        fields.append({**field, "type": found})
+    return {**struct, "fields": fields}

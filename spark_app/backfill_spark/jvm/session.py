@@ -51,6 +51,8 @@ NEVER_OTHERWISE = {
     "spark.sql.files.ignoreMissingFiles": "false",
     # Without this timestamps are written as INT96, which has no statistics in the footer.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # Statistics in the log are taken from footers, which say the days of any calendar as if they were today's.
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     # Delta hands a change feed over as values of Java's classes; the older ones move the days from 1582-10-05 to 14.
     "spark.sql.datetime.java8API.enabled": "true",
 }

@@ -13,6 +13,7 @@ from backfill_core.protocol.work import NewColumns, RemovedFile, StagedFile
 
 if TYPE_CHECKING:
     from backfill_spark.delta.added_files import Statistics
+    from backfill_spark.delta.statistics.footer_statistics import CopiedFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +59,8 @@ class Committer(Protocol):
     def measure(self, paths: Sequence[str]) -> tuple[StagedFile, ...]:
         """Return size, rows and statistics of staged files; files without rows are left out. From any thread."""
 
-    def statistics(self, path: str, wide: bool) -> Statistics:
-        """Return size, rows and statistics of a staged file; `wide`: a deletion vector hides some of its rows."""
+    def statistics(self, path: str, copied: CopiedFile) -> Statistics:
+        """Return size, rows and statistics of a staged file whose column chunks others wrote."""
 
     def fence(self, txn_version: int, state: str, *, opened: StoredState, claim: Claim | None = None) -> SealedCommit:
         """Make the first, empty commit of an attempt: no older attempt can commit after it.

@@ -9,13 +9,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from backfill_core.errors import TargetChangedError, UnsupportedTargetFeatureError
+from backfill_core.errors import SourceDamagedError, TargetChangedError, UnsupportedTargetFeatureError
 from backfill_core.log_shipping.actions import FileAdded
-from backfill_core.log_shipping.target_files import Copy, OtherVector, Removal, TargetStep
+from backfill_core.log_shipping.target_files import Copy, OtherVector, Removal, TargetFiles, TargetStep
 from backfill_core.positions.source_names import folder_of
 from backfill_core.protocol.work import FileWay, RemovedFile, StagedFile
-from backfill_core.transfer.copy_digest import CopyDigest
-from backfill_core.transfer.ways import Decoded, Whole
+from backfill_core.transfer.copy_digest import CopyDigest, statistics_digest
+from backfill_core.transfer.ways import Decoded
 from backfill_spark.delta.added_files import CommitLine
 from backfill_spark.delta.source_file import SourceFile
 from backfill_spark.ports.abilities import ability
@@ -47,6 +47,7 @@ def stage_step(
     """
     ways = context.copies.ways
     _check_found(step, context)
+    _check_kept(step, ways, context)
     step = _made_anew(step, ways)
     copies, decoded = _planned(step, ways)
     _check_vectors(step, ways, context)
@@ -83,6 +84,34 @@ def _check_found(step: TargetStep, context: WorkContext) -> None:
         )
 
 
+def check_known(files: TargetFiles, path: str) -> None:
+    """Refuse a target with files of which the source's log says nothing: its readers see rows that the source has not.
+
+    Raises:
+        TargetChangedError: names one.
+    """
+    if files.strangers:
+        more = f" and {len(files.strangers) - 1} more" if len(files.strangers) > 1 else ""
+        raise TargetChangedError(
+            f"{path} has the file {files.strangers[0]}{more}, which was made of no file of the source.",
+            hint="Others wrote to it: start a new job on a new target.",
+        )
+
+
+def _check_kept(step: TargetStep, ways: JobWays, context: WorkContext) -> None:
+    """Refuse a file of the source that has other bytes or another partition than when it was copied, under its name."""
+    for file, one in step.kept:
+        source = _logged(one)
+        what = file.misfit(
+            one, ways.partition(source), same_bytes=_digest_of(json.loads(file.action)["add"]) is not None
+        )
+        if what is not None:
+            raise SourceDamagedError(
+                f"{source.below} of the source {context.job.source.path} has {what}.",
+                hint="Another program gave the name to another file: start a new job on a new target.",
+            )
+
+
 def _check_vectors(step: TargetStep, ways: JobWays, context: WorkContext) -> None:
     if not ways.target.vectors and any(one.source.vector is not None for one in step.vectors):
         raise UnsupportedTargetFeatureError(
@@ -105,14 +134,19 @@ def _planned(step: TargetStep, ways: JobWays) -> tuple[list[PlannedCopy], list[C
 
 
 def _made_anew(step: TargetStep, ways: JobWays) -> TargetStep:
-    """Return a step that makes those files anew whose other vector may show rows that the filter leaves out."""
-    if ways.transform.condition is None:
-        return step
-    kept = tuple(one for one in step.vectors if isinstance(ways.planned(_logged(one.source)), PlannedCopy))
+    """Return a step that makes those files anew which another vector does not change in place."""
+    kept = tuple(one for one in step.vectors if _stays(_logged(one.source), ways))
     others = [one for one in step.vectors if one not in kept]
     removals = (*step.removals, *(Removal(one.file, one.data_change) for one in others))
     copies = (*step.copies, *(Copy(one.source, one.data_change) for one in others))
     return replace(step, vectors=kept, removals=removals, copies=copies)
+
+
+def _stays(source: SourceFile, ways: JobWays) -> bool:
+    """May its copy get its vector? One of another folder is not copied; under another one there may be rows that the filter leaves out."""
+    if source.is_elsewhere:
+        return False
+    return ways.transform.condition is None or isinstance(ways.planned(source), PlannedCopy)
 
 
 def _decoded(one: Copy, version: int, context: WorkContext) -> tuple[StagedFile, ...]:
@@ -131,8 +165,9 @@ def _under_other_vector(one: OtherVector, data_change: bool, context: WorkContex
     path = context.copies.staged_path(unquote(one.file.path))
     add = json.loads(one.file.action)["add"]
     source = _logged(one.source)
-    known = _is_whole(add, context.copies.ways)
-    stats = source.statistics if known else context.job.committer.statistics(path, wide=True).text
+    digest = _digest_of(add)
+    stats = context.copies.statistics(source, unquote(one.file.path), whole=digest is not None).text
+    copied = {} if digest is None else replace(digest, statistics=statistics_digest(stats)).tags
     vector = None
     if source.vector is not None:
         vector = source.vector if source.vector.is_inline else source.vector.in_folder(context.folder)
@@ -140,14 +175,15 @@ def _under_other_vector(one: OtherVector, data_change: bool, context: WorkContex
         one.file.action,
         stats=stats,
         deletionVector=None if vector is None else dict(vector.fields),
+        tags={**(add.get("tags") or {}), **copied} or None,
         dataChange=data_change,
     )
     return StagedFile(path, add["size"], one.source.live_rows, CommitLine(line), way=FileWay.WHOLE)
 
 
-def _is_whole(add: Mapping[str, Any], ways: JobWays) -> bool:
-    """Has a file of the target the columns of the source's, and so its statistics? Its copy may lack what was dropped."""
-    return isinstance(ways.best, Whole) and (not ways.table.drops or CopyDigest.of_tags(add.get("tags")) is not None)
+def _digest_of(add: Mapping[str, Any]) -> CopyDigest | None:
+    """Return the digest of a file of the target; None: it was not copied whole."""
+    return CopyDigest.of_tags(add.get("tags"))
 
 
 def _logged(file: FileAdded) -> SourceFile:

@@ -49,4 +49,4 @@ class TargetLog:
 def _target_file(one: FileAdded) -> TargetFile:
     add = json.loads(one.action)["add"]
     add.pop("stats", None)
-    return TargetFile(one.path, one.vector, json.dumps({"add": add}))
+    return TargetFile(one.path, one.vector, json.dumps({"add": add}), one.bytes, add.get("partitionValues") or {})

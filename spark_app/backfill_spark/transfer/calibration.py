@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from backfill_core.protocol.work import FileRange
 from backfill_core.transfer.ways import Grafted
 from backfill_spark.delta.added_files import Statistics
+from backfill_spark.delta.statistics.footer_statistics import CopiedFile
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.source import SupportsFiles, SupportsPin
 from backfill_spark.rows.columns import quoted
@@ -62,7 +63,7 @@ def _computed_s(job: OpenedJob, ways: JobWays, files: Sequence[FileRange], folde
     return seconds
 
 
-def _unmeasured(planned: Sequence[PlannedCopy]) -> Callable[[str, bool], Statistics]:
+def _unmeasured(planned: Sequence[PlannedCopy]) -> Callable[[str, CopiedFile], Statistics]:
     """Return what stands for the committer of a target that may not be there yet: files have the rows that their logs say."""
     rows = {one.file.name: one.rows for one in planned}
     return lambda path, _: Statistics(0, rows[path.rpartition("/")[2]], None)

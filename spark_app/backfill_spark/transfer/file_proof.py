@@ -124,7 +124,7 @@ def _wanted(file: LoggedFile, ways: JobWays) -> LoggedCopy | None:
     if not isinstance(planned, PlannedCopy) or not isinstance(planned.way, Whole):
         return None
     vector = vector_of(json.loads(file.action)["add"])
-    return LoggedCopy(file.path, file.bytes, planned.rows, planned.partition, file.statistics, vector)
+    return LoggedCopy(file.path, file.bytes, planned.rows, planned.partition, vector)
 
 
 def _found(file: LoggedFile) -> LoggedTargetFile:

@@ -23,9 +23,14 @@ from backfill_core.transfer.leftovers import without_leftovers
 from backfill_core.transfer.ways import Copying, Decoded, Grafted, Projected, Whole
 from backfill_spark.delta.added_files import BESIDE, CommitLine, Statistics
 from backfill_spark.delta.deletion_vectors import VectorDescriptor
+from backfill_spark.delta.log import hidden_rows
 from backfill_spark.delta.source_file import SourceFile
+from backfill_spark.delta.statistics.footer_statistics import CopiedFile
+from backfill_spark.jvm.errors import JAVA_ERRORS, first_line
+from backfill_spark.jvm.failures import Trouble, trouble_of
 from backfill_spark.jvm.gateway import java
 from backfill_spark.jvm.workers import at_once
+from backfill_spark.shipping.file_actions import vector_of
 from backfill_spark.transfer.bytes import ByteCopier
 from backfill_spark.transfer.computed_columns import ComputedColumns, FileToCompute
 from backfill_spark.transfer.footers import Footer, Footers
@@ -102,7 +107,7 @@ class FileTransfer:
         *,
         source: str,
         target: str,
-        measure: Callable[[str, bool], Statistics],
+        measure: Callable[[str, CopiedFile], Statistics],
         computed: ComputedColumns | None = None,
     ) -> None:
         """Take the two tables' folders.
@@ -114,6 +119,7 @@ class FileTransfer:
             measure: The committer's `statistics`.
             computed: Computes columns of files that are `Grafted`; without it there must be none.
         """
+        self._spark = spark
         self._bytes, self._measure, self._computed = ByteCopier(spark, source, target), measure, computed
         self._footers = Footers(spark, local=self._bytes.is_local)
         cores = int(java(spark).java.lang.Runtime.getRuntime().availableProcessors())
@@ -143,8 +149,12 @@ class FileTransfer:
         self._bytes.make_folder(folder)
         told = self.by_footers(files)
         needed = [*vectors, *(one.file.vector for one in told if one is not None and one.file.vector is not None)]
-        paths = sorted({one.file for one in needed if not one.is_inline})
+        stored = [one for one in needed if not one.is_inline]
+        paths = sorted({one.file for one in stored})
         beside = tuple(self._copy_vector(path, folder, check) for path in paths)
+        for vector in stored:
+            check()
+            self._check_vector(vector, folder)
         parts = self._parts(told, f"{folder}/{COMPUTED_FOLDER}", check)
         tasks = [partial(self._copy, one, folder, check, of_file) for one, of_file in zip(told, parts, strict=True)]
         done = at_once(tasks, self._at_once)
@@ -178,6 +188,21 @@ class FileTransfer:
         below = f"{folder}/{path.rsplit('/', 1)[-1]}"
         size_bytes = self._bytes.copy(path, below, check=check).size_bytes
         return StagedFile(self._bytes.staged_path(below), size_bytes, 0, BESIDE)
+
+    def _check_vector(self, vector: VectorDescriptor, folder: str) -> None:
+        """Refuse a copied vector that no reader could read, or that hides other rows than the log counts."""
+        found = vector_of({"deletionVector": vector.in_folder(folder).fields})
+        assert found is not None
+        try:
+            rows = len(hidden_rows(self._spark, self._bytes.target, found))
+        except JAVA_ERRORS as error:
+            if trouble_of(error) not in (Trouble.DAMAGED, Trouble.UNKNOWN):
+                raise
+            raise SourceDamagedError(
+                f"the deletion vector {vector.file} of the source cannot be read: {first_line(error)}.",
+                hint="Restore the file, or start a new job from a newer version.",
+            ) from error
+        check_read(vector.file, read=rows, promised=vector.cardinality)
 
     def _parts(
         self, files: Sequence[PlannedCopy | None], folder: str, check: Callable[[], None]
@@ -241,12 +266,7 @@ class FileTransfer:
         if told is None or told.way != planned.way:
             self._bytes.remove(below)
             return None if told is None else self._copy(told, below.rpartition("/")[0], check, None)
-        if footer.has_int96:
-            # Kernel refuses the statistics that a footer may have of such times.
-            found = Statistics(copied.size_bytes, footer.rows, file.statistics)
-        else:
-            found = self._measure(self._bytes.staged_path(below), file.vector is not None)
-        return self._named(planned, below, found, copied.digest)
+        return self._named(planned, below, self._statistics(file, below, footer, whole=True), copied.digest)
 
     def _projected(self, planned: PlannedCopy, below: str) -> Copied | None:
         source, target = f"{self._bytes.source}/{planned.file.below}", f"{self._bytes.target}/{below}"
@@ -264,8 +284,28 @@ class FileTransfer:
         source, target = f"{self._bytes.source}/{planned.file.below}", f"{self._bytes.target}/{below}"
         return self._measured(planned, below) if self._footers.graft(source, target, way.taken, parts) else None
 
+    def statistics(self, file: SourceFile, below: str, *, whole: bool) -> Statistics:
+        """Return the statistics of a copy that is there, under the deletion vector that its source file has now.
+
+        Args:
+            file: Of the source.
+            below: Path of its copy below the target's folder.
+            whole: Was it copied byte by byte?
+
+        Raises:
+            Whatever Parquet or the storage say (`JAVA_ERRORS`), and what `measure` raises.
+        """
+        footer = self._footers.read(f"{self._bytes.target}/{below}")
+        assert footer is not None  # what is encrypted is not copied
+        return self._statistics(file, below, footer, whole=whole)
+
+    def _statistics(self, file: SourceFile, below: str, footer: Footer, *, whole: bool) -> Statistics:
+        logged = file.statistics if whole else None
+        known = CopiedFile(footer.written(), wide=file.vector is not None, logged=logged)
+        return self._measure(self._bytes.staged_path(below), known)
+
     def _measured(self, planned: PlannedCopy, below: str) -> Copied:
-        found = self._measure(self._bytes.staged_path(below), planned.file.vector is not None)
+        found = self.statistics(planned.file, below, whole=False)
         check_read(planned.file.below, read=found.rows, promised=planned.rows)
         return self._named(planned, below, found, None)
 

@@ -9,8 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from backfill_core.phases.accounting import check_read
+from backfill_core.transfer.bounds import Path, Stored, Written
 from backfill_core.transfer.grafting import Groups, fits
-from backfill_core.transfer.leftovers import Leaf
 from backfill_core.transfer.ways import Projected
 from backfill_spark.jvm.errors import JAVA_ERRORS, is_a
 from backfill_spark.jvm.failures import NO_KEY
@@ -20,12 +20,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NOT_ENCRYPTED = "UNENCRYPTED"
+JAVA_LIBRARY = "parquet-mr version "
+StoredColumns = tuple[tuple[Path, Stored], ...]
 OLD_SCHEMAS = ("ARROW:schema", "org.apache.spark.sql.parquet.row.metadata", "parquet.avro.schema")
 """The columns of a file in the words of its writer, some of which readers believe: wrong once a column is left out."""
 
 OLD_CALENDAR = ("org.apache.spark.legacyDateTime", "org.apache.spark.legacyINT96")
 WRITER = "org.apache.spark.version"
 """What readers ask for when they wonder which calendar the days of a file are of; it is said once for all columns."""
+
+CREATED_BY = "backfill.createdBy"
+"""Who wrote the chunks of a file that has another footer: that field of a footer is the library's own."""
 
 ROW_GROUP_BYTES, PADDING_BYTES = 128 << 20, 8 << 20
 """Parquet's own numbers; a group is copied as it is."""
@@ -48,11 +53,14 @@ class Footer:
     groups: Callable[[], Groups]
     """Rows of each row group."""
 
-    leaves: Callable[[], tuple[Leaf, ...]]
+    leaves: Callable[[], tuple[Path, ...]]
     """Of all columns."""
 
     has_old_days: Callable[[], bool]
     """Are its days of the calendar that Spark had before its version 3?"""
+
+    written: Callable[[], Written]
+    """How its values were written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +98,7 @@ class Footers:
         self._parquet: Any = self._jvm.org.apache.parquet
         self._known: _Projection | None = None
         self._known_join: _Joined | None = None
-        self._known_leaves: tuple[Any, tuple[Leaf, ...]] | None = None
+        self._known_columns: tuple[Any, tuple[tuple[Path, ...], StoredColumns]] | None = None
         # Without them each reader would parse Hadoop's settings again, which takes longer than all else that it does.
         self._options = self._parquet.HadoopReadOptions.builder(self._conf).build()
 
@@ -119,16 +127,30 @@ class Footers:
                 groups=partial(_groups, reader.getFooter()),
                 leaves=partial(self._leaves, schema),
                 has_old_days=partial(_has_old_days, metadata),
+                written=partial(self._written, metadata),
             )
         finally:
             reader.close()
 
-    def _leaves(self, schema: Any) -> tuple[Leaf, ...]:
-        """Return the leaves of files of one schema; see `_projection`."""
-        known = self._known_leaves
+    def _leaves(self, schema: Any) -> tuple[Path, ...]:
+        return self._columns_of(schema)[0]
+
+    def _written(self, metadata: Any) -> Written:
+        words = metadata.getKeyValueMetaData()
+        by_spark = words.containsKey(WRITER) and not _has_old_days(metadata)
+        # Since its version 3 Spark has a library that writes no bounds where a NaN is; other engines use Spark's words, too.
+        by_library = str(words.get(CREATED_BY) or metadata.getCreatedBy()).startswith(JAVA_LIBRARY)
+        return Written(self._columns_of(metadata.getSchema())[1], by_spark, by_spark and by_library)
+
+    def _columns_of(self, schema: Any) -> tuple[tuple[Path, ...], StoredColumns]:
+        """Return the leaves of one schema, and how those in no list are stored.
+
+        Files of a table mostly have the same, and each question to Java costs.
+        """
+        known = self._known_columns
         if known is None or not known[0].equals(schema):
-            found = tuple(tuple(map(str, path)) for path in _items(schema.getPaths()))
-            known = self._known_leaves = schema, found
+            leaves = tuple(tuple(map(str, path)) for path in _items(schema.getPaths()))
+            known = self._known_columns = schema, (leaves, tuple(_stored(schema)))
         return known[1]
 
     def project(self, source: str, target: str, way: Projected) -> None:
@@ -208,6 +230,7 @@ class Footers:
             words = self._jvm.java.util.HashMap(metadata.getKeyValueMetaData())
             for name in OLD_SCHEMAS:
                 words.remove(name)
+            words.putIfAbsent(CREATED_BY, str(metadata.getCreatedBy()))
             writer.end(words)
         except BaseException:
             with suppress(*JAVA_ERRORS):
@@ -302,6 +325,16 @@ class Footers:
             chunk.getTotalSize(),
             chunk.getTotalUncompressedSize(),
         )
+
+
+def _stored(schema: Any) -> Iterator[tuple[Path, Stored]]:
+    for column in schema.getColumns():
+        if not column.getMaxRepetitionLevel():
+            kind = column.getPrimitiveType()
+            logical = kind.getLogicalTypeAnnotation()
+            name = str(kind.getPrimitiveTypeName())
+            path = tuple(str(one) for one in column.getPath())
+            yield path, Stored(name, "" if logical is None else str(logical.toString()))
 
 
 def _groups(footer: Any) -> Groups:

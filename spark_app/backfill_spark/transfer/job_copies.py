@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from backfill_core.protocol.work import FileRange
+from backfill_spark.delta.added_files import Statistics
 from backfill_spark.delta.deletion_vectors import VectorDescriptor
+from backfill_spark.delta.source_file import SourceFile
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.sink import SupportsCopies
 from backfill_spark.ports.source import SupportsFiles
@@ -60,6 +62,10 @@ class JobCopies:
     ) -> Transferred:
         """Copy files into the folder of a piece of work, or of a segment of it; see `FileTransfer.copy`."""
         return self._copier().copy(files, folder, check=check, vectors=vectors)
+
+    def statistics(self, file: SourceFile, below: str, *, whole: bool) -> Statistics:
+        """Return the statistics of a copy that is there; see `FileTransfer.statistics`."""
+        return self._copier().statistics(file, below, whole=whole)
 
     def folder_of(self, attempt: int, work_id: int, segment: int | None = None) -> str:
         """Return the folder for what a piece of work stages, or a segment of it, below the target's."""

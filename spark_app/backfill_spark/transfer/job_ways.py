@@ -93,7 +93,7 @@ class JobWays:
         match way:
             case Whole() | Projected() | Grafted():
                 assert rows is not None
-                return PlannedCopy(file, way, self._partition(file), rows, self.table)
+                return PlannedCopy(file, way, self.partition(file), rows, self.table)
         return way
 
     @property
@@ -118,11 +118,11 @@ class JobWays:
         facts = FileFacts(rows, nulls, file.partition, values, file.vector is not None, file.is_elsewhere)
         return of_file(self.best, self.transform, self.table, self.target, facts), rows
 
-    def _partition(self, file: SourceFile) -> dict[str, str | None]:
+    def partition(self, file: SourceFile) -> dict[str, str | None]:
         """Return a file's partition values in the target."""
         known, wanted = self.table.by_name, self.target.by_name
         return {
-            wanted[name].physical: file.partition[known[one.column].physical] or None
+            wanted[name].physical: file.partition.get(known[one.column].physical) or None
             for name, one in self.transform.outputs.items()
             if isinstance(one, Taken) and name in self.target.partitions
         }

@@ -26,7 +26,7 @@ DIGEST = CopyDigest("0a0b0c0d", statistics_digest(STATISTICS))
 
 def wanted(path="part-1.parquet", **others):
     """Return a file of the source."""
-    return replace(LoggedCopy(path, 100, 10, {"p": "1"}, '{"numRecords":10}', None), **others)
+    return replace(LoggedCopy(path, 100, 10, {"p": "1"}, None), **others)
 
 
 def copy(of="part-1.parquet", order=RowOrder.KEPT, suffix="0", **others):
@@ -95,11 +95,13 @@ class TestAPair:
         """Delta's logs have either."""
         assert paired([wanted(partition={"p": None})], [copy(partition={"p": ""})]).pairs
 
-    def test_statistics_may_be_those_of_the_source(self):
-        """A file that gets another vector gets them; whether bounds are tight is no difference."""
-        theirs = copy(statistics='{"tightBounds": false, "numRecords": 10}')
+    def test_statistics_are_those_that_the_job_gave_it(self):
+        """A file that gets another vector gets a digest with them; whether bounds are tight is no difference."""
+        theirs = '{"tightBounds": false, "numRecords": 10}'
+        given = replace(DIGEST, statistics=statistics_digest('{"numRecords":10}'))
 
-        assert paired([wanted()], [theirs]).pairs
+        assert paired([wanted()], [copy(statistics=theirs, digest=given)]).pairs
+        assert not paired([wanted()], [copy(statistics=theirs)]).pairs
 
     def test_a_lost_and_a_doubled_file_are_named(self):
         """The receipt says which, once rows differ."""

@@ -11,14 +11,16 @@ from backfill_spark.ports.source import SupportsLog
 from backfill_spark.ports.work import WorkContext
 from backfill_spark.runners.runner import WorkRunner
 from backfill_spark.shipping.new_columns import new_columns
-from backfill_spark.shipping.staged_step import stage_step
+from backfill_spark.shipping.staged_step import check_known, stage_step
 
 
 def _run(work: ShipVersions, context: WorkContext) -> VersionsShipped:
     source, sink = ability(context.job.source, SupportsLog), ability(context.job.sink, SupportsShipping)
     crash_point("before_stage")
     versions = beginning(source.log_actions(work.after, work.upto), bytes_max=work.bytes_max)
-    step = sink.target_files().step(fold(versions))
+    files_now = sink.target_files()
+    check_known(files_now, sink.path)
+    step = files_now.step(fold(versions))
     upto = versions[-1].version
     # A version with another layout comes alone.
     columns = None if versions[0].layout is None else new_columns(versions[0], work.after, context)

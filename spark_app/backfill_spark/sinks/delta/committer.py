@@ -31,6 +31,7 @@ from backfill_core.protocol.actions import Durable
 from backfill_core.protocol.work import NewColumns, RemovedFile, StagedFile
 from backfill_spark.delta.added_files import AddedFiles, Statistics
 from backfill_spark.delta.log import logged_files
+from backfill_spark.delta.statistics.footer_statistics import CopiedFile
 from backfill_spark.delta.table_layout import Layout
 from backfill_spark.jvm.errors import JAVA_ERRORS, first_line, is_a, is_no_table
 from backfill_spark.jvm.gateway import java
@@ -167,15 +168,15 @@ class DeltaCommitter:
                     raise explain_commit(error, self._path) from error
             return self._layout
 
-    def statistics(self, path: str, wide: bool) -> Statistics:
-        """Return size, rows and statistics of a staged file; `wide`: a deletion vector hides some of its rows.
+    def statistics(self, path: str, copied: CopiedFile) -> Statistics:
+        """Return size, rows and statistics of a staged file whose column chunks others wrote.
 
         Raises:
             What `measure` raises.
         """
         layout = self._known_layout()
         with self._staged_explained():
-            return self._added.statistics(path, layout, wide=wide)
+            return self._added.statistics(path, layout, copied)
 
     # ------------------------------------------------------------------ sealing
     def fence(self, txn_version: int, state: str, *, opened: StoredState, claim: Claim | None = None) -> SealedCommit:
@@ -195,7 +196,8 @@ class DeltaCommitter:
         """
         before: StoredState | None = None
         try:
-            txn = self._begun(txn_version)
+            # Of a target that a job keeps alone nothing may lie between the look at it and the commit.
+            txn = self._begun(txn_version, retries=0 if self._alone else None)
             # Whatever lands after this look meets the transaction that was begun before it.
             before = self._look_before_fence(opened, txn_version, claim)
             owner = None if claim is None else claimed(claim, before.claims, before.owner)

@@ -66,19 +66,28 @@ def others_since(
         path: The table's.
         newest: The last version that is looked at.
         app_id: Of the job's transactions.
-        known: A version before which nothing is looked at; None: as far as the log goes.
+        known: A version before which nothing is looked at; None: up to the newest commit of the job.
 
     Raises:
+        TargetChangedError: the log was cleaned since that commit.
         BackfillError: a commit cannot be read; says whether it may be later.
     """
-    versions = range(known + 1, newest + 1) if known is not None else _versions(spark, path)
+    logged = range(known + 1, newest + 1) if known is not None else _versions(spark, path)
+    versions = [one for one in logged if one <= newest]
     found: list[ForeignCommit] = []
-    for version in reversed([one for one in versions if one <= newest]):
+    for version in reversed(versions):
         lines = _lines(spark, path, version)
         if any(_application(json.loads(line)) == app_id for line in lines):
-            break
+            return tuple(reversed(found))
         one = touching(version, lines)
         found += [] if one is None else [one]
+    if known is None and versions[:1] != [0]:
+        began = f"begins at version {versions[0]}" if versions else "has no commit"
+        raise TargetChangedError(
+            f"the log of {path} {began}, after the last commit of the job: what others did since is not known.",
+            hint="Start a new job on a new target; where a standby shall outlast long pauses, raise delta.logRetentionDuration.",
+            newest=newest,
+        )
     return tuple(reversed(found))
 
 

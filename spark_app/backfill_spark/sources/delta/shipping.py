@@ -90,7 +90,7 @@ class ShippedLog:
         found: LoggedTable | None = None
         for line in lines_of(text):
             action = json.loads(line)
-            if self.log.follows and action.get("protocol") is not None:
+            if action.get("protocol") is not None:
                 self._check_features(number, action["protocol"])
             metadata = action.get("metaData")
             if metadata is None:

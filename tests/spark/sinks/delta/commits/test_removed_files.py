@@ -4,6 +4,7 @@ import json
 
 import pytest
 from deltalake import DeltaTable
+from support.tables.jobs import forget_before
 
 from backfill_core.errors import TargetChangedError, TransientError
 from backfill_core.protocol.work import RemovedFile
@@ -28,6 +29,15 @@ class Alone(DeltaCommitter):
 
     def __init__(self, *given, **named):
         super().__init__(*given, **named, alone=True)
+
+
+class Overtaken(Alone):
+    """Others commit once, between its look at the target and its commit."""
+
+    def _commit(self, *given, **named):
+        others, self.others = self.others, lambda: None
+        others()
+        return super()._commit(*given, **named)
 
 
 @pytest.fixture
@@ -100,3 +110,35 @@ class TestATargetThatAJobKeepsAlone:
         committer.seal(4, (), "four", removed=held.removed)
 
         assert held.ids() == [*range(10, 15)]
+
+    def test_takes_no_fence_over_files_that_come_while_it_is_made(self, spark, held):
+        """Kernel would rebase over an append, and every later look begins at the fence."""
+
+        def append():
+            spark.range(100, 102).write.format("delta").mode("append").save(held.path)
+
+        committer = held.open(kind=Overtaken)
+        committer.others = append
+        with pytest.raises(TransientError):
+            committer.fence(1 << 32, "fence", opened=committer.read_state())
+        with pytest.raises(TargetChangedError, match="WRITE"):
+            committer.fence(1 << 32, "fence", opened=committer.read_state())
+
+    def test_nor_its_very_first_one(self, spark, table):
+        """There is no commit of its own to look back to: the look is at the rows."""
+        target = table(spark.range(1))
+        committer = target.open(kind=Overtaken)
+        committer.others = lambda: spark.range(2).write.format("delta").mode("append").save(target.path)
+
+        with pytest.raises(TransientError):
+            committer.fence(1 << 32, "fence", opened=committer.read_state())
+
+    def test_takes_none_where_its_log_does_not_go_back_far_enough(self, spark, held):
+        """What others did before the log was cleaned is in none of its commits."""
+        spark.range(100, 102).write.format("delta").mode("append").save(held.path)
+        spark.sql(f"ALTER TABLE delta.`{held.path}` SET TBLPROPERTIES ('a.b' = 'c')")
+        forget_before(spark, held.path, DeltaTable(held.path).version())
+        later = held.open(kind=Alone)
+
+        with pytest.raises(TargetChangedError, match=r"begins at version \d+, after the last commit of the job"):
+            later.fence(1 << 32, "next attempt", opened=later.read_state())

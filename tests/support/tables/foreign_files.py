@@ -1,0 +1,62 @@
+"""Parquet files as neither Spark nor delta-rs write them: any physical and logical types, any words of their writer."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from backfill_spark.jvm.gateway import hadoop_conf, java
+
+
+def write_file(
+    spark: Any, path: str, schema: str, rows: Sequence[Mapping[str, Any]], words: Mapping[str, str] | None = None
+) -> None:
+    """Write a Parquet file by Parquet's own example writer.
+
+    Args:
+        spark: The session.
+        path: Of the file, which does not exist.
+        schema: In Parquet's words: `message m { optional int32 a (DATE); }`.
+        rows: Values by column, inner ones as mappings; without one it is null. Texts and bytes are those of binary columns.
+        words: The footer's own, by name.
+    """
+    jvm: Any = java(spark)
+    parsed = jvm.org.apache.parquet.schema.MessageTypeParser.parseMessageType(schema)
+    example = jvm.org.apache.parquet.hadoop.example.ExampleParquetWriter
+    extra = jvm.java.util.HashMap()
+    for name, value in (words or {}).items():
+        extra.put(name, value)
+    builder = example.builder(jvm.org.apache.hadoop.fs.Path(path)).withConf(hadoop_conf(spark))
+    writer = builder.withType(parsed).withExtraMetaData(extra).build()
+    try:
+        for row in rows:
+            group = jvm.org.apache.parquet.example.data.simple.SimpleGroup(parsed)
+            _fill(jvm, group, row)
+            writer.write(group)
+    finally:
+        writer.close()
+
+
+def _fill(jvm: Any, group: Any, row: Mapping[str, Any]) -> None:
+    for name, value in row.items():
+        match value:
+            case dict():
+                _fill(jvm, group.addGroup(name), value)
+            case str() | bytes():
+                coded = value.encode() if isinstance(value, str) else value
+                group.add(name, jvm.org.apache.parquet.io.api.Binary.fromConstantByteArray(coded))
+            case int() if _is_long(group.getType(), name):
+                _add_long(jvm, group, name, value)
+            case _:
+                group.add(name, value)
+
+
+def _is_long(schema: Any, name: str) -> bool:
+    return str(schema.getType(name).asPrimitiveType().getPrimitiveTypeName()) == "INT64"
+
+
+def _add_long(jvm: Any, group: Any, name: str, value: int) -> None:
+    """Add a number as a long one: py4j takes a small one for an `int`, which reflection widens."""
+    array, named = jvm.java.lang.reflect.Array, jvm.java.lang.Class.forName
+    formal, given = array.newInstance(named("java.lang.Class"), 2), array.newInstance(named("java.lang.Object"), 2)
+    formal[0], formal[1] = named("java.lang.String"), jvm.java.lang.Long.TYPE
+    given[0], given[1] = name, value
+    group.getClass().getMethod("add", formal).invoke(group, given)
