@@ -2,7 +2,7 @@
 
 import pytest
 from support.node.real_job import document
-from support.node.real_node import make_orders
+from support.node.writer import make_orders
 
 MANY = 20
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from support.node.real_job import document
-from support.node.real_node import make_orders
+from support.node.writer import make_orders
 
 ROWS = 20_000
 SLOWLY = 500
