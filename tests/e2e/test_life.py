@@ -38,7 +38,7 @@ def test_approved_suspended_and_deleted_while_it_runs(node, writer, apply):
     job.until("no pod", lambda: not node.list("pods", "backfill.dev/backfill=life", namespace=job.namespace))
     assert "finalizers" not in job.seen()["metadata"], "a suspended Backfill can be deleted without an operator"
     held = oracle.seals(str(job.target))[-1]
-    orphaned = apply(document("orphaned", throttle={"rowsPerSecond": LIMIT}))
+    orphaned = apply(document("orphaned", throttle={"rowsPerSecond": LIMIT // 4}))
     job.patch(suspend=False)
     job.until_rows(above=held.state["rowsDone"])
     assert [one["reason"] for one in job.status()["history"]] == ["Planned", "Suspended"]
