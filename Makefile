@@ -68,7 +68,10 @@ attack: setup ## let three suites look for holes for MINUTES (60) in all: odd ta
 	@$(BIN)/python build-tools/attack.py $(MINUTES) -- $(ARGS)
 
 e2e: setup ## all scenarios on a real node: pods and operators die, objects are missing, many jobs at once; needs a cluster (see docs/kubernetes.md)
-	@$(TESTS) e2e -- -s $(ARGS)
+	@$(TESTS) e2e -- -s -m 'not pressure' $(ARGS)
+
+e2e-pressure: setup ## the one scenario that fills the disk of a node, on a small one that is made for it: ten minutes; needs root and the kit's cluster
+	@$(TESTS) e2e -- -s -m pressure $(ARGS)
 
 e2e-smoke: setup ## the shortest of them: a job with all its commands, one of Arrangement, of Replica and of a topic, an upgrade
 	@$(TESTS) e2e -- -s -m smoke $(ARGS)
@@ -124,4 +127,4 @@ clean: ## remove what tests and tools leave behind; .venv and the jars stay
 	@rm -rf build dist spark-warehouse metastore_db derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	@find crds operator spark_app tests build-tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help setup demo demo-kafka test test-core test-spark test-control-plane test-cli test-stores crash crash-operator crash-kafka crash-stores attack e2e e2e-smoke simulate mutants check lint types contracts generated docs crds bench bench-kafka bench-operator lock image chart clean
+.PHONY: help setup demo demo-kafka test test-core test-spark test-control-plane test-cli test-stores crash crash-operator crash-kafka crash-stores attack e2e e2e-pressure e2e-smoke simulate mutants check lint types contracts generated docs crds bench bench-kafka bench-operator lock image chart clean

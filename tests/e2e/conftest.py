@@ -1,16 +1,17 @@
-"""One node, one pair of images and one installation for all scenarios; each test has an empty lake and no Backfill of another one."""
+"""One node, one pair of images and one installation for all scenarios; each has an empty lake and no Backfill of another one."""
 
 import contextlib
-import json
 import os
 import shutil
 import time
 
 import pytest
 from support.cluster import harness
-from support.node.real_job import LAKE, SLOW, Job
-from support.node.real_node import IMAGES, Node, Writer, build_images
-from support.node.small_disk import small_disk
+from support.node.figures import Figures
+from support.node.real_job import LAKE, SLOW, Job, empty_lake
+from support.node.real_node import IMAGES, Node, build_images
+from support.node.small_disk import cluster_on_a_small_disk, small_disk
+from support.node.writer import Writer
 from support.repository import ROOT
 
 REPORT = ROOT / "build" / "e2e"
@@ -20,6 +21,7 @@ LIMITS = {
     "allowedServiceAccounts": ["late"],
     "allowedImages": ["localhost/missing:1"],
 }
+FIGURES = pytest.StashKey()
 
 
 def pytest_collection_modifyitems(items):
@@ -28,20 +30,35 @@ def pytest_collection_modifyitems(items):
         item.add_marker(pytest.mark.timeout(1800))
 
 
+def pytest_terminal_summary(terminalreporter, config):
+    """Tell what was measured, beside the bars."""
+    if FIGURES in config.stash:
+        terminalreporter.section("figures of this run, and their bars")
+        for line in config.stash[FIGURES].lines():
+            terminalreporter.write_line(line)
+
+
 @pytest.fixture(scope="session")
-def figures():
-    """What was measured, by its name; written as build/e2e/figures.json after each scenario."""
-    return {}
+def figures(request):
+    """What was measured, by its name; written as build/e2e/figures.json after each scenario, and told at the end."""
+    return request.config.stash.setdefault(FIGURES, Figures(SLOW))
 
 
-def _node(stack):
-    """Return a node with the images of this checkout, or None, and why there is none."""
+def _node(stack, *, fills_a_disk):
+    """Return a node with the images of this checkout, or None, and why there is none.
+
+    Where nothing but scenarios that fill the disk of a node were chosen, the kit makes a cluster of its own for them.
+    """
     try:
+        loaded = os.environ.get("BACKFILL_E2E_IMAGES_LOADED")
         if folder := os.environ.get("BACKFILL_E2E_DISK"):
             stack.enter_context(small_disk(folder))
+        elif fills_a_disk and harness.provider(os.environ, nodes=True) == "BACKFILL_TEST_CLUSTER" and os.geteuid() == 0:
+            stack.enter_context(cluster_on_a_small_disk())
+            loaded = None
         cluster = stack.enter_context(harness.borrowed_cluster(os.environ, nodes=True, mounted=LAKE))
         made = Node(cluster, LAKE, limits=LIMITS)
-        if not os.environ.get("BACKFILL_E2E_IMAGES_LOADED"):
+        if not loaded:
             build_images(os.environ)
             for image in IMAGES.values():
                 cluster.load(image)
@@ -51,13 +68,14 @@ def _node(stack):
 
 
 @pytest.fixture(scope="session")
-def real_node(figures):
+def real_node(request, figures):
     """A real node with the images of this checkout and the chart installed; the run fails where there is none."""
     REPORT.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(LAKE, ignore_errors=True)
     LAKE.mkdir()
     with contextlib.ExitStack() as stack:
-        made, why = _node(stack)
+        fills_a_disk = all(one.get_closest_marker("pressure") for one in request.session.items)
+        made, why = _node(stack, fills_a_disk=fills_a_disk)
         if made is None:
             pytest.fail(f"no node for this run: {why}", pytrace=False)
         stack.callback(made.remove)
@@ -68,24 +86,34 @@ def real_node(figures):
         yield made
 
 
+@pytest.fixture(scope="session")
+def scenario(real_node, figures):
+    """Return what gives the node as the first scenario finds it, while a block runs; what the cluster says at its end is in build/e2e."""
+
+    @contextlib.contextmanager
+    def begin(name):
+        real_node.install()
+        yield real_node
+        told = [real_node.story(namespace) for namespace in (real_node.namespace, real_node.restricted)]
+        (REPORT / f"{name}.txt").write_text("\n".join([*told, real_node.operator_log()[-60_000:]]))
+        figures.write(REPORT / "figures.json")
+        real_node.tidy(120 * SLOW)
+        assert [*real_node.new_warnings(), *figures.broken()] == []
+
+    return begin
+
+
 @pytest.fixture
-def node(real_node, request, figures):
-    """The node as the first test finds it; what the cluster says at the end of the test is in build/e2e."""
-    real_node.install()
-    yield real_node
-    told = [real_node.story(namespace) for namespace in (real_node.namespace, real_node.restricted)]
-    (REPORT / f"{request.node.name}.txt").write_text("\n".join([*told, real_node.operator_log()[-60_000:]]))
-    (REPORT / "figures.json").write_text(json.dumps(figures, indent=2) + "\n")
-    real_node.tidy(120 * SLOW)
+def node(scenario, request):
+    """The node for one test."""
+    with scenario(request.node.name) as found:
+        yield found
 
 
 @pytest.fixture
 def lake(node):
     """The lake, empty: root writes the sources, and user 185 the targets."""
-    for one in LAKE.iterdir():
-        shutil.rmtree(one)
-    LAKE.chmod(0o777)
-    return LAKE
+    return empty_lake()
 
 
 @pytest.fixture

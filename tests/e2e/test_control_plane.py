@@ -1,42 +1,49 @@
-"""Operators die, freeze and are replaced, and the API server ends: one driver, one attempt."""
+"""Operators die, freeze and are replaced, and the API server ends: one job lives through all of it, with one driver in one attempt."""
 
 import os
 
 import pytest
 from support.node import processes
-from support.node.real_job import SLOW, document
+from support.node.real_job import SLOW, Job, document, empty_lake
+from support.node.writer import Writer
 
-ROWS = 200_000
-LIMIT = 2000
+ROWS = 500_000
+LIMIT = 1000
+"""Rows a second: eight minutes of reading, for all that happens meanwhile."""
 
 
-@pytest.fixture
-def job(writer, apply):
+@pytest.fixture(scope="module")
+def node(scenario):
+    """The node for all of these tests: they share one job."""
+    with scenario("test_control_plane") as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def job(node):
     """A Backfill whose attempt is on record; its driver may not be there yet."""
-    writer(ROWS)
-    made = apply(document("undisturbed", throttle={"rowsPerSecond": LIMIT}))
+    writer = Writer(empty_lake() / "orders", ROWS)
+    made = Job(node, document("undisturbed", throttle={"rowsPerSecond": LIMIT})).apply()
     made.until("an attempt on record", lambda: made.status().get("attempt"), 30)
-    return made
+    yield made
+    writer.end()
 
 
-def completes_undisturbed(node, job, driver):
-    """Its limit is taken away; the driver that it had ends well, and the target is what the source was."""
-    job.commanded("unlimited", within_s=60, throttle={"rowsPerSecond": None})
-    job.until_complete(attempts=1, failures=0)
-    assert node.witness.ended(job.namespace, job.name) == {driver: 0}, "one driver, which ended well"
-    job.equals_the_source()
-    job.delete()
+@pytest.fixture(scope="module")
+def driver(job):
+    """The name of its one driver, which has committed rows."""
+    job.until_rows()
+    return job.driver()["metadata"]["name"]
 
 
 def names(pods):
     return [one["metadata"]["name"] for one in pods]
 
 
-def test_operators_die_while_they_launch_and_while_they_command(node, job, figures):
+def test_operators_die_while_they_launch_and_while_they_command(node, job, figures, request):
     """All of them in the middle of a launch; then the one that leads, with a command on its way: another one finishes both."""
     node.kill_operators(*names(node.operators()))
-    job.until_rows()
-    driver = job.driver()["metadata"]["name"]
+    driver = request.getfixturevalue("driver")
 
     job.until("a leader", lambda: node.leader() in names(node.operators()))
     leader = node.leader()
@@ -48,13 +55,11 @@ def test_operators_die_while_they_launch_and_while_they_command(node, job, figur
     assert node.leader() != leader
 
     job.commanded("resume", within_s=60, desiredState="Running")
-    completes_undisturbed(node, job, driver)
+    assert names(job.drivers()) == [driver]
 
 
-def test_a_leader_that_freezes_and_wakes_does_not_lead(node, job, figures):
+def test_a_leader_that_freezes_and_wakes_does_not_lead(node, job, driver, figures):
     """Another one takes over; the one that wakes gives no command of its own, and the job has one driver."""
-    job.until_rows()
-    driver = job.driver()["metadata"]["name"]
     job.until("a leader", lambda: node.leader() in names(node.operators()))
     frozen = node.leader()
     [uid] = [one["metadata"]["uid"] for one in node.operators() if one["metadata"]["name"] == frozen]
@@ -65,14 +70,12 @@ def test_a_leader_that_freezes_and_wakes_does_not_lead(node, job, figures):
     figures["leader frozen -> its command acknowledged s"] = round(took, 1)
     job.commanded("resume beside the one that woke", within_s=60, desiredState="Running")
     assert node.leader() != frozen
+    assert names(job.drivers()) == [driver]
 
-    completes_undisturbed(node, job, driver)
 
-
-def test_the_operator_is_upgraded_and_rolled_back_beside_a_job(node, job):
+def test_the_operator_is_upgraded_and_rolled_back_beside_a_job(node, job, driver):
     """Neither is seen in the data: the driver goes on, and obeys the operator of the day."""
-    job.until_rows()
-    driver, before = job.driver()["metadata"]["name"], uids(node.operators())
+    before = uids(node.operators())
 
     for number, change in enumerate((lambda: node.upgrade(operator={"settings": {"pollSeconds": 1}}), node.roll_back)):
         rows = job.rows()
@@ -80,17 +83,13 @@ def test_the_operator_is_upgraded_and_rolled_back_beside_a_job(node, job):
         job.until_rows(above=rows)
         node.until("new operators alone", lambda old=before: old.isdisjoint(uids(node.operators())), 60 * SLOW)
         before = uids(node.operators())
-        job.commanded("another limit", within_s=60, throttle={"rowsPerSecond": LIMIT + number})
+        job.commanded("another limit", within_s=60, throttle={"rowsPerSecond": LIMIT + 1 + number})
         assert names(job.drivers()) == [driver]
-
-    completes_undisturbed(node, job, driver)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may end the API server of a node")
-def test_the_api_server_ends_and_comes_back(node, job, request):
+def test_the_api_server_ends_and_comes_back(node, job, driver, request):
     """Rows are committed meanwhile, and commands are obeyed after it; no pod is made twice."""
-    job.until_rows()
-    driver = job.driver()["metadata"]["name"]
     _, port = node.address_of_the_api()
     server = processes.ApiServer(port)
 
@@ -103,7 +102,18 @@ def test_the_api_server_ends_and_comes_back(node, job, request):
 
     job.commanded("pause", within_s=90, desiredState="Paused")
     job.commanded("resume", within_s=60, desiredState="Running")
-    completes_undisturbed(node, job, driver)
+    assert names(job.drivers()) == [driver]
+
+
+def test_the_job_completes_undisturbed(node, job, driver):
+    """After all of it: its limit is taken away; the driver that it had ends well, and the target is what the source was."""
+    assert job.rows() < ROWS, "history ended before all of it had happened"
+    job.commanded("unlimited", within_s=60, throttle={"rowsPerSecond": None})
+    job.until_complete(attempts=1, failures=0)
+
+    assert node.witness.ended(job.namespace, job.name) == {driver: 0}, "one driver, which ended well"
+    job.equals_the_source()
+    job.delete()
 
 
 def uids(pods):

@@ -1,8 +1,7 @@
 """Every example of the repository runs on a node as it is, but for where its pods find the lake."""
 
-import pytest
 from deltalake import DeltaTable
-from support.node.real_job import example, for_pods
+from support.node.real_job import MOUNT, Job, apply_all, delete_all, example, for_pods
 from support.repository import ROOT
 from support.tables import oracle
 
@@ -14,23 +13,39 @@ ELSEWHERE = ("events-kafka.yaml", "customers-kafka.yaml", "bucket-to-bucket.yaml
 """Those of topics need a broker, one needs an S3 server (test_topics.py, test_buckets.py); the last two are scenarios of test_smoke.py."""
 
 FILES = sorted(one.name for one in (ROOT / "examples").glob("*.yaml") if one.name not in ELSEWHERE)
+APPENDS = "appends"
+"""A lake of its own, for the example that takes no changes."""
 
 
-@pytest.mark.parametrize("file", FILES)
-def test_an_example_runs_as_it_is(file, writer, apply):
-    """Under a live writer, which only appends where the example takes no changes; the target is what its document says."""
-    changes = writer(ROWS, appends_only="append" in file)
-    job = apply(for_pods(example(file)))
+def of_example(node, file):
+    """Return the job of an example."""
+    lake = f"{MOUNT}/{APPENDS}" if "append" in file else MOUNT
+    return Job(node, for_pods(example(file), lake=lake))
 
-    if job.backfill["spec"].get("after") == "Follow":
+
+def test_each_example_runs_as_it_is(node, lake, writer):
+    """All at once, under live writers, of which one only appends; each target is what its document says."""
+    (lake / APPENDS).mkdir()
+    (lake / APPENDS).chmod(0o777)
+    writers = writer(ROWS), writer(ROWS, name=f"{APPENDS}/orders", appends_only=True)
+    jobs = [of_example(node, file) for file in FILES]
+    apply_all(jobs)
+
+    follow = [job for job in jobs if job.backfill["spec"].get("after") == "Follow"]
+    for job in jobs:
+        if job not in follow:
+            job.until_complete(attempts=1, failures=0)
+    for job in follow:
         job.until("caught up", lambda: job.condition("CaughtUp") == ("True", "CaughtUp"))
-        changes.end()
+    for one in writers:
+        one.end()
+    for job in follow:
         newest = DeltaTable(str(job.host("source"))).version()
         job.until("the newest version", lambda: oracle.seals(str(job.target))[-1].progress["consumed"] == newest)
-    else:
-        job.until_complete(attempts=1, failures=0)
-    if job.backfill["spec"]["target"]["delta"].get("writeMode") == "Changelog":
-        assert oracle.rows_in(str(job.target)) >= ROWS
-    else:
-        job.equals_the_source()
-    job.delete()
+
+    for job in jobs:
+        if job.backfill["spec"]["target"]["delta"].get("writeMode") == "Changelog":
+            assert oracle.rows_in(str(job.target)) >= ROWS
+        else:
+            job.equals_the_source()
+    delete_all(jobs)

@@ -1,26 +1,27 @@
 """Twenty Backfills at once share one node."""
 
 import pytest
-from support.node.real_job import document
-from support.node.real_node import make_orders
+from support.node.real_job import Job, apply_all, delete_all, document
+from support.node.writer import make_orders
 
 MANY = 20
 
 
 @pytest.mark.timeout(3600)
-def test_twenty_at_once(lake, apply):
-    """Of one source, each into a target of its own: those without room wait for their node, and all complete at the first attempt."""
+def test_twenty_at_once(node, lake):
+    """Of one source at rest, for the node is what is tried; those without room wait for it, and all complete at the first attempt."""
     make_orders(lake / "orders", 1000)
     jobs = []
     for number in range(MANY):
         backfill = document(f"many-{number}")
         # Six at a time have room on a node of two cores: they wait at the scheduler, as on a full cluster.
         backfill["spec"]["driver"]["resources"]["requests"]["cpu"] = "300m"
-        jobs.append(apply(backfill))
+        jobs.append(Job(node, backfill))
+    apply_all(jobs)
 
     for job in jobs:
         job.until("its end", lambda: job.condition("Finished")[0] == "True", 300)
     for job in jobs:
         job.until_complete(attempts=1, failures=0)
         job.equals_the_source()
-        job.delete()
+    delete_all(jobs)

@@ -2,7 +2,8 @@
 
 import json
 
-from support.node.real_job import document
+from support.node.real_job import SLOW, document
+from support.node.real_node import seconds
 
 ROWS = 120_000
 LIMIT = 2000
@@ -19,8 +20,9 @@ def test_a_driver_is_killed_and_evicted(node, writer, apply, figures):
     """Without executors: a driver that is killed counts as a failure, one that is evicted stops at a barrier; neither loses a row."""
     writer(ROWS)
     job = apply(document("driver-dies", throttle={"rowsPerSecond": LIMIT}))
-    job.until_rows()
-    first = job.driver()
+    first = node.until("a driver pod", job.driver, 30 * SLOW)
+    created = seconds(first["metadata"]["creationTimestamp"])
+    figures["driver pod created -> first rows committed s"] = round(job.until_rows() - created, 1)
     assert first["spec"].get("automountServiceAccountToken") is False, "a driver without executors calls no API server"
     assert job.executors() == []
 

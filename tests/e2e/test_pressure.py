@@ -6,9 +6,9 @@ import pytest
 from support.node.real_job import document
 from support.node.small_disk import GIB
 
-ROWS = 120_000
+ROWS = 200_000
 LIMIT = 1000
-"""Rows a second: two minutes of reading; a kubelet looks at the disk of its pods once a minute."""
+"""Rows a second: three minutes of reading; a kubelet looks at the disk of its pods once a minute."""
 
 EAT = """
 import os, signal
@@ -84,15 +84,25 @@ def goes_on(job, history, failures):
     job.delete()
 
 
-def test_a_driver_runs_out_of_memory(node, writer, apply, figures):
-    """OOMKilled, with what to raise, whichever process the node chose; one failure, and the next attempt goes on."""
+def test_drivers_that_use_too_much_are_ended_by_their_node(node, writer, apply, figures):
+    """One fills its disk, and while the kubelet has not looked yet, another one its memory; both go on."""
     writer(ROWS)
-    job = apply(document("oom", throttle={"rowsPerSecond": LIMIT}))
-    job.until_rows()
-    first = job.driver()["metadata"]["name"]
+    full = document("evicted", throttle={"rowsPerSecond": LIMIT})
+    full["spec"]["driver"]["resources"]["limits"] = {"ephemeral-storage": DISK}
+    full, oom = apply(full), apply(document("oom", throttle={"rowsPerSecond": LIMIT}))
+    for job in (full, oom):
+        job.until_rows()
+    evicted, killed = (job.driver()["metadata"]["name"] for job in (full, oom))
 
-    figures["driver out of memory -> rows of the next attempt s"] = job.outlives(run(job, EAT))
+    evicted_took = full.ended_by(run(full, FILL))
+    figures["driver out of memory -> rows of the next attempt s"] = oom.outlives(run(oom, EAT))
+    _was_killed_for_memory(node, oom, killed)
+    figures["driver's disk full -> rows of the next attempt s"] = evicted_took()
+    _was_evicted(node, full, evicted)
 
+
+def _was_killed_for_memory(node, job, first):
+    """OOMKilled, with what to raise, whichever process the node chose; one failure, and the next attempt goes on."""
     [container] = node.get("pod", first, namespace=job.namespace)["status"]["containerStatuses"]
     assert container["state"]["terminated"]["reason"] == "OOMKilled", container
     assert node.witness.ended(job.namespace, job.name)[first] in (KILLED, JAVA_DIED)
@@ -102,17 +112,8 @@ def test_a_driver_runs_out_of_memory(node, writer, apply, figures):
     goes_on(job, ["Infrastructure", "Complete"], failures=1)
 
 
-def test_a_driver_is_evicted_by_its_node(node, writer, apply, figures):
-    """It uses more of the node's disk than its limit; the kubelet ends it, and the message is the kubelet's own."""
-    writer(ROWS)
-    backfill = document("evicted", throttle={"rowsPerSecond": LIMIT})
-    backfill["spec"]["driver"]["resources"]["limits"] = {"ephemeral-storage": DISK}
-    job = apply(backfill)
-    job.until_rows()
-    first = job.driver()["metadata"]["name"]
-
-    figures["driver's disk full -> rows of the next attempt s"] = job.outlives(run(job, FILL))
-
+def _was_evicted(node, job, first):
+    """It used more of the node's disk than its limit, so the kubelet ended it, and the message is the kubelet's own."""
     evicted = node.witness.ended_pod(job.namespace, first)["status"]
     assert (evicted["phase"], evicted["reason"]) == ("Failed", "Evicted")
     code = node.witness.ended(job.namespace, job.name)[first]
@@ -124,12 +125,15 @@ def test_a_driver_is_evicted_by_its_node(node, writer, apply, figures):
     goes_on(job, ["Stopped" if stopped else "Infrastructure", "Complete"], failures=0 if stopped else 1)
 
 
+@pytest.mark.pressure
 def test_a_node_is_low_on_disk(node, writer, apply, figures):
     """The kubelet evicts the driver, whose pod has no limit of its own, and takes no pod for a while; then the job goes on."""
     [only] = node.list("nodes")
     gib = int(only["status"]["capacity"]["ephemeral-storage"].removesuffix("Ki")) / (1 << 20)
     if gib > GIB:
-        pytest.skip(f"the node's disk has {gib:.0f} GiB: this scenario fills one of {GIB} (docs/kubernetes.md, Tested)")
+        pytest.skip(
+            f"the node's disk has {gib:.0f} GiB: `make e2e-pressure` fills one of {GIB} (docs/kubernetes.md, Tested)"
+        )
     writer(ROWS)
     job = apply(document("squeezed", throttle={"rowsPerSecond": LIMIT}))
     job.until_rows()

@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from support.node.real_job import document
-from support.node.real_node import make_orders
+from support.node.real_job import Job, apply_all, delete_all, document
+from support.node.writer import make_orders
 
 ROWS = 20_000
 SLOWLY = 500
@@ -18,8 +18,40 @@ def orders(lake):
     make_orders(lake / "orders", ROWS)
 
 
-def test_a_full_quota_is_waited_for(node, orders, apply):
-    """QuotaExceeded, tried again until there is room; no failure is counted."""
+def test_what_is_full_or_missing_is_named_and_may_come_later(node, orders, apply):
+    """Room, an account, a Secret and an image: each Backfill says what it waits for, and goes on by itself when that is there."""
+    quota = _meets_a_full_quota(node, apply)
+    account, secret = _of_no_account(apply), _of_no_secret(apply)
+    image = apply(document("image", spark={"image": MISSING}))
+
+    account.until("the account", lambda: account.condition("Stalled") == ("True", "LaunchRefused"))
+    assert "late" in account.message("Stalled")
+    assert account.condition("Ready") == ("False", "LaunchRefused")
+    secret.until("the Secret", lambda: 'secret "late" not found' in secret.message("Reconciling"))
+    image.until("the image", lambda: MISSING in image.message("Reconciling") + image.message("Stalled"))
+    assert image.condition("Ready")[0] == "False"
+
+    account.kubectl("create", "serviceaccount", "late")
+    secret.kubectl("create", "secret", "generic", "late", "--from-literal=key=none")
+    # Another image in the spec: a new attempt starts at once, and that is no failure.
+    image.patch(spark=None)
+
+    for job in (quota, account, secret):
+        job.until_complete(attempts=1, failures=0)
+    status = image.until_complete(attempts=2, failures=0)
+    assert quota.passed("Pending", "Launching", "Running", "Succeeded")
+    assert "LaunchRefused" in {reason for _, reason in account.history("Stalled")}
+    assert [one["reason"] for one in status["history"]] == ["SpecChanged", "Complete"]
+    assert image.passed("Launching", "Running", "Succeeded")
+    assert "SpecChanged" in image.events()
+    jobs = [quota, account, secret, image]
+    for job in jobs:
+        job.equals_the_source()
+    delete_all(jobs)
+
+
+def _meets_a_full_quota(node, apply):
+    """QuotaExceeded, until there is room; return the job, which goes on."""
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "full"}, "spec": {"hard": {"pods": "0"}}}
     node.kubectl("apply", "-f", "-", stdin=json.dumps(quota), namespace=node.restricted)
     job = apply(document("quota"))
@@ -27,62 +59,42 @@ def test_a_full_quota_is_waited_for(node, orders, apply):
     job.until("the quota in the status", lambda: job.condition("Reconciling") == ("True", "QuotaExceeded"))
     assert "full" in job.message("Reconciling")
     job.kubectl("delete", "resourcequota", "full")
-
-    job.until_complete(attempts=1, failures=0)
-    assert job.passed("Pending", "Launching", "Running", "Succeeded")
-    job.equals_the_source()
-    job.delete()
+    return job
 
 
-def test_a_missing_account_and_a_missing_secret_may_come_later(orders, apply):
-    """Each is named in the status; when it is there, the same attempt starts."""
-    account, secret = document("account"), document("secret")
+def _of_no_account(apply):
+    """Apply a Backfill whose driver has an account that is not there."""
+    account = document("account")
     account["spec"]["driver"]["serviceAccountName"] = "late"
+    return apply(account)
+
+
+def _of_no_secret(apply):
+    """Apply a Backfill whose driver has a variable of a Secret that is not there."""
+    secret = document("secret")
     reference = {"name": "AWS_SECRET_ACCESS_KEY", "valueFrom": {"secretKeyRef": {"name": "late", "key": "key"}}}
     secret["spec"]["driver"]["template"]["spec"]["containers"][0]["env"] = [reference]
-    waits, named = apply(account), apply(secret)
-
-    waits.until("the account", lambda: waits.condition("Stalled") == ("True", "LaunchRefused"))
-    assert "late" in waits.message("Stalled")
-    assert waits.condition("Ready") == ("False", "LaunchRefused")
-    named.until("the Secret", lambda: 'secret "late" not found' in named.message("Reconciling"))
-    waits.kubectl("create", "serviceaccount", "late")
-    waits.kubectl("create", "secret", "generic", "late", "--from-literal=key=none")
-
-    for job in (waits, named):
-        job.until_complete(attempts=1, failures=0)
-        job.equals_the_source()
-        job.delete()
-    assert "LaunchRefused" in {reason for _, reason in waits.history("Stalled")}
+    return apply(secret)
 
 
-def test_a_missing_image_may_come_later(orders, apply):
-    """Its name is in the status; with another one in the spec a new attempt starts at once, and that is no failure."""
-    backfill = document("image", spark={"image": MISSING})
-    job = apply(backfill)
+def test_two_on_one_target(node, writer):
+    """Applied in one command, beside a live writer: one fills the target; the other is refused by the target itself, which names the first."""
+    writer(ROWS)
+    both = [Job(node, document(name, target="shared", throttle={"rowsPerSecond": SLOWLY})) for name in ("one", "other")]
+    apply_all(both)
 
-    job.until("the image", lambda: MISSING in job.message("Reconciling") + job.message("Stalled"))
-    assert job.condition("Ready")[0] == "False"
-    job.patch(spark=None)
-
-    status = job.until_complete(attempts=2, failures=0)
-    assert [one["reason"] for one in status["history"]] == ["SpecChanged", "Complete"]
-    assert job.passed("Launching", "Running", "Succeeded")
-    assert "SpecChanged" in job.events()
-    job.equals_the_source()
-    job.delete()
-
-
-def test_two_on_one_target(orders, apply):
-    """The second one is refused by the target itself, by name; the first one is not disturbed, and its rows are there once."""
-    first = apply(document("first", target="shared", throttle={"rowsPerSecond": SLOWLY}))
+    refused = both[0].until("the end of one", lambda: next((job for job in both if _is_refused(job)), None))
+    [first] = [job for job in both if job is not refused]
+    assert f"is filled by job '{first.namespace}/{first.name}'" in refused.message("Failed")
+    assert all(("True", "SharedTarget") in job.history("SharedTarget") for job in both)
     first.until_rows()
-    second = apply(document("second", target="shared"))
-
-    second.until("its end", lambda: second.condition("Failed")[0] == "True")
-    assert "first" in second.message("Failed")
     first.commanded("unlimited", throttle={"rowsPerSecond": None})
-    first.until_complete(attempts=1, failures=0)
+    # Who begins at the same moment may have to begin again.
+    first.until_complete()
     first.equals_the_source()
-    first.delete()
-    second.delete()
+    delete_all(both)
+
+
+def _is_refused(job):
+    """Is it over, and failed?"""
+    return job.condition("Failed")[0] == "True"

@@ -11,8 +11,9 @@ import os
 
 import pytest
 from deltalake import DeltaTable
+from support.node.figures import nearest_rank
 from support.node.real_job import SLOW, committed_at, document, example, for_pods
-from support.node.real_node import make_orders, seconds
+from support.node.real_node import TRIAL, seconds
 from support.tables import oracle
 
 ROWS = int(os.environ.get("BACKFILL_E2E_ROWS", "400000"))
@@ -21,8 +22,14 @@ ARRANGED_ROWS = 160_000
 
 QUIET_BARRIERS = 3
 RATE = 8000
+RATE_LEAST = RATE * 0.5 / SLOW
+MEASURED_MAX = 3
+"""A limit is an upper bound: other work may take the cores for some seconds, not each time."""
+
 RATE_OVER_BARRIERS = 8
 COMMANDS = 20
+TRIED = 10
+"""Rows of what `helm test` fills a table with."""
 
 pytestmark = pytest.mark.smoke
 
@@ -49,7 +56,7 @@ def test_a_job_from_apply_to_complete(node, writer, apply, figures):
 
     pod = node.until("a driver pod", job.driver, 30 * SLOW)
     created = seconds(pod["metadata"]["creationTimestamp"])
-    figures["driver pod created -> first rows committed s"] = round(job.until_rows() - created, 1)
+    figures["driver pod created -> first rows committed, two executors s"] = round(job.until_rows() - created, 1)
     job.until("both executors", lambda: len(job.executors()) == 2)
     assert {one["metadata"]["ownerReferences"][0]["uid"] for one in job.executors()} == {pod["metadata"]["uid"]}
     job.until_phase("Running")
@@ -59,7 +66,7 @@ def test_a_job_from_apply_to_complete(node, writer, apply, figures):
     _keeps_a_limit(job)
     _answers(job, figures)
 
-    figures["driver killed -> rows of the next attempt s"] = job.outlives(job.kill_pod)
+    figures["driver killed -> rows of the next attempt, two executors s"] = job.outlives(job.kill_pod)
     assert job.driver()["metadata"]["uid"] != pod["metadata"]["uid"]
 
     job.commanded("unlimited", throttle={"rowsPerSecond": None})
@@ -91,7 +98,10 @@ def _keeps_a_limit(job):
     """As many rows a second as were asked for, measured at the target."""
     job.commanded("limit", throttle={"rowsPerSecond": RATE})
     job.until("the limit at work", lambda: job.said(throttleRowsPerSecond=RATE))
-    assert rate_of(job, RATE_OVER_BARRIERS) < RATE * 1.25
+    rates = []
+    while len(rates) < MEASURED_MAX and max(rates, default=0) < RATE_LEAST:
+        rates.append(rate_of(job, RATE_OVER_BARRIERS))
+    assert RATE_LEAST < max(rates) < RATE * 1.25, rates
 
 
 def _answers(job, figures):
@@ -101,8 +111,9 @@ def _answers(job, figures):
         job.commanded(
             "limit", throttle={"rowsPerSecond": rate}, also=lambda: job.status()["control"]["rowsPerSecond"] == rate
         )
-    took = sorted(job.figures["acknowledged s"])
-    figures["command acknowledged s"] = {"commands": len(took), "p50": took[len(took) // 2], "slowest": took[-1]}
+    took = job.figures["acknowledged s"]
+    figures["commands"], figures["command acknowledged p50 s"] = len(took), nearest_rank(took, 50)
+    figures["command acknowledged p99 s"] = nearest_rank(took, 99)
 
 
 def merged_while_reading(job):
@@ -163,20 +174,22 @@ def restarts(pod):
 
 
 def test_an_installation_is_upgraded_and_leaves(node, lake, apply):
-    """One tiny Backfill, another value, and what stays after the end."""
-    make_orders(lake / "orders", 10)
-    tiny = apply(document("tiny"))
-    tiny.until_complete(attempts=1)
-    assert oracle.rows_in(str(tiny.target)) == 10
-
+    """Another value, `helm test` of the new operator, and what stays after the end."""
     before = {one["metadata"]["uid"] for one in node.operators()}
     node.upgrade(operator={"settings": {"pollSeconds": 1}})
     new = lambda: before.isdisjoint(one["metadata"]["uid"] for one in node.operators())  # noqa: E731
     node.until("the new operators alone", new, 60 * SLOW)
-    thief = document("thief", spark={"image": "localhost/thief:1"})
-    refused = tiny.kubectl("apply", "-f", "-", stdin=json.dumps(thief), check=False)
+    thief = json.dumps(document("thief", spark={"image": "localhost/thief:1"}))
+    refused = node.kubectl("apply", "-f", "-", stdin=thief, check=False, namespace=node.restricted)
     assert refused == "", "the policy of the API server holds after an upgrade"
-    tiny.delete()
+
+    assert node.try_out().splitlines()[-1] == f"passed: {TRIED} rows, equal on both sides"
+    [target] = lake.glob(f"{TRIAL}-*")
+    assert oracle.rows_in(str(target)) == TRIED
+    kinds = "backfills,pods,configmaps,secrets,services,persistentvolumeclaims"
+    left = lambda: [one["metadata"]["name"] for one in node.list(kinds, namespace=node.restricted)]  # noqa: E731
+    node.until("nothing left of the trial", lambda: not any(TRIAL in one for one in left()), 60 * SLOW)
+
     apply(document("stays", suspend=True)).until_phase("Suspended")
 
     node.uninstall()

@@ -1,12 +1,14 @@
-"""A real broker on this machine, beside the node: its records are in the target once each, also those that come meanwhile."""
+"""A real broker on this machine, beside the node: the two examples of topics, each record in its target once, also those that come meanwhile."""
 
 import itertools
+import json
 import threading
+from pathlib import Path
 
 import pytest
 from support.kafka.broker import PASSWORD, USER, running_broker
 from support.kafka.topics import Topics, producing, transacting
-from support.node.real_job import example, for_pods
+from support.node.real_job import LAKE, MOUNT, delete_all, example, for_pods
 from support.tables import oracle
 
 PARTITIONS = 3
@@ -15,6 +17,8 @@ HISTORY = 24_000
 
 LIMIT = 2000
 SECRET = "kafka-reader"
+CUSTOMERS = 300
+UNREADABLE = b"no JSON"
 
 
 @pytest.fixture(scope="module")
@@ -75,10 +79,53 @@ def held(job):
     return oracle.columns_of(str(job.target), "partition", "offset")
 
 
+def make_customers(topics):
+    """Make the topic of customers: some move, some are deleted, and of two the last record is one that no parser can read."""
+    topics.create("customers", PARTITIONS, {"cleanup.policy": "compact"})
+    with producing(topics.address) as send:
+        for city, every in (("here", 1), ("there", 3), (None, 5)):
+            for number in range(0, CUSTOMERS, every):
+                value = None if city is None else json.dumps({"name": f"customer {number}", "city": city}).encode()
+                send("customers", value, key=b"%d" % number, partition=number % PARTITIONS)
+        for number in (1, 3):
+            send("customers", UNREADABLE, key=b"%d" % number, partition=number % PARTITIONS)
+
+
+def last_of_each(topics):
+    """Return the rows that the records of customers leave, as an independent reader finds them."""
+    rows = {}
+    for _, record in sorted(topics.committed("customers").items()):
+        if record.value is None:
+            rows.pop(record.key.decode(), None)
+        elif record.value != UNREADABLE:
+            rows[record.key.decode()] = json.loads(record.value)
+    return rows
+
+
+def of_customers(address):
+    """Return the example as it is, but for where the broker is."""
+    backfill = for_pods(example("customers-kafka.yaml"))
+    backfill["spec"]["source"]["kafka"]["bootstrapServers"] = address
+    return backfill
+
+
+def is_a_table_of(topics, job):
+    """Is the target the last record of each customer, and is each record that cannot be read kept, once?"""
+    found = oracle.columns_of(str(job.target), "customer_id", "customer")
+    assert len(found) == len(dict(found)), "a customer is there twice"
+    assert dict(found) == last_of_each(topics)
+    bad = LAKE / Path(job.backfill["spec"]["source"]["kafka"]["quarantinePath"]).relative_to(MOUNT)
+    assert sorted(oracle.columns_of(str(bad), "key", "value")) == [(b"1", UNREADABLE), (b"3", UNREADABLE)]
+
+
 @pytest.mark.smoke
 def test_a_topic_once_each_record(node, lake, apply, broker, request):
-    """Its history at a limit, new records beside it, by a password; the driver is killed; an independent reader counts."""
+    """Its history at a limit, new records beside it, by a password; the driver is killed; an independent reader counts.
+
+    Meanwhile the other example makes a table of the last records of its own topic.
+    """
     topics = Topics(broker.address)
+    make_customers(topics)
     topics.create("events", PARTITIONS)
     with producing(broker.address) as send:
         for number, partition in itertools.product(range(HISTORY), range(PARTITIONS)):
@@ -86,6 +133,7 @@ def test_a_topic_once_each_record(node, lake, apply, broker, request):
     producer = Producer(broker.address, "events")
     request.addfinalizer(producer.end)
     job = apply(with_password(node, broker.password_address))
+    customers = apply(of_customers(broker.address))
 
     job.until("records of before the job, and of after it", lambda: len({row[1] >= HISTORY for row in held(job)}) == 2)
     assert job.status()["progress"]["rowsDone"] < HISTORY * PARTITIONS, "history ended too soon to show it"
@@ -103,4 +151,7 @@ def test_a_topic_once_each_record(node, lake, apply, broker, request):
     assert status["receipt"]["mismatches"] == 0
     said = node.operator_log() + job.kubectl("logs", "--selector=backfill.dev/role=driver", "--tail=-1", check=False)
     assert PASSWORD not in said + job.kubectl("get", "backfills,pods,configmaps", "-o", "yaml")
-    job.delete()
+
+    customers.until_complete(attempts=1, failures=0)
+    is_a_table_of(topics, customers)
+    delete_all([job, customers])

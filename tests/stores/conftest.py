@@ -1,6 +1,8 @@
 """One S3 server for all tests of stores, a session that reaches it by a proxy which can make trouble, and jobs between its buckets."""
 
 import os
+import subprocess
+import sys
 from collections import Counter
 from urllib.parse import quote
 
@@ -14,6 +16,7 @@ from backfill_spark.driver.attempt import run_driver
 from backfill_spark.settings import DriverSettings
 
 ROWS = 400
+PROCESS_S = 240
 
 
 @pytest.fixture(scope="session")
@@ -107,5 +110,20 @@ def run(spark, tmp_path):
     def go(at, to, **spec):
         backfill = job(at, to, **({"verify": "Final"} | spec))
         return run_driver(backfill, settings=DriverSettings(cores=2, state_dir=tmp_path / "state"), spark=spark)
+
+    return go
+
+
+@pytest.fixture
+def process(tmp_path):
+    """Run a driver of a file, a process of its own with these variables for its keys; return it when it has ended."""
+    bare = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    ours = {"BACKFILL_STATE_DIR": str(tmp_path / "state"), "BACKFILL_CORES": "2", "BACKFILL_MEMORY": "1g"}
+
+    def go(file, **keys):
+        return subprocess.run(
+            [sys.executable, "-m", "backfill_spark", "-f", str(file)],
+            env={**bare, **keys, **ours}, capture_output=True, text=True, check=False, timeout=PROCESS_S,
+        )  # fmt: skip
 
     return go

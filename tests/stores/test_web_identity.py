@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import pytest
 from deltalake import DeltaTable
@@ -17,7 +15,6 @@ from backfill_core.errors import PermissionDeniedError, TransientError
 
 ORDERS = "SELECT value AS id, value % 7 AS kind FROM generate_series({first}, {last})"
 ROWS = 400
-RUN_S = 240
 
 
 @pytest.fixture(scope="module")
@@ -39,14 +36,13 @@ def trusting(issuer, tmp_path_factory):
 
 
 @pytest.fixture
-def drive(trusting, tmp_path):
+def drive(trusting, process, tmp_path):
     """Run a driver, a process of its own with a token and no keys; return it when it has ended."""
     token = tmp_path / "token"
     conf = for_spark(trusting.endpoint)
     file = write_yaml(
         tmp_path / "job.yaml", "s3a://here/orders", "s3a://there/orders", verify="Final", spark={"conf": conf}
     )
-    bare = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
     given = {
         "AWS_ROLE_ARN": role_of_minio(),
         "AWS_WEB_IDENTITY_TOKEN_FILE": str(token),
@@ -60,12 +56,7 @@ def drive(trusting, tmp_path):
         """Drive with a token, if there is one; `others`: variables that have another value, and are not set where it is None."""
         if text is not None:
             token.write_text(text)
-        environ = {name: value for name, value in {**bare, **given, **others}.items() if value is not None}
-        return subprocess.run(
-            [sys.executable, "-m", "backfill_spark", "-f", str(file)],
-            env={**environ, "BACKFILL_STATE_DIR": str(tmp_path / "state"), "BACKFILL_CORES": "2", "BACKFILL_MEMORY": "1g"},
-            capture_output=True, text=True, check=False, timeout=RUN_S,
-        )  # fmt: skip
+        return process(file, **{name: value for name, value in {**given, **others}.items() if value is not None})
 
     return go
 

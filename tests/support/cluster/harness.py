@@ -40,11 +40,15 @@ class CommandFailedError(Exception):
     """A command of the harness failed; the message ends with what it said last."""
 
 
+def kit_home():
+    """Return the folder in which the kit keeps what it makes."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return Path(os.environ.get("CLUSTER_HOME") or cache / "backfill-cluster")
+
+
 def tool(name):
     """Return where kubectl or helm is: on the path, or where the kit builds it; None: nowhere."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    home = os.environ.get("CLUSTER_HOME") or cache / "backfill-cluster"
-    return shutil.which(name) or shutil.which(name, path=Path(home, "bin"))
+    return shutil.which(name) or shutil.which(name, path=kit_home() / "bin")
 
 
 @dataclass(frozen=True)
@@ -77,24 +81,35 @@ def borrowed_cluster(environ, *, nodes=False, mounted=None):
     Raises:
         NoClusterError: no tool gives one.
     """
-    if environ.get("KUBECONFIG"):
-        given = Path(environ["KUBECONFIG"])
-        yield Borrowed("KUBECONFIG", given, has_nodes=_has_nodes(given))
-        return
-    if environ.get("KUBEBUILDER_ASSETS") and not nodes:
-        with _assets(Path(environ["KUBEBUILDER_ASSETS"])) as kubeconfig:
-            yield Borrowed("KUBEBUILDER_ASSETS", kubeconfig, has_nodes=False)
-        return
-    for name in ("kind", "k3d"):
-        if shutil.which(name):
+    match provider(environ, nodes=nodes):
+        case "KUBECONFIG":
+            given = Path(environ["KUBECONFIG"])
+            yield Borrowed("KUBECONFIG", given, has_nodes=_has_nodes(given))
+        case "KUBEBUILDER_ASSETS":
+            with _assets(Path(environ["KUBEBUILDER_ASSETS"])) as kubeconfig:
+                yield Borrowed("KUBEBUILDER_ASSETS", kubeconfig, has_nodes=False)
+        case "kind" | "k3d" as name:
             yield _local(name, mounted)
-            return
-    if environ.get("BACKFILL_TEST_CLUSTER"):
-        with _kit(environ["BACKFILL_TEST_CLUSTER"], nodes=nodes) as cluster:
-            yield cluster
-        return
-    some = "kind, k3d" if nodes else "KUBEBUILDER_ASSETS, kind, k3d"
-    raise NoClusterError(f"there is no KUBECONFIG, {some} or BACKFILL_TEST_CLUSTER (docs/kubernetes.md, Tested)")
+        case "BACKFILL_TEST_CLUSTER":
+            with _kit(environ["BACKFILL_TEST_CLUSTER"], nodes=nodes) as cluster:
+                yield cluster
+        case _:
+            some = "kind, k3d" if nodes else "KUBEBUILDER_ASSETS, kind, k3d"
+            raise NoClusterError(
+                f"there is no KUBECONFIG, {some} or BACKFILL_TEST_CLUSTER (docs/kubernetes.md, Tested)"
+            )
+
+
+def provider(environ, *, nodes=False):
+    """Return which of the providers gives a cluster here, the first that can; None: no one."""
+    can = {
+        "KUBECONFIG": environ.get("KUBECONFIG"),
+        "KUBEBUILDER_ASSETS": environ.get("KUBEBUILDER_ASSETS") and not nodes,
+        "kind": shutil.which("kind"),
+        "k3d": shutil.which("k3d"),
+        "BACKFILL_TEST_CLUSTER": environ.get("BACKFILL_TEST_CLUSTER"),
+    }
+    return next((name for name, there in can.items() if there), None)
 
 
 def _has_nodes(kubeconfig):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import time
 from pathlib import Path
 
@@ -19,6 +20,14 @@ SLOW = float(os.environ.get("BACKFILL_E2E_SLOW", "1"))
 
 MEMORY = {"driver": "1536Mi", "executor": "1280Mi"}
 GONE_S = 90
+
+
+def empty_lake():
+    """Empty the lake, and return it: root writes the sources, and user 185 the targets."""
+    for one in LAKE.iterdir():
+        shutil.rmtree(one)
+    LAKE.chmod(0o777)
+    return LAKE
 
 
 def example(file):
@@ -44,9 +53,9 @@ def named(name, spec):
     return {"apiVersion": "backfill.dev/v1alpha1", "kind": "Backfill", "metadata": {"name": name}, "spec": spec}
 
 
-def for_pods(backfill, *, instances=0):
+def for_pods(backfill, *, instances=0, lake=MOUNT):
     """Return a document for a local run as one for pods: the lake is a claim, and the driver works alone or has executors."""
-    spec = json.loads(json.dumps(backfill["spec"]).replace('"./lake/', f'"{MOUNT}/'))
+    spec = json.loads(json.dumps(backfill["spec"]).replace('"./lake/', f'"{lake}/'))
     pods = ["driver", *(["executor"] if instances else [])]
     made = {
         role: {"resources": {"requests": {"cpu": "100m", "memory": MEMORY[role]}}, "template": _template(role)}
@@ -123,11 +132,7 @@ class Job:
 
     def delete(self, *words):
         """Delete the Backfill, and wait until its pods and objects are gone too."""
-        self.kubectl("delete", "backfill", self.name, *words)
-        kinds, mine = "pods,configmaps,secrets,services", f"backfill.dev/backfill={self.name}"
-        self.node.until(
-            "nothing left", lambda: not self.node.list(kinds, mine, namespace=self.namespace), GONE_S * SLOW
-        )
+        delete_all([self], *words)
 
     # ------------------------------------------------------------ what is there
     def seen(self):
@@ -211,7 +216,11 @@ class Job:
         return next(at for at, rows in committed_at(self.target) if rows > above)
 
     def outlives(self, kill, *, far=lambda state: state["rowsDone"]):
-        """Have the driver ended; return after how many seconds the next attempt had committed more than the one before it.
+        """Have the driver ended; return after how many seconds the next attempt had committed more than the one before it."""
+        return self.ended_by(kill, far=far)()
+
+    def ended_by(self, kill, *, far=lambda state: state["rowsDone"]):
+        """Have the driver ended; return what waits for the next attempt, and returns what `outlives` does.
 
         A pod that is deleted without grace is gone before its process is, which may commit once more.
         """
@@ -224,7 +233,7 @@ class Job:
             before = max(far(one.state) for one in found if one.state["attempt"] <= ended)
             return next((one for one in found if one.state["attempt"] > ended and far(one.state) > before), None)
 
-        return round(_durable_at(self.target, self.until("commits of the next attempt", more)) - began, 1)
+        return lambda: round(_durable_at(self.target, self.until("commits of the next attempt", more)) - began, 1)
 
     def until_phase(self, *phases, within_s=90):
         """Wait for one of the phases."""
@@ -233,12 +242,11 @@ class Job:
     def until_complete(self, *, attempts=None, failures=None):
         """Wait for the end, which must be a good one; return the status."""
         self.until("the end", lambda: self.condition("Finished")[0] == "True")
-        status = self.status()
-        story = self.node.story(self.namespace)
-        assert (status["phase"], self.condition("Complete")) == ("Succeeded", ("True", "Complete")), story
+        status, said = self.status(), lambda: self.node.story(self.namespace)
+        assert (status["phase"], self.condition("Complete")) == ("Succeeded", ("True", "Complete")), said()
         assert self.condition("Ready") == ("True", "Complete")
-        assert attempts in (None, status["attempts"]), story
-        assert failures in (None, status.get("failures", 0)), story
+        assert attempts in (None, status["attempts"]), said()
+        assert failures in (None, status.get("failures", 0)), said()
         assert self.backfill["spec"].get("verify") != "Final" or self.condition("Verified") == ("True", "Equal")
         return status
 
@@ -269,6 +277,21 @@ class Job:
             assert receipt["mismatches"] == 0
             assert oracle.rows_in(str(self.target)) == receipt["rows"]
             assert model_of(last.state["strategy"]).compared(last.progress).version == receipt["sourceVersion"]
+
+
+def apply_all(jobs):
+    """Apply the documents of jobs of one namespace in one command."""
+    objects = {"apiVersion": "v1", "kind": "List", "items": [one.backfill for one in jobs]}
+    jobs[0].kubectl("apply", "-f", "-", stdin=json.dumps(objects))
+
+
+def delete_all(jobs, *words):
+    """Delete Backfills of one namespace, and wait until their pods and objects are gone too."""
+    first, names = jobs[0], [one.name for one in jobs]
+    first.kubectl("delete", "backfill", *names, *words)
+    kinds, theirs = "pods,configmaps,secrets,services", f"backfill.dev/backfill in ({','.join(names)})"
+    look = lambda: not first.node.list(kinds, theirs, namespace=first.namespace)  # noqa: E731
+    first.node.until("nothing left", look, GONE_S * SLOW, namespace=first.namespace)
 
 
 def _condition(status, type_):

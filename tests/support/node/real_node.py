@@ -1,26 +1,35 @@
-"""What a run on a real node needs beside the cluster: the images, the chart's installation and a live writer."""
+"""What a run on a real node needs beside the cluster: the images and the chart's installation."""
 
 import contextlib
 import json
-import random
+import re
 import secrets
 import socket
 import subprocess
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from urllib.parse import urlsplit
 
-from deltalake import DeltaTable
 from support.cluster.charts import CHART, RELEASE, SYSTEM, as_flags
 from support.cluster.harness import said, tool
 from support.node.witness import Witness
 from support.repository import ROOT
-from support.tables.other_engine import append
 
+TRIAL = f"{RELEASE}-trial"
+CLAIM = "lake"
 IMAGES = {name: f"localhost/backfill-{name}:dev" for name in ("operator", "spark")}
 LOOK_S = 0.5
 """At most between two looks at what no watch shows; a change of a Backfill or a pod is looked at once."""
+
+WARNING = re.compile(r"^(?:Warning: .*|W\d{4} .* would violate PodSecurity .*)$", re.MULTILINE)
+"""What an API server warns of, as kubectl and as helm tell it; helm's other warnings are about kinds, not about pods."""
+
+EXPECTED = ("Immediate deletion does not wait for confirmation", "deleting cluster-scoped resources")
+"""Warnings of what scenarios do on purpose."""
+
+LEFT = "backfills,pods,resourcequotas"
+"""Kinds of what a scenario may leave behind."""
 
 RESTRICTED = ("pod-security.kubernetes.io/enforce=restricted", "pod-security.kubernetes.io/warn=restricted")
 
@@ -44,12 +53,14 @@ class Node:
         self._as_wanted = False
         """Is the chart installed, with these values?"""
 
+        self._warnings = []
         self.witness = Witness([self._kubectl, f"--kubeconfig={cluster.kubeconfig}"], (self.namespace, self.restricted))
 
     def kubectl(self, *words, stdin=None, check=True, namespace=None):
         """Run kubectl in a namespace; return what it says."""
         command = [self._kubectl, f"--kubeconfig={self.cluster.kubeconfig}", "-n", namespace or self.namespace, *words]
         done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, timeout=240)
+        self._note_warnings(words, done.stderr)
         assert done.returncode == 0 or not check, f"kubectl {' '.join(words)}: {done.stderr}"
         return done.stdout
 
@@ -57,8 +68,18 @@ class Node:
         """Run helm in the operator's namespace; return what it says."""
         command = [self._helm, f"--kubeconfig={self.cluster.kubeconfig}", "-n", SYSTEM, *map(str, words)]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+        self._note_warnings(("helm", *words), done.stderr)
         assert done.returncode == 0, f"helm {words[0]}: {done.stderr}\n{self.story(SYSTEM)}"
         return done.stdout
+
+    def _note_warnings(self, words, said):
+        found = [one for one in WARNING.findall(said) if not any(expected in one for expected in EXPECTED)]
+        self._warnings += [f"{' '.join(map(str, words[:3]))}: {one}" for one in found]
+
+    def new_warnings(self):
+        """Return what the API server warned of since this was asked last: pods that a restricted namespace would not have, unknown fields."""
+        found, self._warnings = self._warnings, []
+        return found
 
     def get(self, kind, name, namespace=None):
         """Return an object, or None."""
@@ -108,11 +129,23 @@ class Node:
         """Install the chart, unless it is: CRD, roles, accounts, policies and the operator's own pods, which are ready then."""
         if self._as_wanted:
             return
-        watch = {"namespaces": [self.namespace, self.restricted]}
+        places = {
+            "watch": {"namespaces": [self.namespace, self.restricted]},
+            "trial": {"namespace": self.restricted, "claim": CLAIM},
+        }
         # The CRD may be there from an earlier run, and stays after this one.
         self.helm("upgrade", "--install", RELEASE, CHART, "--take-ownership", "--reset-values", "--wait", "--timeout=3m",
-                  *as_flags({"watch": watch} | self._values))  # fmt: skip
+                  *as_flags(places | self._values))  # fmt: skip
         self._as_wanted = True
+
+    def try_out(self):
+        """Run `helm test`, which must pass; return what its pod said, and take the pod away."""
+        self.helm("test", RELEASE, "--timeout=5m")
+        pod = self.get("pod", TRIAL, namespace=SYSTEM)
+        assert pod["status"]["phase"] == "Succeeded", pod["status"]
+        said = self.kubectl("logs", TRIAL, namespace=SYSTEM)
+        self.kubectl("delete", "pod", TRIAL, namespace=SYSTEM)
+        return said
 
     def upgrade(self, **values):
         """Change values of the installation, and wait until the new operator is ready."""
@@ -164,13 +197,15 @@ class Node:
     def tidy(self, within_s):
         """Have everything of tenants deleted, drivers at once; what is refused to go is what the next test would meet."""
         for namespace in (self.namespace, self.restricted):
+            if not self.list(LEFT, namespace=namespace):
+                continue
             self.kubectl("delete", "backfills,resourcequotas", "--all", "--wait=false", namespace=namespace)
             for role in ("driver", "executor"):
                 words = ("pods", f"--selector=backfill.dev/role={role}", "--grace-period=0", "--force")
                 self.kubectl("delete", *words, check=False, namespace=namespace)
             self.until(
                 "nothing of the last test",
-                lambda at=namespace: not self.list("backfills,pods", namespace=at),
+                lambda at=namespace: not self.list(LEFT, namespace=at),
                 within_s,
                 namespace=namespace,
             )
@@ -219,10 +254,9 @@ class Node:
             ("logs", "--selector=backfill.dev/role=driver", "--tail=30", "--prefix"),
             ("logs", "--selector=spark-role=executor", "--tail=30", "--prefix"),
         )  # fmt: skip
-        return "\n".join(
-            f"--- kubectl {' '.join(look)}\n{self.kubectl(*look, check=False, namespace=namespace)[-6000:]}"
-            for look in looks
-        )
+        with ThreadPoolExecutor(len(looks)) as side_by_side:
+            said = side_by_side.map(lambda look: self.kubectl(*look, check=False, namespace=namespace)[-6000:], looks)
+            return "\n".join(f"--- kubectl {' '.join(look)}\n{text}" for look, text in zip(looks, said, strict=True))
 
 
 def _claim(namespace, folder):
@@ -235,74 +269,10 @@ def _claim(namespace, folder):
             "spec": common | {"capacity": size, "hostPath": {"path": str(folder)}, "persistentVolumeReclaimPolicy": "Retain"},
         },
         {
-            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "lake"},
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": CLAIM},
             "spec": common | {"volumeName": name, "resources": {"requests": size}},
         },
     ]  # fmt: skip
-
-
-ORDERS = """
-    SELECT value AS order_id, concat('customer-', value * 7919 % 50000) AS customer,
-        cast(value * 31 % 100000 / 100.0 - 5 AS decimal(10, 2)) AS amount,
-        arrow_cast(1760000000000000 + value % 31536000 * 1000000, 'Timestamp(Microsecond, Some("UTC"))') AS ordered_at,
-        CASE value % 4 WHEN 0 THEN 'new' WHEN 1 THEN 'paid' WHEN 2 THEN 'sent' ELSE 'returned' END AS status,
-        md5(cast(value AS string)) AS note
-    FROM generate_series({first}, {last})"""
-
-
-def make_orders(folder, rows):
-    """Make a table of so many orders."""
-    append(str(folder), ORDERS, 0, rows)
-
-
-class Writer:
-    """A table of orders that another engine makes and changes every second or two until told to end."""
-
-    EVERY_S = 1.5
-    FILES = 8
-
-    def __init__(self, folder, rows, *, appends_only=False):
-        self.folder, self.rows = str(folder), rows
-        self.commits = 0
-        self._kinds = 1 if appends_only else 4
-        self.failure = None
-        self._next_id = rows
-        self._random = random.Random(7)
-        for first in range(0, rows, rows // self.FILES):
-            append(self.folder, ORDERS, first, rows // self.FILES)
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._write, daemon=True)
-        self._thread.start()
-
-    def _write(self):
-        try:
-            while not self._over.wait(self.EVERY_S):
-                self._commit()
-                self.commits += 1
-        except Exception as error:
-            self.failure = error
-
-    def _commit(self):
-        table, low = DeltaTable(self.folder), self._random.randrange(max(1, self.rows - 2000))
-        match self.commits % self._kinds:
-            case 0:
-                append(self.folder, ORDERS, self._next_id, 2000)
-                self._next_id += 2000
-            case 1:
-                changed = {"amount": "cast(amount + 1 AS decimal(10, 2))", "status": "'sent'"}
-                table.update(updates=changed, predicate=f"order_id >= {low} AND order_id < {low + 1500}")
-            case 2:
-                table.delete(f"order_id >= {low} AND order_id < {low + 400}")
-            case _:
-                changed = {"order_id": f"order_id + {self._next_id - low}"}
-                table.update(updates=changed, predicate=f"order_id >= {low} AND order_id < {low + 300}")
-                self._next_id += 300
-
-    def end(self):
-        """Have it end after its commit; it must not have failed."""
-        self._over.set()
-        self._thread.join(60)
-        assert self.failure is None, self.failure
 
 
 def build_images(environ):

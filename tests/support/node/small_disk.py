@@ -3,9 +3,25 @@
 import contextlib
 from pathlib import Path
 
-from support.cluster.harness import said
+import pytest
+from support.cluster.harness import kit_home, said
 
 GIB = 4
+OF_ITS_OWN = {"CLUSTER": "pressure", "CLUSTER_NET": "78"}
+"""By these variables the kit makes another cluster beside its first: another folder, other addresses."""
+
+
+@contextlib.contextmanager
+def cluster_on_a_small_disk():
+    """Have the kit's cluster be one of its own while the context lasts, with its pods and images on a disk of 4 GiB; needs root.
+
+    Raises:
+        What `small_disk` raises.
+    """
+    with small_disk(kit_home() / "clusters" / OF_ITS_OWN["CLUSTER"]), pytest.MonkeyPatch.context() as patch:
+        for name, value in OF_ITS_OWN.items():
+            patch.setenv(name, value)
+        yield
 
 
 @contextlib.contextmanager

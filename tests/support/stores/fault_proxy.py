@@ -6,6 +6,7 @@ with faulty(store.endpoint) as proxy:
 """
 
 import http.client
+import select
 import threading
 from collections import Counter
 from contextlib import contextmanager
@@ -27,6 +28,9 @@ DENIED = b"<Error><Code>AccessDenied</Code><Message>Access Denied.</Message></Er
 SKEW_MAX = timedelta(minutes=5)
 """Of a proxy with a clock of its own: stricter than the 15 minutes of S3, behind which it stands."""
 
+STALLED_MAX_S = 45
+"""So long at most a request waits in vain: a client whose own patience is shorter leaves before."""
+
 FORBIDDEN, PRECONDITION_FAILED = 403, 412
 HOP_BY_HOP = ("connection", "keep-alive", "transfer-encoding", "expect")
 
@@ -36,13 +40,17 @@ class Fault:
     """What happens to the next requests of a method whose path has some text."""
 
     what: str
-    """`slow down`: 503, `denied`: 403, and nothing is done; `lost answer`: it is done, and the connection ends without an answer."""
+    """`slow down`: 503, `denied`: 403, `stall`: no answer at all, and nothing is done; `lost answer`: it is done, and the connection
+    ends without an answer."""
 
     method: str
     text: str
     times: int
     met: int = field(default=0)
     """How often it happened."""
+
+    left: int = field(default=0)
+    """How often a client that stalled went away by itself."""
 
 
 class _Proxy(ThreadingHTTPServer):
@@ -80,7 +88,7 @@ class _Proxy(ThreadingHTTPServer):
             for one in self.faults:
                 if one.met < one.times and one.method == method and one.text in path:
                     one.met += 1
-                    return one.what
+                    return one
         return None
 
     def handle_error(self, request, client_address):
@@ -94,7 +102,13 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         if self.command == "PUT" and "If-None-Match" not in self.headers:
             self.server.plain_puts.append(self.path)
-        what = self.server.fault_of(self.command, self.path)
+        fault = self.server.fault_of(self.command, self.path)
+        what = fault and fault.what
+        if what == "stall":
+            # Nothing follows a request that waits for its answer: what there is to read is the end of the connection.
+            fault.left += bool(select.select([self.connection], [], [], STALLED_MAX_S)[0])
+            self.close_connection = True
+            return
         if what == "slow down":
             self._answer(503, {"Content-Type": "application/xml"}, SLOW_DOWN)
             return

@@ -1,0 +1,45 @@
+"""A store that takes a request and says nothing: the client's time runs out, and it asks again."""
+
+import os
+
+import pytest
+from support.stores.fault_proxy import Fault
+from support.stores.minio import credentials, for_delta_rs, for_spark
+from support.tables.jobs import write_yaml
+from support.tables.other_engine import append, delete
+
+ORDERS = "SELECT value AS id, value % 7 AS kind, concat('\u2028 ', value) AS note FROM generate_series({first}, {last})"
+ROWS = 400
+PATIENCE = {"spark.hadoop.fs.s3a.connection.timeout": "15s"}
+"""Hadoop's own is 200 seconds, and it takes nothing below 15 for less than 15."""
+
+
+@pytest.fixture
+def source(store, place, monkeypatch):
+    """Two files, and a change after version 0."""
+    for name, value in for_delta_rs(store.endpoint).items():
+        monkeypatch.setitem(os.environ, name.upper(), value)
+    at = place("here")
+    for first in (0, ROWS):
+        append(at, ORDERS, first, ROWS)
+    delete(at, "id % 10 = 4")
+    return at
+
+
+def test_a_store_that_stalls_is_asked_again(source, place, process, rows, proxy, tmp_path):
+    """While a file is read, while one is written, and in a commit: all is there, and nothing is there twice."""
+    there = place("there").removeprefix("s3a:/")
+    faults = [
+        Fault("stall", "GET", f"{source.removeprefix('s3a:/')}/part-", 1),
+        Fault("stall", "PUT", f"{there}/part-", 1),
+        Fault("stall", "PUT", f"{there}/_delta_log/{2:020d}.json", 1),
+    ]
+    proxy.faults.extend(faults)
+    spark = {"conf": for_spark(proxy.endpoint) | PATIENCE}
+    file = write_yaml(tmp_path / "job.yaml", source, place("there"), source={"version": 1}, verify="Final", spark=spark)
+
+    ended = process(file, **credentials())
+
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert [(one.met, one.left) for one in faults] == [(1, 1)] * 3, "the client leaves before the proxy does"
+    assert rows(place("there")) == rows(source)
