@@ -84,10 +84,10 @@ class Operator:
             events=self.events, metrics=self.metrics, enqueue=self.queue.add,
             ensure_every_s=settings.relist_max_seconds, now_ms=clock.now_ms,
         )  # fmt: skip
+        self.slots = DriverSlots(self.cache, settings, self.queue.add)
         self.reconciler = Reconciler(
             cluster=self.cluster, cache=self.cache, drivers=self.drivers, executor=executor, events=self.events,
-            metrics=self.metrics, slots=DriverSlots(self.cache, settings, self.queue.add), enqueue=self.queue.add,
-            now_ms=clock.now_ms,
+            metrics=self.metrics, slots=self.slots, enqueue=self.queue.add, now_ms=clock.now_ms,
         )  # fmt: skip
         self.relist = Relist(
             self.cluster, self.cache, settings, self.metrics, enqueue=self.queue.add, monotonic=time.monotonic,

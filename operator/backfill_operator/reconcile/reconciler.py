@@ -89,7 +89,7 @@ class Reconciler:
             RetryLaterError: another writer was quicker, or the API server does not answer.
             ApiError: the API server refused a request.
         """
-        with log_context("/".join(key)), self._metrics.reconcile_seconds.time():
+        with log_context("/".join(key)), self._metrics.reconcile_seconds.time(), self._slots.turn(key):
             raw = self._cache.backfill(key)
             if raw is None:
                 self._forget(key)
@@ -167,9 +167,10 @@ class Reconciler:
         """Decide, and reserve the slot of a launch before any other coroutine runs."""
         no_room = self._slots.no_room(key)
         decision = decide(replace(seen, no_room=no_room), self._now_ms())
-        self._slots.note(key, waits=bool(no_room) and decision.waits_for_room)
         if any(isinstance(one, LaunchDriver) for one in decision.actions):
             self._slots.reserve(key)
+        elif not any(isinstance(one, RefetchPods) for one in decision.actions):
+            self._slots.note(key, waits=bool(no_room) and decision.waits_for_room)
         return decision
 
     async def _execute(self, key: Key, raw: Raw, seen: Observation, decision: Decision) -> float | None:
