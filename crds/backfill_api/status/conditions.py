@@ -30,7 +30,7 @@ CONDITION_TYPES: Final = {
     "CaughtUp": "The target reached the newest version of the source.",
     "NonConvergent": "The lag does not fall: the source changes faster than changes are applied.",
     "Verified": "The newest receipt found no difference.",
-    "AwaitingApproval": "The plan is made and waits for `spec.approved`.",
+    "AwaitingApproval": "The plan is made and waits for `spec.approved` or `spec.approvedPlan`.",
     "SharedTarget": "Another Backfill writes the same target; present only when true.",
 }
 """Every condition type, and what it means when it is True."""
@@ -65,9 +65,10 @@ REASONS: Final = {
     "DriverUnreachable": "The driver's control server does not respond; its pod exists.",
     "DriverStopping": "A driver that is not the current one must end before the next one starts.",
     "AcknowledgementTimeout": "The driver has not confirmed the newest command for a long time; it is sent again.",
-    "AwaitingApproval": "The plan is made and waits for `spec.approved`.",
+    "AwaitingApproval": "The plan is made and waits for `spec.approved` or `spec.approvedPlan`.",
     "Planning": "A pod is making the plan.",
     "Planned": "The plan was made.",
+    "PlanOutdated": "The spec was changed since it was planned; a new plan is made, and the old one's approval does not count.",
     "Suspended": "The attempt ended because the job was suspended.",
     "Restarted": "The attempt ended because a restart was requested.",
     "SpecChanged": "The spec was changed before the driver started; its pod is replaced by one of the new spec.",

@@ -86,7 +86,7 @@ def labels(launch: Launch, role: Role | None = None) -> dict[str, str]:
             KIND_LABEL: launch.kind,
         }
     if role == "driver":
-        made[LAUNCHED_LABEL] = launched_of(launch.spec)
+        made[LAUNCHED_LABEL] = launched_of(launch.spec, launch.kind)
     return made
 
 

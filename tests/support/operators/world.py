@@ -232,7 +232,13 @@ class World:
         self.uids += 1
         uid = f"pod-{self.uids}"
         self.pods[name] = DriverPod(
-            name, uid, UID, action.attempt, action.kind, created_ms=self.now_ms, launched_of=launched_of(self.cr.spec)
+            name,
+            uid,
+            UID,
+            action.attempt,
+            action.kind,
+            created_ms=self.now_ms,
+            launched_of=launched_of(self.cr.spec, action.kind),
         )
         self.drivers[uid] = Driver(
             action.attempt, action.paused, (action.rows_per_second, action.bytes_per_second), self.sealed.revision

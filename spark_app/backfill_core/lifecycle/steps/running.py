@@ -32,6 +32,7 @@ from backfill_core.lifecycle.steps.step import (
     delete_pods,
     delete_unretained,
     deletion_of,
+    planning,
     refetch_pods,
     stuck_ms,
 )
@@ -65,8 +66,8 @@ def reconcile_running(context: Context) -> StepResult | Ended[Literal["NotLaunch
 # ------------------------------------------------------------------ no pod
 def _on_missing(context: Context, attempt: Attempt) -> StepResult | Ended[Literal["NotLaunched", "Terminated"]]:
     """Launch what was never seen; look for a pod that was, and give it up only when the API server has none."""
-    suspended = attempt.stop is None and context.desired.suspend and not context.policy.refused
-    if attempt.stop is None and not suspended:
+    withdrawn = _withdrawn(context, attempt)
+    if attempt.stop is None and withdrawn is None:
         if attempt.state == "Planned":
             return Ended("NotLaunched", context)
         known = context.condition("DriverReady")
@@ -80,13 +81,24 @@ def _on_missing(context: Context, attempt: Attempt) -> StepResult | Ended[Litera
             return StepResult(context.status, conditions, (), left_ms)
     if not context.observation.live:
         return refetch_pods(context)
-    if suspended:
-        attempt = attempt.model_copy(update={"stop": StopRequest(reason="Suspended", time=context.timestamp)})
+    if withdrawn is not None:
+        attempt = attempt.model_copy(update={"stop": StopRequest(reason=withdrawn, time=context.timestamp)})
     gone = Termination(
         "Retry", "Infrastructure", f"pod {context.pod_name} is gone: it was deleted, or its node was lost"
     )
     status = context.status.model_copy(update={"attempt": attempt})
     return Ended("Terminated", replace(context, status=status, termination=gone))
+
+
+def _withdrawn(context: Context, attempt: Attempt) -> StopReason | None:
+    """Return why an attempt without a pod must not get one any more; None: it may."""
+    if attempt.stop is not None or context.policy.refused:
+        return None
+    if context.desired.suspend:
+        return "Suspended"
+    # It was put on record for a spec that was approved; its pod would be one of the spec as it stands now.
+    outdated = attempt.state == "Planned" and attempt.kind == "Run" and context.plan_first
+    return "SpecChanged" if outdated else None
 
 
 # ------------------------------------------------------------------ a pod
@@ -146,7 +158,7 @@ def _outdated(context: Context, attempt: Attempt, pod: DriverPod) -> bool:
     spec = context.observation.spec
     if pod.phase != "Pending" or pod.started or attempt.ready_time is not None or isinstance(spec, SpecRefused):
         return False
-    return pod.launched_of not in ("", launched_of(spec))
+    return pod.launched_of not in ("", launched_of(spec, attempt.kind))
 
 
 def _actions(context: Context, attempt: Attempt, pod: DriverPod, commands: CommandPlan) -> tuple[Action, ...]:
@@ -240,7 +252,7 @@ def _conditions(context: Context, attempt: Attempt, pod: DriverPod, control: Con
     if attempt.stop is not None:
         conditions = _stopping(context, pod, attempt.stop)
     elif attempt.kind == "Plan":
-        conditions = ConditionSet.reconciling("Pending", "Planning", _why_waiting(pod))
+        conditions = planning(context, _why_waiting(pod))
     elif attempt.ready_time is None:
         conditions = ConditionSet.reconciling("Launching", "Launching", _why_waiting(pod))
     else:
