@@ -19,9 +19,9 @@ from backfill_api.wire import Ack
 from backfill_core.lifecycle.actions import RefetchPods
 from backfill_core.lifecycle.decide import NEXT, Decision, decide, first_step
 from backfill_core.lifecycle.inputs.context import classify
-from backfill_core.lifecycle.inputs.launched_of import launched_of
+from backfill_core.lifecycle.inputs.launched_of import executors_of, launched_of
 from backfill_core.lifecycle.naming import driver_name
-from backfill_core.lifecycle.observation import DriverPod, DriverReport, Observation
+from backfill_core.lifecycle.observation import DriverPod, DriverReport, Observation, WaitingExecutors
 from backfill_core.lifecycle.steps.step import Ended
 
 ROOT = Path(__file__).parent.parent
@@ -41,7 +41,7 @@ SPECS = [
         {"desiredState": "Paused"},
         {"suspend": True},
         {"approval": "Manual"},
-        {"approval": "Manual", "after": "Follow"},
+        {"approval": "Manual", "executor": {"instances": 2}},
     )
 ]
 PLAN = Plan(
@@ -127,7 +127,7 @@ def _drivers(status: BackfillStatus, now_ms: int) -> Iterator[tuple[tuple[Driver
     number, control = attempt.number, status.control
     pod = DriverPod(
         driver_name("orders", number), f"pod-{number}", "uid", number, attempt.kind, created_ms=now_ms,
-        launched_of=launched_of(SPECS[0], attempt.kind),
+        launched_of=launched_of(SPECS[0], attempt.kind), executors_of=executors_of(SPECS[0]),
     )  # fmt: skip
     yield (pod,), None
     yield (replace(pod, waiting="ErrImagePull", created_ms=now_ms - STEP_MS),), None
@@ -139,6 +139,8 @@ def _drivers(status: BackfillStatus, now_ms: int) -> Iterator[tuple[tuple[Driver
     ready = replace(pod, phase="Running", ready=True)
     yield (ready,), DriverReport(number, now_ms, progress)
     yield (ready,), DriverReport(number, now_ms, progress, acks=acks)
+    waiting = WaitingExecutors("ImagePullBackOff", "no such image", running=0)
+    yield (replace(ready, started=True, executors=waiting),), DriverReport(number, now_ms, progress)
     yield (ready,), DriverReport(number, now_ms, progress, unreachable_since_ms=now_ms - STEP_MS)
     plan = Ending(outcome="Planned", plan=PLAN) if attempt.kind == "Plan" else None
     for code in (0, 10, 40, 60, 137):
@@ -188,7 +190,10 @@ together. A failed Backfill is taken up again when its spec is edited or a resta
 
 A pod may wait for an image, a Secret, a volume or a node with room. When the spec is edited before its driver ever ran, the
 pod is replaced at once by one of the new spec, and `SpecChanged` counts as no failure. Fields that the operator reads itself (`throttle`, `suspend`,
-`backoffLimit`, times) replace no pod. A driver that ran is never ended by an edit: the edit is in force with the next attempt.
+`backoffLimit`, times) replace no pod. A driver at work is never ended by an edit: the edit is in force with the next attempt.
+
+Executors that a driver made and that do not start are found by a list of waiting executor pods, one for all Backfills every half minute. `ExecutorsWaiting` has the reason and
+message of one of them. An edit of `spark` or `executor` ends the attempt at a barrier, as `SpecChanged` and without a failure, when the API server says that none of its executors runs.
 
 ## Commands
 

@@ -32,6 +32,7 @@ CONDITION_TYPES: Final = {
     "Verified": "The newest receipt found no difference.",
     "AwaitingApproval": "The plan is made and waits for `spec.approved` or `spec.approvedPlan`.",
     "SharedTarget": "Another Backfill writes the same target; present only when true.",
+    "ExecutorsWaiting": "Executors of the driver were made and do not start; the message says why. Present only when true.",
 }
 """Every condition type, and what it means when it is True."""
 
@@ -63,6 +64,7 @@ REASONS: Final = {
     "NoDriver": "No driver is wanted, or none is there yet.",
     "DriverMissing": "The driver's pod was not found; the operator asks again before it gives up.",
     "DriverUnreachable": "The driver's control server does not respond; its pod exists.",
+    "ExecutorsWaiting": "The driver runs, and executors of it wait for an image, a Secret, a volume or a node.",
     "DriverStopping": "A driver that is not the current one must end before the next one starts.",
     "AcknowledgementTimeout": "The driver has not confirmed the newest command for a long time; it is sent again.",
     "AwaitingApproval": "The plan is made and waits for `spec.approved` or `spec.approvedPlan`.",
@@ -71,7 +73,7 @@ REASONS: Final = {
     "PlanOutdated": "The spec was changed since it was planned; a new plan is made, and the old one's approval does not count.",
     "Suspended": "The attempt ended because the job was suspended.",
     "Restarted": "The attempt ended because a restart was requested.",
-    "SpecChanged": "The spec was changed before the driver started; its pod is replaced by one of the new spec.",
+    "SpecChanged": "The spec was changed while the driver's pod, or all of its executors, waited; they are replaced by pods of the new spec.",
     "Deleted": "The attempt ended because the object was deleted.",
     "Stopped": "The driver stopped at a barrier by itself, or because its pod was deleted; the next attempt continues.",
     "OverrideIgnored": "The override annotation is invalid; the spec holds.",

@@ -18,6 +18,7 @@ from backfill_core.lifecycle.observation import DriverPod, Observation
 from backfill_operator.drivers.poller import DriverPoller, DriverRef
 from backfill_operator.informer.cache import Cache, Key
 from backfill_operator.informer.compact import is_stub
+from backfill_operator.informer.executors import executors_of_driver
 from backfill_operator.informer.parse import StatusUnreadableError, observation_of, pod_of
 from backfill_operator.kube.client import Cluster
 from backfill_operator.kube.errors import ConflictError, NotFoundError, RefusedError, UnavailableError
@@ -150,7 +151,7 @@ class Reconciler:
         decision = self._decide(key, seen)
         refetch = next((one for one in decision.actions if isinstance(one, RefetchPods)), None)
         if refetch is not None:
-            seen = replace(seen, pods=await self._fetch_pods(seen, refetch.pod_name), live=True)
+            seen = replace(seen, pods=await self._fetch_pods(seen, refetch), live=True)
             decision = self._decide(key, seen)
         try:
             return await self._execute(key, raw, seen, decision)
@@ -194,8 +195,9 @@ class Reconciler:
         report, beside = self._drivers.report(key, number), self._shared_targets.of(key)
         return replace(seen, pods=pods, report=report, beside=beside, token_hash=token_hash)
 
-    async def _fetch_pods(self, seen: Observation, pod_name: str) -> tuple[DriverPod, ...]:
+    async def _fetch_pods(self, seen: Observation, refetch: RefetchPods) -> tuple[DriverPod, ...]:
         """Fetch the pods with the Backfill's label, and the named one; update the cache with them."""
+        pod_name = refetch.pod_name
         labels = f"{DRIVERS_SELECTOR},{BACKFILL_LABEL}={base_name(seen.name)}"
         found: dict[str, DriverPod] = {}
         # One page at a time, and only the fields that the rules read: users may create large pods.
@@ -211,7 +213,14 @@ class Reconciler:
         for pod in self._cache.pods((seen.namespace, seen.name), pod_name):
             if pod.name not in found:
                 self._cache.drop_pod((seen.namespace, pod.name), pod.uid)
-        return tuple(found.values())
+        return tuple([await self._with_executors(seen, pod, refetch.executors_of) for pod in found.values()])
+
+    async def _with_executors(self, seen: Observation, pod: DriverPod, executors_of: str) -> DriverPod:
+        """Return a driver pod with its executors that wait, as the API server has them if it is the one that is asked for."""
+        if pod.uid != executors_of:
+            return self._cache.with_executors(pod)
+        label = (seen.namespace, base_name(seen.name))
+        return self._cache.put_executors_of(pod, await executors_of_driver(self._cluster, label, pod.uid))
 
     async def _refresh(self, key: Key) -> None:
         """Read the object again, because the watch may show its change only later."""

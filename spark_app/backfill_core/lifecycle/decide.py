@@ -24,6 +24,7 @@ from typing import Final, Literal
 from backfill_core.lifecycle.actions import Action, Decision, EventNote
 from backfill_core.lifecycle.inputs.context import Context, classify
 from backfill_core.lifecycle.observation import Observation
+from backfill_core.lifecycle.status.condition_details import EXECUTORS_WAITING
 from backfill_core.lifecycle.status.conditions import ConditionSet, Fact, conditions_of
 from backfill_core.lifecycle.steps.finalizing import finalize, reconcile_finished
 from backfill_core.lifecycle.steps.idle import reconcile_idle
@@ -48,8 +49,10 @@ STEPS_MAX: Final = 5
 NOTEWORTHY: Final = frozenset({"AwaitingApproval", "Paused", "Suspended", "Running", "Succeeded"})
 ALARMING: Final = frozenset({"Retrying", "Failed"})
 SHARED_TARGET: Final = "SharedTarget"
-TOLD_ONCE: Final = frozenset({"SpecChanged", PLAN_OUTDATED})
-"""What an edit of the spec makes undone, a pod that was to start or a plan: no phase says it, so no other event would."""
+TOLD_ONCE: Final[Mapping[str, Literal["Normal", "Warning"]]] = {
+    "SpecChanged": "Normal", PLAN_OUTDATED: "Normal", EXECUTORS_WAITING: "Warning",
+}  # fmt: skip
+"""Reasons that come and go within a phase, so that no event of a phase tells of them."""
 
 BESIDE_SHOWN_MAX: Final = 3
 
@@ -124,7 +127,7 @@ def _events(context: Context, conditions: ConditionSet) -> tuple[EventNote, ...]
     if conditions.needs_a_person and "Stalled" not in known:
         notes.append(EventNote("Warning", conditions.reason, conditions.message))
     elif conditions.reason in TOLD_ONCE and (ready is None or ready.reason != conditions.reason):
-        notes.append(EventNote("Normal", conditions.reason, conditions.message))
+        notes.append(EventNote(TOLD_ONCE[conditions.reason], conditions.reason, conditions.message))
     elif conditions.phase != before.phase and conditions.phase in NOTEWORTHY | ALARMING:
         kind: Literal["Normal", "Warning"] = "Warning" if conditions.phase in ALARMING else "Normal"
         notes.append(EventNote(kind, conditions.reason, conditions.message))

@@ -24,7 +24,7 @@ from backfill_api.status.status import (
 from backfill_api.wire import Ack, Command
 from backfill_core.lifecycle.inputs.approval import planned_of
 from backfill_core.lifecycle.inputs.timestamps import rfc3339
-from backfill_core.lifecycle.observation import DriverPod, DriverReport, Observation, SpecRefused
+from backfill_core.lifecycle.observation import DriverPod, DriverReport, Observation, SpecRefused, WaitingExecutors
 
 BEFORE, LONG_AGO = rfc3339(T0 - 5_000), rfc3339(T0 - 90_000)
 PLAN = Plan(
@@ -106,6 +106,7 @@ STATUSES: dict[str, BackfillStatus] = {
     ),
 }  # fmt: skip
 
+NO_IMAGE = WaitingExecutors("ImagePullBackOff", "no such image")
 PODS: dict[str, tuple[DriverPod, ...]] = {
     "none": (),
     "pending": (pod(),),
@@ -113,6 +114,10 @@ PODS: dict[str, tuple[DriverPod, ...]] = {
     "of another spec": (pod(launched_of="of before", unscheduled="no node has room"),),
     "started, of another spec": (pod(launched_of="of before", started=True),),
     "ready": (running(launched_of="of before"),),
+    "executors wait": (running(executors_of="of before", executors=NO_IMAGE),),
+    "no executor runs": (running(started=True, executors_of="of before", executors=replace(NO_IMAGE, running=0)),),
+    "an executor runs": (running(executors_of="of before", executors=replace(NO_IMAGE, running=1)),),
+    "no node for executors": (running(ready=False, executors=WaitingExecutors(message="0/1 nodes")),),
     "not ready": (running(ready=False),),
     "ending": (running(deletion_ms=T0 + 5_000),),
     "stuck": (running(ready=False, deletion_ms=T0 - 100_000),),

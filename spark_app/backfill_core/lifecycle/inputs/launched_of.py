@@ -1,10 +1,10 @@
-"""The part of a spec that a driver pod is made of, as a hash: the pod carries it, so it tells whether the spec was edited since."""
+"""The parts of a spec that pods are made of, as hashes: the driver pod carries them, so it tells what was edited since."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from typing import Final
+from typing import Any, Final
 
 from backfill_api.spec.spec import BackfillSpec
 from backfill_api.status.status import AttemptKind
@@ -28,6 +28,19 @@ def launched_of(spec: BackfillSpec, kind: AttemptKind = "Run") -> str:
     Fields with their defaults are left out: a field that a later version adds replaces no pod that waits.
     """
     left_out = READ_BY_THE_OPERATOR - READ_BY_A_PLAN if kind == "Plan" else READ_BY_THE_OPERATOR
-    part = spec.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True, exclude=set(left_out))
+    return _hashed(
+        spec.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True, exclude=set(left_out))
+    )
+
+
+def executors_of(spec: BackfillSpec) -> str:
+    """Return the hash of all that executor pods are made of: image, settings of Spark, template, resources, the source's Secret."""
+    part = spec.model_dump(
+        mode="json", by_alias=True, exclude_none=True, exclude_defaults=True, include={"spark", "executor"}
+    )
+    return _hashed(part | {"secret": spec.source.params.secret})
+
+
+def _hashed(part: dict[str, Any]) -> str:
     text = json.dumps(part, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:_CHARACTERS]

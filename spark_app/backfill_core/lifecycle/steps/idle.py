@@ -70,7 +70,7 @@ def _reconcile(context: Context) -> StepResult | Ended[Literal["Launchable"]]:
             conditions = ConditionSet.reconciling("Pending", REJECTED, why)
             result = StepResult(status, without_driver(context, conditions), release(context))
         elif reason in NO_BACKOFF:
-            words = "the spec was changed before the driver started" if reason == "SpecChanged" else ""
+            words = "the spec was changed before its pods could start" if reason == "SpecChanged" else ""
             conditions = ConditionSet.reconciling("Launching", reason, words)
             result = StepResult(status, without_driver(context, conditions))
         else:

@@ -75,9 +75,9 @@ class Ended(Generic[OutcomeT_co]):
     """To be done before those of the next step."""
 
 
-def refetch_pods(context: Context, pod_name: str | None = None) -> StepResult:
-    """Ask for the pods before a decision that stale pods would make wrong."""
-    return StepResult(context.observation.status, None, (RefetchPods(pod_name or context.pod_name),), 0)
+def refetch_pods(context: Context, pod_name: str | None = None, *, executors_of: str = "") -> StepResult:
+    """Ask for the pods, and for the executors of the driver of this UID, before a decision that stale ones would make wrong."""
+    return StepResult(context.observation.status, None, (RefetchPods(pod_name or context.pod_name, executors_of),), 0)
 
 
 def without_driver(context: Context, conditions: ConditionSet) -> ConditionSet:
