@@ -19,8 +19,9 @@ from backfill_api.wire import Ack
 from backfill_core.lifecycle.actions import RefetchPods
 from backfill_core.lifecycle.decide import NEXT, Decision, decide, first_step
 from backfill_core.lifecycle.inputs.context import classify
+from backfill_core.lifecycle.inputs.launched_of import executors_of, launched_of
 from backfill_core.lifecycle.naming import driver_name
-from backfill_core.lifecycle.observation import DriverPod, DriverReport, Observation
+from backfill_core.lifecycle.observation import DriverPod, DriverReport, Observation, WaitingExecutors
 from backfill_core.lifecycle.steps.step import Ended
 
 ROOT = Path(__file__).parent.parent
@@ -35,7 +36,13 @@ TABLES = {
 }
 SPECS = [
     BackfillSpec.model_validate(TABLES | {"startupTimeoutSeconds": 600, "backoffLimit": 1} | fields)
-    for fields in ({}, {"desiredState": "Paused"}, {"suspend": True}, {"approval": "Manual"})
+    for fields in (
+        {},
+        {"desiredState": "Paused"},
+        {"suspend": True},
+        {"approval": "Manual"},
+        {"approval": "Manual", "executor": {"instances": 2}},
+    )
 ]
 PLAN = Plan(
     rows=1, bytes=1, files=1, splits=1, version=1, estimated_seconds=1, estimated_seconds_low=1,
@@ -92,7 +99,7 @@ def _key(status: BackfillStatus) -> tuple[Any, ...]:
     """Return what tells two statuses apart for the walk; numbers that only grow do not."""
     attempt, control = status.attempt, status.control
     return (
-        status.phase, min(status.failures, 2), status.plan is not None, len(status.history) > 0,
+        status.phase, min(status.failures, 2), status.plan_of, len(status.history) > 0,
         attempt and (attempt.kind, attempt.state, attempt.ready_time is not None, attempt.stop and attempt.stop.reason),
         control and (control.paused, tuple(one.command.type for one in control.pending)),
         tuple((one.type, one.status, one.reason) for one in status.conditions if one.type == "Ready"),
@@ -118,7 +125,10 @@ def _drivers(status: BackfillStatus, now_ms: int) -> Iterator[tuple[tuple[Driver
     if attempt is None or attempt.state == "Ended":
         return
     number, control = attempt.number, status.control
-    pod = DriverPod(driver_name("orders", number), f"pod-{number}", "uid", number, attempt.kind, created_ms=now_ms)
+    pod = DriverPod(
+        driver_name("orders", number), f"pod-{number}", "uid", number, attempt.kind, created_ms=now_ms,
+        launched_of=launched_of(SPECS[0], attempt.kind), executors_of=executors_of(SPECS[0]),
+    )  # fmt: skip
     yield (pod,), None
     yield (replace(pod, waiting="ErrImagePull", created_ms=now_ms - STEP_MS),), None
     yield (replace(pod, created_ms=now_ms - STEP_MS),), None
@@ -129,6 +139,8 @@ def _drivers(status: BackfillStatus, now_ms: int) -> Iterator[tuple[tuple[Driver
     ready = replace(pod, phase="Running", ready=True)
     yield (ready,), DriverReport(number, now_ms, progress)
     yield (ready,), DriverReport(number, now_ms, progress, acks=acks)
+    waiting = WaitingExecutors("ImagePullBackOff", "no such image", running=0)
+    yield (replace(ready, started=True, executors=waiting),), DriverReport(number, now_ms, progress)
     yield (ready,), DriverReport(number, now_ms, progress, unreachable_since_ms=now_ms - STEP_MS)
     plan = Ending(outcome="Planned", plan=PLAN) if attempt.kind == "Plan" else None
     for code in (0, 10, 40, 60, 137):
@@ -178,7 +190,10 @@ together. A failed Backfill is taken up again when its spec is edited or a resta
 
 A pod may wait for an image, a Secret, a volume or a node with room. When the spec is edited before its driver ever ran, the
 pod is replaced at once by one of the new spec, and `SpecChanged` counts as no failure. Fields that the operator reads itself (`throttle`, `suspend`,
-`backoffLimit`, times) replace no pod. A driver that ran is never ended by an edit: the edit is in force with the next attempt.
+`backoffLimit`, times) replace no pod. A driver at work is never ended by an edit: the edit is in force with the next attempt.
+
+Executors that a driver made and that do not start are found by a list of waiting executor pods, one for all Backfills every half minute. `ExecutorsWaiting` has the reason and
+message of one of them. An edit of `spark` or `executor` ends the attempt at a barrier, as `SpecChanged` and without a failure, when the API server says that none of its executors runs.
 
 ## Commands
 
@@ -199,6 +214,12 @@ the driver goes on. An attempt starts with the controls that are in force then.
 With `approval: Manual` the first attempt is a plan: a pod that estimates what would happen (`status.plan`) and ends. The Backfill
 waits in `AwaitingApproval` until `spec.approved` is true; `activeDeadlineSeconds` counts from then. With
 `approval: Automatic` no plan is made.
+
+A plan has a name, `status.planOf`: a hash of the part of the spec that a driver is made of, and of the limit. When the spec is edited before a driver ran,
+its plan has another name: a new one is made (`PlanOutdated`), and neither the old plan nor its approval counts. `spec.approved` counts for the plan that was there when
+it was set (`status.approvedOf`). In a manifest that is edited later it approves nothing more, until it is false and true again, or
+`spec.approvedPlan` names the new plan. An approval by name cannot be taken for another plan's: use it where several people, or a repository, edit the spec. Who sets
+`approved` before there is a plan wants none to wait for. Once a driver has run, no plan is made: the target says what job it is of.
 """
 
 

@@ -39,11 +39,13 @@ HINTS: dict[str, tuple[Need, str]] = {
     "NoDriver": ("none", "Nothing."),
     "DriverMissing": ("wait", "A lost pod is looked for at the API server before the next attempt starts."),
     "DriverUnreachable": ("act", "The job goes on, but takes no command. A network policy must let the operator reach port 8443 of the driver; see also the pod's log."),
+    "ExecutorsWaiting": ("act", "The message is that of an executor pod. Correct the image, the pull secret, the Secret, or what the pod asks of a node. An edit of `spark` or `executor` replaces the attempt when no executor runs; after one made outside of the spec they start by themselves."),
     "DriverStopping": ("wait", "The older driver's pod must be gone first. A pod on a lost node is removed by force a minute after its grace."),
     "AcknowledgementTimeout": ("wait", "The command is sent again each second. Look at the driver's log for a MERGE that does not end."),
-    "AwaitingApproval": ("act", "Read `status.plan`, then set `spec.approved: true`."),
+    "AwaitingApproval": ("act", "Read `status.plan`, then set `spec.approved: true`. The message says what to set where an approval of another plan is in the spec."),
     "Planning": ("wait", "A pod opens the tables and makes the plan: a minute or two."),
     "Planned": ("none", "Nothing."),
+    "PlanOutdated": ("wait", "A pod makes a plan of the spec as it stands now: a minute or two. Then it waits for another approval."),
     "Suspended": ("none", "Nothing."),
     "Restarted": ("none", "Nothing. The next attempt goes on."),
     "SpecChanged": ("none", "Nothing. The next attempt starts at once, and this one does not count as failed."),
@@ -86,7 +88,8 @@ holds no values of rows.
 | `observedGeneration: -1` and no condition | no operator watches this namespace, or none leads | add it to `watch.namespaces`; `kubectl get lease -n backfill-system` names the leader, `kubectl get pods -n backfill-system` shows the replicas |
 | the operator logs `forbidden` for a namespace | its Role is missing there, or the namespace was made anew | `helm upgrade`, which puts the tenant's part back |
 | event `CrdOutdated`, and nothing is launched | the CRD is older than the operator and drops fields of the status | `helm upgrade`, or apply `crds/backfills.yaml`: [versions](versions.md) |
-| event `StatusUnreadable`, `StatusRefused` | the status was edited, or a driver reported what no status takes | nothing: it is written anew |
+| event `StatusUnreadable` | the status was edited, and what it says of the attempt cannot be read | nothing is launched, because a driver may be on record; others that wait for a place pass it. Correct the field that the event names: `kubectl edit bf NAME --subresource=status` |
+| event `StatusRefused` | a driver reported what no status takes | nothing: it is written without that |
 | `kubectl apply` is refused with `limits.…` | the chart's admission policy | use what the limit allows, or ask the administrator |
 | the object stays `Terminating`, the operator is gone | the finalizer waits for it | [remove it by hand](kubernetes.md#delete) |
 

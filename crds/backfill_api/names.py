@@ -44,5 +44,8 @@ ROLE_LABEL: Final = f"{GROUP}/role"
 LAUNCHED_LABEL: Final = f"{GROUP}/launched-of"
 """Hash of the part of the spec that a driver pod was made of, on the pod."""
 
+EXECUTORS_LABEL: Final = f"{GROUP}/executors-of"
+"""Hash of the part of the spec that the driver's executor pods are made of, on the driver pod."""
+
 FIELD_MANAGER: Final = "backfill-operator"
 """Owner of the fields that the operator applies."""

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import kopf
 from kubernetes.aio.client.configuration import Configuration
@@ -19,6 +20,7 @@ from backfill_operator.drivers.control_client import ControlClient
 from backfill_operator.drivers.poller import DriverPoller
 from backfill_operator.health import Health
 from backfill_operator.informer.cache import Cache, Key
+from backfill_operator.informer.executors import ExecutorLooks
 from backfill_operator.informer.kopf_watches import kopf_settings, registry_of
 from backfill_operator.informer.relist import Relist
 from backfill_operator.kube.client import Call, Cluster
@@ -78,27 +80,33 @@ class Operator:
             self.cluster, self.cache, self.metrics, settings.progress_writes_per_second,
             notify=self.events.note, now_ms=clock.now_ms, monotonic=time.monotonic,
         )  # fmt: skip
-        launcher = Launcher(self.cluster, manifests_of(_installation(settings)))
-        executor = ActionExecutor(
-            cluster=self.cluster, cache=self.cache, drivers=self.drivers, launcher=launcher, writer=writer,
-            events=self.events, metrics=self.metrics, enqueue=self.queue.add,
-            ensure_every_s=settings.relist_max_seconds, now_ms=clock.now_ms,
-        )  # fmt: skip
-        self.reconciler = Reconciler(
-            cluster=self.cluster, cache=self.cache, drivers=self.drivers, executor=executor, events=self.events,
-            metrics=self.metrics, slots=DriverSlots(self.cache, settings, self.queue.add), enqueue=self.queue.add,
-            now_ms=clock.now_ms,
-        )  # fmt: skip
+        self.slots = DriverSlots(self.cache, settings, self.queue.add)
+        self.reconciler = self._reconciler(writer, clock)
         self.relist = Relist(
             self.cluster, self.cache, settings, self.metrics, enqueue=self.queue.add, monotonic=time.monotonic,
             on_unreadable=self._on_unreadable,
         )  # fmt: skip
+        self.executors = ExecutorLooks(
+            self.cluster, self.cache, settings, enqueue=self.queue.add, on_unreadable=self._on_unreadable
+        )
         self.election = Election(self.cluster, settings, now_ms=clock.now_ms) if settings.leader_election else None
         self.health = Health(settings, self.relist, self.election, self.metrics)
         self.watching = asyncio.Event()
         """Set when kopf's watches have started."""
 
         self._registry = self._registry_of(configuration)
+
+    def _reconciler(self, writer: BackfillWriter, clock: ServerClock) -> Reconciler:
+        launcher = Launcher(self.cluster, manifests_of(_installation(self.settings)))
+        executor = ActionExecutor(
+            cluster=self.cluster, cache=self.cache, drivers=self.drivers, launcher=launcher, writer=writer,
+            events=self.events, metrics=self.metrics, enqueue=self.queue.add,
+            ensure_every_s=self.settings.relist_max_seconds, now_ms=clock.now_ms,
+        )  # fmt: skip
+        return Reconciler(
+            cluster=self.cluster, cache=self.cache, drivers=self.drivers, executor=executor, events=self.events,
+            metrics=self.metrics, slots=self.slots, enqueue=self.queue.add, now_ms=clock.now_ms,
+        )  # fmt: skip
 
     def _registry_of(self, configuration: Configuration) -> kopf.OperatorRegistry:
         return registry_of(
@@ -141,8 +149,14 @@ class Operator:
         await self.relist.complete.wait()
         if self.election is not None:
             await self.election.leading.wait()
+        # Before the first decision: what executors wait for must not vanish from a status because the leader has changed.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.settings.request_timeout_seconds):
+                await self.executors.once()
         try:
-            await self.queue.run(self.reconciler, self.settings.workers)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.executors.run(), name="executors")
+                await self.queue.run(self.reconciler, self.settings.workers)
         finally:
             await self.drivers.close()
             if self.election is not None:

@@ -64,6 +64,9 @@ class OperatorSettings(BaseModel):
     relist_max_seconds: Seconds = 300.0
     """The longest time between two lists of everything; the time is random, between these two."""
 
+    executors_seconds: Seconds = 30.0
+    """Time between two lists of the executor pods that wait, plus or minus a quarter; none is sent while there is no driver."""
+
     watch_silence_seconds: Seconds = 70.0
     """A watch that is silent for this long is reopened; API servers send a bookmark every minute."""
 

@@ -214,6 +214,7 @@ WRONG: list[tuple[str, dict[str, Any], str, str, str]] = [
     ("not built", changed("spec", "source", "files", to={"topic": "t"}), "spec.source.files", '{"topic"', "unknown field"),
     ("empty", changed("spec", "transform", "select", to=["a", ""]), "spec.transform.select[1]", '""', "must not be empty"),
     ("blank", changed("spec", "transform", "where", to=" "), "spec.transform.where", '" "', "must not be blank"),
+    ("no name of a plan", changed("spec", "approvedPlan", to="orders"), "spec.approvedPlan", '"orders"', "status.planOf"),
     ("too long", changed("spec", "jobId", to="x" * 254), "spec.jobId", '"' + "x" * 78 + "…", "at most 253 characters"),
     ("too many", changed(*DELTA_SOURCE, "key", to=["k"] * 65), "spec.source.delta.key", '["k", "k"', "at most 64 items"),
     ("twice in a list", changed(*DELTA_SOURCE, "key", to=["a", "a"]), "spec.source.delta.key[1]", '"a"', "is repeated"),

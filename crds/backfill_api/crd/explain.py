@@ -136,6 +136,8 @@ def _bound(kind: str, context: Mapping[str, Any], words: str, value: str) -> tup
             return "must not be empty", value, "give a value, or leave it out"
         case "string_pattern_mismatch" if context["pattern"] == r"\S":
             return "must not be blank", value, "give a value, or leave it out"
+        case "string_pattern_mismatch" if "0-9a-f" in context["pattern"]:
+            return "must be hexadecimal digits, as status.planOf has them", value, "copy it from there"
         case "string_pattern_mismatch":
             dots = ", . and -" if "." in context["pattern"] else " and -"
             words = f"must consist of lower-case letters, digits{dots}, and begin and end with a letter or digit"

@@ -52,5 +52,8 @@ ExitCode = Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]
 Moment = Annotated[str, Field(max_length=40)]
 """RFC 3339."""
 
+PlanName = Annotated[str, Field(max_length=16, pattern="^[0-9a-f]{16}$")]
+"""Name of a plan: a hash of what it is about."""
+
 MESSAGE_MAX = 4096
 Message = Annotated[str, Field(max_length=MESSAGE_MAX)]

@@ -13,7 +13,7 @@ from backfill_api.model import Model, cel, member_of, refused, unchanged
 from backfill_api.names import API_VERSION, DEFAULT_NAMESPACE, KIND
 from backfill_api.spec import combinations
 from backfill_api.spec import session_conf as meaning
-from backfill_api.spec.bounds import DAY_S, ByteRate, Drain, Name, Rate, Seconds, Sql
+from backfill_api.spec.bounds import DAY_S, ByteRate, Drain, Name, PlanName, Rate, Seconds, Sql
 from backfill_api.spec.params import Params, SourceAbility
 from backfill_api.spec.pods import Backoff, DriverSpec, ExecutorSpec, SparkSpec
 from backfill_api.spec.sources import Source
@@ -140,10 +140,13 @@ class BackfillSpec(Model):
     """`Final`: compare source and target at the end, copied files by their bytes; `FinalByRows`: all by rows. Fail when they differ."""
 
     approval: Literal["Automatic", "Manual"] = "Automatic"
-    """`Manual`: stop after the plan until `approved` is true."""
+    """`Manual`: stop after the plan until `approved` is true, or `approvedPlan` names the plan."""
 
     approved: StrictBool = False
-    """Continue after the plan."""
+    """Continue after the plan that is there when it is set; after an edit of what was planned a new plan is made, which it does not approve."""
+
+    approved_plan: PlanName | None = None
+    """Continue after the plan of this name (`status.planOf`) and after no other one, whatever `approved` says."""
 
     backoff_limit: Annotated[StrictInt, Field(ge=0, le=1000)] = 3
     """How many attempts after the first may fail."""

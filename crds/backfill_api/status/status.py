@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from backfill_api.model import Model
-from backfill_api.spec.bounds import Count, ExitCode, Generation, Moment, Revision
+from backfill_api.spec.bounds import Count, ExitCode, Generation, Moment, PlanName, Revision
 from backfill_api.status.conditions import Condition, Phase
 from backfill_api.status.plan import Plan, PlanWarning
 from backfill_api.status.progress import Progress, ProgressSummary
@@ -184,6 +184,12 @@ class BackfillStatus(Model):
 
     plan: Plan | None = None
     """The newest plan."""
+
+    plan_of: PlanName | None = None
+    """Name of the plan: a hash of what it is about. A spec of another name is planned again."""
+
+    approved_of: PlanName | None = None
+    """Name of the plan that was there when `spec.approved` was set; absent: there was none, or it is not set."""
 
     progress: ProgressSummary | None = None
     """Progress of the job."""

@@ -2,6 +2,7 @@
 
     kopf_watches, watch_session   the two watches, and the HTTP session that they read through
     relist                        lists everything at intervals and repairs what a watch missed
+    executors                     looks at intervals for executor pods that wait
     cache                         the objects by key, with indexes by target and by active attempt
     compact, pruned_fields, targets, parse   what the cache keeps of an object, and how the rules read it
 

@@ -10,20 +10,23 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from backfill_api.names import BACKFILL_LABEL
 from backfill_core.lifecycle.naming import base_name
-from backfill_core.lifecycle.observation import DriverPod
+from backfill_core.lifecycle.observation import DriverPod, WaitingExecutors
 from backfill_operator.informer.compact import IndexFields, compact, dumps, index_fields_of
 from backfill_operator.informer.parse import label_of, owner_name, pod_ip, pod_of
 from backfill_operator.kube.resources import BACKFILLS, PODS, Raw, key_of
 
 PACK_LEVEL = 1
 """Of zlib: a third of the text's size in 30 microseconds; higher levels save a tenth more in twice the time."""
+
+PULLING: Final = frozenset({"ErrImagePull", "ImagePullBackOff"})
+"""Reasons of a container that waits for its image."""
 
 Key = tuple[str, str]
 """Namespace and name."""
@@ -77,6 +80,9 @@ class Cache:
         self._active: dict[str, set[Key]] = {}
         """Backfills with a recorded attempt that has not ended, by namespace."""
 
+        self._executors: dict[str, tuple[StoredPod, WaitingExecutors]] = {}
+        """Executors that wait, by the UID of the driver pod that made them."""
+
         self._gone: set[str] | None = None
         """UIDs that were deleted during a relist, whose pages may still show them; None: no relist runs."""
 
@@ -129,7 +135,12 @@ class Cache:
         found = dict(self._pods_of.get((namespace, base_name(name)), {}))
         if pod_name is not None and (one := self._pods.get((namespace, pod_name))) is not None:
             found[namespace, pod_name] = one
-        return tuple(one.pod for one in found.values())
+        return tuple(self.with_executors(one.pod) for one in found.values())
+
+    def with_executors(self, pod: DriverPod) -> DriverPod:
+        """Return a driver pod with what is known of its executors that wait."""
+        known = self._executors.get(pod.uid)
+        return pod if known is None else replace(pod, executors=known[1])
 
     def ip(self, namespace: str, pod_name: str) -> str | None:
         """Return the address of a pod; None: it has none."""
@@ -207,6 +218,37 @@ class Cache:
             return None
         self._unlink(key)
         return known.backfill
+
+    def put_executors(self, found: Mapping[str, tuple[Key, WaitingExecutors]], namespace: str | None) -> list[Key]:
+        """Store all executors that wait, by the UID of their driver pods; return the Backfills for which that is news.
+
+        Args:
+            found: The label of the Backfill and what waits; those of a pod that is not known are left out.
+            namespace: Where it was looked; None: in all namespaces.
+        """
+        before = {uid: one for uid, one in self._executors.items() if namespace in (None, one[0].backfill[0])}
+        for uid in before:
+            del self._executors[uid]
+        changed = [stored.backfill for uid, (stored, _) in before.items() if uid not in found]
+        for uid, (label, seen) in found.items():
+            stored = next((one for one in self._pods_of.get(label, {}).values() if one.pod.uid == uid), None)
+            if stored is None:
+                continue
+            known = replace(before[uid][1], running=None) if uid in before else None
+            # A kubelet says one and the other by turns: the status is not written each time.
+            same = known is not None and {known.waiting, seen.waiting} <= PULLING
+            executors = known if known is not None and same else seen
+            self._executors[uid] = stored, executors
+            if executors != known:
+                changed.append(stored.backfill)
+        return changed
+
+    def put_executors_of(self, pod: DriverPod, executors: WaitingExecutors | None) -> DriverPod:
+        """Store what a look at the executors of one driver has found; return its pod with it."""
+        known = self._executors.pop(pod.uid, None)
+        if known is not None and executors is not None:
+            self._executors[pod.uid] = known[0], executors
+        return replace(pod, executors=executors)
 
     def _unlink(self, key: Key) -> None:
         known = self._pods.pop(key, None)

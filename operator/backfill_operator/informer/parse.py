@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from backfill_api.crd.explain import path_of
 from backfill_api.load import SpecError, load_backfill
-from backfill_api.names import API_VERSION, ATTEMPT_LABEL, KIND, KIND_LABEL, LAUNCHED_LABEL, UID_LABEL
+from backfill_api.names import API_VERSION, ATTEMPT_LABEL, EXECUTORS_LABEL, KIND, KIND_LABEL, LAUNCHED_LABEL, UID_LABEL
 from backfill_api.spec.spec import BackfillSpec
 from backfill_api.status.ending import Ending
 from backfill_api.status.status import AttemptKind, BackfillStatus
@@ -176,12 +176,11 @@ def pod_of(raw: Raw) -> DriverPod:
     container = _driver_container(status)
     state = _mapping(container.get("state"))
     ended, waiting = _mapping(state.get("terminated")), _waiting(status, state)
-    phase: PodPhase = _PHASES.get(_text(status.get("phase")), "Unknown")
+    phase = phase_of(raw)
     if ended and phase not in ("Succeeded", "Failed"):
         phase = "Succeeded" if ended.get("exitCode") == 0 else "Failed"
     termination_message = _text(ended.get("message"))
     ending = Ending.read(termination_message) if termination_message else None
-    unscheduled = _mapping(conditions.get("PodScheduled"))
     return DriverPod(
         name=str(metadata.get("name", "")),
         uid=str(metadata.get("uid", "")),
@@ -193,6 +192,7 @@ def pod_of(raw: Raw) -> DriverPod:
         ready=_says(conditions, "Ready"),
         started=_started(container, state),
         launched_of=_text(labels.get(LAUNCHED_LABEL)),
+        executors_of=_text(labels.get(EXECUTORS_LABEL)),
         created_ms=ms_of(_text(metadata.get("creationTimestamp")) or None) or 0,
         deletion_ms=ms_of(_text(metadata.get("deletionTimestamp")) or None),
         exit_code=_number(ended.get("exitCode")),
@@ -201,11 +201,39 @@ def pod_of(raw: Raw) -> DriverPod:
         waiting=_text(waiting.get("reason")),
         waiting_message=_text(waiting.get("message")),
         scheduled=_says(conditions, "PodScheduled"),
-        unscheduled=_text(unscheduled.get("message")) if unscheduled.get("status") == "False" else "",
+        unscheduled=unscheduled_of(raw),
         oom_killed=ended.get("reason") == "OOMKilled",
         disrupted=_says(conditions, "DisruptionTarget"),
         ending=ending,
     )
+
+
+def phase_of(raw: Raw) -> PodPhase:
+    """Return the phase of a pod as its node says it."""
+    return _PHASES.get(_text(_mapping(raw.get("status")).get("phase")), "Unknown")
+
+
+def unscheduled_of(raw: Raw) -> str:
+    """Return why no node takes a pod, as the scheduler says; empty: one has taken it, or no scheduler has looked at it."""
+    for one in _mappings(_mapping(raw.get("status")).get("conditions")):
+        if one.get("type") == "PodScheduled" and one.get("status") == "False":
+            return _text(one.get("message"))
+    return ""
+
+
+def waiting_of(raw: Raw) -> tuple[str, str]:
+    """Return why a container of a pod waits, reason and message; empty: none does, or all are about to start."""
+    status = _mapping(raw.get("status"))
+    for container in _mappings(status.get("containerStatuses")) or [{}]:
+        waiting = _waiting(status, _mapping(container.get("state")))
+        if waiting:
+            return _text(waiting.get("reason")), _text(waiting.get("message"))
+    return "", ""
+
+
+def owner_uid(raw: Raw) -> str | None:
+    """Return the UID of the object that controls a pod; None: none does."""
+    return _owner(_mapping(raw.get("metadata")))
 
 
 def pod_ip(raw: Raw) -> str | None:

@@ -134,6 +134,7 @@ class Cluster:
         namespace: str | None = None,
         *,
         labels: str = "",
+        fields: str = "",
         began: Callable[[str], None] = lambda _: None,
     ) -> AsyncIterator[list[Raw]]:
         """Yield all objects page by page; after a page over the size limit, the page size is halved.
@@ -142,13 +143,14 @@ class Cluster:
             resource: The kind of objects.
             namespace: None: all namespaces.
             labels: A label selector.
+            fields: A field selector.
             began: Called with the version of the list before the first page.
 
         Raises:
             GoneError: the list has expired on the server; start again.
             ResponseTooLargeError: a single object exceeds the size limit.
         """
-        query = {"labelSelector": labels} if labels else {}
+        query = {name: text for name, text in (("labelSelector", labels), ("fieldSelector", fields)) if text}
         while True:
             query["limit"] = str(self._size)
             try:

@@ -9,6 +9,7 @@ from backfill_api.names import (
     API_VERSION,
     ATTEMPT_LABEL,
     BACKFILL_LABEL,
+    EXECUTORS_LABEL,
     FIELD_MANAGER,
     KIND,
     KIND_LABEL,
@@ -16,7 +17,7 @@ from backfill_api.names import (
     ROLE_LABEL,
     UID_LABEL,
 )
-from backfill_core.lifecycle.inputs.launched_of import launched_of
+from backfill_core.lifecycle.inputs.launched_of import executors_of, launched_of
 from backfill_core.lifecycle.naming import base_name, driver_name
 from backfill_operator.manifests.attempt import Launch
 
@@ -86,7 +87,8 @@ def labels(launch: Launch, role: Role | None = None) -> dict[str, str]:
             KIND_LABEL: launch.kind,
         }
     if role == "driver":
-        made[LAUNCHED_LABEL] = launched_of(launch.spec)
+        made[LAUNCHED_LABEL] = launched_of(launch.spec, launch.kind)
+        made[EXECUTORS_LABEL] = executors_of(launch.spec)
     return made
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 
 from backfill_operator.informer.cache import Cache, Key
@@ -10,7 +11,10 @@ from backfill_operator.settings import OperatorSettings
 
 
 class DriverSlots:
-    """Counts recorded attempts and reserved slots; a free slot goes to the Backfill that has waited longest."""
+    """Counts recorded attempts and reserved slots; a free slot goes to the Backfill that has waited longest.
+
+    One that could not take its turn keeps its place in the line, and is passed over until it is decided about again.
+    """
 
     def __init__(self, cache: Cache, settings: OperatorSettings, enqueue: Callable[[Key], None]) -> None:
         """Take the limits.
@@ -28,6 +32,27 @@ class DriverSlots:
         """Backfills whose launch is decided and not recorded yet."""
 
         self._waiting: dict[str, dict[Key, None]] = {}
+        self._undecided: set[Key] = set()
+        """Backfills that are being looked at, and about which nothing is decided yet."""
+
+        self._passed_over: set[Key] = set()
+        """Those in the line whose last turn came to nothing: no decision, or no record of the launch."""
+
+    @property
+    def passed_over(self) -> frozenset[Key]:
+        """The Backfills in the line that are passed over now."""
+        return frozenset(self._passed_over)
+
+    @contextmanager
+    def turn(self, key: Key) -> Iterator[None]:
+        """Hold a Backfill's turn while it is reconciled; if that ends without a decision, the next in the line has its turn."""
+        self._undecided.add(key)
+        try:
+            yield
+        finally:
+            if key in self._undecided:
+                self._undecided.discard(key)
+                self._pass_over(key)
 
     def no_room(self, key: Key) -> str:
         """Return why a Backfill cannot have a driver now; empty: it can, or it has one."""
@@ -44,6 +69,7 @@ class DriverSlots:
 
         One that wants no driver has no turn: thousands that are over would be looked at before the next one launches.
         """
+        self._decided(key)
         if waits:
             self._waiting.setdefault(key[0], {})[key] = None
         elif (waiting := self._waiting.get(key[0])) is not None:
@@ -52,12 +78,18 @@ class DriverSlots:
                 del self._waiting[key[0]]
 
     def reserve(self, key: Key) -> None:
-        """Reserve a slot until the attempt is recorded, because other Backfills decide meanwhile."""
+        """Reserve a slot until the attempt is recorded, because other Backfills decide meanwhile; a place in the line stays."""
+        self._decided(key)
         self._reserved.add(key)
 
     def release(self, key: Key) -> None:
-        """End the reservation: the attempt is recorded, or will not be; offer free slots."""
-        self._reserved.discard(key)
+        """End the reservation: the attempt is recorded, or was not; offer free slots."""
+        if key in self._reserved:
+            self._reserved.discard(key)
+            if self._cache.has_active_attempt(key):
+                self.note(key, waits=False)
+            else:
+                self._pass_over(key)
         self.offer()
 
     def forget(self, key: Key) -> None:
@@ -68,8 +100,19 @@ class DriverSlots:
     def offer(self) -> None:
         """Enqueue as many waiting Backfills as there are free slots."""
         for namespace, waiting in self._waiting.items():
-            for key in tuple(islice(waiting, max(0, self._free(namespace)))):
+            ready = (key for key in waiting if key not in self._passed_over)
+            for key in tuple(islice(ready, max(0, self._free(namespace)))):
                 self._enqueue(key)
+
+    def _decided(self, key: Key) -> None:
+        self._undecided.discard(key)
+        self._passed_over.discard(key)
+
+    def _pass_over(self, key: Key) -> None:
+        """Give the turn of a Backfill in the line to the next one; the queue asks for this one again by itself."""
+        if key in self._waiting.get(key[0], ()):
+            self._passed_over.add(key)
+            self.offer()
 
     def _free(self, namespace: str) -> int:
         free = []

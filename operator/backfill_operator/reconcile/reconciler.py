@@ -18,6 +18,7 @@ from backfill_core.lifecycle.observation import DriverPod, Observation
 from backfill_operator.drivers.poller import DriverPoller, DriverRef
 from backfill_operator.informer.cache import Cache, Key
 from backfill_operator.informer.compact import is_stub
+from backfill_operator.informer.executors import executors_of_driver
 from backfill_operator.informer.parse import StatusUnreadableError, observation_of, pod_of
 from backfill_operator.kube.client import Cluster
 from backfill_operator.kube.errors import ConflictError, NotFoundError, RefusedError, UnavailableError
@@ -89,7 +90,7 @@ class Reconciler:
             RetryLaterError: another writer was quicker, or the API server does not answer.
             ApiError: the API server refused a request.
         """
-        with log_context("/".join(key)), self._metrics.reconcile_seconds.time():
+        with log_context("/".join(key)), self._metrics.reconcile_seconds.time(), self._slots.turn(key):
             raw = self._cache.backfill(key)
             if raw is None:
                 self._forget(key)
@@ -150,7 +151,7 @@ class Reconciler:
         decision = self._decide(key, seen)
         refetch = next((one for one in decision.actions if isinstance(one, RefetchPods)), None)
         if refetch is not None:
-            seen = replace(seen, pods=await self._fetch_pods(seen, refetch.pod_name), live=True)
+            seen = replace(seen, pods=await self._fetch_pods(seen, refetch), live=True)
             decision = self._decide(key, seen)
         try:
             return await self._execute(key, raw, seen, decision)
@@ -167,9 +168,10 @@ class Reconciler:
         """Decide, and reserve the slot of a launch before any other coroutine runs."""
         no_room = self._slots.no_room(key)
         decision = decide(replace(seen, no_room=no_room), self._now_ms())
-        self._slots.note(key, waits=bool(no_room) and decision.waits_for_room)
         if any(isinstance(one, LaunchDriver) for one in decision.actions):
             self._slots.reserve(key)
+        elif not any(isinstance(one, RefetchPods) for one in decision.actions):
+            self._slots.note(key, waits=bool(no_room) and decision.waits_for_room)
         return decision
 
     async def _execute(self, key: Key, raw: Raw, seen: Observation, decision: Decision) -> float | None:
@@ -193,8 +195,9 @@ class Reconciler:
         report, beside = self._drivers.report(key, number), self._shared_targets.of(key)
         return replace(seen, pods=pods, report=report, beside=beside, token_hash=token_hash)
 
-    async def _fetch_pods(self, seen: Observation, pod_name: str) -> tuple[DriverPod, ...]:
+    async def _fetch_pods(self, seen: Observation, refetch: RefetchPods) -> tuple[DriverPod, ...]:
         """Fetch the pods with the Backfill's label, and the named one; update the cache with them."""
+        pod_name = refetch.pod_name
         labels = f"{DRIVERS_SELECTOR},{BACKFILL_LABEL}={base_name(seen.name)}"
         found: dict[str, DriverPod] = {}
         # One page at a time, and only the fields that the rules read: users may create large pods.
@@ -210,7 +213,14 @@ class Reconciler:
         for pod in self._cache.pods((seen.namespace, seen.name), pod_name):
             if pod.name not in found:
                 self._cache.drop_pod((seen.namespace, pod.name), pod.uid)
-        return tuple(found.values())
+        return tuple([await self._with_executors(seen, pod, refetch.executors_of) for pod in found.values()])
+
+    async def _with_executors(self, seen: Observation, pod: DriverPod, executors_of: str) -> DriverPod:
+        """Return a driver pod with its executors that wait, as the API server has them if it is the one that is asked for."""
+        if pod.uid != executors_of:
+            return self._cache.with_executors(pod)
+        label = (seen.namespace, base_name(seen.name))
+        return self._cache.put_executors_of(pod, await executors_of_driver(self._cluster, label, pod.uid))
 
     async def _refresh(self, key: Key) -> None:
         """Read the object again, because the watch may show its change only later."""

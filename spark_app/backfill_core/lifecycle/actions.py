@@ -29,6 +29,8 @@ class RefetchPods:
     """
 
     pod_name: str
+    executors_of: str = ""
+    """UID of the driver pod whose executors are to be asked for too, those that run included; empty: none."""
 
 
 @dataclass(frozen=True, slots=True)

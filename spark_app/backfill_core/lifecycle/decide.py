@@ -24,12 +24,13 @@ from typing import Final, Literal
 from backfill_core.lifecycle.actions import Action, Decision, EventNote
 from backfill_core.lifecycle.inputs.context import Context, classify
 from backfill_core.lifecycle.observation import Observation
+from backfill_core.lifecycle.status.condition_details import EXECUTORS_WAITING
 from backfill_core.lifecycle.status.conditions import ConditionSet, Fact, conditions_of
 from backfill_core.lifecycle.steps.finalizing import finalize, reconcile_finished
 from backfill_core.lifecycle.steps.idle import reconcile_idle
 from backfill_core.lifecycle.steps.launching import launch, plan_attempt
 from backfill_core.lifecycle.steps.running import reconcile_running
-from backfill_core.lifecycle.steps.step import Ended, Outcome, StepResult
+from backfill_core.lifecycle.steps.step import PLAN_OUTDATED, Ended, Outcome, StepResult
 from backfill_core.lifecycle.steps.terminating import on_terminated
 
 Step = Callable[[Context], StepResult | Ended[Outcome]]
@@ -48,8 +49,10 @@ STEPS_MAX: Final = 5
 NOTEWORTHY: Final = frozenset({"AwaitingApproval", "Paused", "Suspended", "Running", "Succeeded"})
 ALARMING: Final = frozenset({"Retrying", "Failed"})
 SHARED_TARGET: Final = "SharedTarget"
-REPLACES: Final = "SpecChanged"
-"""A pod that was to start is deleted: its phase stays, so no other event would say it."""
+TOLD_ONCE: Final[Mapping[str, Literal["Normal", "Warning"]]] = {
+    "SpecChanged": "Normal", PLAN_OUTDATED: "Normal", EXECUTORS_WAITING: "Warning",
+}  # fmt: skip
+"""Reasons that come and go within a phase, so that no event of a phase tells of them."""
 
 BESIDE_SHOWN_MAX: Final = 3
 
@@ -123,8 +126,8 @@ def _events(context: Context, conditions: ConditionSet) -> tuple[EventNote, ...]
         notes.append(EventNote("Warning", shared.reason, shared.message))
     if conditions.needs_a_person and "Stalled" not in known:
         notes.append(EventNote("Warning", conditions.reason, conditions.message))
-    elif conditions.reason == REPLACES and (ready is None or ready.reason != REPLACES):
-        notes.append(EventNote("Normal", REPLACES, conditions.message))
+    elif conditions.reason in TOLD_ONCE and (ready is None or ready.reason != conditions.reason):
+        notes.append(EventNote(TOLD_ONCE[conditions.reason], conditions.reason, conditions.message))
     elif conditions.phase != before.phase and conditions.phase in NOTEWORTHY | ALARMING:
         kind: Literal["Normal", "Warning"] = "Warning" if conditions.phase in ALARMING else "Normal"
         notes.append(EventNote(kind, conditions.reason, conditions.message))

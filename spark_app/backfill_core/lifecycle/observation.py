@@ -29,6 +29,20 @@ class SpecRefused:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitingExecutors:
+    """Executor pods of one driver that were made and do not start: why one of them does not, which stands for all."""
+
+    waiting: str = ""
+    """Why a container waits: `ImagePullBackOff`, `CreateContainerConfigError`…; empty: no node takes the pod."""
+
+    message: str = ""
+    """Of the container, else of the scheduler."""
+
+    running: int | None = None
+    """How many other executors run; None: not looked at."""
+
+
+@dataclass(frozen=True, slots=True)
 class DriverPod:
     """A pod that carries the Backfill's label, or the name that its driver has."""
 
@@ -51,6 +65,12 @@ class DriverPod:
 
     launched_of: str = ""
     """Hash of the part of the spec that it was made of; empty: not known, an earlier version of the operator made it."""
+
+    executors_of: str = ""
+    """Hash of the part of the spec that its executors are made of; empty: not known."""
+
+    executors: WaitingExecutors | None = None
+    """Its executors that do not start; None: none was seen."""
 
     created_ms: int = 0
     deletion_ms: int | None = None

@@ -46,9 +46,9 @@ def backfill(name, **metadata):
     }
 
 
-async def listed(cluster, resource, namespace, labels=""):
+async def listed(cluster, resource, namespace, labels="", fields=""):
     """Return all objects, of all pages."""
-    return [one async for page in cluster.pages(resource, namespace, labels=labels) for one in page]
+    return [one async for page in cluster.pages(resource, namespace, labels=labels, fields=fields) for one in page]
 
 
 def fence(one):
@@ -237,6 +237,17 @@ class TestLists:
 
         assert [one["metadata"]["name"] for one in driver] == ["a"]
         assert [one["metadata"]["name"] for one in both] == ["a", "b"]
+
+    async def test_a_phase_chooses(self, server):
+        """Beside labels: of the pods that no node has taken, those with the label."""
+        async with server() as (cluster, namespace):
+            await cluster.create(PODS, namespace, pod("a", labels={"role": "executor"}))
+            await cluster.create(PODS, namespace, pod("b"))
+            waiting = await listed(cluster, PODS, namespace, labels="role=executor", fields="status.phase=Pending")
+            running = await listed(cluster, PODS, namespace, labels="role=executor", fields="status.phase=Running")
+
+        assert [one["metadata"]["name"] for one in waiting] == ["a"]
+        assert running == []
 
 
 @contextlib.asynccontextmanager

@@ -72,6 +72,35 @@ class TestManualApproval:
 
             assert rig.store.get("pods", *rig.driver(attempt=rig.attempt()))["metadata"]["labels"][KIND_LABEL] == "Run"
 
+    async def test_an_edit_makes_a_new_plan_which_is_approved_anew(self, rigs):
+        """What was approved ran with whatever the spec said by then."""
+        async with rigs(allowed_images=("localhost/other:1",)) as rig:
+            await planned(rig)
+            old = rig.status()["planOf"]
+            rig.edit(spark={"image": "localhost/other:1"}, approved=True)
+            await rig.until(lambda: rig.double(attempt=2))
+            assert rig.condition("Ready") == ("False", "PlanOutdated")
+            assert rig.store.get("pods", *rig.driver(attempt=2))["metadata"]["labels"][KIND_LABEL] == "Plan"
+            rig.kubelet.finish(rig.driver(attempt=2), ending=PLANNED)
+            await rig.until_phase("AwaitingApproval")
+            await rig.still(lambda: alive(rig) == [] and rig.attempt() == 2, for_s=1)
+            await rig.until(lambda: rig.events().count("PlanOutdated") == 1)
+            assert rig.status()["planOf"] != old
+            rig.edit(approvedPlan=rig.status()["planOf"])
+            await rig.until(lambda: rig.attempt() == 3 and rig.holds("Running"))
+
+            [container] = rig.store.get("pods", *rig.driver(attempt=3))["spec"]["containers"]
+            assert container["image"] == "localhost/other:1"
+
+    async def test_an_approval_of_an_old_plan_launches_nothing(self, rigs):
+        """Its author is told by the condition what to set."""
+        async with rigs() as rig:
+            await planned(rig)
+            rig.edit(approvedPlan="0" * 16)
+            await rig.until(lambda: "another plan" in str(rig.status()["conditions"]))
+            await rig.still(lambda: alive(rig) == [] and rig.attempt() == 1, for_s=1)
+            assert rig.phase() == "AwaitingApproval"
+
     async def test_a_plan_whose_operator_dies_is_not_made_twice(self, rigs):
         """What the pod said last waits for the next operator."""
         async with rigs() as rig:

@@ -1,11 +1,11 @@
-"""Backfills beside each other: one target, one unknown field, room for so many drivers."""
+"""Backfills beside each other: one target, one unknown field."""
 
 import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.operators.rig import NAMESPACE, SPEC, Rig
+from support.operators.rig import SPEC, Rig
 
 from backfill_operator.informer.pruned_fields import LAST_APPLIED, pruned_fields
 from backfill_operator.informer.targets import target_of
@@ -121,68 +121,3 @@ class TestAFieldThatNobodyKnows:
     def test_is_not_looked_for_in_what_is_no_copy(self, text):
         """An annotation is text."""
         assert pruned_fields({"metadata": {"annotations": {LAST_APPLIED: text}}, "spec": SPEC}) == ()
-
-
-class TestRoomForDrivers:
-    async def test_is_kept_to_and_given_in_turn(self):
-        """Ten at once, room for two: never a third, and all come to their end."""
-        names = [f"job-{number}" for number in range(6)]
-        async with Rig(max_drivers=2) as rig:
-            for name in names:
-                rig.create(name)
-            most, done = 0, set()
-            while len(done) < len(names):
-                await rig.until(lambda: any(one not in done and rig.holds("Running", one) for one in names), 20)
-                alive = [one for one, phase in rig.pods().items() if phase in ("Pending", "Running")]
-                most = max(most, len(alive))
-                waiting = [one for one in names if rig.condition("Reconciling", one) == ("True", "DriversLimited")]
-                assert len(waiting) + 2 <= len(names)
-                name = next(one for one in names if one not in done and rig.holds("Running", one))
-                rig.kubelet.finish(rig.driver(name))
-                await rig.until_phase("Succeeded", name)
-                done.add(name)
-            assert most <= 2
-
-    async def test_is_offered_only_to_those_that_wait(self):
-        """A slot went from one suspended Backfill to the next, each of which was looked at, before one launched."""
-        resting = [f"rest-{number:02}" for number in range(60)]
-        async with Rig(max_drivers=1, relist_min_seconds=60, relist_max_seconds=60) as rig:
-            rig.create("first")
-            await rig.until_holds("Running", "first")
-            for name in resting:
-                rig.create(name, suspend=True, target=target(f"/data/{name}"))
-            await rig.until(lambda: all(rig.phase(name) == "Suspended" for name in resting), 20)
-            rig.create("next", target=target("/data/next"))
-            await rig.until(lambda: rig.condition("Reconciling", "next") == ("True", "DriversLimited"))
-            await rig.until(lambda: self.at_rest(rig))
-            before = self.looks(rig)
-            rig.kubelet.finish(rig.driver("first"))
-            await rig.until_holds("Running", "next", 20)
-            assert self.looks(rig) - before < len(resting)
-
-    @staticmethod
-    def at_rest(rig):
-        """Has the operator seen every Backfill as it is, and nothing to look at?"""
-        operator = rig.operator
-        known = all(
-            operator.cache.backfill(key)["metadata"]["resourceVersion"] == one["metadata"]["resourceVersion"]
-            for key, one in list(rig.store.objects["backfills"].items())
-        )
-        return known and not operator.queue.busy and not len(operator.queue)
-
-    @staticmethod
-    def looks(rig):
-        """Return how many reconciles there were."""
-        return rig.operator.metrics.registry.get_sample_value("backfill_operator_reconcile_seconds_count")
-
-    async def test_of_a_namespace_is_its_own(self):
-        """The words say whose limit it is."""
-        async with Rig(max_drivers_per_namespace=1) as rig:
-            rig.create("a")
-            await rig.until_holds("Running", "a")
-            rig.create("b")
-            await rig.until(lambda: rig.condition("Reconciling", "b") == ("True", "DriversLimited"))
-            assert "in this namespace" in str(rig.status("b"))
-            rig.delete("a")
-            await rig.until_holds("Running", "b")
-            assert {namespace for namespace, _ in rig.store.objects["backfills"]} == {NAMESPACE}

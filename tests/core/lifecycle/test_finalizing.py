@@ -1,4 +1,4 @@
-"""Suspended, waiting for approval, deleted, over: how a Backfill lets go of its pods, and how it takes them up again."""
+"""Suspended, deleted, over: how a Backfill lets go of its pods, and how it takes them up again."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from support.cluster.kstatus import kstatus
-from support.operators.lifecycle_space import PLAN, SPECS, STATUSES
+from support.operators.lifecycle_space import SPECS, STATUSES
 from support.operators.observations import (
     T0,
     after,
@@ -22,7 +22,6 @@ from support.operators.observations import (
     spec,
 )
 
-from backfill_api.status.ending import Ending
 from backfill_core.lifecycle.actions import (
     AddFinalizer,
     DeleteAttemptObjects,
@@ -86,37 +85,6 @@ class TestSuspension:
         back = checked(after(wish, checked(wish), spec=spec()))
 
         assert back.status.phase == "Suspending"
-
-
-class TestApproval:
-    """`Manual`: nothing is written to the target before a person has approved the plan."""
-
-    def test_the_first_attempt_is_a_plan(self) -> None:
-        """In a pod of its own, whose termination message is the plan."""
-        manual = observed(spec=spec(approval="Manual"))
-        planned = checked(manual)
-        ending = Ending(outcome="Planned", plan=PLAN)
-        waiting = checked(after(manual, planned, pods=(ended(0, kind="Plan", ending=ending),)))
-        still = checked(after(manual, waiting, live=True))
-        go = checked(after(manual, waiting, spec=spec(approval="Manual", approved=True), generation=2, live=True))
-
-        assert planned.actions == (PersistIntent(), LaunchDriver(1, "Plan"))
-        assert waiting.status.phase == still.status.phase == "AwaitingApproval"
-        assert waiting.status.plan == PLAN
-        assert kstatus(resource(manual, waiting.status)) == "InProgress"
-        assert LaunchDriver(2, "Run") in go.actions
-
-    def test_an_approval_beforehand_needs_no_plan(self) -> None:
-        """There is nothing to wait for."""
-        decision = checked(observed(spec=spec(approval="Manual", approved=True)))
-
-        assert LaunchDriver(1, "Run") in decision.actions
-
-    def test_a_plan_without_a_message_is_made_again(self) -> None:
-        """There is nothing to approve."""
-        manual = observed(spec=spec(approval="Manual"), status=STATUSES["planning"], pods=(ended(0, kind="Plan"),))
-
-        assert checked(manual).status.phase == "Retrying"
 
 
 class TestDeletion:

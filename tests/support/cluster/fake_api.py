@@ -108,6 +108,9 @@ class FakeApi:
         self.bookmark_s = bookmark_s
         self.faults = []
         self.requests = []
+        self.field_lists = []
+        """The field selectors of lists that had one."""
+
         self.silent = False
         """Watches stay open and say nothing."""
 
@@ -283,9 +286,11 @@ class FakeApi:
             case "get":
                 return self.store.get(*where, seen.name)
             case "list":
+                if "fieldSelector" in query:
+                    self.field_lists.append(query["fieldSelector"])
                 items, token = self.store.list(
-                    *where, selector=query.get("labelSelector", ""), limit=int(query.get("limit", 0)),
-                    token=query.get("continue", ""),
+                    *where, selector=query.get("labelSelector", ""), fields=query.get("fieldSelector", ""),
+                    limit=int(query.get("limit", 0)), token=query.get("continue", ""),
                 )  # fmt: skip
                 resource = RESOURCES[seen.plural]
                 metadata = {"resourceVersion": str(self.store.version), "continue": token}

@@ -92,15 +92,18 @@ class Store:
         except KeyError:
             raise Refusal(404, "NotFound", f'{plural} "{name}" not found') from None
 
-    def list(self, plural, namespace=None, *, selector="", limit=0, token=""):
-        """Return a page and the token of the next one."""
+    def list(self, plural, namespace=None, *, selector="", fields="", limit=0, token=""):
+        """Return a page and the token of the next one; of the field selectors `status.phase` is known."""
         after = tuple(json.loads(base64.b64decode(token))) if token else ("", "")
         if token and after[0] == "expired":
             raise Refusal(410, "Expired", "The provided continue parameter is too old")
         found = [
             (key, one)
             for key, one in sorted(self.objects[plural].items())
-            if key > after and namespace in (None, key[0]) and matches(one["metadata"].get("labels") or {}, selector)
+            if key > after
+            and namespace in (None, key[0])
+            and matches(one["metadata"].get("labels") or {}, selector)
+            and matches({"status.phase": (one.get("status") or {}).get("phase", "")}, fields)
         ]
         page = found[:limit] if limit else found
         more = limit and len(found) > limit
@@ -162,7 +165,11 @@ class Store:
         if (
             self.garbage_collector
             and owners
-            and not any(parent["metadata"]["uid"] in owners for parent in self.objects["backfills"].values())
+            and not any(
+                parent["metadata"]["uid"] in owners
+                for kind in ("backfills", "pods")
+                for parent in self.objects[kind].values()
+            )
         ):
             # Born without a parent: the collector takes it, though not at once.
             asyncio.get_running_loop().call_later(0.1, self._collect, plural, made)

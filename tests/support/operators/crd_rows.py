@@ -318,6 +318,7 @@ MAY_CHANGE = {
     "the pace back": Change({"strategy": None}, before=spec(strategy={"snapshot": {"maxInFlight": 1}})),
     "what pods are like": Change({"driver": {"resources": {"limits": {"memory": "3Gi"}}}}),
     "the approval": Change({"approved": True}),
+    "the plan that is approved": Change({"approvedPlan": "0123456789abcdef"}),
     "the end of one with everything": Change(
         {"suspend": True},
         before=spec(jobId="one", transform={"where": "id > 5"}, strategy={"type": "Snapshot", "snapshot": {}}),

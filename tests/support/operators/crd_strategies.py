@@ -1,5 +1,7 @@
 """Objects drawn from the CRD's own schema: whatever a server lets pass that checks types, bounds and required fields."""
 
+import re
+
 from hypothesis import strategies as st
 from support.operators.crd_rows import CRD, OF_TOPICS, SCHEMA, topic
 
@@ -55,7 +57,10 @@ def _objects(schema):
 def _texts(schema):
     longest = min(schema.get("maxLength", LONGEST), LONGEST)
     if "pattern" in schema:
-        return st.from_regex(schema["pattern"]).map(lambda text: text.strip()[:longest]).filter(bool)
+        found = st.from_regex(schema["pattern"]).map(str.strip)
+        return found.map(lambda text: text[:longest] if re.search(schema["pattern"], text[:longest]) else text).filter(
+            bool
+        )
     return st.text(min_size=schema.get("minLength", 0), max_size=longest)
 
 

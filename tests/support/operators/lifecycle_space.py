@@ -12,10 +12,19 @@ from support.operators.observations import NAME, T0, ended, observed, pod, repor
 from backfill_api.names import DRAIN_FINALIZER
 from backfill_api.status.conditions import Condition
 from backfill_api.status.plan import Plan
-from backfill_api.status.status import Attempt, BackfillStatus, Control, PastAttempt, PendingCommand, StopRequest
+from backfill_api.status.status import (
+    Attempt,
+    AttemptKind,
+    BackfillStatus,
+    Control,
+    PastAttempt,
+    PendingCommand,
+    StopRequest,
+)
 from backfill_api.wire import Ack, Command
+from backfill_core.lifecycle.inputs.approval import planned_of
 from backfill_core.lifecycle.inputs.timestamps import rfc3339
-from backfill_core.lifecycle.observation import DriverPod, DriverReport, Observation, SpecRefused
+from backfill_core.lifecycle.observation import DriverPod, DriverReport, Observation, SpecRefused, WaitingExecutors
 
 BEFORE, LONG_AGO = rfc3339(T0 - 5_000), rfc3339(T0 - 90_000)
 PLAN = Plan(
@@ -29,6 +38,7 @@ SPECS: dict[str, Any] = {
     "throttled": spec(throttle={"rowsPerSecond": 5}),
     "suspended": spec(suspend=True),
     "manual": spec(approval="Manual"),
+    "approved": spec(approval="Manual", approved=True),
     "deadline": spec(activeDeadlineSeconds=30),
     "immediate": spec(deletionPolicy="Immediate", retainDriver="Never"),
     "no retries": spec(backoffLimit=0, ttlSecondsAfterFinished=0, startupTimeoutSeconds=30),
@@ -53,8 +63,8 @@ def _over(type_: str, reason: str) -> tuple[Condition, ...]:
     )
 
 
-def _past(reason: str, code: int | None = None) -> tuple[PastAttempt, ...]:
-    return (PastAttempt(number=1, start=LONG_AGO, end=BEFORE, reason=reason, exit_code=code),)
+def _past(reason: str, code: int | None = None, kind: AttemptKind = "Run") -> tuple[PastAttempt, ...]:
+    return (PastAttempt(number=1, kind=kind, start=LONG_AGO, end=BEFORE, reason=reason, exit_code=code),)
 
 
 UP = _attempt("Created", ready_time=LONG_AGO)
@@ -76,7 +86,15 @@ STATUSES: dict[str, BackfillStatus] = {
     ),
     "stopping, late": _status(UP.model_copy(update={"stop": StopRequest(reason="Restarted", time=LONG_AGO)})),
     "planning": _status(_attempt("Created", kind="Plan")),
-    "planned, unapproved": _status(_attempt("Ended", kind="Plan"), plan=PLAN, history=_past("Planned", 0)),
+    "planned, unapproved": _status(
+        _attempt("Ended", kind="Plan"), plan=PLAN, plan_of=planned_of(spec()), history=_past("Planned", 0, "Plan")
+    ),
+    "planned, of another spec": _status(
+        _attempt("Ended", kind="Plan"), plan=PLAN, plan_of="0" * 16, history=_past("Planned", 0, "Plan")
+    ),
+    "approved, not launched": _status(
+        _attempt("Planned", number=2), plan=PLAN, plan_of="0" * 16, approved_of="0" * 16, history=_past("Planned", 0, "Plan")
+    ),
     "failed once": _status(_attempt("Ended"), failures=1, history=_past("Infrastructure")),
     "suspended": _status(_attempt("Ended"), start_time=None, history=_past("Suspended", 10)),
     "complete": _status(
@@ -88,6 +106,7 @@ STATUSES: dict[str, BackfillStatus] = {
     ),
 }  # fmt: skip
 
+NO_IMAGE = WaitingExecutors("ImagePullBackOff", "no such image")
 PODS: dict[str, tuple[DriverPod, ...]] = {
     "none": (),
     "pending": (pod(),),
@@ -95,6 +114,10 @@ PODS: dict[str, tuple[DriverPod, ...]] = {
     "of another spec": (pod(launched_of="of before", unscheduled="no node has room"),),
     "started, of another spec": (pod(launched_of="of before", started=True),),
     "ready": (running(launched_of="of before"),),
+    "executors wait": (running(executors_of="of before", executors=NO_IMAGE),),
+    "no executor runs": (running(started=True, executors_of="of before", executors=replace(NO_IMAGE, running=0)),),
+    "an executor runs": (running(executors_of="of before", executors=replace(NO_IMAGE, running=1)),),
+    "no node for executors": (running(ready=False, executors=WaitingExecutors(message="0/1 nodes")),),
     "not ready": (running(ready=False),),
     "ending": (running(deletion_ms=T0 + 5_000),),
     "stuck": (running(ready=False, deletion_ms=T0 - 100_000),),

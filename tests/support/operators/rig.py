@@ -21,7 +21,7 @@ from support.cluster.kstatus import broken_rules
 from support.cluster.kubelet import Kubelet
 from support.cluster.remote_store import RemoteStore
 
-from backfill_api.names import API_VERSION, KIND
+from backfill_api.names import API_VERSION, BACKFILL_LABEL, KIND, ROLE_LABEL
 from backfill_core.lifecycle.naming import driver_name
 from backfill_operator.app import Operator
 from backfill_operator.settings import OperatorSettings
@@ -35,7 +35,7 @@ SPEC = {
 QUICK = {
     "relist_min_seconds": 1.0, "relist_max_seconds": 1.5, "watch_silence_seconds": 2.0, "poll_seconds": 0.1,
     "control_timeout_seconds": 1.0, "command_wait_seconds": 0.5, "health_port": 0, "metrics_port": 0, "bind": "127.0.0.1",
-    "leader_election": False, "request_timeout_seconds": 2.0, "workers": 4,
+    "executors_seconds": 0.3, "leader_election": False, "request_timeout_seconds": 2.0, "workers": 4,
 }  # fmt: skip
 
 
@@ -126,6 +126,8 @@ class Oracle:
         if plural == "backfills":
             self._look_at_conditions(one)
         elif plural == "pods":
+            if one["metadata"].get("labels", {}).get(ROLE_LABEL) == "executor":
+                return
             alive = self._alive.setdefault(owner_of(one), set())
             name = one["metadata"]["name"]
             if kind == "DELETED" or one["status"].get("phase") in ("Succeeded", "Failed"):
@@ -310,6 +312,18 @@ class Rig:
 
     def events(self):
         return [one["reason"] for one in self.store.objects["events"].values()]
+
+    def executor(self, number, status, name="orders", attempt=1, **other):
+        """Have a driver make an executor pod, or say what became of one; `other`: fields of its owner."""
+        pod = f"{driver_name(name, attempt).removesuffix('-driver')}-exec-{number}"
+        if (self.namespace, pod) not in self.store.objects["pods"]:
+            driver = self.store.get("pods", *self.driver(name, attempt))["metadata"]
+            owner = {"apiVersion": "v1", "kind": "Pod", "name": driver["name"], "uid": driver["uid"]}
+            labels = {ROLE_LABEL: "executor", BACKFILL_LABEL: driver["labels"][BACKFILL_LABEL]}
+            metadata = {"name": pod, "labels": labels, "ownerReferences": [owner | {"controller": True} | other]}
+            spec = {"containers": [{"name": "executor", "image": "localhost/any:1"}]}
+            self.store.create("pods", self.namespace, {"metadata": metadata, "spec": spec})
+        self.store.patch("pods", self.namespace, pod, {"status": status}, subresource="status")
 
     # ------------------------------------------------------------ waiting
     async def until(self, true, within_s=10.0, what=None):

@@ -27,9 +27,9 @@ from backfill_core.lifecycle.actions import (
     RemoveFinalizer,
     SendCommand,
 )
-from backfill_core.lifecycle.inputs.launched_of import launched_of
+from backfill_core.lifecycle.inputs.launched_of import executors_of, launched_of
 from backfill_core.lifecycle.naming import driver_name
-from backfill_core.lifecycle.observation import DriverPod, DriverReport, LaunchFailed, Observation
+from backfill_core.lifecycle.observation import DriverPod, DriverReport, LaunchFailed, Observation, WaitingExecutors
 
 WORK = 12
 """Ticks of work until a job is done."""
@@ -88,6 +88,12 @@ class World:
         self.starts = 0.7
         """How likely a pod that waits starts within a tick."""
 
+        self.executors_wait = 0.05
+        """How likely a driver at work has executors that wait."""
+
+        self.executors: dict[str, int] = {}
+        """How many executors of a driver run, by the UID of its pod; the operator knows only after a look at them."""
+
         self.cr: Observation | None = Observation("shop", NAME, UID, 1, spec(), resource_version="1")
         self.pods: dict[str, DriverPod] = {}
         self.drivers: dict[str, Driver] = {}
@@ -132,6 +138,9 @@ class World:
             return replace(pod, phase="Running", started=True) if self.chance.random() < self.starts else pod
         if not pod.ready:
             return replace(pod, ready=self.chance.random() < 0.7)
+        self.executors[pod.uid] = self.chance.choice([0, 0, 2])
+        wait = self.chance.random() < self.executors_wait
+        pod = replace(pod, executors=WaitingExecutors("ImagePullBackOff", "no such image") if wait else None)
         if driver.stopping:
             return self._ends(pod, 10)
         self.work += driver.paused is None
@@ -232,7 +241,14 @@ class World:
         self.uids += 1
         uid = f"pod-{self.uids}"
         self.pods[name] = DriverPod(
-            name, uid, UID, action.attempt, action.kind, created_ms=self.now_ms, launched_of=launched_of(self.cr.spec)
+            name,
+            uid,
+            UID,
+            action.attempt,
+            action.kind,
+            created_ms=self.now_ms,
+            launched_of=launched_of(self.cr.spec, action.kind),
+            executors_of=executors_of(self.cr.spec),
         )
         self.drivers[uid] = Driver(
             action.attempt, action.paused, (action.rows_per_second, action.bytes_per_second), self.sealed.revision
@@ -252,7 +268,9 @@ class World:
         observation = replace(cr, pods=pods, report=report, launch_failed=self.launch_failed)
         decision = checked(observation, self.now_ms)
         if decision.actions and isinstance(decision.actions[0], RefetchPods):
-            observation = replace(observation, pods=tuple(self.pods.values()), live=True)
+            looked_at = decision.actions[0].executors_of
+            pods = tuple(self._with_running(one) if one.uid == looked_at else one for one in self.pods.values())
+            observation = replace(observation, pods=pods, live=True)
             decision = checked(observation, self.now_ms)
         self._look_at_what_is_replaced(observation, decision)
         self.version = observation.resource_version
@@ -269,12 +287,21 @@ class World:
         self._count()
 
     def _look_at_what_is_replaced(self, observation: Observation, decision: Decision) -> None:
-        """An edit of the spec must end no driver that has run, however old the operator's cache is."""
+        """An edit of the spec must end no driver that is at work, however old the operator's cache is."""
         before, after = observation.status.attempt, decision.status.attempt
         if after is None or after.stop is None or after.stop.reason != "SpecChanged" or (before and before.stop):
             return
         self.replaced += 1
-        assert not any(pod.started for pod in self.pods.values() if pod.uid == after.pod_uid)
+        for pod in self.pods.values():
+            if pod.uid == after.pod_uid and pod.started:
+                assert pod.executors is not None
+                assert self.executors[pod.uid] == 0
+
+    def _with_running(self, pod: DriverPod) -> DriverPod:
+        """Return a driver with how many of its executors run."""
+        if pod.executors is None:
+            return pod
+        return replace(pod, executors=replace(pod.executors, running=self.executors[pod.uid]))
 
     def _maybe_die(self) -> None:
         if self.faults and self.chance.random() < 0.05:

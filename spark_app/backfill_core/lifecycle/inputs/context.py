@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from backfill_api.names import RESTART_ANNOTATION
 from backfill_api.status.progress import Progress
 from backfill_api.status.status import Attempt, BackfillStatus, Condition
+from backfill_core.lifecycle.inputs.approval import approved, driver_ran, plan_counts, with_approval
 from backfill_core.lifecycle.inputs.desired import Desired, desired_of
 from backfill_core.lifecycle.inputs.policy import Policy
 from backfill_core.lifecycle.inputs.termination import Termination
@@ -32,7 +33,7 @@ class Context:
     policy: Policy
     desired: Desired
     status: BackfillStatus
-    """As stored; but an attempt that is newer than the record and has a pod is the current one."""
+    """As stored; but an attempt that is newer than the record and has a pod is the current one, and it says what was approved."""
 
     pod: DriverPod | None
     """The pod of the current attempt; None: not seen."""
@@ -61,8 +62,12 @@ class Context:
     @property
     def plan_first(self) -> bool:
         """Must a plan be made and approved before the next attempt? Once a driver has run, it was approved."""
-        last = self.status.attempt
-        return self.policy.plan_first and (last is None or last.kind == "Plan")
+        return not driver_ran(self.status) and not approved(self.status, self.observation.spec)
+
+    @property
+    def plan_counts(self) -> bool:
+        """Is there a plan of the spec as it stands now?"""
+        return plan_counts(self.status, self.observation.spec)
 
     @property
     def pod_name(self) -> str:
@@ -135,7 +140,7 @@ def classify(observation: Observation, now_ms: int) -> Context:
         if (number := number_of(observation.name, pod.name)) is not None
     ]
     our_pods = [pod for pod in drivers if _is_ours(pod, observation)]
-    status = _with_newest_attempt(observation.status, our_pods)
+    status = with_approval(_with_newest_attempt(observation.status, our_pods), observation.spec)
     current = status.attempt
     mine = [pod for pod in our_pods if current is not None and _is_of(pod, current)]
     # The pod on record comes first, then one that is not over; by name last, so that the order of a list does not matter.

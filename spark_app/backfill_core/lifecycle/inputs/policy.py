@@ -33,9 +33,6 @@ class Policy:
     ack_timeout_ms: int = ACK_TIMEOUT_MS
     """A command without acknowledgement is late after this; it is sent again, and the driver goes on."""
 
-    plan_first: bool = False
-    """Must a person approve a plan first, and has not done so?"""
-
     @classmethod
     def of(cls, spec: BackfillSpec | SpecRefused) -> Policy:
         """Return the policy of a spec."""
@@ -52,5 +49,4 @@ class Policy:
             drains=spec.deletion_policy == "Drain",
             retain=spec.retain_driver,
             ack_timeout_ms=max(ACK_TIMEOUT_MS, COMMITS_WAITED * spec.barrier.interval_ms * spec.barrier.commit_every),
-            plan_first=spec.approval == "Manual" and not spec.approved,
         )

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from backfill_api.status.status import Condition, Control
 from backfill_core.lifecycle.inputs.context import Context
+from backfill_core.lifecycle.observation import DriverPod
 from backfill_core.lifecycle.status.conditions import Fact
+
+EXECUTORS_WAITING: Final = "ExecutorsWaiting"
+"""The type of a condition, and its reason."""
 
 _KEPT = ("CaughtUp", "Verified")
 """What an attempt found out stays true when it is over."""
@@ -40,6 +46,8 @@ def with_driver(context: Context, control: Control) -> dict[str, Fact]:
     }
     if made["DriverReady"].status == "True":
         made["ControlSynced"] = _synced(context, control)
+    if (waits := executors_wait(context.pod)) and context.pod is not None and not context.pod.over:
+        made[EXECUTORS_WAITING] = Fact("True", EXECUTORS_WAITING, waits)
     progress = context.progress
     if progress is not None and progress.table_version is not None:
         made["CaughtUp"] = Fact("True", "CaughtUp") if progress.caught_up else Fact("False", "Behind")
@@ -61,6 +69,14 @@ def _driver(context: Context) -> Fact:
         return Fact("True", "Running")
     why = pod.waiting or pod.unscheduled
     return Fact("False", "Launching", f"{why}: {pod.waiting_message}" if pod.waiting and pod.waiting_message else why)
+
+
+def executors_wait(pod: DriverPod | None) -> str:
+    """Return why executors of a driver do not start, for people; empty: none is known to wait."""
+    if pod is None or pod.executors is None:
+        return ""
+    one = pod.executors
+    return "executors wait: " + ": ".join(text for text in (one.waiting, one.message) if text)
 
 
 def missing(context: Context) -> Fact:

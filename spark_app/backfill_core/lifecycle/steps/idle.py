@@ -8,6 +8,7 @@ from backfill_core.lifecycle.actions import DRIVERS_LIMITED
 from backfill_core.lifecycle.inputs.backoff import backoff_ms
 from backfill_core.lifecycle.inputs.context import Context
 from backfill_core.lifecycle.inputs.next_look import next_look_ms
+from backfill_core.lifecycle.observation import SpecRefused
 from backfill_core.lifecycle.status import condition_details
 from backfill_core.lifecycle.status.conditions import ConditionSet, Fact
 from backfill_core.lifecycle.steps.step import Ended, StepResult, blocked_by, delete_unretained, release, without_driver
@@ -54,7 +55,7 @@ def _reconcile(context: Context) -> StepResult | Ended[Literal["Launchable"]]:
         return _suspended(context)
     if blocked is not None:
         return blocked
-    if context.plan_first and status.plan is not None:
+    if context.plan_first and context.plan_counts:
         return _awaits_approval(context)
     deadline_left_ms = None
     if status.start_time is not None and policy.deadline_s is not None:
@@ -69,7 +70,9 @@ def _reconcile(context: Context) -> StepResult | Ended[Literal["Launchable"]]:
             conditions = ConditionSet.reconciling("Pending", REJECTED, why)
             result = StepResult(status, without_driver(context, conditions), release(context))
         elif reason in NO_BACKOFF:
-            result = StepResult(status, without_driver(context, ConditionSet.reconciling("Launching", reason)))
+            words = "the spec was changed before its pods could start" if reason == "SpecChanged" else ""
+            conditions = ConditionSet.reconciling("Launching", reason, words)
+            result = StepResult(status, without_driver(context, conditions))
         else:
             conditions = ConditionSet.reconciling("Retrying", "BackingOff", why)
             result = StepResult(status, without_driver(context, conditions), release(context))
@@ -91,11 +94,22 @@ def _finish(context: Context, conditions: ConditionSet) -> StepResult:
 
 
 def _awaits_approval(context: Context) -> StepResult:
-    conditions = ConditionSet.waiting("AwaitingApproval", "AwaitingApproval", "set spec.approved: true to go on")
+    conditions = ConditionSet.waiting("AwaitingApproval", "AwaitingApproval", _what_approves(context))
     conditions = conditions.with_details({"AwaitingApproval": Fact("True", "AwaitingApproval")})
     # The deadline is for work, not for the time that a person needs to decide.
     status = context.status.model_copy(update={"start_time": None})
     return StepResult(status, without_driver(context, conditions), release(context))
+
+
+def _what_approves(context: Context) -> str:
+    """Return what a person may set to go on; an approval of another plan is named, because it looks like one of this."""
+    spec, name = context.observation.spec, context.status.plan_of
+    by_name = f"set spec.approvedPlan: {name} to go on"
+    if isinstance(spec, SpecRefused) or (spec.approved_plan is None and not spec.approved):
+        return f"set spec.approved: true to go on, or spec.approvedPlan: {name} to approve this plan and no later one"
+    if spec.approved_plan is not None:
+        return f"spec.approvedPlan names another plan than this one; {by_name}"
+    return f"the spec was changed after spec.approved was set for another plan; {by_name}"
 
 
 def _suspended(context: Context) -> StepResult:

@@ -17,6 +17,7 @@ from backfill_core.lifecycle.steps.step import (
     StepResult,
     blocked_by,
     delete_unretained,
+    planning,
     refetch_pods,
     release,
     without_driver,
@@ -164,5 +165,4 @@ def _launch_action(context: Context, attempt: Attempt) -> LaunchDriver:
 
 def _launching(context: Context, attempt: Attempt) -> ConditionSet:
     plans = attempt.kind == "Plan"
-    conditions = ConditionSet.reconciling(*(("Pending", "Planning") if plans else ("Launching", "Launching")))
-    return without_driver(context, conditions)
+    return without_driver(context, planning(context) if plans else ConditionSet.reconciling("Launching", "Launching"))

@@ -19,11 +19,12 @@ from backfill_core.lifecycle.actions import (
 )
 from backfill_core.lifecycle.commands import RESEND_S, CommandPlan, plan_commands, settled
 from backfill_core.lifecycle.inputs.context import Context
-from backfill_core.lifecycle.inputs.launched_of import launched_of
+from backfill_core.lifecycle.inputs.launched_of import executors_of, launched_of
 from backfill_core.lifecycle.inputs.termination import IMAGE_OR_CONFIG, NOT_STARTED, Termination, classify
 from backfill_core.lifecycle.inputs.timestamps import ms_of
 from backfill_core.lifecycle.observation import DriverPod, SpecRefused
 from backfill_core.lifecycle.status import condition_details
+from backfill_core.lifecycle.status.condition_details import EXECUTORS_WAITING, executors_wait
 from backfill_core.lifecycle.status.conditions import ConditionSet
 from backfill_core.lifecycle.steps.step import (
     STOP_GRACE_S,
@@ -32,6 +33,7 @@ from backfill_core.lifecycle.steps.step import (
     delete_pods,
     delete_unretained,
     deletion_of,
+    planning,
     refetch_pods,
     stuck_ms,
 )
@@ -65,8 +67,8 @@ def reconcile_running(context: Context) -> StepResult | Ended[Literal["NotLaunch
 # ------------------------------------------------------------------ no pod
 def _on_missing(context: Context, attempt: Attempt) -> StepResult | Ended[Literal["NotLaunched", "Terminated"]]:
     """Launch what was never seen; look for a pod that was, and give it up only when the API server has none."""
-    suspended = attempt.stop is None and context.desired.suspend and not context.policy.refused
-    if attempt.stop is None and not suspended:
+    withdrawn = _withdrawn(context, attempt)
+    if attempt.stop is None and withdrawn is None:
         if attempt.state == "Planned":
             return Ended("NotLaunched", context)
         known = context.condition("DriverReady")
@@ -80,13 +82,24 @@ def _on_missing(context: Context, attempt: Attempt) -> StepResult | Ended[Litera
             return StepResult(context.status, conditions, (), left_ms)
     if not context.observation.live:
         return refetch_pods(context)
-    if suspended:
-        attempt = attempt.model_copy(update={"stop": StopRequest(reason="Suspended", time=context.timestamp)})
+    if withdrawn is not None:
+        attempt = attempt.model_copy(update={"stop": StopRequest(reason=withdrawn, time=context.timestamp)})
     gone = Termination(
         "Retry", "Infrastructure", f"pod {context.pod_name} is gone: it was deleted, or its node was lost"
     )
     status = context.status.model_copy(update={"attempt": attempt})
     return Ended("Terminated", replace(context, status=status, termination=gone))
+
+
+def _withdrawn(context: Context, attempt: Attempt) -> StopReason | None:
+    """Return why an attempt without a pod must not get one any more; None: it may."""
+    if attempt.stop is not None or context.policy.refused:
+        return None
+    if context.desired.suspend:
+        return "Suspended"
+    # It was put on record for a spec that was approved; its pod would be one of the spec as it stands now.
+    outdated = attempt.state == "Planned" and attempt.kind == "Run" and context.plan_first
+    return "SpecChanged" if outdated else None
 
 
 # ------------------------------------------------------------------ a pod
@@ -95,7 +108,8 @@ def _on_active(context: Context, attempt: Attempt, pod: DriverPod) -> StepResult
     stop = _stop_reason(context, attempt, pod)
     new_stop = attempt.stop is None and stop is not None
     if new_stop and stop == "SpecChanged" and not context.observation.live:
-        return refetch_pods(context)  # the cache may not show yet that the driver runs
+        # The cache may not show yet that the driver runs, or an executor.
+        return refetch_pods(context, executors_of=pod.uid if pod.executors is not None else "")
     ready_time = attempt.ready_time or (context.timestamp if _up(attempt, pod) else None)
     listens = pod.ready and context.reachable and context.progress is not None and attempt.kind == "Run"
     steer = attempt.stop is None and stop is None and not context.policy.refused and attempt.kind == "Run"
@@ -134,7 +148,7 @@ def _stop_reason(context: Context, attempt: Attempt, pod: DriverPod) -> StopReas
         return "Restarted"
     if policy.deadline_s is not None and context.left_ms(context.status.start_time, policy.deadline_s * 1000) <= 0:
         return "DeadlineExceeded"
-    if _outdated(context, attempt, pod):
+    if _outdated(context, attempt, pod) or _executors_outdated(context, attempt, pod):
         return "SpecChanged"
     if attempt.ready_time is None and not _up(attempt, pod) and _startup_left_ms(context, attempt, pod) <= 0:
         return "SubmissionFailed" if pod.waiting in IMAGE_OR_CONFIG else "StartupTimeout"
@@ -146,7 +160,20 @@ def _outdated(context: Context, attempt: Attempt, pod: DriverPod) -> bool:
     spec = context.observation.spec
     if pod.phase != "Pending" or pod.started or attempt.ready_time is not None or isinstance(spec, SpecRefused):
         return False
-    return pod.launched_of not in ("", launched_of(spec))
+    return pod.launched_of not in ("", launched_of(spec, attempt.kind))
+
+
+def _executors_outdated(context: Context, attempt: Attempt, pod: DriverPod) -> bool:
+    """Was what executors are made of edited since a driver was made none of whose executors runs? They may wait for ever.
+
+    The driver commits what it has, and stops at a barrier. While one executor runs, the edit is one for the next attempt.
+    """
+    spec, executors = context.observation.spec, pod.executors
+    if executors is None or attempt.kind != "Run" or pod.deletion_ms is not None or isinstance(spec, SpecRefused):
+        return False
+    if pod.executors_of in ("", executors_of(spec)):
+        return False
+    return executors.running == 0 if context.observation.live else not executors.running
 
 
 def _actions(context: Context, attempt: Attempt, pod: DriverPod, commands: CommandPlan) -> tuple[Action, ...]:
@@ -240,9 +267,9 @@ def _conditions(context: Context, attempt: Attempt, pod: DriverPod, control: Con
     if attempt.stop is not None:
         conditions = _stopping(context, pod, attempt.stop)
     elif attempt.kind == "Plan":
-        conditions = ConditionSet.reconciling("Pending", "Planning", _why_waiting(pod))
+        conditions = planning(context, _why_waiting(pod))
     elif attempt.ready_time is None:
-        conditions = ConditionSet.reconciling("Launching", "Launching", _why_waiting(pod))
+        conditions = ConditionSet.reconciling("Launching", "Launching", _why_waiting(pod) or executors_wait(pod))
     else:
         conditions = _started(context, pod, control)
     if context.policy.refused:
@@ -254,13 +281,20 @@ def _stopping(context: Context, pod: DriverPod, stop: StopRequest) -> ConditionS
     reason = "Draining" if stop.reason == "Deleted" else stop.reason
     message = _why_waiting(pod) if reason in NOT_STARTED else "the driver stops at a barrier"
     if reason == "SpecChanged":
-        message = f"the spec was changed before the driver started: pod {pod.name} is replaced by one of the new spec"
+        message = _what_is_replaced(pod)
     before = context.condition("Reconciling")
     if not message and before is not None and before.reason in (reason, "Launching"):
         message = before.message  # a pod that is being deleted does not say any more why it did not start
     if not message and reason == "StartupTimeout":
         message = _where_to_look(pod)
     return ConditionSet.reconciling(STOPPING_PHASE[stop.reason], reason, message)
+
+
+def _what_is_replaced(pod: DriverPod) -> str:
+    if pod.started or pod.phase == "Running":
+        why = "the spec was changed while no executor of the driver could start"
+        return f"{why}: pod {pod.name} stops at a barrier, and the next one makes executors of the new spec"
+    return f"the spec was changed before the driver started: pod {pod.name} is replaced by one of the new spec"
 
 
 def _started(context: Context, pod: DriverPod, control: Control) -> ConditionSet:
@@ -276,6 +310,9 @@ def _started(context: Context, pod: DriverPod, control: Control) -> ConditionSet
         return ConditionSet.reconciling(phase, "AcknowledgementPending", message)
     if paused:
         return ConditionSet.ready(phase, "Override" if desired.pause_overridden else "AsRequested")
+    if pod.executors is not None and pod.executors.waiting:
+        # Not those without a node: where the number of executors follows the load, some of them often have none.
+        return ConditionSet.reconciling(phase, EXECUTORS_WAITING, executors_wait(pod))
     return ConditionSet.ready(phase, "Running")
 
 

@@ -31,6 +31,9 @@ RETRY_MS: Final = 5_000
 PERSON_MS: Final = 30_000
 """Decide again after this when a person may have mended something that no watch shows."""
 
+PLAN_OUTDATED: Final = "PlanOutdated"
+"""The reason of a Backfill whose plan is of another spec, while the next plan is made."""
+
 Outcome = Literal["DriverToDrain", "NotLaunched", "Terminated", "Recorded", "Reopened", "Launchable"]
 """`DriverToDrain`: a deleted object still has a driver. `NotLaunched`: the attempt is on record and has no pod.
 `Terminated`: the attempt is over. `Recorded`: its end is in the status. `Reopened`: the spec of a failed job was edited. `Launchable`: nothing is in the way.
@@ -72,14 +75,22 @@ class Ended(Generic[OutcomeT_co]):
     """To be done before those of the next step."""
 
 
-def refetch_pods(context: Context, pod_name: str | None = None) -> StepResult:
-    """Ask for the pods before a decision that stale pods would make wrong."""
-    return StepResult(context.observation.status, None, (RefetchPods(pod_name or context.pod_name),), 0)
+def refetch_pods(context: Context, pod_name: str | None = None, *, executors_of: str = "") -> StepResult:
+    """Ask for the pods, and for the executors of the driver of this UID, before a decision that stale ones would make wrong."""
+    return StepResult(context.observation.status, None, (RefetchPods(pod_name or context.pod_name, executors_of),), 0)
 
 
 def without_driver(context: Context, conditions: ConditionSet) -> ConditionSet:
     """Return the conditions with the details of a Backfill that has no driver."""
     return conditions.with_details(condition_details.without_driver(context))
+
+
+def planning(context: Context, message: str = "") -> ConditionSet:
+    """Return the conditions of an attempt that makes a plan, the first one or one in the place of an outdated one."""
+    if context.status.plan is None or context.plan_counts:
+        return ConditionSet.reconciling("Pending", "Planning", message)
+    outdated = "the spec was changed since it was planned: a new plan is made, which must be approved"
+    return ConditionSet.reconciling("Pending", PLAN_OUTDATED, f"{outdated}; {message}" if message else outdated)
 
 
 def blocked_by(context: Context) -> StepResult | None:

@@ -8,6 +8,7 @@ from typing import Final, Literal
 from backfill_api.status.progress import ProgressSummary
 from backfill_api.status.status import HISTORY_MAX, Attempt, BackfillStatus, Control, PastAttempt
 from backfill_core.lifecycle.actions import DeleteAttemptObjects
+from backfill_core.lifecycle.inputs.approval import plan_of_pod
 from backfill_core.lifecycle.inputs.context import Context
 from backfill_core.lifecycle.inputs.termination import NOT_STARTED, Termination
 from backfill_core.lifecycle.steps.step import Ended
@@ -69,7 +70,10 @@ def _closed(context: Context, attempt: Attempt, termination: Termination) -> Bac
     if termination.outcome in ("Retry", "Final"):
         steady = attempt.ready_time is not None and context.left_ms(attempt.ready_time, STEADY_MS) <= 0
         failures = 1 if steady else failures + 1
-    ending = context.pod.ending if context.pod is not None else None
+    pod = context.pod
+    ending = pod.ending if pod is not None else None
+    made = ending.plan if ending is not None else None
+    of = status.plan_of if made is None or pod is None else plan_of_pod(pod, context.observation.spec)
     progress = (ending.progress if ending else None) or status.progress
     return status.model_copy(
         update={
@@ -77,7 +81,8 @@ def _closed(context: Context, attempt: Attempt, termination: Termination) -> Bac
             "failures": failures,
             "control": status.control and _without_driver(status.control),
             "history": (*history, past)[-HISTORY_MAX:],
-            "plan": (ending.plan if ending else None) or status.plan,
+            "plan": made or status.plan,
+            "plan_of": of,
             "receipt": (ending.receipt if ending else None) or status.receipt,
             "progress": progress and _at_rest(progress),
         }

@@ -1,0 +1,196 @@
+"""Executor pods that wait: how one is read, which one stands for all of a driver, and what the cache keeps of them."""
+
+import copy
+
+import pytest
+from support.operators.rig import NAMESPACE, SPEC
+
+from backfill_api.names import ATTEMPT_LABEL, BACKFILL_LABEL, ROLE_LABEL
+from backfill_core.lifecycle.observation import WaitingExecutors
+from backfill_operator.informer.cache import Cache
+from backfill_operator.informer.executors import executor_of, waiting_executors
+
+KEY = (NAMESPACE, "orders")
+NO_IMAGE = WaitingExecutors("ImagePullBackOff", "no such image")
+
+
+def executor(status, *, number=1, driver="pod-1", **metadata):
+    """Return an executor's pod as Spark makes it."""
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "orders-1-driver", "uid": driver, "controller": True}
+    given = {
+        "name": f"orders-1-exec-{number}", "namespace": NAMESPACE, "uid": f"exec-{number}",
+        "labels": {ROLE_LABEL: "executor", BACKFILL_LABEL: "orders"}, "ownerReferences": [owner],
+    }  # fmt: skip
+    return {"metadata": given | metadata, "status": status}
+
+
+def waits(reason, message="", **more):
+    """Return a status with a container that waits."""
+    state = {"waiting": {"reason": reason, "message": message}}
+    return {"phase": "Pending", "containerStatuses": [{"name": "executor", "state": state}]} | more
+
+
+def stored():
+    """Return a cache that knows a Backfill and its driver."""
+    cache = Cache()
+    labels = {BACKFILL_LABEL: "orders", ATTEMPT_LABEL: "1", ROLE_LABEL: "driver"}
+    owner = {
+        "kind": "Backfill",
+        "apiVersion": "backfill.dev/v1alpha1",
+        "name": "orders",
+        "uid": "uid-1",
+        "controller": True,
+    }
+    metadata = {
+        "name": "orders-1-driver",
+        "namespace": NAMESPACE,
+        "uid": "pod-1",
+        "resourceVersion": "2",
+        "labels": labels,
+    }
+    cache.put_backfill(
+        {"metadata": {"name": "orders", "namespace": NAMESPACE, "uid": "uid-1", "resourceVersion": "1"}, "spec": SPEC}
+    )
+    cache.put_pod({"metadata": metadata | {"ownerReferences": [owner]}, "status": {"phase": "Running"}})
+    return cache
+
+
+class TestAnExecutorsPod:
+    @pytest.mark.parametrize(
+        ("status", "said"),
+        [
+            (waits("ImagePullBackOff", "no such image"), ("ImagePullBackOff", "no such image")),
+            (waits("CreateContainerConfigError", 'secret "late" not found'), ("CreateContainerConfigError", 'secret "late" not found')),
+            ({"phase": "Pending", "initContainerStatuses": [{"name": "init", "state": {"waiting": {"reason": "ErrImagePull"}}}]}, ("ErrImagePull", "")),
+            ({"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "message": "no node"}]}, ("", "no node")),
+        ],
+    )  # fmt: skip
+    def test_says_why_it_does_not_start(self, status, said):
+        """As a driver's pod does: by a container of its, an init container's too, or by the scheduler."""
+        one = executor_of(executor(status))
+
+        assert one.waits
+        assert (one.waiting, one.message) == said
+        assert (one.driver_uid, one.label) == ("pod-1", KEY)
+
+    @pytest.mark.parametrize(
+        "status",
+        [
+            {}, {"phase": "Pending"}, waits("ContainerCreating"), waits("PodInitializing"),
+            {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "True", "message": "x"}]},
+        ],
+    )  # fmt: skip
+    def test_that_was_just_made_is_no_trouble(self, status):
+        """Each executor waits for some seconds."""
+        assert not executor_of(executor(status)).waits
+
+    @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+    def test_that_is_over_does_not_count(self, phase):
+        """Spark keeps some of them for a while."""
+        assert executor_of(executor(waits("ImagePullBackOff", phase=phase))) is None
+
+    def test_that_is_being_deleted_does_not_count(self):
+        """Spark gave it up."""
+        assert executor_of(executor(waits("ImagePullBackOff"), deletionTimestamp="2027-01-15T08:00:00Z")) is None
+
+    @pytest.mark.parametrize("owners", [None, [], [{"uid": "pod-1"}], "text"])
+    def test_that_no_pod_owns_does_not_count(self, owners):
+        """It is not known whose it is."""
+        assert executor_of(executor(waits("ImagePullBackOff"), ownerReferences=owners)) is None
+
+    def test_of_any_form_is_read_or_left_out(self):
+        """Users may make pods with these labels."""
+        for odd in ("x", 7, [], {}, None, [None]):
+            for part in ("status", "metadata"):
+                raw = copy.deepcopy(executor(waits("ErrImagePull")))
+                for name in list(raw[part]):
+                    executor_of(raw | {part: raw[part] | {name: odd}})
+
+
+class TestTheOneThatStandsForAll:
+    def test_has_a_container_that_waits_where_there_is_one(self):
+        """A scheduler's words change with each node that comes and goes."""
+        unscheduled = {
+            "phase": "Pending",
+            "conditions": [{"type": "PodScheduled", "status": "False", "message": "no node"}],
+        }
+        pods = [
+            executor_of(executor(status, number=number))
+            for number, status in enumerate((unscheduled, waits("ErrImagePull", "none")))
+        ]
+
+        assert waiting_executors(pods, running=3) == WaitingExecutors("ErrImagePull", "none", 3)
+
+    def test_is_the_same_in_any_order(self):
+        """Else the status would be written at each look."""
+        pods = [executor_of(executor(waits("ErrImagePull", f"of {number}"), number=number)) for number in range(3)]
+
+        assert waiting_executors(pods, running=None) == waiting_executors(pods[::-1], running=None)
+
+    def test_is_none_where_all_run(self):
+        """There is nothing to tell."""
+        assert waiting_executors([executor_of(executor({"phase": "Running"}))], running=1) is None
+
+
+class TestTheCache:
+    def test_tells_of_the_driver_that_made_them(self):
+        """And wakes its Backfill when that is news."""
+        cache = stored()
+        first = cache.put_executors({"pod-1": (KEY, NO_IMAGE)}, None)
+        again = cache.put_executors({"pod-1": (KEY, NO_IMAGE)}, None)
+
+        assert (first, again) == ([KEY], [])
+        assert [one.executors for one in cache.pods(KEY)] == [NO_IMAGE]
+
+    def test_wakes_a_backfill_whose_executors_run(self):
+        """Its status would tell of trouble that is over."""
+        cache = stored()
+        cache.put_executors({"pod-1": (KEY, NO_IMAGE)}, None)
+
+        assert cache.put_executors({}, None) == [KEY]
+        assert [one.executors for one in cache.pods(KEY)] == [None]
+        assert cache.put_executors({}, None) == []
+
+    def test_keeps_what_is_known_of_other_namespaces(self):
+        """Each is listed by itself where not all are watched."""
+        cache = stored()
+        cache.put_executors({"pod-1": (KEY, NO_IMAGE)}, NAMESPACE)
+
+        assert cache.put_executors({}, "stock") == []
+        assert [one.executors for one in cache.pods(KEY)] == [NO_IMAGE]
+
+    def test_leaves_out_those_of_unknown_drivers(self):
+        """Anyone who may make pods could fill it."""
+        cache = stored()
+
+        assert cache.put_executors({"forged": (KEY, NO_IMAGE), "of none": ((NAMESPACE, "none"), NO_IMAGE)}, None) == []
+        assert [one.executors for one in cache.pods(KEY)] == [None]
+
+    def test_keeps_the_words_of_a_kubelet_that_says_the_same_otherwise(self):
+        """It says one and the other by turns."""
+        cache = stored()
+        cache.put_executors({"pod-1": (KEY, NO_IMAGE)}, None)
+
+        assert cache.put_executors({"pod-1": (KEY, WaitingExecutors("ErrImagePull", "not found"))}, None) == []
+        assert cache.put_executors({"pod-1": (KEY, WaitingExecutors("InvalidImageName", "a b"))}, None) == [KEY]
+
+    def test_remembers_that_others_run_until_the_next_list(self):
+        """An edit that waits for them asks the API server once a list, and not at each look at the Backfill."""
+        cache = stored()
+        cache.put_executors({"pod-1": (KEY, NO_IMAGE)}, None)
+        [driver] = cache.pods(KEY)
+        cache.put_executors_of(driver, WaitingExecutors("ImagePullBackOff", "no such image", 2))
+        [after] = cache.pods(KEY)
+        news = cache.put_executors({"pod-1": (KEY, NO_IMAGE)}, None)
+        [later] = cache.pods(KEY)
+
+        assert (after.executors.running, news, later.executors.running) == (2, [], None)
+
+    def test_forgets_them_when_a_look_finds_none(self):
+        """They run by now."""
+        cache = stored()
+        cache.put_executors({"pod-1": (KEY, NO_IMAGE)}, None)
+        [driver] = cache.pods(KEY)
+
+        assert cache.put_executors_of(driver, None).executors is None
+        assert [one.executors for one in cache.pods(KEY)] == [None]

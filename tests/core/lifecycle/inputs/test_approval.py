@@ -1,0 +1,198 @@
+"""`approval: Manual`: no driver runs before a person has approved a plan, and an edit of what was planned makes a new one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from support.cluster.kstatus import kstatus
+from support.operators.approval_story import ONE, OTHER, Story, awaiting
+from support.operators.lifecycle_space import PLAN, STATUSES
+from support.operators.observations import (
+    checked,
+    ended,
+    observed,
+    reason,
+    report,
+    resource,
+    running,
+    spec,
+)
+
+from backfill_api.names import RESTART_ANNOTATION
+from backfill_api.status.ending import Ending
+from backfill_core.lifecycle.actions import LaunchDriver, PersistIntent
+from backfill_core.lifecycle.naming import driver_name
+
+
+class TestApproval:
+    """Nothing is written to the target before a person has approved the plan."""
+
+    def test_the_first_attempt_is_a_plan(self) -> None:
+        """In a pod of its own, whose termination message is the plan."""
+        story = Story()
+        first = story.decide()
+        story.rest()
+        story.plan()
+        waiting = story.seen
+        story.edit(approved=True)
+        story.rest()
+
+        assert first.actions == (PersistIntent(), LaunchDriver(1, "Plan"))
+        assert waiting.status.phase == "AwaitingApproval"
+        assert waiting.status.plan == PLAN
+        assert kstatus(resource(waiting, waiting.status)) == "InProgress"
+        assert [kind for kind, _ in story.launched] == ["Plan", "Run"]
+
+    def test_beforehand_needs_no_plan(self) -> None:
+        """There is nothing to wait for."""
+        decision = checked(observed(spec=spec(approval="Manual", approved=True)))
+
+        assert LaunchDriver(1, "Run") in decision.actions
+
+    def test_beforehand_holds_for_the_spec_that_is_there_at_the_launch(self) -> None:
+        """Who approves unseen was shown no plan that could be an old one."""
+        story = Story(**ONE, approved=True, suspend=True)
+        story.rest()
+        story.edit(**OTHER, suspend=False)
+        story.rest()
+
+        assert story.launched == [("Run", "localhost/other:1")]
+
+    def test_while_the_plan_is_made_lets_it_run_then(self) -> None:
+        """Its spec is the one that was planned."""
+        story = Story(**ONE)
+        story.rest()
+        story.edit(approved=True)
+        story.rest()
+        story.plan()
+
+        assert story.launched == [("Plan", "localhost/one:1"), ("Run", "localhost/one:1")]
+
+    def test_a_plan_without_a_message_is_made_again(self) -> None:
+        """There is nothing to approve."""
+        manual = observed(spec=spec(approval="Manual"), status=STATUSES["planning"], pods=(ended(0, kind="Plan"),))
+
+        assert checked(manual).status.phase == "Retrying"
+
+    def test_is_not_asked_for_once_a_driver_has_run(self) -> None:
+        """An edit is in force with the next attempt, and a person who wants to look first suspends it."""
+        story = awaiting()
+        story.edit(approved=True)
+        story.rest()
+        one = running(2, launched_of=story.made_of)
+        story.seen = replace(story.seen, pods=(one,), report=report(2))
+        story.rest()
+        story.edit(**OTHER)
+        story.seen = replace(story.seen, annotations={RESTART_ANNOTATION: "now"})
+        story.rest()
+        story.seen = replace(story.seen, pods=(ended(10, 2, launched_of=story.made_of),), report=None)
+        story.rest()
+
+        assert story.launched[-1] == ("Run", "localhost/other:1")
+        assert len(story.launched) == 3
+
+
+class TestAnEdit:
+    """Of what the plan is about: the plan is of another job than the one that would run."""
+
+    @pytest.mark.parametrize(
+        "edit",
+        [
+            OTHER,
+            {"driver": {"resources": {"limits": {"memory": "4Gi"}}}},
+            {"executor": {"instances": 3}},
+            {"transform": {"where": "id > 5"}},
+            {"strategy": {"type": "Snapshot", "snapshot": {"maxInFlight": 1}}},
+            {"after": "Follow"},
+            {"throttle": {"rowsPerSecond": 5}},
+        ],
+    )
+    def test_while_the_plan_awaits_approval_makes_a_new_one(self, edit: dict[str, Any]) -> None:
+        """It was not: a person approved what they read, and something else ran."""
+        story = awaiting()
+        old = story.seen.status.plan_of
+        story.edit(**edit)
+        again = story.rest()
+        planning = story.seen.status
+        story.plan()
+
+        assert [kind for kind, _ in story.launched] == ["Plan", "Plan"]
+        assert (planning.phase, reason(planning), reason(planning, "Reconciling")) == (
+            "Pending",
+            "PlanOutdated",
+            "PlanOutdated",
+        )
+        assert not any(one.type == "AwaitingApproval" for one in planning.conditions)
+        assert again.events == ()
+        assert story.said.count(("Normal", "PlanOutdated")) == 1
+        assert story.phase == "AwaitingApproval"
+        assert story.said.count(("Normal", "AwaitingApproval")) == 2
+        assert story.seen.status.plan_of == story.of != old
+        assert story.seen.status.failures == 0
+
+    @pytest.mark.parametrize("edit", [{"backoffLimit": 7}, {"desiredState": "Paused"}, {"drainTimeoutSeconds": 90}])
+    def test_of_what_the_operator_reads_itself_keeps_the_plan(self, edit: dict[str, Any]) -> None:
+        """It says the same as before."""
+        story = awaiting()
+        story.edit(**edit)
+        story.rest()
+        story.edit(approved=True)
+        story.rest()
+
+        assert [kind for kind, _ in story.launched] == ["Plan", "Run"]
+
+    def test_that_is_taken_back_brings_the_plan_back(self) -> None:
+        """Which was not replaced yet."""
+        story = awaiting(suspend=False)
+        story.edit(**OTHER, suspend=True)
+        story.rest()
+        story.edit(**ONE, suspend=False)
+        story.rest()
+
+        assert story.phase == "AwaitingApproval"
+        assert len(story.launched) == 1
+
+    def test_while_the_plan_is_made_makes_a_new_one_after_it(self) -> None:
+        """The pod read the spec at its start."""
+        story = Story(**ONE)
+        story.rest()
+        story.seen = replace(story.seen, pods=(replace(story.seen.pods[0], phase="Running", started=True),))
+        story.edit(**OTHER)
+        story.rest()
+        story.plan()
+
+        assert story.launched == [("Plan", "localhost/one:1"), ("Plan", "localhost/other:1")]
+
+    def test_of_the_limit_replaces_a_pod_that_waits_to_plan(self) -> None:
+        """A plan says how long the job takes under the limit, and takes no command."""
+        story = Story(**ONE)
+        story.rest()
+        waits = story.seen.pods
+        story.edit(throttle={"rowsPerSecond": 5})
+        replaced = story.decide()
+
+        assert replaced.status.attempt is not None
+        assert replaced.status.attempt.stop is not None
+        assert replaced.status.attempt.stop.reason == "SpecChanged"
+        assert waits[0].name in story.asks
+
+    def test_of_a_failed_plan_makes_another_one(self) -> None:
+        """As before, and the old one does not count."""
+        story = awaiting()
+        story.edit(**OTHER)
+        story.rest()
+        name, of = driver_name("orders", 2), story.seen.pods[0].launched_of
+        failed = Ending(outcome="Failed", reason="SourceNotFound", message="none")
+        story.seen = replace(
+            story.seen, pods=(replace(ended(20, 2, kind="Plan", launched_of=of, ending=failed), name=name),)
+        )
+        story.rest()
+        assert story.phase == "Failed"
+        story.edit(spark={"image": "localhost/third:1"})
+        story.rest()
+        story.plan()
+
+        assert story.phase == "AwaitingApproval"
+        assert story.seen.status.plan_of == story.of
