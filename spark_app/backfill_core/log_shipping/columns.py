@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 COLUMN_ID, PHYSICAL_NAME = "delta.columnMapping.id", "delta.columnMapping.physicalName"
+COMMENT = "comment"
+"""Of a field, in its metadata."""
 
 Field = Mapping[str, Any]
 """A field of a schema: `name`, `type`, `nullable`, `metadata`."""
@@ -41,9 +43,13 @@ def fields_of(kind: Any) -> Iterator[Field]:
 
 
 def loose(field: Field, *, mapped: bool) -> dict[str, Any]:
-    """Return a field that takes null, with what its files need of its metadata; `mapped`: it keeps its name and id in files."""
+    """Return a field that takes null, with its comment and what its files need of its metadata.
+
+    `mapped`: it keeps its name and id in files.
+    """
     metadata = field.get("metadata") or {}
-    kept = {name: metadata[name] for name in (COLUMN_ID, PHYSICAL_NAME) if mapped and name in metadata}
+    names = (COLUMN_ID, PHYSICAL_NAME, COMMENT) if mapped else (COMMENT,)
+    kept = {name: metadata[name] for name in names if name in metadata}
     return {
         "name": field["name"],
         "type": _loose_type(field["type"], mapped=mapped),

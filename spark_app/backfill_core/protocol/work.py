@@ -116,14 +116,37 @@ class RemovedFile:
 
 
 @dataclass(frozen=True, slots=True)
+class Description:
+    """What a table says that it is."""
+
+    text: str | None
+    """None: nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewWords:
+    """What a commit makes of the words that a target says of itself, but for the comments of its columns."""
+
+    properties: tuple[tuple[str, str | None], ...] = ()
+    """Those that it gets; None: it loses that one."""
+
+    description: Description | None = None
+    """None: it keeps its own."""
+
+
+@dataclass(frozen=True, slots=True)
 class NewColumns:
-    """What a commit makes of the target's columns, beside the files that have them; or what the source has otherwise since."""
+    """What a commit makes of the target's columns and words, beside the files that have them; or what the source has otherwise since."""
 
     schema: str | None
-    """Of the target, as JSON; None: it keeps its own, and what the job reads of the source has other columns."""
+    """Of the target, as JSON; None: it keeps its own."""
 
     last_id: int = 0
-    """The largest id that the target gave to a column; 0 without column mapping."""
+    """The largest id that the target gave to a column; 0: it gives none now."""
+
+    words: NewWords = NewWords()
+    reopens: bool = True
+    """Are columns that the job reads other ones? Then the commit is the last one of its attempt."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from backfill_core.log_shipping.actions import DeletionVector
+from backfill_core.log_shipping.table_words import TableWords, of_users
 from backfill_core.protocol.events import Head
 from backfill_spark.delta.retention import kept_seconds
 from backfill_spark.jvm.bulk_calls import static_method, text_of
@@ -94,6 +95,14 @@ class LoggedTable:
     features: frozenset[str]
     """Of readers and writers, as far as the protocol names them."""
 
+    description: str | None = None
+    """What it says that it is; None: nothing."""
+
+    @property
+    def words(self) -> TableWords:
+        """What it says of itself, but for the comments of its columns."""
+        return TableWords(self.description, of_users(self.properties))
+
 
 def table_now(spark: SparkSession, path: str) -> LoggedTable | None:
     """Return metadata and protocol of the newest version; None where there is no commit.
@@ -127,11 +136,13 @@ def table_at(spark: SparkSession, path: str, version: int) -> LoggedTable:
 def _described(snapshot: Any) -> LoggedTable:
     _check_commits(snapshot)
     metadata, protocol = snapshot.getMetadata(), snapshot.getProtocol()
+    description = metadata.getDescription().orElse(None)
     return LoggedTable(
         schema=str(metadata.getSchemaString()),
         partitions=tuple(str(name) for name in snapshot.getPartitionColumnNames()),
         properties={str(name): str(value) for name, value in dict(metadata.getConfiguration()).items()},
         features=frozenset(str(name) for name in [*protocol.getReaderFeatures(), *protocol.getWriterFeatures()]),
+        description=None if description is None else str(description),
     )
 
 

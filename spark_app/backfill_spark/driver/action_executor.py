@@ -174,7 +174,7 @@ class SparkActionExecutor:
         if action.files:
             self._job.sink.check_staged(action.files)
         version = self._commit(action)
-        self._has_other_columns = self._has_other_columns or action.columns is not None
+        self._has_other_columns = self._has_other_columns or (action.columns is not None and action.columns.reopens)
         if action.quarantine is not None:
             self._commit_bad_records(action.quarantine)
         self._ledger.unsealed.difference_update(file.path for file in action.files)

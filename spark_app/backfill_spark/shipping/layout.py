@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pyspark.sql.types import StructType
 
 from backfill_core.errors import TargetSchemaMismatchError, UnsupportedTargetFeatureError
-from backfill_core.log_shipping.columns import loose
+from backfill_core.log_shipping.columns import COMMENT, Field, loose
+from backfill_core.log_shipping.table_words import of_users
 from backfill_spark.delta.log import LoggedTable
 from backfill_spark.delta.properties import (
     CHANGE_FEED,
@@ -28,8 +30,8 @@ FILES_REFUSED = {
 
 
 def carried_properties(source: LoggedTable) -> dict[str, str]:
-    """Return the table properties that a target needs to take the source's files."""
-    found: dict[str, str] = {}
+    """Return the table properties that a target needs to take the source's files, and those of users."""
+    found = of_users(source.properties)
     if VECTORS in source.features:
         found[VECTORS_ON] = "true"
     if value(source.properties, MAPPING_MODE) == "name":
@@ -38,14 +40,26 @@ def carried_properties(source: LoggedTable) -> dict[str, str]:
 
 
 def carried_schema(wanted: StructType, source: LoggedTable) -> str:
-    """Return the columns of a target as JSON: a column of the source keeps its names and ids in files, and any may be null."""
+    """Return the columns of a target as JSON: a column of the source keeps its names and ids in files, and any may be null.
+
+    Comments are those of what is `wanted`: a computed column has none, whatever its name.
+    """
     mapped = value(source.properties, MAPPING_MODE) == "name"
     known = {field["name"]: field for field in json.loads(source.schema)["fields"]} if mapped else {}
     fields = []
     for field in json.loads(wanted.json())["fields"]:
         same = known.get(field["name"])
-        fields.append(loose(field if same is None else same, mapped=same is not None))
+        made = loose(field if same is None else same, mapped=same is not None)
+        fields.append({**made, "metadata": {**_without_comment(made), **_comment(field)}})
     return json.dumps({"type": "struct", "fields": fields})
+
+
+def _comment(field: Field) -> dict[str, str]:
+    return {name: text for name, text in field["metadata"].items() if name == COMMENT}
+
+
+def _without_comment(field: Field) -> dict[str, Any]:
+    return {name: text for name, text in field["metadata"].items() if name != COMMENT}
 
 
 def check_followed(path: str, partitions: Sequence[str], properties: Mapping[str, str], source: LoggedTable) -> None:

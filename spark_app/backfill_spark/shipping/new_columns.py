@@ -1,4 +1,4 @@
-"""What a version of the source with another layout makes of the target's columns."""
+"""What a version of the source with another layout makes of the target's columns and words."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from backfill_core.errors import SchemaChangedError
 from backfill_core.log_shipping.actions import VersionActions
 from backfill_core.log_shipping.columns import Columns
 from backfill_core.log_shipping.schema_changes import NotFollowedError, View, follow
-from backfill_core.protocol.work import NewColumns
+from backfill_core.log_shipping.table_words import changed, commented
+from backfill_core.protocol.work import NewColumns, NewWords
 from backfill_spark.delta.log import LoggedTable
 from backfill_spark.delta.properties import MAPPING_MODE, value
 from backfill_spark.jvm.failures import in_words
@@ -44,25 +45,27 @@ def new_columns(version: VersionActions, before: int, context: WorkContext) -> N
     target = ability(job.sink, SupportsShipping).columns()
     at, number = job.source.path, version.version
     try:
-        first = _view(job, source.shippable())
-        shipped = follow(first, _view(job, source.layout_at(before)), target)
-        if shipped.fields is not None:
+        last = source.layout_at(before)
+        first, shipped, now = (_view(job, one) for one in (source.shippable(), last, layout))
+        if follow(first, shipped, target).fields is not None:
             raise SchemaChangedError(
                 f"columns of {at} changed up to version {before}, and the target was not told: schemaChange was Ignore then.",
                 hint="Start a new job on a new target.",
             )
-        followed = follow(first, _view(job, layout), target)
+        followed = follow(first, now, target)
+        fields = target.columns.fields if followed.fields is None else followed.fields
+        fields = commented(shipped.origins(), now.origins(), fields)
     except NotFollowedError as refused:
         raise SchemaChangedError(f"{refused.what}, in version {number} of {at}.", hint=refused.hint) from refused
     except PySparkException as error:
         words = f"spec.transform cannot be made of the columns of version {number} of {at}: {in_words(error)}"
         raise SchemaChangedError(words, hint=GONE_HINT) from error
-    if not followed.reopens:
+    said = changed(last.words, layout.words, target.own)
+    same = fields == target.columns.fields
+    if same and said == NewWords() and not followed.reopens:
         return None
-    if followed.fields is None:
-        return NewColumns(None)
-    schema = json.dumps({"type": "struct", "fields": list(followed.fields)})
-    return NewColumns(schema, followed.last_id)
+    schema = None if same else json.dumps({"type": "struct", "fields": list(fields)})
+    return NewColumns(schema, 0 if followed.fields is None else followed.last_id, said, followed.reopens)
 
 
 def _view(job: OpenedJob, layout: LoggedTable) -> View:

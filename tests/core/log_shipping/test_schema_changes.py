@@ -5,11 +5,13 @@ import pytest
 from backfill_core.log_shipping.columns import COLUMN_ID, PHYSICAL_NAME, Columns, loose
 from backfill_core.log_shipping.schema_changes import NotFollowedError, Target, View, follow
 
+SAID = {"comment": "of the source"}
+
 
 def column(name, kind="long", number=None, physical=None):
     """Return a field; with a number it is mapped."""
     metadata = {} if number is None else {COLUMN_ID: number, PHYSICAL_NAME: physical or f"p{number}"}
-    return {"name": name, "type": kind, "nullable": False, "metadata": {**metadata, "comment": "of the source"}}
+    return {"name": name, "type": kind, "nullable": False, "metadata": {**metadata, **SAID, "other": "word"}}
 
 
 def struct(*fields):
@@ -54,7 +56,7 @@ class TestAColumnThatIsNew:
 
     @pytest.mark.parametrize("mapped", [False, True])
     def test_comes_where_the_source_has_it(self, mapped):
-        """With its name and id in files where both tables map their columns; nothing else of its metadata is carried over."""
+        """With its comment, and with its name and id in files where both tables map their columns; without other metadata."""
         number = (lambda one: one) if mapped else (lambda one: None)
         before = view(column("id", number=number(1)), column("v", number=number(2)), mapped=mapped)
         new = column("w", listed(column("x", number=number(5))), number=number(4))
@@ -66,6 +68,8 @@ class TestAColumnThatIsNew:
         assert names(found.fields) == ["id", "w", "v"]
         assert found.fields[1] == loose(new, mapped=mapped)
         assert found.fields[1]["nullable"]
+        assert found.fields[1]["metadata"].items() >= SAID.items()
+        assert "other" not in found.fields[1]["metadata"]
         assert found.last_id == (5 if mapped else 0)
 
     def test_may_be_inside_others(self):
@@ -131,7 +135,7 @@ class TestAMappedColumn:
         found = follow(before, after, made_of(before, mapped=True, last_id=3))
 
         renamed = found.fields[1]
-        assert (renamed["name"], renamed["metadata"]) == ("t", {COLUMN_ID: 2, PHYSICAL_NAME: "p2"})
+        assert (renamed["name"], renamed["metadata"]) == ("t", {COLUMN_ID: 2, PHYSICAL_NAME: "p2", **SAID})
         assert names(renamed["type"]["fields"]) == ["b"]
         assert renamed["type"]["fields"][0]["metadata"][PHYSICAL_NAME] == "p3"
 
@@ -142,7 +146,7 @@ class TestAMappedColumn:
 
         found = follow(before, after, made_of(before, mapped=True, last_id=2))
 
-        assert found.fields[1]["metadata"] == {COLUMN_ID: 7, PHYSICAL_NAME: "p7"}
+        assert found.fields[1]["metadata"] == {COLUMN_ID: 7, PHYSICAL_NAME: "p7", **SAID}
         assert found.last_id == 7
 
     def test_may_change_its_name_with_another(self):

@@ -24,7 +24,8 @@ class DeltaSource(SourceParams, LocatedTable):
 
     schema_change: Literal["Fail", "Ignore", "Follow"] = "Fail"
     """What to do when columns change while the job runs: `Ignore` leaves out those that are added, and any other change ends the job;
-    `Follow`, with strategy Replica, gives the target those that are added, and names that change (docs/cloning.md)."""
+    `Follow`, with strategy Replica, gives the target those that are added, names that change, comments, and properties of users
+    (docs/cloning.md)."""
 
     @property
     def start_version(self) -> int | None:

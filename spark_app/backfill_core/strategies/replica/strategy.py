@@ -84,7 +84,7 @@ class ReplicaStrategy:
     def prepare_commit(self, epoch: Epoch, permits: Permits, now: Now) -> CommitRequest:
         """See `Strategy`."""
         request = self._machine.prepare_commit(epoch, permits, now, forgets_polls=True)
-        if request.columns is not None:
+        if request.columns is not None and request.columns.reopens:
             self._laid_out = self._replay.consumed
         return request
 

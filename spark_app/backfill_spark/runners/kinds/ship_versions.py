@@ -24,7 +24,9 @@ def _run(work: ShipVersions, context: WorkContext) -> VersionsShipped:
     upto = versions[-1].version
     # A version with another layout comes alone.
     columns = None if versions[0].layout is None else new_columns(versions[0], work.after, context)
-    files, removed = stage_step(step, upto, context if columns is None else context.relaid(upto, columns))
+    if columns is not None and columns.reopens:
+        context = context.relaid(upto, columns)
+    files, removed = stage_step(step, upto, context)
     crash_point("after_stage")
     return VersionsShipped(work.work_id, upto, files, removed, step.rows_changed, columns)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.types import StructField, StructType
 
 from backfill_core.errors import InvalidSpecError
-from backfill_core.protocol.work import NewColumns
+from backfill_core.protocol.work import NewColumns, NewWords
 from backfill_spark.delta.properties import CHANGE_FEED, VECTORS, VECTORS_ON, is_on
 from backfill_spark.delta.spark_internals import check_properties, gives_properties, is_feature
 from backfill_spark.delta.table_facts import LAST_ID
@@ -57,7 +58,8 @@ def create_table(
     given = made_with(properties, deletion_vectors=deletion_vectors)
     wanted = StructType([StructField(field.name, nullable(field.dataType)) for field in schema])
     if source is not None:
-        create_empty(spark, path, carried_schema(schema, source), partition_by=partition_by, properties=given)
+        columns, words = carried_schema(schema, source), source.description
+        create_empty(spark, path, columns, partition_by=partition_by, properties=given, description=words)
         if name is not None:
             name_table(spark, path, name)
         return
@@ -83,7 +85,13 @@ def create_table(
 
 
 def create_empty(
-    spark: SparkSession, path: str, schema: str, *, partition_by: tuple[str, ...], properties: Mapping[str, str]
+    spark: SparkSession,
+    path: str,
+    schema: str,
+    *,
+    partition_by: tuple[str, ...],
+    properties: Mapping[str, str],
+    description: str | None = None,
 ) -> None:
     """Create an empty Delta table in one commit of Delta Kernel, without a Spark job and without a name in the catalog.
 
@@ -93,6 +101,7 @@ def create_empty(
         schema: As JSON, as a log has it; names and ids of columns in files are kept.
         partition_by: Names of the partition columns.
         properties: All of them.
+        description: What the table says that it is.
 
     Raises:
         Whatever Kernel or the storage say (`JAVA_ERRORS`).
@@ -110,11 +119,33 @@ def create_empty(
     made = kernel.TableManager.buildCreateTableTransaction(path, columns_of(schema), ENGINE_INFO)
     layout = layouts.partitioned(columns) if partition_by else layouts.noDataLayout()
     begun = made.withTableProperties(given).withDataLayoutSpec(layout).build(engine)
+    if description is not None:
+        begun = _described(spark, engine, path, begun, description)
     begun.commit(engine, kernel.utils.CloseableIterable.emptyIterable())
 
 
+def _described(spark: SparkSession, engine: Any, path: str, begun: Any, description: str) -> Any:
+    """Return a transaction of Kernel that makes the same table with a description, for which its builder has no word."""
+    jvm = java(spark)
+    internal, optional = jvm.io.delta.kernel.internal, jvm.java.util.Optional
+    state, row = begun.getTransactionState(engine), internal.data.TransactionStateRow
+    schema, vectors = row.getLogicalSchema(state), internal.util.VectorUtils
+    clock = jvm.io.delta.kernel.Table.forPath(engine, path).getClock()
+    metadata = internal.actions.Metadata(
+        str(uuid.uuid4()), optional.empty(), optional.of(description), internal.actions.Format(),
+        internal.types.DataTypeJsonSerDe.serializeDataType(schema), schema,
+        vectors.buildArrayValue(row.getPartitionColumnsList(state), jvm.io.delta.kernel.types.StringType.STRING),
+        optional.of(clock.getTimeMillis()), vectors.stringStringMapValue(row.getConfiguration(state)),
+    )  # fmt: skip
+    nothing, operation = optional.empty(), jvm.io.delta.kernel.Operation.CREATE_TABLE
+    return internal.TransactionImpl(
+        True, begun.getDataPath(), nothing, ENGINE_INFO, operation, optional.of(begun.getProtocol()),
+        optional.of(metadata), begun.getCommitter(), nothing, nothing, nothing, 0, clock,
+    )  # fmt: skip
+
+
 def with_columns(spark: SparkSession, engine: Any, path: str, txn: Any, columns: NewColumns) -> Any:
-    """Return a transaction of Kernel that also gives a table other columns; it stands in for one that was begun.
+    """Return a transaction of Kernel that also gives a table other columns and words; it stands in for one that was begun.
 
     Kernel's builders change the columns of a table with column mapping alone. Its transaction takes any metadata, and what
     follows from it: its checksum of the version and its own next look have the new columns. What may change is the caller's to know.
@@ -129,18 +160,32 @@ def with_columns(spark: SparkSession, engine: Any, path: str, txn: Any, columns:
     Raises:
         Whatever Kernel or the storage say (`JAVA_ERRORS`).
     """
-    if columns.schema is None:
+    words = columns.words
+    if columns.schema is None and words == NewWords():
         return txn
     jvm = java(spark)
     kernel, optional = jvm.io.delta.kernel, jvm.java.util.Optional
     table = kernel.Table.forPath(engine, path)
     snapshot = table.getSnapshotAsOfVersion(engine, txn.getReadTableVersion())
-    schema = kernel.internal.types.DataTypeJsonSerDe.deserializeStructType(columns.schema)
-    metadata = snapshot.getMetadata().withNewSchema(schema)
+    metadata = snapshot.getMetadata()
+    if columns.schema is not None:
+        schema = kernel.internal.types.DataTypeJsonSerDe.deserializeStructType(columns.schema)
+        metadata = metadata.withNewSchema(schema)
+    given, gone = jvm.java.util.HashMap(), jvm.java.util.HashSet()
     if columns.last_id:
-        given = jvm.java.util.HashMap()
         given.put(LAST_ID, str(columns.last_id))
-        metadata = metadata.withMergedConfiguration(given)
+    for name, text in words.properties:
+        if text is None:
+            gone.add(name)
+        else:
+            given.put(name, text)
+    metadata = metadata.withMergedConfiguration(given).withConfigurationKeysUnset(gone)
+    if words.description is not None:
+        metadata = kernel.internal.actions.Metadata(
+            metadata.getId(), metadata.getName(), optional.ofNullable(words.description.text), metadata.getFormat(),
+            metadata.getSchemaString(), metadata.getSchema(), metadata.getPartitionColumns(), metadata.getCreatedTime(),
+            metadata.getConfigurationMapValue(),
+        )  # fmt: skip
     nothing = optional.empty()
     return kernel.internal.TransactionImpl(
         False, txn.getDataPath(), optional.of(snapshot), ENGINE_INFO, kernel.Operation.WRITE, nothing, optional.of(metadata),

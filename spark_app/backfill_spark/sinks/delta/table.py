@@ -42,11 +42,10 @@ class TargetTable:
         """Return the table as it is with other columns; `schema` is JSON, as a log has it."""
         return replace(self, schema=StructType.fromJson(json.loads(schema)))
 
-    @property
-    def columns(self) -> Target:
-        """What a change of its columns must know."""
+    def columns(self, own: frozenset[str]) -> Target:
+        """Return what a change of its columns must know; `own`: names of the properties that the job's spec sets."""
         fields = tuple(json.loads(self.schema.json())["fields"])
-        return Target(Columns(fields, self.mapped), int(value(self.properties, LAST_ID) or 0), self.features)
+        return Target(Columns(fields, self.mapped), int(value(self.properties, LAST_ID) or 0), self.features, own)
 
 
 def read_table(spark: SparkSession, path: str) -> TargetTable | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -60,6 +60,7 @@ class ShippedLog:
     log: VersionLog
     path: str
     pinned: LoggedTable
+    layout_at: Callable[[int], LoggedTable]
 
     def versions(self, after: int, upto: int) -> Iterator[VersionActions]:
         """Yield the file actions of the versions `(after, upto]`, in order; each is read when it is asked for.
@@ -83,7 +84,7 @@ class ShippedLog:
                 ) from error
 
     def _layout(self, number: int, text: str) -> LoggedTable | None:
-        """Return how a version lays the table out, where that is another way than the pinned one's, and is followed."""
+        """Return how a version lays the table out, where that is followed: it has other columns than the pinned one, or new words."""
         # Most commits have no metadata, and their text says so before any of it is parsed again.
         if '"metaData"' not in text and '"protocol"' not in text:
             return None
@@ -100,11 +101,12 @@ class ShippedLog:
                 schema=metadata["schemaString"],
                 partitions=tuple(metadata["partitionColumns"]),
                 properties=metadata.get("configuration") or {},
+                description=metadata.get("description"),
             )
             if now.partitions != self.pinned.partitions:
                 raise self._changed(f"the partition columns became {list(now.partitions)}", number)
             if self.log.follows:
-                found = self._followed(now)
+                found = self._followed(now, number)
                 continue
             check_shippable(self.path, now)
             before, after = (StructType.fromJson(json.loads(one.schema)) for one in (self.pinned, now))
@@ -115,13 +117,15 @@ class ShippedLog:
                     raise self._changed(f"column {field.name!r} has another name in files", number, "since")
         return found
 
-    def _followed(self, now: LoggedTable) -> LoggedTable | None:
+    def _followed(self, now: LoggedTable, number: int) -> LoggedTable | None:
         before, after = (shape(json.loads(one.schema)) for one in (self.pinned, now))
         if before != after:
             # What of it is not carried over is said once it is known to be followed otherwise.
             return now
         check_shippable(self.path, now)
-        return None
+        last = self.layout_at(number - 1)
+        same = last.words == now.words and json.loads(last.schema) == json.loads(now.schema)
+        return None if same else now
 
     def _check_features(self, number: int, protocol: dict[str, Any]) -> None:
         """Refuse a table feature that came since, unless it says nothing of how files are read."""

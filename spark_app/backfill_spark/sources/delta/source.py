@@ -379,7 +379,7 @@ class DeltaSource:
     def log_actions(self, after: int, upto: int) -> Iterator[VersionActions]:
         """See `ports.source.SupportsLog`."""
         assert self._log is not None
-        return ShippedLog(self._log, self.path, self._pinned_layout).versions(after, upto)
+        return ShippedLog(self._log, self.path, self._pinned_layout, self.layout_at).versions(after, upto)
 
     @cached_property
     def _pinned_layout(self) -> LoggedTable:

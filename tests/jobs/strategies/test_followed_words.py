@@ -1,0 +1,212 @@
+"""A replica says of itself what its source says: comments, a description, properties of users; delta-rs reads them."""
+
+import json
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from support.crashes.drivers import OwnJava, Start
+from support.tables.jobs import job, write_yaml
+from support.tables.oracle import adds_of, strangers
+
+from backfill_spark.driver.attempt import run_driver
+from backfill_spark.settings import DriverSettings
+from backfill_spark.stop_signal import StopSignal
+
+FOLLOW = {"source": {"key": [], "schemaChange": "Follow"}, "strategy": {"type": "Replica"}, "after": "Follow"}
+MADE = """CREATE TABLE {t} (
+    id LONG COMMENT 'the number', v STRING, st STRUCT<a: INT COMMENT 'inside', b: ARRAY<STRUCT<x: INT COMMENT 'deep'>>>
+) USING delta COMMENT 'all orders' TBLPROPERTIES (
+    'team' = 'sales', 'tier' = 'gold', 'delta.logRetentionDuration' = 'interval 60 days', 'delta.enableDeletionVectors' = 'true'{more}
+)"""
+ROWS = "INSERT INTO {t} SELECT id, 'v', named_struct('a', 1, 'b', array(named_struct('x', 2))) FROM range(0, 20, 1, 2)"
+
+
+class Pair:
+    """A source and its replica, run by run."""
+
+    def __init__(self, spark, folder):
+        self.spark, self.folder = spark, folder
+        self.source, self.target = str(folder / "s"), str(folder / "t")
+
+    def sql(self, *statements):
+        for one in statements:
+            self.spark.sql(one.replace("{t}", f"delta.`{self.source}`").replace("{copy}", f"delta.`{self.target}`"))
+
+    def make(self, more=""):
+        self.sql(MADE.replace("{more}", more), ROWS)
+
+    @property
+    def head(self):
+        return max(int(file.stem) for file in Path(self.source, "_delta_log").glob("*.json"))
+
+    def run(self, *changes, **spec):
+        """Follow the source through changes, each once all before it has arrived; then stop."""
+        left, stop = list(changes), StopSignal()
+
+        def observe(progress):
+            if progress.consumed_version == self.head and progress.caught_up:
+                if left:
+                    self.sql(left.pop(0))
+                else:
+                    stop.ask(force=False)
+
+        settings = DriverSettings(cores=2, state_dir=self.folder / "state")
+        backfill = job(self.source, self.target, **{**FOLLOW, **spec})
+        return run_driver(backfill, settings=settings, spark=self.spark, observe=observe, stop=stop)
+
+    def metadata(self):
+        """Return the commits of the target after the first that have metadata, each as the kinds of its actions."""
+        files = sorted(Path(self.target, "_delta_log").glob("*.json"))[1:]
+        kinds = [{kind for line in file.read_text().splitlines() for kind in json.loads(line)} for file in files]
+        return [one - {"commitInfo"} for one in kinds if "metaData" in one]
+
+
+@pytest.fixture
+def pair(spark, tmp_path):
+    return Pair(spark, tmp_path)
+
+
+def words(table):
+    """Return description, properties of users and comments of a table, as delta-rs reads them."""
+    found = DeltaTable(table)
+    said = found.metadata()
+    users = {name: text for name, text in said.configuration.items() if not name.startswith("delta.")}
+    return said.description, users, comments(json.loads(found.schema().to_json()))
+
+
+def comments(kind, inside=""):
+    if isinstance(kind, str):
+        return {}
+    found = {}
+    for one in kind.get("fields", ()):
+        name = f"{inside}{one['name']}"
+        found |= {name: one["metadata"]["comment"]} if "comment" in one["metadata"] else {}
+        found |= comments(one["type"], f"{name}.")
+    return found | (comments(kind["elementType"], inside) if "elementType" in kind else {})
+
+
+ALL = ("all orders", {"team": "sales", "tier": "gold"}, {"id": "the number", "st.a": "inside", "st.b.x": "deep"})
+
+
+class TestATargetThatIsMade:
+    """Says what the pinned version says."""
+
+    @pytest.mark.parametrize("more", ["", ", 'delta.columnMapping.mode' = 'name'"])
+    def test_has_comments_description_and_properties_of_users(self, pair, more):
+        """Not those of Delta: how a table is kept is for its owner to say."""
+        pair.make(more)
+        outcome = pair.run()
+
+        assert outcome.outcome == "Stopped", outcome.message
+        assert words(pair.source) == words(pair.target) == ALL
+        assert "delta.logRetentionDuration" not in DeltaTable(pair.target).metadata().configuration
+        assert strangers(pair.target, pair.source) == strangers(pair.source, pair.target) == 0
+
+    def test_has_what_its_job_says_of_it(self, pair):
+        """A property in the spec wins; a column that is computed has no comment, and one that is left out neither."""
+        pair.make()
+        target = {"properties": {"team": "standby", "delta.logRetentionDuration": "interval 9 days"}}
+        outcome = pair.run(
+            "ALTER TABLE {t} SET TBLPROPERTIES ('team' = 'other', 'tier' = 'silver')",
+            "ALTER TABLE {t} CHANGE COLUMN st COMMENT 'left out'",
+            target=target,
+            transform={"select": ["id AS number", "upper(v) AS id"]},
+        )
+
+        assert outcome.outcome == "Stopped", outcome.message
+        assert words(pair.target) == ("all orders", {"team": "standby", "tier": "silver"}, {"number": "the number"})
+        assert DeltaTable(pair.target).metadata().configuration["delta.logRetentionDuration"] == "interval 9 days"
+
+
+CHANGES = [
+    "ALTER TABLE {t} CHANGE COLUMN id COMMENT 'the key'",
+    "ALTER TABLE {t} CHANGE COLUMN st.a COMMENT ''",
+    "ALTER TABLE {t} CHANGE COLUMN st.b.element.x COMMENT 'deeper'",
+    "ALTER TABLE {t} SET TBLPROPERTIES ('team' = 'stock', 'new' = 'yes', 'delta.logRetentionDuration' = 'interval 70 days')",
+    "ALTER TABLE {t} UNSET TBLPROPERTIES ('tier')",
+    "COMMENT ON TABLE {t} IS 'all orders, and more'",
+]
+LATER = (
+    "all orders, and more",
+    {"team": "stock", "new": "yes"},
+    {"id": "the key", "st.a": "", "st.b.x": "deeper"},
+)
+
+
+class TestWordsThatChange:
+    """Arrive in a commit of metadata alone; no file is read, copied or decoded, and the attempt goes on."""
+
+    def test_are_followed_one_by_one(self, pair):
+        """What others set on the target in between stays, and so does what Delta keeps it by."""
+        pair.make()
+        pair.run()
+        files = adds_of(pair.target)
+        pair.sql(
+            "ALTER TABLE {copy} SET TBLPROPERTIES ('theirs' = '1', 'delta.deletedFileRetentionDuration' = 'interval 3 days')"
+        )
+        outcome = pair.run(*CHANGES)
+
+        assert outcome.outcome == "Stopped", outcome.message
+        assert words(pair.source) == LATER
+        description, users, said = words(pair.target)
+        assert (description, users, said) == (LATER[0], {**LATER[1], "theirs": "1"}, LATER[2])
+        kept = DeltaTable(pair.target).metadata().configuration
+        assert kept["delta.deletedFileRetentionDuration"] == "interval 3 days"
+        assert "delta.logRetentionDuration" not in kept
+        # Their own, and one for each change.
+        assert pair.metadata() == [{"metaData"}, *[{"metaData", "domainMetadata", "txn"}] * len(CHANGES)]
+        assert adds_of(pair.target) == files
+        assert outcome.progress.attempt == 2
+
+    def test_that_become_what_they_were(self, pair):
+        """A version is compared with the one before it, and not with the one that was pinned."""
+        pair.make()
+        outcome = pair.run(
+            "ALTER TABLE {t} CHANGE COLUMN id COMMENT 'the key'",
+            "ALTER TABLE {t} SET TBLPROPERTIES ('delta.checkpointInterval' = '17')",
+            "ALTER TABLE {t} CHANGE COLUMN id COMMENT 'the number'",
+        )
+
+        assert outcome.outcome == "Stopped", outcome.message
+        assert words(pair.target) == words(pair.source) == ALL
+        assert len(pair.metadata()) == 2
+
+    def test_come_with_columns_and_before_and_after_them(self, pair):
+        """A new column brings its own, a renamed one keeps its comment, and what is dropped takes it along."""
+        pair.make(", 'delta.columnMapping.mode' = 'name'")
+        outcome = pair.run(
+            "ALTER TABLE {t} ADD COLUMN w INT COMMENT 'new'",
+            "ALTER TABLE {t} RENAME COLUMN id TO number",
+            "ALTER TABLE {t} CHANGE COLUMN number COMMENT 'renamed'",
+            "INSERT INTO {t} VALUES (300, 'n', NULL, 3)",
+            "ALTER TABLE {t} DROP COLUMN st",
+            "DELETE FROM {t} WHERE number = 3",
+        )
+
+        assert outcome.outcome == "Stopped", outcome.message
+        assert words(pair.target)[2] == words(pair.source)[2] == {"number": "renamed", "w": "new"}
+        assert strangers(pair.target, pair.source) == strangers(pair.source, pair.target) == 0
+
+    def test_are_not_followed_unless_that_is_asked_for(self, pair):
+        """`Fail` is about columns, and words end no job."""
+        pair.make()
+        outcome = pair.run(*CHANGES, source={"key": []})
+
+        assert (outcome.outcome, words(pair.target)) == ("Stopped", ALL)
+
+    @pytest.mark.parametrize("point", ["before_seal:3", "after_seal_commit:3"])
+    def test_are_there_once_when_the_driver_dies_at_their_commit(self, pair, tmp_path, point):
+        """They come with the progress that says so."""
+        pair.make()
+        pair.run()
+        pair.sql(CHANGES[0])
+        file = write_yaml(tmp_path / "job.yaml", pair.source, pair.target, **FOLLOW, barrier={"intervalMs": 200})
+        driver = OwnJava(Start(file, tmp_path / "other", tmp_path / "log", point))
+        assert driver.wait(120) not in (None, 0)
+        driver.kill()
+
+        assert len(pair.metadata()) == point.startswith("after")
+        assert pair.run("INSERT INTO {t} VALUES (300, 'n', NULL)").outcome == "Stopped"
+        assert words(pair.target)[2]["id"] == "the key"
+        assert len(pair.metadata()) == 1
