@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from backfill_core.log_shipping.columns import COMMENT, INSIDE, Field, physical
-from backfill_core.protocol.work import Description, NewWords
+from backfill_core.protocol.new_words import Description, NewWords
 
 OF_DELTA = "delta."
 """How the names of properties begin that say how engines treat a table."""

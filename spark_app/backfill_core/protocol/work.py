@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Protocol
 from backfill_core.positions.key_order import KeyPosition
 from backfill_core.positions.offsets import OffsetRange
 from backfill_core.positions.vnode_positions import KeyBound, KeySpace, Span
+from backfill_core.protocol.new_words import SAME_WORDS, NewWords
 from backfill_core.protocol.receipt import Receipt
 
 Position = Any
@@ -116,25 +117,6 @@ class RemovedFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Description:
-    """What a table says that it is."""
-
-    text: str | None
-    """None: nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class NewWords:
-    """What a commit makes of the words that a target says of itself, but for the comments of its columns."""
-
-    properties: tuple[tuple[str, str | None], ...] = ()
-    """Those that it gets; None: it loses that one."""
-
-    description: Description | None = None
-    """None: it keeps its own."""
-
-
-@dataclass(frozen=True, slots=True)
 class NewColumns:
     """What a commit makes of the target's columns and words, beside the files that have them; or what the source has otherwise since."""
 
@@ -144,7 +126,7 @@ class NewColumns:
     last_id: int = 0
     """The largest id that the target gave to a column; 0: it gives none now."""
 
-    words: NewWords = NewWords()
+    words: NewWords = SAME_WORDS
     reopens: bool = True
     """Are columns that the job reads other ones? Then the commit is the last one of its attempt."""
 

@@ -13,7 +13,8 @@ from backfill_core.log_shipping.actions import VersionActions
 from backfill_core.log_shipping.columns import Columns
 from backfill_core.log_shipping.schema_changes import NotFollowedError, View, follow
 from backfill_core.log_shipping.table_words import changed, commented
-from backfill_core.protocol.work import NewColumns, NewWords
+from backfill_core.protocol.new_words import SAME_WORDS
+from backfill_core.protocol.work import NewColumns
 from backfill_spark.delta.log import LoggedTable
 from backfill_spark.delta.properties import MAPPING_MODE, value
 from backfill_spark.jvm.failures import in_words
@@ -62,7 +63,7 @@ def new_columns(version: VersionActions, before: int, context: WorkContext) -> N
         raise SchemaChangedError(words, hint=GONE_HINT) from error
     said = changed(last.words, layout.words, target.own)
     same = fields == target.columns.fields
-    if same and said == NewWords() and not followed.reopens:
+    if same and said == SAME_WORDS and not followed.reopens:
         return None
     schema = None if same else json.dumps({"type": "struct", "fields": list(fields)})
     return NewColumns(schema, 0 if followed.fields is None else followed.last_id, said, followed.reopens)

@@ -4,7 +4,7 @@ import pytest
 
 from backfill_core.log_shipping.columns import COLUMN_ID, PHYSICAL_NAME
 from backfill_core.log_shipping.table_words import TableWords, changed, commented, of_users
-from backfill_core.protocol.work import Description, NewWords
+from backfill_core.protocol.new_words import Description, NewWords
 
 
 def column(name, comment=None, kind="long", physical=None):

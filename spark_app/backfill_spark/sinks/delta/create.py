@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.types import StructField, StructType
 
 from backfill_core.errors import InvalidSpecError
-from backfill_core.protocol.work import NewColumns, NewWords
+from backfill_core.protocol.new_words import SAME_WORDS
+from backfill_core.protocol.work import NewColumns
 from backfill_spark.delta.properties import CHANGE_FEED, VECTORS, VECTORS_ON, is_on
 from backfill_spark.delta.spark_internals import check_properties, gives_properties, is_feature
 from backfill_spark.delta.table_facts import LAST_ID
@@ -161,7 +162,7 @@ def with_columns(spark: SparkSession, engine: Any, path: str, txn: Any, columns:
         Whatever Kernel or the storage say (`JAVA_ERRORS`).
     """
     words = columns.words
-    if columns.schema is None and words == NewWords():
+    if columns.schema is None and words == SAME_WORDS:
         return txn
     jvm = java(spark)
     kernel, optional = jvm.io.delta.kernel, jvm.java.util.Optional

@@ -7,8 +7,9 @@ from support.replica.by_hand import ByHand, pinned
 
 from backfill_core.errors import SourceReplacedError, StateMismatchError
 from backfill_core.protocol.events import BarrierPassed, LimitSet, WorkLost
+from backfill_core.protocol.new_words import NewWords
 from backfill_core.protocol.strategy import PinVersion
-from backfill_core.protocol.work import NewColumns, NewWords, ReadSplit, RemovedFile, ShipVersions, StagedFile
+from backfill_core.protocol.work import NewColumns, ReadSplit, RemovedFile, ShipVersions, StagedFile
 from backfill_core.strategies.replica.stored import decode, open_request, summarize
 
 
