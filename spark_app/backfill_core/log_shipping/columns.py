@@ -8,7 +8,11 @@ from typing import Any
 
 COLUMN_ID, PHYSICAL_NAME = "delta.columnMapping.id", "delta.columnMapping.physicalName"
 COMMENT = "comment"
-"""Of a field, in its metadata."""
+TYPE_CHANGES = "delta.typeChanges"
+"""Of a field, in its metadata; the second one tells how types in it became wider, and files may have the old ones."""
+
+WIDENING = "typeWidening"
+"""The table feature by which readers know of that."""
 
 Field = Mapping[str, Any]
 """A field of a schema: `name`, `type`, `nullable`, `metadata`."""
@@ -42,32 +46,35 @@ def fields_of(kind: Any) -> Iterator[Field]:
         yield from fields_of(kind[part])
 
 
-def loose(field: Field, *, mapped: bool) -> dict[str, Any]:
-    """Return a field that takes null, with its comment and what its files need of its metadata.
+def loose(field: Field, *, mapped: bool, kept: tuple[str, ...] = (COMMENT,)) -> dict[str, Any]:
+    """Return a field that takes null, with what is `kept` and what its files need of its metadata.
 
     `mapped`: it keeps its name and id in files.
     """
     metadata = field.get("metadata") or {}
-    names = (COLUMN_ID, PHYSICAL_NAME, COMMENT) if mapped else (COMMENT,)
-    kept = {name: metadata[name] for name in names if name in metadata}
+    names = (*kept, COLUMN_ID, PHYSICAL_NAME) if mapped else kept
     return {
         "name": field["name"],
-        "type": _loose_type(field["type"], mapped=mapped),
+        "type": _loose_type(field["type"], mapped=mapped, kept=kept),
         "nullable": True,
-        "metadata": kept,
+        "metadata": {name: metadata[name] for name in names if name in metadata},
     }
 
 
-def _loose_type(kind: Any, *, mapped: bool) -> Any:
+def _loose_type(kind: Any, *, mapped: bool, kept: tuple[str, ...]) -> Any:
     if not isinstance(kind, dict):
         return kind
     match kind["type"]:
         case "struct":
-            return {"type": "struct", "fields": [loose(field, mapped=mapped) for field in kind["fields"]]}
+            return {"type": "struct", "fields": [loose(field, mapped=mapped, kept=kept) for field in kind["fields"]]}
         case "array":
-            return {**kind, "elementType": _loose_type(kind["elementType"], mapped=mapped), "containsNull": True}
+            return {
+                **kind,
+                "elementType": _loose_type(kind["elementType"], mapped=mapped, kept=kept),
+                "containsNull": True,
+            }
         case "map":
-            inside = {name: _loose_type(kind[name], mapped=mapped) for name in INSIDE["map"]}
+            inside = {name: _loose_type(kind[name], mapped=mapped, kept=kept) for name in INSIDE["map"]}
             return {**kind, **inside, "valueContainsNull": True}
     return kind
 

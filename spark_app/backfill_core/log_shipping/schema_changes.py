@@ -7,8 +7,9 @@ change of the source                    target
 -------------------------------------   ------------------------------------------------------------
 a new field, also inside another        the same, null in all rows that are there
 another name, another place             the same, where both tables map their columns
+a wider type, as the source's log says  the same, where the target has the table feature for it
 a field that went                       the same, where both tables map their columns
-another type                            refused
+any other type                          refused
 anything of a column that is computed   refused, also of one that the filter asks for
 """
 
@@ -22,6 +23,8 @@ from backfill_core.log_shipping.columns import (
     COLUMN_ID,
     INSIDE,
     PHYSICAL_NAME,
+    TYPE_CHANGES,
+    WIDENING,
     Columns,
     Field,
     fields_of,
@@ -30,8 +33,12 @@ from backfill_core.log_shipping.columns import (
     shape,
     words,
 )
+from backfill_core.log_shipping.type_changes import STEPS, TypeChanges, type_changes
 
 NEW_TARGET = "Undo it, or start a new job on a new target."
+WIDENING_HINT = (
+    "Run ALTER TABLE … SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true') on the target, then start the job again."
+)
 COMPUTED = "\0"
 """Begins the origin of an output column that is computed; no name in files does."""
 
@@ -166,8 +173,9 @@ class _Fields:
                 raise NotFollowedError(f"the target has no column {inside}{was['name']!r}")
             if was["name"] != field["name"]:
                 self._check_mapped(f"column {inside + was['name']!r} was renamed to {field['name']!r}")
-            kind = self._type(was["type"], field["type"], mine["type"], name)
-            found.append({**mine, "name": field["name"], "type": kind})
+            changes = TypeChanges.between(was, field)
+            kind = self._type(was["type"], field["type"], mine["type"], name, changes)
+            found.append(self._widened(was, {**mine, "name": field["name"], "type": kind}, name, changes))
         for origin, field in old.items():
             if origin not in new:
                 self._check_mapped(f"column {inside + field['name']!r} was dropped")
@@ -184,17 +192,36 @@ class _Fields:
                 f"{what}, and the target does not map its columns", "Start a new job on a new target."
             )
 
-    def _type(self, was: Any, now: Any, mine: Any, name: str) -> Any:
-        """Return the target's type of a field that stays."""
+    def _type(self, was: Any, now: Any, mine: Any, name: str, changes: TypeChanges, path: str = "") -> Any:
+        """Return the target's type of a field that stays, or of what is in it at a path."""
         if isinstance(was, str) or isinstance(now, str) or was["type"] != now["type"]:
-            if was != now:
-                raise NotFollowedError(f"column {name!r} changed its type: {words(was)} became {words(now)}")
-            return mine
+            if was == now:
+                return mine
+            what = f"column {name!r} changed its type: {words(was)} became {words(now)}"
+            if not changes.tell(path, was, now):
+                raise NotFollowedError(what)
+            lacking = _lacking({WIDENING, FEATURES.get(words(now))} - {None} - self.target.features)
+            if lacking:
+                hint = WIDENING_HINT if lacking == WIDENING else NEW_TARGET
+                raise NotFollowedError(f"{what}, and the target has not the table feature {lacking}", hint)
+            return now
         if was["type"] == "struct":
             old, new = ({physical(one): one for one in kind["fields"]} for kind in (was, now))
-            return {**mine, "fields": self.fields(old, new, mine["fields"], f"{name}.")}
-        parts = {part: self._type(was[part], now[part], mine[part], name) for part in INSIDE[was["type"]]}
+            return {**mine, "fields": self.fields(old, new, mine["fields"], f"{name}.")}  # each tells of itself
+        parts = {
+            part: self._type(was[part], now[part], mine[part], name, changes, f"{path}.{step}".strip("."))
+            for part, step in STEPS[was["type"]].items()
+        }
         return {**mine, **parts}
+
+    def _widened(self, was: Field, mine: Field, name: str, changes: TypeChanges) -> Field:
+        """Return a field that says how its type changed, where it did."""
+        if not changes.new:
+            return mine
+        metadata = mine.get("metadata") or {}
+        if type_changes(mine) != type_changes(was):
+            raise NotFollowedError(f"column {name!r} changed its type, and that of the target changed otherwise before")
+        return {**mine, "metadata": {**metadata, TYPE_CHANGES: [*changes.old, *changes.new]}}
 
     def _added(self, field: Field, name: str) -> Field:
         """Return a field that is new in the target; it takes null, as each of its columns does."""
@@ -229,6 +256,10 @@ class _Fields:
                     raise NotFollowedError(
                         f"column {name!r} was added, and the target has not the table feature for {words(kind)}{lacks}"
                     )
+
+
+def _lacking(features: Iterable[str | None]) -> str:
+    return min((one for one in features if one is not None), default="")
 
 
 def _check_once(fields: Iterable[Field], inside: str) -> None:

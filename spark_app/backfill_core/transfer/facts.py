@@ -37,6 +37,9 @@ class ColumnFacts:
     is_instant: bool = False
     """Is it a timestamp with a time zone?"""
 
+    widened: str = ""
+    """How its type, or one inside it, became wider after files were written, in one spelling; empty: it did not, or see `oddity`."""
+
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:

@@ -10,7 +10,8 @@ no column but those of the table                    as the log alone says
 a column that the table does not know               Projected, or Grafted, without it
 one whose name the table writes in other letters    Decoded: Spark reads it by either name, other readers do not
 a field that the table does not know, inside a      Decoded, unless the column around it is left out
-column that is taken
+column that is taken; a column that it does not
+know beside one whose type became wider
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from functools import lru_cache
 from typing import Any
 
 from backfill_core.transfer.facts import TableFacts
-from backfill_core.transfer.ways import Copying, Decoded, Grafted, Projected, Reason, Way, Whole
+from backfill_core.transfer.ways import Copying, Decoded, Grafted, Projected, Reason, Way, Whole, type_changed
 
 Leaf = tuple[str, ...]
 """Names of a column of a file that holds values, from the outermost one on, as the footer has them."""
@@ -46,6 +47,9 @@ def without_leftovers(way: Copying, source: TableFacts, leaves: Collection[Leaf]
     leftovers = sorted({leaf[0] for leaf in leaves} - known.keys())
     if not leftovers:
         return way
+    wide = [one.name for name, one in known.items() if one.widened and name not in taken.pruned]
+    if wide:
+        return type_changed(wide[0])
     refused = _by_names(leftovers, taken, {name.lower() for name in known}, leaves)
     return refused or _with_taken(way, replace(taken, pruned=(*taken.pruned, *leftovers)))
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from backfill_core.transfer.facts import ColumnFacts, Computed, FileFacts, TableFacts, Taken, TransformFacts
+from backfill_core.transfer.facts import ColumnFacts, Computed, FileFacts, Oddity, TableFacts, Taken, TransformFacts
 from backfill_core.transfer.filters import Condition, Verdict, first_opaque, is_opaque, judge
 
 
@@ -134,6 +134,9 @@ def of_table(transform: TransformFacts, source: TableFacts, target: TableFacts) 
         return Decoded(Reason.MOSTLY_COMPUTED, computed[0])
     if not (renamed or pruned or computed):
         return Whole()
+    wide = next((name for name, one in _taken(transform) if known[one.column].widened), None)
+    if wide is not None:
+        return type_changed(wide)  # what another footer says of such a file, Kernel cannot read
     taken = Projected(renamed, pruned)
     return _by_names(source, data, dict(renamed)) or (Grafted(taken, computed) if computed else taken)
 
@@ -163,6 +166,11 @@ def of_file(way: Way, transform: TransformFacts, source: TableFacts, target: Tab
         elif not wanted[name].takes_null and file.nulls.get(column.physical) != 0:
             return Decoded(Reason.NULLS, name)
     return (_by_rows(transform, target, file) if isinstance(way, Grafted) else None) or way
+
+
+def type_changed(name: str) -> Decoded:
+    """Return the way of a file with a column of another type than the target's, where the copy would not be told apart."""
+    return Decoded(Reason.COLUMN, f"{name}: {Oddity.TYPE_CHANGED.value}")
 
 
 def _taken(transform: TransformFacts) -> list[tuple[str, Taken]]:
@@ -209,6 +217,8 @@ def _by_columns(transform: TransformFacts, source: TableFacts, target: TableFact
         for column in (mine, theirs):
             if column.oddity is not None:
                 return Decoded(Reason.COLUMN, f"{name}: {column.oddity.value}")
+        if mine.widened != theirs.widened or (mine.widened and mine.name in source.partitions):
+            return type_changed(name)
     absent = [one.name for one in _computed(transform) if one.name not in wanted]
     if absent:
         return Decoded(Reason.TYPE, absent[0])

@@ -10,6 +10,9 @@ from backfill_core.log_shipping import columns
 if TYPE_CHECKING:
     from pyspark.sql.types import StructField
 
+FEATURE = "delta.feature."
+"""How a property begins that gives a table a feature."""
+
 CHANGE_FEED = "delta.enableChangeDataFeed"
 MAPPING_MODE = "delta.columnMapping.mode"
 ROW_TRACKING = "delta.enableRowTracking"
@@ -17,7 +20,7 @@ VECTORS, VECTORS_ON = "deletionVectors", "delta.enableDeletionVectors"
 """The table feature, and the property that lets writers use it."""
 
 COLUMN_ID, PHYSICAL_NAME = columns.COLUMN_ID, columns.PHYSICAL_NAME
-TYPE_CHANGES = "delta.typeChanges"
+TYPE_CHANGES = columns.TYPE_CHANGES
 """Of a column, in its metadata; an id is never given twice."""
 
 

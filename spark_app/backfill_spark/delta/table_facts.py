@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType, TimestampType, VariantType
 
+from backfill_core.log_shipping.columns import WIDENING
 from backfill_core.transfer.facts import ColumnFacts, Oddity, TableFacts
 from backfill_spark.delta.log import LoggedTable
 from backfill_spark.delta.properties import (
@@ -24,7 +25,6 @@ from backfill_spark.rows.columns import nullable
 
 LAST_ID = "delta.columnMapping.maxColumnId"
 ODDITIES = {
-    TYPE_CHANGES: Oddity.TYPE_CHANGED,
     "__CHAR_VARCHAR_TYPE_STRING": Oddity.LENGTH,
     "EXISTS_DEFAULT": Oddity.FILLED,
     "__COLLATIONS": Oddity.COLLATION,
@@ -45,7 +45,7 @@ def table_facts(
     mapped = mode in {"name", "id"}
     ids = sum(COLUMN_ID in field.metadata for _, field in every_field(schema))
     return TableFacts(
-        columns=tuple(_column(field, mapped=mapped, key=key) for field in schema),
+        columns=tuple(_column(field, mapped=mapped, key=key, widens=WIDENING in features) for field in schema),
         partitions=tuple(partitions),
         features=features,
         mapped_by_id=mode == "id",
@@ -61,19 +61,29 @@ def facts_of(table: LoggedTable) -> TableFacts:
     return table_facts(schema, partitions=table.partitions, properties=table.properties, features=table.features)
 
 
-def _column(field: StructField, *, mapped: bool, key: Sequence[str]) -> ColumnFacts:
+def _column(field: StructField, *, mapped: bool, key: Sequence[str], widens: bool) -> ColumnFacts:
     data_type = field.dataType
     within = StructType([field])
+    changes = _type_changes(within)
     odd = [oddity for name, oddity in ODDITIES.items() if any(name in one.metadata for _, one in every_field(within))]
+    silent = [Oddity.TYPE_CHANGED] if changes and not widens else []  # readers are not told to look at it
     variants = [one for _, one in every_field(within) if _holds_variant(one.dataType)]
     return ColumnFacts(
         name=field.name,
         physical=str(field.metadata.get(PHYSICAL_NAME, field.name)) if mapped else field.name,
         type=(physical_type(data_type) if mapped else nullable(data_type)).json(),
         takes_null=field.nullable and field.name not in key,
-        oddity=Oddity.VARIANT if variants else next(iter(odd), None),
+        oddity=Oddity.VARIANT if variants else next(iter([*odd, *silent]), None),
         is_instant=isinstance(data_type, TimestampType),
+        widened=changes if widens else "",
     )
+
+
+def _type_changes(within: StructType) -> str:
+    """Return how types of a column changed; empty: they did not."""
+    found = [(path.partition(".")[2], one.metadata.get(TYPE_CHANGES)) for path, one in every_field(within)]
+    changed = [(path, changes) for path, changes in found if changes]
+    return json.dumps(changed, sort_keys=True) if changed else ""
 
 
 def _holds_variant(data_type: DataType) -> bool:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from pyspark.sql.types import StructType
 
 from backfill_core.errors import TargetSchemaMismatchError, UnsupportedTargetFeatureError
-from backfill_core.log_shipping.columns import COMMENT, Field, loose
+from backfill_core.log_shipping.columns import COMMENT, TYPE_CHANGES, WIDENING, loose
 from backfill_core.log_shipping.table_words import of_users
 from backfill_spark.delta.log import LoggedTable
 from backfill_spark.delta.properties import (
     CHANGE_FEED,
+    FEATURE,
     MAPPING_MODE,
     ROW_TRACKING,
     VECTORS,
@@ -36,30 +36,27 @@ def carried_properties(source: LoggedTable) -> dict[str, str]:
         found[VECTORS_ON] = "true"
     if value(source.properties, MAPPING_MODE) == "name":
         found[MAPPING_MODE] = "name"
+    if WIDENING in source.features:
+        found[f"{FEATURE}{WIDENING}"] = "supported"
     return found
 
 
 def carried_schema(wanted: StructType, source: LoggedTable) -> str:
     """Return the columns of a target as JSON: a column of the source keeps its names and ids in files, and any may be null.
 
-    Comments are those of what is `wanted`: a computed column has none, whatever its name.
+    Comments and type changes are those of what is `wanted`: a computed column has none, whatever its name.
     """
     mapped = value(source.properties, MAPPING_MODE) == "name"
     known = {field["name"]: field for field in json.loads(source.schema)["fields"]} if mapped else {}
+    kept = (COMMENT, TYPE_CHANGES) if WIDENING in source.features else (COMMENT,)
     fields = []
     for field in json.loads(wanted.json())["fields"]:
         same = known.get(field["name"])
-        made = loose(field if same is None else same, mapped=same is not None)
-        fields.append({**made, "metadata": {**_without_comment(made), **_comment(field)}})
+        made = loose(field if same is None else same, mapped=same is not None, kept=kept)
+        named = {name: value for name, value in made["metadata"].items() if name not in kept}
+        said = {name: value for name, value in field["metadata"].items() if name in kept}
+        fields.append({**made, "metadata": {**named, **said}})
     return json.dumps({"type": "struct", "fields": fields})
-
-
-def _comment(field: Field) -> dict[str, str]:
-    return {name: text for name, text in field["metadata"].items() if name == COMMENT}
-
-
-def _without_comment(field: Field) -> dict[str, Any]:
-    return {name: text for name, text in field["metadata"].items() if name != COMMENT}
 
 
 def check_followed(path: str, partitions: Sequence[str], properties: Mapping[str, str], source: LoggedTable) -> None:

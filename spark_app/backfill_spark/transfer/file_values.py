@@ -66,7 +66,7 @@ class FilterColumns:
             tuple(
                 FilterColumn(one, schema[one.name].dataType, one.name in table.partitions)
                 for one in table.columns
-                if one.name in asked and one.oddity is None and has_order(schema[one.name].dataType)
+                if one.name in asked and one.oddity is None and not one.widened and has_order(schema[one.name].dataType)
             )
         )
 

@@ -1,8 +1,10 @@
 """What a target is given when the columns of its source change, and what it is refused."""
 
+from dataclasses import replace
+
 import pytest
 
-from backfill_core.log_shipping.columns import COLUMN_ID, PHYSICAL_NAME, Columns, loose
+from backfill_core.log_shipping.columns import COLUMN_ID, PHYSICAL_NAME, TYPE_CHANGES, WIDENING, Columns, loose
 from backfill_core.log_shipping.schema_changes import NotFollowedError, Target, View, follow
 
 SAID = {"comment": "of the source"}
@@ -171,6 +173,78 @@ class TestAMappedColumn:
             follow(view(column("id"), column("v")), view(column("id")), made_of(view(column("id"), column("v"))))
 
 
+def widened(field, *changes):
+    """Return a field whose types became wider, each as its path, the old type and the new one."""
+    said = [{"fromType": was, "toType": now, **({"fieldPath": path} if path else {})} for path, was, now in changes]
+    return {**field, "metadata": {**field["metadata"], TYPE_CHANGES: said}}
+
+
+PAIRS = {"type": "map", "keyType": "integer", "valueType": "float", "valueContainsNull": True}
+WIDE_PAIRS = {**PAIRS, "keyType": "long", "valueType": "double"}
+
+
+class TestAWiderType:
+    """Files keep the old one: the target says so as the source does, by which readers know to convert."""
+
+    @pytest.mark.parametrize(
+        ("before", "after"),
+        [
+            (column("a", "integer"), widened(column("a"), ("", "integer", "long"))),
+            (column("a", "short"), widened(column("a"), ("", "short", "integer"), ("", "integer", "long"))),
+            (
+                widened(column("a", "integer"), ("", "short", "integer")),
+                widened(column("a"), ("", "short", "integer"), ("", "integer", "long")),
+            ),
+            (column("a", "decimal(5,2)"), widened(column("a", "decimal(9,4)"), ("", "decimal(5,2)", "decimal(9,4)"))),
+            (
+                column("m", PAIRS),
+                widened(column("m", WIDE_PAIRS), ("key", "integer", "long"), ("value", "float", "double")),
+            ),
+            (
+                column("s", listed(column("x", "integer"))),
+                column("s", listed(widened(column("x"), ("", "integer", "long")))),
+            ),
+        ],
+    )
+    def test_is_followed_where_the_log_tells_of_it(self, before, after):
+        """At any depth, and step by step."""
+        target = made_of(view(before), features=[WIDENING])
+        target = replace(target, columns=Columns((loose(before, mapped=False, kept=("comment", TYPE_CHANGES)),), False))
+
+        found = follow(view(before), view(after), target)
+
+        assert found.fields == (loose(after, mapped=False, kept=("comment", TYPE_CHANGES)),)
+        assert found.reopens
+
+    @pytest.mark.parametrize(
+        ("after", "features", "words"),
+        [
+            (column("a"), [WIDENING], "integer became long$"),
+            (widened(column("a"), ("", "short", "long")), [WIDENING], "integer became long$"),
+            (widened(column("a"), ("element", "integer", "long")), [WIDENING], "integer became long$"),
+            (widened(column("a"), ("", "integer", "long")), [], r"has not the table feature typeWidening"),
+            (
+                widened(column("a", "timestamp_ntz"), ("", "integer", "timestamp_ntz")),
+                [WIDENING],
+                "has not the table feature timestampNtz",
+            ),
+        ],
+    )
+    def test_is_refused_otherwise(self, after, features, words):
+        """A table that was made anew, another story, or a target that cannot tell its readers."""
+        before = view(column("a", "integer"))
+        with pytest.raises(NotFollowedError, match=words):
+            follow(before, view(after), made_of(before, features=features))
+
+    def test_is_refused_where_the_target_became_wider_by_itself(self):
+        """Its files may have a type that the source does not tell of."""
+        before = view(column("a", "integer"))
+        theirs = widened(column("a", "integer"), ("", "byte", "integer"))
+        target = Target(Columns((theirs,), mapped=False), features=frozenset({WIDENING}))
+        with pytest.raises(NotFollowedError, match="that of the target changed otherwise"):
+            follow(before, view(widened(column("a"), ("", "integer", "long"))), target)
+
+
 class TestAnotherType:
     """Files of before hold the old one."""
 
@@ -179,7 +253,7 @@ class TestAnotherType:
         [("integer", "long"), (listed(column("a")), struct(column("a"))), (struct(column("a")), "string")],
     )
     def test_is_refused_by_name(self, was, now):
-        """Also a wider one, and one inside another."""
+        """Also a wider one of which the log does not tell, and one inside another."""
         before, after = view(column("s", struct(column("x", was)))), view(column("s", struct(column("x", now))))
         with pytest.raises(NotFollowedError, match=r"'s\.x' changed its type: .* became "):
             follow(before, after, made_of(before))

@@ -1,6 +1,7 @@
 """What becomes of a file that may hold columns which its table has dropped: its footer says whether it does."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -84,6 +85,17 @@ class TestAColumnThatTheTableDropped:
         known = table(a=LONG, b=struct(x=array(struct(y=LONG)), z=pairs("string", LONG)), c=LONG)
 
         assert without_leftovers(way, known, file(a=LONG, b=struct(x=array(struct(y=LONG))))) == way
+
+    def test_is_decoded_beside_a_column_that_became_wider(self):
+        """What Kernel says of the copy's footer would be wrong; one that is left out does not matter."""
+        known = table(a=LONG, b=LONG)
+        known = replace(known, columns=(known.columns[0], replace(known.columns[1], widened="int, long")))
+
+        assert isinstance(without_leftovers(Whole(), known, file(a=LONG, b=LONG, gone=LONG)), Decoded)
+        assert without_leftovers(Projected((), ("b",)), known, file(a=LONG, b=LONG, gone=LONG)) == Projected(
+            (), ("b", GONE)
+        )
+        assert without_leftovers(Whole(), known, file(a=LONG, b=LONG)) == Whole()
 
     def test_is_none_that_a_file_keeps_of_a_partition(self):
         """Some writers do; readers take the value of the log."""

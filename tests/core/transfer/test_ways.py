@@ -171,6 +171,18 @@ HAZARDS = {
     "taken twice": (TransformFacts({"a": Taken("a"), "b": Taken("a")}), *PLAIN[1:], Reason.TAKEN_TWICE),
     "another type": (PLAIN[0], PLAIN[1], changed(PLAIN[2], "b", type='"integer"'), PLAIN[3], Reason.TYPE),
     "widened": (PLAIN[0], changed(PLAIN[1], "b", oddity=Oddity.TYPE_CHANGED), *PLAIN[2:], Reason.COLUMN),
+    "widened both, and told": (
+        PLAIN[0], changed(PLAIN[1], "b", widened="int, long"), changed(PLAIN[2], "b", widened="short, long"), PLAIN[3],
+        Reason.COLUMN,
+    ),
+    "widened, told by one": (PLAIN[0], changed(PLAIN[1], "b", widened="int, long"), *PLAIN[2:], Reason.COLUMN),
+    "widened, projected": (
+        as_is("b"), changed(PLAIN[1], "b", widened="x"), changed(table("b"), "b", widened="x"), PLAIN[3], Reason.COLUMN,
+    ),
+    "widened partition": (
+        PLAIN[0], changed(replace(PLAIN[1], partitions=("b",)), "b", widened="x"),
+        changed(replace(PLAIN[2], partitions=("b",)), "b", widened="x"), FileFacts(3, partition={"b": "1"}), Reason.COLUMN,
+    ),
     "char": (PLAIN[0], changed(PLAIN[1], "b", oddity=Oddity.LENGTH), *PLAIN[2:], Reason.COLUMN),
     "mapped by id": (PLAIN[0], replace(PLAIN[1], mapped_by_id=True), *PLAIN[2:], Reason.MAPPED_BY_ID),
     "unknown": (PLAIN[0], replace(PLAIN[1], features=frozenset({"tomorrow"})), *PLAIN[2:], Reason.SOURCE_FEATURE),
@@ -210,6 +222,13 @@ class TestInDoubtItIsDecoded:
 
         assert way_of(COMPUTED, *PLAIN[1:3], FileFacts(MANY)) == way
         assert way_of(safe, PLAIN[1], vectors, FileFacts(MANY, has_vector=True)) == way
+
+    def test_a_type_that_became_wider_in_both_tables(self):
+        """Readers of the target are told of it as those of the source are; where it is left out, it does not matter."""
+        source, target = (changed(one, "b", widened="int, long") for one in PLAIN[1:3])
+
+        assert way_of(PLAIN[0], source, target, PLAIN[3]) == Whole()
+        assert way_of(as_is("a"), source, table("a"), PLAIN[3]) == Projected((), ("b",))
 
     def test_a_vector_that_the_target_takes(self):
         """It is copied too."""

@@ -1,19 +1,14 @@
 """A replica says of itself what its source says: comments, a description, properties of users; delta-rs reads them."""
 
 import json
-from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
 from support.crashes.drivers import OwnJava, Start
-from support.tables.jobs import job, write_yaml
+from support.replica.pair import FOLLOW, Pair
+from support.tables.jobs import write_yaml
 from support.tables.oracle import adds_of, strangers
 
-from backfill_spark.driver.attempt import run_driver
-from backfill_spark.settings import DriverSettings
-from backfill_spark.stop_signal import StopSignal
-
-FOLLOW = {"source": {"key": [], "schemaChange": "Follow"}, "strategy": {"type": "Replica"}, "after": "Follow"}
 MADE = """CREATE TABLE {t} (
     id LONG COMMENT 'the number', v STRING, st STRUCT<a: INT COMMENT 'inside', b: ARRAY<STRUCT<x: INT COMMENT 'deep'>>>
 ) USING delta COMMENT 'all orders' TBLPROPERTIES (
@@ -22,49 +17,16 @@ MADE = """CREATE TABLE {t} (
 ROWS = "INSERT INTO {t} SELECT id, 'v', named_struct('a', 1, 'b', array(named_struct('x', 2))) FROM range(0, 20, 1, 2)"
 
 
-class Pair:
-    """A source and its replica, run by run."""
-
-    def __init__(self, spark, folder):
-        self.spark, self.folder = spark, folder
-        self.source, self.target = str(folder / "s"), str(folder / "t")
-
-    def sql(self, *statements):
-        for one in statements:
-            self.spark.sql(one.replace("{t}", f"delta.`{self.source}`").replace("{copy}", f"delta.`{self.target}`"))
+class Orders(Pair):
+    """A source that says much of itself."""
 
     def make(self, more=""):
         self.sql(MADE.replace("{more}", more), ROWS)
 
-    @property
-    def head(self):
-        return max(int(file.stem) for file in Path(self.source, "_delta_log").glob("*.json"))
-
-    def run(self, *changes, **spec):
-        """Follow the source through changes, each once all before it has arrived; then stop."""
-        left, stop = list(changes), StopSignal()
-
-        def observe(progress):
-            if progress.consumed_version == self.head and progress.caught_up:
-                if left:
-                    self.sql(left.pop(0))
-                else:
-                    stop.ask(force=False)
-
-        settings = DriverSettings(cores=2, state_dir=self.folder / "state")
-        backfill = job(self.source, self.target, **{**FOLLOW, **spec})
-        return run_driver(backfill, settings=settings, spark=self.spark, observe=observe, stop=stop)
-
-    def metadata(self):
-        """Return the commits of the target after the first that have metadata, each as the kinds of its actions."""
-        files = sorted(Path(self.target, "_delta_log").glob("*.json"))[1:]
-        kinds = [{kind for line in file.read_text().splitlines() for kind in json.loads(line)} for file in files]
-        return [one - {"commitInfo"} for one in kinds if "metaData" in one]
-
 
 @pytest.fixture
 def pair(spark, tmp_path):
-    return Pair(spark, tmp_path)
+    return Orders(spark, tmp_path)
 
 
 def words(table):
@@ -155,7 +117,7 @@ class TestWordsThatChange:
         assert kept["delta.deletedFileRetentionDuration"] == "interval 3 days"
         assert "delta.logRetentionDuration" not in kept
         # Their own, and one for each change.
-        assert pair.metadata() == [{"metaData"}, *[{"metaData", "domainMetadata", "txn"}] * len(CHANGES)]
+        assert pair.with_metadata() == [{"metaData"}, *[{"metaData", "domainMetadata", "txn"}] * len(CHANGES)]
         assert adds_of(pair.target) == files
         assert outcome.progress.attempt == 2
 
@@ -170,7 +132,7 @@ class TestWordsThatChange:
 
         assert outcome.outcome == "Stopped", outcome.message
         assert words(pair.target) == words(pair.source) == ALL
-        assert len(pair.metadata()) == 2
+        assert len(pair.with_metadata()) == 2
 
     def test_come_with_columns_and_before_and_after_them(self, pair):
         """A new column brings its own, a renamed one keeps its comment, and what is dropped takes it along."""
@@ -206,7 +168,7 @@ class TestWordsThatChange:
         assert driver.wait(120) not in (None, 0)
         driver.kill()
 
-        assert len(pair.metadata()) == point.startswith("after")
+        assert len(pair.with_metadata()) == point.startswith("after")
         assert pair.run("INSERT INTO {t} VALUES (300, 'n', NULL)").outcome == "Stopped"
         assert words(pair.target)[2]["id"] == "the key"
-        assert len(pair.metadata()) == 1
+        assert len(pair.with_metadata()) == 1

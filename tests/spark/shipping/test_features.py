@@ -81,16 +81,6 @@ class TestAreRefused:
         with pytest.raises(UnsupportedSourceFeatureError, match=words):
             replica.begin()
 
-    def test_a_column_that_was_widened_before(self, replica):
-        """Its older files hold the narrow type, which the target's log would not say."""
-        replica.sql("CREATE TABLE {t} (id LONG, v INT) USING delta TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
-        replica.sql("INSERT INTO {t} VALUES (1, 1)")
-        replica.sql("ALTER TABLE {t} ALTER COLUMN v TYPE LONG")
-        with pytest.raises(
-            UnsupportedSourceFeatureError, match="type was widened, and older files hold the old one: v"
-        ):
-            replica.begin()
-
     def test_what_changes_while_it_runs(self, spark, replica):
         """A widened type, and a vector where the target takes none: each with what to do."""
         spark.range(10).selectExpr("id", "CAST(id AS INT) AS v").write.format("delta").save(replica.source)

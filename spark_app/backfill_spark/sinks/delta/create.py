@@ -12,7 +12,7 @@ from pyspark.sql.types import StructField, StructType
 from backfill_core.errors import InvalidSpecError
 from backfill_core.protocol.new_words import SAME_WORDS
 from backfill_core.protocol.work import NewColumns
-from backfill_spark.delta.properties import CHANGE_FEED, VECTORS, VECTORS_ON, is_on
+from backfill_spark.delta.properties import CHANGE_FEED, FEATURE, VECTORS, VECTORS_ON, is_on
 from backfill_spark.delta.spark_internals import check_properties, gives_properties, is_feature
 from backfill_spark.delta.table_facts import LAST_ID
 from backfill_spark.jvm.errors import JAVA_ERRORS
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 ENGINE_INFO = "backfill"
 """What our commits name as their engine."""
-
-FEATURE = "delta.feature."
 
 PLAIN = frozenset({f"{FEATURE}domainMetadata", VECTORS_ON, CHANGE_FEED, "delta.appendOnly"})
 """Properties of a table that Kernel makes as Spark does. Others ask for layouts, mappings or checks that are Spark's."""

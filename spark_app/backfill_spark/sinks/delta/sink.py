@@ -33,7 +33,7 @@ from backfill_spark.delta.location import in_one_store
 from backfill_spark.delta.log import LOG_ERRORS, LoggedTable
 from backfill_spark.delta.spark_internals import named_files
 from backfill_spark.delta.stored_values import NOT_NULL_HINT, StoredValues
-from backfill_spark.delta.table_facts import physical_type, table_facts
+from backfill_spark.delta.table_facts import physical_type
 from backfill_spark.jvm.errors import JAVA_ERRORS, first_line, whole_text
 from backfill_spark.jvm.failures import Trouble, is_about, trouble_of
 from backfill_spark.jvm.gateway import hadoop_conf, java
@@ -223,9 +223,7 @@ class DeltaSink:
         if table is None:
             made = made_with(self._properties, deletion_vectors=self._mode.merges)
             table = planned_table(self.path, self._wanted(schema), self._partition_by, made)
-        return table_facts(
-            table.schema, partitions=table.partitions, properties=table.properties, features=table.features, key=key
-        )
+        return table.facts(key, ships=self._alone)
 
     def follow(self, layout: LoggedTable) -> None:
         """See `SupportsShipping`."""

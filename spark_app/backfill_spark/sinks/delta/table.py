@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.types import StructField, StructType
 
-from backfill_core.log_shipping.columns import Columns
+from backfill_core.log_shipping.columns import WIDENING, Columns
 from backfill_core.log_shipping.schema_changes import Target
+from backfill_core.transfer.facts import TableFacts
 from backfill_spark.delta.log import table_now
 from backfill_spark.delta.properties import MAPPING_MODE, PHYSICAL_NAME, value
-from backfill_spark.delta.table_facts import LAST_ID
+from backfill_spark.delta.table_facts import LAST_ID, table_facts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,6 +42,14 @@ class TargetTable:
     def with_columns(self, schema: str) -> TargetTable:
         """Return the table as it is with other columns; `schema` is JSON, as a log has it."""
         return replace(self, schema=StructType.fromJson(json.loads(schema)))
+
+    def facts(self, key: tuple[str, ...], *, ships: bool) -> TableFacts:
+        """Return its facts; `key`: columns that must not be null; `ships`: a job brings the log of its source here."""
+        # A MERGE leaves out files by statistics, and those of narrower files would be another engine's.
+        features = self.features if ships else self.features - {WIDENING}
+        return table_facts(
+            self.schema, partitions=self.partitions, properties=self.properties, features=features, key=key
+        )
 
     def columns(self, own: frozenset[str]) -> Target:
         """Return what a change of its columns must know; `own`: names of the properties that the job's spec sets."""

@@ -14,7 +14,7 @@ from backfill_core.log_shipping.actions import VersionActions
 from backfill_core.log_shipping.columns import shape
 from backfill_core.transfer.ways import HARMLESS
 from backfill_spark.delta.log import LoggedTable, lines_of
-from backfill_spark.delta.properties import MAPPING_MODE, PHYSICAL_NAME, ROW_TRACKING, TYPE_CHANGES, is_on, value
+from backfill_spark.delta.properties import MAPPING_MODE, PHYSICAL_NAME, ROW_TRACKING, is_on, value
 from backfill_spark.shipping.file_actions import file_actions
 from backfill_spark.sources.delta.log import VersionLog
 
@@ -33,24 +33,10 @@ def check_shippable(path: str, table: LoggedTable) -> None:
         raise _unsupported(
             path, f"column mapping by id ({MAPPING_MODE}), and its files need not have the columns' names"
         )
-    for name, metadata in _metadata(json.loads(table.schema)):
-        if TYPE_CHANGES in metadata:
-            raise _unsupported(path, f"a column whose type was widened, and older files hold the old one: {name}")
 
 
 def _unsupported(path: str, words: str) -> UnsupportedSourceFeatureError:
     return UnsupportedSourceFeatureError(f"the source {path} has {words}.", hint=OTHER_STRATEGY)
-
-
-def _metadata(data_type: Any, inside: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the metadata of every field of a schema as JSON, with the field's path."""
-    if not isinstance(data_type, dict):
-        return
-    for field in data_type.get("fields", ()):
-        yield f"{inside}{field['name']}", field.get("metadata") or {}
-        yield from _metadata(field["type"], f"{inside}{field['name']}.")
-    for part in ("elementType", "keyType", "valueType"):
-        yield from _metadata(data_type.get(part), inside)
 
 
 @dataclass(frozen=True)

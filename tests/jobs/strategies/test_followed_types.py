@@ -1,0 +1,221 @@
+"""A replica whose source has columns that became wider: files keep the narrow type, and the target's log says so as the source's does.
+
+delta-rs reads no such table. So what it would compare is compared one by one: columns as the log has them, the bytes of files, what
+the log says of their values, and rows by Spark.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+from support.replica.pair import FOLLOW, Pair, metadata_of
+from support.tables.jobs import job
+from support.tables.oracle import adds_of
+
+from backfill_spark.driver.plan import plan_job
+from backfill_spark.settings import DriverSettings
+
+WIDENS = "'delta.enableTypeWidening' = 'true', 'delta.enableDeletionVectors' = 'true'"
+NTZ = "'delta.feature.timestampNtz' = 'supported'"
+COLUMNS = (
+    "id LONG, b BYTE, i INT, f FLOAT, d DECIMAL(5,2), di INT, dbl INT, dt DATE,"
+    " st STRUCT<x: INT, l: ARRAY<INT>, m: MAP<INT, FLOAT>>"
+)
+ROWS = (
+    "INSERT INTO {t} SELECT id, 1, CAST(id AS INT), 0.1, 1.25, 3, 4, DATE '2024-01-01',"
+    " named_struct('x', 1, 'l', array(1), 'm', map(1, 0.1F)) FROM range(0, 40, 1, 2)"
+)
+WIDER = {
+    "b": "INT", "i": "LONG", "f": "DOUBLE", "d": "DECIMAL(12,4)", "di": "DECIMAL(12,2)", "dbl": "DOUBLE", "dt": "TIMESTAMP_NTZ",
+    "st.x": "LONG", "st.l.element": "LONG", "st.m.key": "LONG", "st.m.value": "DOUBLE",
+}  # fmt: skip
+LATER = (
+    "INSERT INTO {t} SELECT id + 5000000000, 1000, id + 5000000000, 1.5D, 12345.0001, 12345.67, 4.5D,"
+    " TIMESTAMP_NTZ '2024-01-01 10:00:00', named_struct('x', 5000000000, 'l', array(1L), 'm', map(1L, 0.1D)) FROM range(0, 9, 1, 1)"
+)
+
+
+TAKES_NTZ = {"properties": {"delta.feature.timestampNtz": "supported"}}
+
+
+class Numbers(Pair):
+    """A source with a column of each type that may become wider."""
+
+    def make(self, properties=f"{WIDENS}, {NTZ}"):
+        self.sql(f"CREATE TABLE {{t}} ({COLUMNS}) USING delta TBLPROPERTIES ({properties})", ROWS)
+
+    def run(self, *changes, **spec):
+        return super().run(*changes, **{"target": TAKES_NTZ, **spec})
+
+    def widen(self, *names):
+        return [f"ALTER TABLE {{t}} ALTER COLUMN {one} TYPE {WIDER[one]}" for one in names or WIDER]
+
+    def equal(self, view="SELECT * FROM source"):
+        """Compare columns and rows; Spark's own difference takes no maps."""
+        self.spark.read.format("delta").load(self.source).createOrReplaceTempView("source")
+        wanted, found = self.spark.sql(view), self.spark.read.format("delta").load(self.target)
+        assert [(one.name, one.dataType) for one in found.schema] == [(one.name, one.dataType) for one in wanted.schema]
+        return sorted(map(repr, wanted.collect())) == sorted(map(repr, found.collect()))
+
+    def added(self):
+        """Return the names of the files that ever came to the target."""
+        return [one["add"]["path"].rsplit("/", 1)[-1] for commit in self.commits() for one in commit if "add" in one]
+
+
+@pytest.fixture
+def pair(spark, tmp_path):
+    return Numbers(spark, tmp_path)
+
+
+def columns(table):
+    return json.loads(metadata_of(table)["schemaString"])
+
+
+def contents(table):
+    """Return the bytes of a table's files, how many rows each hides, and the statistics of those that hide some."""
+    found = []
+    for path, add in adds_of(table).items():
+        hidden = (add.get("deletionVector") or {}).get("cardinality", 0)
+        stats = json.loads(add["stats"])
+        found.append((Path(table, path).read_bytes(), hidden, stats["numRecords"], stats["minValues"]))
+    return sorted(found, key=lambda one: one[0])
+
+
+class TestATypeThatBecomesWider:
+    """Is followed by a word of the metadata; no file changes."""
+
+    def test_of_each_kind(self, pair):
+        """Files of before, new ones, and rows that are hidden in both; none is decoded."""
+        pair.make()
+        outcome = pair.run(*pair.widen(), LATER, "DELETE FROM {t} WHERE id IN (1, 30, 5000000002)", "OPTIMIZE {t}")
+        final = pair.run(after="Exit", verify="Final")
+
+        assert outcome.outcome == "Stopped", outcome.message
+        assert columns(pair.target) == columns(pair.source)
+        assert pair.with_metadata() == [{"metaData", "domainMetadata", "txn"}] * len(WIDER)
+        assert all(name.startswith("w-") for name in pair.added())
+        assert contents(pair.target) == contents(pair.source)
+        assert pair.equal()
+        assert (final.outcome, final.receipt.equal) == ("Complete", True)
+        assert final.receipt.files_by_bytes == len(adds_of(pair.target)) == 1
+
+    def test_in_files_that_hide_rows(self, pair):
+        """They are those of before, which nothing wrote anew; all rows are compared."""
+        pair.make()
+        outcome = pair.run(
+            "DELETE FROM {t} WHERE id = 1", *pair.widen("d", "dt"), "DELETE FROM {t} WHERE id IN (2, 30)", LATER.replace("5000000000", "50")
+            .replace("1000,", "1,").replace("1.5D", "1.5F").replace("12345.67", "4").replace("4.5D", "4").replace("1L", "1").replace("0.1D", "0.1F"),
+        )  # fmt: skip
+        final = pair.run(after="Exit", verify="FinalByRows")
+
+        assert outcome.outcome == "Stopped", outcome.message
+        assert contents(pair.target) == contents(pair.source)
+        assert (final.outcome, final.receipt.equal) == ("Complete", True)
+        assert pair.equal()
+
+    def test_that_was_so_before(self, pair):
+        """Whatever becomes of later changes: the target is made with what the source's log says of its files."""
+        pair.make()
+        pair.sql(*pair.widen(), LATER, "DELETE FROM {t} WHERE id = 1")
+        settings = DriverSettings(cores=2, state_dir=pair.folder / "state")
+        plan = plan_job(job(pair.source, pair.target, **FOLLOW), settings=settings, spark=pair.spark)
+        outcome = pair.run("DELETE FROM {t} WHERE id = 5000000002", source={"key": []})
+
+        assert [(one.way, one.files) for one in plan.ways] == [("Whole", 3)]
+        assert outcome.outcome == "Stopped", outcome.message
+        assert columns(pair.target) == columns(pair.source)
+        assert contents(pair.target) == contents(pair.source)
+        assert pair.equal()
+
+    def test_in_a_table_that_maps_its_columns(self, pair):
+        """Beside a column that is dropped, and under another name."""
+        pair.make(f"{WIDENS}, 'delta.columnMapping.mode' = 'name'")
+        outcome = pair.run(
+            *pair.widen("i", "st.x"),
+            "ALTER TABLE {t} RENAME COLUMN i TO big",
+            "ALTER TABLE {t} DROP COLUMNS (b, f, d, di, dbl, dt)",
+            "INSERT INTO {t} SELECT id + 5000000000, id, named_struct('x', id, 'l', array(1), 'm', map(1, 0.1F)) FROM range(0, 9, 1, 1)",
+            "UPDATE {t} SET big = 5000000000 WHERE id = 3",
+        )
+        final = pair.run(after="Exit", verify="Final")
+
+        assert outcome.outcome == "Stopped", outcome.message
+        assert (final.outcome, final.receipt.equal) == ("Complete", True)
+        assert all(name.startswith("w-") for name in pair.added())
+        assert pair.equal()
+
+    def test_is_decoded_where_files_are_not_copied_as_they_are(self, pair):
+        """What a footer says of narrow values would be misread; files of before stay, also when rows of them are hidden."""
+        pair.make()
+        select = "SELECT id, d AS cents, dt FROM source"
+        outcome = pair.run(
+            *pair.widen("d", "dt"),
+            "DELETE FROM {t} WHERE id IN (1, 30)",
+            "INSERT INTO {t} (id, d, dt) VALUES (100, 12345.0001, TIMESTAMP_NTZ '2024-01-01 10:00:00')",
+            transform={"select": ["id", "d AS cents", "dt"]},
+        )
+
+        assert outcome.outcome == "Stopped", outcome.message
+        assert sum(not name.startswith("w-") for name in pair.added()) == 1
+        assert pair.equal(select)
+
+    def test_that_is_left_out_changes_nothing(self, pair):
+        """New files are copied without it."""
+        pair.make()
+        outcome = pair.run(
+            *pair.widen("d"),
+            "INSERT INTO {t} (id, f, d) VALUES (100, 1.5, 12345.0001)",
+            transform={"select": ["id", "f"]},
+        )
+
+        assert outcome.outcome == "Stopped", outcome.message
+        assert pair.with_metadata() == []
+        assert all(name.startswith("w-") for name in pair.added())
+        assert pair.equal("SELECT id, f FROM source")
+
+
+class TestATargetThatCannotTell:
+    """Its readers would take narrow files for wide ones."""
+
+    def test_ends_the_job_until_it_can(self, pair):
+        """The source got the feature later than the target was made; the hint is what its owner runs."""
+        pair.make("'delta.enableDeletionVectors' = 'true'")
+        widens = "ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"
+        outcome = pair.run(widens, *pair.widen("i"))
+
+        assert (outcome.reason, outcome.exit_code) == ("SchemaChanged", 45)
+        assert (
+            "'i' changed its type: integer became long, and the target has not the table feature typeWidening"
+            in outcome.message
+        )
+        assert "version 3" in outcome.message
+        assert pair.with_metadata() == []
+
+        pair.sql("ALTER TABLE {copy} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
+        outcome = pair.run("DELETE FROM {t} WHERE id = 3")
+        assert outcome.outcome == "Stopped", outcome.message
+        assert columns(pair.target) == columns(pair.source)
+        assert pair.equal()
+
+    def test_has_its_rows_decoded(self, pair):
+        """One that was there before, with the wide types and no word of a change."""
+        pair.make()
+        pair.sql(
+            "CREATE TABLE {copy} LIKE {t}".replace(
+                "LIKE", "USING delta AS SELECT id, CAST(d AS DECIMAL(12,4)) AS d FROM"
+            )
+            + " WHERE false"
+        )
+        pair.sql("ALTER TABLE {copy} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')", *pair.widen("d"))
+        outcome = pair.run("DELETE FROM {t} WHERE id = 3", transform={"select": ["id", "d"]})
+
+        assert outcome.outcome == "Stopped", outcome.message
+        assert not any(name.startswith("w-") for name in pair.added())
+        assert pair.equal("SELECT id, d FROM source")
+
+    def test_is_refused_another_type_unless_it_follows(self, pair):
+        """`Fail` is the default."""
+        pair.make()
+        outcome = pair.run(*pair.widen("i"), source={"key": []})
+
+        assert (outcome.reason, "'i' changed its type" in outcome.message) == ("SchemaChanged", True)
