@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from backfill_core.errors import TargetSchemaMismatchError, UnsupportedTargetFeatureError
 from backfill_core.log_shipping.columns import COMMENT, TYPE_CHANGES, WIDENING, loose
@@ -21,6 +21,7 @@ from backfill_spark.delta.properties import (
     is_on,
     value,
 )
+from backfill_spark.rows.columns import nullable
 
 FILES_REFUSED = {
     CHANGE_FEED: "a change feed, and what the source's log says of files tells no row changes",
@@ -47,7 +48,11 @@ def carried_schema(wanted: StructType, source: LoggedTable) -> str:
     Comments and type changes are those of what is `wanted`: a computed column has none, whatever its name.
     """
     mapped = value(source.properties, MAPPING_MODE) == "name"
-    known = {field["name"]: field for field in json.loads(source.schema)["fields"]} if mapped else {}
+    there = StructType.fromJson(json.loads(source.schema))
+    # A computed column may have the name of one of the source, and another type.
+    alike = {one.name for one in wanted if one.name in there.names and _same_type(one, there[one.name])}
+    fields_there = json.loads(source.schema)["fields"] if mapped else ()
+    known = {field["name"]: field for field in fields_there if field["name"] in alike}
     kept = (COMMENT, TYPE_CHANGES) if WIDENING in source.features else (COMMENT,)
     fields = []
     for field in json.loads(wanted.json())["fields"]:
@@ -57,6 +62,10 @@ def carried_schema(wanted: StructType, source: LoggedTable) -> str:
         said = {name: value for name, value in field["metadata"].items() if name in kept}
         fields.append({**made, "metadata": {**named, **said}})
     return json.dumps({"type": "struct", "fields": fields})
+
+
+def _same_type(one: StructField, other: StructField) -> bool:
+    return nullable(one.dataType) == nullable(other.dataType)
 
 
 def check_followed(path: str, partitions: Sequence[str], properties: Mapping[str, str], source: LoggedTable) -> None:

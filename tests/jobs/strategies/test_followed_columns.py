@@ -149,6 +149,15 @@ class TestColumnsOfAMappedTable:
         assert pair.equal()
         assert pair.with_metadata() == [{"metaData", "domainMetadata", "txn"}] * 5
 
+    def test_may_have_their_names_taken_by_computed_ones(self, pair):
+        """Of another type, which is no column of the source."""
+        pair.make(MAPPED)
+        select = ["id AS number", "st", "length(v) AS v"]
+        outcome = pair.run("INSERT INTO {t} VALUES (300, 'n', NULL)", transform={"select": select})
+
+        assert outcome.outcome == "Stopped", outcome.message
+        assert pair.equal(f"SELECT {', '.join(select)} FROM source")
+
     def test_are_dropped_and_what_comes_later_is_copied(self, pair):
         """New files, those of an UPDATE, and rows that are hidden in files of before; none is decoded."""
         pair.make(MAPPED)
