@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import date
 from enum import Enum, auto
 
 Path = tuple[str, ...]
@@ -30,8 +29,8 @@ Path = tuple[str, ...]
 
 MOMENTS = frozenset({"timestamp", "timestamp_ntz"})
 DAY_US = 86_400_000_000
-YEAR_1, SETTLED = ((day - date(1970, 1, 1)).days for day in (date(1, 1, 1), date(1900, 1, 1)))
-"""Days since 1970-01-01. From the second one on all calendars agree."""
+YEAR_1, SETTLED = -719_162, -25_567
+"""0001-01-01 and 1900-01-01, in days since 1970-01-01. From the second one on all calendars agree."""
 
 NOT_A_TEXT = "\ufffd"
 
