@@ -4,7 +4,7 @@
     relist                        lists everything at intervals and repairs what a watch missed
     executors                     looks at intervals for executor pods that wait
     cache                         the objects by key, with indexes by target and by active attempt
-    compact, pruned_fields, targets, parse   what the cache keeps of an object, and how the rules read it
+    compact, resting, pruned_fields, targets, parse   what the cache keeps of an object, and how the rules read it
 
 Every change enqueues the key of its Backfill. Nothing here decides or writes: a reader that needs the current state asks
 the API server. kopf supplies the streams, not the handlers: docs/adr/0023-why-not-kopfs-handlers.md.

@@ -1,7 +1,7 @@
 """The Backfills and driver pods that lists and watches have shown, compact enough for ten thousand of each.
 
-A Backfill is kept as compact JSON text and parsed when it is read; the text of one that is over is packed, and a large one
-is kept as a stub. A pod is kept as the
+A Backfill is kept as compact JSON text and parsed when it is read. The text of one that is over is packed, and a large one is kept
+as a stub. Of one that is over and at rest there is no text: a hundred thousand may wait to be forgotten. A pod is kept as the
 value that the rules read. The cache is never newer than the cluster and often older. A reader that needs the current
 state asks the API server.
 """
@@ -9,6 +9,7 @@ state asks the API server.
 from __future__ import annotations
 
 import json
+import sys
 import zlib
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
@@ -18,8 +19,9 @@ from typing import Any, Final
 from backfill_api.names import BACKFILL_LABEL
 from backfill_core.lifecycle.naming import base_name
 from backfill_core.lifecycle.observation import DriverPod, WaitingExecutors
-from backfill_operator.informer.compact import IndexFields, compact, dumps, index_fields_of
+from backfill_operator.informer.compact import IndexFields, compact, dumps, index_fields_of, stub_of
 from backfill_operator.informer.parse import label_of, owner_name, pod_ip, pod_of
+from backfill_operator.informer.resting import Rest, rest_of
 from backfill_operator.kube.resources import BACKFILLS, PODS, Raw, key_of
 
 PACK_LEVEL = 1
@@ -41,10 +43,15 @@ class StoredBackfill:
     generation: int
     index: IndexFields
     packed: bytes
-    """JSON text; of one that is over, compressed: it is read once or twice until it is forgotten."""
+    """JSON text; of one that is over, compressed: it is read once or twice until it is forgotten. Empty: it is at rest."""
 
-    def raw(self) -> Raw:
+    rest: Rest | None = None
+
+    def raw(self, key: Key) -> Raw:
         """Return the object, or its stub."""
+        if self.rest is not None:
+            metadata = {"namespace": key[0], "name": key[1], "uid": self.uid, "resourceVersion": str(self.version)}
+            return stub_of(metadata | {"generation": self.generation}, self.index)
         parsed: Raw = json.loads(zlib.decompress(self.packed) if self.index.over else self.packed)
         return parsed
 
@@ -92,9 +99,14 @@ class Cache:
 
     # ------------------------------------------------------------ reads
     def backfill(self, key: Key) -> Raw | None:
-        """Return a Backfill as last seen, or the stub of a large one; None: it is not known."""
+        """Return a Backfill as last seen, or the stub of one that is large or at rest; None: it is not known."""
         stored = self._backfills.get(key)
-        return None if stored is None else stored.raw()
+        return None if stored is None else stored.raw(key)
+
+    def rest(self, key: Key) -> Rest | None:
+        """Return the rest of a Backfill; None: it may have something to do, or is not known."""
+        stored = self._backfills.get(key)
+        return None if stored is None else stored.rest
 
     def index(self, key: Key) -> IndexFields:
         """Return the indexed fields of a Backfill, without parsing it."""
@@ -162,11 +174,30 @@ class Cache:
         same_generation = known is not None and known.uid == uid and known.generation == generation
         index = index_fields_of(raw, pruned=known.index.pruned if known is not None and same_generation else None)
         self._remove_from_index(key)
-        text = dumps(compact(raw))
-        packed = zlib.compress(text, PACK_LEVEL) if index.over else text
-        self._backfills[key] = StoredBackfill(uid, version, generation, index, packed)
-        self._add_to_index(key, index)
+        # Seen for the first time it is as an operator left it. A change is decided on first: a person may have made it.
+        rest = rest_of(raw, index) if known is None else None
+        if rest is not None:
+            stored = _at_rest(uid, version, generation, index, rest)
+        else:
+            text = dumps(compact(raw))
+            packed = zlib.compress(text, PACK_LEVEL) if index.over else text
+            stored = StoredBackfill(uid, version, generation, index, packed)
+        self._backfills[key] = stored
+        self._add_to_index(key, stored.index)
         return True
+
+    def settle(self, raw: Raw) -> None:
+        """Keep only the rest of a Backfill for which nothing was to be done; a newer version is kept whole."""
+        key = key_of(raw)
+        known = self._backfills.get(key)
+        if known is None or known.rest is not None or known.version != _version(raw["metadata"]):
+            return
+        rest = rest_of(raw, known.index)
+        if rest is not None:
+            self._remove_from_index(key)
+            stored = _at_rest(known.uid, known.version, known.generation, known.index, rest)
+            self._backfills[key] = stored
+            self._add_to_index(key, stored.index)
 
     def drop_backfill(self, key: Key, uid: str) -> bool:
         """Remove a Backfill; False: it is not known, or its name now belongs to another UID."""
@@ -277,6 +308,12 @@ class Cache:
     def _note_gone(self, uid: str) -> None:
         if self._gone is not None:
             self._gone.add(uid)
+
+
+def _at_rest(uid: str, version: int, generation: int, index: IndexFields, rest: Rest) -> StoredBackfill:
+    """Return what is kept of a Backfill at rest: of one that has succeeded its target neither, which it writes no more."""
+    target = None if index.phase == "Succeeded" else index.target
+    return StoredBackfill(uid, version, generation, IndexFields(sys.intern(index.phase), target=target), b"", rest)
 
 
 def _version(metadata: dict[str, Any]) -> int:

@@ -57,9 +57,12 @@ def compact(raw: Raw) -> Raw:
     small = _without_unused(raw)
     if len(dumps(small)) <= LARGE_BYTES:
         return small
-    index = index_fields_of(raw)
+    return stub_of(raw["metadata"], index_fields_of(raw))
+
+
+def stub_of(metadata: Raw, index: IndexFields) -> Raw:
+    """Return the stub of an object with this metadata."""
     stub = {"phase": index.phase, "active": index.active, "target": index.target, "pruned": list(index.pruned)}
-    metadata = raw["metadata"]
     return {"metadata": {name: metadata[name] for name in STUB_METADATA if name in metadata}, STUB_FIELD: stub}
 
 

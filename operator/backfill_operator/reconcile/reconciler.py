@@ -7,6 +7,7 @@ turns failures into delays.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -95,6 +96,9 @@ class Reconciler:
             if raw is None:
                 self._forget(key)
                 return None
+            resting_s = self._resting_s(key)
+            if resting_s is not None:
+                return resting_s if resting_s < math.inf else None
             try:
                 if is_stub(raw):
                     raw = await self._fetch_whole(key)
@@ -112,6 +116,15 @@ class Reconciler:
                 raise RetryLaterError(str(error), after_s=error.retry_after or 0.0) from error
             except StatusUnreadableError as error:
                 return self._notify(raw, error.reason, error)
+
+    def _resting_s(self, key: Key) -> float | None:
+        """Return for how long a Backfill has nothing to do, maybe for ever; None: it is decided on."""
+        rest = self._cache.rest(key)
+        if rest is None or self._cache.pods(key, driver_name(key[1], rest.attempt)):
+            return None
+        self._shared_targets.of(key)  # others may name it beside them
+        left_s = math.inf if rest.due_ms is None else (rest.due_ms - self._now_ms()) / 1000
+        return left_s if left_s > 0 else None
 
     async def _fetch_whole(self, key: Key) -> Raw:
         """Return a Backfill that the cache holds only as a stub.
@@ -178,7 +191,10 @@ class Reconciler:
         self._follow_current_driver(key, seen, decision)
         for note in decision.events:
             self._events.note(raw, note)
-        return await self._executor.execute(Execution(key, raw, seen, decision, self._soft_states[key]))
+        later = await self._executor.execute(Execution(key, raw, seen, decision, self._soft_states[key]))
+        if not decision.actions and decision.status == seen.status:
+            self._cache.settle(raw)
+        return later
 
     # ------------------------------------------------------------ observe
     def _observe(self, key: Key, raw: Raw) -> Observation:

@@ -1,13 +1,26 @@
 """What the watches have shown: newest wins, whatever the order; what is gone does not come back through a page."""
 
+import json
 import tracemalloc
 
+import pytest
+from support.operators.finished import finished
 from support.operators.rig import NAMESPACE, SPEC
 
-from backfill_api.names import ATTEMPT_LABEL, BACKFILL_LABEL, RESTART_ANNOTATION, ROLE_LABEL
+from backfill_api.names import (
+    ATTEMPT_LABEL,
+    BACKFILL_LABEL,
+    OVERRIDE_ANNOTATION,
+    RESTART_ANNOTATION,
+    ROLE_LABEL,
+    VERIFY_ANNOTATION,
+)
+from backfill_core.lifecycle.inputs.timestamps import ms_of
 from backfill_core.lifecycle.naming import base_name
 from backfill_operator.informer.cache import Cache
+from backfill_operator.informer.compact import is_stub
 from backfill_operator.informer.pruned_fields import LAST_APPLIED
+from backfill_operator.informer.resting import Rest
 
 KEY = (NAMESPACE, "orders")
 
@@ -118,19 +131,91 @@ class TestItIsSmall:
             tracemalloc.stop()
         assert used < 40 * (1 << 20)
 
-    def test_one_that_is_over_takes_a_third_and_reads_the_same(self):
-        """A hundred thousand wait for the end of their time to live: less than 200 MiB."""
-        number, over = 5_000, {"phase": "Succeeded", "conditions": [{"type": "Complete", "message": "x" * 900}] * 2}
+    @pytest.mark.parametrize("settled", [False, True], ids=["first seen", "decided on"])
+    def test_a_hundred_thousand_that_wait_to_be_forgotten_are_none_either(self, settled):
+        """A long life has 6 kB to tell, which packs to 2.3 kB; an operator that starts and one that watched them end keep none of it."""
+        number = 500
+        texts = [json.dumps(finished(one, ttlSecondsAfterFinished=3600)) for one in range(number)]
         tracemalloc.start()
         try:
             cache = Cache()
-            for one in range(number):
-                cache.put_backfill(backfill(5, name=f"job-{one}", uid=f"uid-{one}") | {"status": over})
+            for one, text in enumerate(texts):
+                if settled:
+                    cache.put_backfill(backfill(4, name=f"job-{one}", uid="of before"))
+                cache.put_backfill(json.loads(text))
+                if settled:
+                    cache.settle(json.loads(text))
             used, _ = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
 
-        assert used / number * 100_000 < 200 * (1 << 20)
-        assert cache.backfill((NAMESPACE, "job-1"))["status"] == over
-        cache.put_backfill(backfill(6, name="job-1", uid="uid-1") | {"status": over | {"phase": "Running"}})
-        assert cache.backfill((NAMESPACE, "job-1"))["status"]["phase"] == "Running"
+        assert len(cache) == number
+        assert used / number * 100_000 < 80 * (1 << 20)
+
+
+class TestOneThatIsAtRest:
+    """Nothing of it is decided, so nothing of it is kept; what could be decided makes it whole again."""
+
+    KEY = (NAMESPACE, "job-1")
+
+    def test_has_its_time_and_is_else_a_stub(self):
+        """Who needs more of it asks the API server."""
+        cache, given = Cache(), finished(1, ttlSecondsAfterFinished=3600)
+        cache.put_backfill(given)
+
+        ended_ms = ms_of(given["status"]["completionTime"])
+        assert cache.rest(self.KEY) == Rest(attempt=5, due_ms=ended_ms + 3_600_000)
+        assert is_stub(cache.backfill(self.KEY))
+        assert cache.backfill(self.KEY)["metadata"]["uid"] == given["metadata"]["uid"]
+        assert list(cache.phases()) == ["Succeeded"]
+
+    def test_has_none_without_a_time_to_live(self):
+        """It stays until a user deletes it."""
+        cache = Cache()
+        cache.put_backfill(finished(1))
+        assert cache.rest(self.KEY) == Rest(attempt=5, due_ms=None)
+
+    def test_is_whole_when_it_changes_until_that_was_decided_on(self):
+        """A person may have edited it; and what is newer than the decision was not decided on."""
+        cache = Cache()
+        cache.put_backfill(finished(1))
+        changed, newer = finished(1, version=6), finished(1, version=7)
+        cache.put_backfill(changed)
+        assert cache.rest(self.KEY) is None
+        assert cache.backfill(self.KEY)["status"] == changed["status"]
+
+        cache.put_backfill(newer)
+        cache.settle(changed)
+        assert cache.rest(self.KEY) is None
+        cache.settle(newer)
+        assert cache.rest(self.KEY) is not None
+
+    @pytest.mark.parametrize("change", [
+        {"metadata": {"generation": 4}}, {"metadata": {"finalizers": ["backfill.dev/drain"]}},
+        {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, {"metadata": {"annotations": {RESTART_ANNOTATION: "now"}}},
+        {"metadata": {"annotations": {OVERRIDE_ANNOTATION: "{}"}}}, {"metadata": {"annotations": {VERIFY_ANNOTATION: "now"}}},
+        {"metadata": {"annotations": {LAST_APPLIED: '{"spec": {"verfy": "Final"}}'}}},
+        {"status": {"phase": "Running"}}, {"status": {"attempt": {"number": 6, "state": "Created"}}}, {"status": {"conditions": []}},
+        {"status": {"completionTime": "yesterday"}}, {"status": {"attempt": {"number": "six", "state": "Ended"}}}, {"status": {}},
+    ], ids=str)  # fmt: skip
+    def test_is_none_with_something_to_do_or_to_say(self, change):
+        """An edit, a finalizer, a deletion, a wish, a field that was dropped, a status that says otherwise or cannot be read."""
+        cache, given = Cache(), finished(1)
+        for part, fields in change.items():
+            given[part] = given[part] | fields if fields else {}
+        cache.put_backfill(given)
+        cache.settle(given)
+        assert cache.rest(self.KEY) is None
+
+    def test_is_no_writer_once_it_has_succeeded_and_one_when_it_has_failed(self):
+        """A failed one may be taken up again."""
+        cache, failed = Cache(), finished(2)
+        failed["status"] |= {"phase": "Failed"}
+        cache.put_backfill(finished(1))
+        cache.put_backfill(failed)
+
+        assert cache.target(self.KEY) is None
+        target = cache.target((NAMESPACE, "job-2"))
+        assert cache.writers(target) == {(NAMESPACE, "job-2")}
+        cache.drop_backfill((NAMESPACE, "job-2"), failed["metadata"]["uid"])
+        assert cache.writers(target) == set()

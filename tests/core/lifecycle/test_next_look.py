@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from support.operators.lifecycle_space import STATUSES
-from support.operators.observations import T0, after, checked, observed, pod, spec
+from support.operators.lifecycle_space import SPECS, STATUSES
+from support.operators.observations import T0, after, checked, conditions, observed, pod, spec
 
 from backfill_api.names import DRAIN_FINALIZER
-from backfill_core.lifecycle.actions import LaunchDriver
+from backfill_core.lifecycle.actions import DeleteObject, LaunchDriver
 from backfill_core.lifecycle.inputs.timestamps import ms_of
 from backfill_core.lifecycle.observation import LaunchFailed, Observation, SpecRefused
+from backfill_core.lifecycle.resting import at_rest, forgotten_ms
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE
@@ -110,3 +111,52 @@ class TestWhatNoWatchShows:
         decision = checked(observation, began_ms + limit_s * 1000 - MINUTE)
 
         assert decision.requeue_after_s == 60
+
+
+class TestWhatIsAtRestNeedsNoDecision:
+    """The operator keeps a few words of it and does not decide, so a decision must have been nothing."""
+
+    @pytest.mark.parametrize("spec_name", SPECS)
+    @pytest.mark.parametrize("status", sorted(STATUSES))
+    def test_until_its_time_is_over(self, spec_name: str, status: str) -> None:
+        """Whatever its spec is; and all that is over comes to rest."""
+        observation, now_ms = settled(observed(spec=SPECS[spec_name], status=STATUSES[status]))
+        rests = at_rest(observation.status, generation=1)
+        ttl_s = getattr(observation.spec, "ttl_seconds_after_finished", None)
+
+        assert rests == (conditions(observation.status).get("Finished") == "True")
+        assert rests or status not in ("complete", "failed")
+        due_ms = forgotten_ms(observation.status, ttl_s)
+        for at_ms in (now_ms, now_ms + 24 * HOUR) if rests else ():
+            decision = checked(observation, at_ms)
+            if due_ms is not None and due_ms <= at_ms:
+                assert decision.actions == (DeleteObject(),)
+            else:
+                assert (decision.actions, decision.events, decision.status) == ((), (), observation.status)
+
+    def test_to_the_millisecond(self) -> None:
+        """A look that comes too late keeps it, one that comes too early is made again."""
+        observation, _ = settled(replace(SETTLED["complete"], spec=spec(ttlSecondsAfterFinished=7200)))
+        due_ms = forgotten_ms(observation.status, 7200)
+        assert due_ms is not None
+
+        assert checked(observation, due_ms - 1).requeue_after_s == 0.001
+        assert checked(observation, due_ms).actions == (DeleteObject(),)
+
+    @pytest.mark.parametrize("status", ["complete", "failed"])
+    def test_no_more_after_an_edit(self, status: str) -> None:
+        """Of a failed one it is a new beginning, and each status names the generation that it is about."""
+        observation, _ = settled(observed(status=STATUSES[status]))
+
+        assert at_rest(observation.status, generation=1)
+        assert not at_rest(observation.status, generation=2)
+
+    @pytest.mark.parametrize("state", ["Planned", "Created"])
+    def test_never_with_an_attempt_that_may_run(self, state: str) -> None:
+        """Whatever the conditions say: they are older than its pod."""
+        observation, _ = settled(SETTLED["complete"])
+        attempt = observation.status.attempt
+        assert attempt is not None
+        edited = observation.status.model_copy(update={"attempt": attempt.model_copy(update={"state": state})})
+
+        assert not at_rest(edited, generation=1)

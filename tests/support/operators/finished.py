@@ -1,0 +1,81 @@
+"""A Backfill that is over, as a long life leaves it: thirteen conditions, five attempts, a receipt; no two have much in common."""
+
+import random
+
+from support.operators.rig import NAMESPACE
+
+from backfill_api.names import API_VERSION, KIND
+from backfill_api.status.status import BackfillStatus
+from backfill_core.lifecycle.inputs.timestamps import rfc3339
+
+CONDITIONS = (
+    "Ready", "Complete", "Failed", "Finished", "Paused", "Suspended", "Throttled", "DriverReady", "ControlSynced", "CaughtUp",
+    "NonConvergent", "Verified", "AwaitingApproval",
+)  # fmt: skip
+SAYS_NO = {"Failed", "Paused", "Suspended", "Throttled", "NonConvergent", "AwaitingApproval"}
+BEGAN_MS, YEAR_MS = 1_700_000_000_000, 365 * 86_400_000
+GENERATION = 3
+
+
+def finished(number, *, version=5, **spec):
+    """Return one of them; the same number is the same one."""
+    chance = random.Random(number)
+
+    def characters(count):
+        return "".join(chance.choices("0123456789abcdef", k=count))
+
+    def time():
+        return rfc3339(BEGAN_MS + chance.randrange(YEAR_MS))
+
+    def count():
+        return chance.randrange(10**9)
+
+    def message():
+        return f"{count():,} rows of {count():,} files are equal at epoch {count()}, and {count():,} changes were merged since {time()}"
+
+    name = f"job-{number}"
+    rows = {"rowsTotal": count(), "rowsFiltered": count()}
+    status = {
+        "observedGeneration": GENERATION,
+        "phase": "Succeeded",
+        "conditions": [
+            {
+                "type": one, "status": "False" if one in SAYS_NO else "True", "reason": "NotRequested" if one in SAYS_NO else "Complete",
+                "message": message(), "lastTransitionTime": time(), "observedGeneration": GENERATION,
+            }
+            for one in CONDITIONS
+        ],
+        "startTime": time(),
+        "completionTime": time(),
+        "attempts": 5,
+        "failures": 4,
+        "attempt": {
+            "number": 5, "kind": "Run", "state": "Ended", "podName": f"{name}-5-driver", "podUid": characters(36), "startTime": time(),
+            "readyTime": time(), "tokenHashes": [characters(32)],
+        },
+        "control": {"desiredRevision": 9, "ackedRevision": 9, "epoch": count(), "lastAckTime": time(), "attempt": 5},
+        "progress": rows | {
+            "phase": "Done", "step": "Receipt", "percent": 100, "rowsDone": count(), "splitsTotal": count(), "splitsDone": count(),
+            "rowsPerSecond": count(), "reason": message(), "lastCommitTime": time(), "epoch": count(),
+            "steps": [{"name": one, "state": "Done", "seconds": count()} for one in ("Start", "Copy", "KeyProof", "CatchUp", "Receipt")],
+        },
+        "receipt": rows | {
+            "sourceVersion": count(), "sourcePosition": f"version {count()}", "targetVersion": count(), "epoch": count(), "rows": count(),
+            "digest": characters(64), "verifiedAt": time(), "filesByBytes": count(), "rowsByRows": count(),
+        },
+        "history": [
+            {"number": one, "kind": "Run", "start": time(), "end": time(), "reason": "Infrastructure", "exitCode": 137}
+            for one in range(1, 6)
+        ],
+    }  # fmt: skip
+    BackfillStatus.model_validate(status)
+    sides = {
+        "source": {"type": "Delta", "delta": {"path": f"s3a://{characters(12)}/orders", "key": ["order_id"]}},
+        "target": {"type": "Delta", "delta": {"path": f"s3a://{characters(12)}/orders", "writeMode": "Upsert"}},
+        "transform": {"select": ["order_id", f"upper(c_{characters(8)}) AS status"], "where": f"amount > {count()}"},
+    }
+    metadata = {
+        "name": name, "namespace": NAMESPACE, "uid": characters(36), "resourceVersion": str(version), "generation": GENERATION,
+        "creationTimestamp": time(),
+    }  # fmt: skip
+    return {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": sides | spec, "status": status}
