@@ -118,6 +118,15 @@ class TestAReplica:
 class TestBadInput:
     """Refused before anything is written."""
 
+    def test_a_target_that_has_rows(self, spark, run, tables):
+        """They are of no file of the source."""
+        spark.range(3).selectExpr("id AS a", "'x' AS v", "id AS n").write.format("delta").save(tables[1])
+
+        outcome = run()
+
+        assert outcome.reason == "TargetNotEmpty"
+        assert spark.read.format("delta").load(tables[1]).count() == 3
+
     def test_a_target_that_is_there_with_other_partitions(self, spark, run, tables):
         """Files of the source would lie in no partition of it."""
         _, target = tables

@@ -23,11 +23,11 @@ SCHEMA = """message m {
 AT = 1_704_067_200_000
 VALUES = [
     {
-        "id": 1, "u8": 5, "u16": 6, "u32": 5, "u64": 7, "ms": AT, "wall": AT, "day": -719_164, "d32": 123, "d64": 5,
+        "id": 1, "u8": 5, "u16": 6, "u32": 5, "u64": 7, "ms": AT, "wall": 1, "day": -719_164, "d32": 123, "d64": 5,
         "kind": "a", "doc": "{}", "name": "a\U0001f600", "ratio": 1.5, "st": {"ms": AT, "u32": 5},
     },
     {
-        "id": 2, "u8": 200, "u16": 60_000, "u32": -294_967_296, "u64": -7, "ms": AT + 1, "wall": AT + 1, "day": 3,
+        "id": 2, "u8": 200, "u16": 60_000, "u32": -294_967_296, "u64": -7, "ms": AT + 1, "wall": 2_001, "day": 3,
         "d32": 12_300, "d64": 7, "kind": "b", "doc": '{"a":1}', "name": "a\uffff", "ratio": 2.5,
         "st": {"ms": AT + 1, "u32": -294_967_296},
     },
@@ -142,7 +142,7 @@ class TestAFileOfAnotherWriter:
         exact = {"id": 1, "d32": 1.23, "d64": 0.05, "name": "a\uffff"}
         log = {
             "ms": "2024-01-01T00:00:00.000Z",
-            "wall": "2024-01-01T00:00:00",
+            "wall": "1970-01-01T00:00:00.001",
             "st": {"ms": "2024-01-01T00:00:00.000Z"},
         }
         assert {name: value for name, value in whole["minValues"].items() if value != {}} == {

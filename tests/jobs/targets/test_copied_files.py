@@ -257,6 +257,23 @@ class TestAFileThatIsNotWhatItsLogSays:
         assert (outcome.reason, path.name in outcome.message) == ("SourceDamaged", True)
         assert rows_in(str(tmp_path / "t")) == 0
 
+    @pytest.mark.parametrize(
+        "select", [["id", "name"], ["*", "concat(name, '!') AS loud"]], ids=["projected", "grafted"]
+    )
+    def test_a_file_cut_short(self, spark, tmp_path, run, select):
+        """Of which some columns are copied: the size is not compared, and there is no footer."""
+        spark.range(0, 10_000, 1, 1).selectExpr("id", "concat('v', id) AS name", "id AS more").write.format(
+            "delta"
+        ).save(str(tmp_path / "s"))
+        path = tmp_path / "s" / unquote(min(adds_of(tmp_path / "s")))
+        path.write_bytes(path.read_bytes()[:-100])
+        path.with_name(f".{path.name}.crc").unlink()
+
+        outcome = run(transform={"select": select})
+
+        assert (outcome.reason, path.name in outcome.message) == ("SourceDamaged", True), outcome.message
+        assert rows_in(str(tmp_path / "t")) == 0
+
     def test_another_number_of_rows(self, source, tmp_path, run):
         """Rows would be missing without a word."""
         for log in (source / "_delta_log").glob("0*.json"):

@@ -6,6 +6,7 @@ back at once. A folder refuses root too, once the process has lost its right to 
 
 import contextlib
 import ctypes
+import errno
 import os
 import resource
 import subprocess
@@ -106,6 +107,41 @@ class TestAFullDisk:
         assert (outcome.outcome, outcome.message) == ("Complete", "")
         assert outcome.receipt.equal
         assert outcome.receipt.rows == 40_000
+        assert any("no space left" in reason for reason in reasons), set(reasons)
+
+    @pytest.mark.parametrize("transform", [{}, {"select": ["id", "note"]}], ids=["whole", "projected"])
+    def test_while_files_are_copied(self, spark, tmp_path, transform, monkeypatch):
+        """A copy that was cut off is no file of the target: the job waits, and copies it again."""
+        make_orders(spark, str(tmp_path / "s"), 40_000, files=4)
+        backfill = job(
+            str(tmp_path / "s"),
+            str(tmp_path / "t"),
+            verify="Final",
+            transform=transform,
+            target={"writeMode": "Append"},
+        )
+        reasons, room = [], threading.Event()
+
+        def full_disk(*given):
+            # The limit is one of the Java process: of copies, those by Hadoop.
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        def observe(progress):
+            reasons.append(progress.reason)
+            if "no space left" in progress.reason:
+                room.set()
+
+        monkeypatch.setattr("backfill_spark.transfer.bytes._copied", full_disk)
+        with contextlib.ExitStack() as full:
+            full.enter_context(files_of_at_most(spark, SMALL))
+            waiting = threading.Thread(target=lambda: (room.wait(30), full.close()))
+            waiting.start()
+            outcome = run_driver(backfill, settings=settings(tmp_path), spark=spark, observe=observe)
+            room.set()
+            waiting.join()
+
+        assert (outcome.outcome, outcome.message) == ("Complete", "")
+        assert outcome.receipt.equal
         assert any("no space left" in reason for reason in reasons), set(reasons)
 
 
