@@ -42,7 +42,7 @@ class Teller(Enum):
     LOG = auto()
     """Of the source."""
 
-    NOBODY = auto()
+    NONE = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def teller(kind: str, stored: Stored | None, *, same_bytes: bool) -> Teller:
     """
     if stored is not None and (stored in _STORED.get(kind, ()) or _is_decimal(kind, stored)):
         return Teller.FOOTER
-    return Teller.LOG if kind in MOMENTS and same_bytes else Teller.NOBODY
+    return Teller.LOG if kind in MOMENTS and same_bytes else Teller.NONE
 
 
 def _is_decimal(kind: str, stored: Stored) -> bool:

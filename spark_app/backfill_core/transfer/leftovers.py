@@ -34,7 +34,7 @@ LIST, KEYS, VALUES = ("list", "element"), ("key_value", "key"), ("key_value", "v
 
 def without_leftovers(way: Copying, source: TableFacts, leaves: Collection[Leaf]) -> Copying | Decoded:
     """Return the way of a file that has these leaves, when it would go `way` if it had the columns of its table alone."""
-    # A partition column may be in files, too, and nobody reads it there. It is not worth to rewrite a file.
+    # A partition column may be in files, too, and no reader takes it from there. It is not worth to rewrite a file.
     hidden = set[str]() if isinstance(way, Whole) else set(source.partitions)
     known = {one.physical: one for one in source.columns if one.name not in hidden}
     taken = _taken(way)

@@ -147,16 +147,16 @@ class FileTransfer:
             Whatever the two file systems say (`JAVA_ERRORS`).
         """
         self._bytes.make_folder(folder)
-        told = self.by_footers(files)
-        needed = [*vectors, *(one.file.vector for one in told if one is not None and one.file.vector is not None)]
+        decided = self.by_footers(files)
+        needed = [*vectors, *(one.file.vector for one in decided if one is not None and one.file.vector is not None)]
         stored = [one for one in needed if not one.is_inline]
         paths = sorted({one.file for one in stored})
         beside = tuple(self._copy_vector(path, folder, check) for path in paths)
         for vector in stored:
             check()
             self._check_vector(vector, folder)
-        parts = self._parts(told, f"{folder}/{COMPUTED_FOLDER}", check)
-        tasks = [partial(self._copy, one, folder, check, of_file) for one, of_file in zip(told, parts, strict=True)]
+        parts = self._parts(decided, f"{folder}/{COMPUTED_FOLDER}", check)
+        tasks = [partial(self._copy, one, folder, check, of_file) for one, of_file in zip(decided, parts, strict=True)]
         done = at_once(tasks, self._at_once)
         if any(isinstance(one.way, Grafted) for one in files):
             self._bytes.remove_folder(f"{folder}/{COMPUTED_FOLDER}")
@@ -178,7 +178,7 @@ class FileTransfer:
         if not planned.is_doubtful:
             return planned
         footer = self._footers.read(f"{self._bytes.source}/{planned.file.below}")
-        return None if footer is None else _told(planned, footer)
+        return None if footer is None else _decided(planned, footer)
 
     def staged_path(self, below: str) -> str:
         """Return the path of a file below the target's folder, as staged files have it."""
@@ -262,23 +262,23 @@ class FileTransfer:
             self._bytes.remove(below)
             return None
         check_read(file.below, read=footer.rows, promised=planned.rows)
-        told = _told(planned, footer)
-        if told is None or told.way != planned.way:
+        decided = _decided(planned, footer)
+        if decided is None or decided.way != planned.way:
             self._bytes.remove(below)
-            return None if told is None else self._copy(told, below.rpartition("/")[0], check, None)
+            return None if decided is None else self._copy(decided, below.rpartition("/")[0], check, None)
         return self._named(planned, below, self._statistics(file, below, footer, whole=True), copied.digest)
 
     def _projected(self, planned: PlannedCopy, below: str) -> Copied | None:
         source, target = f"{self._bytes.source}/{planned.file.below}", f"{self._bytes.target}/{below}"
         footer = self._footers.read(source)
-        told = None if footer is None else _told(planned, footer)
-        if footer is None or told is None:
+        decided = None if footer is None else _decided(planned, footer)
+        if footer is None or decided is None:
             return None
-        assert isinstance(told.way, Projected)
-        if not _can_be_projected(footer, told.way):
+        assert isinstance(decided.way, Projected)
+        if not _can_be_projected(footer, decided.way):
             return None
-        self._footers.project(source, target, told.way)
-        return self._measured(told, below)
+        self._footers.project(source, target, decided.way)
+        return self._measured(decided, below)
 
     def _grafted(self, planned: PlannedCopy, below: str, way: Grafted, parts: Sequence[str]) -> Copied | None:
         source, target = f"{self._bytes.source}/{planned.file.below}", f"{self._bytes.target}/{below}"
@@ -331,7 +331,7 @@ class FileTransfer:
         return Copied(planned, staged)
 
 
-def _told(planned: PlannedCopy, footer: Footer) -> PlannedCopy | None:
+def _decided(planned: PlannedCopy, footer: Footer) -> PlannedCopy | None:
     """Return a file with the way that its footer leaves it; None: it must be decoded."""
     if planned.known is None:
         return planned

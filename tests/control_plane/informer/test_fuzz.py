@@ -24,8 +24,8 @@ from backfill_operator.manifests.attempt import Installation, ManifestRefusedErr
 from backfill_operator.manifests.rules.limits import Limits
 from backfill_operator.reconcile.launcher import manifests_of
 
-MODELS_ALONE = ("is repeated",)
-"""What only the models refuse: a CEL rule for it would cost more than a server allows."""
+MODELS_ALONE = ("is repeated", "is a secret")
+"""What only the models refuse: a CEL rule for it would cost more than a server allows, or is a matter of many words."""
 
 NOW_MS = 1_800_000_000_000
 CREDENTIALS = Credentials("key", "certificate", "token", "rpc")

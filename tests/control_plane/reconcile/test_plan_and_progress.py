@@ -83,6 +83,7 @@ class TestManualApproval:
             assert rig.store.get("pods", *rig.driver(attempt=2))["metadata"]["labels"][KIND_LABEL] == "Plan"
             rig.kubelet.finish(rig.driver(attempt=2), ending=PLANNED)
             await rig.until_phase("AwaitingApproval")
+            await rig.until(lambda: alive(rig) == [])
             await rig.still(lambda: alive(rig) == [] and rig.attempt() == 2, for_s=1)
             await rig.until(lambda: rig.events().count("PlanOutdated") == 1)
             assert rig.status()["planOf"] != old

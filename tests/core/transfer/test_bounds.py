@@ -49,8 +49,8 @@ class TestWhoTellsTheBounds:
         """A log of another engine is not believed for what a MERGE leaves out files by."""
         for one in OTHER:
             found = teller(kind, Stored(*one), same_bytes=True)
-            assert found is (Teller.LOG if kind.startswith("timestamp") else Teller.NOBODY)
-        assert teller(kind, None, same_bytes=False) is Teller.NOBODY
+            assert found is (Teller.LOG if kind.startswith("timestamp") else Teller.NONE)
+        assert teller(kind, None, same_bytes=False) is Teller.NONE
 
 
 class TestAValue:

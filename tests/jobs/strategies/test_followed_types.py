@@ -72,13 +72,30 @@ def columns(table):
 
 
 def contents(table):
-    """Return the bytes of a table's files, how many rows each hides, and the statistics of those that hide some."""
+    """Return the bytes of a table's files, how many rows each has and hides, and the smallest value of each column that has one."""
     found = []
     for path, add in adds_of(table).items():
         hidden = (add.get("deletionVector") or {}).get("cardinality", 0)
         stats = json.loads(add["stats"])
-        found.append((Path(table, path).read_bytes(), hidden, stats["numRecords"], stats["minValues"]))
+        found.append((Path(table, path).read_bytes(), hidden, stats["numRecords"], dict(leaves(stats["minValues"]))))
     return sorted(found, key=lambda one: one[0])
+
+
+def leaves(values, *above):
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from leaves(value, *above, name)
+        else:
+            # Spark and Kernel write the same moment with another number of zeros.
+            yield (*above, name), value.removesuffix(".000") if isinstance(value, str) else value
+
+
+def equal(pair):
+    """Are the files equal, and each bound of the target one of the source? A footer's narrow type tells none of a wider column."""
+    here, there = contents(pair.target), contents(pair.source)
+    return [one[:3] for one in here] == [one[:3] for one in there] and all(
+        mine[3].items() <= theirs[3].items() for mine, theirs in zip(here, there, strict=True)
+    )
 
 
 class TestATypeThatBecomesWider:
@@ -94,7 +111,7 @@ class TestATypeThatBecomesWider:
         assert columns(pair.target) == columns(pair.source)
         assert pair.with_metadata() == [{"metaData", "domainMetadata", "txn"}] * len(WIDER)
         assert all(name.startswith("w-") for name in pair.added())
-        assert contents(pair.target) == contents(pair.source)
+        assert equal(pair)
         assert pair.equal()
         assert (final.outcome, final.receipt.equal) == ("Complete", True)
         assert final.receipt.files_by_bytes == len(adds_of(pair.target)) == 1
@@ -109,7 +126,7 @@ class TestATypeThatBecomesWider:
         final = pair.run(after="Exit", verify="FinalByRows")
 
         assert outcome.outcome == "Stopped", outcome.message
-        assert contents(pair.target) == contents(pair.source)
+        assert equal(pair)
         assert (final.outcome, final.receipt.equal) == ("Complete", True)
         assert pair.equal()
 
@@ -124,7 +141,7 @@ class TestATypeThatBecomesWider:
         assert [(one.way, one.files) for one in plan.ways] == [("Whole", 3)]
         assert outcome.outcome == "Stopped", outcome.message
         assert columns(pair.target) == columns(pair.source)
-        assert contents(pair.target) == contents(pair.source)
+        assert equal(pair)
         assert pair.equal()
 
     def test_in_a_table_that_maps_its_columns(self, pair):

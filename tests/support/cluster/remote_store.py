@@ -68,7 +68,9 @@ class RemoteStore:
         return self._task.exception() if self._task.done() else None
 
     def _collect(self):
-        alive = {one["metadata"]["uid"] for one in self._listed("backfills").values()}
+        # Executors are owned by the pod of their driver.
+        owners = [one for plural in ("backfills", "pods") for one in self._listed(plural).values()]
+        alive = {one["metadata"]["uid"] for one in owners}
         for plural in ("pods", "configmaps", "secrets", "services"):
             for one in self._listed(plural).values():
                 owners = one["metadata"].get("ownerReferences", [])

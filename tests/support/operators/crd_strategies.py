@@ -106,6 +106,9 @@ def sound_specs(draw):
     target = next(one for one in spec["target"].values() if isinstance(one, dict))
     target |= {"writeMode": "Append"} if of_topic else {"key": ["id"]}
     target.pop("clusterBy", None)
+    if spec.get("strategy", {}).get("type") == "Replica":
+        target.pop("writeMode", None)
+        target.pop("partitionBy", None)
     target.pop("existingRows", None)
     spec.pop("backoff", None)
     executor = spec.get("executor", {})

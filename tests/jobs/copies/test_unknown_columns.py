@@ -53,7 +53,7 @@ def run(spark, tmp_path, source):
 
 
 def add_file(spark, table, query):
-    """Append a file as it is, as a writer does that asks nobody."""
+    """Append a file as it is, as a writer does that asks no catalog."""
     folder = Path(f"{table}-foreign")
     spark.sql(query).write.parquet(str(folder))
     (written,) = folder.glob("*.parquet")
