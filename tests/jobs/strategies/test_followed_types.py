@@ -72,7 +72,7 @@ def columns(table):
     return json.loads(metadata_of(table)["schemaString"])
 
 
-MIDNIGHT = re.compile(r"T00:00:00(\.000)?$")
+MIDNIGHT = re.compile(r"(T00:00:00)?(\.000)?$")
 
 
 def contents(table):
