@@ -32,6 +32,9 @@ WRITER = "org.apache.spark.version"
 CREATED_BY = "backfill.createdBy"
 """Who wrote the chunks of a file that has another footer: that field of a footer is the library's own."""
 
+SCHEMAS_MAX = 4
+"""Of files that are looked at by turns: those of the source, and their copies."""
+
 ROW_GROUP_BYTES, PADDING_BYTES = 128 << 20, 8 << 20
 """Parquet's own numbers; a group is copied as it is."""
 
@@ -98,7 +101,7 @@ class Footers:
         self._parquet: Any = self._jvm.org.apache.parquet
         self._known: _Projection | None = None
         self._known_join: _Joined | None = None
-        self._known_columns: tuple[Any, tuple[tuple[Path, ...], StoredColumns]] | None = None
+        self._known_columns: tuple[tuple[Any, tuple[tuple[Path, ...], StoredColumns]], ...] = ()
         # Without them each reader would parse Hadoop's settings again, which takes longer than all else that it does.
         self._options = self._parquet.HadoopReadOptions.builder(self._conf).build()
 
@@ -147,11 +150,13 @@ class Footers:
 
         Files of a table mostly have the same, and each question to Java costs.
         """
-        known = self._known_columns
-        if known is None or not known[0].equals(schema):
-            leaves = tuple(tuple(map(str, path)) for path in _items(schema.getPaths()))
-            known = self._known_columns = schema, (leaves, tuple(_stored(schema)))
-        return known[1]
+        for known, columns in self._known_columns:
+            if known.equals(schema):
+                return columns
+        leaves = tuple(tuple(map(str, path)) for path in _items(schema.getPaths()))
+        found = leaves, tuple(_stored(schema))
+        self._known_columns = ((schema, found), *self._known_columns)[:SCHEMAS_MAX]
+        return found
 
     def project(self, source: str, target: str, way: Projected) -> None:
         """Copy the column chunks of a file into one that does not exist, without those and under the names that `way` says.
@@ -328,7 +333,7 @@ class Footers:
 
 
 def _stored(schema: Any) -> Iterator[tuple[Path, Stored]]:
-    for column in schema.getColumns():
+    for column in _items(schema.getColumns()):
         if not column.getMaxRepetitionLevel():
             kind = column.getPrimitiveType()
             logical = kind.getLogicalTypeAnnotation()
