@@ -157,7 +157,9 @@ class FileTransfer:
             self._check_vector(vector, folder)
         parts = self._parts(decided, f"{folder}/{COMPUTED_FOLDER}", check)
         tasks = [partial(self._copy, one, folder, check, of_file) for one, of_file in zip(decided, parts, strict=True)]
-        done = at_once(tasks, self._at_once)
+        # A file with another footer is a talk of Python's with Java: two at once on one machine only wait for each other.
+        talks = self._bytes.is_local and any(one is not None and not isinstance(one.way, Whole) for one in decided)
+        done = at_once(tasks, 1 if talks else self._at_once)
         if any(isinstance(one.way, Grafted) for one in files):
             self._bytes.remove_folder(f"{folder}/{COMPUTED_FOLDER}")
         copied = tuple(one for one in done if one is not None)
