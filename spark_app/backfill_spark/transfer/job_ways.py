@@ -11,17 +11,7 @@ from backfill_core.protocol.work import FileRange
 from backfill_core.transfer.facts import Computed, FileFacts, TableFacts, Taken, TransformFacts
 from backfill_core.transfer.filters import is_opaque
 from backfill_core.transfer.leftovers import likely
-from backfill_core.transfer.ways import (
-    Decoded,
-    Excluded,
-    Grafted,
-    Projected,
-    Reason,
-    Way,
-    Whole,
-    of_file,
-    of_table,
-)
+from backfill_core.transfer.ways import Decoded, Excluded, Grafted, Projected, Reason, Way, Whole, of_file, of_table
 from backfill_spark.opening.source import PinnedSource
 from backfill_spark.ports.sink import SupportsCopies
 from backfill_spark.ports.source import SupportsFiles

@@ -64,9 +64,8 @@ def create_table(
         return
     plain = name is None and not (partition_by or cluster_by) and given.keys() <= PLAIN
     if plain and not gives_properties(spark):
-        with suppress(
-            *JAVA_ERRORS
-        ):  # Spark says why, in the words that we explain, or finds the table that is there now
+        # Where it fails Spark says why, in words that we explain, or finds the table that is there by now.
+        with suppress(*JAVA_ERRORS):
             create_empty(spark, path, wanted.json(), partition_by=(), properties=given)
             return
     builder = DeltaTable.createIfNotExists(spark).location(path)
