@@ -68,13 +68,13 @@ attack: setup ## let three suites look for holes for MINUTES (60) in all: odd ta
 	@$(BIN)/python build-tools/attack.py $(MINUTES) -- $(ARGS)
 
 e2e: setup ## all scenarios on a real node: pods and operators die, objects are missing, many jobs at once; needs a cluster (see docs/kubernetes.md)
-	@$(TESTS) e2e -- -s -m 'not pressure' $(ARGS)
+	@$(TESTS) e2e -- -s -vv -m 'not pressure' $(ARGS)
 
 e2e-pressure: setup ## the one scenario that fills the disk of a node, on a small one that is made for it: ten minutes; needs root and the kit's cluster
-	@$(TESTS) e2e -- -s -m pressure $(ARGS)
+	@$(TESTS) e2e -- -s -vv -m pressure $(ARGS)
 
 e2e-smoke: setup ## the shortest of them: a job with all its commands, one of Arrangement, of Replica and of a topic, an upgrade
-	@$(TESTS) e2e -- -s -m smoke $(ARGS)
+	@$(TESTS) e2e -- -s -vv -m smoke $(ARGS)
 
 simulate: setup ## live SEEDS (10000) simulated worlds of each strategy, or of STRATEGY; a failing one is told as a story; SEED: only this one
 	@$(BIN)/python build-tools/simulate.py --seeds $(SEEDS) $(if $(STRATEGY),--strategy $(STRATEGY)) $(if $(SEED),--seed $(SEED)) --with '$(WITH)'

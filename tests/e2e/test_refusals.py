@@ -39,10 +39,10 @@ def test_what_is_full_or_missing_is_named_and_may_come_later(node, orders, apply
     for job in (quota, account, secret):
         job.until_complete(attempts=1, failures=0)
     status = image.until_complete(attempts=2, failures=0)
-    assert quota.passed("Pending", "Launching", "Running", "Succeeded")
+    assert quota.passed("Pending", "Launching", "Succeeded")
     assert "LaunchRefused" in {reason for _, reason in account.history("Stalled")}
     assert [one["reason"] for one in status["history"]] == ["SpecChanged", "Complete"]
-    assert image.passed("Launching", "Running", "Succeeded")
+    assert image.passed("Launching", "Succeeded")
     assert "SpecChanged" in image.events()
     jobs = [quota, account, secret, image]
     for job in jobs:

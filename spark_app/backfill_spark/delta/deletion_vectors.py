@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from backfill_core.log_shipping.actions import UNIQUE_DIGITS
+from backfill_core.log_shipping.actions import UNIQUE_DIGITS, DeletionVector
 
 _Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _B85 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
@@ -59,3 +59,12 @@ class VectorDescriptor:
     def _place(self) -> tuple[str, str]:
         text = str(self.fields["pathOrInlineDv"])
         return text[:-UNIQUE_DIGITS], text[-UNIQUE_DIGITS:]
+
+
+def vector_of(action: Mapping[str, Any]) -> DeletionVector | None:
+    """Return the deletion vector of an `add` or a `remove` action."""
+    one = action.get("deletionVector")
+    if one is None:
+        return None
+    place, offset = one["pathOrInlineDv"], one.get("offset")
+    return DeletionVector(one["storageType"], place, offset, one["sizeInBytes"], one["cardinality"])

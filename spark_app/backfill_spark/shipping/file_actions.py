@@ -6,7 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from backfill_core.log_shipping.actions import DeletionVector, FileAdded, FileRemoved, VersionActions
+from backfill_core.log_shipping.actions import FileAdded, FileRemoved, VersionActions
+from backfill_spark.delta.deletion_vectors import vector_of
 from backfill_spark.delta.log import lines_of
 
 KEPT_OF_A_REMOVED_FILE = (
@@ -58,15 +59,6 @@ def _removed(remove: Mapping[str, Any]) -> FileRemoved:
 def _count(action: Mapping[str, Any]) -> int | None:
     count = json.loads(action.get("stats") or "{}").get("numRecords")
     return None if count is None else int(count)
-
-
-def vector_of(action: Mapping[str, Any]) -> DeletionVector | None:
-    """Return the deletion vector of an `add` or a `remove` action."""
-    one = action.get("deletionVector")
-    if one is None:
-        return None
-    place, offset = one["pathOrInlineDv"], one.get("offset")
-    return DeletionVector(one["storageType"], place, offset, one["sizeInBytes"], one["cardinality"])
 
 
 def removal(action: str, *, data_change: bool, now_ms: int) -> str:

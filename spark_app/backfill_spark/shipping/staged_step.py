@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -21,7 +21,7 @@ from backfill_spark.delta.source_file import SourceFile
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.source import SupportsLog
 from backfill_spark.shipping.file_actions import removal, with_fields
-from backfill_spark.transfer.file_transfer import PlannedCopy
+from backfill_spark.transfer.file_transfer import MadeCopy, PlannedCopy
 
 if TYPE_CHECKING:
     from backfill_spark.ports.work import WorkContext
@@ -60,7 +60,7 @@ def stage_step(
     files = [_flagged(one.staged, changes or by_path[one.planned.file.path].data_change) for one in done.copied]
     for one in decoded:
         files += _decoded(one, version, context)
-    files += [_under_other_vector(one, changes or one.data_change, context) for one in step.vectors]
+    files += _under_other_vectors(step.vectors, changes, context)
     gone = [(one.file, one.data_change) for one in step.removals]
     gone += [(one.file, one.data_change) for one in step.vectors]
     now_ms = time.time_ns() // 1_000_000
@@ -161,16 +161,26 @@ def _flagged(file: StagedFile, data_change: bool) -> StagedFile:
     return replace(file, handle=CommitLine(with_fields(file.handle.text, dataChange=data_change)))
 
 
-def _under_other_vector(one: OtherVector, data_change: bool, context: WorkContext) -> StagedFile:
-    path = context.copies.staged_path(unquote(one.file.path))
-    add = json.loads(one.file.action)["add"]
-    source = _logged(one.source)
-    digest = _digest_of(add)
-    stats = context.copies.statistics(source, unquote(one.file.path), whole=digest is not None).text
+def _under_other_vectors(vectors: Sequence[OtherVector], changes: bool, context: WorkContext) -> list[StagedFile]:
+    adds = [json.loads(one.file.action)["add"] for one in vectors]
+    made = [
+        MadeCopy(_logged(one.source), unquote(one.file.path), whole=_digest_of(add) is not None)
+        for one, add in zip(vectors, adds, strict=True)
+    ]
+    told = context.copies.statistics(made)
+    return [
+        _under_other_vector(one, add, copy, stats.text, changes or one.data_change, context)
+        for one, add, copy, stats in zip(vectors, adds, made, told, strict=True)
+    ]
+
+
+def _under_other_vector(
+    one: OtherVector, add: Mapping[str, Any], made: MadeCopy, stats: str | None, data_change: bool, context: WorkContext
+) -> StagedFile:
+    digest, vector = _digest_of(add), made.file.vector
     copied = {} if digest is None else replace(digest, statistics=statistics_digest(stats)).tags
-    vector = None
-    if source.vector is not None:
-        vector = source.vector if source.vector.is_inline else source.vector.in_folder(context.folder)
+    if vector is not None and not vector.is_inline:
+        vector = vector.in_folder(context.folder)
     line = with_fields(
         one.file.action,
         stats=stats,
@@ -178,6 +188,7 @@ def _under_other_vector(one: OtherVector, data_change: bool, context: WorkContex
         tags={**(add.get("tags") or {}), **copied} or None,
         dataChange=data_change,
     )
+    path = context.copies.staged_path(made.below)
     return StagedFile(path, add["size"], one.source.live_rows, CommitLine(line), way=FileWay.WHOLE)
 
 

@@ -27,6 +27,7 @@ from backfill_core.transfer.proof import (
     verdict,
 )
 from backfill_core.transfer.ways import Whole
+from backfill_spark.delta.deletion_vectors import vector_of
 from backfill_spark.delta.log import LoggedFile, files_at, hidden_rows, same_rows
 from backfill_spark.delta.source_file import SourceFile
 from backfill_spark.delta.spark_internals import SparkDeltaLog, delta_actions
@@ -34,7 +35,6 @@ from backfill_spark.jvm.errors import JAVA_ERRORS, first_line
 from backfill_spark.jvm.failures import Trouble, trouble_of
 from backfill_spark.jvm.workers import at_once
 from backfill_spark.ports.sink import SupportsCopies
-from backfill_spark.shipping.file_actions import vector_of
 from backfill_spark.transfer.bytes import ByteReader
 from backfill_spark.transfer.file_transfer import PlannedCopy
 from backfill_spark.transfer.job_ways import JobWays

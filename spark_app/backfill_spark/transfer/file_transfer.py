@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING
 from backfill_core.errors import SourceDamagedError
 from backfill_core.phases.accounting import check_read
 from backfill_core.protocol.work import FileWay, StagedFile
+from backfill_core.transfer.bounds import Written
 from backfill_core.transfer.copy_digest import CopyDigest, statistics_digest
 from backfill_core.transfer.facts import TableFacts
 from backfill_core.transfer.grafting import Groups, can_be_joined
 from backfill_core.transfer.leftovers import without_leftovers
 from backfill_core.transfer.ways import Copying, Decoded, Grafted, Projected, Whole
 from backfill_spark.delta.added_files import BESIDE, CommitLine, Statistics
-from backfill_spark.delta.deletion_vectors import VectorDescriptor
+from backfill_spark.delta.deletion_vectors import VectorDescriptor, vector_of
 from backfill_spark.delta.log import hidden_rows
 from backfill_spark.delta.source_file import SourceFile
 from backfill_spark.delta.statistics.footer_statistics import CopiedFile
@@ -30,7 +31,6 @@ from backfill_spark.jvm.errors import JAVA_ERRORS, first_line
 from backfill_spark.jvm.failures import Trouble, trouble_of
 from backfill_spark.jvm.gateway import java
 from backfill_spark.jvm.workers import at_once
-from backfill_spark.shipping.file_actions import vector_of
 from backfill_spark.transfer.bytes import ByteCopier
 from backfill_spark.transfer.computed_columns import ComputedColumns, FileToCompute
 from backfill_spark.transfer.footers import Footer, Footers
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 WAYS = {Whole: FileWay.WHOLE, Projected: FileWay.PROJECTED, Grafted: FileWay.GRAFTED}
+
+ASKED_AT_ONCE = 16
+"""Footers and deletion vectors that are read at once where a store answers late: each is a few requests, of a few KiB."""
 
 COMPUTED_FOLDER = "computed"
 """Below the folder of the work; it is gone when the work is done."""
@@ -65,7 +68,30 @@ class PlannedCopy:
     @property
     def is_doubtful(self) -> bool:
         """Must the footer be asked before anything is copied?"""
-        return self.known is not None and (self.known.drops or isinstance(self.way, Grafted))
+        return isinstance(self.way, Grafted) or (self.known is not None and self.known.drops)
+
+
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """A file whose way is decided."""
+
+    planned: PlannedCopy
+    footer: Footer | None
+    """None: it was not asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class MadeCopy:
+    """A copy that is there."""
+
+    file: SourceFile
+    """It was made of."""
+
+    below: str
+    """Its path below the target's folder."""
+
+    whole: bool
+    """Was it copied byte by byte?"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +150,8 @@ class FileTransfer:
         self._footers = Footers(spark, local=self._bytes.is_local)
         cores = int(java(spark).java.lang.Runtime.getRuntime().availableProcessors())
         self._at_once = min(AT_ONCE, cores) if self._bytes.is_local else AT_ONCE
+        # A question is a talk of Python's with Java: two at once on one machine only wait for each other.
+        self._asked_at_once = 1 if self._bytes.is_local else ASKED_AT_ONCE
 
     def copy(
         self,
@@ -147,19 +175,17 @@ class FileTransfer:
             Whatever the two file systems say (`JAVA_ERRORS`).
         """
         self._bytes.make_folder(folder)
-        decided = self.by_footers(files)
-        needed = [*vectors, *(one.file.vector for one in decided if one is not None and one.file.vector is not None)]
+        decided = self._looked(files)
+        kept = [one.planned for one in decided if one is not None]
+        needed = [*vectors, *(one.file.vector for one in kept if one.file.vector is not None)]
         stored = [one for one in needed if not one.is_inline]
         paths = sorted({one.file for one in stored})
         beside = tuple(self._copy_vector(path, folder, check) for path in paths)
-        for vector in stored:
-            check()
-            self._check_vector(vector, folder)
+        at_once([partial(self._check_vector, vector, folder, check) for vector in stored], self._asked_at_once)
         parts = self._parts(decided, f"{folder}/{COMPUTED_FOLDER}", check)
         tasks = [partial(self._copy, one, folder, check, of_file) for one, of_file in zip(decided, parts, strict=True)]
-        # A file with another footer is a talk of Python's with Java: two at once on one machine only wait for each other.
-        talks = self._bytes.is_local and any(one is not None and not isinstance(one.way, Whole) for one in decided)
-        done = at_once(tasks, 1 if talks else self._at_once)
+        talks = not all(isinstance(one.way, Whole) for one in kept)
+        done = at_once(tasks, min(self._at_once, self._asked_at_once) if talks else self._at_once)
         if any(isinstance(one.way, Grafted) for one in files):
             self._bytes.remove_folder(f"{folder}/{COMPUTED_FOLDER}")
         copied = tuple(one for one in done if one is not None)
@@ -172,15 +198,22 @@ class FileTransfer:
         Raises:
             Whatever the source's file system says (`JAVA_ERRORS`).
         """
-        if not any(one.is_doubtful for one in files):
-            return list(files)
-        return at_once([partial(self._by_footer, one) for one in files], self._at_once)
+        return [None if one is None else one.planned for one in self._looked(files)]
 
-    def _by_footer(self, planned: PlannedCopy) -> PlannedCopy | None:
+    def _looked(self, files: Sequence[PlannedCopy]) -> list[_Looked | None]:
+        if not any(one.is_doubtful for one in files):
+            return [_Looked(one, None) for one in files]
+        return at_once([partial(self._look, one) for one in files], self._asked_at_once)
+
+    def _look(self, planned: PlannedCopy) -> _Looked | None:
         if not planned.is_doubtful:
-            return planned
-        footer = self._footers.read(f"{self._bytes.source}/{planned.file.below}")
-        return None if footer is None else _decided(planned, footer)
+            return _Looked(planned, None)
+        footer = self._footer(planned)
+        decided = None if footer is None else _decided(planned, footer)
+        return None if decided is None else _Looked(decided, footer)
+
+    def _footer(self, planned: PlannedCopy) -> Footer | None:
+        return self._footers.read(f"{self._bytes.source}/{planned.file.below}")
 
     def staged_path(self, below: str) -> str:
         """Return the path of a file below the target's folder, as staged files have it."""
@@ -191,8 +224,9 @@ class FileTransfer:
         size_bytes = self._bytes.copy(path, below, check=check).size_bytes
         return StagedFile(self._bytes.staged_path(below), size_bytes, 0, BESIDE)
 
-    def _check_vector(self, vector: VectorDescriptor, folder: str) -> None:
+    def _check_vector(self, vector: VectorDescriptor, folder: str, check: Callable[[], None]) -> None:
         """Refuse a copied vector that no reader could read, or that hides other rows than the log counts."""
+        check()
         found = vector_of({"deletionVector": vector.in_folder(folder).fields})
         assert found is not None
         try:
@@ -206,14 +240,15 @@ class FileTransfer:
             ) from error
         check_read(vector.file, read=rows, promised=vector.cardinality)
 
-    def _parts(
-        self, files: Sequence[PlannedCopy | None], folder: str, check: Callable[[], None]
-    ) -> list[list[str] | None]:
+    def _parts(self, files: Sequence[_Looked | None], folder: str, check: Callable[[], None]) -> list[list[str] | None]:
         """Compute the columns of files that are grafted, all of which have the same; return the parts of each, None: there are none."""
         found: list[list[str] | None] = [None] * len(files)
-        grafted = {at: one for at, one in enumerate(files) if one is not None and isinstance(one.way, Grafted)}
-        wanted = {at: FileToCompute(one.file, groups) for at, one in grafted.items() if (groups := self._groups(one))}
-        columns = {name for one in grafted.values() if isinstance(one.way, Grafted) for name in one.way.computed}
+        grafted = {at: one for at, one in enumerate(files) if one is not None and isinstance(one.planned.way, Grafted)}
+        wanted = {
+            at: FileToCompute(one.planned.file, groups) for at, one in grafted.items() if (groups := self._groups(one))
+        }
+        ways = [one.planned.way for one in grafted.values()]
+        columns = {name for way in ways if isinstance(way, Grafted) for name in way.computed}
         if wanted:
             assert self._computed is not None
             parts = self._computed.parts(
@@ -224,11 +259,10 @@ class FileTransfer:
                 found[at] = of_file
         return found
 
-    def _groups(self, planned: PlannedCopy) -> Groups | None:
-        """Return the row groups of a file that is grafted; None: it is not, or no computed columns can be joined to them."""
-        if not isinstance(planned.way, Grafted):
-            return None
-        footer = self._footers.read(f"{self._bytes.source}/{planned.file.below}")
+    def _groups(self, looked: _Looked) -> Groups | None:
+        """Return the row groups of a file that is grafted; None: no computed columns can be joined to them."""
+        planned, footer = looked.planned, looked.footer
+        assert isinstance(planned.way, Grafted)
         if footer is None or not _can_be_projected(footer, planned.way.taken) or footer.has_old_days():
             return None
         check_read(planned.file.below, read=footer.rows, promised=planned.rows)
@@ -236,20 +270,20 @@ class FileTransfer:
         return groups if can_be_joined(groups) else None
 
     def _copy(
-        self, planned: PlannedCopy | None, folder: str, check: Callable[[], None], parts: Sequence[str] | None
+        self, looked: _Looked | None, folder: str, check: Callable[[], None], parts: Sequence[str] | None
     ) -> Copied | None:
-        if planned is None:
+        if looked is None:
             return None
-        below = f"{folder}/{planned.file.name}"
-        match planned.way:
+        below = f"{folder}/{looked.planned.file.name}"
+        match looked.planned.way:
             case Whole():
-                return self._whole(planned, below, check)
+                return self._whole(looked.planned, below, check)
             case Projected():
                 check()
-                return self._projected(planned, below)
+                return self._projected(looked, below)
             case Grafted() as way:
                 check()
-                return None if parts is None else self._grafted(planned, below, way, parts)
+                return None if parts is None else self._grafted(looked, below, way, parts)
 
     def _whole(self, planned: PlannedCopy, below: str, check: Callable[[], None]) -> Copied | None:
         file = planned.file
@@ -267,47 +301,45 @@ class FileTransfer:
         decided = _decided(planned, footer)
         if decided is None or decided.way != planned.way:
             self._bytes.remove(below)
-            return None if decided is None else self._copy(decided, below.rpartition("/")[0], check, None)
-        return self._named(planned, below, self._statistics(file, below, footer, whole=True), copied.digest)
+            left = None if decided is None else _Looked(decided, None)
+            return self._copy(left, below.rpartition("/")[0], check, None)
+        return self._named(planned, below, self._statistics(file, below, footer.written(), whole=True), copied.digest)
 
-    def _projected(self, planned: PlannedCopy, below: str) -> Copied | None:
-        source, target = f"{self._bytes.source}/{planned.file.below}", f"{self._bytes.target}/{below}"
-        footer = self._footers.read(source)
-        decided = None if footer is None else _decided(planned, footer)
+    def _projected(self, looked: _Looked, below: str) -> Copied | None:
+        footer = looked.footer or self._footer(looked.planned)
+        decided = None if footer is None else _decided(looked.planned, footer)
         if footer is None or decided is None:
             return None
         assert isinstance(decided.way, Projected)
         if not _can_be_projected(footer, decided.way):
             return None
-        self._footers.project(source, target, decided.way)
-        return self._measured(decided, below)
+        written = self._footers.project(footer, f"{self._bytes.target}/{below}", decided.way)
+        return self._measured(decided, below, written)
 
-    def _grafted(self, planned: PlannedCopy, below: str, way: Grafted, parts: Sequence[str]) -> Copied | None:
-        source, target = f"{self._bytes.source}/{planned.file.below}", f"{self._bytes.target}/{below}"
-        return self._measured(planned, below) if self._footers.graft(source, target, way.taken, parts) else None
+    def _grafted(self, looked: _Looked, below: str, way: Grafted, parts: Sequence[str]) -> Copied | None:
+        assert looked.footer is not None  # its row groups are known
+        written = self._footers.graft(looked.footer, f"{self._bytes.target}/{below}", way.taken, parts)
+        return None if written is None else self._measured(looked.planned, below, written)
 
-    def statistics(self, file: SourceFile, below: str, *, whole: bool) -> Statistics:
-        """Return the statistics of a copy that is there, under the deletion vector that its source file has now.
-
-        Args:
-            file: Of the source.
-            below: Path of its copy below the target's folder.
-            whole: Was it copied byte by byte?
+    def statistics(self, copies: Sequence[MadeCopy]) -> list[Statistics]:
+        """Return the statistics of copies that are there, under the deletion vectors that their source files have now; in order.
 
         Raises:
             Whatever Parquet or the storage say (`JAVA_ERRORS`), and what `measure` raises.
         """
-        footer = self._footers.read(f"{self._bytes.target}/{below}")
-        assert footer is not None  # what is encrypted is not copied
-        return self._statistics(file, below, footer, whole=whole)
+        return at_once([partial(self._statistics_of, one) for one in copies], self._asked_at_once)
 
-    def _statistics(self, file: SourceFile, below: str, footer: Footer, *, whole: bool) -> Statistics:
-        logged = file.statistics if whole else None
-        known = CopiedFile(footer.written(), wide=file.vector is not None, logged=logged)
+    def _statistics_of(self, made: MadeCopy) -> Statistics:
+        footer = self._footers.read(f"{self._bytes.target}/{made.below}")
+        assert footer is not None  # what is encrypted is not copied
+        return self._statistics(made.file, made.below, footer.written(), whole=made.whole)
+
+    def _statistics(self, file: SourceFile, below: str, written: Written, *, whole: bool) -> Statistics:
+        known = CopiedFile(written, wide=file.vector is not None, logged=file.statistics if whole else None)
         return self._measure(self._bytes.staged_path(below), known)
 
-    def _measured(self, planned: PlannedCopy, below: str) -> Copied:
-        found = self.statistics(planned.file, below, whole=False)
+    def _measured(self, planned: PlannedCopy, below: str, written: Written) -> Copied:
+        found = self._statistics(planned.file, below, written, whole=False)
         check_read(planned.file.below, read=found.rows, promised=planned.rows)
         return self._named(planned, below, found, None)
 

@@ -43,6 +43,8 @@ ROW_GROUP_BYTES, PADDING_BYTES = 128 << 20, 8 << 20
 class Footer:
     """Of one file."""
 
+    path: str
+
     rows: int
     columns: int
     """Top-level ones."""
@@ -65,6 +67,11 @@ class Footer:
     written: Callable[[], Written]
     """How its values were written."""
 
+    file: Any
+    """Java's, and what it says of the file; for `Footers` alone."""
+
+    metadata: Any
+
 
 @dataclass(frozen=True, slots=True)
 class _Projection:
@@ -76,6 +83,9 @@ class _Projection:
     renamed: Mapping[str, Any]
     """Columns under another name by the path that they had, leaves only."""
 
+    stored: StoredColumns
+    """How a file that is projected stores its columns."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Joined:
@@ -86,6 +96,9 @@ class _Joined:
     schema: Any
     descriptors: Mapping[str, Any]
     """Of leaves by their path."""
+
+    stored: StoredColumns
+    """How a file with both stores its columns."""
 
 
 class Footers:
@@ -111,26 +124,31 @@ class Footers:
         Raises:
             Whatever Parquet or the storage say (`JAVA_ERRORS`).
         """
+        file = self._input(path)
         try:
-            reader = self._reader(self._input(path))
+            reader = self._reader(file)
         except JAVA_ERRORS as error:
             if is_a(error, NO_KEY):
                 return None
             raise
         try:
-            metadata: Any = reader.getFileMetaData()
+            footer = reader.getFooter()
+            metadata: Any = footer.getFileMetaData()
             if str(metadata.getEncryptionType()) != NOT_ENCRYPTED:
                 return None
             schema = metadata.getSchema()
             return Footer(
+                path=path,
                 rows=int(reader.getRecordCount()),
                 columns=schema.getFieldCount(),
                 has_int96=" int96 " in str(schema.toString()),
                 has=schema.containsField,
-                groups=partial(_groups, reader.getFooter()),
+                groups=partial(_groups, footer),
                 leaves=partial(self._leaves, schema),
                 has_old_days=partial(_has_old_days, metadata),
                 written=partial(self._written, metadata),
+                file=file,
+                metadata=footer,
             )
         finally:
             reader.close()
@@ -139,11 +157,7 @@ class Footers:
         return self._columns_of(schema)[0]
 
     def _written(self, metadata: Any) -> Written:
-        words = metadata.getKeyValueMetaData()
-        by_spark = words.containsKey(WRITER) and not _has_old_days(metadata)
-        # Since its version 3 Spark has a library that writes no bounds where a NaN is; other engines use Spark's words, too.
-        by_library = str(words.get(CREATED_BY) or metadata.getCreatedBy()).startswith(JAVA_LIBRARY)
-        return Written(self._columns_of(metadata.getSchema())[1], by_spark, by_spark and by_library)
+        return _written_by(metadata, self._columns_of(metadata.getSchema())[1])
 
     def _columns_of(self, schema: Any) -> tuple[tuple[Path, ...], StoredColumns]:
         """Return the leaves of one schema, and how those in no list are stored.
@@ -158,20 +172,23 @@ class Footers:
         self._known_columns = ((schema, found), *self._known_columns)[:SCHEMAS_MAX]
         return found
 
-    def project(self, source: str, target: str, way: Projected) -> None:
+    def project(self, source: Footer, target: str, way: Projected) -> Written:
         """Copy the column chunks of a file into one that does not exist, without those and under the names that `way` says.
+
+        Returns:
+            How the values of the copy were written; it is not read for that.
 
         Raises:
             Whatever Parquet or the storage say (`JAVA_ERRORS`).
         """
-        file, footer = self._opened(source)
-        metadata: Any = footer.getFileMetaData()
+        metadata: Any = source.metadata.getFileMetaData()
         projection = self._projection(metadata.getSchema(), way)
-        with closing(file.newStream()) as stream, self._writing(target, projection.schema, metadata) as writer:
-            for block in _items(footer.getBlocks()):
+        with closing(source.file.newStream()) as stream, self._writing(target, projection.schema, metadata) as writer:
+            for block in _items(source.metadata.getBlocks()):
                 writer.appendRowGroup(stream, self._renamed_block(block, projection) if way.renamed else block, True)
+        return _written_by(metadata, projection.stored)
 
-    def graft(self, source: str, target: str, way: Projected, parts: Sequence[str]) -> bool:
+    def graft(self, source: Footer, target: str, way: Projected, parts: Sequence[str]) -> Written | None:
         """Copy the column chunks of a file as `project` does, each row group with the chunks of its part beside them.
 
         Args:
@@ -181,24 +198,23 @@ class Footers:
             parts: One file for each row group, with columns that the others do not have, and the rows of the group in their order.
 
         Returns:
-            Whether it was done: a part of several row groups, or with days of another calendar, cannot be joined.
+            As `project`; None: nothing was done, for a part of several row groups, or with days of another calendar, cannot be joined.
 
         Raises:
             AccountingError: a part has other rows than its row group.
             Whatever Parquet or the storage say (`JAVA_ERRORS`).
         """
-        file, footer = self._opened(source)
         opened = [self._opened(part) for part in parts]
-        blocks = _items(footer.getBlocks())
+        blocks = _items(source.metadata.getBlocks())
         for block, (_, found) in zip(blocks, opened, strict=True):
             rows, groups = int(block.getRowCount()), _groups(found)
-            check_read(source, read=sum(groups), promised=rows)
+            check_read(source.path, read=sum(groups), promised=rows)
             if not fits(rows, groups) or _has_old_days(found.getFileMetaData()):
-                return False
-        metadata: Any = footer.getFileMetaData()
+                return None
+        metadata: Any = source.metadata.getFileMetaData()
         projection = self._projection(metadata.getSchema(), way)
         joined = self._joined(projection, opened[0][1].getFileMetaData().getSchema())
-        with closing(file.newStream()) as stream, self._writing(target, joined.schema, metadata) as writer:
+        with closing(source.file.newStream()) as stream, self._writing(target, joined.schema, metadata) as writer:
             for block, (part, found) in zip(blocks, opened, strict=True):
                 writer.startBlock(block.getRowCount())
                 for chunk in _items(block.getColumns()):
@@ -211,7 +227,7 @@ class Footers:
                     for chunk in _items(found.getBlocks().get(0).getColumns()):
                         self._append(writer, computed, chunk, joined)
                 writer.endBlock()
-        return True
+        return _written_by(metadata, joined.stored)
 
     def _append(self, writer: Any, stream: Any, chunk: Any, joined: _Joined) -> None:
         descriptor = joined.descriptors[str(chunk.getPath().toDotString())]
@@ -222,7 +238,7 @@ class Footers:
         if known is None or known.projection is not projection or not known.computed.equals(computed):
             schema = projection.schema.union(computed)
             descriptors = {".".join(one.getPath()): one for one in schema.getColumns()}
-            known = self._known_join = _Joined(projection, computed, schema, descriptors)
+            known = self._known_join = _Joined(projection, computed, schema, descriptors, tuple(_stored(schema)))
         return known
 
     @contextmanager
@@ -279,7 +295,7 @@ class Footers:
                 for path in (".".join(one.getPath()) for one in schema.getColumns())
                 if path.partition(".")[0] in dict(way.renamed)
             }
-            known = self._known = _Projection(way, schema, projected, renamed)
+            known = self._known = _Projection(way, schema, projected, renamed, tuple(_stored(projected)))
         return known
 
     def _renamed_block(self, block: Any, projection: _Projection) -> Any:
@@ -340,6 +356,15 @@ def _stored(schema: Any) -> Iterator[tuple[Path, Stored]]:
             name = str(kind.getPrimitiveTypeName())
             path = tuple(str(one) for one in column.getPath())
             yield path, Stored(name, "" if logical is None else str(logical.toString()))
+
+
+def _written_by(metadata: Any, columns: StoredColumns) -> Written:
+    """Return how the values of a file, and of those that have its words and its chunks, were written."""
+    words = metadata.getKeyValueMetaData()
+    by_spark = words.containsKey(WRITER) and not _has_old_days(metadata)
+    # Since its version 3 Spark has a library that writes no bounds where a NaN is; other engines use Spark's words, too.
+    by_library = str(words.get(CREATED_BY) or metadata.getCreatedBy()).startswith(JAVA_LIBRARY)
+    return Written(columns, by_spark, by_spark and by_library)
 
 
 def _groups(footer: Any) -> Groups:

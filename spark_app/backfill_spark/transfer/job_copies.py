@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 from backfill_core.protocol.work import FileRange
 from backfill_spark.delta.added_files import Statistics
 from backfill_spark.delta.deletion_vectors import VectorDescriptor
-from backfill_spark.delta.source_file import SourceFile
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.sink import SupportsCopies
 from backfill_spark.ports.source import SupportsFiles
 from backfill_spark.transfer.computed_columns import ComputedColumns
-from backfill_spark.transfer.file_transfer import FileTransfer, PlannedCopy, Transferred
+from backfill_spark.transfer.file_transfer import FileTransfer, MadeCopy, PlannedCopy, Transferred
 from backfill_spark.transfer.job_ways import JobWays, PlannedRange
 
 if TYPE_CHECKING:
@@ -63,9 +62,9 @@ class JobCopies:
         """Copy files into the folder of a piece of work, or of a segment of it; see `FileTransfer.copy`."""
         return self._copier().copy(files, folder, check=check, vectors=vectors)
 
-    def statistics(self, file: SourceFile, below: str, *, whole: bool) -> Statistics:
-        """Return the statistics of a copy that is there; see `FileTransfer.statistics`."""
-        return self._copier().statistics(file, below, whole=whole)
+    def statistics(self, copies: Sequence[MadeCopy]) -> list[Statistics]:
+        """Return the statistics of copies that are there; see `FileTransfer.statistics`."""
+        return self._copier().statistics(copies)
 
     def folder_of(self, attempt: int, work_id: int, segment: int | None = None) -> str:
         """Return the folder for what a piece of work stages, or a segment of it, below the target's."""
