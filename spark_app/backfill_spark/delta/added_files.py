@@ -64,29 +64,33 @@ class AddedFiles:
         """Take the table's path, and Java's: Kernel's package, its engine, and the Hadoop configuration."""
         self._spark, self._jvm = spark, java(spark)
         self._kernel, self._engine = kernel, engine
-        self._fs = self._jvm.org.apache.hadoop.fs.Path(path).getFileSystem(conf)
+        # Each name of a class is a question to Java, whenever it is said.
+        self._file_path, self._some = self._jvm.org.apache.hadoop.fs.Path, self._jvm.java.util.Optional.of
+        self._fs = self._file_path(path).getFileSystem(conf)
         self._files = kernel.defaults.engine.hadoopio.HadoopFileIO(conf)
         self._statistics = FooterStatistics(kernel, self._jvm)
 
     def measured(self, path: str, layout: Layout) -> StagedFile:
         """Return a staged file with its size, its rows and its statistics; the partition is that of its folders."""
-        status, rows = self._status(path, layout, OURS)
+        status, rows = self._status(path, layout)
         return StagedFile(path, status.getSize(), rows, _Measured(status, layout.partition_of(path)))
 
     def statistics(self, path: str, layout: Layout, copied: CopiedFile) -> Statistics:
         """Return the statistics of a staged file whose column chunks others wrote."""
-        status, rows = self._status(path, layout, copied)
-        found = status.getStatistics().get()
+        _, size_bytes, _, found = self._read(path, layout, copied)
         text = (found.withoutTightBounds() if copied.wide else found).serializeAsJson(layout.physical_schema)
-        return Statistics(status.getSize(), rows, str(text))
+        return Statistics(size_bytes, int(found.getNumRecords()), str(text))
 
-    def _status(self, path: str, layout: Layout, copied: CopiedFile) -> tuple[Any, int]:
-        found = self._fs.getFileStatus(self._jvm.org.apache.hadoop.fs.Path(path))
-        uri, size_bytes = found.getPath().toString(), found.getLen()
-        statistics = self._statistics.read(self._files.newInputFile(uri, size_bytes), layout, copied)
-        given = self._jvm.java.util.Optional.of(statistics)
-        status = self._kernel.utils.DataFileStatus(uri, size_bytes, found.getModificationTime(), given)
-        return status, int(statistics.getNumRecords())
+    def _status(self, path: str, layout: Layout) -> tuple[Any, int]:
+        status, size_bytes, uri, found = self._read(path, layout, OURS)
+        changed = status.getModificationTime()
+        made = self._kernel.utils.DataFileStatus(uri, size_bytes, changed, self._some(found))
+        return made, int(found.getNumRecords())
+
+    def _read(self, path: str, layout: Layout, copied: CopiedFile) -> tuple[Any, int, str, Any]:
+        status = self._fs.getFileStatus(self._file_path(path))
+        uri, size_bytes = str(status.getPath().toString()), int(status.getLen())
+        return status, size_bytes, uri, self._statistics.read(self._files.newInputFile(uri, size_bytes), layout, copied)
 
     def actions(self, files: Sequence[StagedFile | RemovedFile], layout: Layout, state: Any) -> Any:
         """Return the `add` actions of files as a `java.util.List`; `state` is that of Kernel's transaction."""

@@ -19,7 +19,7 @@ from backfill_core.protocol.events import Head
 from backfill_spark.delta.retention import kept_seconds
 from backfill_spark.jvm.bulk_calls import static_method, text_of
 from backfill_spark.jvm.errors import JAVA_ERRORS, is_no_table
-from backfill_spark.jvm.gateway import hadoop_conf, java
+from backfill_spark.jvm.gateway import hadoop_conf, items, java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -136,12 +136,13 @@ def table_at(spark: SparkSession, path: str, version: int) -> LoggedTable:
 def _described(snapshot: Any) -> LoggedTable:
     _check_commits(snapshot)
     metadata, protocol = snapshot.getMetadata(), snapshot.getProtocol()
+    properties, features = metadata.getConfiguration(), (protocol.getReaderFeatures(), protocol.getWriterFeatures())
     description = metadata.getDescription().orElse(None)
     return LoggedTable(
         schema=str(metadata.getSchemaString()),
-        partitions=tuple(str(name) for name in snapshot.getPartitionColumnNames()),
-        properties={str(name): str(value) for name, value in dict(metadata.getConfiguration()).items()},
-        features=frozenset(str(name) for name in [*protocol.getReaderFeatures(), *protocol.getWriterFeatures()]),
+        partitions=tuple(str(name) for name in items(snapshot.getPartitionColumnNames())),
+        properties={str(name): str(properties.get(name)) for name in properties.keySet().toArray()},
+        features=frozenset(str(name) for found in features for name in found.toArray()),
         description=None if description is None else str(description),
     )
 
@@ -250,7 +251,7 @@ def _added(spark: SparkSession, path: str, version: int, *, statistics: bool) ->
 
 def _check_commits(snapshot: Any) -> None:
     """Refuse empty commits: for Kernel they change nothing."""
-    for file in snapshot.getLogSegment().getDeltas():
+    for file in items(snapshot.getLogSegment().getDeltas()):
         if file.getSize() == 0:
             raise EmptyCommitError(f"{file.getPath()} is empty")
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from backfill_core.transfer.bounds import Path
 from backfill_spark.delta.partition_values import instant, partition_of
+from backfill_spark.jvm.gateway import items
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Layout:
         """Ask a transaction that was begun and will not be committed; all four are Java's."""
         self._kernel, self._jvm = kernel, jvm
         self._schema = txn.getSchema(engine)
-        self.partition_columns = tuple(txn.getPartitionColumns(engine))
+        self.partition_columns = tuple(items(txn.getPartitionColumns(engine)))
         state = txn.getTransactionState(engine)
         self.physical_schema = kernel.internal.data.TransactionStateRow.getPhysicalSchema(state)
         nothing = jvm.java.util.HashMap()

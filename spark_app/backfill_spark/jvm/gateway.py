@@ -85,6 +85,11 @@ def observed(observation: Any) -> Any:
     return observation._jo
 
 
+def items(listed: Any) -> list[Any]:
+    """Return the items of a Java list: an iterator of Java's ends by an exception, which takes pyspark milliseconds to read."""
+    return [listed.get(at) for at in range(listed.size())]
+
+
 def know_packages(spark: SparkSession) -> None:
     """Have `PACKAGES` and those above them answered in Python, for the life of the session's JVM.
 

@@ -31,7 +31,7 @@ class CopyPriority:
         """Take the session; nothing is changed yet."""
         # The threads of a session that is not ours are other work's too, and few users may raise a priority again.
         context = spark.sparkContext
-        ours = context.getConf().get("spark.scheduler.allocation.file") == f"file:{POOLS_FILE}"
+        ours = spark.conf.get("spark.scheduler.allocation.file", "") == f"file:{POOLS_FILE}"
         local = ours and context.master.startswith("local")
         pid = int(java(spark).java.lang.ProcessHandle.current().pid()) if local else 0
         self._tasks = Path(f"/proc/{pid}/task")

@@ -47,6 +47,11 @@ class ByteReader:
         self._folder = folder.rstrip("/")
         self.is_local = str(self._files.getUri().getScheme()) == "file"
         self._local = str(self._path(self._folder).toUri().getPath())
+        # Each name of a class and of a static method is a question to Java, whenever it is said.
+        java_io, java_zip, commons = self._jvm.java.io, self._jvm.java.util.zip, self._jvm.org.apache.commons.io
+        self._file, self._buffered = java_io.FileInputStream, java_io.BufferedInputStream
+        self._checked, self._sum = java_zip.CheckedInputStream, java_zip.CRC32C
+        self._move, self._nowhere = commons.IOUtils.copyLarge, commons.output.NullOutputStream.INSTANCE
 
     def local_path(self, below: str) -> Path:
         """Return the path of a file, where the folder is this machine's."""
@@ -63,15 +68,13 @@ class ByteReader:
         Raises:
             Whatever the file system says (`JAVA_ERRORS`).
         """
-        io, total = self._jvm.org.apache.commons.io, 0
-        writer = io.output.NullOutputStream.INSTANCE if into is None else into
-        opened = self._opened(below)
+        writer, opened, total, moved = self._nowhere if into is None else into, self._opened(below), 0, CHUNK_BYTES
         try:
-            stream = self._jvm.java.util.zip.CheckedInputStream(opened, self._jvm.java.util.zip.CRC32C())
-            check()
-            while moved := io.IOUtils.copyLarge(stream, writer, 0, CHUNK_BYTES):
-                total += moved
+            stream = self._checked(opened, self._sum())
+            while moved == CHUNK_BYTES:  # less is all that was left
                 check()
+                moved = self._move(stream, writer, 0, CHUNK_BYTES)
+                total += moved
             return CopiedBytes(total, f"{stream.getChecksum().getValue():08x}")
         finally:
             opened.close()
@@ -79,8 +82,7 @@ class ByteReader:
     def _opened(self, below: str) -> Any:
         if not self.is_local:
             return self._files.open(self._path(f"{self._folder}/{below}"))
-        java_io = self._jvm.java.io
-        return java_io.BufferedInputStream(java_io.FileInputStream(str(self.local_path(below))), BUFFER_BYTES)
+        return self._buffered(self._file(str(self.local_path(below))), BUFFER_BYTES)
 
 
 class ByteCopier:

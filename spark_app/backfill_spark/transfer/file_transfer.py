@@ -263,10 +263,10 @@ class FileTransfer:
         """Return the row groups of a file that is grafted; None: no computed columns can be joined to them."""
         planned, footer = looked.planned, looked.footer
         assert isinstance(planned.way, Grafted)
-        if footer is None or not _can_be_projected(footer, planned.way.taken) or footer.has_old_days():
+        if footer is None or not _can_be_projected(footer, planned.way.taken) or footer.has_old_days:
             return None
         check_read(planned.file.below, read=footer.rows, promised=planned.rows)
-        groups = footer.groups()
+        groups = footer.groups
         return groups if can_be_joined(groups) else None
 
     def _copy(
@@ -303,7 +303,7 @@ class FileTransfer:
             self._bytes.remove(below)
             left = None if decided is None else _Looked(decided, None)
             return self._copy(left, below.rpartition("/")[0], check, None)
-        return self._named(planned, below, self._statistics(file, below, footer.written(), whole=True), copied.digest)
+        return self._named(planned, below, self._statistics(file, below, footer.written, whole=True), copied.digest)
 
     def _projected(self, looked: _Looked, below: str) -> Copied | None:
         footer = looked.footer or self._footer(looked.planned)
@@ -332,7 +332,7 @@ class FileTransfer:
     def _statistics_of(self, made: MadeCopy) -> Statistics:
         footer = self._footers.read(f"{self._bytes.target}/{made.below}")
         assert footer is not None  # what is encrypted is not copied
-        return self._statistics(made.file, made.below, footer.written(), whole=made.whole)
+        return self._statistics(made.file, made.below, footer.written, whole=made.whole)
 
     def _statistics(self, file: SourceFile, below: str, written: Written, *, whole: bool) -> Statistics:
         known = CopiedFile(written, wide=file.vector is not None, logged=file.statistics if whole else None)
@@ -369,9 +369,9 @@ def _decided(planned: PlannedCopy, footer: Footer) -> PlannedCopy | None:
     """Return a file with the way that its footer leaves it; None: it must be decoded."""
     if planned.known is None:
         return planned
-    way = without_leftovers(planned.way, planned.known, footer.leaves())
+    way = without_leftovers(planned.way, planned.known, footer.leaves)
     return None if isinstance(way, Decoded) else replace(planned, way=way, known=None)
 
 
 def _can_be_projected(footer: Footer, way: Projected) -> bool:
-    return not footer.has_int96 and footer.columns > sum(map(footer.has, way.pruned))
+    return not footer.has_int96 and not set(footer.names) <= set(way.pruned)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from backfill_core.phases.accounting import check_read
@@ -14,7 +14,7 @@ from backfill_core.transfer.grafting import Groups, fits
 from backfill_core.transfer.ways import Projected
 from backfill_spark.jvm.errors import JAVA_ERRORS, is_a
 from backfill_spark.jvm.failures import NO_KEY
-from backfill_spark.jvm.gateway import hadoop_conf, java
+from backfill_spark.jvm.gateway import hadoop_conf, items, java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,65 +40,154 @@ ROW_GROUP_BYTES, PADDING_BYTES = 128 << 20, 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Footer:
-    """Of one file."""
+class _Leaf:
+    """A column that is no group."""
 
-    path: str
+    at: int
+    """Its place in the schema, and that of its chunk in a row group."""
 
-    rows: int
-    columns: int
-    """Top-level ones."""
+    path: Path
+    java: Any
+    """Java's path of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Schema:
+    """What is known of the files of one schema: those of a table mostly have the same, and each question to Java costs."""
+
+    java: Any
+    names: tuple[str, ...]
+    """Of top-level columns, in their order."""
+
+    leaves: tuple[_Leaf, ...]
+    stored: StoredColumns
+    """How those in no list are stored."""
 
     has_int96: bool
-    """Has it times in the old form, of which no footer has statistics?"""
 
-    has: Callable[[str], bool]
-    """Is there a top-level column of this name?"""
 
-    groups: Callable[[], Groups]
-    """Rows of each row group."""
+class _Words:
+    """The words that the writer of a file left in its footer."""
 
-    leaves: Callable[[], tuple[Path, ...]]
-    """Of all columns."""
+    def __init__(self, metadata: Any) -> None:
+        """Ask for all of them at once."""
+        self.java: Any = metadata.getKeyValueMetaData()
+        self._metadata, self._text = metadata, str(self.java.toString())
 
-    has_old_days: Callable[[], bool]
-    """Are its days of the calendar that Spark had before its version 3?"""
+    def __contains__(self, name: str) -> bool:
+        """Is there one of this name? Java is asked only where it may be."""
+        return name in self._text and bool(self.java.containsKey(name))
 
-    written: Callable[[], Written]
-    """How its values were written."""
+    @cached_property
+    def has_old_days(self) -> bool:
+        """See `Footer.has_old_days`."""
+        return any(name in self for name in OLD_CALENDAR) or str(self._spark or "3") < "3"
 
-    file: Any
-    """Java's, and what it says of the file; for `Footers` alone."""
+    @cached_property
+    def creator(self) -> str:
+        """The library that wrote the chunks."""
+        return str(self.java.get(CREATED_BY) if CREATED_BY in self else self._metadata.getCreatedBy())
 
-    metadata: Any
+    @cached_property
+    def _spark(self) -> str | None:
+        return self.java.get(WRITER) if WRITER in self else None
+
+    def written(self, columns: StoredColumns) -> Written:
+        """Return how the values of a file that has these words were written."""
+        by_spark = self._spark is not None and not self.has_old_days
+        # Since its version 3 Spark has a library that writes no bounds where a NaN is; other engines use Spark's words, too.
+        return Written(columns, by_spark, by_spark and self.creator.startswith(JAVA_LIBRARY))
+
+
+class Footer:
+    """Of one file; for one thread."""
+
+    def __init__(self, path: str, file: Any, java: Any, metadata: Any, schema: _Schema) -> None:
+        """Take what `Footers` read, the most of it Java's."""
+        self.path, self.file, self.java, self.schema = path, file, java, schema
+        self._metadata = metadata
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Top-level columns."""
+        return self.schema.names
+
+    @property
+    def has_int96(self) -> bool:
+        """Has it times in the old form, of which no footer has statistics?"""
+        return self.schema.has_int96
+
+    @property
+    def leaves(self) -> tuple[Path, ...]:
+        """All columns."""
+        return tuple(one.path for one in self.schema.leaves)
+
+    @cached_property
+    def groups(self) -> Groups:
+        """Rows of each row group."""
+        return _groups(self.java)
+
+    @property
+    def rows(self) -> int:
+        """Of the file."""
+        return sum(self.groups)
+
+    @cached_property
+    def words(self) -> _Words:
+        """Of its writer."""
+        return _Words(self._metadata)
+
+    @property
+    def has_old_days(self) -> bool:
+        """Are its days of the calendar that Spark had before its version 3?"""
+        return self.words.has_old_days
+
+    @property
+    def written(self) -> Written:
+        """How its values were written."""
+        return self.words.written(self.schema.stored)
+
+
+@dataclass(frozen=True, slots=True)
+class _Renamed:
+    """A leaf under another name; of Java, but for the leaf."""
+
+    leaf: _Leaf
+    path: Any
+    type: Any
 
 
 @dataclass(frozen=True, slots=True)
 class _Projection:
-    """What becomes of the files of one schema; of Java, but for the way."""
+    """What becomes of the files of one schema."""
 
     way: Projected
-    original: Any
+    original: _Schema
     schema: Any
-    renamed: Mapping[str, Any]
-    """Columns under another name by the path that they had, leaves only."""
+    """Java's, of the copies."""
 
+    renamed: tuple[_Renamed, ...]
     stored: StoredColumns
-    """How a file that is projected stores its columns."""
+    """How a copy stores its columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Joined:
-    """What becomes of files of one schema with computed columns of another one; of Java."""
+    """What becomes of files of one schema with computed columns of another one."""
 
     projection: _Projection
     computed: Any
+    """Java's schema of them."""
+
     schema: Any
-    descriptors: Mapping[str, Any]
-    """Of leaves by their path."""
+    taken: tuple[tuple[_Leaf, Any], ...]
+    """The leaves of a file that stay, and Java's descriptors of them in a copy."""
+
+    descriptors: Mapping[Path, Any]
+    """Those of all leaves of a copy."""
 
     stored: StoredColumns
-    """How a file with both stores its columns."""
+    """How a copy stores its columns."""
 
 
 class Footers:
@@ -112,11 +201,19 @@ class Footers:
         """Take the session; `local`: the files are this machine's."""
         self._jvm, self._conf, self._local = java(spark), hadoop_conf(spark), local
         self._parquet: Any = self._jvm.org.apache.parquet
-        self._known: _Projection | None = None
-        self._known_join: _Joined | None = None
-        self._known_columns: tuple[tuple[Any, tuple[tuple[Path, ...], StoredColumns]], ...] = ()
+        self._projections: tuple[_Projection, ...] = ()
+        self._joins: tuple[_Joined, ...] = ()
+        self._schemas: tuple[_Schema, ...] = ()
         # Without them each reader would parse Hadoop's settings again, which takes longer than all else that it does.
         self._options = self._parquet.HadoopReadOptions.builder(self._conf).build()
+        # Each name of a class and of a static method is a question to Java, whenever it is said.
+        hadoop = self._parquet.hadoop
+        self._path, self._from_path = self._jvm.org.apache.hadoop.fs.Path, hadoop.util.HadoopInputFile.fromPath
+        self._open, self._file_writer = hadoop.ParquetFileReader.open, hadoop.ParquetFileWriter
+        self._create = getattr(hadoop, "ParquetFileWriter$Mode").CREATE
+        self._to_path, self._to_local = hadoop.util.HadoopOutputFile.fromPath, self._parquet.io.LocalOutputFile
+        self._file, self._hash_map = self._jvm.java.io.File, self._jvm.java.util.HashMap
+        self._column_path, self._chunk = hadoop.metadata.ColumnPath.get, hadoop.metadata.ColumnChunkMetaData.get
 
     def read(self, path: str) -> Footer | None:
         """Read a file's footer; a file that was cut off has none. None: the file is encrypted, with or without a key that is known.
@@ -124,52 +221,29 @@ class Footers:
         Raises:
             Whatever Parquet or the storage say (`JAVA_ERRORS`).
         """
-        file = self._input(path)
         try:
-            reader = self._reader(file)
+            file, footer = self._opened(path)
         except JAVA_ERRORS as error:
             if is_a(error, NO_KEY):
                 return None
             raise
-        try:
-            footer = reader.getFooter()
-            metadata: Any = footer.getFileMetaData()
-            if str(metadata.getEncryptionType()) != NOT_ENCRYPTED:
-                return None
-            schema = metadata.getSchema()
-            return Footer(
-                path=path,
-                rows=int(reader.getRecordCount()),
-                columns=schema.getFieldCount(),
-                has_int96=" int96 " in str(schema.toString()),
-                has=schema.containsField,
-                groups=partial(_groups, footer),
-                leaves=partial(self._leaves, schema),
-                has_old_days=partial(_has_old_days, metadata),
-                written=partial(self._written, metadata),
-                file=file,
-                metadata=footer,
-            )
-        finally:
-            reader.close()
+        metadata = footer.getFileMetaData()
+        if str(metadata.getEncryptionType().toString()) != NOT_ENCRYPTED:
+            return None
+        return Footer(path, file, footer, metadata, self._schema_of(metadata.getSchema()))
 
-    def _leaves(self, schema: Any) -> tuple[Path, ...]:
-        return self._columns_of(schema)[0]
-
-    def _written(self, metadata: Any) -> Written:
-        return _written_by(metadata, self._columns_of(metadata.getSchema())[1])
-
-    def _columns_of(self, schema: Any) -> tuple[tuple[Path, ...], StoredColumns]:
-        """Return the leaves of one schema, and how those in no list are stored.
-
-        Files of a table mostly have the same, and each question to Java costs.
-        """
-        for known, columns in self._known_columns:
-            if known.equals(schema):
-                return columns
-        leaves = tuple(tuple(map(str, path)) for path in _items(schema.getPaths()))
-        found = leaves, tuple(_stored(schema))
-        self._known_columns = ((schema, found), *self._known_columns)[:SCHEMAS_MAX]
+    def _schema_of(self, schema: Any) -> _Schema:
+        for known in self._schemas:
+            if known.java.equals(schema):
+                return known
+        names = tuple(str(one.getName()) for one in items(schema.getFields()))
+        paths = [tuple(map(str, path)) for path in items(schema.getPaths())]
+        leaves = tuple(
+            _Leaf(at, path, self._column_path(one.getPath()))
+            for at, (path, one) in enumerate(zip(paths, items(schema.getColumns()), strict=True))
+        )
+        found = _Schema(schema, names, leaves, tuple(_stored(schema)), " int96 " in str(schema.toString()))
+        self._schemas = (found, *self._schemas)[:SCHEMAS_MAX]
         return found
 
     def project(self, source: Footer, target: str, way: Projected) -> Written:
@@ -181,12 +255,14 @@ class Footers:
         Raises:
             Whatever Parquet or the storage say (`JAVA_ERRORS`).
         """
-        metadata: Any = source.metadata.getFileMetaData()
-        projection = self._projection(metadata.getSchema(), way)
-        with closing(source.file.newStream()) as stream, self._writing(target, projection.schema, metadata) as writer:
-            for block in _items(source.metadata.getBlocks()):
-                writer.appendRowGroup(stream, self._renamed_block(block, projection) if way.renamed else block, True)
-        return _written_by(metadata, projection.stored)
+        projection = self._projection(source.schema, way)
+        with (
+            closing(source.file.newStream()) as stream,
+            self._writing(target, projection.schema, source.words) as writer,
+        ):
+            for block in items(source.java.getBlocks()):
+                writer.appendRowGroup(stream, self._with_renamed(block, projection), True)
+        return source.words.written(projection.stored)
 
     def graft(self, source: Footer, target: str, way: Projected, parts: Sequence[str]) -> Written | None:
         """Copy the column chunks of a file as `project` does, each row group with the chunks of its part beside them.
@@ -205,111 +281,115 @@ class Footers:
             Whatever Parquet or the storage say (`JAVA_ERRORS`).
         """
         opened = [self._opened(part) for part in parts]
-        blocks = _items(source.metadata.getBlocks())
-        for block, (_, found) in zip(blocks, opened, strict=True):
-            rows, groups = int(block.getRowCount()), _groups(found)
+        for rows, (_, found) in zip(source.groups, opened, strict=True):
+            groups = _groups(found)
             check_read(source.path, read=sum(groups), promised=rows)
-            if not fits(rows, groups) or _has_old_days(found.getFileMetaData()):
+            if not fits(rows, groups) or _Words(found.getFileMetaData()).has_old_days:
                 return None
-        metadata: Any = source.metadata.getFileMetaData()
-        projection = self._projection(metadata.getSchema(), way)
+        projection = self._projection(source.schema, way)
         joined = self._joined(projection, opened[0][1].getFileMetaData().getSchema())
-        with closing(source.file.newStream()) as stream, self._writing(target, joined.schema, metadata) as writer:
-            for block, (part, found) in zip(blocks, opened, strict=True):
-                writer.startBlock(block.getRowCount())
-                for chunk in _items(block.getColumns()):
-                    path = str(chunk.getPath().toDotString())
-                    if path.partition(".")[0] not in way.pruned:
-                        column = projection.renamed.get(path)
-                        kept = chunk if column is None else self._renamed_chunk(chunk, column)
-                        self._append(writer, stream, kept, joined)
+        blocks = items(source.java.getBlocks())
+        with closing(source.file.newStream()) as stream, self._writing(target, joined.schema, source.words) as writer:
+            for rows, block, (part, found) in zip(source.groups, blocks, opened, strict=True):
+                writer.startBlock(rows)
+                self._append_taken(writer, stream, block, joined)
                 with closing(part.newStream()) as computed:
-                    for chunk in _items(found.getBlocks().get(0).getColumns()):
-                        self._append(writer, computed, chunk, joined)
+                    for chunk in items(found.getBlocks().get(0).getColumns()):
+                        path = tuple(map(str, chunk.getPath().toArray()))
+                        writer.appendColumnChunk(joined.descriptors[path], computed, chunk, None, None, None)
                 writer.endBlock()
-        return _written_by(metadata, joined.stored)
+        return source.words.written(joined.stored)
 
-    def _append(self, writer: Any, stream: Any, chunk: Any, joined: _Joined) -> None:
-        descriptor = joined.descriptors[str(chunk.getPath().toDotString())]
-        writer.appendColumnChunk(descriptor, stream, chunk, None, None, None)
+    def _append_taken(self, writer: Any, stream: Any, block: Any, joined: _Joined) -> None:
+        chunks, renamed = block.getColumns(), {one.leaf: one for one in joined.projection.renamed}
+        for leaf, descriptor in joined.taken:
+            chunk = _chunk_of(chunks, leaf)
+            kept = self._renamed_chunk(chunk, renamed[leaf]) if leaf in renamed else chunk
+            writer.appendColumnChunk(descriptor, stream, kept, None, None, None)
 
     def _joined(self, projection: _Projection, computed: Any) -> _Joined:
-        known = self._known_join
-        if known is None or known.projection is not projection or not known.computed.equals(computed):
-            schema = projection.schema.union(computed)
-            descriptors = {".".join(one.getPath()): one for one in schema.getColumns()}
-            known = self._known_join = _Joined(projection, computed, schema, descriptors, tuple(_stored(schema)))
-        return known
+        for known in self._joins:
+            if known.projection is projection and known.computed.equals(computed):
+                return known
+        schema = projection.schema.union(computed)
+        descriptors = {tuple(map(str, one.getPath())): one for one in items(schema.getColumns())}
+        names = dict(projection.way.renamed)
+        taken = tuple(
+            (leaf, descriptors[(names.get(leaf.path[0], leaf.path[0]), *leaf.path[1:])])
+            for leaf in projection.original.leaves
+            if leaf.path[0] not in projection.way.pruned
+        )
+        found = _Joined(projection, computed, schema, taken, descriptors, tuple(_stored(schema)))
+        self._joins = (found, *self._joins)[:SCHEMAS_MAX]
+        return found
 
     @contextmanager
-    def _writing(self, target: str, schema: Any, metadata: Any) -> Iterator[Any]:
+    def _writing(self, target: str, schema: Any, words: _Words) -> Iterator[Any]:
         """Yield a writer of a file with the words of another one, but for those about its columns."""
         writer = self._writer(target, schema)
         try:
             writer.start()
             yield writer
-            words = self._jvm.java.util.HashMap(metadata.getKeyValueMetaData())
-            for name in OLD_SCHEMAS:
-                words.remove(name)
-            words.putIfAbsent(CREATED_BY, str(metadata.getCreatedBy()))
-            writer.end(words)
+            writer.end(self._words_of_a_copy(words))
         except BaseException:
             with suppress(*JAVA_ERRORS):
                 writer.close()
             raise
 
+    def _words_of_a_copy(self, words: _Words) -> Any:
+        said = self._hash_map(words.java)
+        for name in OLD_SCHEMAS:
+            if name in words:
+                said.remove(name)
+        said.put(CREATED_BY, words.creator)
+        return said
+
     def _opened(self, path: str) -> tuple[Any, Any]:
         """Return a file and its footer, both Java's."""
-        file = self._input(path)
-        reader = self._reader(file)
+        file = self._from_path(self._path(path), self._conf)
+        reader = self._open(file, self._options)
         try:
             return file, reader.getFooter()
         finally:
             reader.close()
 
-    def _reader(self, file: Any) -> Any:
-        return self._parquet.hadoop.ParquetFileReader.open(file, self._options)
-
-    def _input(self, path: str) -> Any:
-        return self._parquet.hadoop.util.HadoopInputFile.fromPath(self._jvm.org.apache.hadoop.fs.Path(path), self._conf)
-
     def _writer(self, path: str, schema: Any) -> Any:
-        hadoop = self._parquet.hadoop
         if self._local:
             # Hadoop starts a process for each file that it makes (ADR 0014), and writes its checksums beside it.
-            local = str(self._jvm.org.apache.hadoop.fs.Path(path).toUri().getPath())
-            file = self._parquet.io.LocalOutputFile(self._jvm.java.io.File(local).toPath())
+            local = path if path.startswith("/") else str(self._path(path).toUri().getPath())
+            file = self._to_local(self._file(local).toPath())
         else:
-            file = hadoop.util.HadoopOutputFile.fromPath(self._jvm.org.apache.hadoop.fs.Path(path), self._conf)
-        create = getattr(hadoop, "ParquetFileWriter$Mode").CREATE
-        return hadoop.ParquetFileWriter(file, schema, create, ROW_GROUP_BYTES, PADDING_BYTES)
+            file = self._to_path(self._path(path), self._conf)
+        return self._file_writer(file, schema, self._create, ROW_GROUP_BYTES, PADDING_BYTES)
 
-    def _projection(self, schema: Any, way: Projected) -> _Projection:
-        """Return what becomes of files of one schema: those of a table mostly have the same, and each question to Java costs."""
-        known = self._known
-        if known is None or known.way != way or not known.original.equals(schema):
-            projected = self._schema(schema, frozenset(way.pruned), dict(way.renamed))
-            columns = {".".join(one.getPath()): one for one in projected.getColumns()}
-            renamed = {
-                path: columns[_renamed_path(path, dict(way.renamed))]
-                for path in (".".join(one.getPath()) for one in schema.getColumns())
-                if path.partition(".")[0] in dict(way.renamed)
-            }
-            known = self._known = _Projection(way, schema, projected, renamed, tuple(_stored(projected)))
-        return known
+    def _projection(self, schema: _Schema, way: Projected) -> _Projection:
+        for known in self._projections:
+            if known.original is schema and known.way == way:
+                return known
+        names = dict(way.renamed)
+        projected = self._schema(schema.java, frozenset(way.pruned), names)
+        columns = {tuple(map(str, one.getPath())): one for one in items(projected.getColumns())}
+        renamed = []
+        for leaf in schema.leaves:
+            if leaf.path[0] in names:
+                column = columns[(names[leaf.path[0]], *leaf.path[1:])]
+                renamed.append(_Renamed(leaf, self._column_path(column.getPath()), column.getPrimitiveType()))
+        found = _Projection(way, schema, projected, tuple(renamed), tuple(_stored(projected)))
+        self._projections = (found, *self._projections)[:SCHEMAS_MAX]
+        return found
 
-    def _renamed_block(self, block: Any, projection: _Projection) -> Any:
-        """Return what is said of a row group, under the names that its columns get."""
-        result = self._parquet.hadoop.metadata.BlockMetaData()
-        result.setRowCount(block.getRowCount())
-        for chunk in _items(block.getColumns()):
-            column = projection.renamed.get(str(chunk.getPath().toDotString()))
-            result.addColumn(chunk if column is None else self._renamed_chunk(chunk, column))
-        return result
+    def _with_renamed(self, block: Any, projection: _Projection) -> Any:
+        """Return what is said of a row group, with what is said of renamed chunks behind it: of two of one name the last one counts."""
+        if projection.renamed:
+            chunks = block.getColumns()
+            added = [self._renamed_chunk(_chunk_of(chunks, one.leaf), one) for one in projection.renamed]
+            for chunk in added:
+                block.addColumn(chunk)
+        return block
 
     def _schema(self, schema: Any, pruned: frozenset[str], renamed: dict[str, str]) -> Any:
         fields = self._jvm.java.util.ArrayList()
-        for field in schema.getFields():
+        for field in items(schema.getFields()):
             name = str(field.getName())
             if name not in pruned:
                 fields.add(self._renamed_field(field, renamed[name]) if name in renamed else field)
@@ -324,18 +404,17 @@ class Footers:
             built = built.length(primitive.getTypeLength()) if primitive.getTypeLength() else built
         else:
             built = types.buildGroup(repetition)
-            for child in field.asGroupType().getFields():
+            for child in items(field.asGroupType().getFields()):
                 built = built.addField(child)
         annotation, number = field.getLogicalTypeAnnotation(), field.getId()
         built = built if annotation is None else getattr(built, "as")(annotation)
         return (built if number is None else built.id(number.intValue())).named(name)
 
-    def _renamed_chunk(self, chunk: Any, column: Any) -> Any:
+    def _renamed_chunk(self, chunk: Any, renamed: _Renamed) -> Any:
         """Return what is said of a chunk, for its column under another name."""
-        metadata = self._parquet.hadoop.metadata
-        return metadata.ColumnChunkMetaData.get(
-            metadata.ColumnPath.get(column.getPath()),
-            column.getPrimitiveType(),
+        return self._chunk(
+            renamed.path,
+            renamed.type,
             chunk.getCodec(),
             chunk.getEncodingStats(),
             chunk.getEncodings(),
@@ -348,8 +427,16 @@ class Footers:
         )
 
 
+def _chunk_of(chunks: Any, leaf: _Leaf) -> Any:
+    """Return the chunk of a leaf among those of a row group, which are in the order of the schema, if its writer obeyed."""
+    chunk = chunks.get(leaf.at)
+    if leaf.java.equals(chunk.getPath()):
+        return chunk
+    return next(one for one in items(chunks) if leaf.java.equals(one.getPath()))
+
+
 def _stored(schema: Any) -> Iterator[tuple[Path, Stored]]:
-    for column in _items(schema.getColumns()):
+    for column in items(schema.getColumns()):
         if not column.getMaxRepetitionLevel():
             kind = column.getPrimitiveType()
             logical = kind.getLogicalTypeAnnotation()
@@ -358,29 +445,5 @@ def _stored(schema: Any) -> Iterator[tuple[Path, Stored]]:
             yield path, Stored(name, "" if logical is None else str(logical.toString()))
 
 
-def _written_by(metadata: Any, columns: StoredColumns) -> Written:
-    """Return how the values of a file, and of those that have its words and its chunks, were written."""
-    words = metadata.getKeyValueMetaData()
-    by_spark = words.containsKey(WRITER) and not _has_old_days(metadata)
-    # Since its version 3 Spark has a library that writes no bounds where a NaN is; other engines use Spark's words, too.
-    by_library = str(words.get(CREATED_BY) or metadata.getCreatedBy()).startswith(JAVA_LIBRARY)
-    return Written(columns, by_spark, by_spark and by_library)
-
-
 def _groups(footer: Any) -> Groups:
-    return tuple(int(block.getRowCount()) for block in _items(footer.getBlocks()))
-
-
-def _items(listed: Any) -> list[Any]:
-    """Return the items of a Java list: an iterator of Java's ends by an exception, which takes pyspark milliseconds to read."""
-    return [listed.get(at) for at in range(listed.size())]
-
-
-def _has_old_days(metadata: Any) -> bool:
-    words = metadata.getKeyValueMetaData()
-    return any(words.containsKey(name) for name in OLD_CALENDAR) or str(words.get(WRITER) or "3") < "3"
-
-
-def _renamed_path(path: str, renamed: Mapping[str, str]) -> str:
-    top, dot, below = path.partition(".")
-    return f"{renamed[top]}{dot}{below}"
+    return tuple(int(block.getRowCount()) for block in items(footer.getBlocks()))

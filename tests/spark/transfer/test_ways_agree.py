@@ -38,7 +38,7 @@ def copied(spark, source, target, way, *, scheme=""):
 
     def measure(path, file):
         # The footer of a projected copy is not read for it.
-        assert file.written == footers.read(f"{scheme}{path}").written()
+        assert file.written == footers.read(f"{scheme}{path}").written
         return Statistics(0, known[Path(path).name], None)
 
     transfer = FileTransfer(spark, source=f"{scheme}{source}", target=f"{scheme}{target}", measure=measure)

@@ -60,6 +60,7 @@ class FooterStatistics:
     def __init__(self, kernel: Any, jvm: Any) -> None:
         """Take Java's: Kernel's package and the JVM."""
         self._kernel, self._jvm = kernel, jvm
+        self._read = kernel.defaults.internal.parquet.ParquetStatsReader.readDataFileStatistics
 
     def read(self, file: Any, layout: Layout, copied: CopiedFile) -> Any:
         """Return the `DataFileStatistics` of a file.
@@ -75,8 +76,7 @@ class FooterStatistics:
         tellers = _tellers(layout, copied)
         other = frozenset(path for path, one in tellers.items() if one is not Teller.FOOTER)
         schema = layout.schema_without(other, WITHOUT_BOUNDS)
-        reader = self._kernel.defaults.internal.parquet.ParquetStatsReader
-        found = reader.readDataFileStatistics(file, schema, layout.statistics_columns)
+        found = self._read(file, schema, layout.statistics_columns)
         changes = _Changes(dict.fromkeys(other), dict.fromkeys(other))
         for column in layout.columns:
             if tellers[column.path] is Teller.FOOTER:

@@ -34,7 +34,7 @@ from backfill_spark.delta.log import logged_files
 from backfill_spark.delta.statistics.footer_statistics import CopiedFile
 from backfill_spark.delta.table_layout import Layout
 from backfill_spark.jvm.errors import JAVA_ERRORS, first_line, is_a, is_no_table
-from backfill_spark.jvm.gateway import java
+from backfill_spark.jvm.gateway import items, java
 from backfill_spark.jvm.log_stores.kernel import kernel_settings
 from backfill_spark.ports.committer import SealedCommit, StoredState
 from backfill_spark.sinks.delta.create import ENGINE_INFO, with_columns
@@ -99,12 +99,13 @@ class DeltaCommitter:
 
     def _state_in(self, snapshot: Any) -> StoredState:
         try:
-            stored = dict(snapshot.getActiveDomainMetadataMap().items())
+            found = snapshot.getActiveDomainMetadataMap()
+            stored = {str(name): found.get(name) for name in found.keySet().toArray()}
             txn = snapshot.getLatestTransactionVersion(self._engine, self.app_id)
             version = snapshot.getVersion()
         except JAVA_ERRORS as error:
             raise explain_target(error, path=self._path, doing="the look at the target") from error
-        domains = {str(name): str(one.getConfiguration()) for name, one in stored.items()}
+        domains = {name: str(one.getConfiguration()) for name, one in stored.items()}
         return StoredState(
             domains.get(self._domain),
             version,
@@ -116,7 +117,7 @@ class DeltaCommitter:
     def domains(self) -> tuple[str, ...]:
         """Return the names of everything that is kept in the newest version's domains, of whomever."""
         snapshot = self._newest()
-        return () if snapshot is None else tuple(sorted(snapshot.getActiveDomainMetadataMap().keys()))
+        return () if snapshot is None else tuple(sorted(snapshot.getActiveDomainMetadataMap().keySet().toArray()))
 
     def _has_rows(self, snapshot: Any) -> bool:
         """Has a version any row that a reader sees? What the log does not count is one."""
@@ -362,7 +363,7 @@ class DeltaCommitter:
         except JAVA_ERRORS as error:
             raise explain_commit(error, self._path) from error
         with self._lock:
-            self._hooks += list(result.getPostCommitHooks())
+            self._hooks += items(result.getPostCommitHooks())
         self._sealed = result.getVersion()
         return SealedCommit(self._sealed)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from backfill_spark.jvm.gateway import hadoop_conf, java
+from backfill_spark.jvm.gateway import hadoop_conf, items, java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -79,7 +79,7 @@ def read_chunks(spark: SparkSession, path: str) -> tuple[list[Chunk], int]:
         blocks, rows = reader.getFooter().getBlocks(), reader.getRecordCount()
     finally:
         reader.close()
-    return [_chunk(column) for block in blocks for column in block.getColumns()], rows
+    return [_chunk(column) for block in items(blocks) for column in items(block.getColumns())], rows
 
 
 def _chunk(column: Any) -> Chunk:
