@@ -150,8 +150,7 @@ class FileTransfer:
         self._footers = Footers(spark, local=self._bytes.is_local)
         cores = int(java(spark).java.lang.Runtime.getRuntime().availableProcessors())
         self._at_once = min(AT_ONCE, cores) if self._bytes.is_local else AT_ONCE
-        # A question is a talk of Python's with Java: two at once on one machine only wait for each other.
-        self._asked_at_once = 1 if self._bytes.is_local else ASKED_AT_ONCE
+        self._asked_at_once = self._at_once if self._bytes.is_local else ASKED_AT_ONCE
 
     def copy(
         self,
@@ -184,8 +183,7 @@ class FileTransfer:
         at_once([partial(self._check_vector, vector, folder, check) for vector in stored], self._asked_at_once)
         parts = self._parts(decided, f"{folder}/{COMPUTED_FOLDER}", check)
         tasks = [partial(self._copy, one, folder, check, of_file) for one, of_file in zip(decided, parts, strict=True)]
-        talks = not all(isinstance(one.way, Whole) for one in kept)
-        done = at_once(tasks, min(self._at_once, self._asked_at_once) if talks else self._at_once)
+        done = at_once(tasks, self._at_once)
         if any(isinstance(one.way, Grafted) for one in files):
             self._bytes.remove_folder(f"{folder}/{COMPUTED_FOLDER}")
         copied = tuple(one for one in done if one is not None)
