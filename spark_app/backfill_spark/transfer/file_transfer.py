@@ -32,6 +32,7 @@ from backfill_spark.jvm.failures import Trouble, trouble_of
 from backfill_spark.jvm.gateway import java
 from backfill_spark.jvm.workers import at_once
 from backfill_spark.transfer.bytes import ByteCopier
+from backfill_spark.transfer.column_chunks import ChunkCopier
 from backfill_spark.transfer.computed_columns import ComputedColumns, FileToCompute
 from backfill_spark.transfer.footers import Footer, Footers
 
@@ -147,7 +148,7 @@ class FileTransfer:
         """
         self._spark = spark
         self._bytes, self._measure, self._computed = ByteCopier(spark, source, target), measure, computed
-        self._footers = Footers(spark, local=self._bytes.is_local)
+        self._footers, self._chunks = Footers(spark), ChunkCopier(spark, local=self._bytes.is_local)
         cores = int(java(spark).java.lang.Runtime.getRuntime().availableProcessors())
         self._at_once = min(AT_ONCE, cores) if self._bytes.is_local else AT_ONCE
         self._asked_at_once = self._at_once if self._bytes.is_local else ASKED_AT_ONCE
@@ -311,12 +312,13 @@ class FileTransfer:
         assert isinstance(decided.way, Projected)
         if not _can_be_projected(footer, decided.way):
             return None
-        written = self._footers.project(footer, f"{self._bytes.target}/{below}", decided.way)
+        written = self._chunks.project(footer, f"{self._bytes.target}/{below}", decided.way)
         return self._measured(decided, below, written)
 
     def _grafted(self, looked: _Looked, below: str, way: Grafted, parts: Sequence[str]) -> Copied | None:
         assert looked.footer is not None  # its row groups are known
-        written = self._footers.graft(looked.footer, f"{self._bytes.target}/{below}", way.taken, parts)
+        computed = [found for part in parts if (found := self._footers.read(part)) is not None]
+        written = self._chunks.graft(looked.footer, f"{self._bytes.target}/{below}", way.taken, computed)
         return None if written is None else self._measured(looked.planned, below, written)
 
     def statistics(self, copies: Sequence[MadeCopy]) -> list[Statistics]:

@@ -61,7 +61,7 @@ class Graft:
     def stage(self):
         """Stage all files; return what came of them."""
         measured = {one.file.name: one.rows for one in self.planned}
-        footers = Footers(self.spark, local=True)
+        footers = Footers(self.spark)
 
         def measure(path, file):
             assert file.written == footers.read(path).written  # which is not read for that

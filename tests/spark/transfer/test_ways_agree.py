@@ -29,7 +29,7 @@ numbers = count()
 
 def copied(spark, source, target, way, *, scheme=""):
     """Copy the files of a folder; return how many there are."""
-    footers = Footers(spark, local=True)
+    footers = Footers(spark)
     planned = []
     for path in sorted(source.glob("*.parquet")):
         found = footers.read(f"{scheme}{path}")
