@@ -17,14 +17,14 @@ from backfill_core.lifecycle.actions import (
     PersistIntent,
     SendCommand,
 )
-from backfill_core.lifecycle.commands import RESEND_S, CommandPlan, plan_commands, settled
+from backfill_core.lifecycle.commands import RESEND_S, CommandPlan, plan_commands, refusals, settled
 from backfill_core.lifecycle.inputs.context import Context
 from backfill_core.lifecycle.inputs.launched_of import executors_of, launched_of
 from backfill_core.lifecycle.inputs.termination import IMAGE_OR_CONFIG, NOT_STARTED, Termination, classify
 from backfill_core.lifecycle.inputs.timestamps import ms_of
 from backfill_core.lifecycle.observation import DriverPod, SpecRefused
 from backfill_core.lifecycle.status import condition_details
-from backfill_core.lifecycle.status.condition_details import EXECUTORS_WAITING, executors_wait
+from backfill_core.lifecycle.status.condition_details import COMMAND_REFUSED, EXECUTORS_WAITING, executors_wait
 from backfill_core.lifecycle.status.conditions import ConditionSet
 from backfill_core.lifecycle.steps.step import (
     STOP_GRACE_S,
@@ -309,6 +309,8 @@ def _started(context: Context, pod: DriverPod, control: Control) -> ConditionSet
         return ConditionSet.reconciling(phase, "DriverStopping", "the driver's pod is being deleted")
     if context.unreachable or not (pod.ready or context.reachable):
         return ConditionSet.reconciling(phase, "DriverUnreachable", "its control server does not answer")
+    if refused := refusals(context, control):
+        return ConditionSet.reconciling(phase, COMMAND_REFUSED, f"the driver refuses {refused}")
     if not in_force:
         message = f"waiting for revision {control.desired_revision}"
         return ConditionSet.reconciling(phase, "AcknowledgementPending", message)
