@@ -19,16 +19,20 @@ from backfill_core.lifecycle.observation import Observation, SpecRefused
 from backfill_core.lifecycle.steps.launching import STILL_THERE
 from backfill_operator.drivers.certificates import CredentialPool, Credentials
 from backfill_operator.kube.client import Cluster
-from backfill_operator.kube.errors import AlreadyExistsError, ApiError, RefusedError
+from backfill_operator.kube.errors import FORBIDDEN, AlreadyExistsError, ApiError, RefusedError
 from backfill_operator.kube.resources import BACKFILLS, CONFIG_MAPS, PODS, SECRETS, SERVICES, Raw, Resource, resource_of
 from backfill_operator.manifests.attempt import Installation, Launch, ManifestRefusedError
 from backfill_operator.manifests.config_map import config_map
 from backfill_operator.manifests.driver_pod import driver_pod
 from backfill_operator.manifests.secret import Identity, secret, token_of
 from backfill_operator.manifests.service import service
+from backfill_operator.manifests.tried_executor import tried_executor
 from backfill_operator.reconcile.soft_state import hash_of
 
 COLLISION = "NameCollision"
+QUOTA = "quota"
+"""A word of the API server's message when a quota is full."""
+
 MESSAGE_CHARACTERS_MAX = 1024
 FOREIGN_MAKER = (
     "Secret {} was not created by the operator, although it names this Backfill as its owner: its creator could command "
@@ -46,6 +50,8 @@ class AttemptObjects:
     secret: Raw
     service: Raw
     pod: Raw
+    executor: Raw | None = None
+    """Never created: the API server is only asked whether it could be. None: its template is not the user's."""
 
 
 Manifests = Callable[[Observation, LaunchDriver, Credentials], AttemptObjects]
@@ -71,7 +77,8 @@ def manifests_of(installation: Installation) -> Manifests:
             bytes_per_second=action.bytes_per_second,
         )
         identity = Identity(credentials.certificate, credentials.key, credentials.token, credentials.rpc_secret)
-        return AttemptObjects(config_map(launch), secret(launch, identity), service(launch), driver_pod(launch))
+        made = config_map(launch), secret(launch, identity), service(launch), driver_pod(launch)
+        return AttemptObjects(*made, tried_executor(launch))
 
     return build
 
@@ -106,6 +113,8 @@ class Launcher:
         made = self.build(seen, action, replace(await self._credentials.take(), token=token))
         if seen.namespace in self._refused_in:
             await self._cluster.create(PODS, seen.namespace, made.pod, dry_run=True)
+        if made.executor is not None:
+            await self._try_executor(seen, made.executor)
         await self._ensure(seen, made.config_map, update=True)
         # An existing Secret of ours stays: an earlier try may have created the pod with it.
         there = await self._ensure(seen, made.secret, update=False)
@@ -133,6 +142,20 @@ class Launcher:
         except UNBUILDABLE as error:
             message = f"the driver's objects cannot be built from this spec: {type(error).__name__}: {error}"
             raise RefusedError(422, "Invalid", message[:MESSAGE_CHARACTERS_MAX]) from error
+
+    async def _try_executor(self, seen: Observation, pod: Raw) -> None:
+        """Have the API server judge the template for executors: Spark would ask for such pods for ever, and only its log would tell.
+
+        A full quota is no reason to wait: room may come, and a driver goes on with fewer executors.
+        """
+        try:
+            await self._cluster.create(PODS, seen.namespace, pod, dry_run=True)
+        except AlreadyExistsError:
+            pass
+        except RefusedError as refused:
+            if refused.status != FORBIDDEN or QUOTA not in refused.message.lower():
+                message = f"spec.executor.template: {refused.message}"[:MESSAGE_CHARACTERS_MAX]
+                raise RefusedError(refused.status, refused.reason, message) from refused
 
     async def _roll_back(self, seen: Observation, attempt: int) -> None:
         """Delete the objects of a refused pod; what cannot be deleted now is deleted with the attempt."""

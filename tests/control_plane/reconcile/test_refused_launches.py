@@ -9,7 +9,7 @@ from support.cluster.fake_api import Fault
 from support.cluster.fake_store import Refusal
 from support.operators.rig import NAMESPACE, Rig
 
-from backfill_api.names import API_VERSION, KIND
+from backfill_api.names import API_VERSION, KIND, ROLE_LABEL
 from backfill_operator.manifests.secret import token_of
 from backfill_operator.reconcile.soft_state import SoftState, hash_of
 
@@ -62,6 +62,37 @@ class TestWhatCannotBeLaunched:
             assert "no gpu here" in stalled["message"]
             assert rig.objects() == []
             rig.edit(driver={"template": {"metadata": {"annotations": {"wants": None}}}})
+            await rig.until_holds("Running")
+
+    async def test_an_executor_that_the_server_would_refuse(self):
+        """Spark makes it, and would try for ever: the job would count as running and do nothing."""
+
+        def refuse(plural, _namespace, one):
+            if plural == "pods" and one["metadata"]["labels"].get("team", "").startswith("-"):
+                raise Refusal(422, "Invalid", 'metadata.labels: Invalid value: "-data"')
+
+        async with Rig() as rig:
+            rig.store.admission.append(refuse)
+            rig.create(executor={"template": {"metadata": {"labels": {"team": "-data"}}}})
+            await rig.until(lambda: rig.condition("Stalled") == ("True", "SpecRefused"))
+
+            stalled = next(one for one in rig.status()["conditions"] if one["type"] == "Stalled")
+            assert 'spec.executor.template: metadata.labels: Invalid value: "-data"' in stalled["message"]
+            assert rig.objects() == []
+            rig.edit(executor={"template": {"metadata": {"labels": {"team": "data"}}}})
+            await rig.until_holds("Running")
+            assert list(rig.pods()) == [rig.driver()[1]]
+
+    async def test_no_driver_for_want_of_room_for_its_executors(self):
+        """It goes on with those that it gets."""
+
+        def quota(plural, _namespace, one):
+            if plural == "pods" and one["metadata"]["labels"][ROLE_LABEL] == "executor":
+                raise Refusal(403, "Forbidden", "exceeded quota: pods, requested: 1, used: 1, limited: 1")
+
+        async with Rig() as rig:
+            rig.store.admission.append(quota)
+            rig.create(executor={"template": {"metadata": {"labels": {"team": "data"}}}})
             await rig.until_holds("Running")
 
     async def test_a_path_that_only_the_command_line_can_follow(self):
