@@ -10,14 +10,14 @@ from backfill_operator.manifests.names import executor_prefix
 
 
 def tried_executor(launch: Launch) -> dict[str, Any] | None:
-    """Return a pod of the spec's template for executors; None: there is none, so no part of it is the user's.
+    """Return an executor's pod; None: the driver works without executors.
 
     Spark counts its executors from 1, so none of them has this name.
 
     Raises:
         ManifestRefusedError: the spec's template or resources cannot be used.
     """
-    if launch.local or not launch.spec.executor.template:
+    if launch.local:
         return None
     pod = executor_template(launch)
     pod["metadata"] |= {"name": f"{executor_prefix(launch)}-exec-0", "namespace": launch.namespace}

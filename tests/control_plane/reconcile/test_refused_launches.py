@@ -77,11 +77,37 @@ class TestWhatCannotBeLaunched:
             await rig.until(lambda: rig.condition("Stalled") == ("True", "SpecRefused"))
 
             stalled = next(one for one in rig.status()["conditions"] if one["type"] == "Stalled")
-            assert 'spec.executor.template: metadata.labels: Invalid value: "-data"' in stalled["message"]
+            assert 'spec.executor: metadata.labels: Invalid value: "-data"' in stalled["message"]
             assert rig.objects() == []
             rig.edit(executor={"template": {"metadata": {"labels": {"team": "data"}}}})
             await rig.until_holds("Running")
             assert list(rig.pods()) == [rig.driver()[1]]
+
+    async def test_executors_of_a_size_that_the_namespace_refuses(self):
+        """A LimitRange lets the driver pass and no executor: with the default size, too."""
+
+        def limit(plural, _namespace, one):
+            if plural == "pods" and one["metadata"]["labels"][ROLE_LABEL] == "executor":
+                raise Refusal(403, "Forbidden", "maximum memory usage per Container is 1Gi, but limit is 2Gi")
+
+        async with Rig() as rig:
+            rig.store.admission.append(limit)
+            rig.create()
+            await rig.until(lambda: rig.condition("Stalled") == ("True", "SpecRefused"))
+            stalled = next(one for one in rig.status()["conditions"] if one["type"] == "Stalled")
+            assert stalled["message"].startswith("spec.executor: maximum memory usage")
+            rig.edit(executor={"instances": 0})
+            await rig.until_holds("Running")
+
+    async def test_executors_made_alike_are_judged_once(self):
+        """A thousand launches a minute must not ask a thousand times."""
+        async with Rig() as rig:
+            for number in range(5):
+                rig.create(f"job-{number}", target={"type": "Delta", "delta": {"path": f"/data/{number}"}})
+                await rig.until_holds("Running", f"job-{number}")
+            rig.create("other", executor={"instances": 3}, target={"type": "Delta", "delta": {"path": "/data/other"}})
+            await rig.until_holds("Running", "other")
+            assert sum(one.dry_run for one in rig.api.requests) == 2
 
     async def test_no_driver_for_want_of_room_for_its_executors(self):
         """It goes on with those that it gets."""
@@ -163,7 +189,7 @@ class TestWhatCannotBeLaunched:
 
         async with Rig() as rig:
             rig.store.admission.append(quota)
-            rig.create()
+            rig.create(executor={"instances": 0})
             await rig.until(lambda: any(one.dry_run for one in rig.api.requests), 20)
 
             made = Counter(one.plural for one in rig.api.requests if one.verb == "create" and not one.dry_run)

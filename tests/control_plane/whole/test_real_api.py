@@ -53,7 +53,7 @@ class TestALifeOnARealServer:
             await rig.until(lambda: (rig.condition("Stalled") or "?")[0] == "True")
             stalled = next(one for one in rig.status()["conditions"] if one["type"] == "Stalled")
             assert stalled["reason"] == "SpecRefused"
-            assert stalled["message"].startswith("spec.executor.template: ")
+            assert stalled["message"].startswith("spec.executor: ")
             assert "must be no more than 63" in stalled["message"]
             assert rig.objects() == []
 
