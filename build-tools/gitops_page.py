@@ -188,7 +188,7 @@ The conditions `Paused`, `Suspended` and `Throttled` have the reason `Override` 
 
 | action | does | offered |
 |---|---|---|
-| `pause` | `desiredState: Paused`; a limit in the override stays | while it is neither paused, suspended nor over |
+| `pause` | `desiredState: Paused`; the rest of the override stays | while it is neither paused, suspended nor over |
 | `resume` | takes pause and suspension out of the override; where Git itself says so, the override says the opposite | while one of them is asked for |
 | `suspend` | `suspend: true`; the rest of the override stays | while it is neither suspended nor over |
 | `retry` | a new `backfill.dev/restart-requested`: a failed Backfill is taken up again | when it has failed |

@@ -193,7 +193,8 @@ pod is replaced at once by one of the new spec, and `SpecChanged` counts as no f
 `backoffLimit`, times) replace no pod. A driver at work is never ended by an edit: the edit is in force with the next attempt.
 
 Executors that a driver made and that do not start are found by a list of waiting executor pods, one for all Backfills every half minute. `ExecutorsWaiting` has the reason and
-message of one of them. An edit of `spark` or `executor` ends the attempt at a barrier, as `SpecChanged` and without a failure, when the API server says that none of its executors runs.
+message of one of them. An edit of `spark` or `executor` ends the attempt at a barrier, as `SpecChanged` and without a failure, when the API server says that an executor waits
+for an image, a Secret or a ConfigMap, or that one waits for a node and none runs.
 
 ## Commands
 
@@ -201,7 +202,8 @@ message of one of them. An edit of `spark` or `executor` ends the attempt at a b
 difference becomes a command with a revision of its own, written to `status.control` before it is sent, and sent again each
 second until it is acknowledged after a commit. When pause and limit change at once, that is two revisions. A command that is
 not acknowledged within 30 s, or three commits where they are further apart, turns `ControlSynced` to `AcknowledgementTimeout`;
-the driver goes on. An attempt starts with the controls that are in force then.
+the driver goes on. One that the driver refuses, because it is of an earlier version, turns it to `CommandRefused`; the others are sent nevertheless. An attempt
+starts with the controls that are in force then.
 
 | annotation | effect |
 |---|---|

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, get_args
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
@@ -23,6 +25,35 @@ class Model(BaseModel):
         populate_by_name=True,
         use_attribute_docstrings=True,
     )
+
+
+def known(model: type[BaseModel], value: Any) -> Any:
+    """Return a document without the fields that a model does not know, at every depth.
+
+    Models are closed. Another version of the driver may say more, and what it says beside that must be read.
+    """
+    if isinstance(value, list):
+        return [known(model, one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    fields = _fields(model)
+    return {
+        name: one if (below := fields[name]) is None else known(below, one)
+        for name, one in value.items()
+        if name in fields
+    }
+
+
+@cache
+def _fields(model: type[BaseModel]) -> Mapping[str, type[BaseModel] | None]:
+    """Return the fields of a model by their names in documents, each with the model that its values have."""
+    return {one.alias or name: _model_in(one.annotation) for name, one in model.model_fields.items()}
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for one in get_args(annotation) if (found := _model_in(one)) is not None), None)
 
 
 def refused(path: str, message: str, *, hint: str, value: object = None) -> PydanticCustomError:

@@ -108,7 +108,7 @@ class OperatorSettings(BaseModel):
     allowed_service_accounts: Patterns = ()
     """Service accounts that a spec may name besides `service_account`."""
 
-    allowed_volumes: tuple[str, ...] = VOLUMES
+    allowed_volumes: tuple[Annotated[str, Field(json_schema_extra={"not": {"enum": ["hostPath", "*"]}})], ...] = VOLUMES
     """Types of volumes that a template may contain; `serviceAccountToken` and `clusterTrustBundle` are sources of a
     projected volume, `hostPath` has a setting of its own."""
 
@@ -118,7 +118,7 @@ class OperatorSettings(BaseModel):
     allowed_priority_classes: Patterns = ()
     """Priority classes that a template may name; empty: none."""
 
-    allowed_pod_fields: tuple[str, ...] = ()
+    allowed_pod_fields: tuple[Annotated[str, Field(json_schema_extra={"enum": list(OPTIONAL_POD_FIELDS)})], ...] = ()
     """Further pod fields that a template may set, from a fixed list."""
 
     allowed_env: Patterns = ENV

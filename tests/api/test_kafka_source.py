@@ -56,6 +56,14 @@ class TestASourceThatIsATopic:
         """The offsets are the job's, and no code of others runs in the driver."""
         assert "may not be given; use one of " in refusal(options={name: "1"})
 
+    @pytest.mark.parametrize("value", ["${dir:/etc/backfill-control:token}", "a${file:/x:y}b", "${"])
+    def test_no_option_names_a_file(self, value):
+        """Beside a Secret the client puts the file's words there: a token of the driver, for a broker of the spec's choice."""
+        said = refusal(options={"client.id": value})
+
+        assert 'options["client.id"]: refers to a file with ${' in said
+        assert value not in said or value == "${"
+
     def test_options_of_the_connection_are_taken(self):
         """They are those of Kafka's own clients."""
         assert KafkaSource.model_validate({**GIVEN, "options": dict.fromkeys(OPTIONS, "1")}).options.keys() == OPTIONS

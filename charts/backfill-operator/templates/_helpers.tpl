@@ -59,6 +59,10 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- if has .Release.Namespace .Values.watch.namespaces -}}
 {{- fail (printf "watch.namespaces holds %s, the operator's own: who may create pods there can act as the operator; install it in another one" .Release.Namespace) -}}
 {{- end -}}
+{{- $times := .Values.operator.settings -}}
+{{- include "backfill.below" (list $times "leaseRetrySeconds" 2 "leaseRenewDeadlineSeconds" 10 false) -}}
+{{- include "backfill.below" (list $times "leaseRenewDeadlineSeconds" 10 "leaseSeconds" 15 false) -}}
+{{- include "backfill.below" (list $times "relistMinSeconds" 60 "relistMaxSeconds" 300 true) -}}
 {{- range (lookup "apps/v1" "Deployment" .Release.Namespace "").items -}}
 {{- $labels := .metadata.labels | default dict -}}
 {{- if and (eq (index $labels "app.kubernetes.io/name" | default "") "backfill-operator") (ne (index $labels "app.kubernetes.io/instance" | default "") $.Release.Name) -}}
@@ -93,6 +97,15 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- fail (printf "%s is watched by %s: take it out of that one's watch.namespaces first or, if it is gone, delete RoleBinding %s there" .namespace .whose .name) -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* Ends the installation where one time is not below another, as the operator itself would end. Takes a list: the settings, a name and its default, the name above it and its default, whether they may be equal. */}}
+{{- define "backfill.below" -}}
+{{- $low := float64 (index (index . 0) (index . 1) | default (index . 2)) -}}
+{{- $high := float64 (index (index . 0) (index . 3) | default (index . 4)) -}}
+{{- if or (gt $low $high) (and (eq $low $high) (not (index . 5))) -}}
+{{- fail (printf "operator.settings.%s (%v s) must be above operator.settings.%s (%v s): set both" (index . 3) $high (index . 1) $low) -}}
 {{- end -}}
 {{- end }}
 

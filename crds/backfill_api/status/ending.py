@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import Field, ValidationError
+from pydantic import Field
+from pydantic_core import from_json
 
-from backfill_api.model import Model
+from backfill_api.model import Model, known
 from backfill_api.status.plan import Plan
 from backfill_api.status.progress import ProgressSummary
 from backfill_api.status.receipt import ReceiptSummary
@@ -62,8 +63,11 @@ class Ending(Model):
 
     @classmethod
     def read(cls, text: str) -> Self | None:
-        """Return the ending in a termination message, or None when no driver of ours wrote it."""
+        """Return the ending in a termination message, or None when no driver of ours wrote it.
+
+        Fields that a later version of the driver wrote are left out.
+        """
         try:
-            return cls.model_validate_json(text)
-        except ValidationError:
+            return cls.model_validate(known(cls, from_json(text, allow_inf_nan=False)))
+        except ValueError:
             return None

@@ -14,6 +14,7 @@ import aiohttp
 from pydantic import ValidationError
 from pydantic_core import from_json
 
+from backfill_api.model import known
 from backfill_api.status.progress import Progress
 from backfill_api.status.receipt import Receipt
 from backfill_api.wire import Ack, CommandRequest
@@ -22,6 +23,7 @@ ANSWER_BYTES_MAX: Final = 1024 * 1024
 """More than 256 acknowledgements with the longest messages."""
 
 CONNECTIONS_MAX: Final = 512
+EXCERPT_CHARACTERS: Final = 200
 
 
 class DriverUnreachableError(Exception):
@@ -99,14 +101,17 @@ class ControlClient:
     async def command(self, driver: DriverAddress, request: CommandRequest, wait_s: float) -> Ack:
         """Send a command and wait for its acknowledgement; `Pending`: it is accepted and not committed yet.
 
-        Repeating a request is safe: a driver applies a revision once.
+        Repeating a request is safe: a driver applies a revision once. Fields with their default are left out, because an
+        earlier driver does not know all of them. One that cannot read the rest answers, too: `Refused`.
 
         Raises:
             DriverUnreachableError: there was no usable response; the driver may have the command nevertheless.
         """
-        body = request.model_dump_json(by_alias=True, exclude_none=True).encode()
+        body = request.model_dump_json(by_alias=True, exclude_none=True, exclude_defaults=True).encode()
         path = f"/v1/command?wait={wait_s:.3f}"
-        return _read(Ack, await self._call(driver, "POST", path, body, wait_s=wait_s, good=(200, 202, 409)))
+        answer = _mapping(await self._call(driver, "POST", path, body, wait_s=wait_s, good=(200, 202, 400, 409)))
+        error = answer.get("error")
+        return _read(Ack, answer) if error is None else _refused(request, error)
 
     async def _call(
         self,
@@ -130,7 +135,7 @@ class ControlClient:
             ) as answer:
                 text = await self._text(answer)
                 if answer.status not in good:
-                    excerpt = text[:200].decode(errors="replace")
+                    excerpt = text[:EXCERPT_CHARACTERS].decode(errors="replace")
                     raise DriverUnreachableError(f"{driver.url}{path} answered {answer.status}: {excerpt}")
                 return from_json(text, allow_inf_nan=False)
         except aiohttp.ServerFingerprintMismatch as error:
@@ -163,10 +168,16 @@ def _mapping(body: Any) -> dict[str, Any]:
     return body
 
 
+def _refused(request: CommandRequest, error: Any) -> Ack:
+    """Return the answer of a driver that cannot read a command; in its words, which are for people."""
+    given = error if isinstance(error, dict) else {}
+    words = ": ".join(str(given[one])[:EXCERPT_CHARACTERS] for one in ("field", "message") if one in given)
+    return Ack(attempt=request.attempt, epoch=0, revision=request.revision, outcome="Refused", message=words)
+
+
 def _read(model: type[M], body: Any) -> M:
-    """Return the response as a model, without fields that it does not know: a driver of a later version may send more."""
-    known = {one.alias or name for name, one in model.model_fields.items()}
+    """Return the response as a model, without what it does not know: a driver of a later version may send more."""
     try:
-        return model.model_validate({name: value for name, value in _mapping(body).items() if name in known})
+        return model.model_validate(known(model, _mapping(body)))
     except ValidationError as error:
         raise DriverUnreachableError(f"the driver's response is not valid: {error.error_count()} errors") from error

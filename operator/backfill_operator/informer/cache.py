@@ -174,8 +174,8 @@ class Cache:
         same_generation = known is not None and known.uid == uid and known.generation == generation
         index = index_fields_of(raw, pruned=known.index.pruned if known is not None and same_generation else None)
         self._remove_from_index(key)
-        # Seen for the first time it is as an operator left it. A change is decided on first: a person may have made it.
-        rest = rest_of(raw, index) if known is None else None
+        # No matter who wrote it: what says something else than a decision would is not at rest.
+        rest = rest_of(raw, index)
         if rest is not None:
             stored = _at_rest(uid, version, generation, index, rest)
         else:
@@ -185,19 +185,6 @@ class Cache:
         self._backfills[key] = stored
         self._add_to_index(key, stored.index)
         return True
-
-    def settle(self, raw: Raw) -> None:
-        """Keep only the rest of a Backfill for which nothing was to be done; a newer version is kept whole."""
-        key = key_of(raw)
-        known = self._backfills.get(key)
-        if known is None or known.rest is not None or known.version != _version(raw["metadata"]):
-            return
-        rest = rest_of(raw, known.index)
-        if rest is not None:
-            self._remove_from_index(key)
-            stored = _at_rest(known.uid, known.version, known.generation, known.index, rest)
-            self._backfills[key] = stored
-            self._add_to_index(key, stored.index)
 
     def drop_backfill(self, key: Key, uid: str) -> bool:
         """Remove a Backfill; False: it is not known, or its name now belongs to another UID."""

@@ -8,27 +8,33 @@ behind is replaced. Any other object of that name is a collision and is not touc
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from backfill_api.names import GROUP, KIND, UID_LABEL
+from backfill_api.names import EXECUTORS_LABEL, GROUP, KIND, UID_LABEL
 from backfill_core.lifecycle.actions import LaunchDriver
 from backfill_core.lifecycle.naming import driver_name
 from backfill_core.lifecycle.observation import Observation, SpecRefused
 from backfill_core.lifecycle.steps.launching import STILL_THERE
 from backfill_operator.drivers.certificates import CredentialPool, Credentials
 from backfill_operator.kube.client import Cluster
-from backfill_operator.kube.errors import AlreadyExistsError, ApiError, RefusedError
+from backfill_operator.kube.errors import FORBIDDEN, AlreadyExistsError, ApiError, RefusedError
 from backfill_operator.kube.resources import BACKFILLS, CONFIG_MAPS, PODS, SECRETS, SERVICES, Raw, Resource, resource_of
 from backfill_operator.manifests.attempt import Installation, Launch, ManifestRefusedError
 from backfill_operator.manifests.config_map import config_map
 from backfill_operator.manifests.driver_pod import driver_pod
 from backfill_operator.manifests.secret import Identity, secret, token_of
 from backfill_operator.manifests.service import service
+from backfill_operator.manifests.tried_executor import tried_executor
 from backfill_operator.reconcile.soft_state import hash_of
 
 COLLISION = "NameCollision"
+JUDGED_S, JUDGED_MAX = 600.0, 1_000
+QUOTA = "quota"
+"""A word of the API server's message when a quota is full."""
+
 MESSAGE_CHARACTERS_MAX = 1024
 FOREIGN_MAKER = (
     "Secret {} was not created by the operator, although it names this Backfill as its owner: its creator could command "
@@ -46,6 +52,8 @@ class AttemptObjects:
     secret: Raw
     service: Raw
     pod: Raw
+    executor: Raw | None = None
+    """Never created: the API server is only asked whether it could be. None: there are no executors."""
 
 
 Manifests = Callable[[Observation, LaunchDriver, Credentials], AttemptObjects]
@@ -71,7 +79,8 @@ def manifests_of(installation: Installation) -> Manifests:
             bytes_per_second=action.bytes_per_second,
         )
         identity = Identity(credentials.certificate, credentials.key, credentials.token, credentials.rpc_secret)
-        return AttemptObjects(config_map(launch), secret(launch, identity), service(launch), driver_pod(launch))
+        made = config_map(launch), secret(launch, identity), service(launch), driver_pod(launch)
+        return AttemptObjects(*made, tried_executor(launch))
 
     return build
 
@@ -86,6 +95,9 @@ class Launcher:
         self._credentials = CredentialPool()
         self._refused_in: set[str] = set()
         """Namespaces whose last pod was refused. Only they get a dry run, which is an eighth of a launch's requests."""
+
+        self._judged: dict[tuple[str, str, str], float] = {}
+        """When executors like these were judged well: by namespace, by what they are made of, and by account."""
 
     async def launch(self, seen: Observation, action: LaunchDriver, token: str) -> Raw:
         """Create an attempt's objects; return its pod.
@@ -106,6 +118,8 @@ class Launcher:
         made = self.build(seen, action, replace(await self._credentials.take(), token=token))
         if seen.namespace in self._refused_in:
             await self._cluster.create(PODS, seen.namespace, made.pod, dry_run=True)
+        if made.executor is not None:
+            await self._try_executor(seen, made.executor, made.pod)
         await self._ensure(seen, made.config_map, update=True)
         # An existing Secret of ours stays: an earlier try may have created the pod with it.
         there = await self._ensure(seen, made.secret, update=False)
@@ -133,6 +147,28 @@ class Launcher:
         except UNBUILDABLE as error:
             message = f"the driver's objects cannot be built from this spec: {type(error).__name__}: {error}"
             raise RefusedError(422, "Invalid", message[:MESSAGE_CHARACTERS_MAX]) from error
+
+    async def _try_executor(self, seen: Observation, pod: Raw, driver: Raw) -> None:
+        """Have the API server judge an executor's pod: Spark would ask for such pods for ever, and only its log would tell.
+
+        A full quota is no reason to wait: it is looked at last, room may come, and a driver goes on with fewer executors. Backfills whose
+        executors are made alike are asked for once in a while.
+        """
+        alike = (seen.namespace, driver["metadata"]["labels"][EXECUTORS_LABEL], driver["spec"]["serviceAccountName"])
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self._judged.get(alike, -JUDGED_S) < JUDGED_S:
+            return
+        try:
+            await self._cluster.create(PODS, seen.namespace, pod, dry_run=True)
+        except AlreadyExistsError:
+            pass
+        except RefusedError as refused:
+            if refused.status != FORBIDDEN or QUOTA not in refused.message.lower():
+                message = f"spec.executor: {refused.message}"[:MESSAGE_CHARACTERS_MAX]
+                raise RefusedError(refused.status, refused.reason, message) from refused
+        if len(self._judged) >= JUDGED_MAX:
+            self._judged.clear()
+        self._judged[alike] = now_s
 
     async def _roll_back(self, seen: Observation, attempt: int) -> None:
         """Delete the objects of a refused pod; what cannot be deleted now is deleted with the attempt."""

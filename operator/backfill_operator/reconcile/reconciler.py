@@ -123,6 +123,7 @@ class Reconciler:
         if rest is None or self._cache.pods(key, driver_name(key[1], rest.attempt)):
             return None
         self._shared_targets.of(key)  # others may name it beside them
+        self._soft_states.pop(key, None)
         left_s = math.inf if rest.due_ms is None else (rest.due_ms - self._now_ms()) / 1000
         return left_s if left_s > 0 else None
 
@@ -191,10 +192,7 @@ class Reconciler:
         self._follow_current_driver(key, seen, decision)
         for note in decision.events:
             self._events.note(raw, note)
-        later = await self._executor.execute(Execution(key, raw, seen, decision, self._soft_states[key]))
-        if not decision.actions and decision.status == seen.status:
-            self._cache.settle(raw)
-        return later
+        return await self._executor.execute(Execution(key, raw, seen, decision, self._soft_states[key]))
 
     # ------------------------------------------------------------ observe
     def _observe(self, key: Key, raw: Raw) -> Observation:

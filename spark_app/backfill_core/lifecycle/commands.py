@@ -19,6 +19,7 @@ from backfill_api.wire import Ack, Command, CommandRequest, PauseCommand, Thrott
 from backfill_core.lifecycle.inputs.context import TOKEN_CHARACTERS_MAX, Context
 
 RESEND_S = 1.0
+REFUSAL_CHARACTERS_MAX = 1024
 _PAUSE = ("Pause", "Resume")
 
 
@@ -65,6 +66,19 @@ def plan_commands(context: Context, number: int, *, stop: bool, steer: bool) -> 
     if new:
         control = _with(control, new, context)
     return CommandPlan(control, decided=bool(new), requests=_requests(context, control, number))
+
+
+def refusals(context: Context, control: Control) -> str:
+    """Return what the driver refuses of the commands that wait, for people; empty: nothing.
+
+    It is of an earlier version, and does not know what is asked for; or its source has not what a limit is about.
+    """
+    waiting = {one.revision: one.command.type for one in control.pending}
+    refused = (
+        ack for ack in _answers(context, control.attempt) if ack.outcome == "Refused" and ack.revision in waiting
+    )
+    words = (f"{waiting[one.revision]} (revision {one.revision}): {one.message}" for one in refused)
+    return "; ".join(words)[:REFUSAL_CHARACTERS_MAX]
 
 
 def settled(context: Context, control: Control) -> bool:

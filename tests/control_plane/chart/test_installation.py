@@ -9,6 +9,7 @@ from support.cluster import charts
 from support.cluster.charts import RELEASE, SYSTEM, of_kind, only, rendered
 
 from backfill_api.names import GROUP, PLURAL
+from backfill_operator.settings import OperatorSettings
 
 PICTURES = charts.ROOT / "tests" / "control_plane" / "chart" / "pictures"
 DIGEST = "sha256:" + "a1" * 32
@@ -127,6 +128,20 @@ WRONG = {
     "an unknown standard": ({"tenant": {"podSecurity": "strict"}}, "/tenant/podSecurity"),
     "an unknown setting": ({"operator": {"settings": {"poolSeconds": 2}}}, "poolSeconds"),
     "an unknown topic": ({"operators": {}}, "operators"),
+    "a field of a pod that cannot be allowed": (
+        {"limits": {"allowedPodFields": ["hostNetwork"]}},
+        "/limits/allowedPodFields/0",
+    ),
+    "folders of nodes as a type": ({"limits": {"allowedVolumes": ["hostPath"]}}, "/limits/allowedVolumes/0"),
+    "a lease that is too short": ({"operator": {"settings": {"leaseSeconds": 8}}}, "operator/settings/leaseSeconds"),
+    "a leader that asks too rarely": (
+        {"operator": {"settings": {"leaseRetrySeconds": 10}}},
+        "operator/settings/leaseRenewDeadlineSeconds",
+    ),
+    "lists that come too early": (
+        {"operator": {"settings": {"relistMaxSeconds": 30}}},
+        "operator/settings/relistMaxSeconds",
+    ),
     "a time of no length": ({"operator": {"settings": {"pollSeconds": 0}}}, "/operator/settings/pollSeconds"),
 }
 
@@ -138,3 +153,16 @@ class TestBadValues:
         said = charts.refusal(**{"watch": {"namespaces": ["shop"]}} | given)
 
         assert re.search(rf"{re.escape(named)}\b", said.replace(".", "/")), said
+
+    def test_of_times_are_told_by_the_defaults_of_the_operator(self):
+        """Helm refuses what would end the operator at its start; it knows a setting only when it was given."""
+        text = (charts.CHART / "templates" / "_helpers.tpl").read_text()
+        known = {
+            re.sub("([A-Z])", r"_\1", name).lower(): float(one)
+            for name, one in re.findall(r'"(\w+Seconds)" (\d+)', text)
+        }
+
+        assert known.keys() == {
+            "lease_seconds", "lease_renew_deadline_seconds", "lease_retry_seconds", "relist_min_seconds", "relist_max_seconds",
+        }  # fmt: skip
+        assert known == {name: getattr(OperatorSettings(), name) for name in known}

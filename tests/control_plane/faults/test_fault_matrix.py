@@ -42,7 +42,7 @@ class TestLostAnswers:
         async with Rig() as rig:
             rig.store.admission.append(quota)
             rig.api.faults.append(Fault("lose the answer", verb="create", plural="pods", dry_run=True))
-            rig.create()
+            rig.create(executor={"instances": 0})
             await rig.until_holds("Running", within_s=TRUE_WITHIN_S + 15)
 
             assert any(one.dry_run for one in rig.api.requests)

@@ -37,6 +37,13 @@ class TestAnAction:
         assert (paused, suspend) == ("All" if "scope" in (override or "") else "History", False)
         assert rate == desired(before)[2]
 
+    def test_pauses_what_was_resumed_above_git(self):
+        """Git says suspend, and a person resumed it: a pause keeps the pods, it does not give them up."""
+        resumed = ArgoCd().act("resume", backfill(suspend=True))
+        assert ArgoCd().offered(resumed) == {"pause", "suspend"}
+
+        assert desired(ArgoCd().act("pause", resumed))[:2] == ("History", False)
+
     @pytest.mark.parametrize("given", [{}, {"desiredState": "Paused"}, {"suspend": True}])
     @pytest.mark.parametrize("first", ["pause", "suspend"])
     def test_resumes_whatever_git_says_and_keeps_a_limit(self, first, given):

@@ -136,7 +136,7 @@ class TestNobodyCanAllow:
         "PYTHONPATH", "PYTHONSTARTUP", "LD_PRELOAD", "LD_AUDIT", "GLIBC_TUNABLES", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS",
         "JDK_JAVA_OPTIONS", "CLASSPATH", "SPARK_CLASSPATH", "SPARK_JAVA_OPT_0", "_SPARK_AUTH_SECRET", "PYSPARK_PYTHON",
         "PYSPARK_SUBMIT_ARGS", "HADOOP_CONF_DIR", "BACKFILL_MODE", "BASH_ENV", "BASH_FUNC_python%%", "ENV", "PATH", "HOME",
-        "OPENSSL_CONF", "TZ", "KUBERNETES_SERVICE_HOST",
+        "OPENSSL_CONF", "TZ", "KUBERNETES_SERVICE_HOST", "GOOGLE_EXTERNAL_ACCOUNT_ALLOW_EXECUTABLES",
     ])  # fmt: skip
     def test_a_variable_that_decides_what_runs(self, name: str) -> None:
         """The loader, Java, Python and the entry point's shell read them before we do anything."""
@@ -313,7 +313,9 @@ class TestConf:
         "spark.kubernetes.executor.pod.featureSteps", "spark.kubernetes.allocation.pods.allocator", "spark.kubernetes.executor.scheduler.name",
         "spark.redaction.regex", "spark.sql.redaction.options.regex", "spark.authenticate", "spark.ssl.enabled", "spark.ui.enabled",
         "spark.ui.filters", "spark.eventLog.dir", "spark.metrics.conf", "spark.shuffle.manager", "spark.shuffle.sort.io.plugin.class",
-        "spark.hadoop.fs.s3a.aws.credentials.provider", "spark.hadoop.fs.s3a.impl", "spark.hadoop.hadoop.security.credential.provider.path",
+        "spark.hadoop.fs.s3a.aws.credentials.provider", "spark.hadoop.fs.s3a.impl", "spark.hadoop.fs.default.name",
+        "spark.hadoop.fs.s3a.custom.signers", "spark.hadoop.fs.s3a.audit.service.classname", "spark.hadoop.fs.trash.classname",
+        "spark.hadoop.fs.azure.keyprovider.a", "spark.hadoop.hadoop.security.credential.provider.path",
         "spark.delta.logStore.class", "spark.python.worker.module", "spark.pyspark.python", "spark.local.dir", "spark.serializer", "spark.log.level",
         "spark.something.of.tomorrow",
     ])  # fmt: skip

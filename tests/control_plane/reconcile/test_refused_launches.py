@@ -9,7 +9,7 @@ from support.cluster.fake_api import Fault
 from support.cluster.fake_store import Refusal
 from support.operators.rig import NAMESPACE, Rig
 
-from backfill_api.names import API_VERSION, KIND
+from backfill_api.names import API_VERSION, KIND, ROLE_LABEL
 from backfill_operator.manifests.secret import token_of
 from backfill_operator.reconcile.soft_state import SoftState, hash_of
 
@@ -62,6 +62,63 @@ class TestWhatCannotBeLaunched:
             assert "no gpu here" in stalled["message"]
             assert rig.objects() == []
             rig.edit(driver={"template": {"metadata": {"annotations": {"wants": None}}}})
+            await rig.until_holds("Running")
+
+    async def test_an_executor_that_the_server_would_refuse(self):
+        """Spark makes it, and would try for ever: the job would count as running and do nothing."""
+
+        def refuse(plural, _namespace, one):
+            if plural == "pods" and one["metadata"]["labels"].get("team", "").startswith("-"):
+                raise Refusal(422, "Invalid", 'metadata.labels: Invalid value: "-data"')
+
+        async with Rig() as rig:
+            rig.store.admission.append(refuse)
+            rig.create(executor={"template": {"metadata": {"labels": {"team": "-data"}}}})
+            await rig.until(lambda: rig.condition("Stalled") == ("True", "SpecRefused"))
+
+            stalled = next(one for one in rig.status()["conditions"] if one["type"] == "Stalled")
+            assert 'spec.executor: metadata.labels: Invalid value: "-data"' in stalled["message"]
+            assert rig.objects() == []
+            rig.edit(executor={"template": {"metadata": {"labels": {"team": "data"}}}})
+            await rig.until_holds("Running")
+            assert list(rig.pods()) == [rig.driver()[1]]
+
+    async def test_executors_of_a_size_that_the_namespace_refuses(self):
+        """A LimitRange lets the driver pass and no executor: with the default size, too."""
+
+        def limit(plural, _namespace, one):
+            if plural == "pods" and one["metadata"]["labels"][ROLE_LABEL] == "executor":
+                raise Refusal(403, "Forbidden", "maximum memory usage per Container is 1Gi, but limit is 2Gi")
+
+        async with Rig() as rig:
+            rig.store.admission.append(limit)
+            rig.create()
+            await rig.until(lambda: rig.condition("Stalled") == ("True", "SpecRefused"))
+            stalled = next(one for one in rig.status()["conditions"] if one["type"] == "Stalled")
+            assert stalled["message"].startswith("spec.executor: maximum memory usage")
+            rig.edit(executor={"instances": 0})
+            await rig.until_holds("Running")
+
+    async def test_executors_made_alike_are_judged_once(self):
+        """A thousand launches a minute must not ask a thousand times."""
+        async with Rig() as rig:
+            for number in range(5):
+                rig.create(f"job-{number}", target={"type": "Delta", "delta": {"path": f"/data/{number}"}})
+                await rig.until_holds("Running", f"job-{number}")
+            rig.create("other", executor={"instances": 3}, target={"type": "Delta", "delta": {"path": "/data/other"}})
+            await rig.until_holds("Running", "other")
+            assert sum(one.dry_run for one in rig.api.requests) == 2
+
+    async def test_no_driver_for_want_of_room_for_its_executors(self):
+        """It goes on with those that it gets."""
+
+        def quota(plural, _namespace, one):
+            if plural == "pods" and one["metadata"]["labels"][ROLE_LABEL] == "executor":
+                raise Refusal(403, "Forbidden", "exceeded quota: pods, requested: 1, used: 1, limited: 1")
+
+        async with Rig() as rig:
+            rig.store.admission.append(quota)
+            rig.create(executor={"template": {"metadata": {"labels": {"team": "data"}}}})
             await rig.until_holds("Running")
 
     async def test_a_path_that_only_the_command_line_can_follow(self):
@@ -132,7 +189,7 @@ class TestWhatCannotBeLaunched:
 
         async with Rig() as rig:
             rig.store.admission.append(quota)
-            rig.create()
+            rig.create(executor={"instances": 0})
             await rig.until(lambda: any(one.dry_run for one in rig.api.requests), 20)
 
             made = Counter(one.plural for one in rig.api.requests if one.verb == "create" and not one.dry_run)

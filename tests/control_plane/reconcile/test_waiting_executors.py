@@ -29,7 +29,7 @@ def ready_says(rig):
 
 
 async def in_trouble(rig, *others):
-    """Have a driver run, one executor of which waits for its image beside these others."""
+    """Have a driver run, one executor of which waits for its image beside those with these statuses."""
     rig.create(spark={"image": MISSING}, backoff=SLOW)
     await rig.until_holds("Running")
     for number, status in enumerate((NO_IMAGE, *others), start=1):
@@ -104,10 +104,23 @@ class TestAnEditOfTheSpec:
             await rig.until(lambda: rig.events().count("SpecChanged") == 1)
             await rig.until(lambda: rig.has_one_driver(attempt=2))
 
-    async def test_leaves_a_driver_alone_one_of_whose_executors_runs(self):
-        """It is at work."""
-        async with Rig(**ALLOWED) as rig:
+    async def test_replaces_it_although_another_executor_runs(self, rigs):
+        """A node had the image still: the driver would be at half its strength until it ends."""
+        async with rigs(**ALLOWED) as rig:
             await in_trouble(rig, RUNS)
+            rig.edit(spark={"image": OTHER})
+            await rig.until(lambda: rig.attempt() == 2 and rig.holds("Running"))
+            assert [one["reason"] for one in rig.status()["history"]] == ["SpecChanged"]
+            assert rig.status().get("failures", 0) == 0
+
+    async def test_leaves_a_driver_alone_that_is_at_work_beside_one_without_a_node(self):
+        """More executors than there is room for are no fault, and the others copy rows."""
+        async with Rig(**ALLOWED) as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            rig.executor(1, NO_NODE)
+            rig.executor(2, RUNS)
+            await rig.until(lambda: rig.condition("ExecutorsWaiting") == ("True", "ExecutorsWaiting"))
             rig.edit(spark={"image": OTHER})
             await rig.until(lambda: rig.status().get("observedGeneration") == rig.get()["metadata"]["generation"])
             await rig.still(lambda: rig.attempt() == 1 and "SpecChanged" not in rig.events(), for_s=2.0)

@@ -46,6 +46,17 @@ class TestALifeOnARealServer:
             assert "no-such-class" in stalled["message"]
             await rig.until(lambda: rig.objects() == [])
 
+    async def test_an_executor_that_the_server_would_refuse(self, real):
+        """Before there is a driver, which would ask for it for ever."""
+        async with real() as rig:
+            rig.create(executor={"template": {"metadata": {"labels": {"team": "d" * 64}}}})
+            await rig.until(lambda: (rig.condition("Stalled") or "?")[0] == "True")
+            stalled = next(one for one in rig.status()["conditions"] if one["type"] == "Stalled")
+            assert stalled["reason"] == "SpecRefused"
+            assert stalled["message"].startswith("spec.executor: ")
+            assert "must be no more than 63" in stalled["message"]
+            assert rig.objects() == []
+
     async def test_a_service_account_that_is_not_there(self, real):
         """Waits for a person, says for whom, and leaves nothing behind."""
         async with real(allowed_service_accounts=("no-such-account",)) as rig:

@@ -9,12 +9,38 @@ from support.operators.lifecycle_space import SPECS, STATUSES
 from support.operators.observations import T0, after, checked, conditions, observed, pod, spec
 
 from backfill_api.names import DRAIN_FINALIZER
+from backfill_api.status.status import BackfillStatus
 from backfill_core.lifecycle.actions import DeleteObject, LaunchDriver
 from backfill_core.lifecycle.inputs.timestamps import ms_of
 from backfill_core.lifecycle.observation import LaunchFailed, Observation, SpecRefused
 from backfill_core.lifecycle.resting import at_rest, forgotten_ms
 
 MINUTE = 60_000
+
+
+def with_edit(status: BackfillStatus, what: str) -> BackfillStatus:
+    """Return a status in which a person changed a condition, the phase, or the generation of all conditions."""
+    if what == "phase":
+        return status.model_copy(update={"phase": "Running"})
+    if what == "generation":
+        older = tuple(
+            one.model_copy(update={"observed_generation": 0}) for one in status.conditions if one.type == "Ready"
+        )
+        return status.model_copy(update={"conditions": (*status.conditions[1:], *older)})
+    kept = tuple(one for one in status.conditions if one.type != what)
+    ready = next(one for one in status.conditions if one.type == "Ready")
+    if len(kept) == len(status.conditions):
+        return status.model_copy(
+            update={"conditions": (*kept, ready.model_copy(update={"type": what, "status": "True"}))}
+        )
+    return status.model_copy(update={"conditions": kept})
+
+
+def facts(status: BackfillStatus) -> list[tuple[str, str, str, str]]:
+    """Return what conditions say, without their bookkeeping."""
+    return [(one.type, one.status, one.reason, one.message) for one in status.conditions]
+
+
 HOUR = 60 * MINUTE
 
 SETTLED = {
@@ -150,6 +176,19 @@ class TestWhatIsAtRestNeedsNoDecision:
 
         assert at_rest(observation.status, generation=1)
         assert not at_rest(observation.status, generation=2)
+
+    @pytest.mark.parametrize("status", ["complete", "failed"])
+    @pytest.mark.parametrize("edited", ["Ready", "Finished", "Stalled", "Paused", "DriverReady", "phase", "generation"])
+    def test_no_more_after_a_person_edited_the_status(self, status: str, edited: str) -> None:
+        """No operator may have seen it: who finds it decides, and that says again what is true."""
+        observation, now_ms = settled(observed(status=STATUSES[status]))
+        before = observation.status
+        wrong = replace(observation, status=with_edit(before, edited))
+
+        assert not at_rest(wrong.status, generation=1)
+        right = checked(wrong, now_ms)
+        assert at_rest(right.status, generation=1)
+        assert facts(right.status) == facts(before)
 
     @pytest.mark.parametrize("state", ["Planned", "Created"])
     def test_never_with_an_attempt_that_may_run(self, state: str) -> None:

@@ -31,8 +31,8 @@ def moment():
 class Kubelet:
     """One node from `__aenter__` to `__aexit__`, in the running loop."""
 
-    def __init__(self, store, *, start_s=0.02, **double):
-        self.store, self.start_s, self.double = store, start_s, double
+    def __init__(self, store, *, start_s=0.02, kind=DriverDouble, **double):
+        self.store, self.start_s, self.kind, self.double = store, start_s, kind, double
         self.running = {}
         """Doubles by namespace and name of their pod."""
 
@@ -100,7 +100,7 @@ class Kubelet:
         entries = {name: base64.b64decode(value).decode() for name, value in secret["data"].items()}
         host = f"127.{_NETWORK}.{(number := next(self._hosts)) // 250}.{number % 250 + 1}"
         attempt = int(pod["metadata"]["labels"][ATTEMPT_LABEL])
-        double = DriverDouble(attempt=attempt, token=entries[TOKEN_KEY], job_id="/".join(key), **self.double)
+        double = self.kind(attempt=attempt, token=entries[TOKEN_KEY], job_id="/".join(key), **self.double)
         double.progress = double.progress.model_copy(update=_controls(self.store.get("configmaps", *key)))
         context = server_context(entries[CERTIFICATE_KEY], entries[PRIVATE_KEY])
         await double.start(host=host, port=CONTROL_PORT, ssl_context=context)

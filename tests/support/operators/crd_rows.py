@@ -203,6 +203,9 @@ REFUSED = {
     "a password in an option": Refused(
         of_a_topic(topic(options={"sasl.jaas.config": "x"})), "spec.source.kafka", "options has a setting that a spec may not give; secrets come from secretRef"
     ),
+    "an option that names a file": Refused(
+        of_a_topic(topic(options={"client.id": "${dir:/etc/backfill-control:token}"})), "spec.source.kafka", "options refers to a file with ${"
+    ),
     "a path too long": Refused(spec(target=target(path="/" + "x" * 3000)), "spec.target.delta.path", "Too long"),
     "a blank path": Refused(spec(target=target(path="  ")), "spec.target.delta.path", "should match"),
 }  # fmt: skip

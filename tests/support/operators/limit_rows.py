@@ -19,6 +19,7 @@ ACCEPTED = {
     },
     "our own container": {"driver": {"template": {"spec": {"containers": [{"name": "driver", "env": []}]}}}},
     "a priority class that is allowed": {"executor": {"template": {"spec": {"priorityClassName": "low"}}}},
+    "no priority class": {"driver": {"template": {"spec": {"priorityClassName": ""}}}},
     "fields for everybody": {"driver": {"template": {"spec": {"nodeSelector": {"disk": "fast"}, "tolerations": []}}}},
 }  # fmt: skip
 REFUSED = {

@@ -140,7 +140,11 @@ class World:
             return replace(pod, ready=self.chance.random() < 0.7)
         self.executors[pod.uid] = self.chance.choice([0, 0, 2])
         wait = self.chance.random() < self.executors_wait
-        pod = replace(pod, executors=WaitingExecutors("ImagePullBackOff", "no such image") if wait else None)
+        for_an_image = self.chance.random() < 0.5
+        waits = (
+            WaitingExecutors("ImagePullBackOff", "no such image") if for_an_image else WaitingExecutors("", "no node")
+        )
+        pod = replace(pod, executors=waits if wait else None)
         if driver.stopping:
             return self._ends(pod, 10)
         self.work += driver.paused is None
@@ -287,7 +291,7 @@ class World:
         self._count()
 
     def _look_at_what_is_replaced(self, observation: Observation, decision: Decision) -> None:
-        """An edit of the spec must end no driver that is at work, however old the operator's cache is."""
+        """An edit of the spec must end no driver whose executors run or wait for a node, however old the operator's cache is."""
         before, after = observation.status.attempt, decision.status.attempt
         if after is None or after.stop is None or after.stop.reason != "SpecChanged" or (before and before.stop):
             return
@@ -295,7 +299,7 @@ class World:
         for pod in self.pods.values():
             if pod.uid == after.pod_uid and pod.started:
                 assert pod.executors is not None
-                assert self.executors[pod.uid] == 0
+                assert self.executors[pod.uid] == 0 or pod.executors.waiting
 
     def _with_running(self, pod: DriverPod) -> DriverPod:
         """Return a driver with how many of its executors run."""

@@ -46,6 +46,10 @@ class KafkaSource(OffsetSourceParams):
             f"!has(self.options) || self.options.all(k, k in {sorted(OPTIONS)})",
             "options has a setting that a spec may not give; secrets come from secretRef",
         ),
+        (
+            "!has(self.options) || self.options.all(k, !self.options[k].contains('${'))",
+            "options refers to a file with ${",
+        ),
     )
     MAY_CHANGE = OffsetSourceParams.MAY_CHANGE | {
         "bootstrap_servers", "options", "secret_ref", "starting_offsets", "partition_starting_offsets",
@@ -108,6 +112,9 @@ class KafkaSource(OffsetSourceParams):
     def _check_option(self, name: str) -> None:
         path = f'options["{name}"]'
         if name in OPTIONS:
+            if "${" in self.options[name]:
+                # Beside a Secret the client would put a file of its pod there, which may be a token, and send it to its broker.
+                raise refused(path, "refers to a file with ${", hint="write the value itself")
             return
         if holds_a_secret(name) or name.startswith(("sasl.", "ssl.")):
             words = "may be a secret, and everyone who may read the Backfill could read it"

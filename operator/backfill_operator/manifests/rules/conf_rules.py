@@ -38,16 +38,19 @@ EXCEPT: Final = (
     "spark.sql.variable.*", "spark.sql.scripting.*", "spark.sql.files.ignore*", "spark.sql.test*", "spark.sql.debug*",
     "spark.shuffle.manager", "spark.shuffle.service.*", "spark.shuffle.push.*", "spark.shuffle.sort.io.*",
     "spark.storage.decommission.*", "spark.storage.replication.*", "spark.scheduler.allocation.*", "spark.io.compression.codec", "spark.shuffle.mapStatus.compression.codec",
-    "spark.hadoop.fs.defaultFS", "spark.hadoop.fs.AbstractFileSystem.*", "spark.hadoop.fs.permissions.*", "spark.hadoop.fs.file.*",
+    "spark.hadoop.fs.defaultFS", "spark.hadoop.fs.default.name", "spark.hadoop.fs.AbstractFileSystem.*", "spark.hadoop.fs.permissions.*", "spark.hadoop.fs.file.*",
 )  # fmt: skip
 """Settings that would load code, change the data, or reach the machine."""
 
 CODE: Final = frozenset({
     "binding", "bindings", "class", "classes", "classpath", "command", "commands", "extensions", "factory", "impl", "interceptors",
     "jar", "jars", "listener", "listeners", "manager", "plugin", "plugins", "provider", "providers", "pandas", "pyspark", "python", "script", "serializer",
-    "evaluator",
+    "evaluator", "signers",
 })  # fmt: skip
 """Words of names whose values are classes or commands: credential providers, committers, caches, listeners; and other interpreters."""
+
+CODE_ENDS: Final = ("class", "classname", "factory", "provider")
+"""The same where a name has no capital between its words, as `keyprovider` and `classname` in those of Hadoop."""
 
 _WORDS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
@@ -76,4 +79,5 @@ def harmless(name: str) -> bool:
     """May every user set it?"""
     if not named(name, ALLOWED) or named(name, EXCEPT):
         return False
-    return CODE.isdisjoint(word.lower() for word in _WORDS.findall(name))
+    words = [word.lower() for word in _WORDS.findall(name)]
+    return CODE.isdisjoint(words) and not any(word.endswith(CODE_ENDS) for word in words)

@@ -26,8 +26,10 @@ NEVER: Final = (
     "HOSTALIASES", "LOCALDOMAIN", "TZ", "TZDIR", "OPENSSL_*", "SSL_*", "PATH", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "TMPDIR",
     "TMP", "TEMP", "IFS", "ENV", "BASH*", "SHELLOPTS", "PS1", "PS2", "PS4", "PROMPT_COMMAND", "CDPATH", "GLOBIGNORE",
     "LC_*", "LANG", "LANGUAGE", "KUBERNETES_*", "KUBECONFIG",
+    # stores' clients: the one that lets a file of credentials name a command
+    "GOOGLE_EXTERNAL_ACCOUNT_ALLOW_EXECUTABLES",
 )  # fmt: skip
-"""What is read by a program other than a store's client, and decides what runs or how values are computed."""
+"""What decides what runs or how values are computed; all but the last are read by a program other than a store's client."""
 
 SOURCES: Final = frozenset({"secretKeyRef", "configMapKeyRef", "fieldRef", "resourceFieldRef"})
 

@@ -161,7 +161,7 @@ def _check_pod_fields(spec: Mapping[str, Any], path: str, limits: Limits) -> Non
     if spec.get("hostUsers") not in (None, False):
         raise ManifestRefusedError(f"{path}.hostUsers", "can only be false", hint="remove it")
     priority = spec.get("priorityClassName")
-    if priority is not None and not (isinstance(priority, str) and named(priority, limits.priority_classes)):
+    if priority not in (None, "") and not (isinstance(priority, str) and named(priority, limits.priority_classes)):
         hint = f"remove it, {ask_for('ALLOWED_PRIORITY_CLASSES', str(priority)[:100])}"
         raise ManifestRefusedError(f"{path}.priorityClassName", "names a class that is not allowed", hint=hint)
     for number, one in enumerate(entries(spec, "imagePullSecrets", path)):

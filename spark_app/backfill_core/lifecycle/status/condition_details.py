@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from backfill_api.status.status import Condition, Control
+from backfill_api.status.status import BackfillStatus, Condition, Control
+from backfill_core.lifecycle.commands import refusals
 from backfill_core.lifecycle.inputs.context import Context
 from backfill_core.lifecycle.observation import DriverPod
 from backfill_core.lifecycle.status.conditions import Fact
+
+COMMAND_REFUSED: Final = "CommandRefused"
 
 EXECUTORS_WAITING: Final = "ExecutorsWaiting"
 """The type of a condition, and its reason."""
@@ -16,17 +19,17 @@ _KEPT = ("CaughtUp", "Verified")
 """What an attempt found out stays true when it is over."""
 
 
-def without_driver(context: Context, *, suspended: str = "") -> dict[str, Fact]:
+def without_driver(status: BackfillStatus, *, suspended: str = "") -> dict[str, Fact]:
     """Return the details of a Backfill that has no driver.
 
     Args:
-        context: The classified observation.
+        status: As the steps have it.
         suspended: Reason of `Suspended`; empty: the Backfill is not suspended.
     """
     off = Fact("False", "NotRequested")
     return {
-        **_kept(context),
-        **_verified(context),
+        **_kept(status),
+        **_verified(status),
         "DriverReady": Fact("False", "NoDriver"),
         "Paused": off,
         "Throttled": off,
@@ -37,8 +40,8 @@ def without_driver(context: Context, *, suspended: str = "") -> dict[str, Fact]:
 def with_driver(context: Context, control: Control) -> dict[str, Fact]:
     """Return the details of an attempt in flight."""
     made = {
-        **_kept(context, "NonConvergent"),
-        **_verified(context),
+        **_kept(context.status, "NonConvergent"),
+        **_verified(context.status),
         "DriverReady": _driver(context),
         "Suspended": Fact("False", "NotRequested"),
         "Paused": _in_force(context, control, ("Pause", "Resume"), "Paused"),
@@ -113,13 +116,15 @@ def _in_force(context: Context, control: Control, kinds: tuple[str, ...], type_:
 def _synced(context: Context, control: Control) -> Fact:
     if not control.pending:
         return Fact("True", "Acknowledged")
+    if refused := refusals(context, control):
+        return Fact("False", COMMAND_REFUSED, refused)
     names = ", ".join(f"{one.command.type} (revision {one.revision})" for one in control.pending)
     late = context.left_ms(control.pending_since, context.policy.ack_timeout_ms) <= 0
     return Fact("False", "AcknowledgementTimeout" if late else "AcknowledgementPending", names)
 
 
-def _verified(context: Context) -> dict[str, Fact]:
-    receipt = context.status.receipt
+def _verified(status: BackfillStatus) -> dict[str, Fact]:
+    receipt = status.receipt
     if receipt is None:
         return {}
     if not receipt.equal:
@@ -129,9 +134,11 @@ def _verified(context: Context) -> dict[str, Fact]:
     return {"Verified": Fact("True", "Equal")}
 
 
-def _kept(context: Context, *more: str) -> dict[str, Fact]:
-    return {type_: _fact(one) for type_ in (*_KEPT, *more) if (one := context.condition(type_)) is not None}
+def _kept(status: BackfillStatus, *more: str) -> dict[str, Fact]:
+    found = {one.type: one for one in reversed(status.conditions)}
+    return {type_: fact_of(found[type_]) for type_ in (*_KEPT, *more) if type_ in found}
 
 
-def _fact(one: Condition) -> Fact:
+def fact_of(one: Condition) -> Fact:
+    """Return a condition without its bookkeeping."""
     return Fact(one.status, one.reason, one.message)

@@ -114,7 +114,7 @@ def _what_approves(context: Context) -> str:
 
 def _suspended(context: Context) -> StepResult:
     reason = "Override" if context.desired.suspend_overridden else "AsRequested"
-    details = condition_details.without_driver(context, suspended=reason)
+    details = condition_details.without_driver(context.status, suspended=reason)
     conditions = ConditionSet.ready("Suspended", reason).with_details(details)
     # The deadline counts from the resumption, as a Job's does.
     status = context.status.model_copy(update={"start_time": None})

@@ -17,14 +17,14 @@ from backfill_core.lifecycle.actions import (
     PersistIntent,
     SendCommand,
 )
-from backfill_core.lifecycle.commands import RESEND_S, CommandPlan, plan_commands, settled
+from backfill_core.lifecycle.commands import RESEND_S, CommandPlan, plan_commands, refusals, settled
 from backfill_core.lifecycle.inputs.context import Context
 from backfill_core.lifecycle.inputs.launched_of import executors_of, launched_of
 from backfill_core.lifecycle.inputs.termination import IMAGE_OR_CONFIG, NOT_STARTED, Termination, classify
 from backfill_core.lifecycle.inputs.timestamps import ms_of
 from backfill_core.lifecycle.observation import DriverPod, SpecRefused
 from backfill_core.lifecycle.status import condition_details
-from backfill_core.lifecycle.status.condition_details import EXECUTORS_WAITING, executors_wait
+from backfill_core.lifecycle.status.condition_details import COMMAND_REFUSED, EXECUTORS_WAITING, executors_wait
 from backfill_core.lifecycle.status.conditions import ConditionSet
 from backfill_core.lifecycle.steps.step import (
     STOP_GRACE_S,
@@ -164,16 +164,20 @@ def _outdated(context: Context, attempt: Attempt, pod: DriverPod) -> bool:
 
 
 def _executors_outdated(context: Context, attempt: Attempt, pod: DriverPod) -> bool:
-    """Was what executors are made of edited since a driver was made none of whose executors runs? They may wait for ever.
+    """Was what executors are made of edited since a driver was made whose executors wait? They may wait for ever.
 
-    The driver commits what it has, and stops at a barrier. While one executor runs, the edit is one for the next attempt.
+    An image or a Secret that is missing comes by no waiting, and all executors of the driver are made alike: those that run
+    beside are not made again once they are lost. For a node they wait as long as the load asks for more than there is room: while
+    one executor runs, the edit is one for the next attempt. The driver commits what it has, and stops at a barrier.
     """
     spec, executors = context.observation.spec, pod.executors
     if executors is None or attempt.kind != "Run" or pod.deletion_ms is not None or isinstance(spec, SpecRefused):
         return False
     if pod.executors_of in ("", executors_of(spec)):
         return False
-    return executors.running == 0 if context.observation.live else not executors.running
+    if context.observation.live and executors.running is None:
+        return False  # they were not looked at, and the list of those that wait is some seconds old
+    return executors.waiting in IMAGE_OR_CONFIG or not executors.running
 
 
 def _actions(context: Context, attempt: Attempt, pod: DriverPod, commands: CommandPlan) -> tuple[Action, ...]:
@@ -292,7 +296,7 @@ def _stopping(context: Context, pod: DriverPod, stop: StopRequest) -> ConditionS
 
 def _what_is_replaced(pod: DriverPod) -> str:
     if pod.started or pod.phase == "Running":
-        why = "the spec was changed while no executor of the driver could start"
+        why = "the spec was changed while executors of the driver could not start"
         return f"{why}: pod {pod.name} stops at a barrier, and the next one makes executors of the new spec"
     return f"the spec was changed before the driver started: pod {pod.name} is replaced by one of the new spec"
 
@@ -305,6 +309,8 @@ def _started(context: Context, pod: DriverPod, control: Control) -> ConditionSet
         return ConditionSet.reconciling(phase, "DriverStopping", "the driver's pod is being deleted")
     if context.unreachable or not (pod.ready or context.reachable):
         return ConditionSet.reconciling(phase, "DriverUnreachable", "its control server does not answer")
+    if refused := refusals(context, control):
+        return ConditionSet.reconciling(phase, COMMAND_REFUSED, f"the driver refuses {refused}")
     if not in_force:
         message = f"waiting for revision {control.desired_revision}"
         return ConditionSet.reconciling(phase, "AcknowledgementPending", message)

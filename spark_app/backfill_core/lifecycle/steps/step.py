@@ -82,7 +82,7 @@ def refetch_pods(context: Context, pod_name: str | None = None, *, executors_of:
 
 def without_driver(context: Context, conditions: ConditionSet) -> ConditionSet:
     """Return the conditions with the details of a Backfill that has no driver."""
-    return conditions.with_details(condition_details.without_driver(context))
+    return conditions.with_details(condition_details.without_driver(context.status))
 
 
 def planning(context: Context, message: str = "") -> ConditionSet:

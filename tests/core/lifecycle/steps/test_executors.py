@@ -151,11 +151,30 @@ class TestAnEditOfWhatTheyAreMadeOf:
 
     @pytest.mark.parametrize("live", [False, True])
     def test_leaves_a_driver_alone_one_of_whose_executors_runs(self, live: bool) -> None:
-        """It is at work; and the API server is not asked again at each look."""
-        decision = checked(working(driver(replace(NO_IMAGE, running=1)), live=live))
+        """Beside others that wait for a node it is at work; and the API server is not asked again at each look."""
+        decision = checked(working(driver(replace(NO_NODE, running=1)), live=live))
 
         assert stops(decision) == ""
         assert not any(isinstance(one, RefetchPods) for one in decision.actions)
+
+    @pytest.mark.parametrize("waiting", ["ImagePullBackOff", "CreateContainerConfigError"])
+    def test_replaces_it_although_some_run_where_the_others_wait_for_what_never_comes(self, waiting: str) -> None:
+        """All are made alike: a node that had the image, or a moment before the Secret went. Each that is lost is lost for good."""
+        waits = WaitingExecutors(waiting, "not found", running=1)
+        asked = checked(working(driver(waits)))
+        stopped = checked(working(driver(waits), live=True))
+
+        assert asked.actions == (RefetchPods("orders-1-driver", "pod-1"),)
+        assert stops(stopped) == "SpecChanged"
+        assert message(stopped, "Ready").startswith(
+            "the spec was changed while executors of the driver could not start"
+        )
+
+    def test_leaves_it_alone_where_they_wait_for_what_takes_time(self) -> None:
+        """A reason that says nothing of the image or of the configuration is no reason to stop those that run."""
+        waits = WaitingExecutors("AnotherReason", "wait", running=1)
+
+        assert stops(checked(working(driver(waits), live=True))) == ""
 
     def test_waits_for_a_look_at_the_executors_themselves(self) -> None:
         """The list of those that wait is some seconds old, and says nothing of those that run."""

@@ -1,0 +1,79 @@
+"""What the pages say of the chart and of the kind is there: each value, each field of a spec or status, each helm command."""
+
+import json
+import re
+import shlex
+
+import pytest
+import yaml
+from support.cluster import charts
+from support.cluster.charts import CHART, RELEASE, SYSTEM
+from support.repository import ROOT
+
+PAGES = sorted([
+    ROOT / "README.md", ROOT / "SECURITY.md", CHART / "README.md", CHART / "templates" / "NOTES.txt", *(ROOT / "docs").glob("*.md"),
+    *(ROOT / "examples").glob("**/*.yaml"),
+])  # fmt: skip
+SCHEMA = json.loads((CHART / "values.schema.json").read_text())
+KIND = yaml.safe_load((ROOT / "crds" / "backfills.yaml").read_text())["spec"]["versions"][0]["schema"][
+    "openAPIV3Schema"
+]
+VALUE = re.compile(
+    r"(?<![\w.$/-])(?:{})(?:\.\w+)+".format("|".join(one for one in SCHEMA["properties"] if one != "global"))
+)
+FIELD = re.compile(r"(?<![\w$/-])(?:spec|status)(?:\.\w+(?![\w(]))+")
+COMMAND = re.compile(r"helm (?:install|upgrade|template) [^\n`|#]*")
+SET = re.compile(r"--set ('[^']*'|\S+)")
+
+COMMANDS = [
+    (path.name, command) for path in PAGES for command in COMMAND.findall(path.read_text()) if "--set" in command
+]
+ELSEWHERE = {
+    "crd": {"schema", "fields", "explain"}, "operator": {"md"}, "images": {"svg"}, "status": {"storedVersions"},
+}  # fmt: skip
+"""Second words of what only looks like a value or a field of ours: modules, files, a field of every CRD."""
+
+
+def named(pattern, text):
+    """Return the paths that a page names, each as a list of its parts."""
+    found = [one.split(".") for one in pattern.findall(text)]
+    return [parts for parts in found if parts[1] not in ELSEWHERE.get(parts[0], ())]
+
+
+def has(schema, parts):
+    """Is a path in a schema? What is below a part without fields of its own is not ours to judge."""
+    for part in parts:
+        if "$ref" in schema:
+            schema = SCHEMA["definitions"][schema["$ref"].rsplit("/", 1)[-1]]
+        schema = schema.get("items", schema)
+        if "properties" not in schema:
+            return True
+        if part not in schema["properties"]:
+            return False
+        schema = schema["properties"][part]
+    return True
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda one: one.name)
+class TestAPage:
+    def test_names_values_that_there_are(self, path):
+        """A value with a typo is refused; one that was renamed is looked for in vain."""
+        assert [".".join(one) for one in named(VALUE, path.read_text()) if not has(SCHEMA, one)] == []
+
+    def test_names_fields_that_there_are(self, path):
+        """The API server drops a field that it does not know, in silence."""
+        assert [".".join(one) for one in named(FIELD, path.read_text()) if not has(KIND, one)] == []
+
+
+class TestACommand:
+    def test_is_found_in_the_pages(self):
+        """Else the test below proves nothing."""
+        assert {"kubernetes.md", "README.md", "versions.md", "object-stores.md"} <= {page for page, _ in COMMANDS}
+
+    @pytest.mark.parametrize(("page", "command"), COMMANDS, ids=[f"{page}-{n}" for n, (page, _) in enumerate(COMMANDS)])
+    def test_has_values_that_helm_takes(self, page, command):
+        """As it stands there, over an installation of one tenant."""
+        flags = [word for given in SET.findall(command) for word in ("--set", *shlex.split(given))]
+        done = charts.run("template", RELEASE, CHART, "--namespace", SYSTEM, "--set", "watch.namespaces={shop}", *flags)
+
+        assert done.returncode == 0, f"{page}: {done.stderr}"

@@ -1,0 +1,139 @@
+"""Who may call whom once the chart's network policies are enforced: asked of a model, for the pods that there really are."""
+
+import copy
+
+import pytest
+import yaml
+from support.cluster import charts
+from support.cluster.charts import RELEASE, SYSTEM, of_kind, only, rendered
+from support.cluster.network import Place, place_of, takes
+from support.operators.observations import spec
+
+from backfill_api.names import ROLE_LABEL
+from backfill_operator.manifests.attempt import Installation, Launch
+from backfill_operator.manifests.config_map import config_map
+from backfill_operator.manifests.driver_pod import driver_pod
+from backfill_operator.manifests.names import (
+    BLOCK_MANAGER_PORT,
+    CONF_KEY,
+    CONTROL_PORT,
+    DRIVER_PORT,
+    EXECUTOR_KEY,
+)
+from backfill_operator.settings import OperatorSettings
+
+SETTINGS = OperatorSettings()
+LABEL = "spark.kubernetes.executor.label."
+PORTS = {
+    CONTROL_PORT, DRIVER_PORT, BLOCK_MANAGER_PORT, SETTINGS.health_port, SETTINGS.metrics_port, 1, 22, 80, 443, 4040, 7077, 7080, 8444,
+    65_535,
+}  # fmt: skip
+"""All that our pods listen on, their neighbours, and some of others."""
+
+DISGUISE = {"app.kubernetes.io/name": "backfill-operator", "app.kubernetes.io/instance": RELEASE}
+"""The operator's labels, which a template may ask for."""
+
+
+def launch(namespace, name, **fields):
+    return Launch(namespace, name, f"uid-of-{name}", 1, "Run", spec(**fields), Installation("backfill:1"))
+
+
+def executor_of(one):
+    """Return the place of an executor as Spark makes it: of the template, with the labels of the driver's properties."""
+    data = config_map(one)["data"]
+    template = yaml.safe_load(data[EXECUTOR_KEY])
+    lines = [line.partition("=") for line in data[CONF_KEY].splitlines() if line.startswith(LABEL)]
+    template["metadata"]["labels"] |= {name.removeprefix(LABEL): value for name, _, value in lines}
+    return place_of(template, one.namespace)
+
+
+def pods(made):
+    """Return the pods of an installation that has two tenants, and others around them, by name."""
+    disguised = {"driver": {"template": {"metadata": {"labels": DISGUISE}}}}
+    orders, other = launch("shop", "orders"), launch("shop", "other", **disguised)
+    stock = launch("stock", "orders")
+    [trial] = of_kind(charts.trial(), "Pod")
+
+    def anybody(namespace, **labels):
+        return Place(namespace, labels, {"kubernetes.io/metadata.name": namespace})
+
+    return {
+        "operator": place_of(only(made, "Deployment")["spec"]["template"], SYSTEM),
+        "driver": place_of(driver_pod(orders), "shop"),
+        "executor": executor_of(orders),
+        "driver of another": place_of(driver_pod(other), "shop"),
+        "executor of another": executor_of(other),
+        "driver of another tenant": place_of(driver_pod(stock), "stock"),
+        "executor of another tenant": executor_of(stock),
+        "trial": place_of(trial, SYSTEM),
+        "beside the operator": anybody(SYSTEM, app="web"),
+        "of the tenant": anybody("shop", app="web"),
+        "of the tenant, disguised": anybody("shop", **DISGUISE),
+        "of another tenant, disguised": anybody("stock", **{ROLE_LABEL: "executor"}),
+        "prometheus": anybody("monitoring", app="prometheus"),
+    }
+
+
+def calls(made):
+    """Return who reaches what: (caller, called) and the ports, of the operator and of one tenant's driver and executor."""
+    there, policies = pods(made), of_kind(made, "NetworkPolicy")
+    found = {
+        (caller, called): {port for port in PORTS if takes(policies, there[caller], there[called], port)}
+        for called in ("operator", "driver", "executor")
+        for caller in there
+        if caller != called
+    }
+    return {pair: ports for pair, ports in found.items() if ports}
+
+
+SPARK = {DRIVER_PORT, BLOCK_MANAGER_PORT}
+WANTED = {
+    ("operator", "driver"): {CONTROL_PORT},
+    ("executor", "driver"): SPARK,
+    ("executor of another", "driver"): SPARK,
+    ("driver", "executor"): {BLOCK_MANAGER_PORT},
+    ("driver of another", "executor"): {BLOCK_MANAGER_PORT},
+    ("executor of another", "executor"): {BLOCK_MANAGER_PORT},
+}
+"""All that may be called at all. Pods of one tenant are told apart by Spark's secret, and not by the network."""
+
+
+class TestWhoMayCallWhom:
+    def test_is_what_a_job_needs_and_nothing_else(self):
+        """8443 from the operator, 7078 and 7079 from executors, 7079 among them; a kubelet's probes come from the node."""
+        assert calls(rendered()) == WANTED
+
+    def test_is_the_same_in_an_installation_of_the_whole_cluster(self):
+        """For each tenant that it names."""
+        assert calls(rendered(watch={"namespaces": ["shop", "stock"], "clusterWide": True})) == WANTED
+
+    def test_is_one_peer_more_for_metrics(self):
+        """On the port of commands, too, which have a token."""
+        peer = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
+        made = rendered(networkPolicy={"metricsFrom": [peer]})
+
+        more = {("prometheus", "operator"): {SETTINGS.metrics_port}, ("prometheus", "driver"): {CONTROL_PORT}}
+        assert calls(made) == WANTED | more
+
+    def test_is_anybody_without_policies(self):
+        """The model says yes as well."""
+        made = rendered(networkPolicy={"enabled": False})
+
+        assert len(calls(made)) == 3 * (len(pods(made)) - 1)
+        assert {frozenset(ports) for ports in calls(made).values()} == {frozenset(PORTS)}
+
+    @pytest.mark.parametrize(("old", "new"), [
+        ("backfill.dev/role: driver", "backfill.dev/rule: driver"), ("backfill.dev/role: executor", "backfill.dev/role: driver"),
+        ("port: 8443", "port: 8444"), ("port: 7078", "port: 7080"), ("port: 7079", "port: 7077"), ("protocol: TCP", "protocol: UDP"),
+        (f"metadata.name: {SYSTEM}", "metadata.name: shop"), ("app.kubernetes.io/name: backfill-operator", "app: web"),
+        ("- executor", "- guest"), ("policyTypes:", "policyTypes: [Ingress]\n  ingress: [{}]\n  unused:"),
+    ])  # fmt: skip
+    def test_is_seen_to_change_with_every_word(self, old, new):
+        """A label, a port or a peer that is another one."""
+        made = copy.deepcopy(rendered())
+        policies = of_kind(made, "NetworkPolicy")
+        text = yaml.safe_dump_all(policies)
+        assert old in text
+        changed = [one for one in yaml.safe_load_all(text.replace(old, new)) if one]
+
+        assert calls([one for one in made if one not in policies] + changed) != WANTED

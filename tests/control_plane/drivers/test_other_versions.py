@@ -1,0 +1,176 @@
+"""Operator and driver of two versions: what one says more, the other leaves out; what it cannot do, it refuses by name."""
+
+import asyncio
+import contextlib
+import json
+
+import pytest
+from support.drivers.driver_double import RECEIPT, DriverDouble, server_context
+from support.operators.rig import Rig
+
+from backfill_api.model import known
+from backfill_api.status.ending import Ending
+from backfill_api.status.plan import Plan
+from backfill_api.status.progress import Progress
+from backfill_api.status.receipt import Receipt
+from backfill_api.wire import Command, CommandRequest, PauseCommand, StopCommand, ThrottleCommand
+from backfill_operator.drivers.certificates import fingerprint, mint
+from backfill_operator.drivers.control_client import ControlClient, DriverAddress
+
+PROGRESS = {
+    "phase": "Snapshot", "percent": 40, "rowsTotal": 10, "rowsDone": 4, "tableVersion": 3,
+    "steps": [{"name": "Copy", "state": "Running", "seconds": 5}, {"name": "Receipt", "state": "Pending"}],
+    "watermark": {"column": "at", "value": "2026-01-01"}, "lagByPartition": [{"partition": "0", "records": 7}],
+    "warnings": ["slow"], "warningCodes": ["NonConvergent"],
+}  # fmt: skip
+PLAN = {
+    "rows": 10, "bytes": 20, "files": 2, "splits": 1, "estimatedSeconds": 9, "estimatedSecondsLow": 5, "estimatedSecondsHigh": 20,
+    "ways": [{"way": "Whole", "files": 2}], "steps": [{"name": "Copy", "seconds": 4}], "warnings": [{"reason": "KeyUnproven", "message": "a"}],
+    "partitions": {"largest": [{"partition": "0", "rows": 4}], "others": 0, "otherRows": 0},
+}  # fmt: skip
+ENDING = {"outcome": "Planned", "plan": PLAN, "progress": {"phase": "Snapshot", "steps": PROGRESS["steps"]}}
+TAKEN = RECEIPT | {
+    "mismatches": [{"vnode": 1, "sourceRows": 2, "targetRows": 3}],
+    "files": [{"path": "a", "what": "b"}],
+}
+SAID = {Progress: PROGRESS, Receipt: TAKEN, Plan: PLAN, Ending: ENDING}
+
+
+def later(value):
+    """Return a document with one field more in every mapping of it."""
+    match value:
+        case dict():
+            return {name: later(one) for name, one in value.items()} | {"laterField": {"colour": ["red"]}}
+        case list():
+            return [later(one) for one in value]
+        case _:
+            return value
+
+
+class Later(DriverDouble):
+    """A driver of a later version: it says one thing more wherever it can."""
+
+    async def _route(self, *request):
+        status, kind, body, keep = await super()._route(*request)
+        return status, kind, json.dumps(later(json.loads(body))).encode() if kind == "application/json" else body, keep
+
+
+class Earlier(DriverDouble):
+    """A driver of before there were limits of bytes: its contract is closed."""
+
+    async def _post(self, parts, headers, reader):
+        body = await reader.readexactly(int(headers["content-length"]))
+        if b"bytesPerSecond" in body:
+            error = {"field": "command.throttle.bytesPerSecond", "message": "Extra inputs are not permitted"}
+            return 400, "application/json", json.dumps({"error": error}).encode(), True
+        again = asyncio.StreamReader()
+        again.feed_data(body)
+        again.feed_eof()
+        return await super()._post(parts, headers, again)
+
+
+@contextlib.asynccontextmanager
+async def driver(kind, **options):
+    """Give a driver, a client and the address of the driver."""
+    [credentials] = await mint(1)
+    double = kind(token=credentials.token, **options)
+    await double.start(ssl_context=server_context(credentials.certificate, credentials.key))
+    address = DriverAddress(double.attempt, double.url, credentials.token, fingerprint(credentials.certificate))
+    try:
+        async with ControlClient(2.0) as client:
+            yield double, client, address
+    finally:
+        await double.stop()
+
+
+class TestADriverOfALaterVersion:
+    """After a roll-back of the operator, or with an image that a spec names."""
+
+    @pytest.mark.parametrize("model", SAID, ids=lambda one: one.__name__)
+    def test_says_more_at_every_depth_and_is_read(self, model):
+        """All that both know is there."""
+        said = SAID[model]
+
+        assert known(model, later(said)) == said
+        assert model.model_validate(known(model, later(said))) == model.model_validate(said)
+
+    async def test_is_reachable(self):
+        """One word more in one step would have made it unreachable, with its job at work."""
+        async with driver(Later) as (double, client, address):
+            double.progress = double.progress.model_copy(update=dict(Progress.model_validate(PROGRESS)))
+            double.receipt = TAKEN
+
+            assert (await client.progress(address)).steps == Progress.model_validate(PROGRESS).steps
+            assert await client.receipt(address) == Receipt.model_validate(TAKEN)
+            pause = CommandRequest(attempt=1, revision=1, command=Command(type="Pause"))
+            assert (await client.command(address, pause, 5)).outcome == "Applied"
+
+    def test_leaves_a_plan_that_is_read(self):
+        """Else the planning is taken for failed, again and again, and the job is given up."""
+        ending = Ending.read(json.dumps(later(ENDING)))
+
+        assert ending == Ending.model_validate(ENDING)
+        assert ending.plan == Plan.model_validate(PLAN)
+
+    @pytest.mark.parametrize(
+        "text", ["", "null", "[]", "Killed", '{"outcome": "Danced"}', '{"outcome": 1}', "[" * 4000]
+    )
+    def test_is_not_read_out_of_any_text(self, text):
+        """A message may be the end of a log."""
+        assert Ending.read(text) is None
+
+
+class TestADriverOfAnEarlierVersion:
+    """During an upgrade of the operator: an attempt keeps the image that it was started with."""
+
+    async def test_is_told_nothing_that_every_version_takes_for_granted(self):
+        """A field that is new has a default, and that is not sent."""
+        seen = []
+
+        class Listener(DriverDouble):
+            async def _post(self, parts, headers, reader):
+                body = await reader.readexactly(int(headers["content-length"]))
+                seen.append(json.loads(body)["command"])
+                return 400, "application/json", b'{"error": {}}', True
+
+        commands = [
+            Command(type="Pause", pause=PauseCommand()), Command(type="Resume"), Command(type="Stop", stop=StopCommand()),
+            Command(type="Throttle", throttle=ThrottleCommand(rows_per_second=5)), Command(type="Throttle", throttle=ThrottleCommand()),
+        ]  # fmt: skip
+        async with driver(Listener) as (_, client, address):
+            for number, one in enumerate(commands, start=1):
+                await client.command(address, CommandRequest(attempt=1, revision=number, command=one), 0)
+
+        assert seen == [
+            {"type": "Pause", "pause": {}}, {"type": "Resume"}, {"type": "Stop", "stop": {}},
+            {"type": "Throttle", "throttle": {"rowsPerSecond": 5}}, {"type": "Throttle", "throttle": {}},
+        ]  # fmt: skip
+
+    async def test_refuses_by_name_what_it_does_not_know(self):
+        """That is an answer, and not a driver that cannot be reached."""
+        limit = Command(type="Throttle", throttle=ThrottleCommand(bytes_per_second=5))
+        async with driver(Earlier) as (double, client, address):
+            ack = await client.command(address, CommandRequest(attempt=1, revision=3, command=limit), 0)
+
+        assert (ack.outcome, ack.revision, double.seen) == ("Refused", 3, [])
+        assert "bytesPerSecond" in ack.message
+
+    async def test_goes_on_and_takes_every_other_command(self):
+        """The status names the field; a pause and a suspension at night still hold."""
+        async with Rig(double={"kind": Earlier}) as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            rig.edit(throttle={"bytesPerSecond": 1000})
+            await rig.until(lambda: rig.condition("ControlSynced") == ("False", "CommandRefused"))
+            ready = next(one for one in rig.status()["conditions"] if one["type"] == "Ready")
+            assert (ready["status"], ready["reason"]) == ("False", "CommandRefused")
+            assert "bytesPerSecond" in ready["message"]
+            assert rig.condition("DriverReady") == ("True", "Running")
+
+            rig.edit(desiredState="Paused")
+            await rig.until(lambda: rig.condition("Paused") == ("True", "AsRequested"))
+            rig.edit(throttle=None)
+            await rig.until_holds("Paused")
+            assert rig.condition("ControlSynced") == ("True", "Acknowledged")
+            rig.edit(suspend=True)
+            await rig.until_holds("Suspended")
