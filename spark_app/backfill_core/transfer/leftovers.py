@@ -7,7 +7,8 @@ reader may see. Under the name that such a column has in the file, the target ma
 what a file has                                     its way
 -------------------------------------------------   ---------------------------------------------------------------
 no column but those of the table                    as the log alone says
-a column that the table does not know               Projected, or Grafted, without it
+a column that the table does not know, or by which  Projected, or Grafted, without it
+it is partitioned and which is not taken
 one whose name the table writes in other letters    Decoded: Spark reads it by either name, other readers do not
 a field that the table does not know, inside a      Decoded, unless the column around it is left out
 column that is taken; a column that it does not
@@ -22,7 +23,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from backfill_core.transfer.facts import TableFacts
+from backfill_core.transfer.facts import TableFacts, Taken, TransformFacts
 from backfill_core.transfer.ways import Copying, Decoded, Grafted, Projected, Reason, Way, Whole, type_changed
 
 Leaf = tuple[str, ...]
@@ -52,6 +53,14 @@ def without_leftovers(way: Copying, source: TableFacts, leaves: Collection[Leaf]
         return type_changed(wide[0])
     refused = _by_names(leftovers, taken, {name.lower() for name in known}, leaves)
     return refused or _with_taken(way, replace(taken, pruned=(*taken.pruned, *leftovers)))
+
+
+def kept_of_files(source: TableFacts, transform: TransformFacts) -> TableFacts:
+    """Return the columns that copies may have: of a partition column that is not taken, whatever files hold of it, none."""
+    taken = {one.column for one in transform.outputs.values() if isinstance(one, Taken)}
+    partitions = tuple(name for name in source.partitions if name in taken)
+    gone = {*source.partitions} - {*partitions}
+    return replace(source, columns=tuple(one for one in source.columns if one.name not in gone), partitions=partitions)
 
 
 def likely(way: Way, source: TableFacts) -> Way:

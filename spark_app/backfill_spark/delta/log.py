@@ -276,6 +276,12 @@ def lines_of(text: str) -> list[str]:
     return [line for line in text.split("\n") if line.strip()]
 
 
+def action_of(line: str) -> dict[str, Any]:
+    """Return what a line of a commit says. A writer may spell out what it does not say, as null: that is left out."""
+    action: dict[str, Any] = json.loads(line)
+    return {kind: said for kind, said in action.items() if said is not None}
+
+
 def without_statistics(add: Mapping[str, Any]) -> str:
     """Return an `add` action as a line of a commit, without its statistics: a kilobyte a file that a read does not need."""
     return json.dumps({"add": {name: value for name, value in add.items() if name != "stats"}})

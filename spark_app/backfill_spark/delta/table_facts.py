@@ -5,7 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
-from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType, TimestampType, VariantType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+    VariantType,
+)
 
 from backfill_core.log_shipping.columns import WIDENING
 from backfill_core.transfer.facts import ColumnFacts, Oddity, TableFacts
@@ -27,7 +36,6 @@ LAST_ID = "delta.columnMapping.maxColumnId"
 ODDITIES = {
     "__CHAR_VARCHAR_TYPE_STRING": Oddity.LENGTH,
     "EXISTS_DEFAULT": Oddity.FILLED,
-    "__COLLATIONS": Oddity.COLLATION,
 }
 """By the key in a column's metadata."""
 
@@ -66,6 +74,8 @@ def _column(field: StructField, *, mapped: bool, key: Sequence[str], widens: boo
     within = StructType([field])
     changes = _type_changes(within)
     odd = [oddity for name, oddity in ODDITIES.items() if any(name in one.metadata for _, one in every_field(within))]
+    if is_collated(data_type):
+        odd.append(Oddity.COLLATION)
     silent = [Oddity.TYPE_CHANGED] if changes and not widens else []  # readers are not told to look at it
     variants = [one for _, one in every_field(within) if _holds_variant(one.dataType)]
     return ColumnFacts(
@@ -93,6 +103,18 @@ def _holds_variant(data_type: DataType) -> bool:
         case MapType():
             return _holds_variant(data_type.keyType) or _holds_variant(data_type.valueType)
     return isinstance(data_type, VariantType)
+
+
+def is_collated(data_type: DataType) -> bool:
+    """Are there texts in a type that are not compared byte by byte? Spark takes that word out of a column's metadata, into its type."""
+    match data_type:
+        case StructType():
+            return any(is_collated(field.dataType) for field in data_type)
+        case ArrayType():
+            return is_collated(data_type.elementType)
+        case MapType():
+            return is_collated(data_type.keyType) or is_collated(data_type.valueType)
+    return isinstance(data_type, StringType) and not data_type.isUTF8BinaryCollation()
 
 
 def every_field(data_type: DataType, inside: str = "") -> Iterator[tuple[str, StructField]]:

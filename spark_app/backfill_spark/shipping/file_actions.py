@@ -8,7 +8,7 @@ from typing import Any
 
 from backfill_core.log_shipping.actions import FileAdded, FileRemoved, VersionActions
 from backfill_spark.delta.deletion_vectors import vector_of
-from backfill_spark.delta.log import lines_of
+from backfill_spark.delta.log import action_of, lines_of
 
 KEPT_OF_A_REMOVED_FILE = (
     "partitionValues",
@@ -30,10 +30,10 @@ def file_actions(version: int, text: str) -> VersionActions:
     """
     found: list[FileAdded | FileRemoved] = []
     for line in lines_of(text):
-        action = json.loads(line)
-        if action.get("add") is not None:
+        action = action_of(line)
+        if "add" in action:
             found.append(file_added(action["add"]))
-        elif action.get("remove") is not None:
+        elif "remove" in action:
             found.append(_removed(action["remove"]))
     return VersionActions(version, tuple(found))
 

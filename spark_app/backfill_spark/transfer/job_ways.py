@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 from backfill_core.protocol.work import FileRange
 from backfill_core.transfer.facts import Computed, FileFacts, TableFacts, Taken, TransformFacts
 from backfill_core.transfer.filters import is_opaque
-from backfill_core.transfer.leftovers import likely
+from backfill_core.transfer.leftovers import kept_of_files, likely
 from backfill_core.transfer.ways import Decoded, Excluded, Grafted, Projected, Reason, Way, Whole, of_file, of_table
 from backfill_spark.opening.source import PinnedSource
 from backfill_spark.ports.sink import SupportsCopies
@@ -93,8 +94,12 @@ class JobWays:
         match way:
             case Whole() | Projected() | Grafted():
                 assert rows is not None
-                return PlannedCopy(file, way, self.partition(file), rows, self.table)
+                return PlannedCopy(file, way, self.partition(file), rows, self._kept)
         return way
+
+    @cached_property
+    def _kept(self) -> TableFacts:
+        return kept_of_files(self.table, self.transform)
 
     @property
     def _all_decoded(self) -> bool:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backfill_core.transfer.facts import ColumnFacts, TableFacts
-from backfill_core.transfer.leftovers import likely, without_leftovers
+from backfill_core.transfer.facts import ColumnFacts, TableFacts, Taken, TransformFacts
+from backfill_core.transfer.leftovers import kept_of_files, likely, without_leftovers
 from backfill_core.transfer.ways import Decoded, Grafted, Projected, Reason, Whole
 
 LONG = "long"
@@ -224,3 +224,15 @@ class TestWhatIsLikely:
         assert likely(projected, known) == projected
         assert likely(Decoded(Reason.FILTER), known) == Decoded(Reason.FILTER)
         assert likely(Whole(), TableFacts(known.columns)) == Whole()
+
+
+class TestAPartitionColumn:
+    """Is in the log; files may hold it, too."""
+
+    def test_that_is_not_taken_is_left_out(self):
+        """A target may have another column of its name; one that is taken is read from the log on both sides, and may stay."""
+        known, inside = table(("the p", "the q"), drops=False, a=LONG, p=LONG, q=LONG), file(a=LONG, p=LONG, q=LONG)
+        transform = TransformFacts({"a": Taken("the a"), "q": Taken("the q")})
+
+        assert without_leftovers(Whole(), kept_of_files(known, transform), inside) == Projected((), ("p",))
+        assert without_leftovers(Whole(), kept_of_files(known, transform), file(a=LONG, q=LONG)) == Whole()

@@ -17,6 +17,7 @@ from backfill_spark.stop_signal import StopSignal
 ROWS = 12_000
 """So many that computed columns are joined to a file."""
 
+DOMAINS = "'delta.feature.domainMetadata' = 'supported'"
 FOREIGN = "SELECT id - 2 AS id, concat('f', id) AS {name} FROM range(0, 2, 1, 1)"
 
 
@@ -52,7 +53,7 @@ def run(spark, tmp_path, source):
     return run
 
 
-def add_file(spark, table, query):
+def add_file(spark, table, query, **partition):
     """Append a file as it is, as a writer does that asks no catalog."""
     folder = Path(f"{table}-foreign")
     spark.sql(query).write.parquet(str(folder))
@@ -61,7 +62,7 @@ def add_file(spark, table, query):
     shutil.copy(written, Path(table, name))
     stats = json.dumps({"numRecords": 2, "nullCount": {"id": 0, "note": 0}})
     add = {
-        "path": name, "partitionValues": {}, "size": Path(table, name).stat().st_size, "modificationTime": 1,
+        "path": name, "partitionValues": partition, "size": Path(table, name).stat().st_size, "modificationTime": 1,
         "dataChange": True, "stats": stats,
     }  # fmt: skip
     version = DeltaTable(table).version() + 1
@@ -122,6 +123,28 @@ class TestAColumnOfALaterVersion:
         assert run(["id", "note AS extra"]).reason == "Stopped"
         assert values(tmp_path / "t", "extra") == ["f0", "f1"]
         assert copies(tmp_path / "t") == 1
+
+
+class TestAPartitionColumn:
+    """Readers take it from the log, and some writers put it into files, too."""
+
+    def test_that_is_not_taken_is_in_no_file_of_the_target(self, spark, tmp_path):
+        """The target has another column of its name, which the job leaves null."""
+        source, target = str(tmp_path / "s"), str(tmp_path / "t")
+        spark.sql(f"CREATE TABLE delta.`{source}` (id LONG, note STRING, p STRING) USING delta PARTITIONED BY (p)")
+        add_file(spark, source, FOREIGN.format(name="note, 'theirs' AS p"), p="1")
+        spark.sql(
+            f"CREATE TABLE delta.`{target}` (id LONG, note STRING, p STRING) USING delta TBLPROPERTIES ({DOMAINS})"
+        )
+        settings = DriverSettings(state_dir=tmp_path / "state", cores=2, check_unique=False)
+        goal = {"target": {"writeMode": "Append"}, "transform": {"select": ["id", "note"]}}
+        outcome = run_driver(job(source, target, **goal), settings=settings, spark=spark)
+
+        assert outcome.reason == "Complete", outcome.message
+        rows = QueryBuilder().register("t", DeltaTable(target)).execute("SELECT id, p FROM t").read_all()
+        assert (len(rows["id"].to_pylist()), set(rows["p"].to_pylist())) == (2, {None})
+        assert columns_in(spark, target) == [["id", "note"]]
+        assert copies(target) == 1
 
 
 class TestAColumnInOtherLetters:

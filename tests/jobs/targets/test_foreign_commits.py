@@ -1,5 +1,6 @@
 """Others write to the target, or take away what is staged, while a job runs: what is complete is still equal."""
 
+import json
 import threading
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from backfill_spark.driver import attempt as driver
 from backfill_spark.driver.action_executor import SparkActionExecutor
 from backfill_spark.settings import DriverSettings
 from backfill_spark.sinks.delta import sink
-from backfill_spark.sinks.delta.foreign_commits import commits_of_others, foreign, touching
+from backfill_spark.sinks.delta.foreign_commits import commits_of_others, foreign, others_since, touching
 from backfill_spark.sinks.delta.staging import StagingFolder
 
 ROWS = 4000
@@ -141,6 +142,14 @@ class TestACommitOfOthers:
         assert len(commits_of_others(spark, place.target, 1, newest, app)) == 1
         assert commits_of_others(spark, place.target, 1, newest, "x", friends="backfill-")[0].operation == "DELETE"
 
+    def test_is_found_in_a_folder_with_the_letters_of_a_pattern(self, spark, tmp_path):
+        """A replica would take its own target for one whose log was cleaned, and end at its second attempt."""
+        path = str(tmp_path / "t[1] {a,b}")
+        spark.range(3).write.format("delta").save(path)
+        spark.sql(f"DELETE FROM delta.`{path}` WHERE id = 1")
+
+        assert [one.operation for one in others_since(spark, path, 1, "ours")] == ["WRITE", "DELETE"]
+
     def test_counts_when_it_changes_rows_or_columns(self):
         """An OPTIMIZE of another engine is no reason to compare again."""
         info = '{"commitInfo":{"operation":"OPTIMIZE","engineInfo":"x"}}'
@@ -164,3 +173,19 @@ class TestACommitOfOthers:
         assert touching(3, [info % "SET TBLPROPERTIES", metadata % "true"]).version == 3
         assert touching(3, [info % "SET TBLPROPERTIES", metadata % "false"]) is None
         assert touching(3, [info % "VACUUM END", '{"txn":{"appId":"stream"}}', '{"domainMetadata":{}}']) is None
+
+    def test_is_the_same_where_a_writer_spells_out_what_it_does_not_say(self):
+        """Some write each kind of action into each line, all but one as null."""
+        silent = dict.fromkeys(("add", "remove", "cdc", "metaData", "txn", "commitInfo", "domainMetadata"))
+
+        def lines(*actions):
+            return [json.dumps({**silent, **one}) for one in actions]
+
+        info, metadata = {"commitInfo": {"operation": "RENAME COLUMN"}}, {"metaData": {"configuration": {}}}
+        assert foreign(3, lines(info, {"txn": {"appId": "stream"}}), "ours") is None
+        assert touching(3, lines(info, {"txn": {"appId": "stream"}})) is None
+        for found in (
+            foreign(3, lines(info, metadata, {"txn": {"appId": "x"}}), "ours"),
+            touching(3, lines(metadata, info)),
+        ):
+            assert found.operation == "RENAME COLUMN"

@@ -6,6 +6,7 @@ import pytest
 
 from backfill_core.log_shipping.actions import DeletionVector, FileRemoved
 from backfill_spark.shipping.file_actions import file_actions, removal, with_fields
+from backfill_spark.sources.delta.log import parse
 
 ADD = {
     "path": "p=a%2520b/part-1.parquet",
@@ -51,6 +52,14 @@ class TestWhatACommitSays:
         assert added.vector == DeletionVector("i", "wi5b=", None, 4, 2)
         assert json.loads(added.action) == {"add": ADD}
         assert removed == [FileRemoved("old.parquet", False, None), FileRemoved("held.parquet", True, 3)]
+
+    def test_the_same_where_a_writer_spells_out_what_it_does_not_say(self):
+        """Some write each kind of action into each line, all but one as null; the source's log is read as facts, too."""
+        silent = dict.fromkeys(kind for one in COMMIT for kind in one) | {"metaData": None, "protocol": None}
+        spelled = text(*({**silent, **one} for one in COMMIT))
+
+        assert file_actions(4, spelled) == file_actions(4, text(*COMMIT))
+        assert parse(spelled) == parse(text(*COMMIT))
 
     @pytest.mark.parametrize(
         "said", [{"add": {"path": "x"}}, {"remove": {"dataChange": True}}, {"add": {**ADD, "size": "?", "stats": "{"}}]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 WITHOUT_BOUNDS = "binary"
-"""A type that Kernel decodes of any column; what it says is left out."""
+"""A type that Kernel decodes of any column; what it says is left out. Of bytes a log has no form of bounds: Kernel would make texts of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class FooterStatistics:
 
 def _tellers(layout: Layout, copied: CopiedFile) -> dict[Path, Teller]:
     if copied is OURS:
-        return dict.fromkeys((one.path for one in layout.columns), Teller.FOOTER)
+        return {one.path: Teller.NONE if one.kind == WITHOUT_BOUNDS else Teller.FOOTER for one in layout.columns}
     stored, same = dict(copied.written.columns), copied.logged is not None
     return {one.path: teller(one.kind, stored.get(one.path), same_bytes=same) for one in layout.columns}
 

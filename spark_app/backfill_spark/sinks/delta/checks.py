@@ -17,7 +17,7 @@ from backfill_core.errors import (
     UnsupportedTargetFeatureError,
 )
 from backfill_spark.delta.properties import MAPPING_MODE, is_on, value
-from backfill_spark.delta.table_facts import every_field
+from backfill_spark.delta.table_facts import every_field, is_collated
 from backfill_spark.rows.columns import instead
 from backfill_spark.sinks.delta.table import TargetTable
 
@@ -31,7 +31,6 @@ FIELDS = {
         "a length limit (CHAR or VARCHAR)",
         "Alter the column to STRING, and limit it in spec.transform.",
     ),
-    "__COLLATIONS": ("a collation", "Use a target whose texts compare byte by byte."),
 }
 """Metadata of a column that a commit of plain files cannot honour: its name, and the hint."""
 
@@ -175,6 +174,10 @@ def check_table(table: TargetTable, *, upserts: bool) -> None:
             if key in field.metadata:
                 raise _unsupported(table.path, f"{words}: {name}", hint)
     for column in table.schema:
+        if is_collated(column.dataType):
+            raise _unsupported(
+                table.path, f"a collation: {column.name}", "Use a target whose texts compare byte by byte."
+            )
         for name, field in every_field(column.dataType, f"{column.name}."):
             if not field.nullable:
                 raise _unsupported(table.path, f"a nested NOT NULL: {name}", "Alter the field to DROP NOT NULL.")

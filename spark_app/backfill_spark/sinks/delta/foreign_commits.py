@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from backfill_core.errors import ForeignCommit, TargetChangedError
-from backfill_spark.delta.log import commit_text, lines_of
+from backfill_spark.delta.log import action_of, commit_text, lines_of
 from backfill_spark.delta.properties import CHANGE_FEED, is_on
-from backfill_spark.jvm.errors import JAVA_ERRORS
+from backfill_spark.jvm.errors import JAVA_ERRORS, is_a
 from backfill_spark.jvm.gateway import hadoop_conf, java
 from backfill_spark.sinks.delta.failures import explain_target
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 PROPERTIES_ONLY = ("SET TBLPROPERTIES", "UNSET TBLPROPERTIES")
 """Operations whose metadata has the columns of before."""
+
+_COMMIT = re.compile(r"(\d{20})\.json")
 
 
 def commits_of_others(
@@ -50,7 +52,7 @@ def others_beside(spark: SparkSession, path: str, app_id: str) -> tuple[ForeignC
     began, found = False, []
     for version in _versions(spark, path):
         lines = _lines(spark, path, version)
-        began = began or any(_application(json.loads(line)) == app_id for line in lines if line.strip())
+        began = began or any(_application(action_of(line)) == app_id for line in lines if line.strip())
         one = foreign(version, lines, app_id) if began else None
         found += [] if one is None else [one]
     return tuple(found)
@@ -77,7 +79,7 @@ def others_since(
     found: list[ForeignCommit] = []
     for version in reversed(versions):
         lines = _lines(spark, path, version)
-        if any(_application(json.loads(line)) == app_id for line in lines):
+        if any(_application(action_of(line)) == app_id for line in lines):
             return tuple(reversed(found))
         one = touching(version, lines)
         found += [] if one is None else [one]
@@ -113,10 +115,10 @@ def touching(version: int, lines: Iterable[str]) -> ForeignCommit | None:
     touches, operation, engine = False, "", ""
     metadata: dict[str, Any] | None = None
     for line in lines:
-        action: dict[str, Any] = json.loads(line)
-        touches = touches or any(action.get(kind) is not None for kind in ("add", "remove", "cdc"))
+        action = action_of(line)
+        touches = touches or any(kind in action for kind in ("add", "remove", "cdc"))
         metadata = action.get("metaData", metadata)
-        info = action.get("commitInfo") or {}
+        info = action.get("commitInfo", {})
         operation, engine = info.get("operation", operation), info.get("engineInfo", engine)
     if metadata is not None:
         touches = touches or operation not in PROPERTIES_ONLY or is_on(metadata.get("configuration") or {}, CHANGE_FEED)
@@ -125,13 +127,16 @@ def touching(version: int, lines: Iterable[str]) -> ForeignCommit | None:
 
 def _versions(spark: SparkSession, path: str) -> list[int]:
     """Return the versions whose commits are in the log, ascending."""
-    files = java(spark).org.apache.hadoop.fs.Path(f"{path}/_delta_log/*.json")
+    # A pattern would read brackets, braces and stars in the table's own path as parts of it.
+    folder = java(spark).org.apache.hadoop.fs.Path(f"{path}/_delta_log")
     try:
-        there = files.getFileSystem(hadoop_conf(spark)).globStatus(files) or ()
+        there = folder.getFileSystem(hadoop_conf(spark)).listStatus(folder)
     except JAVA_ERRORS as error:
+        if is_a(error, "FileNotFoundException"):
+            return []
         raise explain_target(error, path=path, doing="the look at the log") from error
-    names = (one.getPath().getName().removesuffix(".json") for one in there)
-    return sorted(int(name) for name in names if name.isdigit())
+    found = (_COMMIT.fullmatch(one.getPath().getName()) for one in there)
+    return sorted(int(one[1]) for one in found if one is not None)
 
 
 def _lines(spark: SparkSession, path: str, version: int) -> list[str]:
@@ -149,7 +154,7 @@ def foreign(version: int, lines: Iterable[str], app_id: str, friends: str | None
     """Return what a commit is when it is not of the job and changes rows or columns, else None."""
     changes, operation, engine = False, "", ""
     for line in lines:
-        action: dict[str, Any] = json.loads(line) if line.strip() else {}
+        action = action_of(line) if line.strip() else {}
         app = _application(action)
         if app and (app == app_id or (friends is not None and app.startswith(friends))):
             return None

@@ -24,7 +24,7 @@ from pyspark.sql.types import (
 
 from backfill_core.errors import TargetSchemaMismatchError
 from backfill_spark.delta.properties import MAPPING_MODE, value
-from backfill_spark.delta.table_facts import every_field
+from backfill_spark.delta.table_facts import every_field, is_collated
 
 ODD_CHARACTERS = " ,;{}()\n\t="
 """In a column's name only with column mapping: Parquet's own limits."""
@@ -68,6 +68,13 @@ def check_new(
             raise TargetSchemaMismatchError(
                 f"column {name!r} is {field.dataType.simpleString()}, and a Delta table has no such type.",
                 hint="Cast it in spec.transform.select, for example to a string or a number.",
+            )
+    for field in wanted:
+        if is_collated(field.dataType):
+            # Spark refuses such a table, and Kernel makes one whose bounds are of bytes: readers would leave out rows.
+            raise TargetSchemaMismatchError(
+                f"column {field.name!r} has texts with a collation ({field.dataType.simpleString()}), and bounds of files compare bytes.",
+                hint="Cast it in spec.transform.select to STRING COLLATE UTF8_BINARY.",
             )
     if partition_by and {name.lower() for name in wanted.names} <= {name.lower() for name in partition_by}:
         raise TargetSchemaMismatchError(

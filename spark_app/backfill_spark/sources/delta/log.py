@@ -17,7 +17,7 @@ from backfill_core.errors import (
     SourceDamagedError,
     SourceReplacedError,
 )
-from backfill_spark.delta.log import lines_of, without_statistics
+from backfill_spark.delta.log import action_of, lines_of, without_statistics
 from backfill_spark.delta.properties import CHANGE_FEED, PHYSICAL_NAME, is_on
 from backfill_spark.jvm.errors import JAVA_ERRORS, is_a
 from backfill_spark.jvm.gateway import hadoop_conf, java
@@ -243,7 +243,7 @@ def parse(text: str) -> Version:
     removes, operation = False, ""
     table_id, schema, feed = None, None, None
     for line in lines_of(text):
-        action = json.loads(line)
+        action = action_of(line)
         if action.get("add", {}).get("dataChange"):
             added.append(without_statistics(action["add"]))
         removes |= bool(action.get("remove", {}).get("dataChange")) or "cdc" in action

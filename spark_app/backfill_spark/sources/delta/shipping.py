@@ -13,7 +13,7 @@ from backfill_core.errors import SchemaChangedError, SourceDamagedError, Unsuppo
 from backfill_core.log_shipping.actions import VersionActions
 from backfill_core.log_shipping.columns import shape
 from backfill_core.transfer.ways import HARMLESS
-from backfill_spark.delta.log import LoggedTable, lines_of
+from backfill_spark.delta.log import LoggedTable, action_of, lines_of
 from backfill_spark.delta.properties import MAPPING_MODE, PHYSICAL_NAME, ROW_TRACKING, is_on, value
 from backfill_spark.shipping.file_actions import file_actions
 from backfill_spark.sources.delta.log import VersionLog
@@ -76,8 +76,8 @@ class ShippedLog:
             return None
         found: LoggedTable | None = None
         for line in lines_of(text):
-            action = json.loads(line)
-            if action.get("protocol") is not None:
+            action = action_of(line)
+            if "protocol" in action:
                 self._check_features(number, action["protocol"])
             metadata = action.get("metaData")
             if metadata is None:

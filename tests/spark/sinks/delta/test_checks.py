@@ -1,5 +1,6 @@
 """What is refused of a target, as values: no table, no session."""
 
+import json
 from typing import ClassVar
 
 import pytest
@@ -23,6 +24,7 @@ from backfill_core.errors import (
 )
 from backfill_spark.rows.columns import nullable
 from backfill_spark.sinks.delta import checks
+from backfill_spark.sinks.delta.new_table import check_new
 from backfill_spark.sinks.delta.table import TargetTable
 
 ID = StructField("id", LongType())
@@ -51,7 +53,6 @@ class TestColumnsThatASealCannotHonour:
             ("delta.generationExpression", "a generated column"),
             ("delta.invariants", "a column invariant"),
             ("__CHAR_VARCHAR_TYPE_STRING", "a length limit"),
-            ("__COLLATIONS", "a collation"),
         ],
     )
     @pytest.mark.parametrize(
@@ -69,6 +70,17 @@ class TestColumnsThatASealCannotHonour:
         with pytest.raises(UnsupportedTargetFeatureError, match=f"{words}.*: {path},") as refusal:
             checks.check_table(table(wrap(marked(key))), upserts=False)
         assert refusal.value.hint
+
+    @pytest.mark.parametrize("wrap", [lambda kind: kind, ArrayType, lambda kind: StructType([StructField("x", kind)])])
+    def test_texts_with_a_collation_are_refused(self, wrap):
+        """Bounds of files compare bytes, and readers leave out files by them; a table that is made has none either."""
+        lower = schema(StructField("name", wrap(StringType("UTF8_LCASE"))))
+        there = StructType.fromJson(json.loads(lower.json()))
+
+        with pytest.raises(UnsupportedTargetFeatureError, match=r"a collation: name"):
+            checks.check_table(TargetTable("/t", there, (), {}, frozenset()), upserts=False)
+        with pytest.raises(TargetSchemaMismatchError, match=r"'name' has texts with a collation"):
+            check_new(lower, partition_by=(), cluster_by=(), properties={})
 
     def test_a_nested_not_null_is_refused(self):
         """A commit cannot look into nested values."""

@@ -51,6 +51,9 @@ class TestStatistics:
         assert ours["nullCount"]["never"] == 50
         assert ours["minValues"]["nested"]["a"] == 0
         assert ours["minValues"]["at"] == ours["maxValues"]["at"] == "2023-11-14T22:13:20.123Z"
+        # Bytes have no bounds: as text, those that are none would be others.
+        assert "raw" not in {**ours["minValues"], **ours["maxValues"], **theirs["minValues"]}
+        assert ours["nullCount"]["raw"] == theirs["nullCount"]["raw"] == 0
 
     def test_a_filter_on_each_column_finds_its_rows(self, spark, table):
         """Wrong bounds would skip the file."""
