@@ -71,7 +71,7 @@ def check_new(
             )
     for field in wanted:
         if is_collated(field.dataType):
-            # Spark refuses such a table, and Kernel makes one whose bounds are of bytes: readers would leave out rows.
+            # Delta on Spark makes no such table. Kernel makes one, with bounds of bytes: another order than the column's.
             raise TargetSchemaMismatchError(
                 f"column {field.name!r} has texts with a collation ({field.dataType.simpleString()}), and bounds of files compare bytes.",
                 hint="Cast it in spec.transform.select to STRING COLLATE UTF8_BINARY.",
