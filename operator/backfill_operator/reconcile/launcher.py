@@ -17,10 +17,10 @@ from backfill_api.names import EXECUTORS_LABEL, GROUP, KIND, UID_LABEL
 from backfill_core.lifecycle.actions import LaunchDriver
 from backfill_core.lifecycle.naming import driver_name
 from backfill_core.lifecycle.observation import Observation, SpecRefused
-from backfill_core.lifecycle.steps.launching import STILL_THERE
+from backfill_core.lifecycle.steps.launching import STILL_THERE, quota_is_full
 from backfill_operator.drivers.certificates import CredentialPool, Credentials
 from backfill_operator.kube.client import Cluster
-from backfill_operator.kube.errors import FORBIDDEN, AlreadyExistsError, ApiError, RefusedError
+from backfill_operator.kube.errors import AlreadyExistsError, ApiError, RefusedError
 from backfill_operator.kube.resources import BACKFILLS, CONFIG_MAPS, PODS, SECRETS, SERVICES, Raw, Resource, resource_of
 from backfill_operator.manifests.attempt import Installation, Launch, ManifestRefusedError
 from backfill_operator.manifests.config_map import config_map
@@ -32,8 +32,7 @@ from backfill_operator.reconcile.soft_state import hash_of
 
 COLLISION = "NameCollision"
 JUDGED_S, JUDGED_MAX = 600.0, 1_000
-QUOTA = "quota"
-"""A word of the API server's message when a quota is full."""
+"""For how long a good judgement of executors holds, and how many are remembered."""
 
 MESSAGE_CHARACTERS_MAX = 1024
 FOREIGN_MAKER = (
@@ -163,7 +162,7 @@ class Launcher:
         except AlreadyExistsError:
             pass
         except RefusedError as refused:
-            if refused.status != FORBIDDEN or QUOTA not in refused.message.lower():
+            if not quota_is_full(refused.status, refused.message):
                 message = f"spec.executor: {refused.message}"[:MESSAGE_CHARACTERS_MAX]
                 raise RefusedError(refused.status, refused.reason, message) from refused
         if len(self._judged) >= JUDGED_MAX:

@@ -107,6 +107,11 @@ def launch(context: Context) -> StepResult:
     return result.then(*release(context)) if failed.status == FORBIDDEN else result
 
 
+def quota_is_full(status: int, message: str) -> bool:
+    """Does the API server refuse a pod only because a quota has no room for it? Then there may be room later."""
+    return status == FORBIDDEN and "quota" in message.lower()
+
+
 def _refused(failed: LaunchFailed) -> tuple[ConditionSet, int]:
     """Return the conditions for the API server's answer, and after how many milliseconds to try again."""
     message = failed.message or failed.reason or f"HTTP {failed.status}"
@@ -114,7 +119,7 @@ def _refused(failed: LaunchFailed) -> tuple[ConditionSet, int]:
         return ConditionSet.reconciling("Launching", "LaunchRefused", message), RETRY_MS
     if failed.status == CONFLICT:
         return ConditionSet.stalled("Pending", "NameCollision", message), PERSON_MS
-    if failed.status == FORBIDDEN and "quota" in message.lower():
+    if quota_is_full(failed.status, message):
         return ConditionSet.reconciling("Pending", "QuotaExceeded", message), QUOTA_MS
     if failed.status in REFUSED_FOR_GOOD or (failed.status == FORBIDDEN and not _of_surroundings(message)):
         return ConditionSet.stalled("Pending", "SpecRefused", message), SPEC_MS
