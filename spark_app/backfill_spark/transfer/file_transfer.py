@@ -115,7 +115,7 @@ class Transferred:
     left: tuple[PlannedCopy, ...]
     """Those that must be decoded after all, as their footers say.
 
-    Encrypted, without a kept column, projected with INT96, with row groups to which no computed columns can be joined, or with
+    Encrypted, as their computed columns may be, without a kept column, projected with INT96, with row groups to which no computed columns can be joined, or with
     a field that was dropped inside a column.
     """
 
@@ -262,7 +262,8 @@ class FileTransfer:
         """Return the row groups of a file that is grafted; None: no computed columns can be joined to them."""
         planned, footer = looked.planned, looked.footer
         assert isinstance(planned.way, Grafted)
-        if footer is None or not _can_be_projected(footer, planned.way.taken) or footer.has_old_days:
+        assert footer is not None  # such a file is doubtful, so it was asked
+        if not _can_be_projected(footer, planned.way.taken) or footer.has_old_days:
             return None
         check_read(planned.file.below, read=footer.rows, promised=planned.rows)
         groups = footer.groups
@@ -318,6 +319,8 @@ class FileTransfer:
     def _grafted(self, looked: _Looked, below: str, way: Grafted, parts: Sequence[str]) -> Copied | None:
         assert looked.footer is not None  # its row groups are known
         computed = [found for part in parts if (found := self._footers.read(part)) is not None]
+        if len(computed) < len(parts):
+            return None  # Spark is told to encrypt what it writes
         written = self._chunks.graft(looked.footer, f"{self._bytes.target}/{below}", way.taken, computed)
         return None if written is None else self._measured(looked.planned, below, written)
 

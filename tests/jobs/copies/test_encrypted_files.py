@@ -4,37 +4,16 @@ import json
 from pathlib import Path
 
 import pytest
+from support.tables.foreign_files import write_encrypted
 from support.tables.jobs import job
 from support.tables.oracle import rows_in
 
 from backfill_core.errors import UnsupportedSourceFeatureError
 from backfill_spark.driver.attempt import run_driver
 from backfill_spark.driver.plan import plan_job
-from backfill_spark.jvm.gateway import hadoop_conf, java
 from backfill_spark.settings import DriverSettings
 
 ROWS = 50
-
-
-def encrypted(spark, path, *, plain_footer):
-    """Write a file with one column `id`, encrypted with a key that no reader is told."""
-    jvm = java(spark)
-    parquet = jvm.org.apache.parquet
-    schema = parquet.schema.MessageTypeParser.parseMessageType("message spark_schema { optional int32 id; }")
-    properties = parquet.crypto.FileEncryptionProperties.builder(bytearray(b"0123456789abcdef"))
-    if plain_footer:
-        properties = properties.withPlaintextFooter()
-    to = parquet.hadoop.util.HadoopOutputFile.fromPath(jvm.org.apache.hadoop.fs.Path(str(path)), hadoop_conf(spark))
-    writer = (
-        parquet.hadoop.example.ExampleParquetWriter.builder(to)
-        .withType(schema)
-        .withEncryption(properties.build())
-        .build()
-    )
-    rows = parquet.example.data.simple.SimpleGroupFactory(schema)
-    for number in range(ROWS):
-        writer.write(rows.newGroup().append("id", number))
-    writer.close()
 
 
 @pytest.fixture(params=[False, True], ids=["encrypted footer", "plain footer"])
@@ -45,7 +24,7 @@ def source(request, spark, tmp_path):
         "delta.enableDeletionVectors", "true"
     ).save(str(folder))
     file = folder / "part-secret.parquet"
-    encrypted(spark, file, plain_footer=request.param)
+    write_encrypted(spark, str(file), ROWS, plain_footer=request.param)
     add = {
         "path": file.name, "partitionValues": {}, "size": file.stat().st_size, "modificationTime": 1, "dataChange": True,
         "stats": json.dumps({"numRecords": ROWS, "nullCount": {"id": 0}}),

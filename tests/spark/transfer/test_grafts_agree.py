@@ -11,6 +11,7 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder, convert_to_deltalake
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.tables.foreign_files import write_encrypted
 from support.tables.layouts import ROWS, layouts, write
 
 from backfill_core.protocol.work import FileWay
@@ -40,8 +41,8 @@ numbers = count()
 class Graft:
     """One table, and its files as a job would stage them."""
 
-    def __init__(self, spark, folder, target, select):
-        self.spark, self.select = spark, select
+    def __init__(self, spark, folder, target, select, computed=ComputedColumns):
+        self.spark, self.select, self.computed = spark, select, computed
         self.transform = Transform(select)
         self.source = DeltaSource(spark, str(folder), key=())
         pinned = self.source.pin(None)
@@ -69,7 +70,7 @@ class Graft:
 
         return FileTransfer(
             self.spark, source=self.source.path, target=str(self.target), measure=measure,
-            computed=ComputedColumns(self.spark, self.transform, self.source, self.sink),
+            computed=self.computed(self.spark, self.transform, self.source, self.sink),
         ).copy(self.planned, "work", check=lambda: None)  # fmt: skip
 
     def decoded(self):
@@ -90,6 +91,19 @@ class Graft:
             ]
             for one in done.copied
         }
+
+
+class EncryptedColumns(ComputedColumns):
+    """Parts as Spark writes them where it is told to encrypt."""
+
+    def parts(self, files, columns, folder, *, listed, check):
+        """Encrypt what Spark wrote."""
+        found = super().parts(files, columns, folder, listed=listed, check=check)
+        for file, paths in zip(files, found, strict=True):
+            for rows, path in zip(file.groups, paths, strict=True):
+                Path(path).unlink()
+                write_encrypted(self._spark, path, rows, plain_footer=True)
+        return found
 
 
 def action(planned):
@@ -188,6 +202,13 @@ class TestAFileThatCannotBeGrafted:
         """A job would hold a file open for each of them."""
         table(spark, tmp_path / "s", LAYOUT | {"group_rows": 1})
         done = Graft(spark, tmp_path / "s", tmp_path / "t", ("id", "i", "upper(s) AS u")).stage()
+
+        assert (len(done.copied), len(done.left)) == (0, 1)
+
+    def test_beside_computed_columns_that_are_encrypted(self, spark, tmp_path):
+        """Their chunks would stand in a file that does not say so."""
+        table(spark, tmp_path / "s", LAYOUT | {"group_rows": 7})
+        done = Graft(spark, tmp_path / "s", tmp_path / "t", ("id", "i + 1 AS j"), EncryptedColumns).stage()
 
         assert (len(done.copied), len(done.left)) == (0, 1)
 

@@ -7,7 +7,12 @@ from backfill_spark.jvm.gateway import hadoop_conf, java
 
 
 def write_file(
-    spark: Any, path: str, schema: str, rows: Sequence[Mapping[str, Any]], words: Mapping[str, str] | None = None
+    spark: Any,
+    path: str,
+    schema: str,
+    rows: Sequence[Mapping[str, Any]],
+    words: Mapping[str, str] | None = None,
+    encryption: Any = None,
 ) -> None:
     """Write a Parquet file by Parquet's own example writer.
 
@@ -17,6 +22,7 @@ def write_file(
         schema: In Parquet's words: `message m { optional int32 a (DATE); }`.
         rows: Values by column, inner ones as mappings; without one it is null. Texts and bytes are those of binary columns.
         words: The footer's own, by name.
+        encryption: Java's `FileEncryptionProperties`; None: it is not encrypted.
     """
     jvm: Any = java(spark)
     parsed = jvm.org.apache.parquet.schema.MessageTypeParser.parseMessageType(schema)
@@ -25,7 +31,8 @@ def write_file(
     for name, value in (words or {}).items():
         extra.put(name, value)
     builder = example.builder(jvm.org.apache.hadoop.fs.Path(path)).withConf(hadoop_conf(spark))
-    writer = builder.withType(parsed).withExtraMetaData(extra).build()
+    builder = builder.withType(parsed).withExtraMetaData(extra)
+    writer = (builder if encryption is None else builder.withEncryption(encryption)).build()
     try:
         for row in rows:
             group = jvm.org.apache.parquet.example.data.simple.SimpleGroup(parsed)
@@ -33,6 +40,15 @@ def write_file(
             writer.write(group)
     finally:
         writer.close()
+
+
+def write_encrypted(spark: Any, path: str, rows: int, *, plain_footer: bool) -> None:
+    """Write a file with one column `id`, encrypted with a key that no reader is told."""
+    properties = java(spark).org.apache.parquet.crypto.FileEncryptionProperties.builder(bytearray(b"0123456789abcdef"))
+    properties = properties.withPlaintextFooter() if plain_footer else properties
+    numbers = [{"id": number} for number in range(rows)]
+    schema = "message spark_schema { optional int32 id; }"
+    write_file(spark, path, schema, numbers, encryption=properties.build())
 
 
 def _fill(jvm: Any, group: Any, row: Mapping[str, Any]) -> None:
