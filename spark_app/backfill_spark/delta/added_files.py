@@ -72,25 +72,22 @@ class AddedFiles:
 
     def measured(self, path: str, layout: Layout) -> StagedFile:
         """Return a staged file with its size, its rows and its statistics; the partition is that of its folders."""
-        status, rows = self._status(path, layout)
-        return StagedFile(path, status.getSize(), rows, _Measured(status, layout.partition_of(path)))
+        status, uri, size_bytes, found = self._read(path, layout, OURS)
+        made = self._kernel.utils.DataFileStatus(uri, size_bytes, status.getModificationTime(), self._some(found))
+        rows = int(found.getNumRecords())
+        return StagedFile(path, size_bytes, rows, _Measured(made, layout.partition_of(path)))
 
     def statistics(self, path: str, layout: Layout, copied: CopiedFile) -> Statistics:
         """Return the statistics of a staged file whose column chunks others wrote."""
-        _, size_bytes, _, found = self._read(path, layout, copied)
+        _, _, size_bytes, found = self._read(path, layout, copied)
         text = (found.withoutTightBounds() if copied.wide else found).serializeAsJson(layout.physical_schema)
         return Statistics(size_bytes, int(found.getNumRecords()), str(text))
 
-    def _status(self, path: str, layout: Layout) -> tuple[Any, int]:
-        status, size_bytes, uri, found = self._read(path, layout, OURS)
-        changed = status.getModificationTime()
-        made = self._kernel.utils.DataFileStatus(uri, size_bytes, changed, self._some(found))
-        return made, int(found.getNumRecords())
-
-    def _read(self, path: str, layout: Layout, copied: CopiedFile) -> tuple[Any, int, str, Any]:
+    def _read(self, path: str, layout: Layout, copied: CopiedFile) -> tuple[Any, str, int, Any]:
+        """Return Hadoop's status of a file, its URI, its size in bytes, and Kernel's statistics."""
         status = self._fs.getFileStatus(self._file_path(path))
         uri, size_bytes = str(status.getPath().toString()), int(status.getLen())
-        return status, size_bytes, uri, self._statistics.read(self._files.newInputFile(uri, size_bytes), layout, copied)
+        return status, uri, size_bytes, self._statistics.read(self._files.newInputFile(uri, size_bytes), layout, copied)
 
     def actions(self, files: Sequence[StagedFile | RemovedFile], layout: Layout, state: Any) -> Any:
         """Return the `add` actions of files as a `java.util.List`; `state` is that of Kernel's transaction."""

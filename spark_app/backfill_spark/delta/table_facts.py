@@ -30,7 +30,7 @@ from backfill_spark.delta.properties import (
     is_on,
     value,
 )
-from backfill_spark.rows.columns import nullable
+from backfill_spark.rows.columns import every_type, nullable
 
 LAST_ID = "delta.columnMapping.maxColumnId"
 ODDITIES = {
@@ -107,14 +107,8 @@ def _holds_variant(data_type: DataType) -> bool:
 
 def is_collated(data_type: DataType) -> bool:
     """Are there texts in a type that are not compared byte by byte? Spark takes that word out of a column's metadata, into its type."""
-    match data_type:
-        case StructType():
-            return any(is_collated(field.dataType) for field in data_type)
-        case ArrayType():
-            return is_collated(data_type.elementType)
-        case MapType():
-            return is_collated(data_type.keyType) or is_collated(data_type.valueType)
-    return isinstance(data_type, StringType) and not data_type.isUTF8BinaryCollation()
+    texts = (one for one in every_type(data_type) if isinstance(one, StringType))
+    return not all(one.isUTF8BinaryCollation() for one in texts)
 
 
 def every_field(data_type: DataType, inside: str = "") -> Iterator[tuple[str, StructField]]:

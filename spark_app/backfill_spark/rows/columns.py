@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -53,6 +53,20 @@ def instead(name: str, names: Sequence[str]) -> str:
     """Return the hint for a column that is not there."""
     near = nearest(name, names)
     return f"Did you mean {near!r}?" if near else f"There are {', '.join(names[:LISTED_MAX])}."
+
+
+def every_type(data_type: DataType) -> Iterator[DataType]:
+    """Yield a type and those inside it, outer ones first."""
+    yield data_type
+    match data_type:
+        case StructType():
+            for field in data_type:
+                yield from every_type(field.dataType)
+        case ArrayType():
+            yield from every_type(data_type.elementType)
+        case MapType():
+            yield from every_type(data_type.keyType)
+            yield from every_type(data_type.valueType)
 
 
 def nullable(data_type: DataType) -> DataType:

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructType
+from pyspark.sql.types import NullType, StructType
 
 from backfill_api.crd.explain import nearest
 from backfill_spark.jvm.errors import first_line
 from backfill_spark.jvm.gateway import java, java_frame
-from backfill_spark.rows.columns import unused
+from backfill_spark.rows.columns import every_type, unused
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -123,7 +123,7 @@ def find_fault(empty: DataFrame, texts: Sequence[str], *, filters: bool) -> Faul
 def void(schema: StructType) -> Fault | None:
     """Say which column has no type, or a part without one: nothing can hold it."""
     for field in schema:
-        if _is_void(field.dataType):
+        if any(isinstance(one, NullType) for one in every_type(field.dataType)):
             words = (
                 f" yields the column {field.name!r} of type {field.dataType.simpleString()}, which no table can hold."
             )
@@ -173,19 +173,6 @@ def _id(attribute: dict[str, Any]) -> Any:
 
 def _applied(rows: DataFrame, texts: Sequence[str], *, filters: bool) -> DataFrame:
     return rows.where(texts[0]) if filters else rows.selectExpr(*texts)
-
-
-def _is_void(data_type: DataType) -> bool:
-    match data_type:
-        case NullType():
-            return True
-        case StructType():
-            return any(_is_void(field.dataType) for field in data_type)
-        case ArrayType():
-            return _is_void(data_type.elementType)
-        case MapType():
-            return _is_void(data_type.keyType) or _is_void(data_type.valueType)
-    return False
 
 
 # ---------------------------------------------------------------------- plans

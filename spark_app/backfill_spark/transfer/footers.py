@@ -91,7 +91,7 @@ class FileWords:
 
 
 class Footer:
-    """Of one file; for one thread."""
+    """Of one file; for one thread. `file` and `java` are Java's: the file itself, and the whole of its footer."""
 
     def __init__(self, path: str, schema: FileSchema, rows: int, *, file: Any, java: Any, metadata: Any) -> None:
         """Take what `Footers` read; the last three are Java's."""

@@ -162,9 +162,8 @@ class TestADriverOfAnEarlierVersion:
             await rig.until_holds("Running")
             rig.edit(throttle={"bytesPerSecond": 1000})
             await rig.until(lambda: rig.condition("ControlSynced") == ("False", "CommandRefused"))
-            ready = next(one for one in rig.status()["conditions"] if one["type"] == "Ready")
-            assert (ready["status"], ready["reason"]) == ("False", "CommandRefused")
-            assert "bytesPerSecond" in ready["message"]
+            assert rig.condition("Ready") == ("False", "CommandRefused")
+            assert "bytesPerSecond" in rig.message("Ready")
             assert rig.condition("DriverReady") == ("True", "Running")
 
             rig.edit(desiredState="Paused")

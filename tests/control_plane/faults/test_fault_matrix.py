@@ -239,8 +239,7 @@ class TestControlThatGoesWrong:
             # The rules give a silent driver fifteen seconds.
             await rig.until(lambda: rig.condition("DriverReady") == ("False", "DriverUnreachable"), within_s=30)
             assert rig.pods() == {"orders-1-driver": "Running"}
-            said = next(one for one in rig.status()["conditions"] if one["type"] == "DriverReady")
-            assert "did not answer within 1 s" in said["message"]
+            assert "did not answer within 1 s" in rig.message("DriverReady")
             rig.double().unresponsive = False
             # It was asked less and less.
             await rig.until_holds("Running", within_s=UNRESPONSIVE_EVERY_S + TRUE_WITHIN_S)

@@ -58,8 +58,8 @@ class TestWhatCannotBeLaunched:
             rig.create(driver={"template": {"metadata": {"annotations": {"wants": "gpu"}}}})
             await rig.until(lambda: rig.condition("Stalled") == ("True", "SpecRefused"))
 
-            stalled = next(one for one in rig.status()["conditions"] if one["type"] == "Stalled")
-            assert "no gpu here" in stalled["message"]
+            stalled = rig.message("Stalled")
+            assert "no gpu here" in stalled
             assert rig.objects() == []
             rig.edit(driver={"template": {"metadata": {"annotations": {"wants": None}}}})
             await rig.until_holds("Running")
@@ -76,8 +76,8 @@ class TestWhatCannotBeLaunched:
             rig.create(executor={"template": {"metadata": {"labels": {"team": "-data"}}}})
             await rig.until(lambda: rig.condition("Stalled") == ("True", "SpecRefused"))
 
-            stalled = next(one for one in rig.status()["conditions"] if one["type"] == "Stalled")
-            assert 'spec.executor: metadata.labels: Invalid value: "-data"' in stalled["message"]
+            stalled = rig.message("Stalled")
+            assert 'spec.executor: metadata.labels: Invalid value: "-data"' in stalled
             assert rig.objects() == []
             rig.edit(executor={"template": {"metadata": {"labels": {"team": "data"}}}})
             await rig.until_holds("Running")
@@ -94,8 +94,8 @@ class TestWhatCannotBeLaunched:
             rig.store.admission.append(limit)
             rig.create()
             await rig.until(lambda: rig.condition("Stalled") == ("True", "SpecRefused"))
-            stalled = next(one for one in rig.status()["conditions"] if one["type"] == "Stalled")
-            assert stalled["message"].startswith("spec.executor: maximum memory usage")
+            stalled = rig.message("Stalled")
+            assert stalled.startswith("spec.executor: maximum memory usage")
             rig.edit(executor={"instances": 0})
             await rig.until_holds("Running")
 
@@ -127,8 +127,8 @@ class TestWhatCannotBeLaunched:
             rig.create(source={"type": "Delta", "delta": {"path": "./lake/orders", "key": ["id"]}})
             await rig.until(lambda: rig.condition("Stalled") == ("True", "SpecRefused"))
 
-            stalled = next(one for one in rig.status()["conditions"] if one["type"] == "Stalled")
-            assert "spec.source.delta.path: ./lake/orders" in stalled["message"]
+            stalled = rig.message("Stalled")
+            assert "spec.source.delta.path: ./lake/orders" in stalled
             assert rig.objects() == []
             rig.edit(source={"delta": {"path": "/lake/orders"}})
             await rig.until_holds("Running")
@@ -156,9 +156,9 @@ class TestWhatCannotBeLaunched:
             rig.create(driver={"template": {"spec": {"volumes": [lake]}}})
             await rig.until(lambda: rig.condition("Stalled") == ("True", "SpecRefused"))
 
-            stalled = next(one for one in rig.status()["conditions"] if one["type"] == "Stalled")
-            assert "spec.driver.template.spec.volumes[0].hostPath.path" in stalled["message"]
-            assert "BACKFILL_OPERATOR_ALLOWED_HOST_PATHS" in stalled["message"]
+            stalled = rig.message("Stalled")
+            assert "spec.driver.template.spec.volumes[0].hostPath.path" in stalled
+            assert "BACKFILL_OPERATOR_ALLOWED_HOST_PATHS" in stalled
             assert rig.objects() == []
         async with Rig(allowed_host_paths=("/srv/lake",)) as rig:
             rig.create(driver={"template": {"spec": {"volumes": [lake]}}})

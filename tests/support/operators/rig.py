@@ -275,8 +275,15 @@ class Rig:
 
     def condition(self, type_, name="orders"):
         """Return (status, reason) of a condition."""
-        found = [one for one in self.status(name).get("conditions", []) if one["type"] == type_]
-        return (found[0]["status"], found[0]["reason"]) if found else None
+        found = self._condition(type_, name)
+        return (found["status"], found["reason"]) if found else None
+
+    def message(self, type_, name="orders"):
+        """Return what a condition says."""
+        return self._condition(type_, name)["message"]
+
+    def _condition(self, type_, name):
+        return next((one for one in self.status(name).get("conditions", []) if one["type"] == type_), None)
 
     def progress(self, name="orders"):
         return self.status(name).get("progress") or {}
