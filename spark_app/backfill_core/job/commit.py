@@ -119,14 +119,17 @@ class CommitLog:
     sealed_ms: int | None = None
     """When the newest one was durable."""
 
+    percent: int = 0
+    """Part of the job that is done, as the newest one says."""
+
     seconds: tuple[float, ...] = ()
     others: tuple[ForeignCommit, ...] = ()
     """What others committed to the target, as far as it was seen."""
 
-    def sealed(self, table_version: int, seconds: float, now: Now) -> CommitLog:
-        """Return the log with one more commit of ours."""
-        kept = (*self.seconds[1 - SECONDS_KEPT_MAX :], seconds)
-        return replace(self, table_version=table_version, sealed_ms=now.wall_ms, seconds=kept)
+    def sealed(self, event: Sealed, percent: int, now: Now) -> CommitLog:
+        """Return the log with one more commit of ours, whose state says so many percent."""
+        kept = (*self.seconds[1 - SECONDS_KEPT_MAX :], event.seconds)
+        return replace(self, table_version=event.table_version, sealed_ms=now.wall_ms, percent=percent, seconds=kept)
 
     def note(self, commits: tuple[ForeignCommit, ...]) -> CommitLog:
         """Return the log with commits of others."""
@@ -239,7 +242,7 @@ class Commits:
             return None
         self.in_flight, self._failures_before = Idle(), 0
         self._durable = Durable(commit.action.state, commit.action.txn_version)
-        self.log = self.log.sealed(event.table_version, event.seconds, now)
+        self.log = self.log.sealed(event, commit.state.percent, now)
         return commit
 
     def fail(self, error: BackfillError, retries_max: int, now: Now) -> tuple[BackfillError | None, Committing | None]:

@@ -64,7 +64,7 @@ class Job(Attempt):
     def start(self, now: Now) -> tuple[Action, ...]:
         """Fence: seal an empty epoch, so that Delta itself refuses every earlier attempt from now on."""
         self._times = Timetable(now.mono_s + self._settings.interval_s)
-        return (self._seal(NOTHING, verify=False, fences=True), self._poll())
+        return (self._seal(NOTHING, now, verify=False, fences=True), self._poll())
 
     def on(self, event: Event, now: Now) -> tuple[Action, ...]:
         """Take one event; return what the shell must do, in order. After `Finish` nothing more."""
@@ -73,7 +73,7 @@ class Job(Attempt):
         actions = (*self._take(event, now), *self._advance(now))
         at = self._step()
         if self._course.due(at, now.mono_s):
-            self._course = self._course.seen(at, self._facts(now), now.mono_s)
+            self._course = self._course.seen(at, self._facts(now), now.mono_s, durable=self._commits.log.percent)
         return actions
 
     # ------------------------------------------------------------------ events
@@ -259,13 +259,13 @@ class Job(Attempt):
         )
         verify, self._verify_wanted = self._verify_wanted and self._work.verify_id is None, False
         if request.files or request.removed or request.changed or wanted or verify:
-            return [self._seal(request, verify=verify)]
+            return [self._seal(request, now, verify=verify)]
         self._epoch = self._epoch.after()
         if stop_in(self.phase) is not None and not self._work:
             return list(self._end(Finish("Stopped")))
-        return self._conclude()
+        return self._conclude(now)
 
-    def _conclude(self) -> list[Action]:
+    def _conclude(self, now: Now) -> list[Action]:
         """Verify, then say in the state that the job is finished; it is complete once that is durable (R-PROG-3)."""
         if not self._may_conclude():
             return []
@@ -274,7 +274,7 @@ class Job(Attempt):
             return list(self._verify())
         self.phase = Finishing()
         self._state = replace(self._state, finished=True)
-        return [self._seal(NOTHING, verify=False)]
+        return [self._seal(NOTHING, now, verify=False)]
 
     def _apply_commands(self, now: Now) -> bool:
         """Put what arrived into force; return whether the stored controls must change."""
@@ -314,7 +314,7 @@ class Job(Attempt):
         return [*self._work.cancel(held_by(stopping=stop is not None, changes_held=self._controls.changes_held))]
 
     # ------------------------------------------------------------------ actions
-    def _seal(self, request: CommitRequest, *, verify: bool, fences: bool = False) -> Seal:
+    def _seal(self, request: CommitRequest, now: Now, *, verify: bool, fences: bool = False) -> Seal:
         epoch, quarantine = self._epoch, self._state.quarantine
         self._state = replace(
             self._state,
@@ -324,7 +324,7 @@ class Job(Attempt):
             progress=self._strategy.stored.encode(),
             consumed=self._strategy.status.consumed,
             controls=self._controls,
-            percent=self._course.percent,
+            percent=self._course.ahead(self._facts(now), request.rows, now.mono_s),
         )
         action = self._commits.begin(
             epoch,

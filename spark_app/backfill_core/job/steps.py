@@ -10,8 +10,11 @@ Receipt    one look at every row of both sides                    rows, and what
 
 An estimate begins as a guess from rows, and each step that was measured corrects those to come. Percent begins as the part of the
 time that is spent. From then on it moves through what is missing to 100 by the part of the time left that was worked off: an estimate
-that changes, as by a limit, changes how fast percent moves and not where it is. So it never falls, also over a restart (R-PROG-4), and
-does not stand still while rows are committed. 100 is the end (R-PROG-1).
+that changes, as by a limit, changes how fast percent moves and not where it is. So it never falls, and does not stand still while rows
+are committed. 100 is the end (R-PROG-1).
+
+What people see while rows or versions count is what the newest durable commit says: a restart begins there (R-PROG-4). A proof and a
+receipt commit nothing, so time alone moves what is seen of them; an attempt that follows them by a kill begins where they began.
 """
 
 from __future__ import annotations
@@ -57,6 +60,9 @@ NEARLY = 0.95
 
 SEEN_EVERY_S = 0.25
 
+COUNTED = (COPY, CATCH_UP)
+"""The steps whose progress is committed."""
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -89,6 +95,9 @@ class Course:
     reached: float = 0.0
     """Percent of the whole job; it never falls."""
 
+    shown: int = 0
+    """What people see of it, rounded down; it never falls either."""
+
     steps: tuple[Step, ...] = ()
     known: tuple[Step, ...] = ()
     """The same, as they were when the time left of each was known last; what was done since then is taken from it."""
@@ -102,7 +111,7 @@ class Course:
 
     @property
     def percent(self) -> int:
-        """Of the whole job, rounded down; 100 is the end."""
+        """Of the whole job, rounded down; 100 is the end. A commit stores it, and then it may be shown."""
         return int(self.reached) if self.steps and _all_done(self.steps) else min(99, int(self.reached))
 
     @property
@@ -118,8 +127,15 @@ class Course:
         """Is it time to look again? At once when the step is another one."""
         return at != self.at or now_s - self.seen_s >= SEEN_EVERY_S
 
-    def seen(self, at: str, facts: Facts, now_s: float) -> Course:
-        """Take a look: `at` is the step that the job is in now, empty when all are done."""
+    def seen(self, at: str, facts: Facts, now_s: float, *, durable: int = 0) -> Course:
+        """Take a look.
+
+        Args:
+            at: The step that the job is in now, empty when all are done.
+            facts: What is known of the job now.
+            now_s: The moment.
+            durable: The percent in the newest durable commit.
+        """
         passed = 0.0 if facts.held else max(0.0, now_s - self.seen_s)
         spent = dict(self.spent)
         if self.at:
@@ -132,9 +148,16 @@ class Course:
             before_s = sum(one.left.seconds for one in steps if one.left is not None)
             steps.append(self._step(name, at, facts.later(before_s), spent, speed))
         reached, known = self._reached(tuple(steps)), self._known(tuple(steps))
-        return replace(
+        seen = replace(
             self, at=at, reached=reached, steps=tuple(steps), known=known, spent=spent, seen_s=now_s, speed=speed
         )
+        most = min(seen.percent, durable) if at in COUNTED else seen.percent
+        return replace(seen, shown=max(self.shown, most))
+
+    def ahead(self, facts: Facts, rows: int, now_s: float) -> int:
+        """Return the percent once so many more rows are committed: the commit that holds them says it, so it may be shown then."""
+        later = replace(facts, rows_left=max(0, facts.rows_left - rows))
+        return max(self.shown, self.seen(self.at, later, now_s).percent)
 
     def _reached(self, steps: tuple[Step, ...]) -> float:
         """Return the percent with what was done since the last look."""
@@ -187,7 +210,8 @@ def begin(names: Sequence[str], spent: Mapping[str, float], *, percent: int, now
     ordered = (START, *before, *(name for name in names if name != START))
     steps = tuple(Step(name, "Running" if name == START else "Pending", spent.get(name), None, 0.0) for name in ordered)
     speed = 1 / slower(spent.get(START, START_S))
-    return Course(ordered, reached=float(percent), steps=steps, spent={START: 0.0, **spent}, seen_s=now_s, speed=speed)
+    spent = {START: 0.0, **spent}
+    return Course(ordered, reached=float(percent), shown=percent, steps=steps, spent=spent, seen_s=now_s, speed=speed)
 
 
 def slower(start_s: float) -> float:

@@ -37,7 +37,7 @@ def progress_of(view: JobView, moment: Now, say: Callable[[Position | None], str
         phase=strategy.phase,
         step=course.at,
         steps=tuple(_step_words(one) for one in course.steps),
-        percent=course.percent,
+        percent=course.shown,
         rows_total=strategy.rows_total,
         rows_done=strategy.rows_done,
         rows_filtered=strategy.rows_filtered,

@@ -8,6 +8,7 @@ import pytest
 from support.simulation.hand_driven import HandDriven
 
 from backfill_api.status.progress import Progress
+from backfill_core.job.controls import Controls
 from backfill_core.job.phase import JobSettings
 from backfill_core.job.state import JobState
 from backfill_core.job.steps import CATCH_UP, COPY, KEY_PROOF, RECEIPT, START, begin, merge_s, scan_s
@@ -121,11 +122,24 @@ class TestPercentCoversTheWholeJob:
             assert (job.finish is not None) == (percents[-1] == 100), seed
             assert job.finish is not None
 
-    def test_goes_on_where_the_attempt_before_had_shown_it(self):
-        """R-PROG-4: a driver that is replaced must not look like lost work."""
-        stored = JobState.decode(replace(JobState("a/b", "h", 1, 0, "Snapshot"), percent=61).encode())
+    @pytest.mark.parametrize("commit_every", [1, 5])
+    def test_goes_on_where_the_attempt_before_had_shown_it(self, commit_every):
+        """R-PROG-4: a driver that is killed at any moment of a copy or a replay must not look like lost work."""
+        settings = JobSettings(follows=True, commit_every=commit_every)
+        limited = Controls(rows_per_s=250_000)
+        job = Worked(*[100_000] * 60, takes_s=4.0, follow=True, settings=settings, controls=limited)
+        job.head = Head(9, job.head.timestamp_ms)
+        moved = set()
+        for _ in range(200):
+            job.let_pass(0.25, split_s=0.25)
+            seen = shown(job)
+            next_one = begin(WHOLE, {}, percent=JobState.decode(job.states[-1]).percent, now_s=0.0)
+            assert seen.step not in (COPY, CATCH_UP) or next_one.shown >= seen.percent, seen
+            moved.add((seen.step, seen.percent))
 
-        assert begin(WHOLE, {}, percent=stored.percent, now_s=0.0).percent == 61
+        assert len({percent for step, percent in moved if step == COPY}) > 5
+        assert len({percent for step, percent in moved if step == CATCH_UP}) > 1
+        assert seen.percent == 100
 
     def test_a_state_of_an_earlier_release_has_none(self):
         """A target of an earlier release must open after an upgrade."""

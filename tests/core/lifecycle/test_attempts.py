@@ -209,6 +209,18 @@ class TestHowAnAttemptEnds:
         decision = checked(after(observed(), decision))
         assert conditions(decision.status)["Verified"] == "True"
 
+    def test_its_percent_never_falls(self) -> None:
+        """R-PROG-4: of a driver that was killed in its receipt, which commits nothing, and of the one after it."""
+        seen = ProgressSummary(percent=80, rows_done=9)
+        running = STATUSES["running"].model_copy(update={"progress": seen})
+        again, other = ProgressSummary(percent=60, rows_done=9), ProgressSummary(percent=1, rows_done=2)
+        told = {}
+        for one in (again, other):
+            ending = Ending(outcome="Stopped", reason="Stopped", message="stopped at a barrier", progress=one)
+            told[one.percent] = checked(observed(status=running, pods=(ended(0, ending=ending),))).status.progress
+
+        assert told == {60: seen, 1: other}
+
     def test_a_pod_that_is_not_seen_is_looked_for(self) -> None:
         """After a grace, live; only then it is lost."""
         up = observed(status=STATUSES["running"])

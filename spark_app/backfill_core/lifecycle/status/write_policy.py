@@ -1,9 +1,10 @@
-"""When a status is worth a write: an event at once, mere progress at most every few seconds."""
+"""When a status is worth a write, an event at once and mere progress at most every few seconds; and what it never takes back."""
 
 from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+from backfill_api.status.progress import ProgressSummary
 from backfill_api.status.status import BackfillStatus
 
 PROGRESS_EVERY_MS = 10_000
@@ -42,3 +43,13 @@ def decide_write(
     if stepped or left_ms <= 0:
         return WriteDecision("Progress")
     return WriteDecision("Later", min(left_ms, PROGRESS_EVERY_MS))
+
+
+def not_less(progress: ProgressSummary, written: ProgressSummary | None) -> ProgressSummary:
+    """Return a progress whose percent is not below the one that people saw before (R-PROG-4).
+
+    A driver that is killed in a proof or a receipt, which commit nothing, begins it again. Fewer rows than before are another target.
+    """
+    if written is None or written.percent <= progress.percent or written.rows_done > progress.rows_done:
+        return progress
+    return progress.model_copy(update={"percent": written.percent})

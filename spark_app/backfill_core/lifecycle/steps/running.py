@@ -26,6 +26,7 @@ from backfill_core.lifecycle.observation import DriverPod, SpecRefused
 from backfill_core.lifecycle.status import condition_details
 from backfill_core.lifecycle.status.condition_details import COMMAND_REFUSED, EXECUTORS_WAITING, executors_wait
 from backfill_core.lifecycle.status.conditions import ConditionSet
+from backfill_core.lifecycle.status.write_policy import not_less
 from backfill_core.lifecycle.steps.step import (
     STOP_GRACE_S,
     Ended,
@@ -256,7 +257,7 @@ def _reported(context: Context) -> dict[str, object]:
     progress = context.progress
     # Before its fence is committed a driver reports what it read, which another attempt may still change.
     if progress is not None and progress.table_version is not None:
-        fields["progress"] = _summary(progress)
+        fields["progress"] = not_less(_summary(progress), context.status.progress)
     if context.report is not None and context.report.receipt is not None:
         fields["receipt"] = context.report.receipt
     return fields

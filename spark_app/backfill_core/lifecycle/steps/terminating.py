@@ -11,6 +11,7 @@ from backfill_core.lifecycle.actions import DeleteAttemptObjects
 from backfill_core.lifecycle.inputs.approval import plan_of_pod
 from backfill_core.lifecycle.inputs.context import Context
 from backfill_core.lifecycle.inputs.termination import NOT_STARTED, Termination
+from backfill_core.lifecycle.status.write_policy import not_less
 from backfill_core.lifecycle.steps.step import Ended
 
 STEADY_MS: Final = 3_600_000
@@ -74,7 +75,8 @@ def _closed(context: Context, attempt: Attempt, termination: Termination) -> Bac
     ending = pod.ending if pod is not None else None
     made = ending.plan if ending is not None else None
     of = status.plan_of if made is None or pod is None else plan_of_pod(pod, context.observation.spec)
-    progress = (ending.progress if ending else None) or status.progress
+    last = ending.progress if ending else None
+    progress = not_less(last, status.progress) if last else status.progress
     return status.model_copy(
         update={
             "attempt": attempt.model_copy(update={"state": "Ended", "stop": None}),
