@@ -1,6 +1,7 @@
 """Transforms in whole jobs: rows that cannot be computed, settings that hold, and what messages say of values."""
 
 import pytest
+from support.drivers.background import Running
 from support.tables.jobs import job, make_orders
 from support.tables.oracle import rows_in, seals
 from support.tables.other_engine import insert, update
@@ -23,10 +24,22 @@ def orders(spark, tmp_path):
 def run(spark, tmp_path, orders):
     """Runs a job from it to `t`."""
 
-    def run(observe=lambda _: None, stop=None, **spec):
-        settings = DriverSettings(state_dir=tmp_path / "state", cores=2)
+    def run(observe=lambda _: None, stop=None, change=None, **spec):
         backfill = job(orders, str(tmp_path / "t"), **{"barrier": {"intervalMs": 200}, **spec})
+        if change is not None:
+            return changed(backfill, change)
+        settings = DriverSettings(state_dir=tmp_path / "state", cores=2)
         return run_driver(backfill, settings=settings, observe=observe, spark=spark, stop=stop)
+
+    def changed(backfill, change):
+        """The source changes once its version is pinned, and before the first row is copied."""
+        held = backfill.model_copy(update={"spec": backfill.spec.model_copy(update={"desired_state": "Paused"})})
+        with Running(spark, held, tmp_path / "state") as running:
+            running.fenced()
+            change()
+            running.until(lambda progress: progress.lag_versions)
+            running.command("Resume")
+            return running.outcome()
 
     return run
 
@@ -53,7 +66,7 @@ class TestWhereGuardsSelect:
             update(orders, "id = 7", amount="0.0")
             insert(orders, "SELECT * REPLACE (5000 AS id, 0.0 AS amount) FROM now WHERE id = 8")
 
-        outcome = run(once(zero), transform=GUARDED, target={"writeMode": mode}, verify="Final")
+        outcome = run(change=zero, transform=GUARDED, target={"writeMode": mode}, verify="Final")
 
         assert (outcome.reason, outcome.receipt.equal, outcome.receipt.rows) == ("Complete", True, 98)
         if mode == "Upsert":
@@ -75,8 +88,8 @@ class TestARowThatCannotBeComputed:
     def test_later_in_history_and_in_changes(self, run, orders, tmp_path):
         """In the seventieth row first; then in an update."""
         late = run(transform={"select": ["id", "CAST(if(id = 70, note, '1') AS int) AS x"]})
-        change = once(lambda: update(orders, "id = 9", status="'private'"))
-        moved = run(change, name="second", target={"path": str(tmp_path / "u")},
+        moved = run(change=lambda: update(orders, "id = 9", status="'private'"), name="second",
+            target={"path": str(tmp_path / "u")},
             transform={"select": ["id", "coalesce(assert_true(status <> 'private', status), 1) AS x"]})  # fmt: skip
 
         assert (late.reason, moved.reason) == ("InvalidTransform", "InvalidTransform")

@@ -32,7 +32,7 @@ CONDITION_TYPES: Final = {
     "Verified": "The newest receipt found no difference.",
     "AwaitingApproval": "The plan is made and waits for `spec.approved` or `spec.approvedPlan`.",
     "SharedTarget": "Another Backfill writes the same target; present only when true.",
-    "ExecutorsWaiting": "Executors of the driver were made and do not start; the message says why. Present only when true.",
+    "ExecutorsWaiting": "Executors of the driver do not start, or fewer come than were asked for; the message says why. Present only when true.",
 }
 """Every condition type, and what it means when it is True."""
 

@@ -115,7 +115,8 @@ class TargetFiles:
     def step(self, step: Step) -> TargetStep:
         """Return what a step of the source asks of these files.
 
-        Another vector changes a copy in place. Decoded rows tell no place, so such a group goes, and is made anew.
+        Another vector changes a copy in place. Decoded rows tell no place, so such a group goes, and is made anew; so does a copy
+        whose vector goes, as RESTORE has it.
         """
         copies: list[Copy] = []
         vectors: list[OtherVector] = []
@@ -126,7 +127,7 @@ class TargetFiles:
             if not group:
                 copies.append(Copy(one, changed))
                 continue
-            if len(group) > 1 or not _in_place(group[0]):
+            if len(group) > 1 or not _in_place(group[0]) or _comes_back(group[0], one):
                 removals += [Removal(file, changed) for file in group]
                 copies.append(Copy(one, changed))
                 continue
@@ -154,6 +155,17 @@ class TargetFiles:
 def _in_place(file: TargetFile) -> bool:
     found = source_of(file.path)
     return found is not None and found.order is RowOrder.KEPT
+
+
+def _comes_back(file: TargetFile, source: FileAdded) -> bool:
+    """May the target have had this file under the same vector before, as after RESTORE?
+
+    Then the log still has its removal. Delta Kernel writes both into a checkpoint, and Spark reads no row of such a file. A vector
+    that is staged has a name of its own in each step; none, or one in the log itself, has not.
+    """
+    if _same(file.vector, source.vector) or (source.vector is not None and source.vector.storage != "i"):
+        return False
+    return file.vector is not None and _hidden(source.vector) <= file.vector.rows
 
 
 def _hidden(vector: DeletionVector | None) -> int:

@@ -12,6 +12,8 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JError
+
 from backfill_api.spec.combinations import knows_bytes
 from backfill_api.spec.spec import Backfill
 from backfill_api.status.progress import Progress
@@ -28,6 +30,7 @@ from backfill_core.job.phase import JobSettings
 from backfill_core.job.state import JobState
 from backfill_core.job.steps import KEY_PROOF, START
 from backfill_core.job.view import JobView
+from backfill_core.pacing.executors import ExecutorCount, executors_wanted
 from backfill_core.protocol.actions import Acknowledge, Finish
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.receipt import Receipt
@@ -40,6 +43,7 @@ from backfill_spark.driver.event_loop import Loop, now
 from backfill_spark.driver.job_context import CHECK_UNIQUE_ROWS_MAX, LOOKING, JobContext, OpenedJob
 from backfill_spark.driver.orphan_cleanup import OrphanRemoval
 from backfill_spark.driver.progress import progress_of
+from backfill_spark.jvm.session import executors_there
 from backfill_spark.settings import DriverSettings
 from backfill_spark.stop_signal import StoppedEarly, StopSignal
 
@@ -201,6 +205,8 @@ class _Attempt:
         self._loop = Loop(job, self._executor, acknowledge=self._acknowledge, observe=self._on_view, watch=meter)
         self._view: JobView = job.view(moment)
         self._say = opened.words
+        self._spark = opened.spark
+        self._executors = ExecutorCount(executors_wanted(dict(opened.spark.sparkContext.getConf().getAll())))
         self._progress: Progress = progress_of(self._view, moment, self._say)
 
     def run(self) -> RunOutcome:
@@ -239,8 +245,12 @@ class _Attempt:
             self._server.acknowledge(ack)
 
     def _on_view(self, view: JobView) -> None:
-        self._view = view
-        self._progress = progress_of(view, now(), self._say)
+        moment = now()
+        if self._executors.due(moment.mono_s):
+            with suppress(Py4JError):  # the work says what Java died of
+                self._executors = self._executors.seen(executors_there(self._spark), moment.mono_s)
+        self._view = replace(view, warnings=(*view.warnings, *self._executors.warnings))
+        self._progress = progress_of(self._view, moment, self._say)
         self._orphans.look(view)
         self._caller.observe(self._progress)
 

@@ -263,6 +263,12 @@ def _settings(
     return settled({**found, **conf})
 
 
+def executors_there(spark: SparkSession) -> int:
+    """Return how many executors are registered now."""
+    # The driver counts as one.
+    return int(java_context(spark).sc().getExecutorMemoryStatus().size()) - 1
+
+
 def _leave_no_empty_warehouse(settings: Mapping[str, str]) -> None:
     """Take the folder away in the end that Spark makes where we are, unless there was one or something is in it."""
     folder = Path(WAREHOUSE).absolute()

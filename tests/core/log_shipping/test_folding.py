@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -230,6 +231,35 @@ class TestAVector:
         assert not one.hides_the_same(replace(one, place="ab^-aqEH.-t@S}K{vb[*kx"))
         inline = DeletionVector("i", "abcdefghijklmnopqrstuvwxyz", None, 36, 2)
         assert not inline.hides_the_same(replace(inline, place="bbcdefghijklmnopqrstuvwxyz"))
+
+
+class TestAVectorThatGoes:
+    """Would bring a file back under a path and a vector that the target's log removed."""
+
+    A = DeletionVector("u", "ab^-aqEH.-t@S}K{vb[*k^", 1, 36, 2)
+    LARGER = DeletionVector("i", "large", None, 36, 3)
+
+    @pytest.mark.parametrize(
+        ("before", "after", "anew"),
+        [
+            (None, A, False),
+            (A, None, True),
+            (LARGER, None, True),
+            (A, replace(A, place="ab^-aqEH.-t@S}K{vb[*kx", rows=1), False),
+            (A, LARGER, False),
+            (LARGER, DeletionVector("i", "small", None, 36, 1), True),
+        ],
+        ids=["comes", "goes", "goes from the log", "is another file", "grows in the log", "shrinks in the log"],
+    )
+    def test_makes_the_file_anew(self, before, after, anew):
+        """A vector that is staged has a new name in each step; none, and one in the log itself, may be there again."""
+        there = TargetFile(f"backfill-x/a1/s1/{copy_name('f')}", before, "{}")
+        files = (FileAdded("f", 10, 4, True, after, "{}"), FileRemoved("f", True, 4))
+        step = TargetFiles.of([there]).step(fold([VersionActions(1, files)]))
+
+        assert [one.file.path for one in step.copies] == ["f"] * anew
+        assert [one.file for one in step.removals] == [there] * anew
+        assert len(step.vectors) == len(step.kept) == (not anew)
 
 
 class TestTheBeginning:

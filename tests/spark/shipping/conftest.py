@@ -5,7 +5,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from support.tables.jobs import job
+from support.tables.jobs import checkpoint, job
+from support.tables.oracle import coming_back
 
 from backfill_core.protocol.work import FileRange, ReadSplit, ShipVersions
 from backfill_spark.delta.log import newest_version
@@ -66,8 +67,12 @@ def replica(spark, tmp_path, monkeypatch):
         def equal(self):
             """Compare as multisets, all columns as text."""
             one, other = (spark.read.format("delta").load(path) for path in (self.source, self.target))
+            assert coming_back(self.target) == []
             assert one.schema == other.schema or one.columns == other.columns
             return one.exceptAll(other).isEmpty() and other.exceptAll(one).isEmpty()
+
+        def checkpoint(self):
+            checkpoint(spark, self.target, newest_version(spark, self.target).position)
 
         def sql(self, text):
             spark.sql(text.format(t=f"delta.`{self.source}`"))

@@ -80,6 +80,19 @@ class TestAnOperation:
             replica.ship()
             assert replica.equal(), change
 
+    @pytest.mark.parametrize("gone", ["DELETE FROM {t} WHERE id IN (5, 34)", "UPDATE {t} SET v = 'y' WHERE id < 3"])
+    def test_a_restore_outlives_a_checkpoint(self, spark, replica, gone):
+        """A file without a vector got one and lost it: Kernel's checkpoint had it and its removal, and Spark lost its rows."""
+        replica.sql(f"CREATE TABLE {{t}} (id LONG, v STRING) USING delta TBLPROPERTIES ({VECTORS})")
+        replica.sql("INSERT INTO {t} SELECT id, 'x' FROM range(0, 40, 1, 2)")
+        replica.begin()
+        for change in (gone, "RESTORE TABLE {t} TO VERSION AS OF 1"):
+            replica.sql(change)
+            replica.ship()
+        replica.checkpoint()
+
+        assert replica.equal()
+
     def test_a_clone_over_it_brings_files_of_another_folder(self, spark, replica, tmp_path):
         """Where Delta allows one, the table is the same, and has no rows of its own; those files are decoded."""
         spark.range(5).write.format("delta").save(f"{tmp_path}/other")

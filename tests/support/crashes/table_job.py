@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from support.crashes.deaths import SEALS_MAX, MortalJob
 from support.tables.jobs import write_yaml
 from support.tables.logs import has_version
-from support.tables.oracle import violations
+from support.tables.oracle import coming_back, violations
 from support.tables.other_engine import append
 
 FILES = 6
@@ -169,7 +169,8 @@ class TableJob(MortalJob):
         """Compare the target with the source, as the strategy promises it."""
         columns, where = ", ".join(self.transform.get("select", ["*"])), self.transform.get("where", "true")
         view = f"SELECT {columns} FROM source WHERE {where}"
-        return [one for seal in new for one in violations(self.source, self.target, seal, view)]
+        twice = [f"{path} comes back under its vector" for path in coming_back(self.target)]
+        return twice + [one for seal in new for one in violations(self.source, self.target, seal, view)]
 
 
 def ships(strategy):

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from support.tables.jobs import job
+from support.tables.oracle import coming_back
 
 from backfill_spark.driver.attempt import RunOutcome, run_driver
 from backfill_spark.settings import DriverSettings
@@ -54,6 +55,7 @@ class Pair:
         """Compare columns in their order, and rows."""
         self.spark.read.format("delta").load(self.source).createOrReplaceTempView("source")
         wanted, found = self.spark.sql(view), self.spark.read.format("delta").load(self.target)
+        assert coming_back(self.target) == []
         assert [(one.name, one.dataType) for one in found.schema] == [(one.name, one.dataType) for one in wanted.schema]
         return bool(wanted.exceptAll(found).isEmpty() and found.exceptAll(wanted).isEmpty())
 

@@ -44,11 +44,17 @@ def write_yaml(path: Path, source_path: str, target_path: str, **spec: Any) -> P
     return path
 
 
-def forget_before(spark: Any, path: str, version: int) -> None:
-    """Take the log before a version away, as Delta cleans it: up to a checkpoint."""
+def checkpoint(spark: Any, path: str, version: int) -> None:
+    """Have Delta Kernel write a checkpoint, as it does after a commit; what is read next is read from it."""
     kernel = java(spark).io.delta.kernel
     engine = kernel.defaults.engine.DefaultEngine.create(java_context(spark).hadoopConfiguration())
     kernel.Table.forPath(engine, path).checkpoint(engine, version)
+    java(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
+
+
+def forget_before(spark: Any, path: str, version: int) -> None:
+    """Take the log before a version away, as Delta cleans it: up to a checkpoint."""
+    checkpoint(spark, path, version)
     for number in range(version):
         Path(path, "_delta_log", f"{number:020d}.json").unlink()
     java(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()

@@ -105,6 +105,25 @@ def adds_of(table: str | Path) -> dict[str, dict[str, Any]]:
     return found
 
 
+def coming_back(table: str | Path) -> list[str]:
+    """Return the files that a table got under a path and a vector with which it had removed them before.
+
+    A checkpoint of Delta Kernel has the file and its removal then, and Spark takes the file for removed.
+    """
+    gone: set[tuple[str, str]] = set()
+    found: list[str] = []
+    for file in sorted(Path(table, "_delta_log").glob("*.json")):
+        actions = actions_in(file.read_text())
+        found += [one["add"]["path"] for one in actions if "add" in one and _key(one["add"]) in gone]
+        gone |= {_key(one["remove"]) for one in actions if "remove" in one}
+    return found
+
+
+def _key(action: dict[str, Any]) -> tuple[str, str]:
+    vector = action.get("deletionVector") or {}
+    return action["path"], f"{vector.get('storageType')}{vector.get('pathOrInlineDv')}@{vector.get('offset')}"
+
+
 def columns_of(table: str, *names: str, version: int | None = None) -> list[tuple[Any, ...]]:
     """Return some columns of all rows of a table, now or as of a version; none, where there is no table."""
     if not commits_of(table):

@@ -15,6 +15,9 @@ COMMAND_REFUSED: Final = "CommandRefused"
 EXECUTORS_WAITING: Final = "ExecutorsWaiting"
 """The type of a condition, and its reason."""
 
+EXECUTORS_MISSING: Final = "ExecutorsMissing"
+"""The code of a driver's warning."""
+
 _KEPT = ("CaughtUp", "Verified")
 """What an attempt found out stays true when it is over."""
 
@@ -52,10 +55,13 @@ def with_driver(context: Context, control: Control) -> dict[str, Fact]:
     if (waits := executors_wait(context.pod)) and context.pod is not None and not context.pod.over:
         made[EXECUTORS_WAITING] = Fact("True", EXECUTORS_WAITING, waits)
     progress = context.progress
+    warned = {} if progress is None else dict(zip(progress.warning_codes, progress.warnings, strict=False))
+    if EXECUTORS_MISSING in warned:
+        # A quota or a policy refuses them, so there is no pod that could say why.
+        made.setdefault(EXECUTORS_WAITING, Fact("True", EXECUTORS_WAITING, warned[EXECUTORS_MISSING]))
     if progress is not None and progress.table_version is not None:
         made["CaughtUp"] = Fact("True", "CaughtUp") if progress.caught_up else Fact("False", "Behind")
-        coded = zip(progress.warning_codes, progress.warnings, strict=False)
-        rates = next((message for code, message in coded if code == "NonConvergent"), "")
+        rates = warned.get("NonConvergent", "")
         lags = progress.non_convergent
         made["NonConvergent"] = Fact("True", "NonConvergent", rates) if lags else Fact("False", "Converging")
     return made

@@ -91,6 +91,16 @@ class TestExecutorsThatWait:
         assert message(decision, "ExecutorsWaiting") == f"executors wait: {NO_NODE.message}"
         assert not any(one.reason == "ExecutorsWaiting" for one in decision.events)
 
+    def test_that_no_pod_stands_for_are_told_by_the_driver(self) -> None:
+        """A quota refuses their pods; a pod that waits says more."""
+        said = report(warnings=("0 of 2 executors are there",), warning_codes=("ExecutorsMissing",))
+        refused = checked(working(driver(None), spec=BEFORE, report=said))
+        waiting = checked(working(driver(), spec=BEFORE, report=said))
+
+        assert message(refused, "ExecutorsWaiting") == "0 of 2 executors are there"
+        assert (refused.status.phase, reason(refused.status)) == ("Running", "Running")
+        assert message(waiting, "ExecutorsWaiting") == "executors wait: ImagePullBackOff: no such image"
+
     def test_of_a_paused_job_leave_it_paused(self) -> None:
         """It asks for none of them."""
         paused = spec(spark={"image": "localhost/missing:1"}, desiredState="Paused")
