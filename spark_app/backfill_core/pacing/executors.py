@@ -22,7 +22,7 @@ class ExecutorCount:
 
     there: int = 0
     missing_since_s: float | None = None
-    """When they became fewer than wanted, monotonic seconds; None: all are there, or nobody looked."""
+    """When they became fewer than wanted, monotonic seconds; None: all are there, or none were counted yet."""
 
     seen_s: float | None = None
 

@@ -29,6 +29,9 @@ class EmptyCommitError(Exception):
     """A commit is an empty file: Delta writes none without an action, so it was cut off."""
 
 
+COMMIT_FILE = re.compile(r"(\d{20})\.json")
+"""The name of a commit's file, with its version."""
+
 _COUNT_FIRST = re.compile(r'\{"numRecords":(\d+)[,}]')
 """How Delta and Kernel begin statistics: what follows, a kilobyte a file, need not be parsed for the count alone."""
 
@@ -198,6 +201,23 @@ def commit_text(spark: SparkSession, path: str, version: int) -> str:
         return str(jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
     finally:
         stream.close()
+
+
+def commits_since(spark: SparkSession, path: str, since_ms: int, *, most: int) -> list[int] | None:
+    """Return the versions whose commits were written since a moment, by the clock of the store; None: more, or not all are left.
+
+    Raises:
+        Whatever the storage says (`JAVA_ERRORS`).
+    """
+    folder = java(spark).org.apache.hadoop.fs.Path(f"{path}/_delta_log")
+    written: dict[int, int] = {}
+    for one in folder.getFileSystem(hadoop_conf(spark)).listStatus(folder):
+        found = COMMIT_FILE.fullmatch(one.getPath().getName())
+        if found is not None:
+            written[int(found[1])] = int(one.getModificationTime())
+    first = min(written, default=0)
+    found_since = sorted(version for version, at_ms in written.items() if at_ms >= since_ms)
+    return None if len(found_since) > most or (first > 0 and first in found_since) else found_since
 
 
 def values_at(spark: SparkSession, path: str, version: int, *, columns: Sequence[str]) -> list[LoggedValues]:

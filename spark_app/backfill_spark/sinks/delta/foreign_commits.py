@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from backfill_core.errors import ForeignCommit, TargetChangedError
-from backfill_spark.delta.log import action_of, commit_text, lines_of
+from backfill_spark.delta.log import COMMIT_FILE, action_of, commit_text, lines_of
 from backfill_spark.delta.properties import CHANGE_FEED, is_on
 from backfill_spark.jvm.errors import JAVA_ERRORS, is_a
 from backfill_spark.jvm.gateway import hadoop_conf, java
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
 
 PROPERTIES_ONLY = ("SET TBLPROPERTIES", "UNSET TBLPROPERTIES")
 """Operations whose metadata has the columns of before."""
-
-_COMMIT = re.compile(r"(\d{20})\.json")
 
 
 def commits_of_others(
@@ -135,7 +132,7 @@ def _versions(spark: SparkSession, path: str) -> list[int]:
         if is_a(error, "FileNotFoundException"):
             return []
         raise explain_target(error, path=path, doing="the look at the log") from error
-    found = (_COMMIT.fullmatch(one.getPath().getName()) for one in there)
+    found = (COMMIT_FILE.fullmatch(one.getPath().getName()) for one in there)
     return sorted(int(one[1]) for one in found if one is not None)
 
 

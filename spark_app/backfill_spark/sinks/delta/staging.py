@@ -16,10 +16,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from backfill_core.errors import StagedFilesGoneError
+from backfill_core.log_shipping.actions import UNIQUE_DIGITS
 from backfill_core.phases.accounting import GONE_HINT
 from backfill_core.protocol.work import StagedFile
+from backfill_spark.delta.log import action_of, commit_text, commits_since, lines_of
 from backfill_spark.jvm.errors import JAVA_ERRORS, is_a
-from backfill_spark.jvm.gateway import hadoop_conf, java
+from backfill_spark.jvm.gateway import hadoop_conf, items, java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,6 +30,12 @@ PART = "part"
 """Of the folder of a part, at least; one that begins with an underscore would be hidden from VACUUM."""
 
 ATTEMPT, WORK, OF_A_PART = re.compile(r"a(\d+)"), re.compile(r"s\d+"), re.compile(rf"{PART}_*=\d+")
+
+CLOCKS_MS = 60_000
+"""So far the clocks of who writes files may be apart."""
+
+COMMITS_MAX = 5_000
+"""More commits are not read for what a few folders hold."""
 
 LISTED = re.compile(r"path=(?:[a-zA-Z][\w+.-]*:(?://[^/]*)?)?(/.*?); isDirectory=false; length=(\d+);", re.DOTALL)
 """A file in Hadoop's words about a list of files."""
@@ -134,8 +142,10 @@ class StagingFolder:
     def remove_orphans(self, before_attempt: int, named_files: Callable[[], tuple[DataFrame, DataFrame]]) -> int:
         """Remove files that earlier attempts staged and never committed; return how many folders went.
 
-        A folder with any file that the table's current state names (as data, or as removed and not yet
-        vacuumed) stays whole: work is sealed whole, or part by part where its parts have folders of their own.
+        A folder with any file that the table names, or that a commit named, stays whole: work is sealed whole, or part by part
+        where its parts have folders of their own. The newest version does not know all that were removed, although readers of
+        earlier versions need them: checkpoints of Delta Kernel forget them. So commits are asked, from the time on when the
+        oldest of the files was staged; where those are too many, or gone, the files are left to VACUUM.
 
         Args:
             before_attempt: Number of the attempt that runs.
@@ -148,19 +158,59 @@ class StagingFolder:
         if not old:
             return 0
         named = self._named(named_files())
+        unnamed = [folder for attempt in old for folder in self._unnamed(attempt, named)]
+        committed = self._committed(unnamed)
+        if committed is None:
+            return 0
+        named |= committed
         removed = 0
         for attempt in old:
-            for work in self._folders(attempt, WORK):
-                name = f"{attempt.getName()}/{work.getName()}"
-                # A target may have a partition column of that name: a folder that names no file is garbage all the same.
-                parts = self._folders(work, OF_A_PART) if name in named else []
-                unsealed = [part for part in parts if f"{name}/{part.getName()}" not in named]
-                for one in unsealed if name in named else [work]:
-                    self._fs.delete(one, True)
-                    removed += 1
+            for one in self._unnamed(attempt, named):
+                self._fs.delete(one, True)
+                removed += 1
             if len(self._fs.listStatus(attempt)) == 0:
                 self._fs.delete(attempt, False)
         return removed
+
+    def _unnamed(self, attempt: Any, named: set[str]) -> list[Any]:
+        """Return the folders of an attempt's work, or of parts of it, of which nothing is named."""
+        found: list[Any] = []
+        for work in self._folders(attempt, WORK):
+            name = f"{attempt.getName()}/{work.getName()}"
+            # A target may have a partition column of that name: a folder that names no file is garbage all the same.
+            parts = self._folders(work, OF_A_PART) if name in named else []
+            unsealed = [part for part in parts if f"{name}/{part.getName()}" not in named]
+            found += unsealed if name in named else [work]
+        return found
+
+    def _committed(self, folders: Sequence[Any]) -> set[str] | None:
+        """Return what commits since the oldest file of some folders name, as `_named` has it; None: that cannot be told."""
+        lister = java(self._spark).org.apache.hadoop.util.functional.RemoteIterators
+        files = [one for folder in folders for one in items(lister.toList(self._fs.listFiles(folder, True)))]
+        if not files:
+            return set()
+        since_ms = min(int(one.getModificationTime()) for one in files) - CLOCKS_MS
+        table = self.path.removesuffix(f"/{self.name}")
+        versions = commits_since(self._spark, table, since_ms, most=COMMITS_MAX)
+        if versions is None:
+            return None
+        names: set[str] = set()
+        for version in versions:
+            text = commit_text(self._spark, table, version)
+            if self.name in text:
+                names |= self._names_in(text)
+        return names
+
+    def _names_in(self, text: str) -> set[str]:
+        names: set[str] = set()
+        for action in map(action_of, lines_of(text)):
+            file = action.get("add") or action.get("remove") or {}
+            vector = file.get("deletionVector") or {}
+            places = [file.get("path", ""), f"{vector.get('pathOrInlineDv', '')[:-UNIQUE_DIGITS]}/"]
+            found = (re.search(rf"{self.name}/(a\d+/s\d+)/(?:({OF_A_PART.pattern})/)?", place) for place in places)
+            for one in filter(None, found):
+                names |= {one[1], f"{one[1]}/{one[2]}"}
+        return names
 
     def _folders(self, parent: Any, named: re.Pattern[str]) -> list[Any]:
         below = [one.getPath() for one in self._fs.listStatus(parent) if one.isDirectory()]
