@@ -196,6 +196,9 @@ Executors that a driver made and that do not start are found by a list of waitin
 message of one of them. An edit of `spark` or `executor` ends the attempt at a barrier, as `SpecChanged` and without a failure, when the API server says that an executor waits
 for an image, a Secret or a ConfigMap, or that one waits for a node and none runs.
 
+A quota or a policy may refuse executors after the launch. Then there is no pod that could say so, and Spark asks for it again without an end. The driver counts its executors: where
+fewer than were asked for are there for a minute, it warns (`ExecutorsMissing`), and `ExecutorsWaiting` has the count. The job stays `Ready`: with some of them it goes on.
+
 ## Commands
 
 `desiredState`, `pause`, `throttle` and the override annotation are compared with what the driver reports; every

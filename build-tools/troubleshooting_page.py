@@ -39,7 +39,7 @@ HINTS: dict[str, tuple[Need, str]] = {
     "NoDriver": ("none", "Nothing."),
     "DriverMissing": ("wait", "A lost pod is looked for at the API server before the next attempt starts."),
     "DriverUnreachable": ("act", "The job goes on, but takes no command. A network policy must let the operator reach port 8443 of the driver; see also the pod's log."),
-    "ExecutorsWaiting": ("act", "The message is that of an executor pod. Correct the image, the pull secret, the Secret, or what the pod asks of a node. An edit of `spark` or `executor` replaces the attempt; where they wait for a node alone, only when no executor runs. After one made outside of the spec they start by themselves."),
+    "ExecutorsWaiting": ("act", "The message is that of an executor pod. Where it is a count, as `0 of 2 executors are there`, no pod was made: a quota is full, or a policy refuses it, and the driver's log has the words of the API server. Correct the image, the pull secret, the Secret, or what the pod asks of a node. An edit of `spark` or `executor` replaces the attempt; where they wait for a node alone, only when no executor runs. After one made outside of the spec they start by themselves."),
     "DriverStopping": ("wait", "The older driver's pod must be gone first. A pod on a lost node is removed by force a minute after its grace."),
     "AcknowledgementTimeout": ("wait", "The command is sent again each second. Look at the driver's log for a MERGE that does not end."),
     "CommandRefused": ("act", "The driver is of an earlier version than the operator, and does not know the field that the message names. Take the field out of the spec or of the override, or have the attempt restarted (`backfill.dev/restart-requested`): the next one has the image of today."),
