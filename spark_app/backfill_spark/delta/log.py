@@ -194,8 +194,17 @@ def commit_text(spark: SparkSession, path: str, version: int) -> str:
     Raises:
         Whatever the storage says (`JAVA_ERRORS`).
     """
+    return text_of_file(spark, f"{path}/_delta_log/{version:020d}.json")
+
+
+def text_of_file(spark: SparkSession, path: str) -> str:
+    """Return the text of a file, read whole.
+
+    Raises:
+        Whatever the storage says (`JAVA_ERRORS`).
+    """
     jvm = java(spark)
-    file = jvm.org.apache.hadoop.fs.Path(f"{path}/_delta_log/{version:020d}.json")
+    file = jvm.org.apache.hadoop.fs.Path(path)
     stream = file.getFileSystem(hadoop_conf(spark)).open(file)
     try:
         return str(jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))

@@ -54,6 +54,10 @@ class SparkDeltaLog:
         """Return the snapshot of a version."""
         return self._log.getSnapshotAt(version, self._none, self._none, False)
 
+    def checkpoint(self) -> None:
+        """Write a checkpoint of the newest version; Spark jobs."""
+        self._log.checkpoint(self.updated(), self._none)
+
     def properties(self, snapshot: Any) -> dict[str, str]:
         """Return the table properties of a snapshot."""
         pairs = self._jvm.scala.jdk.javaapi.CollectionConverters.asJava(snapshot.metadata().configuration())

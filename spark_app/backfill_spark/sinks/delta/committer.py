@@ -30,11 +30,12 @@ from backfill_core.phases.accounting import GONE_HINT
 from backfill_core.protocol.actions import Durable
 from backfill_core.protocol.work import NewColumns, RemovedFile, StagedFile
 from backfill_spark.delta.added_files import AddedFiles, Statistics
+from backfill_spark.delta.checkpoints.hooks import CommitHooks
 from backfill_spark.delta.log import logged_files
 from backfill_spark.delta.statistics.footer_statistics import CopiedFile
 from backfill_spark.delta.table_layout import Layout
 from backfill_spark.jvm.errors import JAVA_ERRORS, first_line, is_a, is_no_table
-from backfill_spark.jvm.gateway import items, java
+from backfill_spark.jvm.gateway import java
 from backfill_spark.jvm.log_stores.kernel import kernel_settings
 from backfill_spark.ports.committer import SealedCommit, StoredState
 from backfill_spark.sinks.delta.create import ENGINE_INFO, with_columns
@@ -44,8 +45,6 @@ from backfill_spark.sinks.delta.foreign_commits import check_alone, commits_of_o
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-HOOKS_MAX = 32
-"""Of past commits that failed and are kept for another try."""
 OF_ANY_JOB = "backfill-"
 """How the application ids of all jobs begin; jobs that share a target are not foreign."""
 
@@ -75,7 +74,7 @@ class DeltaCommitter:
         conf = kernel_settings(spark)
         self._engine = self._kernel.defaults.engine.DefaultEngine.create(conf)
         self._added = AddedFiles(spark, path, self._kernel, self._engine, conf)
-        self._hooks: list[Any] = []
+        self._hooks = CommitHooks(spark, path, self._engine)
         self._lock = threading.Lock()
         self._layout: Layout | None = None
         self._columns: NewColumns | None = None
@@ -362,8 +361,7 @@ class DeltaCommitter:
             result = txn.commit(self._engine, iterable)
         except JAVA_ERRORS as error:
             raise explain_commit(error, self._path) from error
-        with self._lock:
-            self._hooks += items(result.getPostCommitHooks())
+        self._hooks.add(result, plain=all(isinstance(one, StagedFile) for one in files))
         self._sealed = result.getVersion()
         return SealedCommit(self._sealed)
 
@@ -373,19 +371,9 @@ class DeltaCommitter:
         Raises:
             BackfillError: what the first of them met.
         """
-        with self._lock:
-            hooks, self._hooks = self._hooks, []
-        late: list[tuple[Any, Exception]] = []
-        for hook in hooks:
-            try:
-                hook.threadSafeInvoke(self._engine)
-            except JAVA_ERRORS as error:
-                late.append((hook, error))
-        if late:
-            with self._lock:
-                # If none ever succeeds the oldest are dropped: a newer checkpoint holds all of theirs.
-                self._hooks = [*(hook for hook, _ in late), *self._hooks][-HOOKS_MAX:]
-            raise explain_commit(late[0][1], self._path) from late[0][1]
+        error = self._hooks.run()
+        if error is not None:
+            raise explain_commit(error, self._path) from error
 
     def _begin(self, txn_version: int | None, retries: int | None = None) -> Any:
         table = self._kernel.Table.forPath(self._engine, self._path)

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 from py4j.protocol import Py4JJavaError
 
 from backfill_core.errors import (
@@ -80,11 +81,11 @@ class CommitterWithAHook(DeltaCommitter):
     """Has a hook of the test before those of Kernel."""
 
     def put_before(self, hook):
-        self._hooks = [hook, *self._hooks]
+        self._hooks.waiting = [(0, hook), *self._hooks.waiting]
 
     @property
     def waiting(self):
-        return self._hooks
+        return self._hooks.waiting
 
 
 class TestTheFence:
@@ -301,6 +302,22 @@ class TestCheckpoints:
         assert sorted(row["id"] for row in target.read().collect()) == [5, 10]
         assert newest_version(spark, target.path).position == 12
 
+    def test_one_loses_no_file_that_others_brought_back(self, spark, tmp_path):
+        """delta-rs restores without a checkpoint; Kernel's has such a file and its removal, and Spark then reads no row of it."""
+        path = str(tmp_path / "t")
+        spark.range(100).coalesce(1).write.format("delta").save(path)
+        spark.sql(f"DELETE FROM delta.`{path}` WHERE id < 50")
+        DeltaTable(path).restore(0)
+        committer = DeltaCommitter(spark, path, app_id="a", domain="backfill.x")
+        for version in range(1, 13):
+            committer.seal(version, (), f"s{version}")
+            committer.run_hooks()
+        java(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
+
+        newest = max(Path(path, "_delta_log").glob("*.checkpoint*.parquet"))
+        at = int(newest.name.partition(".")[0])
+        assert spark.read.format("delta").option("versionAsOf", at).load(path).count() == 100
+
     def test_one_that_fails_keeps_no_other_and_is_tried_again(self, spark, table):
         """The checkpoint of the tenth version, when the storage comes back after it."""
         target = table(spark.range(1))
@@ -321,6 +338,9 @@ class HookThatFailsOnce:
 
     def __init__(self, exception):
         self.exception = exception
+
+    def getType(self):  # noqa: N802 - the JVM names it
+        return "CHECKSUM_SIMPLE"
 
     def threadSafeInvoke(self, engine):  # noqa: N802 - the JVM names it
         exception, self.exception = self.exception, None
