@@ -141,6 +141,15 @@ class TestPercentCoversTheWholeJob:
         assert len({percent for step, percent in moved if step == CATCH_UP}) > 1
         assert seen.percent == 100
 
+    def test_stays_where_a_step_that_commits_nothing_had_taken_it(self):
+        """R-PROG-1: the newest commit may be of before the proof of a key."""
+        facts = Facts(6_000_000, 0, rows_per_s=600_000.0, versions_left=5)
+        proving = begin(WHOLE, {}, percent=0, now_s=0.0).seen(KEY_PROOF, facts, 1.0).seen(KEY_PROOF, facts, 4.0)
+        replaying = proving.seen(CATCH_UP, facts, 5.0, durable=1)
+
+        assert proving.shown > 1
+        assert replaying.shown == proving.shown
+
     def test_a_state_of_an_earlier_release_has_none(self):
         """A target of an earlier release must open after an upgrade."""
         text = JobState("a/b", "h", 1, 0, "Snapshot").encode().replace('"percent":0,', "")
