@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from backfill_core.protocol.strategy import JobWarning
@@ -45,9 +45,14 @@ class ExecutorCount:
         return (JobWarning("ExecutorsMissing", words),)
 
 
-def executors_wanted(conf: Mapping[str, str]) -> int:
-    """Return how many executors a session on Kubernetes asks for at least, by its settings; 0: its driver may work alone."""
-    if not conf.get("spark.master", "").startswith("k8s:"):
+def executors_wanted(setting: Callable[[str, str], str | None]) -> int:
+    """Return how many executors a session on Kubernetes asks for at least; 0: its driver may work alone.
+
+    Args:
+        setting: Returns a setting of the session by name, or what is given beside the name.
+    """
+    if not (setting("spark.master", "") or "").startswith("k8s:"):
         return 0
-    follows_load = conf.get("spark.dynamicAllocation.enabled") == "true"
-    return int(conf.get("spark.dynamicAllocation.minExecutors" if follows_load else "spark.executor.instances", "0"))
+    follows_load = setting("spark.dynamicAllocation.enabled", "false") == "true"
+    name = "spark.dynamicAllocation.minExecutors" if follows_load else "spark.executor.instances"
+    return int(setting(name, "0") or 0)

@@ -29,7 +29,7 @@ class EmptyCommitError(Exception):
     """A commit is an empty file: Delta writes none without an action, so it was cut off."""
 
 
-COMMIT_FILE = re.compile(r"(\d{20})\.json")
+_COMMIT = re.compile(r"(\d{20})\.json")
 """The name of a commit's file, with its version."""
 
 _COUNT_FIRST = re.compile(r'\{"numRecords":(\d+)[,}]')
@@ -212,21 +212,30 @@ def text_of_file(spark: SparkSession, path: str) -> str:
         stream.close()
 
 
+def commit_files(spark: SparkSession, path: str) -> dict[int, Any]:
+    """Return the commits that are in the log, as Hadoop's status of each file, by version, ascending.
+
+    Raises:
+        Whatever the storage says (`JAVA_ERRORS`).
+    """
+    # A pattern would read brackets, braces and stars in the table's own path as parts of it.
+    folder = java(spark).org.apache.hadoop.fs.Path(f"{path}/_delta_log")
+    there = [(one.getPath().getName(), one) for one in folder.getFileSystem(hadoop_conf(spark)).listStatus(folder)]
+    found = [(_COMMIT.fullmatch(name), one) for name, one in there]
+    return dict(sorted((int(match[1]), one) for match, one in found if match is not None))
+
+
 def commits_since(spark: SparkSession, path: str, since_ms: int, *, most: int) -> list[int] | None:
     """Return the versions whose commits were written since a moment, by the clock of the store; None: more, or not all are left.
 
     Raises:
         Whatever the storage says (`JAVA_ERRORS`).
     """
-    folder = java(spark).org.apache.hadoop.fs.Path(f"{path}/_delta_log")
-    written: dict[int, int] = {}
-    for one in folder.getFileSystem(hadoop_conf(spark)).listStatus(folder):
-        found = COMMIT_FILE.fullmatch(one.getPath().getName())
-        if found is not None:
-            written[int(found[1])] = int(one.getModificationTime())
+    written = {version: int(file.getModificationTime()) for version, file in commit_files(spark, path).items()}
+    since = [version for version, at_ms in written.items() if at_ms >= since_ms]
     first = min(written, default=0)
-    found_since = sorted(version for version, at_ms in written.items() if at_ms >= since_ms)
-    return None if len(found_since) > most or (first > 0 and first in found_since) else found_since
+    cleaned = first > 0 and first in since  # those before it are gone, and may have been of that time
+    return None if cleaned or len(since) > most else since
 
 
 def values_at(spark: SparkSession, path: str, version: int, *, columns: Sequence[str]) -> list[LoggedValues]:

@@ -206,7 +206,7 @@ class _Attempt:
         self._view: JobView = job.view(moment)
         self._say = opened.words
         self._spark = opened.spark
-        self._executors = ExecutorCount(executors_wanted(dict(opened.spark.sparkContext.getConf().getAll())))
+        self._executors = ExecutorCount(executors_wanted(opened.spark.sparkContext.getConf().get))
         self._progress: Progress = progress_of(self._view, moment, self._say)
 
     def run(self) -> RunOutcome:

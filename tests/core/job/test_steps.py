@@ -141,6 +141,12 @@ class TestPercentCoversTheWholeJob:
         assert len({percent for step, percent in moved if step == CATCH_UP}) > 1
         assert seen.percent == 100
 
+    def test_is_part_of_a_stored_state(self):
+        """R-PROG-4: a driver that is replaced must not look like lost work."""
+        stored = JobState.decode(replace(JobState("a/b", "h", 1, 0, "Snapshot"), percent=61).encode())
+
+        assert begin(WHOLE, {}, percent=stored.percent, now_s=0.0).percent == 61
+
     def test_stays_where_a_step_that_commits_nothing_had_taken_it(self):
         """R-PROG-1: the newest commit may be of before the proof of a key."""
         facts = Facts(6_000_000, 0, rows_per_s=600_000.0, versions_left=5)

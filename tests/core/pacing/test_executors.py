@@ -60,4 +60,4 @@ class TestHowManyAreWanted:
     )
     def test_is_what_is_asked_for_at_least(self, conf, wanted):
         """A number that follows the load falls to its least when there is nothing to do."""
-        assert executors_wanted(conf) == wanted
+        assert executors_wanted(conf.get) == wanted

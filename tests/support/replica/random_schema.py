@@ -3,6 +3,8 @@
 import random
 from typing import Any
 
+from support.tables.odd_tables import ticked
+
 MAPPED_NAMES = ("a", "b", "C", "d d", "e.f", "g`h", "ü", "i,j", "k=l", "m\nn")
 PLAIN_NAMES = ("a", "b", "C", "ü", "e.f")
 KINDS = (
@@ -15,11 +17,6 @@ WIDER = {
 }  # fmt: skip
 ROWS = 12
 """Of an INSERT."""
-
-
-def quoted(name: str) -> str:
-    """Return a name as SQL takes it."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 class RandomTable:
@@ -38,7 +35,7 @@ class RandomTable:
         properties |= {"delta.columnMapping.mode": "name"} if self.mapped else {}
         properties |= {"delta.enableTypeWidening": "true"} if self.widens else {}
         names = self._rng.sample(self._names, 3)
-        columns = ", ".join(["id BIGINT", *(f"{quoted(name)} {self._rng.choice(KINDS)}" for name in names)])
+        columns = ", ".join(["id BIGINT", *(f"{ticked(name)} {self._rng.choice(KINDS)}" for name in names)])
         words = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
         return [f"CREATE TABLE {{t}} ({columns}) USING delta TBLPROPERTIES ({words})"]
 
@@ -66,7 +63,7 @@ class RandomTable:
         if kind == "delete":
             return [f"DELETE FROM {{t}} WHERE id % {rng.choice([3, 5, 7])} = {rng.randrange(3)}"]
         if kind == "update" and fields:
-            return [f"UPDATE {{t}} SET {quoted(rng.choice(fields).name)} = NULL WHERE id % 7 = {rng.randrange(7)}"]
+            return [f"UPDATE {{t}} SET {ticked(rng.choice(fields).name)} = NULL WHERE id % 7 = {rng.randrange(7)}"]
         if kind == "optimize":
             return ["OPTIMIZE {t}"]
         if kind == "restore":
@@ -75,12 +72,12 @@ class RandomTable:
         return self.insert()
 
     def _of_columns(self, field: Any, free: list[str], *, alone: bool) -> list[str]:
-        rng, name, kind = self._rng, quoted(field.name), field.dataType.typeName()
-        new = f"{quoted(rng.choice(free))} {rng.choice(KINDS)}" if free else ""
+        rng, name, kind = self._rng, ticked(field.name), field.dataType.typeName()
+        new = f"{ticked(rng.choice(free))} {rng.choice(KINDS)}" if free else ""
         inside = f"{name}.element" if kind == "array" else name
         found: dict[str, list[str]] = {
             "add": [f"ADD COLUMN {new} {rng.choice(['', 'FIRST', 'AFTER id'])}"] if new else [],
-            "rename": [f"RENAME COLUMN {name} TO {quoted(rng.choice(free))}"] if new and self.mapped else [],
+            "rename": [f"RENAME COLUMN {name} TO {ticked(rng.choice(free))}"] if new and self.mapped else [],
             "drop": [f"DROP COLUMN {name}"] if self.mapped and not alone else [],
             "again": [f"DROP COLUMN {name}", f"ADD COLUMN {name} {rng.choice(KINDS)}"] if self.mapped else [],
             "move": [f"ALTER COLUMN {name} {rng.choice(['FIRST', 'AFTER id'])}"],
@@ -93,18 +90,18 @@ class RandomTable:
     def _inside(self, field: Any, inside: str) -> list[str]:
         rng = self._rng
         inner = field.dataType if field.dataType.typeName() == "struct" else field.dataType.elementType
-        one = f"{inside}.{quoted(rng.choice(list(inner)).name)}"
+        one = f"{inside}.{ticked(rng.choice(list(inner)).name)}"
         choices = [f"ADD COLUMN {inside}.n{rng.randrange(9)} {rng.choice(KINDS[:8])}"]
         choices += [f"RENAME COLUMN {one} TO r{rng.randrange(99)}", f"DROP COLUMN {one}"] if self.mapped else []
         return [rng.choice(choices)]
 
     def _widening(self, field: Any) -> list[str]:
-        paths = [(quoted(field.name), field.dataType)]
+        paths = [(ticked(field.name), field.dataType)]
         if field.dataType.typeName() == "struct":
-            paths += [(f"{quoted(field.name)}.{quoted(one.name)}", one.dataType) for one in field.dataType]
+            paths += [(f"{ticked(field.name)}.{ticked(one.name)}", one.dataType) for one in field.dataType]
         if field.dataType.typeName() == "array":
             inner = field.dataType.elementType
-            paths += [(f"{quoted(field.name)}.element.{quoted(one.name)}", one.dataType) for one in inner]
+            paths += [(f"{ticked(field.name)}.element.{ticked(one.name)}", one.dataType) for one in inner]
         wider = [(path, to) for path, kind in paths for to in WIDER.get(kind.simpleString(), ())]
         if not wider:
             return []

@@ -11,6 +11,8 @@ import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from backfill_core.log_shipping.actions import DeletionVector
+from backfill_spark.delta.deletion_vectors import vector_of
 from backfill_spark.delta.log import action_of, commit_text, lines_of, text_of_file
 from backfill_spark.delta.spark_internals import SparkDeltaLog
 from backfill_spark.jvm.errors import JAVA_ERRORS, is_a
@@ -47,8 +49,12 @@ class CommitHooks:
             if plain:
                 self._plain.add(version)
 
-    def run(self) -> Exception | None:
-        """Run what is left, each; what fails is tried again next time. Return what the first that failed met."""
+    def run(self) -> None:
+        """Run what is left, each; what fails is tried again next time.
+
+        Raises:
+            What the first that failed met (`JAVA_ERRORS`).
+        """
         with self._lock:
             hooks, self.waiting = self.waiting, []
         late: list[tuple[tuple[int, Any], Exception]] = []
@@ -64,7 +70,7 @@ class CommitHooks:
             with self._lock:
                 # If none ever succeeds the oldest are dropped: a newer checkpoint holds all of theirs.
                 self.waiting = [*(one for one, _ in late), *self.waiting][-HOOKS_MAX:]
-        return late[0][1] if late else None
+            raise late[0][1]
 
     def _checkpoint(self, version: int, hook: Any) -> None:
         if self._misleads(version):
@@ -93,7 +99,7 @@ class CommitHooks:
 
 def brings_back(commits: Iterable[str]) -> bool:
     """Does one of some commits, in their order, add a file under a path and a vector that one of them removed?"""
-    gone: set[tuple[str, ...]] = set()
+    gone: set[tuple[str, DeletionVector | None]] = set()
     for text in commits:
         actions = [action_of(line) for line in lines_of(text)]
         gone |= {_key(one["remove"]) for one in actions if "remove" in one}
@@ -102,9 +108,8 @@ def brings_back(commits: Iterable[str]) -> bool:
     return False
 
 
-def _key(file: dict[str, Any]) -> tuple[str, ...]:
-    vector = file.get("deletionVector") or {}
-    return (file["path"], *(str(vector.get(name)) for name in ("storageType", "pathOrInlineDv", "offset")))
+def _key(file: dict[str, Any]) -> tuple[str, DeletionVector | None]:
+    return file["path"], vector_of(file)
 
 
 def _last_checkpoint(spark: SparkSession, path: str) -> int:

@@ -371,8 +371,9 @@ class DeltaCommitter:
         Raises:
             BackfillError: what the first of them met.
         """
-        error = self._hooks.run()
-        if error is not None:
+        try:
+            self._hooks.run()
+        except JAVA_ERRORS as error:
             raise explain_commit(error, self._path) from error
 
     def _begin(self, txn_version: int | None, retries: int | None = None) -> Any:

@@ -6,10 +6,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from backfill_core.errors import ForeignCommit, TargetChangedError
-from backfill_spark.delta.log import COMMIT_FILE, action_of, commit_text, lines_of
+from backfill_spark.delta.log import action_of, commit_files, commit_text, lines_of
 from backfill_spark.delta.properties import CHANGE_FEED, is_on
 from backfill_spark.jvm.errors import JAVA_ERRORS, is_a
-from backfill_spark.jvm.gateway import hadoop_conf, java
 from backfill_spark.sinks.delta.failures import explain_target
 
 if TYPE_CHECKING:
@@ -124,16 +123,12 @@ def touching(version: int, lines: Iterable[str]) -> ForeignCommit | None:
 
 def _versions(spark: SparkSession, path: str) -> list[int]:
     """Return the versions whose commits are in the log, ascending."""
-    # A pattern would read brackets, braces and stars in the table's own path as parts of it.
-    folder = java(spark).org.apache.hadoop.fs.Path(f"{path}/_delta_log")
     try:
-        there = folder.getFileSystem(hadoop_conf(spark)).listStatus(folder)
+        return list(commit_files(spark, path))
     except JAVA_ERRORS as error:
         if is_a(error, "FileNotFoundException"):
             return []
         raise explain_target(error, path=path, doing="the look at the log") from error
-    found = (COMMIT_FILE.fullmatch(one.getPath().getName()) for one in there)
-    return sorted(int(one[1]) for one in found if one is not None)
 
 
 def _lines(spark: SparkSession, path: str, version: int) -> list[str]:

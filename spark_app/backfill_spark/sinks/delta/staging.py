@@ -16,9 +16,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from backfill_core.errors import StagedFilesGoneError
-from backfill_core.log_shipping.actions import UNIQUE_DIGITS
 from backfill_core.phases.accounting import GONE_HINT
 from backfill_core.protocol.work import StagedFile
+from backfill_spark.delta.deletion_vectors import VectorDescriptor
 from backfill_spark.delta.log import action_of, commit_text, commits_since, lines_of
 from backfill_spark.jvm.errors import JAVA_ERRORS, is_a
 from backfill_spark.jvm.gateway import hadoop_conf, items, java
@@ -158,14 +158,15 @@ class StagingFolder:
         if not old:
             return 0
         named = self._named(named_files())
-        unnamed = [folder for attempt in old for folder in self._unnamed(attempt, named)]
-        committed = self._committed(unnamed)
+        unnamed = [self._unnamed(attempt, named) for attempt in old]
+        committed = self._committed([folder for folders in unnamed for folder in folders])
         if committed is None:
             return 0
-        named |= committed
+        if not committed <= named:
+            unnamed = [self._unnamed(attempt, named | committed) for attempt in old]
         removed = 0
-        for attempt in old:
-            for one in self._unnamed(attempt, named):
+        for attempt, folders in zip(old, unnamed, strict=True):
+            for one in folders:
                 self._fs.delete(one, True)
                 removed += 1
             if len(self._fs.listStatus(attempt)) == 0:
@@ -204,9 +205,13 @@ class StagingFolder:
     def _names_in(self, text: str) -> set[str]:
         names: set[str] = set()
         for action in map(action_of, lines_of(text)):
-            file = action.get("add") or action.get("remove") or {}
-            vector = file.get("deletionVector") or {}
-            places = [file.get("path", ""), f"{vector.get('pathOrInlineDv', '')[:-UNIQUE_DIGITS]}/"]
+            file = action.get("add") or action.get("remove")
+            if file is None:
+                continue
+            places = [str(file["path"])]
+            if file.get("deletionVector"):
+                vector = VectorDescriptor(file["deletionVector"])
+                places += [] if vector.is_inline or vector.is_elsewhere else [vector.file]
             found = (re.search(rf"{self.name}/(a\d+/s\d+)/(?:({OF_A_PART.pattern})/)?", place) for place in places)
             for one in filter(None, found):
                 names |= {one[1], f"{one[1]}/{one[2]}"}

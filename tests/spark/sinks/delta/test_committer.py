@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 from py4j.protocol import Py4JJavaError
+from support.tables.jobs import forget_before
 
 from backfill_core.errors import (
     FencedError,
@@ -317,6 +318,22 @@ class TestCheckpoints:
         newest = max(Path(path, "_delta_log").glob("*.checkpoint*.parquet"))
         at = int(newest.name.partition(".")[0])
         assert spark.read.format("delta").option("versionAsOf", at).load(path).count() == 100
+
+    def test_one_is_made_where_the_log_does_not_tell_of_the_one_before(self, spark, table):
+        """Its hint is lost, and commits before it were cleaned away: what they said is not known."""
+        target = table(spark.range(1))
+        target.committer.seal(1, target.stage(spark.range(5)), "s1")
+        newest = target.committer.seal(2, (), "s2").version
+        forget_before(spark, target.path, newest)
+        Path(target.path, "_delta_log", "_last_checkpoint").unlink()
+        committer = target.open()
+        for version in range(3, 13):
+            committer.seal(version, (), f"s{version}")
+            committer.run_hooks()
+
+        made = {int(one.name[:20]) for one in Path(target.path, "_delta_log").glob("*.checkpoint*.parquet")}
+        assert max(made) > newest
+        assert sorted(row["id"] for row in target.read().collect()) == [0, 1, 2, 3, 4]
 
     def test_one_that_fails_keeps_no_other_and_is_tried_again(self, spark, table):
         """The checkpoint of the tenth version, when the storage comes back after it."""

@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from deltalake import QueryBuilder, write_deltalake
-from support.tables.jobs import vacuum
+from support.tables.jobs import forget_before, vacuum
 
 from backfill_core.errors import (
     BackfillError,
@@ -259,6 +259,20 @@ class TestOrphans:
         assert left == {"s1"}
         assert sorted(row["id"] for row in spark.read.format("delta").load(sink.path).collect()) == list(range(10, 15))
         assert committer.read_state().text == "s"
+
+    def test_what_the_log_tells_no_more_is_left_to_a_vacuum(self, spark, tmp_path):
+        """A commit that named it may be among those that were cleaned away."""
+        sink = DeltaSink(spark, str(tmp_path / "t"), write_mode=APPEND, key=(), job_id="j")
+        sink.prepare(spark.range(1).schema)
+        committer = DeltaCommitter(spark, sink.path, app_id="a", domain="backfill.x")
+        sink.stage(spark.range(5), attempt=1, work_id=1)
+        newest = [committer.seal(number, (), "s") for number in (1, 2)][-1].version
+        forget_before(spark, sink.path, newest)
+
+        assert sink.remove_orphans(2) == 0
+        assert list(Path(sink.staging).glob("a1/s1/*.parquet"))
+        vacuum(spark, sink.path)
+        assert not list(Path(sink.staging).glob("a1/s1/*.parquet"))
 
     def test_what_others_put_there_is_left_alone(self, spark, tmp_path):
         """Nor does it keep ours from going."""
