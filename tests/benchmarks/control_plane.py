@@ -10,10 +10,8 @@ import asyncio
 import contextlib
 import json
 import os
-import socket
 import sys
 import time
-import urllib.request
 from pathlib import Path
 
 import aiohttp
@@ -26,20 +24,25 @@ sys.path[0] = str(ROOT / "tests")
 
 from support.bench_report import write_report  # noqa: E402
 from support.cluster import harness as cluster_harness  # noqa: E402
+from support.operators.lone_operator import LoneOperator  # noqa: E402
 from support.operators.rig import SPEC, RealApi, Rig  # noqa: E402
 
 from backfill_api.names import API_VERSION, KIND  # noqa: E402
 from backfill_operator.kube.client import Cluster  # noqa: E402
 from backfill_operator.kube.resources import BACKFILLS, PODS  # noqa: E402
-from backfill_operator.settings import PREFIX, OperatorSettings  # noqa: E402
+from backfill_operator.settings import OperatorSettings  # noqa: E402
 
 BARS = {
     "launches_per_minute": ("1/min", 1500, "higher"), "launch_p99": ("s", 1.0, "lower"), "ack_p99": ("s", 2.0, "lower"),
     "status_lag_p99": ("s", 5.0, "lower"), "rss_10k_mib": ("MiB", 512, "lower"), "startup_10k": ("s", 45, "lower"),
     "idle_cpu_share_10k": ("percent", 5, "lower"), "beside_startup": ("times", 1.25, "lower"), "beside_launch": ("times", 1.25, "lower"),
-    "rss_finished_mib": ("MiB", 512, "lower"),
+    "finished_startup": ("s", 120, "lower"), "rss_finished_mib": ("MiB", 512, "lower"),
+    "finished_idle_cpu_share": ("percent", 5, "lower"), "forgotten_per_minute": ("1/min", 1500, "higher"),
 }  # fmt: skip
 OFFERED_PER_MINUTE = 300
+KEPT_S = 86_400
+FORGOTTEN = 10_000
+"""So many of those that are over are past their time at the next start of the operator."""
 STARTUP_TIMEOUT_S = 86_400
 UNREADABLE_LEVELS = 1500
 """So deep nested, a template ended the operator's JSON parser."""
@@ -53,62 +56,6 @@ def p99(values):
 def own_target(name):
     """Return a target without another writer; what others say of a shared one is no part of what is measured."""
     return {"type": "Delta", "delta": {"path": f"/data/{name}"}}
-
-
-class Process:
-    """The operator, alone on the last core."""
-
-    def __init__(self, kubeconfig, namespace, **settings):
-        self.ports = []
-        for _ in range(2):
-            with socket.socket() as one:
-                one.bind(("127.0.0.1", 0))
-                self.ports.append(one.getsockname()[1])
-        given = {
-            "NAMESPACES": namespace, "LEADER_ELECTION": "false", "HEALTH_PORT": self.ports[0], "METRICS_PORT": self.ports[1],
-            "BIND": "127.0.0.1", "LOG_LEVEL": "WARNING",
-        } | settings  # fmt: skip
-        self.environ = dict(os.environ, KUBECONFIG=str(kubeconfig)) | {PREFIX + k: str(v) for k, v in given.items()}
-
-    async def __aenter__(self):
-        self.began = time.monotonic()
-        self.child = await asyncio.create_subprocess_exec(sys.executable, "-m", "backfill_operator", env=self.environ)
-        cores = sorted(os.sched_getaffinity(0))
-        os.sched_setaffinity(self.child.pid, {cores[-1]})
-        return self
-
-    async def __aexit__(self, *_):
-        self.child.terminate()
-        await self.child.wait()
-
-    def metric(self, name):
-        """Return the sum of a metric's samples."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[1]}/metrics", timeout=30) as answer:
-            lines = answer.read().decode().splitlines()
-        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith((name + " ", name + "{")))
-
-    async def ready(self, within_s=120):
-        def ask():
-            with (
-                contextlib.suppress(OSError),
-                urllib.request.urlopen(f"http://127.0.0.1:{self.ports[0]}/readyz", timeout=5),
-            ):
-                return True
-            return False
-
-        deadline = time.monotonic() + within_s
-        while not await asyncio.to_thread(ask):
-            assert time.monotonic() < deadline, "the operator did not get ready"
-            assert self.child.returncode is None, "the operator ended"
-            await asyncio.sleep(0.1)
-
-    def rss_mib(self):
-        pages = int(Path(f"/proc/{self.child.pid}/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
-
-    def cpu_s(self):
-        fields = Path(f"/proc/{self.child.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 class Bench:
@@ -169,7 +116,7 @@ class Bench:
     async def launch(self):
         async with (
             self.place() as (namespace, cluster, configuration),
-            Process(self.borrowed.kubeconfig, namespace) as operator,
+            LoneOperator(self.borrowed.kubeconfig, namespace) as operator,
         ):
             await operator.ready()
             async with self.pods_seen(configuration, namespace) as seen:
@@ -216,7 +163,7 @@ class Bench:
             api.store.garbage_collector = not self.borrowed.has_nodes
             async with (
                 Rig(api, start=False, double={"barrier_s": 1.0}) as rig,
-                Process(self.borrowed.kubeconfig, namespace) as operator,
+                LoneOperator(self.borrowed.kubeconfig, namespace) as operator,
             ):
                 await operator.ready()
                 names = [f"job-{one}" for one in range(drivers)]
@@ -260,14 +207,14 @@ class Bench:
     async def scale(self):
         """With so many Backfills and driver pods that an operator before it made: how long until it knows all and has no more to do."""
         async with self.place() as (namespace, cluster, _):
-            async with Process(self.borrowed.kubeconfig, namespace) as first:
+            async with LoneOperator(self.borrowed.kubeconfig, namespace) as first:
                 await first.ready()
                 await self._populate(cluster, namespace)
                 await self._settled(first)
                 took = time.monotonic() - first.began
                 print(f"  {self.objects} Backfills launched in {took:.0f} s", flush=True)
                 self.extra["launches_per_minute_at_scale"] = round(self.objects / took * 60)
-            async with Process(self.borrowed.kubeconfig, namespace) as operator:
+            async with LoneOperator(self.borrowed.kubeconfig, namespace) as operator:
                 await self._settled(operator)
                 self.put("startup_10k", time.monotonic() - operator.began)
                 await asyncio.sleep(30)
@@ -278,32 +225,65 @@ class Bench:
 
     # ------------------------------------------------------------ finished
     async def finished(self):
-        """With so many that are over and wait to be forgotten: how long until all are listed, and how much memory they take."""
+        """With so many that are over: how long until all are listed, how much memory they take, how many a minute are forgotten."""
+        spec = {"suspend": True, "ttlSecondsAfterFinished": KEPT_S}
         async with self.place() as (namespace, cluster, _):
-            await self._populate(cluster, namespace, suspend=True, ttlSecondsAfterFinished=86_400)
-            over_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-            complete = {"type": "Complete", "status": "True", "reason": "Complete", "lastTransitionTime": over_at}
-            status = {"phase": "Succeeded", "conditions": [complete], "completionTime": over_at}
-            await self._patch_all(cluster, namespace, status)
-            async with Process(self.borrowed.kubeconfig, namespace) as operator:
-                await self._settled(operator, "Succeeded")
-                self.extra["finished_startup"] = round(time.monotonic() - operator.began, 1)
-                self.put("rss_finished_mib", operator.rss_mib())
-                cpu, at = operator.cpu_s(), time.monotonic()
-                await asyncio.sleep(60)
-                self.extra["finished_idle"] = round(100 * (operator.cpu_s() - cpu) / (time.monotonic() - at), 2)
+            over = await self._over(cluster, namespace, self.backfill("first", **spec))
+            began = time.monotonic()
+            await self._populate(cluster, namespace, over, **spec)
+            print(f"  {self.objects} were made in {time.monotonic() - began:.0f} s", flush=True)
+            await self._listed(namespace)
+            await self._forgotten(cluster, namespace, over)
 
-    async def _patch_all(self, cluster, namespace, status):
-        gate = asyncio.Semaphore(32)
+    async def _over(self, cluster, namespace, body):
+        """Have the operator say what it says of one that is over; return what writes that into another one, over for so long."""
 
-        async def one(raw):
-            async with gate:
-                name, version = raw["metadata"]["name"], raw["metadata"]["resourceVersion"]
-                change = {"status": status | {"observedGeneration": raw["metadata"]["generation"]}}
-                await cluster.patch(BACKFILLS, namespace, name, change, resource_version=version, subresource="status")
+        async def write(made, said, over_at):
+            meta = made["metadata"]
+            conditions = [one | {"lastTransitionTime": over_at} for one in said["conditions"]]
+            status = said | {"conditions": conditions, "completionTime": over_at}
+            change, version = {"status": status}, meta["resourceVersion"]
+            await cluster.patch(
+                BACKFILLS, namespace, meta["name"], change, resource_version=version, subresource="status"
+            )
 
+        def moment(for_s=0.0):
+            return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - for_s))
+
+        complete = {"type": "Complete", "status": "True", "reason": "Complete"}
+        made = await cluster.create(BACKFILLS, namespace, body)
+        await write(made, {"phase": "Succeeded", "conditions": [complete], "observedGeneration": 1}, moment())
+        async with LoneOperator(self.borrowed.kubeconfig, namespace) as operator:
+            await self._settled(operator, "Succeeded", 1)
+        raw = await cluster.get(BACKFILLS, namespace, body["metadata"]["name"])
+        await cluster.delete(BACKFILLS, namespace, body["metadata"]["name"])
+        return lambda made, for_s=0.0: write(made, raw["status"], moment(for_s))
+
+    async def _listed(self, namespace):
+        """Start the operator beside those that are over."""
+        async with LoneOperator(self.borrowed.kubeconfig, namespace) as operator:
+            await self._settled(operator, "Succeeded")
+            self.put("finished_startup", time.monotonic() - operator.began)
+            cpu, at = operator.cpu_s(), time.monotonic()
+            await asyncio.sleep(60)
+            self.put("finished_idle_cpu_share", 100 * (operator.cpu_s() - cpu) / (time.monotonic() - at))
+            self.put("rss_finished_mib", operator.rss_mib())
+
+    async def _forgotten(self, cluster, namespace, over):
+        """Let the time of some pass, and start the operator beside all."""
+        expired = []
         async for page in cluster.pages(BACKFILLS, namespace):
-            await asyncio.gather(*map(one, page))
+            expired += page
+            if len(expired) >= min(self.objects // 2, FORGOTTEN):
+                break
+        for at in range(0, len(expired), 32):
+            await asyncio.gather(*(over(raw, 2 * KEPT_S) for raw in expired[at : at + 32]))
+        async with LoneOperator(self.borrowed.kubeconfig, namespace) as operator:
+            await operator.ready(within_s=600)
+            began = time.monotonic()
+            await self._settled(operator, "Succeeded", self.objects - len(expired))
+            self.put("forgotten_per_minute", len(expired) / (time.monotonic() - began) * 60)
+            self.put("rss_finished_mib", max(operator.rss_mib(), self.figures["rss_finished_mib"]))
 
     # ------------------------------------------------------------ beside
     async def beside(self, number=40):
@@ -323,7 +303,7 @@ class Bench:
 
     async def _started(self, cluster, namespace, configuration, turn, number):
         """Start the operator; return how long until all are known and settled, and how long a launch takes (median)."""
-        async with Process(self.borrowed.kubeconfig, namespace) as operator:
+        async with LoneOperator(self.borrowed.kubeconfig, namespace) as operator:
             await self._settled(operator, "Suspended")
             took, waits, cpu_s = time.monotonic() - operator.began, [], operator.cpu_s()
             async with self.pods_seen(configuration, namespace) as seen:
@@ -352,27 +332,27 @@ class Bench:
             async with sent as answer:
                 assert answer.status in (200, 201, 404, 409), await answer.text()
 
-    async def _settled(self, operator, phase="Launching"):
-        """Wait until the operator has put every Backfill into this phase, or knows that it is there, and its queue is empty."""
+    async def _settled(self, operator, phase="Launching", number=None):
+        """Wait until the operator has put every Backfill, or so many, into this phase, or knows them there, and its queue is empty."""
+        number = self.objects if number is None else number
         await operator.ready(within_s=600)
         while True:
             flying = await asyncio.to_thread(operator.metric, f'backfill_operator_backfills{{phase="{phase}"}}')
             depth = await asyncio.to_thread(operator.metric, "backfill_operator_queue_depth")
-            if flying == self.objects and not depth:
+            if flying == number and not depth:
                 break
             await asyncio.sleep(0.5)
 
-    async def _populate(self, cluster, namespace, **spec):
-        """Make Backfills whose pods no node will ever take, and which are not given up for that."""
+    async def _populate(self, cluster, namespace, then=None, **spec):
+        """Make Backfills whose pods no node will ever take, and which are not given up for that; `then` is called with each."""
         gate = asyncio.Semaphore(32)
 
         async def one(number):
             async with gate:
-                await cluster.create(
-                    BACKFILLS,
-                    namespace,
-                    self.backfill(f"job-{number}", startupTimeoutSeconds=STARTUP_TIMEOUT_S, **spec),
-                )
+                body = self.backfill(f"job-{number}", startupTimeoutSeconds=STARTUP_TIMEOUT_S, **spec)
+                made = await cluster.create(BACKFILLS, namespace, body)
+                if then is not None:
+                    await then(made)
 
         await asyncio.gather(*map(one, range(self.objects)))
 

@@ -1,12 +1,15 @@
 """A store that refuses: wrong keys, keys that may not write, a clock that is wrong. Each ends at once, with what to correct."""
 
+import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from deltalake import DeltaTable
 from support.stores.fault_proxy import TOO_SKEWED, Fault, faulty
-from support.stores.minio import ACCESS_KEY, SECRET_KEY
+from support.stores.minio import ACCESS_KEY, SECRET_KEY, for_spark
 from support.stores.objects import Keys, Request, ask, objects_at
-from support.stores.roles import READ_ONLY, assumed_role
+from support.stores.roles import READ_ONLY, all_but, assumed_role
+from support.tables.jobs import write_yaml
 from support.tables.oracle import seals, violations
 
 from backfill_spark.jvm.gateway import java, java_context
@@ -15,6 +18,8 @@ OWNER = Keys(ACCESS_KEY, SECRET_KEY)
 UNKNOWN = Keys("unheard-of", "a secret of no user")
 WRONG = Keys(ACCESS_KEY, "a secret that is another one")
 OF_NO_SESSION = Keys(ACCESS_KEY, SECRET_KEY, "a token of no session")
+COPIED = {"strategy": {"type": "Replica"}, "source": {"key": []}}
+DECODED = {"transform": {"select": ["id", "kind", "upper(note) AS note"], "where": "kind < 9"}}
 ASKED_MAX = 12
 """Requests that a refused job makes at most; one that took the refusal for an outage would go on asking for minutes."""
 
@@ -98,6 +103,31 @@ class TestKeysThatMayOnlyRead:
         assert [one for seal in seals(place("there")) for one in violations(orders, place("there"), seal)] == []
         assert run(orders, place("there"), source={"version": 0}).outcome == "Complete"
         assert rows(place("there")) == rows(orders)
+
+
+class TestAFileThatMayNotBeRead:
+    """A policy may shut away one object of a table that is open otherwise."""
+
+    @pytest.mark.parametrize("spec", [COPIED, DECODED], ids=["copied", "decoded"])
+    def test_ends_the_job_at_once_and_is_named(self, orders, place, store, process, tmp_path, environment, spec):
+        """What was committed is exact; who may read the file goes on from there."""
+        shut = sorted(DeltaTable(orders.replace("s3a:", "s3:")).file_uris())[0].removeprefix("s3://")
+        file = write_yaml(
+            tmp_path / "job.yaml", orders, place("there"), **spec, spark={"conf": for_spark(store.endpoint)}
+        )
+
+        def drive(keys):
+            given = {"ACCESS_KEY_ID": keys.access, "SECRET_ACCESS_KEY": keys.secret, "SESSION_TOKEN": keys.session}
+            ended = process(file, **{f"AWS_{name}": word for name, word in given.items() if word})
+            return json.loads(ended.stdout.splitlines()[-1])
+
+        said = drive(assumed_role(store.endpoint, OWNER, all_but(shut)))
+
+        assert (said["outcome"], said["reason"]) == ("Failed", "PermissionDenied")
+        assert shut in said["message"]
+        assert said["hint"] == "Grant this user access."
+        assert [one for seal in seals(place("there")) for one in violations(orders, place("there"), seal)] == []
+        assert drive(OWNER)["outcome"] == "Complete"
 
 
 class TestAClock:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 COLUMN_ID, PHYSICAL_NAME = "delta.columnMapping.id", "delta.columnMapping.physicalName"
-COMMENT = "comment"
+COMMENT, DEFAULT = "comment", "CURRENT_DEFAULT"
 TYPE_CHANGES = "delta.typeChanges"
-"""Of a field, in its metadata; the second one tells how types in it became wider, and files may have the old ones."""
+"""Of a field, in its metadata; the last one tells how types in it became wider, and files may have the old ones."""
 
 WIDENING = "typeWidening"
 """The table feature by which readers know of that."""
+
+DEFAULTS = "allowColumnDefaults"
+"""The table feature by which writers know that a column that they leave out has a `DEFAULT`."""
 
 Field = Mapping[str, Any]
 """A field of a schema: `name`, `type`, `nullable`, `metadata`."""
@@ -28,6 +32,23 @@ class Columns:
     fields: tuple[Field, ...]
     mapped: bool
     """Do columns have names of their own in files, so that one may be renamed or dropped without a change of any file?"""
+
+
+def words_of(features: Collection[str]) -> tuple[str, ...]:
+    """Return what fields of a table with these features may say of themselves, by its name in their metadata."""
+    return (COMMENT, DEFAULT) if DEFAULTS in features else (COMMENT,)
+
+
+def without_defaults(schema: str) -> str:
+    """Return columns, as JSON, without defaults; the same text where there are none. Only those of a table itself have one."""
+    columns = json.loads(schema)
+    if not any(DEFAULT in one["metadata"] for one in columns["fields"]):
+        return schema
+    fields = [
+        {**one, "metadata": {name: word for name, word in one["metadata"].items() if name != DEFAULT}}
+        for one in columns["fields"]
+    ]
+    return json.dumps({**columns, "fields": fields})
 
 
 def physical(field: Field) -> str:

@@ -32,6 +32,7 @@ from backfill_core.log_shipping.columns import (
     physical,
     shape,
     words,
+    words_of,
 )
 from backfill_core.log_shipping.type_changes import STEPS, TypeChanges, type_changes
 
@@ -229,7 +230,7 @@ class _Fields:
         for kind in kinds:
             self._check_type(kind, name)
         mapped = self.target.columns.mapped
-        made = loose(field, mapped=mapped)
+        made = loose(field, mapped=mapped, kept=words_of(self.target.features))
         if not mapped:
             return made
         inside = list(fields_of({"type": "struct", "fields": [made]}))

@@ -4,6 +4,7 @@ what of the source changed              target
 -------------------------------------   -----------------------------------------------------------------------
 the comment of a column, or of a        the same, where the column is taken
 field inside one
+the default of a column                 the same, where it is taken and the target has the table feature
 the description of the table            the same
 a property of a user                    the same, unless the job's own spec sets it
 a property of Delta (`delta.`)          nothing: how it is kept, cleaned and written is for the target's owner to say
@@ -17,7 +18,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from backfill_core.log_shipping.columns import COMMENT, INSIDE, Field, physical
+from backfill_core.log_shipping.columns import INSIDE, Field, physical
 from backfill_core.protocol.new_words import Description, NewWords
 
 OF_DELTA = "delta."
@@ -26,7 +27,7 @@ OF_DELTA = "delta."
 
 @dataclass(frozen=True, slots=True)
 class TableWords:
-    """Of one version, but for the comments of its columns."""
+    """Of one version, but for those of its columns."""
 
     description: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -46,39 +47,44 @@ def changed(before: TableWords, after: TableWords, own: Collection[str]) -> NewW
     return NewWords(tuple((name, now.get(name)) for name in names), description)
 
 
-def commented(old: Mapping[str, Field], new: Mapping[str, Field], theirs: Sequence[Field]) -> tuple[Field, ...]:
-    """Return columns of a target with the comments that changed in the source.
+def with_words(
+    old: Mapping[str, Field], new: Mapping[str, Field], theirs: Sequence[Field], kinds: Sequence[str]
+) -> tuple[Field, ...]:
+    """Return columns of a target with the words that changed in the source.
 
     Args:
         old: Columns of the source before, by where their values come from; see `schema_changes.View.origins`.
         new: The same afterwards, under the names that they have in the target.
-        theirs: Columns of the target as they are afterwards, but for these comments.
+        theirs: Columns of the target as they are afterwards, but for these words.
+        kinds: Of words; those that the target may have, see `columns.words_of`.
     """
     origins = {one["name"]: origin for origin, one in new.items()}
-    return tuple(_commented(old.get(origins.get(one["name"], "")), new, origins, one) for one in theirs)
+    return tuple(_with_words(old.get(origins.get(one["name"], "")), new, origins, one, kinds) for one in theirs)
 
 
-def _commented(was: Field | None, new: Mapping[str, Field], origins: Mapping[str, str], mine: Field) -> Field:
+def _with_words(
+    was: Field | None, new: Mapping[str, Field], origins: Mapping[str, str], mine: Field, kinds: Sequence[str]
+) -> Field:
     if was is None:
-        return mine  # the target's alone, or it came with its comment
+        return mine  # the target's alone, or it came with its words
     now = new[origins[mine["name"]]]
-    made = {**mine, "type": _inside(was["type"], now["type"], mine["type"])}
-    comment = _comment(now)
-    if comment == _comment(was):
+    made = {**mine, "type": _inside(was["type"], now["type"], mine["type"], kinds)}
+    words = {kind: _word(now, kind) for kind in kinds if _word(now, kind) != _word(was, kind)}
+    if not words:
         return made
-    kept = {name: value for name, value in (mine.get("metadata") or {}).items() if name != COMMENT}
-    return {**made, "metadata": kept if comment is None else {**kept, COMMENT: comment}}
+    said = {**(mine.get("metadata") or {}), **words}
+    return {**made, "metadata": {name: word for name, word in said.items() if name not in words or word is not None}}
 
 
-def _inside(was: Any, now: Any, mine: Any) -> Any:
-    kinds = {kind if isinstance(kind, str) else kind["type"] for kind in (was, now, mine)}
-    if isinstance(mine, str) or len(kinds) > 1:
+def _inside(was: Any, now: Any, mine: Any, kinds: Sequence[str]) -> Any:
+    types = {kind if isinstance(kind, str) else kind["type"] for kind in (was, now, mine)}
+    if isinstance(mine, str) or len(types) > 1:
         return mine
     if mine["type"] == "struct":
         old, new = ({physical(one): one for one in kind["fields"]} for kind in (was, now))
-        return {**mine, "fields": list(commented(old, new, mine["fields"]))}
-    return {**mine, **{part: _inside(was[part], now[part], mine[part]) for part in INSIDE[mine["type"]]}}
+        return {**mine, "fields": list(with_words(old, new, mine["fields"], kinds))}
+    return {**mine, **{part: _inside(was[part], now[part], mine[part], kinds) for part in INSIDE[mine["type"]]}}
 
 
-def _comment(one: Field) -> str | None:
-    return (one.get("metadata") or {}).get(COMMENT)
+def _word(one: Field, kind: str) -> str | None:
+    return (one.get("metadata") or {}).get(kind)

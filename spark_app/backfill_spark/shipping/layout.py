@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql.types import StructField, StructType
 
 from backfill_core.errors import TargetSchemaMismatchError, UnsupportedTargetFeatureError
-from backfill_core.log_shipping.columns import COMMENT, TYPE_CHANGES, WIDENING, loose
+from backfill_core.log_shipping.columns import DEFAULTS, TYPE_CHANGES, WIDENING, loose, words_of
 from backfill_core.log_shipping.table_words import of_users
 from backfill_spark.delta.log import LoggedTable
 from backfill_spark.delta.properties import (
@@ -37,15 +37,16 @@ def carried_properties(source: LoggedTable) -> dict[str, str]:
         found[VECTORS_ON] = "true"
     if value(source.properties, MAPPING_MODE) == "name":
         found[MAPPING_MODE] = "name"
-    if WIDENING in source.features:
-        found[f"{FEATURE}{WIDENING}"] = "supported"
+    for feature in (WIDENING, DEFAULTS):
+        if feature in source.features:
+            found[f"{FEATURE}{feature}"] = "supported"
     return found
 
 
 def carried_schema(wanted: StructType, source: LoggedTable) -> str:
     """Return the columns of a target as JSON: a column of the source keeps its names and ids in files, and any may be null.
 
-    Comments and type changes are those of what is `wanted`: a computed column has none, whatever its name.
+    Comments, defaults and type changes are those of what is `wanted`: a computed column has none, whatever its name.
     """
     mapped = value(source.properties, MAPPING_MODE) == "name"
     there = StructType.fromJson(json.loads(source.schema))
@@ -53,7 +54,7 @@ def carried_schema(wanted: StructType, source: LoggedTable) -> str:
     alike = {one.name for one in wanted if one.name in there.names and _same_type(one, there[one.name])}
     fields_there = json.loads(source.schema)["fields"] if mapped else ()
     known = {field["name"]: field for field in fields_there if field["name"] in alike}
-    kept = (COMMENT, TYPE_CHANGES) if WIDENING in source.features else (COMMENT,)
+    kept = (*words_of(source.features), *((TYPE_CHANGES,) if WIDENING in source.features else ()))
     fields = []
     for field in json.loads(wanted.json())["fields"]:
         same = known.get(field["name"])

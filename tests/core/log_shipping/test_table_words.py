@@ -2,9 +2,11 @@
 
 import pytest
 
-from backfill_core.log_shipping.columns import COLUMN_ID, PHYSICAL_NAME
-from backfill_core.log_shipping.table_words import TableWords, changed, commented, of_users
+from backfill_core.log_shipping.columns import COLUMN_ID, DEFAULT, DEFAULTS, PHYSICAL_NAME, words_of
+from backfill_core.log_shipping.table_words import TableWords, changed, of_users, with_words
 from backfill_core.protocol.new_words import Description, NewWords
+
+WORDS = words_of({DEFAULTS})
 
 
 def column(name, comment=None, kind="long", physical=None):
@@ -78,7 +80,7 @@ class TestAComment:
             column("c", "of the target", physical="p3"), column("d", physical="p4"), column("theirs", "alone"),
         ]  # fmt: skip
 
-        found = commented(old, new, theirs)
+        found = with_words(old, new, theirs, WORDS)
 
         said = {"a": "new", "b": "of the target", "d": "came", "theirs": "alone"}
         assert {one["name"]: one["metadata"].get("comment") for one in found} == {**said, "c": None}
@@ -87,10 +89,11 @@ class TestAComment:
 
     def test_of_a_column_that_got_another_name_with_it(self):
         """It is told by where its values come from."""
-        found = commented(
+        found = with_words(
             {"p1": column("a", "old"), "p2": column("b", "of b")},
             {"p1": column("b", "new"), "p2": column("a", "of b")},
             [column("b", "old"), column("a", "of b")],
+            WORDS,
         )
 
         assert [(one["name"], one["metadata"]["comment"]) for one in found] == [("b", "new"), ("a", "of b")]
@@ -101,12 +104,37 @@ class TestAComment:
         old, new = (around(column("x", said), column("y", "same")) for said in ("old", "new"))
         theirs = around(column("x", "old"), column("y", "of the target"))
 
-        (found,) = commented({"s": column("s", kind=old)}, {"s": column("s", kind=new)}, [column("s", kind=theirs)])
+        old, new, theirs = (column("s", kind=kind) for kind in (old, new, theirs))
+        (found,) = with_words({"s": old}, {"s": new}, [theirs], WORDS)
 
         assert found == column("s", kind=around(column("x", "new"), column("y", "of the target")))
 
     def test_of_a_column_that_is_new_came_with_it(self):
         """There was none before."""
-        (found,) = commented({}, {"p1": column("a", "new")}, [column("a", "new")])
+        (found,) = with_words({}, {"p1": column("a", "new")}, [column("a", "new")], WORDS)
+
+        assert found == column("a", "new")
+
+
+class TestADefault:
+    """Is followed as a comment is, into a table that may have one."""
+
+    @staticmethod
+    def defaulted(name, default, comment=None):
+        one = column(name, comment)
+        return {**one, "metadata": {**one["metadata"], **({} if default is None else {DEFAULT: default})}}
+
+    @pytest.mark.parametrize(("was", "now"), [("1", "2"), (None, "2"), ("1", None)])
+    def test_that_changed_came_or_went(self, was, now):
+        """What else the column says stays."""
+        old, new, theirs = (self.defaulted("a", one, "said") for one in (was, now, was))
+
+        assert with_words({"a": old}, {"a": new}, [theirs], WORDS) == (new,)
+
+    def test_is_nothing_for_a_table_without_the_feature(self):
+        """Writers would not know that they must look at it."""
+        old, new = (self.defaulted("a", one, said) for one, said in (("1", "old"), ("2", "new")))
+
+        (found,) = with_words({"a": old}, {"a": new}, [column("a", "old")], words_of({"appendOnly"}))
 
         assert found == column("a", "new")

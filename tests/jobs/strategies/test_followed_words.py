@@ -172,3 +172,71 @@ class TestWordsThatChange:
         assert pair.run("INSERT INTO {t} VALUES (300, 'n', NULL)").outcome == "Stopped"
         assert words(pair.target)[2]["id"] == "the key"
         assert len(pair.with_metadata()) == 1
+
+
+DEFAULTED = """CREATE TABLE {t} (id LONG, v STRING DEFAULT 'none', at TIMESTAMP DEFAULT current_timestamp(), n INT) USING delta
+TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported', 'delta.enableDeletionVectors' = 'true'{more})"""
+
+
+def defaults(table):
+    """Return the defaults of a table's columns, as delta-rs reads them."""
+    fields = json.loads(DeltaTable(table).schema().to_json())["fields"]
+    return {one["name"]: word for one in fields if (word := one["metadata"].get("CURRENT_DEFAULT")) is not None}
+
+
+class TestDefaults:
+    """Writers who are switched to a clone may leave out what they could leave out before."""
+
+    ROWS = "INSERT INTO {t} (id, n) SELECT id, 1 FROM range(0, 20, 1, 2)"
+    FIRST = {"v": "'none'", "at": "current_timestamp()"}
+
+    def written_to(self, pair, columns="id"):
+        """Return what one finds in the copy who writes to it and leaves columns out."""
+        pair.sql(f"INSERT INTO {{copy}} ({columns}) VALUES (900)")
+        return pair.spark.read.format("delta").load(pair.target).where(f"{columns} = 900").first()
+
+    @pytest.mark.parametrize("more", ["", ", 'delta.columnMapping.mode' = 'name'"])
+    def test_are_those_of_the_source_and_follow_it(self, pair, more):
+        """Changed, new and gone; under the name that the column has by then."""
+        pair.sql(DEFAULTED.replace("{more}", more), self.ROWS)
+        outcome = pair.run()
+
+        assert outcome.outcome == "Stopped", outcome.message
+        assert defaults(pair.target) == defaults(pair.source) == self.FIRST
+        renamed = ["ALTER TABLE {t} RENAME COLUMN v TO w"] if more else []
+        text = "w" if more else "v"
+        outcome = pair.run(
+            *renamed,
+            f"ALTER TABLE {{t}} ALTER COLUMN {text} SET DEFAULT 'later'",
+            "ALTER TABLE {t} ALTER COLUMN n SET DEFAULT 7",
+            "INSERT INTO {t} (id) VALUES (300)",
+            "ALTER TABLE {t} ALTER COLUMN at DROP DEFAULT",
+        )
+
+        assert outcome.outcome == "Stopped", outcome.message
+        assert defaults(pair.target) == defaults(pair.source) == {text: "'later'", "n": "7"}
+        assert strangers(pair.target, pair.source) == strangers(pair.source, pair.target) == 0
+        row = self.written_to(pair)
+        assert (row[text], row["n"], row["at"]) == ("later", 7, None)
+
+    def test_are_not_followed_into_a_table_without_the_feature(self, pair):
+        """Which a source that gets the feature later does not give to its target: old writers would be locked out."""
+        pair.sql("CREATE TABLE {t} (id LONG, n INT) USING delta", self.ROWS)
+        outcome = pair.run(
+            "ALTER TABLE {t} SET TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported')",
+            "ALTER TABLE {t} ALTER COLUMN n SET DEFAULT 7",
+            "INSERT INTO {t} (id) VALUES (300)",
+        )
+
+        assert outcome.outcome == "Stopped", outcome.message
+        assert (defaults(pair.source), defaults(pair.target)) == ({"n": "7"}, {})
+        assert strangers(pair.target, pair.source) == strangers(pair.source, pair.target) == 0
+
+    def test_of_a_column_that_is_computed_is_none(self, pair):
+        """It may have the name of one that has a default."""
+        pair.sql(DEFAULTED.replace("{more}", ""), self.ROWS)
+        outcome = pair.run(transform={"select": ["id AS number", "v AS text", "n + 1 AS v"]})
+
+        assert outcome.outcome == "Stopped", outcome.message
+        assert defaults(pair.target) == {"text": "'none'"}
+        assert self.written_to(pair, "number")["text"] == "none"

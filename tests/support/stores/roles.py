@@ -15,6 +15,13 @@ READ_ONLY = {
 HOUR_S = 3600
 
 
+def all_but(key):
+    """Return a policy that allows all but to read one object, `bucket/key`."""
+    everything = {"Effect": "Allow", "Action": ["s3:*"], "Resource": ["arn:aws:s3:::*"]}
+    shut = {"Effect": "Deny", "Action": ["s3:GetObject"], "Resource": [f"arn:aws:s3:::{key}"]}
+    return {**READ_ONLY, "Statement": [everything, shut]}
+
+
 def assumed_role(endpoint, keys, policy):
     """Return keys for an hour that may do what a policy says."""
     form = {"Action": "AssumeRole", "Version": "2011-06-15", "DurationSeconds": HOUR_S, "Policy": json.dumps(policy)}

@@ -16,12 +16,12 @@ from backfill_core.errors import (
     TargetSchemaMismatchError,
     UnsupportedTargetFeatureError,
 )
+from backfill_core.log_shipping.columns import DEFAULT
 from backfill_spark.delta.properties import MAPPING_MODE, is_on, value
 from backfill_spark.delta.table_facts import every_field, is_collated
 from backfill_spark.rows.columns import instead
 from backfill_spark.sinks.delta.table import TargetTable
 
-DEFAULT = "CURRENT_DEFAULT"
 ANOTHER = "Use a target without it."
 FIELDS = {
     "delta.identity.start": ("an identity column", ANOTHER),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.types import StructField, StructType
 
 from backfill_core.errors import InvalidSpecError
+from backfill_core.log_shipping.columns import DEFAULTS, without_defaults
 from backfill_core.protocol.new_words import SAME_WORDS
 from backfill_core.protocol.work import NewColumns
 from backfill_spark.delta.properties import CHANGE_FEED, FEATURE, VECTORS, VECTORS_ON, is_on
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 ENGINE_INFO = "backfill"
 """What our commits name as their engine."""
+
+WITH_DEFAULTS = f"{FEATURE}{DEFAULTS}"
+"""The property that makes a table that may have defaults of columns."""
 
 PLAIN = frozenset({f"{FEATURE}domainMetadata", VECTORS_ON, CHANGE_FEED, "delta.appendOnly"})
 """Properties of a table that Kernel makes as Spark does. Others ask for layouts, mappings or checks that are Spark's."""
@@ -111,33 +115,44 @@ def create_empty(
     for name in partition_by:
         columns.add(kernel.expressions.Column(name))
     for name, value in properties.items():
-        given.put(name, value)
+        if name != WITH_DEFAULTS:
+            given.put(name, value)
     layouts = kernel.transaction.DataLayoutSpec
     columns_of = kernel.internal.types.DataTypeJsonSerDe.deserializeStructType
-    made = kernel.TableManager.buildCreateTableTransaction(path, columns_of(schema), ENGINE_INFO)
+    plain = columns_of(without_defaults(schema))
+    made = kernel.TableManager.buildCreateTableTransaction(path, plain, ENGINE_INFO)
     layout = layouts.partitioned(columns) if partition_by else layouts.noDataLayout()
     begun = made.withTableProperties(given).withDataLayoutSpec(layout).build(engine)
-    if description is not None:
-        begun = _described(spark, engine, path, begun, description)
+    defaults = WITH_DEFAULTS in properties
+    if description is not None or defaults:
+        begun = _with_words(spark, engine, path, begun, columns_of(schema), description, defaults=defaults)
     begun.commit(engine, kernel.utils.CloseableIterable.emptyIterable())
 
 
-def _described(spark: SparkSession, engine: Any, path: str, begun: Any, description: str) -> Any:
-    """Return a transaction of Kernel that makes the same table with a description, for which its builder has no word."""
+def _with_words(
+    spark: SparkSession, engine: Any, path: str, begun: Any, schema: Any, description: str | None, *, defaults: bool
+) -> Any:
+    """Return a transaction of Kernel that makes the same table with what its builder has no word for, or refuses.
+
+    It has no word for a description, and makes no table with defaults that is not one of Iceberg's, too. But it writes to those that Spark made.
+    """
     jvm = java(spark)
     internal, optional = jvm.io.delta.kernel.internal, jvm.java.util.Optional
     state, row = begun.getTransactionState(engine), internal.data.TransactionStateRow
-    schema, vectors = row.getLogicalSchema(state), internal.util.VectorUtils
+    vectors = internal.util.VectorUtils
     clock = jvm.io.delta.kernel.Table.forPath(engine, path).getClock()
     metadata = internal.actions.Metadata(
-        str(uuid.uuid4()), optional.empty(), optional.of(description), internal.actions.Format(),
+        str(uuid.uuid4()), optional.empty(), optional.ofNullable(description), internal.actions.Format(),
         internal.types.DataTypeJsonSerDe.serializeDataType(schema), schema,
         vectors.buildArrayValue(row.getPartitionColumnsList(state), jvm.io.delta.kernel.types.StringType.STRING),
         optional.of(clock.getTimeMillis()), vectors.stringStringMapValue(row.getConfiguration(state)),
     )  # fmt: skip
+    protocol = begun.getProtocol()
+    if defaults:
+        protocol = protocol.withFeature(internal.tablefeatures.TableFeatures.ALLOW_COLUMN_DEFAULTS_W_FEATURE)
     nothing, operation = optional.empty(), jvm.io.delta.kernel.Operation.CREATE_TABLE
     return internal.TransactionImpl(
-        True, begun.getDataPath(), nothing, ENGINE_INFO, operation, optional.of(begun.getProtocol()),
+        True, begun.getDataPath(), nothing, ENGINE_INFO, operation, optional.of(protocol),
         optional.of(metadata), begun.getCommitter(), nothing, nothing, nothing, 0, clock,
     )  # fmt: skip
 
