@@ -51,6 +51,9 @@ test-cli: setup ## the command line
 crash: setup ## kill real drivers of each strategy of tables, or of STRATEGY, KILLS times (1000) each while the source changes
 	@BACKFILL_KILLS=$(KILLS) $(TESTS) crash -- -s -k '$(or $(STRATEGY),not SourceSplits)' $(ARGS)
 
+crash-replica: setup ## the same for drivers of a Replica, with a report of their own
+	@BACKFILL_KILLS=$(KILLS) $(BIN)/python -m pytest -q -s --junit-xml=build/reports/crash-replica.xml tests/crash -k Replica $(ARGS)
+
 crash-kafka: setup ## the same for drivers of a topic, while producers write; a real broker
 	@BACKFILL_KILLS=$(KILLS) $(BIN)/python -m pytest -q -s --junit-xml=build/reports/crash-kafka.xml tests/crash -k SourceSplits $(ARGS)
 
@@ -127,4 +130,4 @@ clean: ## remove what tests and tools leave behind; .venv and the jars stay
 	@rm -rf build dist spark-warehouse metastore_db derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	@find crds operator spark_app tests build-tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help setup demo demo-kafka test test-core test-spark test-control-plane test-cli test-stores crash crash-operator crash-kafka crash-stores attack e2e e2e-pressure e2e-smoke simulate mutants check lint types contracts generated docs crds bench bench-kafka bench-operator lock image chart clean
+.PHONY: help setup demo demo-kafka test test-core test-spark test-control-plane test-cli test-stores crash crash-replica crash-operator crash-kafka crash-stores attack e2e e2e-pressure e2e-smoke simulate mutants check lint types contracts generated docs crds bench bench-kafka bench-operator lock image chart clean

@@ -1,5 +1,6 @@
 """The law of following: at every commit a replica is its source at one version, whatever happens to columns and rows."""
 
+import json
 import random
 from contextlib import suppress
 
@@ -8,6 +9,7 @@ from support.attack import SECONDS, seeds
 from support.replica.pair import FOLLOW, Pair
 from support.replica.random_schema import RandomTable
 from support.tables.jobs import job
+from support.tables.logs import actions_in, commit_of, commits_of
 from support.tables.oracle import coming_back, seals
 
 from backfill_spark.driver.attempt import run_driver
@@ -57,6 +59,14 @@ def followed(pair, table, rng, spec):
     return outcome
 
 
+def defaults(table, version):
+    """Return the defaults of a table's columns at a version, as its log says; it was never cleaned."""
+    commits = (actions_in(commit_of(table, one)) for one in reversed(commits_of(table)) if one <= version)
+    said = next(one["metaData"] for actions in commits for one in actions if "metaData" in one)
+    fields = json.loads(said["schemaString"])["fields"]
+    return {one["name"]: word for one in fields if (word := one["metadata"].get("CURRENT_DEFAULT")) is not None}
+
+
 def wrong(pair, view):
     """Return the commits of the target that are not the source at the version that they say."""
     found = []
@@ -71,8 +81,11 @@ def wrong(pair, view):
         source.createOrReplaceTempView("source")
         wanted = pair.spark.sql(view)
         columns = [[(one.name, one.dataType) for one in frame.schema] for frame in (wanted, target)]
+        said = [
+            defaults(path, version) for version, path in ((at["shipped"], pair.source), (seal.version, pair.target))
+        ]
         rows = [sorted(repr(row) for row in frame.collect()) for frame in (wanted, target)]
-        if columns[0] != columns[1] or rows[0] != rows[1]:
+        if columns[0] != columns[1] or rows[0] != rows[1] or said[0] != said[1]:
             found.append((seal.version, at["shipped"], *map(len, rows)))
     return found
 

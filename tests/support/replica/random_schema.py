@@ -25,7 +25,7 @@ class RandomTable:
     def __init__(self, spark: Any, path: str, rng: random.Random) -> None:
         """Choose what the table can do."""
         self._spark, self._path, self._rng = spark, path, rng
-        self.mapped, self.widens = rng.random() < 0.75, rng.random() < 0.7
+        self.mapped, self.widens, self.defaults = rng.random() < 0.75, rng.random() < 0.7, rng.random() < 0.5
         self._names = MAPPED_NAMES if self.mapped else PLAIN_NAMES
         self._next = 0
 
@@ -34,6 +34,7 @@ class RandomTable:
         properties = {"delta.enableDeletionVectors": "true", "delta.feature.timestampNtz": "supported"}
         properties |= {"delta.columnMapping.mode": "name"} if self.mapped else {}
         properties |= {"delta.enableTypeWidening": "true"} if self.widens else {}
+        properties |= {"delta.feature.allowColumnDefaults": "supported"} if self.defaults else {}
         names = self._rng.sample(self._names, 3)
         columns = ", ".join(["id BIGINT", *(f"{ticked(name)} {self._rng.choice(KINDS)}" for name in names)])
         words = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
@@ -82,10 +83,16 @@ class RandomTable:
             "again": [f"DROP COLUMN {name}", f"ADD COLUMN {name} {rng.choice(KINDS)}"] if self.mapped else [],
             "move": [f"ALTER COLUMN {name} {rng.choice(['FIRST', 'AFTER id'])}"],
             "comment": [f"ALTER COLUMN {name} COMMENT 'c{rng.randrange(9)}'"],
+            "default": self._default(field, name) if self.defaults else [],
             "widen": self._widening(field) if self.widens else [],
             "inside": self._inside(field, inside) if kind in ("struct", "array") else [],
         }
         return [f"ALTER TABLE {{t}} {one}" for one in found[rng.choice(sorted(found))]]
+
+    def _default(self, field: Any, name: str) -> list[str]:
+        if self._rng.random() < 0.25:
+            return [f"ALTER COLUMN {name} DROP DEFAULT"]
+        return [f"ALTER COLUMN {name} SET DEFAULT CAST('{self._rng.randrange(9)}' AS {field.dataType.simpleString()})"]
 
     def _inside(self, field: Any, inside: str) -> list[str]:
         rng = self._rng
