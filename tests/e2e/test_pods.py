@@ -9,6 +9,9 @@ ROWS = 120_000
 LIMIT = 2000
 """Rows a second: a minute of reading, in which pods can be killed."""
 
+LOW_LIMIT = 600
+"""Three minutes of it: that executors are missing is said after one."""
+
 KILL = "import os, signal; [os.kill(int(pid), signal.SIGKILL) for pid in os.listdir('/proc') if pid.isdigit() and pid not in ('1', str(os.getpid()))]"
 """All of the container but its first process, which no signal from within can kill."""
 
@@ -48,29 +51,46 @@ def test_a_driver_is_killed_and_evicted(node, writer, apply, figures):
 
 
 def test_executors_are_killed(writer, apply):
-    """One of two, then both: Spark asks for others, and the attempt goes on with its limit."""
+    """One of two, of which a quota refuses the next one, then both: Spark asks for others, and the attempt goes on with its limit."""
     writer(ROWS)
-    job = apply(document("executors-die", instances=2, throttle={"rowsPerSecond": LIMIT}))
+    job = apply(document("executors-die", instances=2, throttle={"rowsPerSecond": LOW_LIMIT}))
     job.until("both executors", lambda: len(job.executors()) == 2)
     job.until_rows()
     driver = job.driver()["metadata"]["uid"]
 
-    for count in (1, 2):
-        before, gone = job.rows(), job.executors()[:count]
-        for one in gone:
-            job.kill_pod(one)
-        job.until("others", lambda: len(uids(job.executors()) - uids(gone)) == 2, 120)
-        assert len(gone) == count
-        job.until_rows(above=before)
-        assert job.driver()["metadata"]["uid"] == driver
-        assert job.status()["phase"] == "Running"
+    job.kubectl("create", "quota", "full", "--hard=pods=1")
+    _outlives_executors(job, 1, meanwhile=_counted_as_missing)
+    _outlives_executors(job, 2)
 
+    assert job.driver()["metadata"]["uid"] == driver
     assert job.condition("Throttled") == ("True", "AsRequested")
     job.commanded("unlimited", throttle={"rowsPerSecond": None})
     job.until_complete(attempts=1, failures=0)
     assert "Retrying" not in job.history()
     job.equals_the_source()
     job.delete()
+
+
+def _outlives_executors(job, count, meanwhile=lambda job: None):
+    """Kill some executors; `meanwhile` is what is looked at before others are there."""
+    before, gone = job.rows(), job.executors()[:count]
+    for one in gone:
+        job.kill_pod(one)
+    meanwhile(job)
+    job.until("others", lambda: len(uids(job.executors()) - uids(gone)) == 2, 120)
+    assert len(gone) == count
+    job.until_rows(above=before)
+    assert job.status()["phase"] == "Running"
+
+
+def _counted_as_missing(job):
+    """After a minute the status says how many there are, and the job goes on with them; then there is room."""
+    job.until("the count", lambda: "1 of 2 executors are there" in job.message("ExecutorsWaiting"), 150)
+    assert job.condition("ExecutorsWaiting") == ("True", "ExecutorsWaiting")
+    assert job.condition("Ready")[0] == "True"
+    job.until_rows(above=job.rows())
+    job.kubectl("delete", "resourcequota", "full")
+    job.until("no more of it", lambda: job.condition("ExecutorsWaiting")[0] is None, 60)
 
 
 def uids(pods):
