@@ -9,8 +9,8 @@ ROWS = 120_000
 LIMIT = 2000
 """Rows a second: a minute of reading, in which pods can be killed."""
 
-LOW_LIMIT = 600
-"""Three minutes of it: that executors are missing is said after one."""
+LOW_LIMIT = 300
+"""Minutes of it: that executors are missing is said after one."""
 
 KILL = "import os, signal; [os.kill(int(pid), signal.SIGKILL) for pid in os.listdir('/proc') if pid.isdigit() and pid not in ('1', str(os.getpid()))]"
 """All of the container but its first process, which no signal from within can kill."""

@@ -34,21 +34,24 @@ class Columns:
     """Do columns have names of their own in files, so that one may be renamed or dropped without a change of any file?"""
 
 
-def words_of(features: Collection[str]) -> tuple[str, ...]:
-    """Return what fields of a table with these features may say of themselves, by its name in their metadata."""
+def kinds_of_words(features: Collection[str]) -> tuple[str, ...]:
+    """Return the names in metadata under which fields of a table with these features may say something of themselves."""
     return (COMMENT, DEFAULT) if DEFAULTS in features else (COMMENT,)
 
 
-def without_defaults(schema: str) -> str:
-    """Return columns, as JSON, without defaults; the same text where there are none. Only those of a table itself have one."""
+def defaults_of(schema: str) -> dict[str, str]:
+    """Return the defaults of columns, which are JSON here, by name. Only those of a table itself have one."""
+    fields = json.loads(schema)["fields"]
+    return {one["name"]: one["metadata"][DEFAULT] for one in fields if DEFAULT in one["metadata"]}
+
+
+def with_defaults(schema: str, defaults: Mapping[str, str]) -> str:
+    """Return columns, as JSON, with these defaults by name, and no others."""
     columns = json.loads(schema)
-    if not any(DEFAULT in one["metadata"] for one in columns["fields"]):
-        return schema
-    fields = [
-        {**one, "metadata": {name: word for name, word in one["metadata"].items() if name != DEFAULT}}
-        for one in columns["fields"]
-    ]
-    return json.dumps({**columns, "fields": fields})
+    for one in columns["fields"]:
+        said = {name: word for name, word in one["metadata"].items() if name != DEFAULT}
+        one["metadata"] = said | ({DEFAULT: defaults[one["name"]]} if one["name"] in defaults else {})
+    return json.dumps(columns)
 
 
 def physical(field: Field) -> str:
@@ -101,7 +104,7 @@ def _loose_type(kind: Any, *, mapped: bool, kept: tuple[str, ...]) -> Any:
 
 
 def shape(kind: Any) -> Any:
-    """Return of a type what values in files go by: names, names in files, types; not nullability, comments or ids."""
+    """Return of a type what values in files go by: names, names in files, types; not nullability, words or ids."""
     if not isinstance(kind, dict):
         return kind
     if kind["type"] == "struct":

@@ -28,11 +28,11 @@ from backfill_core.log_shipping.columns import (
     Columns,
     Field,
     fields_of,
+    kinds_of_words,
     loose,
     physical,
     shape,
     words,
-    words_of,
 )
 from backfill_core.log_shipping.type_changes import STEPS, TypeChanges, type_changes
 
@@ -230,7 +230,7 @@ class _Fields:
         for kind in kinds:
             self._check_type(kind, name)
         mapped = self.target.columns.mapped
-        made = loose(field, mapped=mapped, kept=words_of(self.target.features))
+        made = loose(field, mapped=mapped, kept=kinds_of_words(self.target.features))
         if not mapped:
             return made
         inside = list(fields_of({"type": "struct", "fields": [made]}))

@@ -56,7 +56,7 @@ def with_words(
         old: Columns of the source before, by where their values come from; see `schema_changes.View.origins`.
         new: The same afterwards, under the names that they have in the target.
         theirs: Columns of the target as they are afterwards, but for these words.
-        kinds: Of words; those that the target may have, see `columns.words_of`.
+        kinds: Of words; those that the target may have, see `columns.kinds_of_words`.
     """
     origins = {one["name"]: origin for origin, one in new.items()}
     return tuple(_with_words(old.get(origins.get(one["name"], "")), new, origins, one, kinds) for one in theirs)

@@ -1,4 +1,4 @@
-"""What a commit makes of the words that a target says of itself, but for the comments of its columns."""
+"""What a commit makes of the words that a target says of itself, but for those of its columns."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ class LoggedTable:
 
     @property
     def words(self) -> TableWords:
-        """What it says of itself, but for the comments of its columns."""
+        """What it says of itself, but for those of its columns."""
         return TableWords(self.description, of_users(self.properties))
 
 

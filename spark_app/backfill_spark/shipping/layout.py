@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql.types import StructField, StructType
 
 from backfill_core.errors import TargetSchemaMismatchError, UnsupportedTargetFeatureError
-from backfill_core.log_shipping.columns import DEFAULTS, TYPE_CHANGES, WIDENING, loose, words_of
+from backfill_core.log_shipping.columns import DEFAULTS, TYPE_CHANGES, WIDENING, kinds_of_words, loose
 from backfill_core.log_shipping.table_words import of_users
 from backfill_spark.delta.log import LoggedTable
 from backfill_spark.delta.properties import (
@@ -54,7 +54,7 @@ def carried_schema(wanted: StructType, source: LoggedTable) -> str:
     alike = {one.name for one in wanted if one.name in there.names and _same_type(one, there[one.name])}
     fields_there = json.loads(source.schema)["fields"] if mapped else ()
     known = {field["name"]: field for field in fields_there if field["name"] in alike}
-    kept = (*words_of(source.features), *((TYPE_CHANGES,) if WIDENING in source.features else ()))
+    kept = (*kinds_of_words(source.features), *((TYPE_CHANGES,) if WIDENING in source.features else ()))
     fields = []
     for field in json.loads(wanted.json())["fields"]:
         same = known.get(field["name"])

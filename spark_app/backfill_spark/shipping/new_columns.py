@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from backfill_core.errors import SchemaChangedError
 from backfill_core.log_shipping.actions import VersionActions
-from backfill_core.log_shipping.columns import Columns, words_of
+from backfill_core.log_shipping.columns import Columns, kinds_of_words
 from backfill_core.log_shipping.schema_changes import NotFollowedError, View, follow
 from backfill_core.log_shipping.table_words import changed, with_words
 from backfill_core.protocol.new_words import SAME_WORDS
@@ -55,7 +55,7 @@ def new_columns(version: VersionActions, before: int, context: WorkContext) -> N
             )
         followed = follow(first, now, target)
         fields = target.columns.fields if followed.fields is None else followed.fields
-        fields = with_words(shipped.origins(), now.origins(), fields, words_of(target.features))
+        fields = with_words(shipped.origins(), now.origins(), fields, kinds_of_words(target.features))
     except NotFollowedError as refused:
         raise SchemaChangedError(f"{refused.what}, in version {number} of {at}.", hint=refused.hint) from refused
     except PySparkException as error:

@@ -2,11 +2,11 @@
 
 import pytest
 
-from backfill_core.log_shipping.columns import COLUMN_ID, DEFAULT, DEFAULTS, PHYSICAL_NAME, words_of
+from backfill_core.log_shipping.columns import COLUMN_ID, DEFAULT, DEFAULTS, PHYSICAL_NAME, kinds_of_words
 from backfill_core.log_shipping.table_words import TableWords, changed, of_users, with_words
 from backfill_core.protocol.new_words import Description, NewWords
 
-WORDS = words_of({DEFAULTS})
+WORDS = kinds_of_words({DEFAULTS})
 
 
 def column(name, comment=None, kind="long", physical=None):
@@ -135,6 +135,6 @@ class TestADefault:
         """Writers would not know that they must look at it."""
         old, new = (self.defaulted("a", one, said) for one, said in (("1", "old"), ("2", "new")))
 
-        (found,) = with_words({"a": old}, {"a": new}, [column("a", "old")], words_of({"appendOnly"}))
+        (found,) = with_words({"a": old}, {"a": new}, [column("a", "old")], kinds_of_words({"appendOnly"}))
 
         assert found == column("a", "new")

@@ -9,12 +9,17 @@ from support.replica.pair import FOLLOW, Pair
 from support.tables.jobs import write_yaml
 from support.tables.oracle import adds_of, strangers
 
+from backfill_core.log_shipping.columns import COLUMN_ID, PHYSICAL_NAME, fields_of
+
 MADE = """CREATE TABLE {t} (
     id LONG COMMENT 'the number', v STRING, st STRUCT<a: INT COMMENT 'inside', b: ARRAY<STRUCT<x: INT COMMENT 'deep'>>>
 ) USING delta COMMENT 'all orders' TBLPROPERTIES (
     'team' = 'sales', 'tier' = 'gold', 'delta.logRetentionDuration' = 'interval 60 days', 'delta.enableDeletionVectors' = 'true'{more}
 )"""
 ROWS = "INSERT INTO {t} SELECT id, 'v', named_struct('a', 1, 'b', array(named_struct('x', 2))) FROM range(0, 20, 1, 2)"
+
+
+MAPPED = ", 'delta.columnMapping.mode' = 'name'"
 
 
 class Orders(Pair):
@@ -48,13 +53,19 @@ def comments(kind, inside=""):
     return found | (comments(kind["elementType"], inside) if "elementType" in kind else {})
 
 
+def has_ids(table):
+    """Has each column of a table, also one inside another, an id and a name of its own in files?"""
+    fields = fields_of(json.loads(DeltaTable(table).schema().to_json()))
+    return all({COLUMN_ID, PHYSICAL_NAME} <= one["metadata"].keys() for one in fields)
+
+
 ALL = ("all orders", {"team": "sales", "tier": "gold"}, {"id": "the number", "st.a": "inside", "st.b.x": "deep"})
 
 
 class TestATargetThatIsMade:
     """Says what the pinned version says."""
 
-    @pytest.mark.parametrize("more", ["", ", 'delta.columnMapping.mode' = 'name'"])
+    @pytest.mark.parametrize("more", ["", MAPPED])
     def test_has_comments_description_and_properties_of_users(self, pair, more):
         """Not those of Delta: how a table is kept is for its owner to say."""
         pair.make(more)
@@ -79,6 +90,23 @@ class TestATargetThatIsMade:
         assert outcome.outcome == "Stopped", outcome.message
         assert words(pair.target) == ("all orders", {"team": "standby", "tier": "silver"}, {"number": "the number"})
         assert DeltaTable(pair.target).metadata().configuration["delta.logRetentionDuration"] == "interval 9 days"
+
+    @pytest.mark.parametrize(
+        ("more", "spec"),
+        [
+            (MAPPED, {"transform": {"select": ["id AS number", "upper(v) AS id", "st"]}}),
+            ("", {"target": {"properties": {"delta.columnMapping.mode": "name"}}}),
+        ],
+    )
+    def test_gives_ids_to_columns_that_the_source_gives_none(self, pair, more, spec):
+        """A computed or renamed one, or all of them where the job's spec maps what the source does not."""
+        pair.make(more)
+        outcome = pair.run("DELETE FROM {t} WHERE id = 3", **spec)
+
+        assert outcome.outcome == "Stopped", outcome.message
+        assert words(pair.target)[0] == "all orders"
+        assert has_ids(pair.target)
+        assert pair.spark.read.format("delta").load(pair.target).count() == 19
 
 
 CHANGES = [
@@ -136,7 +164,7 @@ class TestWordsThatChange:
 
     def test_come_with_columns_and_before_and_after_them(self, pair):
         """A new column brings its own, a renamed one keeps its comment, and what is dropped takes it along."""
-        pair.make(", 'delta.columnMapping.mode' = 'name'")
+        pair.make(MAPPED)
         outcome = pair.run(
             "ALTER TABLE {t} ADD COLUMN w INT COMMENT 'new'",
             "ALTER TABLE {t} RENAME COLUMN id TO number",
@@ -174,8 +202,12 @@ class TestWordsThatChange:
         assert len(pair.with_metadata()) == 1
 
 
-DEFAULTED = """CREATE TABLE {t} (id LONG, v STRING DEFAULT 'none', at TIMESTAMP DEFAULT current_timestamp(), n INT) USING delta
-TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported', 'delta.enableDeletionVectors' = 'true'{more})"""
+ODD = "it's \u2028 \U0001f600"
+SAID = "'it''s \u2028 \U0001f600'"
+"""A default is a text of SQL."""
+
+DEFAULTED = f"""CREATE TABLE {{t}} (id LONG, v STRING DEFAULT {SAID}, at TIMESTAMP DEFAULT current_timestamp(), n INT) USING delta
+TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported', 'delta.enableDeletionVectors' = 'true'{{more}})"""
 
 
 def defaults(table):
@@ -188,14 +220,14 @@ class TestDefaults:
     """Writers who are switched to a clone may leave out what they could leave out before."""
 
     ROWS = "INSERT INTO {t} (id, n) SELECT id, 1 FROM range(0, 20, 1, 2)"
-    FIRST = {"v": "'none'", "at": "current_timestamp()"}
+    FIRST = {"v": SAID, "at": "current_timestamp()"}
 
     def written_to(self, pair, columns="id"):
         """Return what one finds in the copy who writes to it and leaves columns out."""
         pair.sql(f"INSERT INTO {{copy}} ({columns}) VALUES (900)")
         return pair.spark.read.format("delta").load(pair.target).where(f"{columns} = 900").first()
 
-    @pytest.mark.parametrize("more", ["", ", 'delta.columnMapping.mode' = 'name'"])
+    @pytest.mark.parametrize("more", ["", MAPPED])
     def test_are_those_of_the_source_and_follow_it(self, pair, more):
         """Changed, new and gone; under the name that the column has by then."""
         pair.sql(DEFAULTED.replace("{more}", more), self.ROWS)
@@ -232,11 +264,13 @@ class TestDefaults:
         assert (defaults(pair.source), defaults(pair.target)) == ({"n": "7"}, {})
         assert strangers(pair.target, pair.source) == strangers(pair.source, pair.target) == 0
 
-    def test_of_a_column_that_is_computed_is_none(self, pair):
+    @pytest.mark.parametrize("more", ["", MAPPED])
+    def test_of_a_column_that_is_computed_is_none(self, pair, more):
         """It may have the name of one that has a default."""
-        pair.sql(DEFAULTED.replace("{more}", ""), self.ROWS)
+        pair.sql(DEFAULTED.replace("{more}", more), self.ROWS)
         outcome = pair.run(transform={"select": ["id AS number", "v AS text", "n + 1 AS v"]})
 
         assert outcome.outcome == "Stopped", outcome.message
-        assert defaults(pair.target) == {"text": "'none'"}
-        assert self.written_to(pair, "number")["text"] == "none"
+        assert defaults(pair.target) == {"text": SAID}
+        assert has_ids(pair.target) is bool(more)
+        assert self.written_to(pair, "number")["text"] == ODD

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.types import StructField, StructType
 
 from backfill_core.errors import InvalidSpecError
-from backfill_core.log_shipping.columns import DEFAULTS, without_defaults
+from backfill_core.log_shipping.columns import DEFAULTS, defaults_of, with_defaults
 from backfill_core.protocol.new_words import SAME_WORDS
 from backfill_core.protocol.work import NewColumns
 from backfill_spark.delta.properties import CHANGE_FEED, FEATURE, VECTORS, VECTORS_ON, is_on
@@ -119,37 +119,45 @@ def create_empty(
             given.put(name, value)
     layouts = kernel.transaction.DataLayoutSpec
     columns_of = kernel.internal.types.DataTypeJsonSerDe.deserializeStructType
-    plain = columns_of(without_defaults(schema))
+    plain = columns_of(with_defaults(schema, {}))
     made = kernel.TableManager.buildCreateTableTransaction(path, plain, ENGINE_INFO)
     layout = layouts.partitioned(columns) if partition_by else layouts.noDataLayout()
     begun = made.withTableProperties(given).withDataLayoutSpec(layout).build(engine)
-    defaults = WITH_DEFAULTS in properties
-    if description is not None or defaults:
-        begun = _with_words(spark, engine, path, begun, columns_of(schema), description, defaults=defaults)
+    defaults = defaults_of(schema) if WITH_DEFAULTS in properties else None
+    if description is not None or defaults is not None:
+        begun = _exchanged(spark, engine, path, begun, description, defaults)
     begun.commit(engine, kernel.utils.CloseableIterable.emptyIterable())
 
 
-def _with_words(
-    spark: SparkSession, engine: Any, path: str, begun: Any, schema: Any, description: str | None, *, defaults: bool
+def _exchanged(
+    spark: SparkSession,
+    engine: Any,
+    path: str,
+    begun: Any,
+    description: str | None,
+    defaults: Mapping[str, str] | None,
 ) -> Any:
-    """Return a transaction of Kernel that makes the same table with what its builder has no word for, or refuses.
+    """Return a transaction of Kernel that makes the same table with a description and defaults of columns; None: it has none.
 
-    It has no word for a description, and makes no table with defaults that is not one of Iceberg's, too. But it writes to those that Spark made.
+    Kernel's builder takes no description, and refuses defaults unless Iceberg can read the table, too (V3). The transaction takes both.
     """
     jvm = java(spark)
     internal, optional = jvm.io.delta.kernel.internal, jvm.java.util.Optional
     state, row = begun.getTransactionState(engine), internal.data.TransactionStateRow
-    vectors = internal.util.VectorUtils
+    types, vectors = internal.types.DataTypeJsonSerDe, internal.util.VectorUtils
+    # Kernel's, and not what was asked for: it has given an id and a name in files to each column that had none.
+    schema = row.getLogicalSchema(state)
+    protocol = begun.getProtocol()
+    if defaults is not None:
+        schema = types.deserializeStructType(with_defaults(str(types.serializeDataType(schema)), defaults))
+        protocol = protocol.withFeature(internal.tablefeatures.TableFeatures.ALLOW_COLUMN_DEFAULTS_W_FEATURE)
     clock = jvm.io.delta.kernel.Table.forPath(engine, path).getClock()
     metadata = internal.actions.Metadata(
         str(uuid.uuid4()), optional.empty(), optional.ofNullable(description), internal.actions.Format(),
-        internal.types.DataTypeJsonSerDe.serializeDataType(schema), schema,
+        types.serializeDataType(schema), schema,
         vectors.buildArrayValue(row.getPartitionColumnsList(state), jvm.io.delta.kernel.types.StringType.STRING),
         optional.of(clock.getTimeMillis()), vectors.stringStringMapValue(row.getConfiguration(state)),
     )  # fmt: skip
-    protocol = begun.getProtocol()
-    if defaults:
-        protocol = protocol.withFeature(internal.tablefeatures.TableFeatures.ALLOW_COLUMN_DEFAULTS_W_FEATURE)
     nothing, operation = optional.empty(), jvm.io.delta.kernel.Operation.CREATE_TABLE
     return internal.TransactionImpl(
         True, begun.getDataPath(), nothing, ENGINE_INFO, operation, optional.of(protocol),
