@@ -6,6 +6,8 @@ Which side it is about, and hence which reason it gets, is the business of `sour
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import quote
@@ -14,11 +16,13 @@ from backfill_core.errors import (
     BackfillError,
     InvalidSpecError,
     PermissionDeniedError,
+    StagedFilesGoneError,
     StorageFullError,
     TargetSchemaMismatchError,
     TransientError,
 )
-from backfill_spark.jvm.errors import NO_ACCESS, NO_ROOM, causes, first_line, is_no_table, whole_text
+from backfill_core.phases.accounting import GONE_HINT
+from backfill_spark.jvm.errors import JAVA_ERRORS, NO_ACCESS, NO_ROOM, causes, first_line, is_no_table, whole_text
 from backfill_spark.jvm.log_stores import refusals
 
 
@@ -212,6 +216,21 @@ def is_about(error: Exception, path: str) -> bool:
     plain = re.sub("^file:/+", "/", path).rstrip("/")
     either = "|".join(re.escape(one) for one in {plain, quote(plain, safe="/:@=")})
     return re.search(rf"(?<![\w.%-])({either})(?![\w.%-])", whole_text(error)) is not None
+
+
+@contextmanager
+def while_staging(folder: str) -> Iterator[None]:
+    """Say of a file below a folder of staged files that is gone that it is staged again; a file of the target is none of these.
+
+    Raises:
+        StagedFilesGoneError: VACUUM, or the next attempt, took it away.
+    """
+    try:
+        yield
+    except JAVA_ERRORS as error:
+        if trouble_of(error) == Trouble.GONE and is_about(error, folder):
+            raise StagedFilesGoneError(f"a staged file is gone: {first_line(error)}.", hint=GONE_HINT) from error
+        raise
 
 
 def in_words(error: Exception) -> str:

@@ -11,11 +11,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from backfill_core.errors import StagedFilesGoneError
-from backfill_core.phases.accounting import GONE_HINT
 from backfill_core.transfer.grafting import PARTS_MAX, Groups, rounds, starts
-from backfill_spark.jvm.errors import JAVA_ERRORS, first_line
-from backfill_spark.jvm.failures import Trouble, is_about, trouble_of
+from backfill_spark.jvm.failures import while_staging
 from backfill_spark.rows.columns import quoted, unused
 
 if TYPE_CHECKING:
@@ -92,12 +89,8 @@ class ComputedColumns:
             # Else Spark would sort by the labels alone, and promises nothing of the order within.
             computed = computed.sortWithinPartitions(*map(quoted, names))
         writer = computed.select(*labels, *stored).write.mode("overwrite").option("maxRecordsPerFile", 0)
-        try:
+        with while_staging(folder):
             writer.partitionBy(outer, inner).parquet(folder)
-        except JAVA_ERRORS as error:
-            if trouble_of(error) == Trouble.GONE and is_about(error, folder):
-                raise StagedFilesGoneError(f"a staged file is gone: {first_line(error)}.", hint=GONE_HINT) from error
-            raise
 
     def _rows(self, files: Sequence[FileToCompute]) -> tuple[DataFrame, tuple[str, ...]]:
         """Return all rows of files with the numbers of file, row group and row; files with the same row groups are read together."""

@@ -28,7 +28,7 @@ from backfill_spark.delta.log import hidden_rows
 from backfill_spark.delta.source_file import SourceFile
 from backfill_spark.delta.statistics.footer_statistics import CopiedFile
 from backfill_spark.jvm.errors import JAVA_ERRORS, first_line
-from backfill_spark.jvm.failures import Trouble, trouble_of
+from backfill_spark.jvm.failures import Trouble, trouble_of, while_staging
 from backfill_spark.jvm.gateway import java
 from backfill_spark.jvm.workers import at_once
 from backfill_spark.transfer.bytes import ByteCopier
@@ -172,8 +172,19 @@ class FileTransfer:
         Raises:
             SourceDamagedError: a file changed under its name, or was cut off.
             AccountingError: a file has another number of rows than its log says.
+            StagedFilesGoneError: a copy is gone before it was looked at.
             Whatever the two file systems say (`JAVA_ERRORS`).
         """
+        with while_staging(f"{self._bytes.target}/{folder}"):
+            return self._copied(files, folder, check, vectors)
+
+    def _copied(
+        self,
+        files: Sequence[PlannedCopy],
+        folder: str,
+        check: Callable[[], None],
+        vectors: Sequence[VectorDescriptor],
+    ) -> Transferred:
         self._bytes.make_folder(folder)
         decided = self._looked(files)
         kept = [one.planned for one in decided if one is not None]

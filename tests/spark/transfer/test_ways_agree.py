@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.tables.layouts import layouts, write
 
+from backfill_core.errors import StagedFilesGoneError
 from backfill_core.transfer.ways import Projected, Whole
 from backfill_spark.delta.added_files import Statistics
 from backfill_spark.delta.source_file import SourceFile
@@ -104,3 +105,30 @@ class TestAFileOfThisMachine:
 
         assert copied(spark, source, target, way, scheme="file:") == len(list(source.glob("*.parquet"))) > 0
         assert len(list(target.glob("**/*.parquet"))) == len(list(source.glob("*.parquet")))
+
+
+class TestACopyThatIsTakenAway:
+    """By a VACUUM with a short retention, or by the next attempt, for which it is an orphan: the work is done again."""
+
+    @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+    def test_is_no_damage_of_the_target(self, spark, tmp_path, way):
+        """No commit names it yet."""
+        source, target = tmp_path / "source", tmp_path / "target"
+        made = spark.range(3).selectExpr("id", *(f"id AS {name}" for name in "istdagm")).coalesce(1)
+        made.write.parquet(str(source))
+        footers = Footers(spark)
+        [path] = source.glob("*.parquet")
+        rows = footers.read(str(path)).rows
+        planned = PlannedCopy(SourceFile(path.name, path.stat().st_size, {}, None, None), way, {}, rows)
+
+        def take():
+            for copy in target.rglob("*.parquet"):
+                copy.unlink()
+
+        def measure(path, file):
+            take()
+            return Statistics(footers.read(path).rows, rows, None)
+
+        transfer = FileTransfer(spark, source=str(source), target=str(target), measure=measure)
+        with pytest.raises(StagedFilesGoneError, match="a staged file is gone"):
+            transfer.copy([planned], "backfill-x/a1/s1", check=take)

@@ -26,7 +26,6 @@ from backfill_core.errors import (
 )
 from backfill_core.log_shipping.schema_changes import Target
 from backfill_core.log_shipping.target_files import TargetFiles
-from backfill_core.phases.accounting import GONE_HINT
 from backfill_core.protocol.work import StagedFile
 from backfill_core.transfer.facts import TableFacts
 from backfill_spark.delta.location import in_one_store
@@ -35,7 +34,7 @@ from backfill_spark.delta.spark_internals import named_files
 from backfill_spark.delta.stored_values import NOT_NULL_HINT, StoredValues
 from backfill_spark.delta.table_facts import physical_type
 from backfill_spark.jvm.errors import JAVA_ERRORS, first_line, whole_text
-from backfill_spark.jvm.failures import Trouble, is_about, trouble_of
+from backfill_spark.jvm.failures import while_staging
 from backfill_spark.jvm.gateway import hadoop_conf, java
 from backfill_spark.rows.columns import nullable, quoted, unused
 from backfill_spark.rows.write_modes import WriteMode
@@ -291,16 +290,11 @@ class DeltaSink:
         spared = self._dictionaries.next_write()
         # The names of folders are values: of a timestamp in the zone that the log means, whatever the session's is.
         writer = chosen.write.mode("overwrite").option("timeZone", "UTC").options(**dictionaries.options(spared or ()))
-        try:
+        with while_staging(folder):  # nothing of the target is read here
             (writer.partitionBy(*folders) if folders else writer).parquet(folder)
             files = self._staging.files(folder)
             if files and spared is None:
                 self._dictionaries.learn(*dictionaries.read_chunks(self._spark, self._staging.uri(files[0])))
-        except JAVA_ERRORS as error:
-            if trouble_of(error) == Trouble.GONE and is_about(error, folder):
-                # A file of the target is none of these: nothing of it is read here.
-                raise StagedFilesGoneError(f"a staged file is gone: {first_line(error)}.", hint=GONE_HINT) from error
-            raise
         return files
 
     def stored_columns(self, rows: DataFrame, only: Collection[str] | None = None) -> list[Column]:
