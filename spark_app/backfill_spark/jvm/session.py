@@ -88,7 +88,13 @@ OF_STORES = {
 """Of Hadoop, when a store is opened for the first time: a caller's session has its own."""
 
 JVM_OPTIONS = f"-Dlog4j2.configurationFile=file:{LOG_FILE} -XX:+UseParallelGC {ONE_ZONE} {HOT_CODE_ONLY}"
-EXECUTOR_OPTIONS = f"{ONE_ZONE} {HOT_CODE_ONLY}"
+ON_A_CLUSTER = {
+    "spark.executor.defaultJavaOptions": f"{ONE_ZONE} {HOT_CODE_ONLY}",
+    # Spark stops for good after twice as many lost executors as there are, counted over the whole job, and counts each refusal of
+    # a pod by a full quota, once a second. So a job that follows for weeks would end, and one that meets a quota within seconds.
+    "spark.executor.maxNumFailures": "900",
+    "spark.executor.failuresValidityInterval": "30m",
+}
 if sys.platform == "linux":
     # Hadoop runs `chmod` for each file and folder it makes on a local disk: 12 ms a file instead of 22.
     JVM_OPTIONS += " -Djdk.lang.Process.launchMechanism=VFORK"
@@ -253,7 +259,7 @@ def _settings(
     if cluster:
         for name in LEFT_TO_THE_CLUSTER:
             del found[name]
-        found["spark.executor.defaultJavaOptions"] = EXECUTOR_OPTIONS
+        found |= ON_A_CLUSTER
     elif jars is not None:
         # Not `spark.jars`, whose class loader a class archive does not serve.
         found["spark.driver.extraClassPath"] = ":".join(str(jar.resolve()) for jar in sorted(jars.glob("*.jar")))

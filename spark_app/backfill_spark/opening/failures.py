@@ -6,13 +6,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from backfill_core.errors import BackfillError
+from backfill_core.errors import BackfillError, TransientError
+from backfill_spark.jvm.errors import whole_text
 from backfill_spark.jvm.failures import unexplained
 from backfill_spark.jvm.java_process import death, java_died
 from backfill_spark.stop_signal import StoppedEarly
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+STOPPED_HINT = (
+    "Executors failed or were refused too often, or somebody stopped the session: the driver's log says which."
+)
 
 
 class Side(Protocol):
@@ -39,5 +45,7 @@ def explain(error: Exception, spark: SparkSession, doing: str, *sides: Side) -> 
         return error
     if java_died(spark, error):
         return death(error)
+    if "stopped SparkContext" in whole_text(error):
+        return TransientError(f"{doing} failed: Spark has stopped.", hint=STOPPED_HINT)
     known = (side.explain_failure(error) for side in sides)
     return next((one for one in known if one is not None), None) or unexplained(error, doing=doing)
