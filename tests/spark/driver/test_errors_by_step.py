@@ -320,6 +320,7 @@ PROVOKE = {
         IO, "Your key is too long (Service: S3, Status Code: 400, Error Code: KeyTooLongError)"
     ),
     "stage: no-answer": job_raises(SLOW, "Read timed out"),
+    "stage: stopped": job_raises("java.lang.IllegalStateException", "Cannot call methods on a stopped SparkContext."),
     "changes: commit-gone": changes(lambda w: w.commit(w.at, 1).unlink()),
     "changes: commit-cut": changes(lambda w: cut(w.commit(w.at, 1))),
     "changes: commit-checksum": changes(wrong_sum),
