@@ -200,9 +200,12 @@ class TestWhereItListens:
         if host == "::1" and not socket.has_dualstack_ipv6():
             pytest.skip("this machine has no IPv6")
         other = {"127.0.0.1": "::1", "::1": "127.0.0.1"}[host]
-        async with parts(health_port=0, metrics_port=0, bind=host) as made, made.health.served() as ports:
-            assert [answers(host, port) for port in ports] == [True, True]
-            assert not any(answers(other, port) for port in ports)
+        heard = []
+        for _ in range(3):  # another process may have one of these ports on the other address
+            async with parts(health_port=0, metrics_port=0, bind=host) as made, made.health.served() as ports:
+                assert [answers(host, port) for port in ports] == [True, True]
+                heard.append(any(answers(other, port) for port in ports))
+        assert not all(heard)
 
     async def test_is_free_or_the_process_ends(self, free_port):
         """The other family alone would be a port that no kubelet asks."""

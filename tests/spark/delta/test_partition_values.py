@@ -88,7 +88,7 @@ class TestInEveryZone:
     def test_our_own_jvms_are_in_utc(self, spark):
         """Drivers and, by their own options, executors."""
         assert java(spark).java.lang.System.getProperty("user.timezone") == "UTC"
-        assert session.ONE_ZONE in session.EXECUTOR_OPTIONS
+        assert session.ONE_ZONE in session.ON_A_CLUSTER["spark.executor.defaultJavaOptions"]
 
 
 class TestTexts:
