@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 STOPPED_HINT = (
-    "Executors failed or were refused too often, or somebody stopped the session: the driver's log says which."
+    "Executors failed or were refused too often, or the session was stopped from outside: the driver's log says which."
 )
 
 
