@@ -213,7 +213,7 @@ class TestOldFiles:
 
         outcome = run(rewrite, rewrite)
 
-        assert (outcome.outcome, outcome.message) == ("Complete", "")
+        assert outcome.outcome == "Complete", outcome.message
         assert sorted(map(str, rows_of(target))) == sorted(map(str, rows_of(source)))
 
 

@@ -91,6 +91,17 @@ class TestStagedFilesThatAreTakenAway:
         assert violations(place.source, place.target, seals(place.target)[-1], view) == []
 
 
+def delete(spark, statement):
+    """Delete rows beside the job: Delta refuses a DELETE that a commit overtakes."""
+    refused = []
+    while True:
+        try:
+            return spark.sql(statement)
+        except PySparkException as error:
+            refused.append(error)
+            assert len(refused) < 5, refused
+
+
 class DeletesBeside(SparkActionExecutor):
     """Lets another writer delete rows just after a receipt, and one row during the copy."""
 
@@ -100,14 +111,7 @@ class DeletesBeside(SparkActionExecutor):
         answer = super()._do(work)
         if isinstance(work, Verify) and not self.done:
             self.done.append(work)
-            refused = []
-            while True:
-                try:
-                    self.spark.sql(f"DELETE FROM delta.`{self.path}` WHERE id < 10")
-                    break
-                except PySparkException as error:  # a commit of the job may come between
-                    refused.append(error)
-                    assert len(refused) < 5, refused
+            delete(self.spark, f"DELETE FROM delta.`{self.path}` WHERE id < 10")
         return answer
 
 
@@ -132,10 +136,10 @@ class TestACommitOfOthers:
         """With its version, operation and engine; an OPTIMIZE changes no row."""
         with place.beside(throttle={"rowsPerSecond": 100}) as running:
             running.until(lambda progress: progress.rows_done)
-            # Delta refuses a DELETE that a commit overtakes.
+            # What is staged when a pause comes is committed by the next barriers.
             running.command("Pause")
             running.until(lambda progress: progress.quiet)
-            spark.sql(f"DELETE FROM delta.`{place.target}` WHERE id % 7 = 0")
+            delete(spark, f"DELETE FROM delta.`{place.target}` WHERE id % 7 = 0")
             running.command("Resume")
             running.command("Throttle", rows_per_second=None)
             outcome = running.outcome()
