@@ -33,7 +33,7 @@ def strategies(bench):
     """Take every figure; the driver processes come last, alone."""
     side_by_side(bench)
     live(bench)
-    bench.spark.stop()
+    bench.close()
     killed(bench)
 
 

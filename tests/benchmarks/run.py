@@ -1,4 +1,4 @@
-"""The main job beside its baselines, in one run on one session: interleaved rounds, warm, medians.
+"""The main job next to its baselines: interleaved rounds, warm, medians.
 
     python tests/benchmarks/run.py --rows 20000000 --runs 5 --out build/bench/latest.json [--only copies,streams]
     python tests/benchmarks/run.py --only growth                10^7 and 10^8 rows, once
@@ -8,8 +8,9 @@
     python tests/benchmarks/run.py --only replica               a replica that catches up, beside MERGE; its lag and its receipt
     python tests/benchmarks/run.py --only kafka                 a topic of a real broker
 
-Writes the JSON, prints a table, and draws docs/images/bench.svg. Figures of different runs do not compare: look at
-the ratios.
+Writes the JSON, prints a table, and draws docs/images/bench.svg. Each part runs in a process of its own, on a copy of the
+source that no other part sees, so `--only` takes any parts in any order. Seconds of different parts or runs do not
+compare: look at the ratios, whose two sides are always of one part.
 """
 
 import argparse
@@ -23,6 +24,7 @@ import sys
 import tempfile
 import threading
 import time
+from functools import cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
@@ -33,6 +35,8 @@ import catch_up  # noqa: E402
 import file_ways  # noqa: E402
 import kafka_topic  # noqa: E402
 import limits  # noqa: E402
+import parts  # noqa: E402
+import picture  # noqa: E402
 from support.bench_report import write_report  # noqa: E402
 from support.tables.jobs import job, write_yaml  # noqa: E402
 from support.tables.oracle import seals  # noqa: E402
@@ -65,18 +69,27 @@ STREAM_RUNS = 3
 
 
 class Bench:
+    """What a part works with: a session that opens when it is first used, figures, and seconds by name."""
+
     def __init__(self, rows, runs, scratch):
         self.rows, self.runs, self.scratch = rows, runs, Path(scratch)
         self.source = f"{scratch}/source"
         self.settings = DriverSettings.from_environ().model_copy(
             update={"state_dir": self.scratch / "state", "check_unique": False}
         )
-        self.spark = open_session(
-            app_name="bench", cores=self.settings.cores, memory="6g", jars_dir=self.settings.jars_dir
-        )
         self.figures, self.seconds, self.extra = {}, {}, {}
         # As many of the source's 64 files as are copied in a second: a comparable trigger commits about as often.
         self.trigger_files = 3
+
+    @cached_property
+    def spark(self):
+        """The session of the part; parts that run real driver processes alone open none."""
+        return open_session(app_name="bench", cores=self.settings.cores, memory="6g", jars_dir=self.settings.jars_dir)
+
+    def close(self):
+        """Stop the session, if the part opened one."""
+        if "spark" in self.__dict__:
+            self.__dict__.pop("spark").stop()
 
     def put(self, name, value):
         self.figures[name] = round(value, 3)
@@ -150,13 +163,15 @@ class Bench:
         print(f"  {name}: {self.seconds[name][-1]:.1f} s", flush=True)
         return result
 
-    def copies(self):
-        # Warm: the JVM compiles what is called often, and a job calls more than a plain copy. After two rounds ours still got
-        # faster from each to the next.
+    def warm(self):
+        """The JVM compiles what is called often, and a job calls more than a plain copy: after two rounds ours still got faster."""
         for _ in range(4):
             self.plain("parquet")
             self.plain("delta")
             self.ours()
+
+    def copies(self):
+        self.warm()
         p50, p99 = [], []
         for _ in range(self.runs):
             self.timed("parquet", lambda: self.plain("parquet"))
@@ -171,7 +186,10 @@ class Bench:
         self.put("seal_p99", statistics.median(p99))
 
     def streams(self):
-        """After the copies: tens of micro-batches leave a JVM behind in which every copy is a quarter slower."""
+        """Ours before the streams: tens of micro-batches leave a JVM behind in which every copy is a quarter slower."""
+        self.warm()
+        for _ in range(STREAM_RUNS):
+            self.timed("ours", self.ours)
         for _ in range(STREAM_RUNS):
             self.timed("stream_append", self.stream_append)
             self.timed("stream_merge", self.stream_merge)
@@ -300,41 +318,34 @@ class Bench:
             self.extra[f"state_bytes_{rows}"] = len(json.dumps(seals(f"{self.scratch}/ours")[-1].state))
             shutil.rmtree(self.source)
 
-    # ------------------------------------------------------------ report
-    def report(self, out):
-        seconds = {name: [round(one, 2) for one in values] for name, values in self.seconds.items()}
-        more = {"rows": self.rows, "runs": self.runs, "seconds": seconds, "extra": self.extra}
-        document = write_report(out, self.figures, BARS, **more)
-        images = ROOT / "docs" / "images"
-        if "ours" in self.seconds:
-            draw(document, images / "bench.svg")
-        if "identity_ours" in self.seconds:
-            file_ways.draw(document, images / "ways.svg")
+
+# ---------------------------------------------------------------- parts, each in a process of its own
+def run_part(args):
+    """Run one part in this process; write its figures to `args.out`."""
+    bench = Bench(args.rows, args.runs, args.scratch)
+    try:
+        getattr(bench, args.part)()
+    finally:
+        bench.close()
+    found = {"figures": bench.figures, "seconds": bench.seconds, "extra": bench.extra}
+    Path(args.out).write_text(json.dumps(found))
 
 
-def draw(document, path):
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
-    labels = {"parquet": "plain Parquet copy (no barriers)", "delta": "plain Delta copy (no barriers)", "ours": "backfill, sealed every second",
-              "stream_append": "Structured Streaming append", "stream_merge": "change feed + foreachBatch MERGE"}  # fmt: skip
-    seconds = {name: values for name, values in document["seconds"].items() if name in labels}
-    middle = sorted(((statistics.median(values), name) for name, values in seconds.items()), reverse=True)
-    figure, axes = plt.subplots(figsize=(8, 2.8))
-    colours = ["#2a7de1" if name == "ours" else "#b8c0cc" for _, name in middle]
-    bars = axes.barh([labels[name] for _, name in middle], [seconds for seconds, _ in middle], color=colours)
-    axes.bar_label(bars, fmt="%.1f s", padding=4)
-    axes.set_xlabel(
-        f"seconds for {document['rows'] / 1e6:.0f} M rows on {document['machine']['cores']} cores, median of {document['runs']}"
-    )
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.margins(x=0.12)
-    figure.tight_layout()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
-    figure.savefig(path.with_suffix(".png"), dpi=110)
+def report(found, args):
+    """Write the figures of all parts, print them, and draw."""
+    figures = {name: value for one in found.values() for name, value in one["figures"].items()}
+    seconds = {
+        name: {key: [round(value, 2) for value in values] for key, values in one["seconds"].items()}
+        for name, one in found.items()
+    }
+    extra = {name: value for one in found.values() for name, value in one["extra"].items()}
+    more = {"rows": args.rows, "runs": args.runs, "seconds": seconds, "extra": extra}
+    document = write_report(args.out, figures, BARS, **more)
+    images = ROOT / "docs" / "images"
+    if {"copies", "streams"} <= set(found):
+        picture.draw(document, images / "bench.svg")
+    if "ways" in found:
+        file_ways.draw(document, images / "ways.svg")
 
 
 def main():
@@ -343,21 +354,23 @@ def main():
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--out", default="build/bench/latest.json")
     parser.add_argument("--only", default="copies,receipts,ways,streams,replica,control,throttle")
+    parser.add_argument("--part", help=argparse.SUPPRESS)
+    parser.add_argument("--scratch", help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.part:
+        run_part(args)
+        return 0
     scratch = tempfile.mkdtemp(prefix="backfill-bench-")
     try:
-        bench = Bench(args.rows, args.runs, scratch)
-        if args.only not in {"growth", "kafka"}:
-            bench.make()
-        for part in args.only.split(","):
-            print(part, flush=True)
-            if part in {"control", "throttle"}:
-                bench.spark.stop()  # these run the real driver process, alone
-            getattr(bench, part)()
-        bench.report(args.out)
+        found = parts.run(args.only.split(","), args, scratch)
+        report({name: one for name, one in found.items() if one is not None}, args)
+        failed = [name for name, one in found.items() if one is None]
+        for name in failed:
+            print(f"part {name} failed, see above", flush=True)
+        return 1 if failed else 0
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

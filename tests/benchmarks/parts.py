@@ -1,0 +1,38 @@
+"""Parts of a benchmark, each in a process of its own with files of its own, so that any of them run in any order."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+PROGRAM = Path(__file__).with_name("run.py")
+WITHOUT_SOURCE = {"growth", "kafka"}
+"""Parts that do not read the source of the others."""
+
+
+def part(name, args, folder):
+    """Run a part in a process of its own that keeps its files in `folder`; return its figures, or `None` if it failed."""
+    out = folder / "part.json"
+    command = [sys.executable, str(PROGRAM), "--part", name, "--rows", str(args.rows), "--runs", str(args.runs)]
+    done = subprocess.run([*command, "--scratch", str(folder), "--out", str(out)], check=False)
+    return json.loads(out.read_text()) if done.returncode == 0 else None
+
+
+def run(names, args, scratch):
+    """Run the parts one after the other; return their figures by name, in this order."""
+    made, found = Path(scratch, "made"), {}
+    made.mkdir()
+    if not WITHOUT_SOURCE.issuperset(names) and part("make", args, made) is None:
+        return dict.fromkeys(names)
+    for name in names:
+        print(name, flush=True)
+        folder = Path(scratch, name)
+        folder.mkdir()
+        if name not in WITHOUT_SOURCE:
+            # Links: no writer changes a file in place.
+            shutil.copytree(made / "source", folder / "source", copy_function=os.link)
+        found[name] = part(name, args, folder)
+        shutil.rmtree(folder, ignore_errors=True)
+    return found
