@@ -33,20 +33,14 @@ demo: setup ## the product on real tables with real live changes, in two to thre
 demo-kafka: setup ## a topic of a real broker into a table, with a producer that goes on writing, in about two minutes
 	@$(BIN)/python build-tools/demo_kafka.py $(ARGS)
 
-test: setup ## all tests but the crash suite and the run on a real node: lanes, three side by side
-	@$(TESTS) control spark jobs rules terminal tables objects -- $(ARGS)
+test: setup ## in eight minutes: every test without Spark, of each test class on Spark the first case, and one kill of each strategy
+	@$(TESTS) --part first plain spark -- $(ARGS)
 
-test-core: setup ## the rules, the words, the command line and the house: no Spark
-	@$(TESTS) rules -- $(ARGS)
+test-rest: setup ## exactly the cases that `make test` leaves out
+	@$(TESTS) --part rest plain spark -- $(ARGS)
 
-test-spark: setup ## sources, sinks and the driver, and whole jobs, on real Delta tables
-	@$(TESTS) spark jobs -- $(ARGS)
-
-test-control-plane: setup ## the operator: on a fake API server, and on a real one where there is one
-	@$(TESTS) control -- $(ARGS)
-
-test-cli: setup ## the command line
-	@$(TESTS) cli -- $(ARGS)
+test-all: setup ## both: all tests but the crash suite, the object stores and the run on a real node
+	@$(TESTS) plain spark -- $(ARGS)
 
 crash: setup ## kill real drivers of each strategy of tables, or of STRATEGY, KILLS times (1000) each while the source changes
 	@BACKFILL_KILLS=$(KILLS) $(TESTS) crash -- -s -k '$(or $(STRATEGY),not SourceSplits)' $(ARGS)
@@ -130,4 +124,4 @@ clean: ## remove what tests and tools leave behind; .venv and the jars stay
 	@rm -rf build dist spark-warehouse metastore_db derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	@find crds operator spark_app tests build-tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help setup demo demo-kafka test test-core test-spark test-control-plane test-cli test-stores crash crash-replica crash-operator crash-kafka crash-stores attack e2e e2e-pressure e2e-smoke simulate mutants check lint types contracts generated docs crds bench bench-kafka bench-operator lock image chart clean
+.PHONY: help setup demo demo-kafka test test-rest test-all test-stores crash crash-replica crash-operator crash-kafka crash-stores attack e2e e2e-pressure e2e-smoke simulate mutants check lint types contracts generated docs crds bench bench-kafka bench-operator lock image chart clean

@@ -1,22 +1,26 @@
-"""Run suites of tests as lanes beside each other, and end with one line for all of them.
+"""Run suites of tests as lanes next to each other, print where the time went, and end with one line for all of them.
 
-    python build-tools/run_tests.py spark rules control   one pytest process each, three at a time, one closing line
-    python build-tools/run_tests.py rules -- -k throttle  what follows `--` goes to pytest
-    python build-tools/run_tests.py --sum                 the closing line of all reports of build/reports
+    python build-tools/run_tests.py --part first plain spark   one pytest process for each lane, all at once
+    python build-tools/run_tests.py plain -- -k throttle       arguments after `--` go to pytest
+    python build-tools/run_tests.py --sum                      the closing line of all reports in build/reports
+    python build-tools/run_tests.py --compare                  do the parts have each case exactly once?
 
-A test that fails is run once more, alone, when all lanes are done: on a machine whose neighbours take its cores, a promise
-of ten seconds may take eleven. If it passes then, the closing line counts it as passed and names it as one to look at.
-More than three failures, or a lane that ends badly without one, stop the other lanes at once: that is no bad hour.
-What failed is told again before the closing line, where the end of a log shows it. A run in which no test ran fails: it
-has shown nothing. A folder of tests belongs to exactly one lane; a new folder belongs to `spark` until it says otherwise
-here.
+A test that fails, fails the run: nothing runs it again. A test that is known to be flaky is listed with its cause in
+tests/flaky.toml; its failure is reported as flaky and never counted as passed. A run in which no test ran fails. Each
+folder of tests belongs to exactly one lane: `spark` has those that use the session of the suite, `plain` all others.
+Two runs in one clone would overwrite each other's reports, so the second one ends at once.
 """
 
-import signal
+import argparse
+import fcntl
+import os
 import subprocess
 import sys
 import threading
 import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -24,44 +28,48 @@ from xml.etree import ElementTree as ET
 ROOT = Path(__file__).parent.parent
 REPORTS = ROOT / "build" / "reports"
 NO_SUITE = {"support", "benchmarks"}
-ATTACKS = {"tables", "objects", "terminal"}
-"""Suites below tests/attack, each a lane: a small steady form in `make test`, as long as one likes in `make attack`."""
-OWN_LANE = {"crash", "e2e", "attack", "stores"}
-CONTROL = {"control_plane"}
-JOBS = {"jobs"}
-RULES = {"core", "simulation", "api", "words", "architecture", "cli"}
-TESTS_FAILED = 1
+OWN_LANE = {"crash", "e2e", "stores"}
+ON_SPARK = {"tests/spark", "tests/jobs", "tests/python_api", "tests/attack/tables"}
+"""Folders whose tests share one session of Spark, so that Java compiles its code once."""
+
+ALL = "all"
 NOTHING_COLLECTED = 5
-TOLD_LINES = 30
-"""Of each failure, at the end: enough for an assertion with what it compared."""
-AT_ONCE = 3
-"""Lanes beside each other. On two cores the third takes what the operator's tests leave while they wait."""
-LAST_IN_LINE = {"spark", "jobs", "tables"}
-"""Lanes that wait minutes for Spark step back for those that promise something within ten seconds."""
-AGAIN_MAX = 3
-"""So many failed tests of a run are run once more; more than that have one cause, and it is no bad hour."""
-ONCE = {"crash", "e2e"} | ATTACKS
-"""Lanes that meet chance: what they found once counts, even if it is not found again."""
+USAGE = 2
+LINES_OF_A_FAILURE = 30
+"""Last lines of each failure that are printed at the end: enough for an assertion with the compared values."""
+
+SLOWEST = 15
+FLAKY = "flaky: "
+"""Begins the reason of a skipped test that failed and is listed in tests/flaky.toml (see tests/support/flaky.py)."""
+
+
+def has_tests(folder: Path) -> bool:
+    """Return whether a folder contains test modules."""
+    return any(folder.glob("**/test_*.py"))
+
+
+def suites() -> list[str]:
+    """Return the folders of tests, relative to the project; those of tests/attack one by one."""
+    tops = [path for path in (ROOT / "tests").iterdir() if path.is_dir() and path.name not in NO_SUITE]
+    folders = [inner for top in tops for inner in (top.iterdir() if top.name == "attack" else [top])]
+    return sorted(str(folder.relative_to(ROOT)) for folder in folders if folder.is_dir() and has_tests(folder))
 
 
 def folders(lane: str) -> list[str]:
-    """Return the test folders of a lane; none of one that has no tests yet."""
-    if lane in ATTACKS:
-        folder = ROOT / "tests" / "attack" / lane
-        return [f"tests/attack/{lane}"] if any(folder.glob("**/test_*.py")) else []
-    everything = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and any(path.glob("**/test_*.py"))}
-    chosen = {
-        "rules": everything & RULES,
-        "control": everything & CONTROL,
-        "jobs": everything & JOBS,
-        "spark": everything - RULES - CONTROL - JOBS - NO_SUITE - OWN_LANE,
-    }.get(lane, {lane})
-    return [f"tests/{name}" for name in sorted(chosen & everything)]
+    """Return the test folders of a lane; empty if it has no tests."""
+    shared = [folder for folder in suites() if folder.split("/")[1] not in OWN_LANE]
+    match lane:
+        case "spark":
+            return [folder for folder in shared if folder in ON_SPARK]
+        case "plain":
+            return [folder for folder in shared if folder not in ON_SPARK]
+        case _:
+            return [folder for folder in suites() if folder in {f"tests/{lane}", f"tests/attack/{lane}"}]
 
 
 @dataclass(frozen=True)
 class Count:
-    """How many tests ended how."""
+    """Number of tests by result."""
 
     passed: int = 0
     failed: int = 0
@@ -76,7 +84,7 @@ class Count:
 
 
 def parsed(report: Path) -> ET.Element | None:
-    """Return a JUnit report; None when it is missing or cut off."""
+    """Return a JUnit report; `None` if it is missing or cut off."""
     try:
         return ET.parse(report).getroot()  # noqa: S314 (pytest wrote it)
     except (FileNotFoundError, ET.ParseError):
@@ -84,7 +92,7 @@ def parsed(report: Path) -> ET.Element | None:
 
 
 def read(report: Path) -> Count:
-    """Count a JUnit report; one that is missing or cut off is a failure."""
+    """Count the tests of a JUnit report; one that is missing or cut off is a failure."""
     root = parsed(report)
     if root is None:
         return Count(failed=1)
@@ -96,49 +104,51 @@ def read(report: Path) -> Count:
     return total
 
 
-def failures(report: Path) -> list[str]:
-    """Name each failed test of a JUnit report, with the end of what it said; nothing of a report that is not there."""
+def results(report: Path) -> Iterator[tuple[str, ET.Element]]:
+    """Yield the name of each test of a JUnit report with each of its results that is not a pass."""
     root = parsed(report)
-    told = []
     for case in [] if root is None else root.iter("testcase"):
-        for found in case:
-            if found.tag in {"failure", "error"}:
-                lines = (found.text or found.get("message") or "").strip().splitlines()[-TOLD_LINES:]
-                told.append("\n".join([f"{found.tag}: {case.get('classname')}.{case.get('name')}", *lines]))
-    return told
+        for result in case:
+            if result.tag in {"failure", "error", "skipped"}:
+                yield f"{case.get('classname')}.{case.get('name')}", result
 
 
-def forgive(report: Path) -> list[str]:
-    """Take the failures out of a JUnit report, because the tests passed when they ran again; return the tests' names."""
+def failures(report: Path) -> list[str]:
+    """Return the name of each failed test with the end of its message; empty if there is no report."""
+    named = []
+    for name, result in results(report):
+        if result.tag != "skipped":
+            lines = (result.text or result.get("message") or "").strip().splitlines()[-LINES_OF_A_FAILURE:]
+            named.append("\n".join([f"{result.tag}: {name}", *lines]))
+    return named
+
+
+def flaky(report: Path) -> list[str]:
+    """Return the name and the listed cause of each test that failed and is known to be flaky."""
+    reasons = ((name, result.get("message") or "") for name, result in results(report) if result.tag == "skipped")
+    return [f"{name}: {reason.removeprefix(FLAKY)}" for name, reason in reasons if reason.startswith(FLAKY)]
+
+
+def seconds_by_file(report: Path) -> Counter[str]:
+    """Return the seconds that the tests of each file took, fixtures included."""
     root = parsed(report)
-    assert root is not None
-    names = []
-    for suite in root.iter("testsuite"):
-        suite.set("failures", "0")
-        suite.set("errors", "0")
-        for case in suite.iter("testcase"):
-            if found := [one for one in case if one.tag in {"failure", "error"}]:
-                names.append(f"{case.get('classname')}.{case.get('name')}")
-                for one in found:
-                    case.remove(one)
-                    ET.SubElement(case, "system-out").text = f"failed at first: {one.text or one.get('message')}"
-    ET.ElementTree(root).write(report)
-    return names
+    seconds: Counter[str] = Counter()
+    for case in [] if root is None else root.iter("testcase"):
+        parts = (case.get("classname") or "").split(".")
+        module = next((at for at, part in enumerate(parts) if part.startswith("test_")), len(parts) - 1)
+        seconds["/".join(parts[: module + 1]) + ".py"] += float(case.get("time") or 0)
+    return seconds
 
 
 class Lane:
-    """One pytest process, its output forwarded line by line under its name."""
+    """One pytest process; its output is forwarded line by line with the lane's name."""
 
-    def __init__(self, name: str, extra: list[str], *, alone: bool, again: bool = False) -> None:
+    def __init__(self, name: str, part: str, extra: list[str], *, alone: bool) -> None:
         self.name = name
-        self.report = REPORTS / f"{name}{'.again' * again}.xml"
+        self.report = REPORTS / f"{name if part == ALL else f'{name}-{part}'}.xml"
         self.report.unlink(missing_ok=True)
-        # Each lane notes what failed in a cache of its own: another lane would overwrite it.
-        noted = [
-            "-o",
-            f"cache_dir={REPORTS / name}.cache",
-            *(("--last-failed", "--last-failed-no-failures=none") * again),
-        ]
+        # Each lane has a cache of its own: another lane would overwrite it.
+        cache = ["-o", f"cache_dir={REPORTS / name}.cache"]
         command = [
             sys.executable,
             "-u",
@@ -146,12 +156,15 @@ class Lane:
             "pytest",
             "-q",
             f"--junit-xml={self.report}",
+            "--part",
+            part,
             *folders(name),
             *extra,
-            *noted,
+            *cache,
         ]
+        # Tests on Spark take minutes and yield to those that promise an answer within ten seconds.
         self.process = subprocess.Popen(
-            ["nice", "-n", "10", *command] if name in LAST_IN_LINE else command,
+            ["nice", "-n", "10", *command] if name == "spark" else command,
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -159,100 +172,127 @@ class Lane:
             text=True,
         )
         self.prefix = "" if alone else f"{name:>8} | "
-        self.told = True
+        self.summary = ""
+        self.code = 0
+        self.cpu_s = 0.0
         self.reader = threading.Thread(target=self.forward)
         self.reader.start()
 
     def forward(self) -> None:
-        """Print what pytest says until it has no more to say."""
+        """Print the output of pytest until it ends; its last line counts what was left out."""
         for line in self.process.stdout or ():
-            if self.told:
-                print(f"{self.prefix}{line}", end="", flush=True)
+            self.summary = line.strip() or self.summary
+            print(f"{self.prefix}{line}", end="", flush=True)
 
-    def stop(self) -> None:
-        """End it as Ctrl-C does: pytest tears down and reports what it has. What it says of that is not news."""
-        self.told = False
-        self.process.send_signal(signal.SIGINT)
-
-    @property
-    def may_run_again(self) -> bool:
-        """Did it end with a few failed tests, and nothing worse? An interrupted one did not."""
-        return (
-            self.name not in ONCE and self.process.poll() == TESTS_FAILED and 0 < read(self.report).failed <= AGAIN_MAX
-        )
-
-    def poll(self) -> int | None:
-        """Return the exit code, None while it runs; a lane without tests has not failed."""
-        code = self.process.poll()
-        return 0 if code == NOTHING_COLLECTED else code
+    def wait(self) -> None:
+        """Wait for the end; note the exit code, and the CPU time of the process and of all that it waited for."""
+        self.reader.join()
+        _, status, usage = os.wait4(self.process.pid, 0)
+        code = os.waitstatus_to_exitcode(status)
+        self.process.returncode = code
+        self.code = 0 if code == NOTHING_COLLECTED else code
+        self.cpu_s = usage.ru_utime + usage.ru_stime
 
 
-def run(names: list[str], extra: list[str]) -> int:
-    """Run the lanes; return 0 when every test passed, at once or when it was run again."""
+def run(names: list[str], extra: list[str], part: str = ALL) -> int:
+    """Run the lanes; return 0 if every test passed."""
     REPORTS.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
-    lanes = ran([name for name in names if folders(name)], extra, alone=len(names) == 1)
-    bad = [lane for lane in lanes if lane.poll() != 0]
+    there = [name for name in names if folders(name)]
+    lanes = [Lane(name, part, extra, alone=len(names) == 1) for name in there]
+    for lane in lanes:
+        lane.wait()
+    print_times(lanes)
+    bad = [lane for lane in lanes if lane.code != 0]
     for lane in bad:
         for failure in failures(lane.report):
             print(f"{lane.name}: {failure}", flush=True)
         if not failures(lane.report):
-            print(f"{lane.name} ended with {lane.poll()}, though no test of it failed: see above", flush=True)
-    late: list[str] = []
-    if bad and all(lane.may_run_again for lane in bad) and sum(read(lane.report).failed for lane in bad) <= AGAIN_MAX:
-        late = [name for lane in bad for name in passed_again(lane, extra)]
-        bad = [lane for lane in bad if failures(lane.report)]
+            print(f"{lane.name} ended with {lane.code}, though no test of it failed: see above", flush=True)
     total = sum((read(lane.report) for lane in lanes), Count())
     if lanes and not bad and total.passed == 0:
-        print("no test ran: what was chosen is not there, or all of it was skipped", flush=True)
+        print("no test ran: the chosen tests do not exist, or all of them were skipped", flush=True)
         return 1
-    for name in late:
-        print(f"passed only when it was run again: {name}", flush=True)
+    for lane in lanes:
+        for name in flaky(lane.report):
+            print(f"flaky, failed: {name}", flush=True)
     print(f"{total} in {time.monotonic() - started:.0f} s", flush=True)
     return 1 if bad else 0
 
 
-def ran(waiting: list[str], extra: list[str], *, alone: bool) -> list[Lane]:
-    """Run the lanes, three at a time, until all are done or one fails for good."""
-    lanes: list[Lane] = []
-    running: list[Lane] = []
-    while running or waiting:
-        while waiting and len(running) < AT_ONCE:
-            lanes.append(Lane(waiting.pop(0), extra, alone=alone))
-            running.append(lanes[-1])
-        time.sleep(0.1)
-        for lane in [lane for lane in running if lane.poll() is not None]:
-            running.remove(lane)
-            if lane.poll() != 0 and not lane.may_run_again:
-                waiting.clear()
-                for other in running:
-                    print(f"{lane.name} failed: stopping {other.name}", flush=True)
-                    other.stop()
+def print_times(lanes: list[Lane]) -> None:
+    """Print the slowest files, and of each lane its last line (cases run and left out) and its CPU time."""
+    if not lanes:
+        return
+    seconds = sum((seconds_by_file(lane.report) for lane in lanes), Counter[str]())
+    print(f"the {SLOWEST} slowest files, in seconds:", flush=True)
+    for file, took in seconds.most_common(SLOWEST):
+        print(f"{took:8.1f}  {file}", flush=True)
     for lane in lanes:
-        lane.reader.join()
-    return lanes
+        print(f"{lane.name}: {lane.cpu_s:.0f} s of CPU; {lane.summary}", flush=True)
 
 
-def passed_again(lane: Lane, extra: list[str]) -> list[str]:
-    """Run what failed in a lane once more; return the names of its tests if all of them passed, else nothing."""
-    print(f"{lane.name}: what failed runs once more, alone", flush=True)
-    again = Lane(lane.name, extra, alone=False, again=True)
-    again.process.wait()
-    again.reader.join()
-    there = read(again.report)
-    again.report.unlink(missing_ok=True)
-    if again.poll() != 0 or there.failed or there.passed < read(lane.report).failed:
-        return []
-    return forgive(lane.report)
+def collected(part: str) -> list[str]:
+    """Return the node ids of a part as pytest collects them, sorted."""
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "--collect-only",
+        "-q",
+        "--part",
+        part,
+        *folders("plain"),
+        *folders("spark"),
+    ]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return sorted(line for line in done.stdout.splitlines() if "::" in line)
+
+
+def compare() -> int:
+    """Return 0 if the two parts together have each case exactly once."""
+    first, rest, whole = (collected(part) for part in ("first", "rest", ALL))
+    print(f"{len(first)} cases in `make test`, {len(rest)} in `make test-rest`, {len(whole)} in all", flush=True)
+    twice, nowhere = set(first) & set(rest), set(whole) ^ set(first + rest)
+    for name in sorted(twice | nowhere):
+        print(f"not exactly once: {name}", flush=True)
+    return 0 if sorted(first + rest) == whole else 1
+
+
+@contextmanager
+def only_run() -> Iterator[None]:
+    """Hold the reports of this clone; another run ends with one sentence."""
+    REPORTS.mkdir(parents=True, exist_ok=True)
+    with (REPORTS / ".lock").open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            print(
+                f"tests: another run uses this clone (process {lock.read().strip()}). Wait until it ends, or use another clone.",
+                file=sys.stderr,
+            )
+            raise SystemExit(USAGE) from None
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        yield
 
 
 def main(arguments: list[str]) -> int:
-    """Do what the module's docstring shows."""
+    """Run the program as the module's docstring shows."""
     if arguments[:1] == ["--sum"]:
         print(sum((read(report) for report in sorted(REPORTS.glob("*.xml"))), Count()))
         return 0
+    if arguments[:1] == ["--compare"]:
+        return compare()
     end = arguments.index("--") if "--" in arguments else len(arguments)
-    return run(arguments[:end], arguments[end + 1 :])
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--part", choices=["first", "rest", ALL], default=ALL, help="see tests/support/parts.py")
+    parser.add_argument("lanes", nargs="+")
+    given = parser.parse_args(arguments[:end])
+    with only_run():
+        return run(given.lanes, arguments[end + 1 :], given.part)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
 """Shared by all suites: one embedded Spark a run, and a limit for every test."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
-from support import attack
+from support import attack, flaky, parts
 
 ROOT = Path(__file__).parent.parent
 FIRST_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
@@ -35,14 +37,35 @@ FEWER_STEPS = {
 """What a query on ten rows costs beside its rows. Processes of their own have none of this either."""
 
 JARS = Path(os.environ.get("BACKFILL_JARS_DIR", ROOT / ".cache" / "jars"))
-LIMIT_S = {"core": 60, "simulation": 120, "cli": 120, "architecture": 120, "control_plane": 120, "crash": 0}
-LIMIT_S |= {"attack": 0} if attack.SECONDS else {}
-"""Longest time of one test by suite; 0: no limit. A test that hangs must end, and say where it hung."""
+KILLS = int(os.environ.get("BACKFILL_KILLS", "60"))
+LIMIT_S = {"core": 60, "simulation": 120, "cli": 120, "architecture": 120, "control_plane": 120}
+LIMIT_S |= {"crash": 1800 + 60 * KILLS, "attack": 600 + 2 * attack.SECONDS}
+"""Longest time of one test by suite. A test that hangs must end, and print where."""
 LIMIT_WITH_SPARK_S = 300
+FLAKY = pytest.StashKey()
 
 
-def pytest_collection_modifyitems(items):
-    """Give each test the limit of its suite, unless it has its own."""
+def pytest_addoption(parser):
+    """Add `--part`."""
+    parts.add_option(parser)
+
+
+def pytest_configure(config):
+    """Read the list of flaky tests once."""
+    config.stash[FLAKY] = flaky.listed()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item):
+    """Report the failure of a listed test as flaky."""
+    outcome = yield
+    flaky.report_as_flaky(outcome.get_result(), item.config.stash[FLAKY])
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    """Give each test the limit of its suite, unless it has its own; keep those of the chosen part."""
+    parts.keep(config, items)
     for item in items:
         if item.get_closest_marker("timeout") is None:
             suite = item.path.relative_to(ROOT / "tests").parts[0]
@@ -68,6 +91,15 @@ def spark(tmp_path_factory):
     )
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory):
+    """The wheel of this tree, built once a run."""
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    return next(folder.glob("*.whl"))
 
 
 @pytest.fixture(scope="session")

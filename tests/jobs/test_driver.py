@@ -132,6 +132,7 @@ class TestStartingAgain:
         assert world.run(transform={"where": "idd > 5"}).reason == "InvalidTransform"
         assert seals(world.target)[-1].version == before
 
+    @pytest.mark.always
     def test_a_planted_difference_fails_the_next_receipt_and_is_named(self, spark, world):
         """A stopped job whose target was damaged must not end as if all were well."""
         stop = StopSignal()

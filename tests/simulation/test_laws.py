@@ -72,6 +72,7 @@ class TestInAnyWorld:
         world = finished(strategy, seed)
         assert world.oracle.seals > 0
 
+    @pytest.mark.all_seeds
     def test_worlds_are_worth_it(self, strategy: str) -> None:
         """A simulator that never crashes or merges proves nothing."""
         met = Counter[str]()

@@ -1,6 +1,6 @@
-"""How long a suite of attacks goes on looking: a few fixed seeds in `make test`, fresh ones until its time is used in `make attack`.
+"""How long a suite of attacks goes on looking: a few fixed seeds in `make test-all`, fresh ones until its time is used in `make attack`.
 
-    for seed in seeds(4):          # make test: 0, 1, 2, 3; make attack: fresh ones for as long as this suite may look
+    for seed in seeds(4):          # make test-all: 0, 1, 2, 3; make attack: fresh ones for as long as this suite may look
         attack(random.Random(seed))
 
 A fresh seed is printed before it is used, so that the last one of a failure's output is the one that found it;
@@ -11,7 +11,7 @@ import itertools
 import os
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 SECONDS = float(os.environ.get("BACKFILL_ATTACK_SECONDS", "0"))
 """How long one suite may look; 0: the steady form."""
@@ -19,16 +19,23 @@ SECONDS = float(os.environ.get("BACKFILL_ATTACK_SECONDS", "0"))
 ONLY = os.environ.get("BACKFILL_ATTACK_SEED", "")
 
 
-def seeds(steady: int, *, share: float = 1.0) -> Iterator[int]:
+def cases(steady: int) -> Sequence[int | None]:
+    """Return the parameters of a test that makes a case of each steady seed; one case that takes all seeds in the long form."""
+    return range(steady) if SECONDS <= 0 and not ONLY else [None]
+
+
+def seeds(steady: int, *, share: float = 1.0, case: int | None = None) -> Iterator[int]:
     """Yield seeds: the same `steady` ones always, or fresh ones until `share` of the suite's time has passed.
 
     The time counts from the first seed, and is looked at between two: one that has begun is tried to its end. At least
-    one is tried.
+    one is tried. `case` is one of `cases`: the only steady seed then.
     """
     if ONLY:
         yield int(ONLY)
     elif SECONDS <= 0:
-        yield from range(steady)
+        for seed in range(steady) if case is None else [case]:
+            print(f"seed {seed}", flush=True)
+            yield seed
     else:
         until_s = time.monotonic() + SECONDS * share
         chance = random.SystemRandom()

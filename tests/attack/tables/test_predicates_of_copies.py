@@ -31,7 +31,7 @@ WAYS = {
 }
 
 FEW = (("spark", "grafted"), ("delta-rs", "whole"))
-"""Each takes a minute: two are what `make test` can wait for, `make attack` asks all."""
+"""Each takes a minute: two are what `make test-all` can wait for, `make attack` asks all."""
 
 ALL = (*(("spark", way) for way in WAYS), ("delta-rs", "whole"), ("delta-rs", "grafted"))
 
@@ -81,24 +81,34 @@ def sources(spark, tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="module", params=ALL if SECONDS else FEW, ids="-".join)
+def copied(request, spark, sources, tmp_path_factory):
+    """The writer of a source, how its files were copied, and the target."""
+    writer, way = request.param
+    folder = tmp_path_factory.mktemp("copied")
+    delta = {"properties": {"delta.enableDeletionVectors": "true"}, "writeMode": "Append"}
+    backfill = job(str(sources / writer), f"{folder}/t", verify="Final", transform=WAYS[way], target=delta)
+    settings = DriverSettings(state_dir=folder / "state", cores=2, check_unique=False)
+    outcome = run_driver(backfill, settings=settings, spark=spark)
+
+    assert (outcome.reason, outcome.receipt.equal) == ("Complete", True), outcome.message
+    assert sum("/w-" in path for path in adds_of(f"{folder}/t")) == (0 if way == "decoded" else FILES)
+    return writer, way, f"{folder}/t"
+
+
 class TestAPredicate:
     """Is asked of the target, where readers leave out files by what the log says of their values."""
 
-    @pytest.mark.parametrize(("writer", "way"), ALL if SECONDS else FEW)
-    def test_finds_each_row(self, spark, tmp_path, sources, writer, way):
-        """Comparisons with values of each column, nested ones too, and with those that no bounds hold."""
-        target, delta = (
-            str(tmp_path / "t"),
-            {"properties": {"delta.enableDeletionVectors": "true"}, "writeMode": "Append"},
-        )
-        backfill = job(str(sources / writer), target, verify="Final", transform=WAYS[way], target=delta)
-        settings = DriverSettings(state_dir=tmp_path / "state", cores=2, check_unique=False)
-        outcome = run_driver(backfill, settings=settings, spark=spark)
-
-        assert (outcome.reason, outcome.receipt.equal) == ("Complete", True), outcome.message
-        assert sum("/w-" in path for path in adds_of(target)) == (0 if way == "decoded" else FILES)
-        rng = Random(f"{writer} {way}")
-        assert lost(spark, target, rng, like=f"id % 5000 IN (7, 8, 9, 10, 11) OR id = {EACH * FILES - 1}") == []
-        # Of files that it wrote itself delta-rs does not find a NaN, in the source either.
+    def test_finds_each_row_for_another_engine(self, copied):
+        """Of files that it wrote itself delta-rs does not find a NaN, in the source either."""
+        writer, way, target = copied
         floats = ("fl", "db") if writer == "delta-rs" else ()
-        assert lost_by_another_engine(target, rng, without=floats) == []
+
+        assert lost_by_another_engine(target, Random(f"{writer} {way}"), without=floats) == []
+
+    def test_finds_each_row(self, spark, copied):
+        """Comparisons with values of each column, nested ones too, and with those that no bounds hold."""
+        writer, way, target = copied
+        like = f"id % 5000 IN (7, 8, 9, 10, 11) OR id = {EACH * FILES - 1}"
+
+        assert lost(spark, target, Random(f"{writer} {way}"), like=like) == []

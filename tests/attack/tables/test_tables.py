@@ -136,10 +136,11 @@ class Example:
         return badly_skipped(self.spark, self.rng, self.target, self.transform.outputs, kept)
 
 
-def test_any_table_arrives_as_it_is(spark, tmp_path, zones):
+@pytest.mark.parametrize("case", attack.cases(4))
+def test_any_table_arrives_as_it_is(spark, tmp_path, zones, case):
     """Every row once, every value as it was, whatever the types, names, engines, zones, changes and stops."""
     found = []
-    for seed in attack.seeds(4, share=0.6):
+    for seed in attack.seeds(4, share=0.6, case=case):
         try:
             example = Example(spark, tmp_path, seed, zones)
         except NoExampleError as refused:

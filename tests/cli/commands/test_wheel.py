@@ -24,15 +24,6 @@ spec:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    """The wheel of this tree."""
-    folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    return next(folder.glob("*.whl"))
-
-
-@pytest.fixture(scope="module")
 def installed(wheel, tmp_path_factory):
     """A fresh environment with the wheel; `run(packages, …)` types `backfill …` in it, outside of the clone, with these packages alone."""
     home = tmp_path_factory.mktemp("home")

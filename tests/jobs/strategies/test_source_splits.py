@@ -5,6 +5,7 @@ What the topic holds is told by an independent client, what the target holds by 
 
 import time
 
+import pytest
 from deltalake import DeltaTable, QueryBuilder
 from support.kafka.jobs import admins, lives_on
 from support.kafka.topics import COMPACTED, producing, send_all, transacting
@@ -81,6 +82,7 @@ class TestAPlanOfATopic:
 class TestATopic:
     """Its history under a limit, and what comes meanwhile."""
 
+    @pytest.mark.always
     def test_is_right_at_every_commit(self, topics, run_topic, tmp_path):
         """R-SRC-2, 5, 8, 21, 31, 40, 41, 42: live beside history, markers, a new partition, and a second attempt."""
         topic = topics.create(partitions=3)

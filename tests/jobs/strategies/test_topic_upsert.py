@@ -5,6 +5,7 @@ An independent client folds the topic, an independent reader of Delta says what 
 
 import json
 
+import pytest
 from deltalake import DeltaTable, QueryBuilder
 from support.kafka.topics import COMPACTED, producing, transacting
 from support.simulation.models.source_splits import SourceSplitsModel
@@ -66,6 +67,7 @@ def send_some(topics, topic, count, *, at=0, partitions=3):
 class TestOneRowAKey:
     """Its history under a limit, and what comes meanwhile."""
 
+    @pytest.mark.always
     def test_is_right_at_every_commit(self, topics, run_topic, tmp_path):
         """Markers, aborted records, removals, bad records beside it, a new partition, and a second attempt."""
         topic = topics.create(partitions=3)

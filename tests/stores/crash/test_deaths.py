@@ -20,7 +20,7 @@ OF_EACH = KILLS // len(STRATEGIES)
 MANY = 50
 """So many kills of a strategy show each kind of death; fewer show the named points and some random moments."""
 
-pytestmark = pytest.mark.timeout(0)
+pytestmark = pytest.mark.timeout(1800 + 120 * KILLS)
 
 
 @pytest.fixture(scope="module", params=STRATEGIES)

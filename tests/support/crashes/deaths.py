@@ -127,6 +127,9 @@ class MortalJob:
         }
         """What a driver must be told to come to a point."""
 
+    planned: tuple = ()
+    """The deaths of a test that has its own; empty if the seed decides."""
+
     # -------------------------------------------------------------- what a kind of job says
     def deaths(self):
         """Return how its drivers are to die."""
@@ -152,7 +155,7 @@ class MortalJob:
         """Let driver after driver die, until there were enough deaths; let the last one finish. Return the report."""
         self.write(limited=True)
         with self.changing():
-            for death in self.deaths():
+            for death in self.planned or self.deaths():
                 if enough():
                     break
                 codes = self.freeze_and_wake(death) if death.kind == FROZEN else [self.attempt(death)]

@@ -89,6 +89,7 @@ class CommitterWithAHook(DeltaCommitter):
         return self._hooks.waiting
 
 
+@pytest.mark.always
 class TestTheFence:
     """Delta itself refuses a driver that lost its job."""
 

@@ -1,0 +1,61 @@
+"""Splits the tests into two parts: `first` is what `make test` runs, `rest` is what `make test-rest` runs.
+
+    pytest tests/jobs --part first    every case without Spark; of each class on Spark the first case, and those marked `always`
+    pytest tests/jobs --part rest     the remaining cases
+    pytest tests/jobs                 both
+
+A case is on Spark if it uses the session or the broker of the suite, or if it is marked `spark` because it starts a
+process with a session of its own. Of the cases that take a seed, `first` has the seeds below `SEEDS`; a case marked `all_seeds` counts over all of them and is in `rest`.
+"""
+
+from collections.abc import Iterable
+
+import pytest
+
+FIRST, REST, ALL = "first", "rest", "all"
+SEEDS = 20
+ON_SPARK = {"spark", "broker"}
+"""Fixtures that need a Java process."""
+
+
+def add_option(parser: pytest.Parser) -> None:
+    """Add the option `--part`."""
+    parser.addoption("--part", choices=[FIRST, REST, ALL], default=ALL, help="which part of the cases to run")
+
+
+def is_on_spark(item: pytest.Item) -> bool:
+    """Return whether a case needs a session of Spark, its own or the suite's."""
+    return not ON_SPARK.isdisjoint(item.fixturenames) or item.get_closest_marker("spark") is not None  # type: ignore[attr-defined]
+
+
+def seed_of(item: pytest.Item) -> int:
+    """Return the seed of a case; 0 if it has none."""
+    seed = item.callspec.params.get("seed", 0) if hasattr(item, "callspec") else 0
+    return seed if isinstance(seed, int) else 0
+
+
+def first_part(items: Iterable[pytest.Item]) -> set[pytest.Item]:
+    """Return the cases of the part `first`; `items` are whole test classes, in the order of collection."""
+    chosen: set[pytest.Item] = set()
+    begun: set[pytest.Item] = set()
+    for item in items:
+        group = item.parent or item
+        if not is_on_spark(item):
+            if item.get_closest_marker("all_seeds") is None and seed_of(item) < SEEDS:
+                chosen.add(item)
+            continue
+        if group not in begun or item.get_closest_marker("always") is not None:
+            chosen.add(item)
+        begun.add(group)
+    return chosen
+
+
+def keep(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave in `items` the cases of the part that was asked for; report the others as deselected."""
+    part = config.getoption("--part")
+    if part == ALL:
+        return
+    first = first_part(items)
+    kept = [item for item in items if (item in first) == (part == FIRST)]
+    config.hook.pytest_deselected(items=[item for item in items if (item in first) != (part == FIRST)])
+    items[:] = kept
