@@ -16,7 +16,7 @@ from support.simulation.law import Broken
 from support.simulation.model import model_of, modelled
 from support.simulation.scenario import Scenario, scenario
 from support.simulation.seeds.sweep import AHEAD as READ_AHEAD
-from support.simulation.seeds.sweep import HIGH, KILLED, OTHERS, STUBBORN
+from support.simulation.seeds.sweep import GROWING, HIGH, KILLED, OTHERS, STUBBORN
 from support.simulation.world import World
 
 from backfill_core import strategies
@@ -187,3 +187,13 @@ class TestOthersInTheTarget:
 
         assert sum(world.others for world in worlds) > 20
         assert sum(world.vacuums for world in worlds) > 10
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+class TestASourceThatGrowsAtItsEnd:
+    """Rows come behind the last key all the time, and a read of them is as bounded as any other (fault M1)."""
+
+    @pytest.mark.parametrize("seed", range(60))
+    def test_is_read_within_the_limit(self, strategy: str, seed: int) -> None:
+        """R-ARR-9, R-SNAP-41: estimates of the start say nothing of them; pauses let many of them come."""
+        drawn(strategy, seed, **GROWING).run()

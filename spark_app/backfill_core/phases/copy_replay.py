@@ -17,7 +17,7 @@ from backfill_core.errors import AccountingError, BackfillError
 from backfill_core.job.steps import CATCH_UP, COPY, KEY_PROOF
 from backfill_core.phases import view
 from backfill_core.phases.copy import Copy, CopySettings
-from backfill_core.phases.key_proof import Due, KeyProof, ProofRunning, Proven
+from backfill_core.phases.key_proof import PROVING, KeyProver
 from backfill_core.phases.pending import LimitRule
 from backfill_core.phases.replay import CatchUpEnd, ChangeWay, Replay
 from backfill_core.phases.view import Copied
@@ -33,7 +33,7 @@ from backfill_core.protocol.events import (
     WorkLost,
 )
 from backfill_core.protocol.strategy import CommitRequest, Opened, Permits, Pinned, StrategyStatus, StrategyView
-from backfill_core.protocol.work import ChangesApplied, KeyProven, ProveKey, Result, SplitStaged, VersionsShipped, Work
+from backfill_core.protocol.work import ChangesApplied, KeyProven, Result, SplitStaged, VersionsShipped, Work
 
 READS_AHEAD_INTERVAL_MS = 1500
 
@@ -118,18 +118,16 @@ class CopyReplay:
             end=end,
         )
         proven = opened.key_proven or key_proven
-        self._key: KeyProof = Due() if opened.proves_key and not proven else Proven(proven)
-        self._steps = (COPY, *((KEY_PROOF,) if isinstance(self._key, Due) else ()), CATCH_UP)
+        self._key = KeyProver(due=opened.proves_key, proven=proven)
+        self._steps = (COPY, *((KEY_PROOF,) if self._key.holds_changes else ()), CATCH_UP)
         self._prepared_at = self._sealed_at = -1
         """Revisions of what is stored: of the newest commit, and of the newest durable one."""
-
-        self._table_version = -1
 
     # -------------------------------------------------------------- what there is
     @property
     def key_proven(self) -> bool:
         """Is the key proven, as a state stores it?"""
-        return isinstance(self._key, Proven) and self._key.stored
+        return self._key.stored
 
     @property
     def _revision(self) -> int:
@@ -143,7 +141,7 @@ class CopyReplay:
     def status(self, *, holds_source: bool) -> StrategyStatus:
         """Return where it is."""
         copy, replay, dirty = self.copy, self.replay, self._dirty
-        follow, copied, due = self._settings.follow, copy.complete, not isinstance(self._key, Proven)
+        follow, copied, due = self._settings.follow, copy.complete, self._key.holds_changes
         ends = replay.caught_up and dirty and not follow
         return StrategyStatus(
             covered=None if copied else copy.covered.spans,
@@ -188,10 +186,10 @@ class CopyReplay:
             case WorkLost(work_id=work_id):
                 self.copy.lose(work_id)
                 self.replay.lose(work_id)
-                if isinstance(self._key, ProofRunning) and self._key.work_id == work_id:
-                    self._key = Due()
+                self._key.lose(work_id)
             case Sealed(table_version=version):
-                self._table_version, self._sealed_at = version, self._prepared_at
+                self._sealed_at = self._prepared_at
+                self._key.seal(version)
                 self.replay.seal(now)
                 self.copy.seal(now)
 
@@ -202,7 +200,7 @@ class CopyReplay:
             case ChangesApplied() | VersionsShipped():
                 self.replay.finish(result, now)
             case KeyProven():
-                self._key = Proven(stored=True)
+                self._key.finish()
             case _:
                 pass
 
@@ -212,14 +210,9 @@ class CopyReplay:
         ids = itertools.count(permits.first_id)
         if not self.copy.complete:
             return self.copy.propose(permits, ids, now)
-        match self._key:
-            case Proven():
-                return self.replay.propose(permits, ids, now, dirty=self._dirty)
-            case Due() if permits.checks:
-                self._key = ProofRunning(next(ids))
-                return (ProveKey(self._key.work_id, self._table_version),)
-            case _:
-                return ()
+        if self._key.holds_changes:
+            return self._key.propose(permits, ids)
+        return self.replay.propose(permits, ids, now, dirty=self._dirty)
 
     # -------------------------------------------------------------- committing
     def prepare_commit(self, epoch: Epoch, permits: Permits, now: Now, *, forgets_polls: bool) -> CommitRequest:
@@ -233,7 +226,7 @@ class CopyReplay:
             replay.forget_polls()
         announces = False
         if copy.complete:
-            may_merge = permits.changes and isinstance(self._key, Proven)
+            may_merge = permits.changes and not self._key.holds_changes
             announces = replay.announce(epoch.after() if may_merge else None)
         self._prepared_at = self._revision
         files += () if applied is None else applied.files
@@ -253,8 +246,8 @@ class CopyReplay:
         """Say what is under way once all rows of the pinned version are there; empty when nothing is."""
         if not self.copy.complete:
             return ""
-        if isinstance(self._key, ProofRunning):
-            return "proving that each key stands in one row of the target; changes wait"
+        if self._key.running:
+            return PROVING
         return view.doing(self.replay, self._settings.way)
 
     def view(self, phase: str, doing: str, now: Now) -> StrategyView:

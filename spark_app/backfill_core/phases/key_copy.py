@@ -21,17 +21,27 @@ from backfill_core.errors import BackfillError, KeyInvalidError
 from backfill_core.pacing.eta import RateMeter
 from backfill_core.pacing.sizing import SplitSizer, tapered
 from backfill_core.pacing.throttle import TokenBucket
-from backfill_core.phases.key_cells import KeyCells
+from backfill_core.phases.key_chunks import Chunk, KeyCells, Running, Staged, Waiting
+from backfill_core.positions.key_line import KeyLine
 from backfill_core.positions.key_order import KeyPosition
 from backfill_core.positions.vnode_positions import Completed, NotStarted, Reached, Span, UpTo, VnodePositions
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.events import LimitSet
-from backfill_core.protocol.strategy import KeyLine, Permits
+from backfill_core.protocol.strategy import Permits
 from backfill_core.protocol.work import KeyRangeStaged, ReadKeyRange, StagedFile
 
 FIRST_CHUNK_ROWS = 300_000
 CHUNK_ROWS_MIN = 50_000
 CHUNK_ROWS_MAX = 50_000_000
+GROWN_SHARE = 8
+"""New cuts are taken once reads had more rows than estimated, by this part of all rows..."""
+
+GROWN_CHUNKS = 16
+"""...or by so many chunks, if those are fewer: without cuts one chunk is read at a time."""
+
+GROWN_ROWS_MAX = 1_000_000
+"""Rows of a read without an estimate, at most: one task sorts the keys of all of them to find the last one."""
+
 QUEUED_MAX = 64
 """Chunks that are read or staged and not committed: staged files that a commit does not name yet are lost by a crash."""
 
@@ -46,61 +56,22 @@ class KeyCopySettings:
     """Rows of a chunk at most; None: as many as take the target's time."""
 
     proves_key: bool = False
-    """Does each chunk look for two rows with one key?"""
+    """Does each chunk check that no two of its rows have one key?"""
 
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """It is not being read."""
-
-
-@dataclass(frozen=True, slots=True)
-class Running:
-    """It is being read."""
-
-    work_id: int
-    since_s: float
-    charged: int | None
-    """Rows that the limit was charged for; None: there was no limit."""
-
-    cut_off: bool
-    """May the read end before the chunk does? Then nothing behind it starts: it would wait for all of the chunk."""
-
-
-@dataclass(frozen=True, slots=True)
-class Staged:
-    """Its rows are in files that no commit names yet."""
-
-    files: tuple[StagedFile, ...]
-    rows_read: int
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """Rows `(low, high]` of some vnodes at one version."""
-
-    version: int
-    spans: tuple[Span, ...]
-    low: KeyPosition | None
-    high: KeyPosition | None
-    rows: int
-    """Estimate."""
-
-    state: Waiting | Running | Staged = Waiting()
-
-    @property
-    def reached(self) -> Reached:
-        """How far its vnodes are once it is committed; without a position where no row is left (R-ARR-20, R-ARR-30)."""
-        return Completed() if self.high is None else UpTo(self.high)
+    proven_version: int | None = None
+    """Version of the source in which the key was proven: its chunks need no check. `None` if there is none."""
 
 
 class KeyCopy:
     """The chunks of one attempt, from their choice to their commit."""
 
-    def __init__(self, line: KeyLine, settings: KeyCopySettings) -> None:
-        """Begin before the first row."""
+    def __init__(self, line: KeyLine, settings: KeyCopySettings, version: int) -> None:
+        """Begin before the first row; `version` is that of the line."""
         self._settings, self.space, self._order = settings, line.space, line.space.order
-        self._cells = KeyCells(line)
+        self._cells, self._cells_version = KeyCells(line), version
+        self._surplus = 0
+        """Rows that reads of newer versions had more than estimated, since the newest cuts."""
+
         self.sealed = self.prepared = VnodePositions.at_start(line.space.vnodes)
         self.rows_read = self.rows_read_sealed = 0
         """Rows of the source: handed to a commit, and durable."""
@@ -212,10 +183,24 @@ class KeyCopy:
             self._bucket = self._bucket.take(result.rows_read - chunk.state.charged, now.mono_s)
         else:
             self._sizer = self._sizer.observe(result.rows_read, now.mono_s - chunk.state.since_s)
+        if chunk.version != self._cells_version:
+            self._surplus += max(0, result.rows_read - chunk.rows)
         staged = replace(chunk, state=Staged(result.files, result.rows_read))
-        self._queue[at : at + 1] = (
-            [staged] if result.last is None else self._parted(staged, result.last, result.rows_read)
-        )
+        parts = [staged] if result.last is None else self._parted(staged, result.last, result.rows_read)
+        self._queue[at : at + 1] = parts
+        if result.line is not None:
+            self._cut_again(result.line, chunk.version)
+
+    def _cut_again(self, line: KeyLine, version: int) -> None:
+        """Take new cuts; what waits without an end is planned by them."""
+        self._cells, self._cells_version = KeyCells(line), version
+        self._surplus = self._read_since_cut = 0
+        waiting = [(isinstance(chunk.state, Waiting), chunk) for chunk in self._queue]
+        self._queue = [
+            replace(chunk, rows=self._estimate(chunk.spans, chunk.low, chunk.high)) if waits else chunk
+            for waits, chunk in waiting
+            if not (waits and chunk.high is None)
+        ]
 
     def _parted(self, chunk: Chunk, last: KeyPosition, rows_read: int) -> list[Chunk]:
         """Return a chunk that was read in part, and what is left of it."""
@@ -287,16 +272,13 @@ class KeyCopy:
                 return None
             at = len(self._queue)
             self._queue.append(planned)
-        chunk, most = self._queue[at], self._settings.chunk_rows
-        # No more rows than the chunk's size and the limit (R-ARR-9). Of a range that was read in part the estimate says little.
-        rows = chunk.rows if self._cells.begins_at(chunk.low) else CHUNK_ROWS_MAX
-        bounds = [one for one in (quota, most) if one is not None and one < rows]
-        rows_max = min(bounds, default=None)
+        chunk = self._queue[at]
+        rows_max, cut_off = self._bound(chunk, quota)
         charged = None if quota is None else (rows_max or chunk.rows)
         if charged is not None:
             self._bucket = self._bucket.take(charged, now.mono_s)
         work_id = next(ids)
-        self._queue[at] = replace(chunk, state=Running(work_id, now.mono_s, charged, cut_off=rows_max is not None))
+        self._queue[at] = replace(chunk, state=Running(work_id, now.mono_s, charged, cut_off))
         return ReadKeyRange(
             work_id=work_id,
             version=chunk.version,
@@ -306,9 +288,33 @@ class KeyCopy:
             vnodes=chunk.spans,
             epoch=permits.epoch.number,
             rows_max=rows_max,
-            proves_key=self._settings.proves_key,
+            proves_key=self._settings.proves_key and chunk.version != self._settings.proven_version,
             readers=self._settings.in_flight_max,
+            takes_cuts=rows_max is not None and self._grown(chunk) and self._surplus >= self._surplus_max,
         )
+
+    def _bound(self, chunk: Chunk, quota: int | None) -> tuple[int | None, bool]:
+        """Return the most rows that a read of a chunk may have (R-ARR-9), and whether the chunk probably has more.
+
+        An estimate is a bound itself only at the version of the cuts, and of a range that begins at one. Without a limit a range of a newer
+        version is bounded where it has no end, and where ranges had more rows than estimated.
+        """
+        begins, grown = self._cells.begins_at(chunk.low), self._grown(chunk)
+        bounds = [rows for rows in (quota, self._settings.chunk_rows) if rows is not None]
+        if not bounds and grown and (chunk.high is None or self._surplus >= self.rows_per_chunk):
+            bounds = [min(self.rows_per_chunk, GROWN_ROWS_MAX)]
+        rows_max = min(bounds, default=CHUNK_ROWS_MAX)
+        more = rows_max < (chunk.rows if begins else CHUNK_ROWS_MAX)
+        return (rows_max if bounds and (more or grown) else None), more
+
+    def _grown(self, chunk: Chunk) -> bool:
+        """Is a chunk of another version than the cuts, so that it may have any number of rows?"""
+        return chunk.version != self._cells_version
+
+    @property
+    def _surplus_max(self) -> int:
+        """Surplus from which new cuts are worth a look at the log."""
+        return max(1, min(self._cells.rows(0, self._cells.behind) // GROWN_SHARE, GROWN_CHUNKS * self.rows_per_chunk))
 
     def _plan(self, version: int, quota: int | None) -> Chunk | None:
         """Return the next chunk: of the vnodes that are least far, up to where others are, or up to a good cut.
@@ -329,8 +335,7 @@ class KeyCopy:
         nearest = others[0] if others else None
         if isinstance(nearest, UpTo) and (high is None or self._sort_key(nearest) < self._order.sort_key(high)):
             high = nearest.position
-        rows = max(1, self._share(groups[least], first, last + 1))
-        return Chunk(version, groups[least], low, high, rows)
+        return Chunk(version, groups[least], low, high, max(1, self._share(groups[least], first, last + 1)))
 
     def _wanted(self, quota: int | None) -> int:
         if quota is not None:
@@ -345,6 +350,11 @@ class KeyCopy:
     def _share(self, spans: tuple[Span, ...], first: int, behind: int) -> int:
         """Estimate the rows of some vnodes in some cells."""
         return self._cells.rows(first, behind) * sum(stop - start for start, stop in spans) // self.space.vnodes
+
+    def _estimate(self, spans: tuple[Span, ...], low: KeyPosition | None, high: KeyPosition | None) -> int:
+        """Estimate the rows of some vnodes between two positions, by whole cells."""
+        behind = self._cells.behind if high is None else min(self._cells.first(high) + 1, self._cells.behind)
+        return max(1, self._share(spans, self._cells.first(low), behind))
 
     def _rows_after(self, positions: VnodePositions) -> int:
         """Estimate the rows behind some positions; of a range that is read in part, what was read is known."""

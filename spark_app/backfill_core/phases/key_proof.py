@@ -9,7 +9,13 @@ ProofRunning   it is lost                                 Due
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+
+from backfill_core.protocol.strategy import Permits
+from backfill_core.protocol.work import ProveKey
+
+PROVING = "proving that each key stands in one row of the target; changes wait"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,3 +38,47 @@ class Proven:
 
 
 KeyProof = Due | ProofRunning | Proven
+
+
+class KeyProver:
+    """The proof of one attempt; see the module."""
+
+    def __init__(self, *, due: bool, proven: bool) -> None:
+        """Begin; `proven`: the proof exists already."""
+        self._state: KeyProof = Due() if due and not proven else Proven(proven)
+        self._table_version = -1
+
+    @property
+    def holds_changes(self) -> bool:
+        """Must changes wait for the proof?"""
+        return not isinstance(self._state, Proven)
+
+    @property
+    def running(self) -> bool:
+        """Is the proof under way?"""
+        return isinstance(self._state, ProofRunning)
+
+    @property
+    def stored(self) -> bool:
+        """Is the key proven, as a state stores it?"""
+        return isinstance(self._state, Proven) and self._state.stored
+
+    def seal(self, table_version: int) -> None:
+        """Prove a newer version of the target from now on."""
+        self._table_version = table_version
+
+    def propose(self, permits: Permits, ids: Iterator[int]) -> tuple[ProveKey, ...]:
+        """Start the proof if it is due; call it once all rows of the copy are committed."""
+        if not isinstance(self._state, Due) or not permits.checks:
+            return ()
+        self._state = ProofRunning(next(ids))
+        return (ProveKey(self._state.work_id, self._table_version),)
+
+    def finish(self) -> None:
+        """Record that each key has one row."""
+        self._state = Proven(stored=True)
+
+    def lose(self, work_id: int) -> None:
+        """Make the proof due again if this was its work."""
+        if isinstance(self._state, ProofRunning) and self._state.work_id == work_id:
+            self._state = Due()

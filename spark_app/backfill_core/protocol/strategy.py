@@ -16,9 +16,8 @@ from backfill_api.status.progress import WarningCode
 from backfill_core.errors import BackfillError
 from backfill_core.pacing.eta import Eta
 from backfill_core.positions.file_order import FileOrder, Watermark
-from backfill_core.positions.key_order import KeyPosition
+from backfill_core.positions.key_line import KeyLine
 from backfill_core.positions.offsets import Largest, Subscribed
-from backfill_core.positions.vnode_positions import KeySpace
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
 from backfill_core.protocol.events import Head, StrategyEvent
@@ -73,30 +72,6 @@ OpenRequest = PinVersion | Subscribe | ReadNewest | StartOver
 
 
 @dataclass(frozen=True, slots=True)
-class KeyCut:
-    """A place at which the rows of a source may be cut into ranges."""
-
-    position: KeyPosition
-    rows: int
-    """Estimate: rows after the cut before, up to and with this position."""
-
-
-@dataclass(frozen=True, slots=True)
-class KeyLine:
-    """The rows of a source in the order of a key, as far as its metadata or a sample tells."""
-
-    space: KeySpace
-    cuts: tuple[KeyCut, ...]
-    """Ascending in the order. Any cuts are right; good ones leave files whole."""
-
-    rows_after: int
-    """Estimate: rows behind the last cut."""
-
-    read_amplification: float = 1.0
-    """How often a file of the source is read in all, in the mean, where chunks have about a million rows."""
-
-
-@dataclass(frozen=True, slots=True)
 class Pinned:
     """The pinned version of a source as a strategy needs it."""
 
@@ -133,7 +108,10 @@ class Opened:
     """Must the target hold one row a key? Then the key is proven before a change could hide a doubled one."""
 
     key_proven: bool = False
-    """Was it proven in the source, before the first write?"""
+    """Was it proven in the source, before the first write? That is about `found` alone."""
+
+    splits_keys: bool = False
+    """Can two rows of one key lie in two ranges of `line`? Then no range proves the key."""
 
     line: KeyLine | None = None
     """The rows in the order of the strategy's key; of a source that was opened with `ReadNewest`."""

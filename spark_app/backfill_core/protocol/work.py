@@ -11,6 +11,7 @@ from enum import Enum, auto
 from itertools import pairwise
 from typing import Any, ClassVar, Protocol
 
+from backfill_core.positions.key_line import KeyLine
 from backfill_core.positions.key_order import KeyPosition
 from backfill_core.positions.offsets import OffsetRange
 from backfill_core.positions.vnode_positions import KeyBound, KeySpace, Span
@@ -201,15 +202,17 @@ class ReadKeyRange:
     """Are two rows with one key an error? Rows with one key are in one range."""
 
     readers: int = 1
-    """Ranges that are read side by side at most: each takes its share of the cores, so that changes find a free one."""
+    """Ranges that are read side by side, at most; each takes its share of the cores."""
+
+    takes_cuts: bool = False
+    """Return new cuts if `rows_max` ends the read: the table has grown since the last ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOffsetRanges:
     """Read offsets of some partitions, transform, and stage them as files.
 
-    It is answered once everything before each `stop` was read: by the position of the reader, for the last offsets may have no
-    record (markers of transactions, compaction).
+    It is answered once the reader's position is at each `stop`: the last offsets may have no record (markers, compaction).
     """
 
     work_id: int
@@ -321,6 +324,9 @@ class KeyRangeStaged:
 
     last: KeyPosition | None = None
     """Position of the last row, where `rows_max` may have ended the read before `high`; None: all up to `high` is read."""
+
+    line: KeyLine | None = None
+    """New cuts, of the version of the work; `None` if none were requested, or the source has none."""
 
 
 @dataclass(frozen=True, slots=True)

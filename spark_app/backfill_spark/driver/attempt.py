@@ -170,7 +170,7 @@ def _check_keys(job: OpenedJob, settings: DriverSettings) -> bool:
         return False
     unique = settings.check_unique
     if unique is None:
-        unique = job.opened.rows <= CHECK_UNIQUE_ROWS_MAX or job.proves_key_first
+        unique = job.opened.rows <= CHECK_UNIQUE_ROWS_MAX or job.splits_keys
     job.opened.check_no_null_key(spec.transform.where)
     if unique:
         job.check_one_row_a_key()

@@ -14,16 +14,9 @@ from backfill_core.errors import BackfillError, InvalidSpecError, StateMismatchE
 from backfill_core.job.owner import PREFIX, Claim, check_claim
 from backfill_core.job.state import JobState, check_same_spec
 from backfill_core.plugins import choose
+from backfill_core.positions.key_line import KeyLine
 from backfill_core.protocol.epochs import txn_version
-from backfill_core.protocol.strategy import (
-    KeyLine,
-    Opened,
-    ReadNewest,
-    StartOver,
-    StoredProgress,
-    Strategy,
-    StrategyPlugin,
-)
+from backfill_core.protocol.strategy import Opened, ReadNewest, StartOver, StoredProgress, Strategy, StrategyPlugin
 from backfill_core.protocol.work import Covered, Position
 from backfill_spark import sinks, sources
 from backfill_spark.jvm.session_scope import session_scope
@@ -263,11 +256,14 @@ class OpenedJob(JobContext):
         return self.mode.merges and isinstance(self.opened, PinnedSource)
 
     @property
-    def proves_key_first(self) -> bool:
-        """Must the key be proven in the source, whatever its size, because rows with one key may be in two ranges?"""
+    def splits_keys(self) -> bool:
+        """Can rows with one key of the target lie in two ranges? Then no range proves the key."""
         if self.line is None:
             return False
-        return not {one.name for one in self.line.space.order.columns} <= set(self.backfill.spec.source.params.key)
+        taken = self.transform.taken(self.spark, self.opened.schema)
+        key = {name.lower() for name in self.key}
+        kept = {column.lower() for name, column in taken.items() if column is not None and name.lower() in key}
+        return not {column.name.lower() for column in self.line.space.order.columns} <= kept
 
     def make_target(self) -> None:
         """Make the target when it is missing."""
@@ -297,7 +293,14 @@ class OpenedJob(JobContext):
     def strategy(self, *, proves_key: bool = False, key_proven: bool = False) -> Strategy:
         """Return the job's strategy, as far as the target says it is; see `Opened`."""
         last_txn = self.stored.txn_version
-        opened = Opened(self.opened.found, last_txn, proves_key=proves_key, key_proven=key_proven, line=self.line)
+        opened = Opened(
+            self.opened.found,
+            last_txn,
+            proves_key=proves_key,
+            key_proven=key_proven,
+            splits_keys=proves_key and self.splits_keys,
+            line=self.line,
+        )
         return self.plugins.strategy.resume(self.backfill.spec, self.resumes, opened)
 
     def comparison(

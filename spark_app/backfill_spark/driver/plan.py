@@ -167,7 +167,7 @@ def _steps(
     fixed_s = SCAN_S * (slower(start_s) - 1)
     times = {START: start_s, COPY: _copy_s(opened, rows, per_s)}
     # Ranges that hold all rows of a key prove it while they are read.
-    first = settings.check_unique or rows <= CHECK_UNIQUE_ROWS_MAX or opened.proves_key_first
+    first = settings.check_unique or rows <= CHECK_UNIQUE_ROWS_MAX or opened.splits_keys
     if opened.proves_key and settings.check_unique is not False and (first or opened.line is None):
         times[KEY_PROOF] = scan_s(KEY_PROOF, rows, per_s) + fixed_s
     times[CATCH_UP] = catch_up_s(opened.opened.newer(opened.source.head()), None)

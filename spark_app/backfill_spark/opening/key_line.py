@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from backfill_api.spec.spec import BackfillSpec
 from backfill_core.errors import InvalidSpecError
+from backfill_core.positions.key_line import KeyLine
 from backfill_core.positions.vnode_positions import KeySpace
-from backfill_core.protocol.strategy import KeyLine
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.source import Source, SupportsKeyRanges
 

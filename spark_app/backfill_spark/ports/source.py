@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from backfill_core.errors import BackfillError
 from backfill_core.log_shipping.actions import VersionActions
 from backfill_core.positions.file_order import FileOrder
+from backfill_core.positions.key_line import KeyLine
 from backfill_core.positions.key_order import KeyOrder, KeyPosition
 from backfill_core.positions.offsets import OffsetRange, Offsets, Subscribed
 from backfill_core.positions.vnode_positions import KeySpace
 from backfill_core.protocol.events import Head
-from backfill_core.protocol.strategy import KeyLine
 from backfill_core.protocol.work import FileRange, Position
 from backfill_core.transfer.facts import TableFacts
 
@@ -208,6 +208,9 @@ class SupportsKeyRanges(Protocol):
 
     def key_line(self, space: KeySpace, *, cut_rows: int) -> KeyLine:
         """Return places to cut the rows of the pinned version, so many rows apart, by statistics of files or by a sample."""
+
+    def key_line_at(self, version: int, space: KeySpace, *, cut_rows: int) -> KeyLine | None:
+        """Return places to cut the rows of another version, by statistics of files; `None` if they do not tell."""
 
     def key_range(self, version: int, order: KeyOrder, low: KeyPosition | None, high: KeyPosition | None) -> DataFrame:
         """Return the rows of a version after `low`, up to and with `high`: the pinned columns, no order, lazy.

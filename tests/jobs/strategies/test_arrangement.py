@@ -141,6 +141,29 @@ class TestALiveTable:
         assert sorted(map(str, rows_of(target))) == sorted(map(str, rows_of(source)))
 
 
+class TestAKeyThatComesTwice:
+    """After the start, behind the position: an Upsert target never holds two rows of one key as complete (fault D6)."""
+
+    @pytest.mark.parametrize(
+        "order",
+        [pytest.param({}, id="by-the-key"), pytest.param({"orderBy": [{"column": "amount"}]}, id="by-another-column")],
+    )
+    def test_ends_the_job_by_name(self, spark, tmp_path, run, order):
+        """By the key both rows are in one range; by another column the first is in the target when the second is read."""
+        source, target = str(tmp_path / "s"), str(tmp_path / "t")
+        make_orders(spark, source, 100, files=2)
+        first = "id = 90" if not order else "amount = (SELECT min(amount) FROM now) LIMIT 1"
+
+        outcome = run(
+            lambda: other_engine.insert(source, f"SELECT * REPLACE (amount + 100000 AS amount) FROM now WHERE {first}"),
+            limit=20, maxReadAmplification=100, **order,
+        )  # fmt: skip
+
+        assert (outcome.outcome, outcome.reason) == ("Failed", "KeyNotUnique"), outcome.message
+        assert "(id) is not unique" in outcome.message
+        assert not any(seal.state["finished"] for seal in seals(target))
+
+
 class TestKinds:
     """Whatever the columns and the table are made of."""
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from support.reference.arrangement import Key, Values
 
+from backfill_core.positions.key_line import KeyCut, KeyLine
 from backfill_core.positions.key_order import KeyColumn, KeyOrder
 from backfill_core.positions.vnode_positions import (
     Completed,
@@ -28,8 +29,16 @@ from backfill_core.protocol.events import (
     WorkFinished,
     WorkLost,
 )
-from backfill_core.protocol.strategy import CommitRequest, KeyCut, KeyLine, Opened, Permits, Pinned
-from backfill_core.protocol.work import ApplyChanges, ChangesApplied, KeyRangeStaged, ReadKeyRange, StagedFile
+from backfill_core.protocol.strategy import CommitRequest, Opened, Permits, Pinned
+from backfill_core.protocol.work import (
+    ApplyChanges,
+    ChangesApplied,
+    KeyProven,
+    KeyRangeStaged,
+    ProveKey,
+    ReadKeyRange,
+    StagedFile,
+)
 from backfill_core.strategies.arrangement.params import ArrangementSettings
 from backfill_core.strategies.arrangement.stored import ArrangementStored, decode
 from backfill_core.strategies.arrangement.strategy import ArrangementStrategy
@@ -51,6 +60,10 @@ class ByHand:
         stored: ArrangementStored | None = None,
         last_txn: int | None = None,
         target: Iterable[Values] = (),
+        proves_key: bool = False,
+        key_proven: bool = False,
+        splits_keys: bool = False,
+        rows_after: int | None = None,
         **settings: Any,
     ) -> None:
         """Open at the newest version."""
@@ -61,15 +74,26 @@ class ByHand:
         directions = self._key.descending or (False,) * len(types)
         columns = (KeyColumn(f"c{at}", one, directions[at]) for at, one in enumerate(types))
         self.space = KeySpace(KeyOrder(tuple(columns)), ("id",), vnodes)
-        line = KeyLine(self.space, tuple(KeyCut(cut, rows_per_cut) for cut in cuts), rows_per_cut)
+        behind = rows_per_cut if rows_after is None else rows_after
+        line = KeyLine(self.space, tuple(KeyCut(cut, rows_per_cut) for cut in cuts), behind)
         newest = len(self.versions) - 1
-        opened = Opened(Pinned(newest, 0, "table", "", (), len(self.versions[newest])), last_txn, line=line)
+        opened = Opened(
+            Pinned(newest, 0, "table", "", (), len(self.versions[newest])),
+            last_txn,
+            proves_key=proves_key,
+            key_proven=key_proven,
+            splits_keys=splits_keys,
+            line=line,
+        )
         self.strategy = ArrangementStrategy(
             opened, line, ArrangementSettings(**{"merges": True, "filtered": False, **settings}), stored
         )
         self.now_s = 0.0
-        self.running: dict[int, ReadKeyRange | ApplyChanges] = {}
-        self.begun: list[ReadKeyRange | ApplyChanges] = []
+        self.running: dict[int, ReadKeyRange | ApplyChanges | ProveKey] = {}
+        self.begun: list[ReadKeyRange | ApplyChanges | ProveKey] = []
+        self.reads: list[int] = []
+        """Rows of each read."""
+
         self._next_id, self._epoch, self._tables = 1, Epoch(1, 1), 0
         self.commit()
 
@@ -105,7 +129,7 @@ class ByHand:
         return Permits(history, changes, checks=True, epoch=self._epoch, first_id=self._next_id)
 
     # -------------------------------------------------------------- steps
-    def start(self, *, history: bool = True, changes: bool = True) -> list[ReadKeyRange | ApplyChanges]:
+    def start(self, *, history: bool = True, changes: bool = True) -> list[ReadKeyRange | ApplyChanges | ProveKey]:
         """Let the strategy choose work; return what begins."""
         work = list(self.strategy.propose(self._permits(history=history, changes=changes), self.now))
         self._next_id += len(work)
@@ -113,13 +137,18 @@ class ByHand:
         self.begun += work
         return work
 
-    def finish(self, work: ReadKeyRange | ApplyChanges) -> None:
+    def finish(self, work: ReadKeyRange | ApplyChanges | ProveKey) -> None:
         """Let a piece of work end well; a MERGE changes the target at once."""
         del self.running[work.work_id]
-        done = self._read(work) if isinstance(work, ReadKeyRange) else self._merge(work)
-        self.strategy.on(WorkFinished(done), self.now)
+        match work:
+            case ReadKeyRange():
+                self.strategy.on(WorkFinished(self._read(work)), self.now)
+            case ApplyChanges():
+                self.strategy.on(WorkFinished(self._merge(work)), self.now)
+            case ProveKey():
+                self.strategy.on(WorkFinished(KeyProven(work.work_id)), self.now)
 
-    def lose(self, work: ReadKeyRange | ApplyChanges) -> None:
+    def lose(self, work: ReadKeyRange | ApplyChanges | ProveKey) -> None:
         """Let a piece of work fail."""
         del self.running[work.work_id]
         self.strategy.on(WorkLost(work.work_id), self.now)
@@ -138,7 +167,7 @@ class ByHand:
         self.check()
         return request
 
-    def round(self) -> list[ReadKeyRange | ApplyChanges]:
+    def round(self) -> list[ReadKeyRange | ApplyChanges | ProveKey]:
         """Start what may start, end it in its order, and commit; return what it was."""
         work = self.start()
         for one in work:
@@ -168,9 +197,19 @@ class ByHand:
         if work.high is not None:
             rows = [row for row in rows if self.at(row) <= self._key.order(work.high)]
         taken = rows[: work.rows_max]
+        self.reads.append(len(taken))
         cut_off = bool(taken) and len(taken) == work.rows_max
         files = (StagedFile(f"s{work.work_id}", 1, len(taken), taken),) if taken else ()
-        return KeyRangeStaged(work.work_id, files, len(taken), self._key.of(taken[-1]) if cut_off else None)
+        last = self._key.of(taken[-1]) if cut_off else None
+        return KeyRangeStaged(work.work_id, files, len(taken), last, self._line(work) if cut_off else None)
+
+    def _line(self, work: ReadKeyRange) -> KeyLine | None:
+        """Cut a version behind every five rows, if the work asks for it."""
+        if not work.takes_cuts:
+            return None
+        rows = sorted(self.versions[work.version], key=self.at)
+        ends = [self._key.of(row) for row in rows[4::5]]
+        return KeyLine(self.space, tuple(KeyCut(end, 5) for end in ends), len(rows) - 5 * len(ends))
 
     def _merge(self, work: ApplyChanges) -> ChangesApplied:
         old = {row[-1]: row for row in self.versions[work.after]}
@@ -217,3 +256,13 @@ class ByHand:
     def chunks(self) -> list[tuple[Any, Any, int]]:
         """Low, high and version of each chunk that was begun."""
         return [(one.low, one.high, one.version) for one in self.begun if isinstance(one, ReadKeyRange)]
+
+
+def ids(*keys: int) -> list[Values]:
+    """Return rows of one column."""
+    return [(key,) for key in keys]
+
+
+def begun(**settings: Any) -> ByHand:
+    """Return ten rows, a cut behind each, in chunks of one row, two side by side."""
+    return ByHand([ids(*range(10))], cuts=ids(*range(9)), **{"chunk_rows": 1, **settings})

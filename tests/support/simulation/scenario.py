@@ -38,6 +38,9 @@ class Scenario:
     sparse: bool = False
     """Many positions of the source hold no row."""
 
+    grows_at_end: bool = False
+    """Each commit of the source inserts many rows behind the last key."""
+
     filtered: bool = False
     """The transform leaves rows out."""
 

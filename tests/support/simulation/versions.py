@@ -26,6 +26,8 @@ from backfill_core.protocol.events import Event, Head, SourcePolled
 from backfill_core.protocol.work import ApplyChanges, FileRange, Work
 
 INSERT, UPDATE, DELETE = "insert", "update", "delete"
+GROWTH = 25
+"""Rows that each commit adds to a table that grows at its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +60,13 @@ def residue(row: Row, of: int) -> int:
 class VersionedTable:
     """A table of the simulated world; `commit` adds a version, nothing changes one."""
 
-    def __init__(self, seed: int, *, rows: int, append_only: bool, sparse: bool, filtered: bool) -> None:
-        """Make version 0 with so many rows; `sparse` gives each file 20,000 to 200,000 physical rows."""
+    def __init__(
+        self, seed: int, *, rows: int, append_only: bool, sparse: bool, filtered: bool, grows: bool = False
+    ) -> None:
+        """Make version 0 with so many rows; `sparse` gives each file 20,000 to 200,000 physical rows; `grows`: see `Scenario`."""
         self._rng = Random(seed)
         self._seed = seed
-        self._append_only, self._sparse, self._filtered = append_only, sparse, filtered
+        self._append_only, self._sparse, self._filtered, self._grows = append_only, sparse, filtered, grows
         self._stamp = itertools.count(1)
         self._keys = itertools.count(rows)
         self._versions: list[dict[int, int]] = [{key: next(self._stamp) for key in range(rows)}]
@@ -80,6 +84,8 @@ class VersionedTable:
         kinds = [INSERT] if self._append_only else [INSERT, UPDATE, UPDATE, DELETE, "key"]
         for kind in rng.choices(kinds, k=rng.choice([0, 1, 1, 2, 5])):
             made += self._change(kind, state)
+        for _ in range(GROWTH if self._grows else 0):
+            made += self._change(INSERT, state)
         self._versions.append(state)
         self.changes.append(tuple(made))
         return f"version {self.version}: {', '.join(f'{one.op} ({one.key}, {one.value})' for one in made) or 'no row changes'}"
@@ -180,7 +186,12 @@ class TableModel:
         """Make the source; `sparse`: see `VersionedTable`."""
         self.mode, self.filtered, self.proves_key = given.mode, given.filters, given.proves_key
         self.table = VersionedTable(
-            given.seed, rows=given.rows, append_only=given.mode == APPEND, sparse=sparse, filtered=self.filtered
+            given.seed,
+            rows=given.rows,
+            append_only=given.mode == APPEND,
+            sparse=sparse,
+            filtered=self.filtered,
+            grows=given.grows_at_end,
         )
 
     # -------------------------------------------------------------- the source

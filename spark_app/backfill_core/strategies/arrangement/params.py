@@ -25,9 +25,9 @@ class ArrangementSettings:
     batch_target_s: float = 10.0
     follow: bool = False
 
-    def copy(self, *, proves_key: bool) -> KeyCopySettings:
-        """Return what of it the copy needs."""
-        return KeyCopySettings(self.in_flight_max, self.chunk_target_s, self.chunk_rows, proves_key)
+    def copy(self, *, proves_key: bool, proven_version: int | None) -> KeyCopySettings:
+        """Return the settings of the copy."""
+        return KeyCopySettings(self.in_flight_max, self.chunk_target_s, self.chunk_rows, proves_key, proven_version)
 
     @classmethod
     def of(cls, spec: BackfillSpec) -> ArrangementSettings:

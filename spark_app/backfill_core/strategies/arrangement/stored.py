@@ -41,6 +41,8 @@ class ArrangementStored:
 
     chunks: int
     merging: AnnouncedMerge | None
+    key_proven: bool = False
+    """Was the key proven in the target, once all rows of the copy were there?"""
 
     def encode(self) -> dict[str, Any]:
         """Return the JSON value."""
@@ -56,6 +58,7 @@ class ArrangementStored:
             "rowsRead": self.rows_read,
             "chunks": self.chunks,
             "merging": None if merging is None else merging.encode(),
+            "keyProven": self.key_proven,
         }
 
 
@@ -82,6 +85,7 @@ def decode(value: Mapping[str, Any]) -> ArrangementStored:
         rows_read=fields.typed("rowsRead", int),
         chunks=fields.typed("chunks", int),
         merging=None if merging is None else AnnouncedMerge.of(merging),
+        key_proven=value.get("keyProven") is True,
     )
 
 

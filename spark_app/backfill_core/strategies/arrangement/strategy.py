@@ -4,6 +4,8 @@ phase      work                                       ends when                 
 --------   ----------------------------------------   -------------------------------------------   -------
 Reading    rounds: chunks at the consumed version,    the chunk with the last row is in a commit    CatchUp
            then changes at or before the positions
+CatchUp    the proof of the key, where ranges split   the proof found no two rows with one key      CatchUp
+           keys (`phases/key_proof.py`)
 CatchUp    batches of all changes                     a batch took all that was pending             Live
 Live       batches of all changes                     never; `complete` says when Exit may exit
 
@@ -30,10 +32,13 @@ from dataclasses import replace
 
 from backfill_api.spec.spec import BackfillSpec
 from backfill_core.job.steps import CATCH_UP as CATCH_UP_STEP
-from backfill_core.job.steps import COPY
+from backfill_core.job.steps import COPY, KEY_PROOF
 from backfill_core.pacing.row_costs import mean_row_bytes
 from backfill_core.phases.key_copy import KeyCopy
+from backfill_core.phases.key_proof import PROVING, KeyProver
 from backfill_core.phases.replay import Applied, ChangeWay, Replay, Running
+from backfill_core.phases.view import doing
+from backfill_core.positions.key_line import KeyLine
 from backfill_core.positions.vnode_positions import KeyBound
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
@@ -46,8 +51,8 @@ from backfill_core.protocol.events import (
     WorkFinished,
     WorkLost,
 )
-from backfill_core.protocol.strategy import CommitRequest, KeyLine, Opened, Permits, StrategyStatus, StrategyView
-from backfill_core.protocol.work import ChangesApplied, KeyRangeStaged, Result, Work
+from backfill_core.protocol.strategy import CommitRequest, Opened, Permits, StrategyStatus, StrategyView
+from backfill_core.protocol.work import ChangesApplied, KeyProven, KeyRangeStaged, Result, Work
 from backfill_core.strategies.arrangement import view
 from backfill_core.strategies.arrangement.params import ArrangementSettings
 from backfill_core.strategies.arrangement.stored import (
@@ -74,13 +79,19 @@ class ArrangementStrategy:
             StateMismatchError: the state was written for another order of rows.
         """
         self._settings, self._pinned, self._space = settings, opened.pinned, line.space
-        self._copy = KeyCopy(line, settings.copy(proves_key=opened.proves_key and not opened.key_proven))
+        proven_version = opened.pinned.version if opened.key_proven else None
+        copies = settings.copy(proves_key=opened.proves_key, proven_version=proven_version)
+        self._copy = KeyCopy(line, copies, opened.pinned.version)
+        # Later versions may have another row of a key, and where ranges split keys no range shows it.
+        due = opened.proves_key and opened.splits_keys
+        self._key = KeyProver(due=due, proven=stored is not None and stored.key_proven)
         self._replay = Replay(
             opened.pinned.version,
             way=ChangeWay.of(merges=settings.merges),
             follow=settings.follow,
             batch_target_s=settings.batch_target_s,
         )
+        self._steps = (COPY, *((KEY_PROOF,) if self._key.holds_changes else ()), CATCH_UP_STEP)
         self._was_live = stored is not None and stored.phase == LIVE
         self._progressed = False
         """Did a commit take a chunk of this round along?"""
@@ -142,13 +153,14 @@ class ArrangementStrategy:
             rows_read=copy.rows_read,
             chunks=copy.chunks,
             merging=self._replay.announced,
+            key_proven=self._key.stored,
         )
 
     @property
     def status(self) -> StrategyStatus:
         """See `Strategy`."""
         copy, replay, dirty = self._copy, self._replay, self._dirty
-        follow, copied = self._settings.follow, copy.complete
+        follow, copied, due = self._settings.follow, copy.complete, self._key.holds_changes
         ends = replay.caught_up and dirty and not follow
         return StrategyStatus(
             covered=None if copy.sealed.complete else KeyBound(self._space, copy.sealed),
@@ -157,8 +169,8 @@ class ArrangementStrategy:
             history_complete=copied,
             caught_up=replay.caught_up,
             complete=replay.caught_up and replay.idle and not dirty and not follow,
-            step=CATCH_UP_STEP if copied else COPY,
-            steps=(COPY, CATCH_UP_STEP),
+            step=COPY if not copied else KEY_PROOF if due else CATCH_UP_STEP,
+            steps=self._steps,
             # A finished MERGE is committed at once: the target is ahead of its state.
             wants_commit=replay.applied or (ends if copied else self._wants_chunks_committed()),
             wants_announcement=self._wants_announcement(),
@@ -175,7 +187,7 @@ class ArrangementStrategy:
 
     def _wants_announcement(self) -> bool:
         if self._copy.complete:
-            return self._replay.wants_announcement(dirty=self._dirty)
+            return not self._key.holds_changes and self._replay.wants_announcement(dirty=self._dirty)
         # Where nothing can be read, nothing waits for the batch: it comes with a barrier.
         return self._settings.merges and self._replay.idle and self._may_read and self._may_merge
 
@@ -218,7 +230,8 @@ class ArrangementStrategy:
                 self._finish(result, now)
             case WorkLost(work_id=work_id):
                 self._lose(work_id)
-            case Sealed():
+            case Sealed(table_version=version):
+                self._key.seal(version)
                 self._sealed_at, self._consumed_sealed = self._prepared_at, self._consumed_prepared
                 self._replay.seal(now)
                 self._copy.seal(now)
@@ -228,6 +241,7 @@ class ArrangementStrategy:
         version = self._copy.lose(work_id)
         self._lost |= set() if version is None else {version}
         self._replay.lose(work_id)
+        self._key.lose(work_id)
 
     def _is_lost(self, version: int) -> bool:
         """Is a version better passed over? Not for ever: the failures of a source that cannot be read must end the attempt."""
@@ -246,6 +260,8 @@ class ArrangementStrategy:
                 self._copy.finish(result, now)
             case ChangesApplied():
                 self._replay.finish(result, now)
+            case KeyProven():
+                self._key.finish()
             case _:
                 pass
 
@@ -255,6 +271,8 @@ class ArrangementStrategy:
         ids = itertools.count(permits.first_id)
         replay = self._replay
         if self._copy.complete:
+            if self._key.holds_changes:
+                return self._key.propose(permits, ids)
             return replay.propose(permits, ids, now, dirty=self._dirty)
         self._may_read = permits.history and self._copy.may_read(now)
         work: list[Work] = []
@@ -289,7 +307,7 @@ class ArrangementStrategy:
         if polls:
             replay.in_rounds = False
             replay.forget_polls()
-        may_merge = permits.changes and (copy.complete or self._may_merge)
+        may_merge = permits.changes and (not self._key.holds_changes if copy.complete else self._may_merge)
         announces = replay.announce(epoch.after() if may_merge else None)
         if announces and not copy.complete:
             self._close_round()
@@ -307,7 +325,9 @@ class ArrangementStrategy:
     # -------------------------------------------------------------- view
     def view(self, now: Now) -> StrategyView:
         """See `Strategy`."""
-        return view.of(self._pinned, self._copy, self._replay, self._settings, self.phase, now)
+        way = ChangeWay.of(merges=self._settings.merges)
+        words = PROVING if self._key.running else doing(self._replay, way)
+        return view.of(self._pinned, self._copy, self._replay, self.phase, words, now)
 
 
 def resume(spec: BackfillSpec, stored: ArrangementStored | None, opened: Opened) -> ArrangementStrategy:

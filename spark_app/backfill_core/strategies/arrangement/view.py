@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from backfill_core.phases.key_copy import KeyCopy
-from backfill_core.phases.replay import ChangeWay, Replay
-from backfill_core.phases.view import Copied, Look, doing, retention_warnings
+from backfill_core.phases.replay import Replay
+from backfill_core.phases.view import Copied, Look, retention_warnings
 from backfill_core.positions.file_order import Watermark
 from backfill_core.positions.intervals import IntervalSet
 from backfill_core.positions.vnode_positions import NotStarted, UpTo
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.strategy import Pinned, StrategyView
-from backfill_core.strategies.arrangement.params import ArrangementSettings
 from backfill_core.strategies.arrangement.stored import READING, position_words
 
 WATERMARK_MAX = 200
 """Characters of a value that people see."""
 
 
-def of(
-    pinned: Pinned, copy: KeyCopy, replay: Replay, settings: ArrangementSettings, phase: str, now: Now
-) -> StrategyView:
+def of(pinned: Pinned, copy: KeyCopy, replay: Replay, phase: str, words: str, now: Now) -> StrategyView:
     """Return one look at the machine."""
     # Before the first row nothing is needed of the past; then the changes of all rows that are there.
     warnings = retention_warnings(replay, replay.consumed_ms() if copy.sealed.started else None, now)
-    words = doing(replay, ChangeWay.of(merges=settings.merges))
     return Look(pinned, _copied(copy), replay, phase, words, phase == READING).at(now, warnings)
 
 

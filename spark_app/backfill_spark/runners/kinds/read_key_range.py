@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backfill_core.errors import SnapshotExpiredError, TransientError
+from backfill_core.positions.key_line import KeyLine
 from backfill_core.positions.key_order import KeyPosition
 from backfill_core.protocol.work import KeyRangeStaged, ReadKeyRange
 from backfill_spark.crash_points import crash_point
@@ -50,7 +51,14 @@ def _stage(work: ReadKeyRange, context: WorkContext) -> KeyRangeStaged:
     if work.proves_key:
         check_one_row_a_key(job.transform.apply(rows), job.key, what=f"version {work.version} of the source")
     read = sum(file.rows for file in files) if counted is None else counted.rows()
-    return KeyRangeStaged(work.work_id, files, read, last)
+    return KeyRangeStaged(work.work_id, files, read, last, _new_line(work, context) if last is not None else None)
+
+
+def _new_line(work: ReadKeyRange, context: WorkContext) -> KeyLine | None:
+    if not work.takes_cuts:
+        return None
+    source, cut_rows = context.job.source, context.job.backfill.spec.strategy.params.rows_per_cut
+    return ability(source, SupportsKeyRanges).key_line_at(work.version, work.space, cut_rows=cut_rows)
 
 
 def _rows(work: ReadKeyRange, context: WorkContext) -> tuple[DataFrame, KeyPosition | None]:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.types import StringType, StructType
 
 from backfill_core.errors import InvalidSpecError
+from backfill_core.positions.key_line import KeyCut, KeyLine
 from backfill_core.positions.key_order import KeyColumn, KeyOrder, KeyPosition, has_order
 from backfill_core.positions.vnode_positions import KeySpace
-from backfill_core.protocol.strategy import KeyCut, KeyLine
 from backfill_spark.ports.source import PinnedTable
 from backfill_spark.rows.columns import instead
 from backfill_spark.rows.key_ranges import stored_value, value_of
@@ -39,6 +39,12 @@ def key_line(
     rows = [there - gone for there, gone in zip(pinned.rows, pinned.deleted, strict=True)]
     line = line_by_files(space, files, rows, cut_rows=cut_rows)
     return line or line_by_sample(space, read(), sum(rows), files=len(rows), cut_rows=cut_rows)
+
+
+def new_line(space: KeySpace, files: Sequence[RangedFile], *, cut_rows: int) -> KeyLine | None:
+    """Return cuts of another version at the ends of its files; `None` if the log does not record their rows or values."""
+    rows = [file.rows for file in files if file.rows is not None]
+    return line_by_files(space, files, rows, cut_rows=cut_rows) if len(rows) == len(files) else None
 
 
 def line_by_files(

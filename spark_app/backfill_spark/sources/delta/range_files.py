@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -96,6 +96,8 @@ class RangedFile:
     """No row of the first span is behind it; None: the log does not say."""
 
     action: str
+    rows: int | None = None
+    """Without deleted ones; `None` if the log does not record it."""
 
     def is_read(self, wanted: KeyRange) -> bool:
         """May it have a row of a range?"""
@@ -161,7 +163,10 @@ class RangeFiles:
             for at, field in enumerate(fields)
         ]
         return [
-            ranged_file(order, [of_column[number] for of_column in bounds], _nullable(file, order), file.action)
+            replace(
+                ranged_file(order, [of_column[number] for of_column in bounds], _nullable(file, order), file.action),
+                rows=None if file.rows is None else file.rows - file.deleted,
+            )
             for number, file in enumerate(files)
         ]
 

@@ -17,18 +17,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from backfill_core.errors import (
-    BackfillError,
-    KeyInvalidError,
-    SnapshotExpiredError,
-    SourceReplacedError,
-)
+from backfill_core.errors import BackfillError, KeyInvalidError, SnapshotExpiredError, SourceReplacedError
 from backfill_core.log_shipping.actions import VersionActions
 from backfill_core.positions.file_order import FileOrder
+from backfill_core.positions.key_line import KeyLine
 from backfill_core.positions.key_order import KeyOrder, KeyPosition
 from backfill_core.positions.vnode_positions import KeySpace
 from backfill_core.protocol.events import Head
-from backfill_core.protocol.strategy import KeyLine
 from backfill_core.protocol.work import FileRange
 from backfill_core.transfer.facts import TableFacts
 from backfill_spark.delta.log import LOG_ERRORS, LoggedFile, LoggedTable, files_at, newest_version, table_at
@@ -42,7 +37,7 @@ from backfill_spark.rows.columns import quoted, unused
 from backfill_spark.sources.delta.checks import CHANGE_TYPE, COMMIT_VERSION, check_schema
 from backfill_spark.sources.delta.failures import explain, explain_look, explain_version
 from backfill_spark.sources.delta.file_bounds import check_order_column, file_order, logged_bounds
-from backfill_spark.sources.delta.key_line import key_line, key_order
+from backfill_spark.sources.delta.key_line import key_line, key_order, new_line
 from backfill_spark.sources.delta.log import VersionLog
 from backfill_spark.sources.delta.range_files import RangeFiles
 from backfill_spark.sources.delta.shipping import ShippedLog, check_shippable
@@ -240,6 +235,11 @@ class DeltaSource:
         except LOG_ERRORS as error:
             raise explain_version(error, path=self.path, version=self.version, newest=self.version) from error
         return key_line(space, self.pinned, files, lambda: self.at(self.version), cut_rows=cut_rows)
+
+    def key_line_at(self, version: int, space: KeySpace, *, cut_rows: int) -> KeyLine | None:
+        """See `SupportsKeyRanges`; the log was read for the rows of the version."""
+        assert self._ranges is not None
+        return new_line(space, self._ranges.files(version, space.order), cut_rows=cut_rows)
 
     def key_range(self, version: int, order: KeyOrder, low: KeyPosition | None, high: KeyPosition | None) -> DataFrame:
         """See `SupportsKeyRanges`; the files are found in the log."""

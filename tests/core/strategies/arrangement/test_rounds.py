@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from support.arrangement.by_hand import ByHand
+from support.arrangement.by_hand import ByHand, begun, ids
 from support.reference.arrangement import Key, Values
 
 from backfill_core.positions.vnode_positions import Completed, UpTo, VnodePositions
 from backfill_core.protocol.work import ApplyChanges, ReadKeyRange
 
-
-def ids(*keys: int) -> list[Values]:
-    return [(one,) for one in keys]
-
-
 TEN, CUTS = ids(*range(10)), ids(*range(9))
-
-
-def begun(**settings: Any) -> ByHand:
-    """Ten rows, a cut behind each, chunks of one row, two side by side."""
-    return ByHand([TEN], cuts=CUTS, **{"chunk_rows": 1, **settings})
 
 
 class TestChunks:
@@ -93,13 +81,6 @@ class TestChunks:
         assert isinstance(rest, ReadKeyRange)
         assert (chunk.rows_max, chunk.high) == (2, (4,))
         assert (rest.low, rest.high, rest.rows_max) == ((1,), (4,), 2)
-
-    def test_prove_the_key_unless_it_was_proven(self) -> None:
-        """ADR 0013: two rows with one key must be found before a MERGE hides them."""
-        (chunk, *_) = begun().start()
-
-        assert isinstance(chunk, ReadKeyRange)
-        assert not chunk.proves_key
 
 
 class TestARound:

@@ -20,8 +20,17 @@ from support.tables.key_bound import at_or_before
 
 from backfill_api.spec.spec import BackfillSpec
 from backfill_core.job.state import JobState
-from backfill_core.protocol.strategy import KeyCut, KeyLine, Opened, Pinned, ReadNewest, Strategy
-from backfill_core.protocol.work import ApplyChanges, ChangesApplied, KeyRangeStaged, ReadKeyRange, Verify, Work
+from backfill_core.positions.key_line import KeyCut, KeyLine
+from backfill_core.protocol.strategy import Opened, Pinned, ReadNewest, Strategy
+from backfill_core.protocol.work import (
+    ApplyChanges,
+    ChangesApplied,
+    KeyRangeStaged,
+    ReadKeyRange,
+    StagedFile,
+    Verify,
+    Work,
+)
 from backfill_core.strategies.arrangement.params import ArrangementSettings
 from backfill_core.strategies.arrangement.stored import decode, open_request
 from backfill_core.strategies.arrangement.strategy import ArrangementStrategy
@@ -75,9 +84,11 @@ class ArrangementModel(TableModel):
         self._rng = Random(given.seed)
         self.arranged = Arranged.drawn(self._rng)
         self._chunk_rows = self._rng.choice([2, 3, 5, None])
-        self.rounds = self.straddles = self.cut_off = 0
+        self.rounds = self.straddles = self.cut_off = self.whole_merges = self.recuts = 0
         self._cells: list[tuple[int, int]] = []
-        """Coordinate and estimated rows of each cut of the newest attempt; the last one is behind everything."""
+        """Coordinate and estimated rows of each of the newest cuts; the last one is behind everything."""
+
+        self._cells_version = 0
 
         self._read_at: list[list[tuple[int, int]]] = [[] for _ in range(self.arranged.vnodes)]
         """Of each vnode: up to which coordinate rows were committed that were read at which version."""
@@ -105,6 +116,7 @@ class ArrangementModel(TableModel):
             "rounds": self.rounds,
             "straddles": self.straddles,
             "cut_off": self.cut_off,
+            "recuts": self.recuts,
         }
 
     def open(self, spec: BackfillSpec, stored: JobState | None, txn: int | None, wall_ms: int) -> OpenedArrangement:
@@ -113,13 +125,13 @@ class ArrangementModel(TableModel):
         assert isinstance(open_request(progress), ReadNewest)
         pinned = Pinned(self.table.version, wall_ms, "upstream", "", (), len(self.table.rows(self.table.version)))
         settings = ArrangementSettings(merges=self.mode == UPSERT, filtered=self.filtered, chunk_rows=self._chunk_rows)
-        line = self._line()
-        opened = Opened(pinned, txn, proves_key=self.proves_key, line=line)
+        line = self.line(self.table.version)
+        opened = Opened(pinned, txn, proves_key=self.proves_key, splits_keys=self.arranged.banded, line=line)
         return OpenedArrangement(self, ArrangementStrategy(opened, line, settings, progress))
 
-    def _line(self) -> KeyLine:
-        """Cut the rows of the newest version at random places; estimates may be wrong."""
-        rows = sorted(self.table.rows(self.table.version), key=self.arranged.at)
+    def line(self, version: int) -> KeyLine:
+        """Cut the rows of a version at random places; estimates may be wrong."""
+        rows = sorted(self.table.rows(version), key=self.arranged.at)
         cuts: list[KeyCut] = []
         while len(rows) > 1 and self._rng.random() < 0.95:
             taken, rows = rows[: (size := self._rng.choice([1, 2, 4, 9]))], rows[size:]
@@ -128,6 +140,7 @@ class ArrangementModel(TableModel):
             )
         self._cells = [(self.arranged.coordinate(cut.position), cut.rows) for cut in cuts]
         self._cells.append((EVERYTHING, len(rows)))
+        self._cells_version = version
         return KeyLine(self.arranged.space, tuple(cuts), len(rows))
 
     # -------------------------------------------------------------- a stored state
@@ -212,8 +225,10 @@ class ArrangementModel(TableModel):
         demand(stored.phase == LAST, "complete before it had caught up")
 
     def check_key_proof(self, progress: Progress, merges: int) -> None:
-        """Chunks prove the key as they are read; the target is never asked."""
-        demand(False, "the key of the target was proven")
+        """The target is asked where ranges split keys, and before a MERGE of all rows may have hidden two rows with one key."""
+        demand(self.arranged.banded, "the key of the target was proven, and each range proves its own")
+        demand(self.stored(progress).complete, "the key was proven before all rows were there")
+        demand(self.whole_merges == 0, "the key was proven after a MERGE of all rows")
 
     # -------------------------------------------------------------- work
     def span(self, work: ReadKeyRange) -> tuple[int, int]:
@@ -251,6 +266,8 @@ class ArrangementModel(TableModel):
         """See `Model`; whole cells are charged by their estimate."""
         assert isinstance(work, ReadKeyRange)
         start, stop = self.span(work)
+        sure = work.rows_max is not None or work.version == self._cells_version
+        demand(sure, "a read of another version than the cuts has no bound (R-ARR-9)")
         vnodes = sum(last - first for first, last in work.vnodes)
         cells = sum(rows for at, rows in self._cells if start <= at < stop) * vnodes // self.arranged.vnodes
         return Cost(max(1, cells) if work.rows_max is None else work.rows_max, len(self.in_range(work)))
@@ -298,7 +315,13 @@ class OpenedArrangement:
         model.cut_off += cut_off
         kept = [row for row in rows if model.table.passes(row[1])]
         staged = [(INSERT, work.version, *row) for row in kept] if model.mode == CHANGELOG else kept
-        return Staging((staged,), lambda files: KeyRangeStaged(work.work_id, files, len(rows), last))
+
+        def answer(files: tuple[StagedFile, ...]) -> KeyRangeStaged:
+            line = model.line(work.version) if cut_off and work.takes_cuts else None
+            model.recuts += line is not None
+            return KeyRangeStaged(work.work_id, files, len(rows), last, line)
+
+        return Staging((staged,), answer)
 
     def _apply(self, work: ApplyChanges) -> Effect:
         model = self._model
@@ -309,6 +332,7 @@ class OpenedArrangement:
         )
         changes = model.table.between(work.after, work.upto)
         model.rounds += work.bound is not None
+        model.whole_merges += work.bound is None and model.mode == UPSERT
         if model.mode == UPSERT:
             net: dict[int, int | None] = {}
             for change in changes:

@@ -108,6 +108,7 @@ def candidates(given: Scenario) -> Iterator[Scenario]:
 def _simpler_knobs(given: Scenario) -> Iterator[Scenario]:
     plain = {
         "sparse": False,
+        "grows_at_end": False,
         "filtered": False,
         "rows_per_s": None,
         "verify_final": False,

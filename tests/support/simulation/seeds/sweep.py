@@ -22,6 +22,9 @@ AHEAD = {"rows": 150, "commands": 12, **HIGH}
 STUBBORN = {"crashes": 0.04, "stubborn": True, "commits": 20}
 """What a killed process had handed to the storage may still land."""
 
+GROWING = {"grows_at_end": True, "rows_per_s": 7, "commits": 15, "rows": 12}
+"""A table that grows behind its last key faster than a limit lets it be read."""
+
 OTHERS = {"verify_final": True, "others": 0.7, "vacuums": 0.4}
 """Another writer commits while the target is compared, and a VACUUM takes what is staged."""
 
@@ -29,7 +32,7 @@ OTHERS = {"verify_final": True, "others": 0.7, "vacuums": 0.4}
 def worse(model: type[Model]) -> list[dict[str, Any]]:
     """Return the ways to make a world worse that mean something to a strategy."""
     ahead = [] if model.AHEAD_RATE is None else [AHEAD]
-    return [KILLED, STUBBORN, OTHERS, *ahead]
+    return [KILLED, STUBBORN, OTHERS, GROWING, *ahead]
 
 
 def scenarios(strategy: str, seed: int) -> tuple[Scenario, Scenario]:

@@ -1,12 +1,60 @@
-"""The cells of an order: its rows between two cuts, as many as were there when the attempt began."""
+"""Chunks of a copy in the order of a key, and the cells between two cuts, by which their rows are estimated."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from dataclasses import dataclass
 from itertools import accumulate
 
+from backfill_core.positions.key_line import KeyLine
 from backfill_core.positions.key_order import KeyPosition
-from backfill_core.protocol.strategy import KeyLine
+from backfill_core.positions.vnode_positions import Completed, Reached, Span, UpTo
+from backfill_core.protocol.work import StagedFile
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """It is not being read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """It is being read."""
+
+    work_id: int
+    since_s: float
+    charged: int | None
+    """Rows that the limit was charged for; None: there was no limit."""
+
+    cut_off: bool
+    """May the read end before the chunk does? Then nothing behind it starts: it would wait for all of the chunk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """Its rows are in files that no commit names yet."""
+
+    files: tuple[StagedFile, ...]
+    rows_read: int
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Rows `(low, high]` of some vnodes at one version."""
+
+    version: int
+    spans: tuple[Span, ...]
+    low: KeyPosition | None
+    high: KeyPosition | None
+    rows: int
+    """Estimate."""
+
+    state: Waiting | Running | Staged = Waiting()
+
+    @property
+    def reached(self) -> Reached:
+        """How far its vnodes are once it is committed; without a position where no row is left (R-ARR-20, R-ARR-30)."""
+        return Completed() if self.high is None else UpTo(self.high)
 
 
 class KeyCells:
