@@ -52,6 +52,7 @@ HINTS: dict[str, tuple[Need, str]] = {
     "SpecChanged": ("none", "Nothing. The next attempt starts at once, and this one does not count as failed."),
     "Deleted": ("none", "Nothing."),
     "Stopped": ("wait", "The next attempt goes on from the last commit."),
+    "EditIgnored": ("act", "Set the field back. A job that has ended does not follow its source: make a new Backfill with another `jobId` and target. `backfill verify` compares both tables at any time."),
     "OverrideIgnored": ("act", "Correct the annotation; the event quotes the error. Until then the spec holds."),
     "CaughtUp": ("none", "Nothing."),
     "Behind": ("wait", "`progress.lagSeconds` says how far, `progress.eta` until when."),

@@ -120,6 +120,19 @@ class TestStartingAgain:
         assert (world.run().exit_code, world.run().reason) == (EXIT_COMPLETE, "AlreadyComplete")
         assert seals(world.target)[-1].version == before
 
+    @pytest.mark.parametrize("field", [{"after": "Follow"}, {"verify": "Final"}], ids=["after", "verify"])
+    def test_a_finished_job_refuses_what_it_cannot_do_any_more(self, world, field):
+        """Exit code 0 would say that it follows, or that both sides were compared (fault U2)."""
+        world.run()
+        before = seals(world.target)[-1].version
+        (name,) = field
+
+        outcome = world.run(**field)
+
+        assert (outcome.exit_code, outcome.reason) == (20, "InvalidSpec")
+        assert f"spec.{name} is" in outcome.message
+        assert seals(world.target)[-1].version == before
+
     def test_another_spec_is_refused(self, world):
         """One target must not hold the rows of two queries."""
         world.run()

@@ -77,6 +77,7 @@ REASONS: Final = {
     "SpecChanged": "The spec was changed while the driver's pod, or executors of it, waited; they are replaced by pods of the new spec.",
     "Deleted": "The attempt ended because the object was deleted.",
     "Stopped": "The driver stopped at a barrier by itself, or because its pod was deleted; the next attempt continues.",
+    "EditIgnored": "The job is complete, and a field of its spec has no effect any more; the message names it.",
     "OverrideIgnored": "The override annotation is invalid; the spec holds.",
     "CaughtUp": "The target reached the newest version of the source.",
     "Behind": "The target has not reached the newest version of the source yet.",

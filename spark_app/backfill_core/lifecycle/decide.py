@@ -124,6 +124,8 @@ def _events(context: Context, conditions: ConditionSet) -> tuple[EventNote, ...]
     shared = conditions.details.get(SHARED_TARGET)
     if shared is not None and SHARED_TARGET not in known:
         notes.append(EventNote("Warning", shared.reason, shared.message))
+    if conditions.state == "Complete" and conditions.message and (ready is None or ready.message != conditions.message):
+        notes.append(EventNote("Warning", "EditIgnored", conditions.message))
     if conditions.needs_a_person and "Stalled" not in known:
         notes.append(EventNote("Warning", conditions.reason, conditions.message))
     elif conditions.reason in TOLD_ONCE and (ready is None or ready.reason != conditions.reason):

@@ -25,6 +25,7 @@ from backfill_core.errors import (
     StagedFilesGoneError,
     StateMovedError,
 )
+from backfill_core.job.after_end import refuse_after_end
 from backfill_core.job.job import Job
 from backfill_core.job.phase import JobSettings
 from backfill_core.job.state import JobState
@@ -141,6 +142,9 @@ def _run_until_fenced(context: JobContext, caller: _Caller, began_s: float) -> R
 def _run_attempt(context: JobContext, caller: _Caller, began_s: float) -> RunOutcome:
     state = context.state
     if state is not None and state.finished and not state.dropped(context.stored.txn_version):
+        refused = refuse_after_end(context.backfill.spec, state.receipt)
+        if refused is not None:
+            raise refused
         words = "the target says that this job is finished"
         return RunOutcome("Complete", EXIT_COMPLETE, "AlreadyComplete", words, "", None, state.receipt)
     with ExitStack() as opened:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -206,3 +207,40 @@ class TestWhatAPodIsMadeOf:
         )
 
         assert launched_of(spec(**one)) == launched_of(spec(**other))
+
+
+class TestACompleteBackfill:
+    """It is never launched again, so an edit that needs a driver has no effect, and the status says so (fault M2)."""
+
+    @pytest.mark.parametrize("edit", [{"after": "Follow"}, {"verify": "Final"}])
+    def test_says_which_edit_has_no_effect(self, edit: dict[str, Any]) -> None:
+        """In the condition and in an event: `Complete` alone says that all is as the spec has it."""
+        (name,) = edit
+        complete = observed(status=STATUSES["complete"])
+        edited = replace(after(complete, checked(complete)), spec=spec(**edit), generation=2)
+        decision = checked(edited)
+        again = checked(after(edited, decision))
+
+        assert decision.status.phase == "Succeeded"
+        message = next(one.message for one in decision.status.conditions if one.type == "Complete")
+        assert f"spec.{name}: {edit[name]} has no effect" in message
+        assert [(event.kind, event.reason) for event in decision.events] == [("Warning", "EditIgnored")]
+        assert (again.events, again.status) == ((), decision.status)
+
+    def test_forgets_it_when_the_edit_is_taken_back(self) -> None:
+        """The message is about the spec of now."""
+        edited = observed(status=STATUSES["complete"], spec=spec(after="Follow"), generation=2)
+        back = checked(replace(after(edited, checked(edited)), spec=spec(), generation=3))
+
+        assert next(one for one in back.status.conditions if one.type == "Complete").message == ""
+
+    def test_that_was_edited_while_it_ran_says_so_at_its_end(self) -> None:
+        """The driver had read the spec of before."""
+        over = observed(status=STATUSES["running"], pods=(ended(0),), spec=spec(after="Follow"), live=True)
+
+        decision = checked(over)
+
+        assert decision.status.phase == "Succeeded"
+        assert "spec.after: Follow has no effect" in next(
+            one.message for one in decision.status.conditions if one.type == "Complete"
+        )

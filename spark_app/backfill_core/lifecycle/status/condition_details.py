@@ -7,7 +7,7 @@ from typing import Final
 from backfill_api.status.status import BackfillStatus, Condition, Control
 from backfill_core.lifecycle.commands import refusals
 from backfill_core.lifecycle.inputs.context import Context
-from backfill_core.lifecycle.observation import DriverPod
+from backfill_core.lifecycle.observation import DriverPod, SpecRefused
 from backfill_core.lifecycle.status.conditions import Fact
 
 COMMAND_REFUSED: Final = "CommandRefused"
@@ -65,6 +65,18 @@ def with_driver(context: Context, control: Control) -> dict[str, Fact]:
         lags = progress.non_convergent
         made["NonConvergent"] = Fact("True", "NonConvergent", rates) if lags else Fact("False", "Converging")
     return made
+
+
+def without_effect(context: Context) -> str:
+    """Return what of the spec has no effect on a job that is complete; empty if all of it holds."""
+    spec = context.observation.spec
+    if isinstance(spec, SpecRefused):
+        return ""
+    if spec.after == "Follow":
+        return "spec.after: Follow has no effect: the job has ended; to follow the source make a new Backfill with another jobId and target"
+    if spec.verify != "None" and (context.status.receipt is None or not context.status.receipt.complete):
+        return f"spec.verify: {spec.verify} has no effect: the job has ended without a receipt of all rows; compare with `backfill verify`"
+    return ""
 
 
 def _driver(context: Context) -> Fact:

@@ -9,6 +9,7 @@ from backfill_api.names import DRAIN_FINALIZER
 from backfill_core.lifecycle.actions import Action, DeleteAttemptObjects, DeleteObject, DeletePod, RemoveFinalizer
 from backfill_core.lifecycle.inputs.context import Context
 from backfill_core.lifecycle.observation import DriverPod
+from backfill_core.lifecycle.status.condition_details import without_effect
 from backfill_core.lifecycle.status.conditions import ConditionSet
 from backfill_core.lifecycle.steps.step import (
     STOP_GRACE_S,
@@ -58,7 +59,7 @@ def reconcile_finished(context: Context) -> StepResult | Ended[Literal["Reopened
         reopened = context.status.model_copy(update=fresh)
         return Ended("Reopened", replace(context, status=reopened))
     if finished.type == "Complete":
-        conditions = ConditionSet.complete(finished.message)
+        conditions = ConditionSet.complete(without_effect(context) or ("" if edited else finished.message))
     else:
         conditions = ConditionSet.failed(finished.reason, finished.message)
     alive = _alive(context)

@@ -36,7 +36,7 @@ def reconcile_idle(context: Context) -> StepResult | Ended[Literal["Launchable"]
 def _reconcile(context: Context) -> StepResult | Ended[Literal["Launchable"]]:
     status, policy, termination = context.status, context.policy, context.termination
     if termination is not None and termination.outcome == "Complete":
-        return _finish(context, ConditionSet.complete())
+        return _finish(context, ConditionSet.complete(condition_details.without_effect(context)))
     if termination is not None and termination.outcome == "Final":
         return _finish(context, ConditionSet.failed(termination.reason, termination.message))
     why = _last_end(context)

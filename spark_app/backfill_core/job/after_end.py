@@ -1,0 +1,32 @@
+"""Fields of a spec that may change while a job exists, and that a job which has ended cannot follow any more."""
+
+from __future__ import annotations
+
+from backfill_api.spec.spec import BackfillSpec
+from backfill_core.errors import BackfillError, InvalidSpecError
+from backfill_core.protocol.receipt import Receipt
+
+
+def refuse_after_end(spec: BackfillSpec, receipt: Receipt | None) -> BackfillError | None:
+    """Return why a job that has ended does not do what its spec now requests; `None` if nothing is missing.
+
+    Args:
+        spec: Of the new attempt.
+        receipt: The last one of the job; `None` if it took none.
+    """
+    if spec.after == "Follow":
+        return InvalidSpecError(
+            "spec.after is Follow, and the job has ended: a job that has ended does not follow its source.",
+            hint="Set after: Exit, or give a new job another jobId and another target.",
+        )
+    if spec.verify != "None" and (receipt is None or not receipt.complete):
+        return InvalidSpecError(
+            f"spec.verify is {spec.verify}, and the job ended without a receipt of all rows.",
+            hint="Compare both tables with `backfill verify`, and set verify: None.",
+        )
+    if spec.verify == "FinalByRows" and receipt is not None and receipt.files_by_bytes:
+        return InvalidSpecError(
+            f"spec.verify is FinalByRows, and {receipt.files_by_bytes:,} files of the receipt were compared by their bytes.",
+            hint="Compare both tables with `backfill verify --rows`, and set verify: Final.",
+        )
+    return None
