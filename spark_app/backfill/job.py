@@ -19,6 +19,7 @@ from backfill_api.spec import spec as api
 from backfill_api.status.plan import Plan
 from backfill_api.status.progress import Progress
 from backfill_api.status.receipt import Receipt
+from backfill_api.status.source_head import SourceHead
 from backfill_core.errors import InvalidSpecError
 from backfill_spark.control.local_registry import control_file, make_state_folder
 from backfill_spark.settings import DriverSettings
@@ -47,6 +48,9 @@ class Comparison:
     receipt: Receipt
     rows: tuple[tuple[str, dict[str, Any]], ...] = ()
     """Some rows that differ: the side that has the row, and its columns."""
+
+    source_head: SourceHead | None = None
+    """The newest position of the source; `None` if a running driver took the receipt."""
 
 
 class Backfill(Commands):
@@ -246,11 +250,11 @@ class Backfill(Commands):
         """
         from backfill_spark.driver.offline_verify import verify_offline
 
-        receipt, rows = self._with(
+        receipt, rows, head = self._with(
             spark,
             partial(verify_offline, self._backfill, settings=self._settings, explain=explain, by_rows=by_rows),
         )
-        return Comparison(receipt, tuple(rows))
+        return Comparison(receipt, tuple(rows), head)
 
     def status(self, spark: SparkSession | None = None, *, offline: bool = False) -> status.Status:
         """Return how far the job is: from its driver, else from the target, which takes seconds.

@@ -16,6 +16,7 @@ from backfill.display import Observer, html
 from backfill_api.spec import spec as api
 from backfill_api.status.progress import Progress
 from backfill_api.status.receipt import Receipt
+from backfill_api.status.source_head import SourceHead
 from backfill_core.errors import BackfillError
 from backfill_spark.settings import DriverSettings
 from backfill_spark.stop_signal import StopSignal
@@ -65,6 +66,9 @@ class Outcome:
 
     receipt: Receipt | None
     """The newest; None where none was taken."""
+
+    source_head: SourceHead | None = None
+    """The newest position of the source after the end; `None` if the job has not ended, or the source cannot be read."""
 
 
 class Run:
@@ -179,7 +183,7 @@ class Run:
         if ended.outcome == "Failed":
             raise ended.error or BackfillError(ended.message, hint=ended.hint)
         state = cast("Literal['Complete', 'Stopped']", ended.outcome)
-        return Outcome(state, ended.reason, ended.message, ended.progress, self.receipt)
+        return Outcome(state, ended.reason, ended.message, ended.progress, self.receipt, ended.source_head)
 
     def wait_or_stop(self) -> Outcome:
         """Wait for its end; an interrupt (Ctrl-C, a notebook's stop button) stops it at a barrier first.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from backfill_api.spec import spec as api
 from backfill_api.status.progress import Progress
 from backfill_api.status.receipt import Receipt
+from backfill_api.status.source_head import SourceHead
 from backfill_spark.settings import DriverSettings
 from backfill_spark.stop_signal import StopSignal
 
@@ -56,6 +57,8 @@ class Status:
     """Records that the transform cannot parse: they are in a table of their own."""
 
     throttle_bytes_per_second: int | None = None
+    source_head: SourceHead | None = None
+    """The newest position of the source of a job that has ended; `None` before, or if the source cannot be read."""
 
 
 def of_running(job_id: str, progress: Progress, receipt: Receipt | None) -> Status:
@@ -72,18 +75,21 @@ def of_running(job_id: str, progress: Progress, receipt: Receipt | None) -> Stat
 def of_target(
     backfill: api.Backfill, settings: DriverSettings, spark: SparkSession | None, stop: StopSignal | None = None
 ) -> Status:
-    """Return the status that the target holds; writes nothing, and the source may be gone.
+    """Return the status that the target holds, and of a job that has ended the newest position of the source, which may be gone.
 
     Raises:
         BackfillError: the target cannot be opened, or its state belongs to another spec.
     """
     from backfill_spark.control.wire import receipt_words
     from backfill_spark.driver.job_context import JobContext
+    from backfill_spark.driver.offline_verify import newest_of_source
     from backfill_spark.sources import version_of
 
-    # The target alone: Kernel reads its state without a Spark job.
+    # Kernel reads the state without a Spark job.
     with JobContext.open(backfill, settings, command="status", spark=spark, stop=stop) as target:
-        pass
+        ended = target.state is not None and target.state.finished
+        consumed = target.state.consumed if ended and target.state is not None else None
+        head = newest_of_source(target, consumed)
     state, progress = target.state, target.progress
     if state is None or progress is None:
         return Status(backfill.job_id, "NotStarted")
@@ -108,4 +114,5 @@ def of_target(
         throttle_bytes_per_second=state.controls.bytes_per_s,
         receipt=None if state.receipt is None else receipt_words(state.receipt),
         bad_records=state.quarantine.rows,
+        source_head=head,
     )

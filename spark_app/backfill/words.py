@@ -6,6 +6,7 @@ from datetime import datetime
 
 from backfill_api.status.progress import Progress
 from backfill_api.status.receipt import Receipt
+from backfill_api.status.source_head import SourceHead
 
 PHASE_WORDS = {
     "Snapshot": "reading the snapshot",
@@ -113,6 +114,21 @@ def lag_words(progress: Progress) -> str:
     """Return how far the target is behind: in versions, or in records where the source has none."""
     records = progress.lag_records
     return f"{progress.lag_versions} versions" if records is None else f"{records:,} records"
+
+
+def source_head_words(head: SourceHead | None) -> str:
+    """Return what of the source the target does not hold; empty if it holds the newest position, or none is known."""
+    if head is None or not head.behind:
+        return ""
+    newer = f"{head.behind:,} {'offsets' if head.version is None else 'versions' if head.behind > 1 else 'version'}"
+    return (
+        f"the source is at {head.position} now ({newer}, the newest {show_seconds(head.age_seconds)} old, not copied)"
+    )
+
+
+def head_json(head: SourceHead | None) -> dict[str, object] | None:
+    """Return the newest position of a source as JSON has it."""
+    return None if head is None else head.model_dump(mode="json", by_alias=True)
 
 
 def proof_words(receipt: Receipt) -> str:

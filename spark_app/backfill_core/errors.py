@@ -234,6 +234,13 @@ class VerificationFailedError(BackfillError):
     exit_code = 48
 
 
+class SourceAheadError(BackfillError):
+    """The target equals an earlier position of the source than the newest one; `verify --head` asks for that."""
+
+    reason = "SourceAhead"
+    exit_code = 57
+
+
 class AccountingError(BackfillError):
     """A split did not yield the rows it must: the copy would be incomplete."""
 

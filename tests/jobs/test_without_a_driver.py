@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from support.drivers.fake_driver import ScriptedJob
+from support.tables import other_engine
 from support.tables.jobs import job, make_orders, write_yaml
 
 from backfill_core.protocol.commands import VerifyNow
@@ -144,6 +146,37 @@ class TestADriverThatIsJustEnding:
         assert "only in the source: {'id': 7" in errors
         assert "the tables are compared without it" in errors
         assert not (filled.folder / "spark-warehouse").exists()
+
+
+class TestASourceThatHasChangedSince:
+    """A job that has ended copies nothing more: each command that says `equal` names the newest version too (fault U1)."""
+
+    def test_is_named_by_run_status_and_verify(self, spark, tmp_path):
+        """Exit code 0 is about the version of the job's end; `verify --head` has a code of its own."""
+        place = Place(spark, tmp_path)
+        first = place.run()
+        other_engine.insert(place.source, "SELECT * REPLACE (id + 100000 AS id) FROM now WHERE id < 3")
+        commands = ("run", "-o", "json"), ("status", "-o", "json"), ("verify", "--head", "-o", "json"), ("verify",)
+        found, errors = place.backfill(*((*words, *INTERPRETED) for words in commands))
+        (run, status, head, verify) = found
+        heads = [json.loads(text.splitlines()[-1])["sourceHead"] for _, text in (run, head)]
+        heads.append(json.loads(status[1])["sourceHead"])
+
+        assert (first.source_head.version, first.source_head.behind) == (0, 0)
+        assert [code for code, _ in found] == [0, 0, 57, 0], errors
+        assert [(one["version"], one["position"], one["behind"]) for one in heads] == [(1, "version 1", 1)] * 3
+        assert "equal at source version 0" in verify[1]
+        assert "the source is at version 1 now (1 version" in verify[1]
+
+    def test_that_is_gone_is_not_named(self, spark, tmp_path):
+        """The target is complete without it."""
+        place = Place(spark, tmp_path)
+        place.run()
+        shutil.rmtree(place.source)
+
+        again = place.run()
+
+        assert (again.reason, again.source_head) == ("AlreadyComplete", None)
 
 
 class TestAReceiptByRows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ from rich.console import Console
 
 from backfill import Ack, Comparison, NotRunningError, Settings
 from backfill.control import drivers, find
-from backfill.errors import VerificationFailedError
+from backfill.errors import SourceAheadError, VerificationFailedError
+from backfill.words import head_json
 from backfill_api.wire import Command, PauseCommand, StopCommand, ThrottleCommand
 from backfill_cli.commands.options import FILE, JOB, WAIT, beside, job_of, leave, parsed, read, spark_settings
 from backfill_cli.terminal.amounts import parse_byte_rate, parse_duration_s, parse_rate
@@ -111,18 +113,26 @@ def stop(file: Path | None, job: str | None, wait_s: float, force: bool) -> None
 @WAIT
 @click.option("--explain", is_flag=True, help="Show rows that differ.")
 @click.option("--rows", is_flag=True, help="Compare rows, also of files that were copied; else these by their bytes.")
+@click.option("--head", is_flag=True, help="Exit with 57 if the source has a newer version than the one compared.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 @spark_settings
 def verify(
-    file: Path | None, job: str | None, wait_s: float, explain: bool, rows: bool, output: str, conf: dict[str, str]
+    file: Path | None,
+    job: str | None,
+    wait_s: float,
+    explain: bool,
+    rows: bool,
+    head: bool,
+    output: str,
+    conf: dict[str, str],
 ) -> None:
     """Compare source and target, now: through the running driver, or without one."""
-    if rows and file is None:
-        raise click.UsageError("--rows compares here, and needs -f FILE.")
+    if (rows or head) and file is None:
+        raise click.UsageError(f"--{'rows' if rows else 'head'} compares here, and needs -f FILE.")
     named = None if file is None else read(file, conf=conf)
     job_id, state_dir = job if named is None else named.job_id, Settings.from_environ().state_dir
     found: Comparison | None = None
-    running = not rows and any(job_id == one.address.job_id for one in drivers(state_dir))
+    running = not (rows or head) and any(job_id == one.address.job_id for one in drivers(state_dir))
     if named is None or running:
         try:
             began_s = time.monotonic()
@@ -141,10 +151,13 @@ def verify(
                 found = named.compare(explain=explain, by_rows=rows)
     assert found is not None
     if output == "json":
-        click.echo(found.receipt.model_dump_json(by_alias=True))
+        receipt = found.receipt.model_dump(mode="json", by_alias=True)
+        click.echo(json.dumps({**receipt, "sourceHead": head_json(found.source_head)}, separators=(",", ":")))
     else:
-        Console().print(show_receipt(found.receipt))
+        Console().print(show_receipt(found.receipt, found.source_head))
     for side, row in found.rows:
         click.echo(f"{side}: {row}", err=output == "json")
     if not found.receipt.equal:
         leave(VerificationFailedError.exit_code)
+    if head and found.source_head is not None and found.source_head.behind:
+        leave(SourceAheadError.exit_code)

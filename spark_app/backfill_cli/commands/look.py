@@ -17,7 +17,7 @@ from backfill import Backfill, NotRunningError, Settings, Status
 from backfill.control import Client, drivers, find
 from backfill.job import spark_is_installed
 from backfill.lines import progress_words
-from backfill.words import one_line
+from backfill.words import head_json, one_line, source_head_words
 from backfill_cli.commands.options import FILE, JOB, OUTPUT, beside, read, spark_settings
 from backfill_cli.terminal.view import show_plan, show_progress
 
@@ -133,6 +133,8 @@ def _show_stored(found: Status, output: str) -> None:
     if output != "table":
         print_value(words, output)
         return
+    if newer := source_head_words(found.source_head):
+        words["sourceHead"] = newer
     table = Table.grid(padding=(0, 2))
     for name, value in words.items():
         table.add_row(f"[dim]{name}[/]", str(value))
@@ -164,6 +166,7 @@ def _stored_words(found: Status) -> dict[str, Any]:
         "throttleRowsPerSecond": found.throttle_rows_per_second,
         "throttleBytesPerSecond": found.throttle_bytes_per_second,
         "receipt": None if receipt is None else f"{'equal' if receipt.equal else 'different'}, {receipt.rows:,} rows",
+        "sourceHead": head_json(found.source_head),
     }  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from backfill import run as attempt
 from backfill.display import Observer
 from backfill.errors import EXIT_COMPLETE, EXIT_STOPPED
 from backfill.lines import Lines, clock, json_line, progress_words
-from backfill.words import filtered_words, one_line, show_seconds
+from backfill.words import filtered_words, head_json, one_line, show_seconds, source_head_words
 from backfill_cli.commands.options import EXIT_INTERRUPTED, say_error, terminal
 from backfill_cli.terminal.redrawn import JSON_EVERY_S, LINE_EVERY_S, Redrawn
 from backfill_cli.terminal.screen import SHOW_CURSOR, Screen
@@ -236,13 +236,15 @@ def outcome_words(ended: Outcome | BackfillError, receipt: Receipt | None, elaps
         "message": ended.message,
         "hint": ended.hint if isinstance(ended, BackfillError) else "",
         "receipt": None if receipt is None else receipt.model_dump(mode="json", by_alias=True),
+        "sourceHead": head_json(None if isinstance(ended, BackfillError) else ended.source_head),
     }
 
 
 def conclude(console: Console, ended: Outcome | BackfillError, receipt: Receipt | None, elapsed_s: float) -> None:
     """Print the receipt; of an attempt that did not fail also how it ended, and how long it took."""
+    head = None if isinstance(ended, BackfillError) else ended.source_head
     if receipt is not None:
-        console.print(show_receipt(receipt))
+        console.print(show_receipt(receipt, head))
     if isinstance(ended, BackfillError):
         return
     word, style = ended.state.lower(), "bold green" if ended.state == "Complete" else "bold yellow"
@@ -253,6 +255,8 @@ def conclude(console: Console, ended: Outcome | BackfillError, receipt: Receipt 
             f"{done.rows_done:,} rows of the snapshot{filtered_words(done.rows_filtered)} and {done.changes_done:,} changes, "
             f"up to source {done.consumed_position or f'version {done.consumed_version}'}, in target version {done.table_version}"
         )
+    newer = "" if receipt is not None else source_head_words(head)
+    message += f"; {newer}" if newer else ""
     end = message.removeprefix(word) if message.startswith(word) else f": {message}"
     took = f" (after {show_seconds(int(elapsed_s))})"
     console.print(Text.assemble((word, style), end, took), soft_wrap=True)

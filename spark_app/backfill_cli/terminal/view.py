@@ -28,11 +28,13 @@ from backfill.words import (
     show_clock,
     show_rows,
     show_seconds,
+    source_head_words,
     state_words,
 )
 from backfill_api.status.plan import Plan, PlannedOrder, PlannedPartitions
 from backfill_api.status.progress import Progress, StepProgress
 from backfill_api.status.receipt import PartitionReceipt, Receipt
+from backfill_api.status.source_head import SourceHead
 from backfill_api.wire import Ack
 
 SHADES = "·░▒▓█"
@@ -270,11 +272,19 @@ def _missing_words(missing: int) -> str:
     return f"the target lacks {missing:,}" if missing > 0 else f"the target has {-missing:,} too many"
 
 
-def show_receipt(receipt: Receipt) -> RenderableType:
-    """Return a receipt as something to keep."""
+def show_receipt(receipt: Receipt, head: SourceHead | None = None) -> RenderableType:
+    """Return a receipt as something to keep; `head` is what the source holds by now."""
     table = Table.grid(padding=(0, 2))
     equal = receipt.equal
-    table.add_row("verdict", Text(_verdict(receipt), style="bold green" if equal else "bold red"))
+    newer = source_head_words(head)
+    verdict = (
+        f"equal at source {receipt.source_position or receipt.source_version}"
+        if newer and equal and receipt.complete
+        else _verdict(receipt)
+    )
+    table.add_row("verdict", Text(verdict, style="bold green" if equal else "bold red"))
+    if newer:
+        table.add_row("source", Text(newer, style="bold yellow"))
     table.add_row("rows", show_rows(receipt.rows) + filtered_words(receipt.rows_filtered))
     table.add_row("compared", compared_words(receipt))
     table.add_row("proof", f"{proof_words(receipt)}, digest {receipt.digest[:16]}")

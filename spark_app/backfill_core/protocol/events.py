@@ -26,6 +26,12 @@ class Head:
     kept_s: int | None = None
     """How long the source keeps what is not the newest, seconds; None: not known."""
 
+    def newer_than(self, position: Position) -> int:
+        """Return how many versions, or offsets of all partitions, come after a position."""
+        if isinstance(self.position, int):
+            return max(0, self.position - int(position))
+        return sum(max(0, end - position.get(name, 0)) for name, end in self.position.items())
+
 
 @dataclass(frozen=True, slots=True)
 class Tick:

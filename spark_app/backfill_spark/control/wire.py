@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 from backfill_api.spec.bounds import MESSAGE_MAX
 from backfill_api.status import receipt as words
+from backfill_api.status.source_head import SourceHead
 from backfill_api.wire import Ack, CommandRequest, PauseCommand, StopCommand
 from backfill_api.wire import Command as WireCommand
 from backfill_core.protocol.actions import Acknowledge
 from backfill_core.protocol.commands import Command, Pause, Resume, Stop, Throttle, VerifyNow
-from backfill_core.protocol.events import CommandReceived
+from backfill_core.protocol.events import CommandReceived, Head
 from backfill_core.protocol.receipt import FileMismatch, PartitionReceipt, Receipt
+from backfill_core.protocol.work import Position
 
 
 def received(request: CommandRequest) -> CommandReceived:
@@ -65,6 +68,17 @@ def receipt_words(receipt: Receipt) -> words.Receipt:
         files_by_bytes=receipt.files_by_bytes,
         rows_by_rows=receipt.rows_by_rows,
         files=tuple(_file_words(one) for one in receipt.files[: words.FILES_MAX]),
+    )
+
+
+def source_head_words(head: Head, position: Position, say: Callable[[Position], str], *, now_ms: int) -> SourceHead:
+    """Return the newest position of a source beside the position that a target holds, in the words of the contract."""
+    return SourceHead(
+        version=head.position if isinstance(head.position, int) else None,
+        position=say(head.position)[:MESSAGE_MAX],
+        behind=head.newer_than(position),
+        committed_at=moment_words(head.timestamp_ms),
+        age_seconds=max(0, now_ms - head.timestamp_ms) // 1000,
     )
 
 

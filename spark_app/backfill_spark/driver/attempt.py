@@ -17,6 +17,7 @@ from py4j.protocol import Py4JError
 from backfill_api.spec.combinations import knows_bytes
 from backfill_api.spec.spec import Backfill
 from backfill_api.status.progress import Progress
+from backfill_api.status.source_head import SourceHead
 from backfill_core.errors import (
     EXIT_COMPLETE,
     EXIT_STOPPED,
@@ -42,6 +43,7 @@ from backfill_spark.control.operator_binding import OperatorBinding
 from backfill_spark.driver.action_executor import SparkActionExecutor
 from backfill_spark.driver.event_loop import Loop, now
 from backfill_spark.driver.job_context import CHECK_UNIQUE_ROWS_MAX, LOOKING, JobContext, OpenedJob
+from backfill_spark.driver.offline_verify import newest_of_open_source, newest_of_source
 from backfill_spark.driver.orphan_cleanup import OrphanRemoval
 from backfill_spark.driver.progress import progress_of
 from backfill_spark.jvm.session import executors_there
@@ -72,6 +74,9 @@ class RunOutcome:
     receipt: Receipt | None
     error: BackfillError | None = None
     """Why it failed."""
+
+    source_head: SourceHead | None = None
+    """The newest position of the source after the end; `None` before, or if the source cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +151,8 @@ def _run_attempt(context: JobContext, caller: _Caller, began_s: float) -> RunOut
         if refused is not None:
             raise refused
         words = "the target says that this job is finished"
-        return RunOutcome("Complete", EXIT_COMPLETE, "AlreadyComplete", words, "", None, state.receipt)
+        outcome = RunOutcome("Complete", EXIT_COMPLETE, "AlreadyComplete", words, "", None, state.receipt)
+        return replace(outcome, source_head=newest_of_source(context, state.consumed))
     with ExitStack() as opened:
         with caller.stop.cancels_jobs_of(context.spark):
             job = opened.enter_context(context.open_job())
@@ -187,7 +193,7 @@ class _Attempt:
     def __init__(self, opened: OpenedJob, caller: _Caller, *, key_proven: bool, spent: Mapping[str, float]) -> None:
         """Build the core from the stored state and the executor from the opened job."""
         self._caller = caller
-        self._job_id = opened.backfill.job_id
+        self._job_id, self._job = opened.backfill.job_id, opened
         spec, moment = opened.backfill.spec, now()
         state = _next_state(opened, moment)
         self._attempt = state.attempt
@@ -267,7 +273,10 @@ class _Attempt:
                 "Stopped", EXIT_STOPPED, "Stopped", "stopped at a barrier; run it again to go on", "",
                 self._progress, view.receipt,
             )  # fmt: skip
-        return RunOutcome("Complete", EXIT_COMPLETE, "Complete", "", "", self._progress, view.receipt)
+        head = None
+        with suppress(BackfillError):  # the source may be gone, and the job is complete
+            head = newest_of_open_source(self._job, view.strategy.consumed)
+        return RunOutcome("Complete", EXIT_COMPLETE, "Complete", "", "", self._progress, view.receipt, source_head=head)
 
 
 def _next_state(opened: OpenedJob, moment: Now) -> JobState:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import closing, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from backfill_api.spec.spec import Backfill
 from backfill_api.status import receipt as words
-from backfill_core.errors import NotFinishedError, StateMismatchError
-from backfill_spark.control.wire import receipt_words
+from backfill_api.status.source_head import SourceHead
+from backfill_core.errors import BackfillError, NotFinishedError, StateMismatchError
+from backfill_core.protocol.strategy import PinVersion, ReadNewest, Subscribe
+from backfill_core.protocol.work import Position
+from backfill_spark.control.wire import receipt_words, source_head_words
 from backfill_spark.driver.event_loop import now
-from backfill_spark.driver.job_context import JobContext
+from backfill_spark.driver.job_context import JobContext, OpenedJob
 from backfill_spark.settings import DriverSettings
 from backfill_spark.stop_signal import StopSignal
 
@@ -26,8 +30,8 @@ def verify_offline(
     by_rows: bool = False,
     spark: SparkSession | None = None,
     stop: StopSignal | None = None,
-) -> tuple[words.Receipt, list[tuple[str, dict[str, Any]]]]:
-    """Take a receipt of a target at its newest version; with `explain` also rows that differ.
+) -> tuple[words.Receipt, list[tuple[str, dict[str, Any]]], SourceHead]:
+    """Take a receipt of a target at its newest version, and read the newest position of the source; with `explain` also rows that differ.
 
     All is compared `by_rows` where that is asked for, also files that were copied.
 
@@ -56,4 +60,32 @@ def verify_offline(
             with job.jobs_explained():
                 receipt = compared.receipt(epoch=state.epoch)
                 examples = compared.examples(receipt) if explain and not receipt.equal else []
-        return receipt_words(replace(receipt, verified_ms=now().wall_ms)), examples
+            head = newest_of_open_source(job, status.position)
+        return receipt_words(replace(receipt, verified_ms=now().wall_ms)), examples, head
+
+
+def newest_of_open_source(job: OpenedJob, position: Position) -> SourceHead:
+    """Return the newest position of a source beside the one that a target holds.
+
+    Raises:
+        BackfillError: the source cannot be read.
+    """
+    with job.explained("the look at the source", job.source):
+        return source_head_words(job.source.head(), position, job.words, now_ms=now().wall_ms)
+
+
+def newest_of_source(context: JobContext, position: Position | None) -> SourceHead | None:
+    """Return the newest position of the source of a job that has ended; `None` if the source is gone, or is another one."""
+    if position is None or context.progress is None:
+        return None
+    with suppress(BackfillError), context.explained("the look at the source"):
+        source = context.plugins.source.open(context.spark, context.backfill.spec.source)
+        with closing(source):
+            head = source.head()
+        match context.plugins.strategy.open_request(context.progress):
+            case PinVersion(table_id=known) | ReadNewest(table_id=known) | Subscribe(source_id=known) if (
+                known and head.source_id and head.source_id != known
+            ):
+                return None
+        return source_head_words(head, position, context.words, now_ms=now().wall_ms)
+    return None

@@ -12,6 +12,7 @@ from backfill.words import one_line
 from backfill_api.status.plan import Plan, PlannedPartition, PlannedPartitions, PlanWarning
 from backfill_api.status.progress import Progress, Watermark
 from backfill_api.status.receipt import FileMismatch, Mismatch, PartitionReceipt, Receipt
+from backfill_api.status.source_head import SourceHead
 from backfill_api.wire import Ack
 from backfill_cli.commands.run import STOPPING
 from backfill_cli.terminal.view import SHADES, partition_rows, show_grid, show_plan, show_progress, show_receipt
@@ -32,6 +33,8 @@ ARRANGED = BUSY.model_copy(
         "position": "rows down to ordered_at = 2026-03-01T04:00:00Z, order_id = 1089211",
     }
 )  # fmt: skip
+
+AT = "2026-11-21T12:30:00Z"
 
 PICTURES = Path(__file__).parent / "pictures"
 
@@ -183,6 +186,27 @@ class TestAReceipt:
         shown = text(show_receipt(receipt))
         for fact in ("are equal", "12,345", "source version 9, target version 40", "256 vnodes", "1.5 s"):
             assert fact in shown
+
+    @pytest.mark.parametrize(
+        ("head", "newer"),
+        [
+            (SourceHead(version=1, position="version 1", behind=1, committed_at=AT, age_seconds=180), "1 version"),
+            (SourceHead(version=12, position="version 12", behind=12, committed_at=AT, age_seconds=180), "12 versions"),
+            (SourceHead(position="0:1005", behind=5, committed_at=AT, age_seconds=180), "5 offsets"),
+        ],
+    )
+    def test_says_what_came_after_it(self, head, newer):
+        """`source and target are equal` is not true of the newest version (fault U1)."""
+        receipt = Receipt(
+            source_version=0, source_position="version 0", target_version=4, epoch=39, rows=5, vnodes=256,
+            digest="ab" * 32, seconds=1.5,
+        )  # fmt: skip
+        shown = text(show_receipt(receipt, head))
+
+        assert "equal at source version 0" in shown
+        assert "source and target are equal" not in shown
+        assert f"the source is at {head.position} now ({newer}, the newest 3 min old, not copied)" in shown
+        assert "source and target are equal" in text(show_receipt(receipt, head.model_copy(update={"behind": 0})))
 
     def test_on_the_way_says_how_far_it_looked(self):
         """At 31 % copied the two sides are not equal yet."""
