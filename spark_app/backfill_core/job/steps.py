@@ -260,6 +260,8 @@ def _left(name: str, facts: Facts, spent_s: float, speed: float) -> Eta | None:
         case "Copy" if facts.limit_rows_per_s:
             seconds = facts.rows_left / facts.limit_rows_per_s
             return Eta(seconds, seconds, seconds * UNSURE)
+        case "Copy" if facts.rows_left and facts.fresh:
+            return _unsure(copy_s(facts.rows_left, ROWS_PER_S * speed, None))
         case "Copy" if facts.rows_left:
             return None
         case "Copy" | "Start":

@@ -1,4 +1,11 @@
-"""How fast, and until when."""
+"""How fast, and until when.
+
+Rate: rows of the durable commits under the limit in force, per second between them; the time of a pause is left out. Rows that were begun
+under another limit do not count, nor does the commit that starts the clock.
+
+Time left: rows that are not durable, at that rate; at the limit where the limit is known to be the pace; unknown where the limit was
+changed and no rate is measured since. Before any rate was measured it is a guess (`job.steps`).
+"""
 
 from __future__ import annotations
 
@@ -46,6 +53,15 @@ class RateMeter:
     def hold(self, now_s: float, *, held: bool) -> RateMeter:
         """Begin a pause, or end it; its time is forgotten."""
         return replace(self, held=held, last_s=now_s if self.held and not held else self.last_s)
+
+    def restart(self, now_s: float) -> RateMeter:
+        """Begin again at a seal that has rows which were begun under another limit."""
+        return replace(self, samples=(), last_s=now_s)
+
+    @property
+    def fresh(self) -> bool:
+        """Was no rate measured yet, under any limit?"""
+        return not (self.samples or self.before or self.free)
 
     def under(self, limit: float | None) -> RateMeter:
         """Begin anew where the limit is another one: rates of two limits do not mix, and the next seal has rows of both."""

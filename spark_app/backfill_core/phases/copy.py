@@ -76,6 +76,9 @@ class Copy:
         """Rows of the files of the snapshot: handed to a commit, and durable."""
 
         self.splits = 0
+        self._mixed = False
+        """Has the newest commit rows that were begun under another limit?"""
+
         self.revision = 0
         """Grows with each change of what is stored."""
 
@@ -136,6 +139,7 @@ class Copy:
         """Limit the rows or bytes per second; the first limit begins with one second's rows."""
         row_bytes = mean_row_bytes(self._rows, self._bytes)
         rate = limit.in_rows(row_bytes).rows_per_s
+        self._splits.limit += rate != self.meter.limit
         self.meter = self.meter.under(rate)
         file_bytes = self._bytes if limit.counts_bytes(row_bytes) else ()
         self._costs = RowCosts(self._reading.offsets, self._reading.by_place(file_bytes))
@@ -265,6 +269,7 @@ class Copy:
         held = permits.history_held
         self._bucket = self._splits.admit(now.mono_s, self._bucket, held=held)
         ready = self._splits.take_ready(epoch.number if self._limited and not held else None)
+        self._mixed = self._mixed or any(one.limit != self._splits.limit for one in ready)
         files = tuple(file for one in ready for file in one.files)
         for one in ready:
             self.prepared = self.prepared.add(one.start, one.stop)
@@ -279,5 +284,6 @@ class Copy:
         sealed_rows = self.prepared.size - self.sealed.size
         self.sealed = self.prepared
         if sealed_rows:
-            self.meter = self.meter.observe(sealed_rows, now.mono_s)
+            self.meter = self.meter.restart(now.mono_s) if self._mixed else self.meter.observe(sealed_rows, now.mono_s)
+        self._mixed = False
         self.rows_sealed = self.rows

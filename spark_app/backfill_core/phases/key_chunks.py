@@ -29,6 +29,9 @@ class Running:
     cut_off: bool
     """May the read end before the chunk does? Then nothing behind it starts: it would wait for all of the chunk."""
 
+    limit: int
+    """Number of the limit under which it was begun."""
+
 
 @dataclass(frozen=True, slots=True)
 class Staged:
@@ -36,6 +39,7 @@ class Staged:
 
     files: tuple[StagedFile, ...]
     rows_read: int
+    limit: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,6 +90,9 @@ class KeyCopy:
         """Work under way for chunks that were thrown away."""
 
         self._bucket = TokenBucket.unlimited()
+        self._limit, self._mixed = 0, False
+        """Number of the limit in force; has the newest commit rows that were begun under another one?"""
+
         self._barrier_passed = False
         self.meter = RateMeter()
         self._sizer = SplitSizer(settings.chunk_target_s, FIRST_CHUNK_ROWS, CHUNK_ROWS_MIN, CHUNK_ROWS_MAX)
@@ -160,6 +163,7 @@ class KeyCopy:
     # -------------------------------------------------------------- events
     def set_limit(self, limit: LimitSet, now: Now) -> None:
         """Limit the rows per second; the first limit begins with one second's rows. Changes have none (R-ARR-35, R-ARR-37)."""
+        self._limit += limit.rows_per_s != self.meter.limit
         self.meter = self.meter.under(limit.rows_per_s)
         self._bucket = self._bucket.under(limit.rows_per_s, now.mono_s, limit.burst_s)
 
@@ -185,7 +189,7 @@ class KeyCopy:
             self._sizer = self._sizer.observe(result.rows_read, now.mono_s - chunk.state.since_s)
         if chunk.version != self._cells_version:
             self._surplus += max(0, result.rows_read - chunk.rows)
-        staged = replace(chunk, state=Staged(result.files, result.rows_read))
+        staged = replace(chunk, state=Staged(result.files, result.rows_read, chunk.state.limit))
         parts = [staged] if result.last is None else self._parted(staged, result.last, result.rows_read)
         self._queue[at : at + 1] = parts
         if result.line is not None:
@@ -278,7 +282,7 @@ class KeyCopy:
         if charged is not None:
             self._bucket = self._bucket.take(charged, now.mono_s)
         work_id = next(ids)
-        self._queue[at] = replace(chunk, state=Running(work_id, now.mono_s, charged, cut_off))
+        self._queue[at] = replace(chunk, state=Running(work_id, now.mono_s, charged, cut_off, self._limit))
         return ReadKeyRange(
             work_id=work_id,
             version=chunk.version,
@@ -374,6 +378,7 @@ class KeyCopy:
             chunk = self._queue.pop(0)
             assert isinstance(chunk.state, Staged)
             files += chunk.state.files
+            self._mixed = self._mixed or chunk.state.limit != self._limit
             self.prepared = self.prepared.moved(chunk.spans, chunk.reached)
             self.rows_read += chunk.state.rows_read
             self._read_since_cut = (
@@ -389,4 +394,5 @@ class KeyCopy:
         rows = self.rows_read - self.rows_read_sealed
         self.sealed, self.rows_read_sealed, self.rows_sealed = self.prepared, self.rows_read, self.rows
         if rows:
-            self.meter = self.meter.observe(rows, now.mono_s)
+            self.meter = self.meter.restart(now.mono_s) if self._mixed else self.meter.observe(rows, now.mono_s)
+        self._mixed = False

@@ -33,6 +33,9 @@ class Running:
     cuts: bool
     """Is a part of a file of its own in it?"""
 
+    limit: int
+    """Number of the limit under which it was begun."""
+
     @property
     def cost(self) -> float:
         """What its rows cost."""
@@ -60,6 +63,9 @@ class Staged:
     """The one in which it was started; None for a segment, which has waited in the buffer."""
 
     charged: ChargePolicy
+    limit: int
+    """Number of the limit under which it was begun; of a segment, under which it was admitted."""
+
     last: bool = True
     """Is it the end of its split?"""
 
@@ -70,6 +76,9 @@ class Splits:
     def __init__(self, *, filtered: bool) -> None:
         """Begin with nothing; `filtered`: files do not tell how many rows were read."""
         self._filtered = filtered
+        self.limit = 0
+        """Number of the limit in force."""
+
         self.running: dict[int, Running] = {}
         self.staged: list[Staged] = []
         self.buffer = PrefetchBuffer()
@@ -123,7 +132,7 @@ class Splits:
     def begin(self, split: ReadSplit, now_s: float, charged: ChargePolicy, costs: RowCosts) -> ReadSplit:
         """Know that a split is being read."""
         cuts = not all(one.whole for ranges in split.segment_ranges for one in ranges)
-        self.running[split.work_id] = Running(split, now_s, charged, costs, cuts)
+        self.running[split.work_id] = Running(split, now_s, charged, costs, cuts, self.limit)
         return split
 
     def finish(
@@ -137,7 +146,7 @@ class Splits:
             if not _too_slow(bucket):
                 self.buffer = self.buffer.add(segments_of(split, files, one.costs, filtered=self._filtered))
             return bucket, one
-        self.staged.append(Staged(split.start, split.stop, files, split.epoch, one.charged))
+        self.staged.append(Staged(split.start, split.stop, files, split.epoch, one.charged, one.limit))
         if one.charged is ChargePolicy.WHEN_STARTED and not self._filtered and not one.known:
             read = sum(file.rows for file in files)
             bucket = bucket.take((read - one.rows) * one.cost / one.rows, now_s)
@@ -171,7 +180,7 @@ class Splits:
             return bucket
         self.buffer, bucket, segments = self.buffer.admit(bucket, now_s)
         self.staged += [
-            Staged(segment.start, segment.stop, segment.files, None, ChargePolicy.WHEN_SEALED, segment.last)
+            Staged(segment.start, segment.stop, segment.files, None, ChargePolicy.WHEN_SEALED, self.limit, segment.last)
             for segment in segments
         ]
         return bucket

@@ -118,6 +118,7 @@ class Look:
             copy=copied.eta,
             rows_per_s=copied.meter.measured,
             limit_rows_per_s=copied.meter.limit,
+            fresh=copied.meter.fresh,
             versions_done=max(0, replay.consumed - self.pinned.version),
             versions_left=replay.lag_versions,
             version_s=replay.version_s,

@@ -229,6 +229,9 @@ class Facts:
     """Measured; 0: not yet."""
 
     limit_rows_per_s: float | None = None
+    fresh: bool = False
+    """Was no rate measured yet, under any limit?"""
+
     versions_done: int = 0
     """Of a source without versions: what is new of its rows."""
 

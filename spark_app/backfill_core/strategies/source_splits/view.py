@@ -105,6 +105,7 @@ def _facts(look: Look, total: int, left: int, eta: Eta | None, *, new: int) -> F
         copy=eta,
         rows_per_s=look.meter.measured,
         limit_rows_per_s=look.meter.limit,
+        fresh=look.meter.fresh,
         versions_done=sum(one.live - one.end for one in look.splits.values()),
         versions_left=new if pace else 0,
         version_s=1 / pace if pace else None,
